@@ -1,0 +1,119 @@
+"""Events to bytes and back: MessagePack on the wire, JSON for people.
+
+The envelope is decoded first; its `data` stays raw until somebody wants it.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from joulie_bus.errors import Undecodable
+from joulie_bus.events import EVENT_TYPES, AnyEvent
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who said it, when, and why; `data` says what."""
+
+    id: str  # producer:boot:seq, unique for ever; also the broker's message id
+    type: str
+    v: int
+    key: str
+    ts: int  # the producer's wall clock, ns; for people, never for order
+    cause: str = ""  # id of the event that led to this one
+    corr: str = ""  # what belongs together: a pod's uid, a plan's id
+    data: msgspec.Raw
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """The three parts of an event's id."""
+
+    producer: str
+    boot: str
+    seq: int
+
+
+# (type, old version) -> the same event one version later, as plain data. Never removed.
+Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+UPCASTERS: dict[tuple[str, int], Upcaster] = {}
+
+_CURRENT = {cls.TYPE: cls for cls in EVENT_TYPES}
+_DECODERS = {cls.TYPE: msgspec.msgpack.Decoder(cls) for cls in EVENT_TYPES}
+_encode = msgspec.msgpack.Encoder().encode
+_decode_envelope = msgspec.msgpack.Decoder(Envelope).decode
+_decode_plain = msgspec.msgpack.Decoder(dict[str, Any]).decode
+
+
+def encode(event: AnyEvent) -> bytes:
+    """The event's own bytes. Refuses numbers that are not numbers: JSON would turn them to null."""
+    refuse_non_finite(event)
+    return _encode(event)
+
+
+def seal(envelope: Envelope) -> bytes:
+    return _encode(envelope)
+
+
+def open_envelope(data: bytes, where: str) -> Envelope:
+    try:
+        return _decode_envelope(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Undecodable(where, str(error)) from error
+
+
+def read(envelope: Envelope, where: str) -> AnyEvent:
+    """The event in an envelope, brought up to today's version."""
+    decoder = _DECODERS.get(envelope.type)
+    if decoder is None:
+        raise Undecodable(where, f"nobody here knows the type {envelope.type!r}")
+    try:
+        if envelope.v == _CURRENT[envelope.type].VERSION:
+            return decoder.decode(envelope.data)
+        return msgspec.convert(_upcast(envelope, where), _CURRENT[envelope.type])
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise Undecodable(where, f"{envelope.type} v{envelope.v}: {error}") from error
+
+
+def _upcast(envelope: Envelope, where: str) -> dict[str, Any]:
+    data, version = _decode_plain(envelope.data), envelope.v
+    while version != _CURRENT[envelope.type].VERSION:
+        step = UPCASTERS.get((envelope.type, version))
+        if step is None:
+            raise Undecodable(where, f"nobody here reads version {version} of {envelope.type}")
+        data, version = step(data), version + 1
+    return data
+
+
+def origin_of(event_id: str, where: str) -> Origin:
+    producer, _, rest = event_id.partition(":")
+    boot, _, seq = rest.partition(":")
+    if not (producer and boot and seq.isascii() and seq.isdigit()):
+        raise Undecodable(where, f"the id {event_id!r} is not producer:boot:seq")
+    return Origin(producer, boot, int(seq))
+
+
+def to_json(envelope: Envelope) -> bytes:
+    """For people: the same envelope with its data opened."""
+    plain = msgspec.to_builtins(envelope, builtin_types=(bytes,))
+    return msgspec.json.encode({**plain, "data": _decode_plain(envelope.data)})
+
+
+def refuse_non_finite(value: object) -> None:
+    """NaN and infinity have no place in a log that is summed, compared and shown as JSON."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is not a number that an event may hold")
+    for part in _parts(value):
+        refuse_non_finite(part)
+
+
+def _parts(value: object) -> Iterable[object]:
+    match value:
+        case msgspec.Struct():
+            return (getattr(value, field) for field in value.__struct_fields__)
+        case dict():
+            return value.values()
+        case list() | tuple():
+            return value
+        case _:
+            return ()

@@ -1,0 +1,140 @@
+"""Publishes many at once and returns when each is stored: what is not acknowledged is sent again.
+
+Under the same id, so that the broker stores it once. Lives through restarts of the broker.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+
+import msgspec
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from joulie_bus import metrics
+from joulie_bus.errors import BrokerRefused
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.log import Message
+from joulie_bus.logging import get_logger
+from joulie_bus.tasks import background
+
+WINDOW = 1000  # unacknowledged at most; the broker itself queues 10,000 before it says no
+ACK_DEADLINE_S = 2.0  # one fsync of a bad disk is 0.1 s, a cluster's election up to 5 s
+TICK_S = 0.25
+# Refusals that pass by themselves: no leader, no peers, no quorum, ingest queue full, disk busy.
+TEMPORARY = frozenset({503, 429, 10005, 10008, 10009, 10023, 10028, 10035, 10167})
+log = get_logger("bus")
+
+
+class _Ack(msgspec.Struct):
+    class Refusal(msgspec.Struct):
+        code: int = 0
+        err_code: int = 0
+        description: str = ""
+
+    seq: int = 0
+    error: Refusal | None = None
+
+
+class _Flight:
+    """One message on its way, and the caller who waits for it."""
+
+    __slots__ = ("deadline", "message", "waiter")
+
+    def __init__(self, message: Message, waiter: "_Waiter", deadline: float) -> None:
+        self.message = message
+        self.waiter = waiter
+        self.deadline = deadline
+
+
+class _Waiter:
+    """Counts down the messages of one call."""
+
+    def __init__(self, count: int) -> None:
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._left = count
+
+    def landed(self) -> None:
+        self._left -= 1
+        if self._left == 0 and not self.done.done():
+            self.done.set_result(None)
+
+    def refused(self, error: Exception) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+class Publisher:
+    """`async with Publisher.on(connection)`; one per connection is enough."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._inbox = connection.new_inbox()
+        self._flights: dict[str, _Flight] = {}
+        self._room = asyncio.Semaphore(WINDOW)
+        self._next = 0
+        self._decode = msgspec.json.Decoder(_Ack).decode
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def on(cls, connection: Connection) -> AsyncGenerator["Publisher", None]:
+        publisher = cls(connection)
+        async with (
+            connection.subscribed(f"{publisher._inbox}.*", publisher._on_ack),
+            background(publisher._resend_for_ever(), "resend"),
+        ):
+            yield publisher
+
+    async def publish(self, messages: Sequence[Message]) -> None:
+        """Returns when all are stored; raises BrokerRefused if one can never be."""
+        if not messages:
+            return
+        waiter = _Waiter(len(messages))
+        for message in messages:
+            await self._room.acquire()
+            self._next += 1
+            token = f"{self._inbox}.{self._next}"
+            deadline = asyncio.get_running_loop().time() + ACK_DEADLINE_S
+            self._flights[token] = _Flight(message, waiter, deadline)
+            await self._send(token, message)
+        await waiter.done
+
+    async def _send(self, token: str, message: Message) -> None:
+        # Not sent (reconnecting, buffer full) is like not acknowledged: the clock resends it.
+        with contextlib.suppress(NatsError, OSError):
+            await self._connection.send(
+                message.subject, message.data, token, {"Nats-Msg-Id": message.id}
+            )
+
+    async def _on_ack(self, answer: Msg) -> None:
+        flight = self._flights.get(answer.subject)
+        if flight is None:
+            return  # a resent message was acknowledged twice
+        if not answer.data:
+            return  # status 503, nobody listens there just now; the clock resends it
+        ack = self._decode(answer.data)
+        if ack.error is not None:
+            code = ack.error.err_code or ack.error.code
+            if code in TEMPORARY or ack.error.code in TEMPORARY:
+                return
+            refusal = BrokerRefused(flight.message.subject, code, ack.error.description)
+            flight.waiter.refused(refusal)
+        else:
+            flight.waiter.landed()
+        del self._flights[answer.subject]
+        self._room.release()
+
+    async def _resend_for_ever(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(TICK_S)
+            if not self._connection.is_connected:
+                continue
+            now = loop.time()
+            late = [(t, f) for t, f in self._flights.items() if f.deadline <= now]
+            for token, flight in late:
+                flight.deadline = now + ACK_DEADLINE_S
+                metrics.RESENT.inc()
+                await self._send(token, flight.message)
+            if late:
+                log.warning("resent", messages=len(late), why="no acknowledgement in time")

@@ -1,0 +1,200 @@
+"""Reads one stream in order, from a position that the reader itself keeps.
+
+Pull only, so nothing arrives that was not asked for. No acknowledgements: the position lives with
+the rows (docs/decisions/0003). Every sequence is checked; a hole is pulled again, and one that the
+stream cannot fill is a named error, never a silent skip.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections import deque
+from collections.abc import AsyncGenerator
+from typing import NamedTuple
+
+import msgspec
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from joulie_bus.errors import BrokerRefused, StreamGap, StreamReplaced, Unreachable
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.streams import state_of
+from joulie_bus.log import Record
+from joulie_bus.logging import get_logger
+from joulie_bus.subjects import Stream
+from joulie_bus.tasks import background, rung
+
+PULL = 500  # messages per request; two requests are kept in flight
+EXPIRES_S = 2.0
+SILENCE_S = EXPIRES_S + 2.0  # a request that neither delivered nor expired by then is lost
+RETRY_S = 0.2
+log = get_logger("bus")
+
+
+class Ticket(NamedTuple):
+    """What the acknowledgement subject says about a message."""
+
+    consumer: str
+    sequence: int
+    at: int
+    pending: int
+
+
+def parse_ticket(subject: str) -> Ticket:
+    """Both spellings: 9 tokens of old, 11 or more since servers name domain and account."""
+    parts = subject.split(".")
+    at = 5 if len(parts) == 9 else 7
+    return Ticket(parts[at - 2], int(parts[at]), int(parts[at + 2]), int(parts[at + 3]))
+
+
+class Reader:
+    """`async with Reader.on(connection, stream, after=...)`, then `take` again and again."""
+
+    def __init__(
+        self, connection: Connection, stream: Stream, after: int, bell: asyncio.Event
+    ) -> None:
+        self.stream = stream
+        self.created = ""
+        self.position = after  # the last sequence that was taken into the buffer
+        self.pending = 0  # what the stream held behind the newest message we got
+        self._connection = connection
+        self._buffer: deque[Record] = deque()
+        self._bell = bell
+        self._wake = asyncio.Event()
+        self._consumer = ""
+        self._inbox = ""
+        self._credit = 0  # messages that were asked for and neither came nor expired
+        self._heard = 0.0
+        self._broken = False
+        self._failure: Exception | None = None
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def on(
+        cls,
+        connection: Connection,
+        stream: Stream,
+        after: int,
+        created: str = "",
+        bell: asyncio.Event | None = None,
+    ) -> AsyncGenerator["Reader", None]:
+        """`created` is the identity of the stream that `after` belongs to, if it is known.
+
+        `bell` rings when there is something to take or a failure to raise; readers may share one.
+        """
+        reader = cls(connection, stream, after, bell or asyncio.Event())
+        reader.created = created
+        await reader._check_history()
+        inbox = connection.new_inbox()
+        reader._inbox = inbox
+        async with connection.subscribed(f"{inbox}.*", reader._on_message):
+            await reader._open_consumer()
+            async with background(reader._keep_pulling(), f"pull {stream}"):
+                yield reader
+
+    def __len__(self) -> int:
+        return len(self._buffer)
+
+    def take(self, limit: int) -> list[Record]:
+        """What is here, at most `limit`; never waits."""
+        if self._failure is not None:
+            raise self._failure
+        taken = [self._buffer.popleft() for _ in range(min(limit, len(self._buffer)))]
+        if len(self._buffer) <= PULL:
+            self._wake.set()
+        return taken
+
+    async def _check_history(self) -> None:
+        state = await state_of(self._connection, self.stream)
+        if self.created and self.created != state.created:
+            raise StreamReplaced(
+                self.stream, f"one created at {self.created}", f"one created at {state.created}"
+            )
+        self.created = state.created
+        if state.last < self.position:
+            raise StreamReplaced(
+                self.stream,
+                f"sequence {self.position}",
+                f"sequence {state.last} (the stream lost what we had read)",
+            )
+        if state.first > self.position + 1:
+            raise StreamGap(self.stream, self.position + 1, state.first)
+
+    async def _open_consumer(self) -> None:
+        self._consumer = f"joulie-{secrets.token_hex(6)}"
+        self._credit = 0
+        self._broken = False
+        self._heard = asyncio.get_running_loop().time()
+        config = {
+            "name": self._consumer,
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": self.position + 1,
+            "ack_policy": "none",
+            "max_waiting": 8,
+            "mem_storage": True,
+            "inactive_threshold": 30_000_000_000,
+        }
+        verb = f"CONSUMER.CREATE.{self.stream}.{self._consumer}"
+        await self._connection.api(verb, {"stream_name": str(self.stream), "config": config})
+
+    async def _keep_pulling(self) -> None:
+        while self._failure is None:
+            try:
+                if self._broken or self._is_silent():
+                    await self._check_history()
+                    await self._open_consumer()
+                await self._pull_if_there_is_room()
+                await rung(self._wake, RETRY_S)
+            except (Unreachable, BrokerRefused, NatsError, OSError) as error:
+                log.warning("pull_failed", stream=self.stream, error=str(error))
+                self._broken = True
+                await asyncio.sleep(RETRY_S)
+            except (StreamGap, StreamReplaced) as error:
+                self._failure = error
+                self._bell.set()
+
+    def _is_silent(self) -> bool:
+        waited = asyncio.get_running_loop().time() - self._heard
+        return self._credit > 0 and waited > SILENCE_S
+
+    async def _pull_if_there_is_room(self) -> None:
+        if self._credit > PULL or len(self._buffer) > PULL:
+            return
+        if not self._credit:
+            self._heard = asyncio.get_running_loop().time()
+        request = {"batch": PULL, "expires": int(EXPIRES_S * 1e9)}
+        verb = f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self._consumer}"
+        reply = f"{self._inbox}.{self._consumer}"
+        self._credit += PULL
+        await self._connection.send(verb, msgspec.json.encode(request), reply)
+
+    async def _on_message(self, message: Msg) -> None:
+        if not message.reply:
+            if message.subject.endswith(self._consumer):
+                self._heard = asyncio.get_running_loop().time()
+                self._on_status(message)
+            return
+        ticket = parse_ticket(message.reply)
+        if ticket.consumer != self._consumer:
+            return  # from a consumer that we gave up
+        self._heard = asyncio.get_running_loop().time()
+        self._credit -= 1
+        if ticket.sequence <= self.position:
+            return
+        if ticket.sequence != self.position + 1:
+            self._broken = True  # a message was lost on the way: read again from where we are
+            return
+        self.position = ticket.sequence
+        self.pending = ticket.pending
+        self._buffer.append(Record(self.stream, ticket.sequence, ticket.at, message.data))
+        self._bell.set()
+        if self._credit <= PULL:
+            self._wake.set()
+
+    def _on_status(self, message: Msg) -> None:
+        headers = message.headers or {}
+        status = headers.get("Status", "")
+        if status in ("404", "408"):  # nothing there, or the request expired
+            self._credit = max(0, self._credit - int(headers.get("Nats-Pending-Messages", PULL)))
+        elif status:  # 409 consumer deleted, 503 nobody listens
+            self._broken = True

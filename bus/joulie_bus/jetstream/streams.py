@@ -1,0 +1,85 @@
+"""The streams, declared in one place: created when missing, checked when there."""
+
+from typing import Any
+
+import msgspec
+
+from joulie_bus.errors import BrokerRefused
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.subjects import Stream, Subjects
+
+STREAM_NOT_FOUND = 10059
+MESSAGE_NOT_FOUND = 10037
+_SECOND = 1_000_000_000
+_GIB = 1024**3
+
+# Facts, plans, decisions and heads are never dropped by the broker: full means refused, at once and
+# with a code (10077), instead of silence. Telemetry alone may age out: its sums are in the twins.
+_KEPT: dict[str, Any] = {"discard": "new", "deny_delete": True, "deny_purge": True}
+_LIMITS: dict[Stream, dict[str, Any]] = {
+    Stream.TEL: {
+        **_KEPT,
+        "discard": "old",
+        "max_bytes": 8 * _GIB,
+        "max_age": 24 * 3600 * _SECOND,
+    },
+    Stream.OBS: {**_KEPT, "max_bytes": 4 * _GIB},
+    Stream.PLAN: {**_KEPT, "max_bytes": 1 * _GIB, "allow_atomic": True},
+    Stream.DEC: {**_KEPT, "max_bytes": 8 * _GIB},
+    Stream.HEADS: {**_KEPT, "max_bytes": _GIB // 4},
+}
+
+
+class StreamState(msgspec.Struct, frozen=True):
+    """`created` tells a stream from another one of the same name."""
+
+    stream: Stream
+    created: str
+    first: int
+    last: int
+
+
+def declaration(stream: Stream, subjects: Subjects) -> dict[str, Any]:
+    return {
+        "name": str(stream),
+        "subjects": [subjects.pattern(stream)],
+        "storage": "file",
+        "retention": "limits",
+        "duplicate_window": 120 * _SECOND,
+        "allow_direct": True,
+        **_LIMITS[stream],
+    }
+
+
+async def ensure(connection: Connection, subjects: Subjects) -> None:
+    """Creates what is missing. A stream that is there keeps its limits: those are an operator's."""
+    for stream in Stream:
+        try:
+            await state_of(connection, stream)
+        except BrokerRefused as refusal:
+            if refusal.code != STREAM_NOT_FOUND:
+                raise
+            await connection.api(f"STREAM.CREATE.{stream}", declaration(stream, subjects))
+
+
+async def state_of(connection: Connection, stream: Stream) -> StreamState:
+    answer = await connection.api(f"STREAM.INFO.{stream}")
+    state = answer["state"]
+    return StreamState(stream, answer["created"], state["first_seq"], state["last_seq"])
+
+
+class Stored(msgspec.Struct, frozen=True):
+    sequence: int
+    data: bytes
+
+
+async def last_on(connection: Connection, stream: Stream, subject: str) -> Stored | None:
+    """The newest message of one subject."""
+    try:
+        answer = await connection.api(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
+    except BrokerRefused as refusal:
+        if refusal.code == MESSAGE_NOT_FOUND:
+            return None
+        raise
+    message = answer["message"]
+    return Stored(message["seq"], msgspec.convert(message.get("data", ""), bytes, strict=False))

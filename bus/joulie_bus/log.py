@@ -1,0 +1,22 @@
+"""What goes into a log and what comes out of it, whatever carries it."""
+
+from typing import NamedTuple
+
+from joulie_bus.subjects import Stream
+
+
+class Message(NamedTuple):
+    """Ready to be published: `id` is also what the broker removes duplicates by."""
+
+    subject: str
+    id: str
+    data: bytes
+
+
+class Record(NamedTuple):
+    """One stored message. `at` is the broker's clock when it stored it."""
+
+    stream: Stream
+    sequence: int
+    at: int
+    data: bytes

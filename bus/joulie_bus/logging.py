@@ -1,0 +1,38 @@
+"""Log lines as events with fields: JSON for machines, columns for a terminal.
+
+Decisions and surprises are lines; single samples are not. The thinking never logs, its callers do.
+"""
+
+import sys
+from typing import Any
+
+import structlog
+
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+def configure(level: str, style: str, part: str) -> None:
+    """`style` is json or console; every line carries the part that wrote it."""
+    renderer: Any = (
+        structlog.processors.JSONRenderer()
+        if style == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    structlog.contextvars.bind_contextvars(part=part)
+
+
+def get_logger(room: str) -> Any:
+    """A lazily configured logger; `room` says which package speaks."""
+    return structlog.get_logger(room=room)

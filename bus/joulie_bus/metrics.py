@@ -1,0 +1,90 @@
+"""What the processes count. One registry; labels are bounded by construction, never user text."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from joulie_bus.errors import PortTaken
+
+REGISTRY = CollectorRegistry(auto_describe=True)
+
+BROKER_ERRORS = Counter(
+    "joulie_broker_errors_total",
+    "Errors that the broker reported outside of any call",
+    ["kind"],
+    registry=REGISTRY,
+)
+RESENT = Counter(
+    "joulie_publish_resent_total",
+    "Messages sent again because no acknowledgement came in time",
+    registry=REGISTRY,
+)
+POSITION = Gauge(
+    "joulie_position", "Position of the last event that was committed or seen", registry=REGISTRY
+)
+LAG_EVENTS = Gauge(
+    "joulie_lag_events", "Events stored in the streams and not yet committed", registry=REGISTRY
+)
+LAG_SECONDS = Gauge(
+    "joulie_lag_seconds",
+    "Age that the oldest event of the newest commit had when it was committed",
+    registry=REGISTRY,
+)
+COMMIT_SECONDS = Histogram(
+    "joulie_commit_seconds",
+    "One projector transaction",
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
+    registry=REGISTRY,
+)
+EVENTS = Counter(
+    "joulie_events_total",
+    "Events given a position, by what became of them",
+    ["fate"],
+    registry=REGISTRY,
+)
+DECISIONS_WRITTEN = Counter(
+    "joulie_decisions_written_total", "Entries appended to the decision log", registry=REGISTRY
+)
+VIEW_AGE_SECONDS = Gauge(
+    "joulie_view_age_seconds",
+    "Time since the view last heard from the projector",
+    registry=REGISTRY,
+)
+VIEW_RELOADS = Counter(
+    "joulie_view_reloads_total",
+    "Times a view was read anew, by reason",
+    ["reason"],
+    registry=REGISTRY,
+)
+ANSWER_SECONDS = Histogram(
+    "joulie_answer_seconds",
+    "One webhook answer, from the body's last byte to ours",
+    ["verb"],
+    buckets=(0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.05, 0.1, 0.5, 5),
+    registry=REGISTRY,
+)
+ANSWERS = Counter(
+    "joulie_answers_total", "Webhook answers, by outcome", ["verb", "outcome"], registry=REGISTRY
+)
+SPOOLED = Gauge(
+    "joulie_decision_spool_events",
+    "Decisions written locally and not yet shipped",
+    registry=REGISTRY,
+)
+DECISIONS_DROPPED = Counter(
+    "joulie_decisions_dropped_total",
+    "Decisions answered but not recorded, because the disk took no more",
+    registry=REGISTRY,
+)
+UNKNOWN_CLASS = Counter(
+    "joulie_unknown_workload_class_total",
+    "Pods whose workload-class annotation is neither performance nor standard",
+    registry=REGISTRY,
+)
+PLANS = Counter("joulie_plans_total", "Plans published", ["policy"], registry=REGISTRY)
+
+
+def serve(host: str, port: int) -> None:
+    """Prometheus' text format, from a thread of its own, until the process ends."""
+    try:
+        start_http_server(port, host, REGISTRY)
+    except OSError as error:
+        raise PortTaken(f"{host}:{port}", error.strerror or str(error)) from error

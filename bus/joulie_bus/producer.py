@@ -1,0 +1,40 @@
+"""Gives events their envelope: who says it, in which life, and the how-manieth it is."""
+
+import secrets
+from collections.abc import Callable
+
+import msgspec
+
+from joulie_bus import codec
+from joulie_bus.codec import Envelope
+from joulie_bus.events import AnyEvent
+from joulie_bus.log import Message
+from joulie_bus.subjects import Subjects
+
+Clock = Callable[[], int]
+
+
+class Producer:
+    """One counter per producer, boot and stream, without a hole: what is lost is seen by all."""
+
+    def __init__(self, name: str, subjects: Subjects, clock: Clock, boot: str = "") -> None:
+        self.name = name
+        self.boot = boot or secrets.token_hex(4)
+        self._subjects = subjects
+        self._clock = clock
+        self._seq = 0
+
+    def stamp(self, event: AnyEvent, *, cause: str = "", corr: str = "") -> Message:
+        data = codec.encode(event)  # a refused event takes no number
+        self._seq += 1
+        envelope = Envelope(
+            id=f"{self.name}:{self.boot}:{self._seq}",
+            type=event.TYPE,
+            v=event.VERSION,
+            key=event.key,
+            ts=self._clock(),
+            cause=cause,
+            corr=corr,
+            data=msgspec.Raw(data),
+        )
+        return Message(self._subjects.of(event, self.name), envelope.id, codec.seal(envelope))

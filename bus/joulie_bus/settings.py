@@ -1,0 +1,249 @@
+"""Settings: from the environment (the names users know) over a TOML file over the defaults.
+
+Everything is read once, at start, into one frozen value per process. All mistakes are reported
+together, each with its name, its value and what is allowed; none is replaced by a default.
+"""
+
+import dataclasses
+import difflib
+import math
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from joulie_bus.errors import SettingsError
+
+T = TypeVar("T")
+Parser = Callable[[str], T]
+HIDDEN = "(hidden)"
+
+
+class HostPort(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class Declared(NamedTuple):
+    """One setting as the reference shows it."""
+
+    name: str
+    default: str
+    allowed: str
+    doc: str
+    secret: bool
+
+
+class InForce(NamedTuple):
+    name: str
+    value: str
+    origin: str  # environment, the file's path, or default
+
+
+def setting(parse: Parser[T], name: str, default: str, doc: str, *, secret: bool = False) -> T:
+    """A field of a settings class. The default is text too, so that it passes the same parser."""
+    field: Any = dataclasses.field(
+        default_factory=lambda: parse(default),
+        metadata={"parse": parse, "name": name, "default": default, "doc": doc, "secret": secret},
+    )
+    return field  # type: ignore[no-any-return]
+
+
+def declared(*classes: type) -> list[Declared]:
+    found = {
+        m["name"]: Declared(
+            m["name"], m["default"], m["parse"].__doc__ or "", m["doc"], m["secret"]
+        )
+        for cls in classes
+        for m in (field.metadata for field in dataclasses.fields(cls))
+    }
+    return sorted(found.values())
+
+
+class Source:
+    """Where values come from; remembers what was wrong with them until `finish`."""
+
+    def __init__(self, environ: Mapping[str, str], file: Path | None = None) -> None:
+        self._environ = environ
+        self._file = file
+        self._mistakes: list[str] = []
+        self._asked: set[str] = set()
+        self._in_force: dict[str, InForce] = {}
+        self._toml = self._read_file() if file else {}
+
+    @classmethod
+    def of(cls, **values: str) -> "Source":
+        return cls(values)
+
+    def load(self, cls: type[T]) -> T:
+        values: dict[str, Any] = {}
+        for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+            text, origin = self._find(field.metadata)
+            name, parse = field.metadata["name"], field.metadata["parse"]
+            self._asked.add(name)
+            try:
+                values[field.name] = parse(text)
+            except ValueError as error:
+                self._mistakes.append(self._mistake(field.metadata, text, origin, error))
+                continue
+            shown = HIDDEN if field.metadata["secret"] and text else text
+            self._in_force[name] = InForce(name, shown, origin)
+        if self._mistakes:
+            return cls()  # never used: `finish` raises
+        return cls(**values)
+
+    def finish(self, known: Sequence[str] = ()) -> list[InForce]:
+        """All settings in force; raises SettingsError with every mistake that was made."""
+        names = {*self._asked, *known}
+        for name in sorted(set(self._toml) - names):
+            near = difflib.get_close_matches(name, names, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            self._mistakes.append(f"{name} in {self._file}: there is no such setting{hint}")
+        if self._mistakes:
+            raise SettingsError(self._mistakes)
+        return [self._in_force[name] for name in sorted(self._in_force)]
+
+    def _find(self, meta: Mapping[str, Any]) -> tuple[str, str]:
+        name = meta["name"]
+        if name in self._environ:
+            return self._environ[name], "environment"
+        if name in self._toml:
+            return self._toml[name], str(self._file)
+        return meta["default"], "default"
+
+    def _mistake(self, meta: Mapping[str, Any], text: str, origin: str, error: ValueError) -> str:
+        shown = HIDDEN if meta["secret"] else repr(text)
+        return f"{meta['name']}={shown} (from {origin}): {error}; allowed: {meta['parse'].__doc__}"
+
+    def _read_file(self) -> dict[str, str]:
+        assert self._file is not None
+        try:
+            table = tomllib.loads(self._file.read_text())
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            self._mistakes.append(f"the settings file {self._file} cannot be read: {error}")
+            return {}
+        return {name: _as_text(value) for name, value in table.items()}
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+
+
+def duration(text: str) -> float:
+    """a duration such as 250ms, 30s, 5m or 1h30m"""
+    parts = _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError("not a duration")
+    return math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def some_time(text: str) -> float:
+    """a duration longer than nothing, such as 250ms, 30s, 5m or 1h30m"""
+    seconds = duration(text)
+    if seconds <= 0:
+        raise ValueError("too short")
+    return seconds
+
+
+def address(text: str) -> HostPort:
+    """host:port, or :port for every interface"""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ValueError("not an address")
+    return HostPort(host.strip("[]") or "0.0.0.0", int(port))  # noqa: S104 (":9876" asks for it)
+
+
+def boolean(text: str) -> bool:
+    """true or false"""
+    if text.lower() not in ("true", "false"):
+        raise ValueError("neither true nor false")
+    return text.lower() == "true"
+
+
+def text(value: str) -> str:
+    """any text"""
+    return value
+
+
+def number(low: float = -math.inf, high: float = math.inf) -> Parser[float]:
+    def parse(text: str) -> float:
+        value = float(text)
+        if not (math.isfinite(value) and low <= value <= high):
+            raise ValueError("out of range")
+        return value
+
+    parse.__doc__ = f"a number{_range(low, high)}"
+    return parse
+
+
+def integer(low: float = -math.inf, high: float = math.inf) -> Parser[int]:
+    def parse(text: str) -> int:
+        value = int(text)
+        if not low <= value <= high:
+            raise ValueError("out of range")
+        return value
+
+    parse.__doc__ = f"a whole number{_range(low, high)}"
+    return parse
+
+
+def _range(low: float, high: float) -> str:
+    if math.isinf(low) and math.isinf(high):
+        return ""
+    if math.isinf(high):
+        return f", at least {low:g}"
+    return f" from {low:g} to {high:g}"
+
+
+def choice(*allowed: str) -> Parser[str]:
+    def parse(text: str) -> str:
+        if text not in allowed:
+            raise ValueError("unknown")
+        return text
+
+    parse.__doc__ = f"one of {', '.join(allowed)}"
+    return parse
+
+
+def token(value: str) -> str:
+    """letters, digits and dashes"""
+    if not re.fullmatch(r"[A-Za-z0-9-]+", value):
+        raise ValueError("not a plain name")
+    return value
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BusSettings:
+    """What every process needs to know of the bus, and how it talks about itself."""
+
+    nats_url: str = setting(text, "NATS_URL", "nats://127.0.0.1:4222", "The broker")
+    nats_user: str = setting(text, "NATS_USER", "", "User name at the broker; empty for none")
+    nats_password: str = setting(text, "NATS_PASSWORD", "", "Password at the broker", secret=True)
+    nats_ca_file: str = setting(
+        text, "NATS_CA_FILE", "", "CA certificate (PEM) of the broker; given, TLS is spoken"
+    )
+    metrics_addr: HostPort = setting(
+        address, "METRICS_ADDR", "127.0.0.1:9877", "Where Prometheus reaches this process"
+    )
+    cluster: str = setting(
+        token, "JOULIE_CLUSTER", "local", "Name of the cluster, a part of every subject"
+    )
+    log_level: str = setting(
+        choice("debug", "info", "warning", "error"),
+        "LOG_LEVEL",
+        "info",
+        "From which level on lines are written",
+    )
+    log_format: str = setting(
+        choice("console", "json"), "LOG_FORMAT", "console", "How lines are written"
+    )

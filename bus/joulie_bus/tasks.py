@@ -1,0 +1,28 @@
+"""Tasks that somebody owns: they live as long as a block, and are gone when it is left."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Coroutine
+from typing import Any
+
+
+@contextlib.asynccontextmanager
+async def background(
+    work: Coroutine[Any, Any, None], name: str
+) -> AsyncGenerator[asyncio.Task[None], None]:
+    """Runs `work` beside the block; cancelled and awaited at its end."""
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def rung(bell: asyncio.Event, patience_s: float) -> None:
+    """Waits for the bell, or for as long as there is patience, and silences it."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(patience_s):
+            await bell.wait()
+    bell.clear()
