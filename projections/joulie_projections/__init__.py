@@ -1,0 +1,1 @@
+"""What we believe: pods, power, hardware, twins; and the projector that turns facts into belief."""

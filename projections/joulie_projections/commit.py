@@ -1,0 +1,49 @@
+"""What a projector holds between two transactions, and what one transaction writes. Values only."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from joulie_bus.subjects import Stream
+from joulie_projections.manifest import Manifest
+from joulie_projections.rows import Digests, Row
+
+
+class Input(msgspec.Struct, frozen=True, array_like=True):
+    """How far one stream was read; `created` says which stream of that name."""
+
+    created: str
+    sequence: int
+
+
+Inputs = dict[Stream, Input]
+
+
+class Checkpoint(NamedTuple):
+    position: int
+    epoch: int
+    inputs: Inputs
+    digests: Digests
+    head: bytes
+    incarnation: str  # of the database: a restored backup gets another one
+
+
+class Poison(NamedTuple):
+    """A message that could not be read or folded; its position is taken all the same."""
+
+    position: int
+    stream: str
+    sequence: int
+    why: str
+    body: bytes
+
+
+class Commit(NamedTuple):
+    """Everything that one transaction writes."""
+
+    manifest: Manifest
+    rows: Sequence[Row]
+    inputs: Inputs
+    digests: Digests
+    poison: Sequence[Poison] = ()

@@ -1,0 +1,178 @@
+"""The decision log: gapless, chained, append-only. Every answer is there once."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+from sqlalchemy import Connection, Engine, func, insert, select
+
+from joulie_bus import codec
+from joulie_bus.errors import Fenced, Undecodable
+from joulie_bus.events import FilterDecided, PrioritizeDecided, SettingsDeclared
+from joulie_bus.log import Record
+from joulie_bus.subjects import Stream
+from joulie_projections.commit import Input
+from joulie_projections.heads import Head, Signer
+from joulie_projections.store import NAME as PROJECTOR
+from joulie_projections.tables import checkpoint, decision, head
+
+NAME = "decisions"
+UNREADABLE = "unreadable"
+FIRST_PREV = bytes(32)
+
+
+class Entry(NamedTuple):
+    """One row, but for its place in the chain. The columns repeat what the body says."""
+
+    event_id: str
+    kind: str
+    pod_uid: str
+    pod: str
+    view_position: int
+    decided_at: int
+    body: bytes
+
+
+class Tip(NamedTuple):
+    """Where the log ends."""
+
+    pos: int
+    hash: bytes
+
+
+def entry_of(record: Record) -> Entry:
+    """What cannot be read is an entry too: nothing that was said is thrown away."""
+    where = f"{record.stream} #{record.sequence}"
+    try:
+        return entry_of_body(record.data, where)
+    except Undecodable:
+        return Entry(f"{UNREADABLE}:{record.sequence}", UNREADABLE, "", "", 0, 0, record.data)
+
+
+def entry_of_body(body: bytes, where: str) -> Entry:
+    envelope = codec.open_envelope(body, where)
+    event = codec.read(envelope, where)
+    match event:
+        case FilterDecided() | PrioritizeDecided():
+            return Entry(
+                envelope.id,
+                event.TYPE,
+                event.pod.uid,
+                f"{event.pod.namespace}/{event.pod.name}",
+                event.basis.view,
+                event.basis.now,
+                body,
+            )
+        case SettingsDeclared():
+            return Entry(envelope.id, event.TYPE, "", "", 0, envelope.ts, body)
+        case _:
+            raise Undecodable(where, f"{event.TYPE} is no entry of the decision log")
+
+
+def chain_hash(prev: bytes, body: bytes) -> bytes:
+    return hashlib.sha256(prev + body).digest()
+
+
+class DecisionLog:
+    """The one writer's side. Each append is one transaction, fenced by the projector's lease."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def open(self) -> tuple[Tip, Input]:
+        """Where the log ends, and how far its stream was read to get there."""
+        with self._engine.begin() as db:
+            inputs = db.scalar(select(checkpoint.c.inputs).where(checkpoint.c.name == NAME))
+            if inputs is None:
+                db.execute(insert(checkpoint).values(**_blank()))
+                return _tip(db), Input("", 0)
+            read = msgspec.msgpack.decode(inputs, type=dict[Stream, Input])
+            return _tip(db), read.get(Stream.DEC, Input("", 0))
+
+    def read_to(self) -> int:
+        """How far the stream of decisions was read."""
+        with self._engine.connect() as db:
+            inputs = db.scalar(select(checkpoint.c.inputs).where(checkpoint.c.name == NAME))
+            read = msgspec.msgpack.decode(inputs or b"\x80", type=dict[Stream, Input])
+            return read.get(Stream.DEC, Input("", 0)).sequence
+
+    def append(self, epoch: int, entries: Sequence[Entry], read: Input) -> int:
+        """Adds what is new of `entries`, and the position of the stream, together. How many."""
+        with self._engine.begin() as db:
+            _require_epoch(db, epoch)
+            tip = _tip(db)
+            new = _unknown(db, entries)
+            rows = list(_chained(tip, new))
+            if rows:
+                db.exec_driver_sql(_INSERT, rows)
+            inputs = msgspec.msgpack.encode({Stream.DEC: read})
+            last = rows[-1][0] if rows else tip.pos
+            db.execute(
+                checkpoint.update()
+                .where(checkpoint.c.name == NAME)
+                .values(inputs=inputs, position=last, epoch=epoch)
+            )
+            return len(rows)
+
+    def sign_head(self, signer: Signer, now: int) -> Head | None:
+        """Signs where the log ends; nothing if that has been signed already."""
+        with self._engine.begin() as db:
+            tip = _tip(db)
+            signed = db.scalar(select(func.max(head.c.pos))) or 0
+            if tip.pos <= signed:
+                return None
+            made = signer.sign(tip.pos, tip.hash, now)
+            db.execute(insert(head).values(**made.as_row()))
+            return made
+
+
+_INSERT = (
+    "INSERT INTO decision (pos, event_id, kind, pod_uid, pod, view_position, decided_at, body,"
+    " prev, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+def _chained(tip: Tip, entries: Sequence[Entry]) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
+    pos, prev = tip
+    for entry in entries:
+        pos, here = pos + 1, chain_hash(prev, entry.body)
+        rows.append((pos, *entry, prev, here))
+        prev = here
+    return rows
+
+
+def _tip(db: Connection) -> Tip:
+    newest = select(decision.c.pos, decision.c.hash).order_by(decision.c.pos.desc()).limit(1)
+    found = db.execute(newest).first()
+    return Tip(found.pos, found.hash) if found else Tip(0, FIRST_PREV)
+
+
+def _unknown(db: Connection, entries: Sequence[Entry]) -> list[Entry]:
+    """Without those that are there already, and without repeats among themselves."""
+    by_id = {entry.event_id: entry for entry in reversed(entries)}
+    ids = [entry.event_id for entry in entries]
+    known = set(db.scalars(select(decision.c.event_id).where(decision.c.event_id.in_(ids))))
+    fresh = [event_id for event_id in dict.fromkeys(ids) if event_id not in known]
+    return [by_id[event_id] for event_id in fresh]
+
+
+def _require_epoch(db: Connection, epoch: int) -> None:
+    found = db.scalar(select(checkpoint.c.epoch).where(checkpoint.c.name == PROJECTOR))
+    if found != epoch:
+        raise Fenced(epoch, -1)
+
+
+def _blank() -> dict[str, object]:
+    return {
+        "name": NAME,
+        "position": 0,
+        "epoch": 0,
+        "owner": "",
+        "until": 0,
+        "inputs": msgspec.msgpack.encode({}),
+        "digests": msgspec.msgpack.encode({}),
+        "head": b"",
+        "incarnation": "",
+    }

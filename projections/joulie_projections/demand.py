@@ -1,0 +1,100 @@
+"""How much a pod asks for: Kubernetes' effective request, in integers."""
+
+import re
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import NamedTuple
+
+from joulie_bus.events import PodAsk
+from joulie_projections.classify import classify, exemption
+from joulie_projections.pod import Container, Pod, Resources
+from joulie_projections.quantities import parse, rounded_up
+
+GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915")
+_MIG = re.compile(r"nvidia\.com/mig-(\d)g\..+")
+_SLICES = 7  # a card is cut into sevenths; mig-3g.20gb is three of them
+
+
+class Demand(NamedTuple):
+    cpu_milli: int
+    memory_bytes: int
+    gpu_milli: int
+
+
+def ask_of(
+    pod: Pod, namespace_class: str | None = None, gpu_resources: tuple[str, ...] = GPU_RESOURCES
+) -> PodAsk:
+    """Everything that Joulie wants to know of a pod, once, in the form that facts carry."""
+    workload, placement, rule = classify(pod, namespace_class)
+    demand = demand_of(pod, gpu_resources)
+    return PodAsk(
+        uid=pod.metadata.uid or "",
+        namespace=pod.metadata.namespace or "default",
+        name=pod.metadata.name or "",
+        workload=workload,
+        placement=placement,
+        rule=rule,
+        exempt=exemption(pod),
+        cpu_milli=demand.cpu_milli,
+        memory_bytes=demand.memory_bytes,
+        gpu_milli=demand.gpu_milli,
+    )
+
+
+def demand_of(pod: Pod, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Demand:
+    gpus = sum((effective(pod, name) for name in gpu_resources), Fraction())
+    slices = sum(
+        (effective(pod, name) * _slice_of(name) for name in sorted(_mig_names(pod))), Fraction()
+    )
+    return Demand(
+        cpu_milli=rounded_up(effective(pod, "cpu") * 1000),
+        memory_bytes=rounded_up(effective(pod, "memory")),
+        gpu_milli=rounded_up((gpus + slices) * 1000),
+    )
+
+
+def effective(pod: Pod, resource: str) -> Fraction:
+    """What runs side by side, or the hungriest moment of the start, whichever is more."""
+    running = sum((_wanted(c, resource) for c in pod.spec.containers or []), Fraction())
+    sidecars, starting = Fraction(), Fraction()
+    for container in pod.spec.init_containers or []:
+        if container.restart_policy == "Always":
+            sidecars += _wanted(container, resource)
+            starting = max(starting, sidecars)
+        else:
+            starting = max(starting, sidecars + _wanted(container, resource))
+    of_containers = max(running + sidecars, starting)
+    of_pod = _of(pod.spec.resources, resource, "the pod's own resources")
+    overhead = (pod.spec.overhead or {}).get(resource, 0)
+    return (of_containers if of_pod is None else of_pod) + parse(overhead, f"overhead {resource}")
+
+
+def _wanted(container: Container, resource: str) -> Fraction:
+    where = f"container {container.name or '?'}"
+    return _of(container.resources, resource, where) or Fraction()
+
+
+def _of(resources: Resources | None, resource: str, where: str) -> Fraction | None:
+    """The request, else the limit, else nothing said."""
+    if resources is None:
+        return None
+    for said in (resources.requests, resources.limits):
+        if said is not None and resource in said:
+            return parse(said[resource], f"{where}, {resource}")
+    return None
+
+
+def _mig_names(pod: Pod) -> set[str]:
+    return {name for name in _names(pod) if _MIG.fullmatch(name)}
+
+
+def _names(pod: Pod) -> Iterable[str]:
+    for container in [*(pod.spec.containers or []), *(pod.spec.init_containers or [])]:
+        resources = container.resources or Resources()
+        yield from resources.requests or {}
+        yield from resources.limits or {}
+
+
+def _slice_of(name: str) -> Fraction:
+    match = _MIG.fullmatch(name)
+    return Fraction(int(match[1]), _SLICES) if match else Fraction()

@@ -1,0 +1,78 @@
+"""The part of a Kubernetes Pod that Joulie reads; all the rest is skipped while decoding.
+
+Any field may be absent or null, because Go's encoder writes both.
+"""
+
+import msgspec
+
+from joulie_projections.quantities import Quantity
+
+
+class Resources(msgspec.Struct):
+    requests: dict[str, Quantity] | None = None
+    limits: dict[str, Quantity] | None = None
+
+
+class Container(msgspec.Struct, rename="camel"):
+    name: str | None = None
+    resources: Resources | None = None
+    restart_policy: str | None = None  # "Always" on an init container makes it a sidecar
+
+
+class Requirement(msgspec.Struct):
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class Term(msgspec.Struct, rename="camel"):
+    match_expressions: list[Requirement] | None = None
+    match_fields: list[Requirement] | None = None
+
+
+class NodeSelector(msgspec.Struct, rename="camel"):
+    node_selector_terms: list[Term] | None = None
+
+
+class NodeAffinity(msgspec.Struct, rename="camel"):
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+
+
+class Affinity(msgspec.Struct, rename="camel"):
+    node_affinity: NodeAffinity | None = None
+
+
+class OwnerReference(msgspec.Struct):
+    kind: str | None = None
+    controller: bool | None = None
+
+
+class Metadata(msgspec.Struct, rename="camel"):
+    name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+    resource_version: str | None = None
+
+
+class Spec(msgspec.Struct, rename="camel"):
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    overhead: dict[str, Quantity] | None = None
+    resources: Resources | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    priority_class_name: str | None = None
+    priority: int | None = None
+    node_name: str | None = None
+
+
+class Status(msgspec.Struct):
+    phase: str | None = None
+
+
+class Pod(msgspec.Struct):
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    spec: Spec = msgspec.field(default_factory=Spec)
+    status: Status | None = None

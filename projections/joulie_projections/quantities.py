@@ -1,0 +1,39 @@
+"""Kubernetes' quantities: `500m`, `1.5`, `1Gi`, `129e6`. Exact; nothing unreadable becomes 0."""
+
+import re
+from fractions import Fraction
+
+from joulie_bus.errors import BadQuantity
+
+_GRAMMAR = re.compile(
+    r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+))"
+    r"(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?\d{1,2}))?"
+)
+_POWERS_OF_TEN = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_POWERS_OF_TWO = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+LARGEST = Fraction(2**63 - 1)  # what a Kubernetes quantity can hold
+
+Quantity = str | int | float
+
+
+def parse(quantity: Quantity, where: str = "a resource") -> Fraction:
+    """Never negative and never beyond int64: a request outside of that is a mistake."""
+    text = quantity if isinstance(quantity, str) else str(quantity)
+    match = _GRAMMAR.fullmatch(text)
+    if match is None:
+        raise BadQuantity(quantity, where)
+    value = Fraction(match["number"]) * _scale(match["suffix"], match["exponent"])
+    if not 0 <= value <= LARGEST:
+        raise BadQuantity(quantity, where)
+    return value
+
+
+def _scale(suffix: str | None, exponent: str | None) -> Fraction:
+    if suffix in _POWERS_OF_TWO:
+        return Fraction(2 ** _POWERS_OF_TWO[suffix])
+    return Fraction(10) ** (_POWERS_OF_TEN[suffix] if suffix else int(exponent or 0))
+
+
+def rounded_up(value: Fraction) -> int:
+    """As Kubernetes rounds: a request is never made smaller."""
+    return -(-value.numerator // value.denominator)

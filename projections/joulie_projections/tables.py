@@ -1,0 +1,102 @@
+"""The tables, as SQLAlchemy sees them. `migrations` makes them; a test holds the two together."""
+
+from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, Table, Text
+
+metadata = MetaData()
+
+
+def _state(name: str) -> Table:
+    """One row per key: the newest state, and the position that it is of."""
+    return Table(
+        name,
+        metadata,
+        Column("key", Text, primary_key=True),
+        Column("position", BigInteger, nullable=False),
+        Column("body", LargeBinary, nullable=False),
+        Index(f"{name}_by_position", "position"),
+    )
+
+
+STATE_TABLES = {
+    "node": _state("node_twin"),
+    "pod": _state("pod"),
+    "producer": _state("producer"),
+    "cluster": _state("cluster_state"),
+}
+
+# Keys that had a row once: whoever reads only what changed since P must hear of deletions too.
+gone = Table(
+    "gone",
+    metadata,
+    Column("table_name", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("position", BigInteger, nullable=False),
+    Index("gone_by_position", "position"),
+)
+
+# How far the log was read to get the rows, and who may go on: committed with them or not at all.
+checkpoint = Table(
+    "checkpoint",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("position", BigInteger, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("until", BigInteger, nullable=False),
+    Column("inputs", LargeBinary, nullable=False),
+    Column("digests", LargeBinary, nullable=False),
+    Column("head", LargeBinary, nullable=False),
+    Column("incarnation", Text, nullable=False),
+)
+
+batch = Table(
+    "batch",
+    metadata,
+    Column("p_from", BigInteger, nullable=False),
+    Column("p_to", BigInteger, primary_key=True, autoincrement=False),
+    Column("ranges", LargeBinary, nullable=False),
+    Column("merkle_root", LargeBinary, nullable=False),
+    Column("state_digest", LargeBinary, nullable=False),
+    Column("prev", LargeBinary, nullable=False),
+    Column("head", LargeBinary, nullable=False),
+    Column("fold_version", Text, nullable=False),
+    Column("committed_at", BigInteger, nullable=False),
+)
+
+quarantine = Table(
+    "quarantine",
+    metadata,
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    Column("stream", Text, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+
+decision = Table(
+    "decision",
+    metadata,
+    Column("pos", BigInteger, primary_key=True, autoincrement=False),
+    Column("event_id", Text, nullable=False, unique=True),
+    Column("kind", Text, nullable=False),
+    Column("pod_uid", Text, nullable=False),
+    Column("pod", Text, nullable=False),
+    Column("view_position", BigInteger, nullable=False),
+    Column("decided_at", BigInteger, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("prev", LargeBinary, nullable=False),
+    Column("hash", LargeBinary, nullable=False),
+    Index("decision_by_pod_uid", "pod_uid"),
+    Index("decision_by_pod", "pod"),
+    Index("decision_by_view", "view_position"),
+)
+
+head = Table(
+    "head",
+    metadata,
+    Column("pos", BigInteger, primary_key=True, autoincrement=False),
+    Column("hash", LargeBinary, nullable=False),
+    Column("signed_at", BigInteger, nullable=False),
+    Column("key_id", Text, nullable=False),
+    Column("signature", LargeBinary, nullable=False),
+)

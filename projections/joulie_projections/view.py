@@ -1,0 +1,246 @@
+"""The projection as a reader holds it: in memory, milliseconds old, and aware of its own age.
+
+Boots from rows and position of one moment, then follows what each commit changed. A hole is read
+from the database; a digest that differs means reading everything anew. With the bus down it asks
+the database; with both down it serves what it has, and its age says so.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import msgspec
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from joulie_bus import metrics
+from joulie_bus.errors import ViewBehind
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.logging import get_logger
+from joulie_bus.subjects import Subjects
+from joulie_bus.tasks import background, rung
+from joulie_projections import rows as rowlib
+from joulie_projections.board import Board
+from joulie_projections.commit import Checkpoint
+from joulie_projections.live import Beat, Delta, decode_beat, decode_delta, unpacked
+from joulie_projections.rows import VIEWED, Row
+from joulie_projections.store import Store
+from joulie_projections.world import NodeState, World
+
+SILENCE_S = 1.0  # four beats missed: ask the database
+POLL_S = 0.25
+log = get_logger("view")
+
+
+class Snapshot(NamedTuple):
+    """One moment; every number that is read from it belongs together."""
+
+    position: int
+    board: Board
+    age_ms: int
+
+
+class Held:
+    """Rows in memory with the digest that they must have. No clock and no I/O in here."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.position = -1
+        self._digests = rowlib.no_rows()
+        self._prints: dict[tuple[str, str], int] = {}
+        self._board = Board.empty()
+        self._dirty: dict[str, NodeState | None] = {}
+
+    def put(self, rows: Sequence[Row], position: int) -> None:
+        rowlib.put(self.world, rows)
+        for row in rows:
+            self._keep_digest(row)
+            if row.table == "node":
+                self._dirty[row.key] = self.world.nodes.get(row.key)
+        self.position = position
+
+    def board(self) -> Board:
+        """Built when somebody looks, so that a storm of changes costs one building."""
+        planned_at = self.world.planned_at
+        if self._dirty or planned_at != self._board.planned_at:
+            self._board = self._board.updated(self._dirty.items(), planned_at)
+            self._dirty = {}
+        return self._board
+
+    def agrees(self, digests: dict[str, bytes]) -> bool:
+        return all(self._digests[table] == value for table, value in unpacked(digests).items())
+
+    def _keep_digest(self, row: Row) -> None:
+        before = self._prints.pop((row.table, row.key), 0)
+        after = 0
+        if row.body is not None:
+            after = rowlib.fingerprint(row.table, row.key, row.body)
+            self._prints[row.table, row.key] = after
+        total = self._digests[row.table] + after - before
+        self._digests[row.table] = total % rowlib.MODULUS
+
+
+class View:
+    """`async with View.open(...)`: follows for as long as the block lasts."""
+
+    def __init__(self, connection: Connection, engine: Engine, subjects: Subjects) -> None:
+        self._connection = connection
+        self._store = Store(engine)
+        self._subjects = subjects
+        self._thread = ThreadPoolExecutor(1, "view")
+        self._held = Held()
+        self._incarnation = ""
+        self._waiting: list[Delta] = []  # came while the database was being read
+        self._reading = asyncio.Lock()
+        self._heard = 0.0
+        self._behind = asyncio.Event()
+        self._moved = asyncio.Condition()
+        self._reload = ""
+        self.last_beat: Beat | None = None
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls, connection: Connection, engine: Engine, subjects: Subjects
+    ) -> AsyncGenerator["View", None]:
+        view = cls(connection, engine, subjects)
+        # Listen first, read then: what is committed in between is in one of the two.
+        async with (
+            connection.listening(subjects.delta, view._on_delta),
+            connection.listening(subjects.beat, view._on_beat),
+        ):
+            await connection.flush()
+            async with background(view._follow(), "view"):
+                yield view
+        view._thread.shutdown(wait=False)
+
+    @property
+    def is_ready(self) -> bool:
+        return self._held.position >= 0
+
+    @property
+    def position(self) -> int:
+        return max(0, self._held.position)
+
+    @property
+    def world(self) -> World:
+        """Whole between two awaits; who awaits must look again."""
+        return self._held.world
+
+    @property
+    def age_s(self) -> float:
+        """How long ago the projector was last heard of, by bus or by database."""
+        return time.monotonic() - self._heard if self._heard else float("inf")
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self.position, self._held.board(), int(min(self.age_s, 1e9) * 1000))
+
+    async def wait_for(self, position: int, timeout_s: float) -> None:
+        """Returns once the view has come so far: read your own writes."""
+        try:
+            async with asyncio.timeout(timeout_s), self._moved:
+                await self._moved.wait_for(lambda: self._held.position >= position)
+        except TimeoutError as error:
+            raise ViewBehind(self._held.position, position, timeout_s) from error
+
+    async def wait_ready(self, timeout_s: float) -> None:
+        await self.wait_for(0, timeout_s)
+
+    async def _on_delta(self, data: bytes) -> None:
+        self._heard = time.monotonic()
+        delta = decode_delta(data)
+        if self._reading.locked() or not self.is_ready:
+            self._waiting.append(delta)
+            return
+        await self._apply(delta)
+
+    async def _apply(self, delta: Delta) -> None:
+        mine = self._held.position
+        if delta.p_to <= mine:
+            return
+        if delta.p_from > mine + 1 or delta.rows is None:
+            self._behind.set()
+            return
+        self._held.put([Row(*row) for row in delta.rows], delta.p_to)
+        if not self._held.agrees(delta.digests):
+            self._ask("digest")
+        await self._tell()
+
+    async def _on_beat(self, data: bytes) -> None:
+        self._heard = time.monotonic()
+        beat = decode_beat(data)
+        self.last_beat = beat
+        if not self.is_ready:
+            return
+        if beat.incarnation != self._incarnation or beat.position < self._held.position:
+            self._ask("another database")
+        elif beat.position > self._held.position:
+            self._behind.set()
+        elif not self._held.agrees(beat.digests):
+            self._ask("digest")
+
+    def _ask(self, reason: str) -> None:
+        """Everything anew."""
+        self._reload = self._reload or reason
+        self._behind.set()
+
+    async def _follow(self) -> None:
+        while True:
+            if not self.is_ready:
+                self._ask("boot")
+            metrics.VIEW_AGE_SECONDS.set(min(self.age_s, 1e9))
+            behind = self._behind.is_set() or self.age_s > SILENCE_S
+            if not behind:
+                await rung(self._behind, POLL_S)
+                continue
+            self._behind.clear()
+            try:
+                await self._read_database()
+            except (SQLAlchemyError, msgspec.DecodeError) as error:
+                log.warning("view_cannot_read", error=str(error), serves=self.position)
+                await asyncio.sleep(POLL_S)
+                self._behind.set()
+
+    async def _read_database(self) -> None:
+        loop = asyncio.get_running_loop()
+        async with self._reading:
+            reason, self._reload = self._reload, ""
+            if reason:
+                found, rows = await loop.run_in_executor(self._thread, self._store.load, VIEWED)
+                self._start_over(reason)
+            else:
+                found, rows = await loop.run_in_executor(
+                    self._thread, self._store.changes_since, self._held.position, VIEWED
+                )
+            if found is not None:
+                self._take(found, rows, asked_anew=bool(reason))
+        waiting, self._waiting = self._waiting, []
+        for delta in waiting:
+            if self.is_ready:
+                await self._apply(delta)
+        await self._tell()
+
+    def _start_over(self, reason: str) -> None:
+        metrics.VIEW_RELOADS.labels(reason=reason).inc()
+        if reason != "boot":
+            log.warning("view_reloaded", why=reason, position=self.position)
+
+    def _take(self, found: Checkpoint, rows: list[Row], *, asked_anew: bool) -> None:
+        if asked_anew:
+            self._held = Held()
+        elif found.incarnation != self._incarnation or found.position < self._held.position:
+            self._ask("another database")
+            return
+        if found.position > self._held.position:
+            # The database itself moved: somebody commits, though the bus may be silent.
+            self._heard = time.monotonic()
+        self._incarnation = found.incarnation
+        self._held.put(rows, found.position)
+
+    async def _tell(self) -> None:
+        metrics.POSITION.set(self.position)
+        async with self._moved:
+            self._moved.notify_all()
