@@ -1,0 +1,125 @@
+"""The extender's settings: the seeds' names where they have one."""
+
+from dataclasses import dataclass
+
+from joulie_bus.settings import (
+    HostPort,
+    address,
+    boolean,
+    choice,
+    integer,
+    number,
+    setting,
+    some_time,
+    token,
+)
+from joulie_extender.scoring import Weights
+from joulie_projections.power import Coefficients
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings:
+    addr: HostPort = setting(
+        address, "EXTENDER_ADDR", "127.0.0.1:9876", "Where kube-scheduler reaches the extender"
+    )
+    replica: str = setting(
+        token, "EXTENDER_REPLICA", "extender-0", "Name of this replica in the decision log"
+    )
+    body_limit: int = setting(
+        integer(1024), "EXTENDER_BODY_LIMIT", "67108864", "Largest request body, in bytes"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringSettings:
+    staleness_s: float = setting(
+        some_time,
+        "TWIN_STALENESS_THRESHOLD",
+        "5m",
+        "Age at which a twin or a reading is not used any more",
+    )
+    cpu: float = setting(
+        number(0, 2),
+        "MARGINAL_CPU_UTIL_COEFF",
+        "0.7",
+        "Share of the asked-for CPU power that a pod draws",
+    )
+    gpu_standard: float = setting(
+        number(0, 2), "MARGINAL_GPU_UTIL_COEFF_STANDARD", "0.65", "The same for GPUs, standard pods"
+    )
+    gpu_performance: float = setting(
+        number(0, 2),
+        "MARGINAL_GPU_UTIL_COEFF_PERFORMANCE",
+        "0.85",
+        "The same for GPUs, performance pods",
+    )
+    memory_factor: bool = setting(
+        boolean,
+        "MARGINAL_MEMORY_FACTOR",
+        "true",
+        "Whether memory requests raise the CPU estimate, by 1 % per GiB up to 30 %",
+    )
+    headroom: float = setting(
+        number(0, 10), "SCORE_HEADROOM_WEIGHT", "0.7", "Weight of the headroom"
+    )
+    cooling: float = setting(
+        number(0, 10), "SCORE_COOLING_WEIGHT", "0.15", "Weight of the cooling reserve"
+    )
+    trend_limit: float = setting(
+        number(0, 100), "SCORE_TREND_LIMIT", "25", "Most points that a trend gives or takes"
+    )
+    trend_scale: float = setting(
+        number(0.01),
+        "SCORE_TREND_SCALE",
+        "6",
+        "W/min of a node's trend per point, while the cluster is steady",
+    )
+    trend_burst_scale: float = setting(
+        number(0.01), "SCORE_TREND_BURST_SCALE", "2", "The same during a burst"
+    )
+    burst: float = setting(
+        number(0),
+        "SCORE_BURST_THRESHOLD",
+        "500",
+        "W/min of the cluster's trend from which on it is a burst",
+    )
+    eco_bonus: float = setting(
+        number(0, 100), "SCORE_ECO_BONUS", "10", "Points for a standard pod on an eco node"
+    )
+    pressure: float = setting(
+        number(0, 10),
+        "SCORE_PRESSURE_WEIGHT",
+        "0.3",
+        "Weight of the pressure on performance nodes, for standard pods",
+    )
+    draining_penalty: float = setting(
+        number(0, 100),
+        "DRAINING_PENALTY",
+        "20",
+        "Points that a draining node costs a standard pod; 0 is the original formula",
+    )
+    neutral: float = setting(
+        number(0, 100), "SCORE_NEUTRAL", "50", "Score of a node of which nothing fresh is known"
+    )
+    score_range: str = setting(
+        choice("100", "10"), "SCORE_RANGE", "100", "Highest score that is answered"
+    )
+
+    def weights(self) -> Weights:
+        return Weights(
+            headroom=self.headroom,
+            cooling=self.cooling,
+            trend_limit=self.trend_limit,
+            trend_scale=self.trend_scale,
+            trend_burst_scale=self.trend_burst_scale,
+            burst_w_per_min=self.burst,
+            eco_bonus=self.eco_bonus,
+            pressure=self.pressure,
+            draining_penalty=self.draining_penalty,
+            neutral=self.neutral,
+            staleness_s=self.staleness_s,
+            score_range=float(self.score_range),
+            coefficients=Coefficients(
+                self.cpu, self.gpu_standard, self.gpu_performance, self.memory_factor
+            ),
+        )
