@@ -1,0 +1,117 @@
+"""The running operator: looks at the view, decides, publishes. Two of them do no harm.
+
+A plan is published only if the last plan that the broker holds is the one that this plan was made
+upon (compare-and-set), so that of two operators one wins and the other looks again.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from joulie_bus import codec, metrics
+from joulie_bus.errors import BusError, ExpectationFailed
+from joulie_bus.events import PlanEvent, PlanMade
+from joulie_bus.jetstream.batch import MAX_BATCH, append
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.streams import Stored, last_on
+from joulie_bus.logging import get_logger
+from joulie_bus.producer import Producer
+from joulie_bus.subjects import Stream, Subjects
+from joulie_operator.policies import static_partition
+from joulie_operator.reconcile import Plan, candidates, plan
+from joulie_operator.settings import OperatorSettings
+from joulie_projections.view import View
+
+LOOK_S = 0.5  # how soon after an event the operator looks again
+SETTLED_S = 5.0  # a plan is visible in the view long before
+log = get_logger("operator")
+
+
+class Operator:
+    def __init__(
+        self, connection: Connection, subjects: Subjects, view: View, settings: OperatorSettings
+    ) -> None:
+        self._connection = connection
+        self._subjects = subjects
+        self._view = view
+        self._settings = settings
+        self._producer = Producer("operator-plan", subjects, time.time_ns)
+        self._looked = 0.0
+
+    async def run(self) -> None:
+        """For ever. Whatever fails is told, and looked at again."""
+        while True:
+            try:
+                await self._reconcile()
+            except (BusError, TimeoutError) as error:
+                log.warning("not_planned", error=str(error), what="looked at again")
+            await asyncio.sleep(LOOK_S)
+
+    def decide(self) -> Plan:
+        """What the policy wants of the world as it is now."""
+        settings = self._settings
+        nodes = self._view.world.nodes
+        wanted = static_partition(candidates(nodes, settings.node_selector), settings.hp_frac)
+        return plan(wanted, nodes, settings.policy, self._view.position, settings.caps())
+
+    async def _reconcile(self) -> None:
+        if not self._view.is_ready or not self._view.world.nodes:
+            return
+        made = self.decide()
+        due = time.monotonic() - self._looked >= self._settings.interval_s
+        if not made.changes and not due:
+            return
+        stored = await last_on(self._connection, Stream.PLAN, self._subjects.plan_meta)
+        if not self._is_upon(stored):
+            return  # the view has not seen the newest plan yet
+        await self._publish(made, stored.sequence if stored else 0)
+        self._looked = time.monotonic()
+
+    def _is_upon(self, stored: Stored | None) -> bool:
+        cluster = next(iter(self._view.world.cluster.values()), None)
+        known = cluster.plan if cluster else None
+        if stored is None:
+            return known is None
+        newest = codec.read(codec.open_envelope(stored.data, "plan"), "plan")
+        return newest == known
+
+    async def _publish(self, made: Plan, expected: int) -> None:
+        """In as many batches as it takes, each under compare-and-set on the one before."""
+        parts = _parts(made.changes)
+        for number, part in enumerate(parts, 1):
+            lead = made.made if len(parts) == 1 else _part_of(made.made, number, len(parts))
+            events = [lead, *part]
+            messages = [self._producer.stamp(event, corr=lead.plan) for event in events]
+            try:
+                await append(self._connection, Stream.PLAN, messages, expected)
+            except ExpectationFailed as error:
+                log.info("plan_lost_the_race", plan=lead.plan, why=str(error))
+                return
+            stored = await last_on(self._connection, Stream.PLAN, self._subjects.plan_meta)
+            expected = stored.sequence if stored else 0
+        metrics.PLANS.labels(policy=made.made.policy).inc()
+        if made.changes:
+            log.info(
+                "planned", plan=made.made.plan, changes=len(made.changes), why=made.made.because
+            )
+        await self._await_own_plan(expected)
+
+    async def _await_own_plan(self, sequence: int) -> None:
+        """Looks again only at a world that has this plan in it."""
+        async with asyncio.timeout(SETTLED_S):
+            while True:
+                stored = await last_on(self._connection, Stream.PLAN, self._subjects.plan_meta)
+                if stored is None or stored.sequence != sequence or self._is_upon(stored):
+                    return
+                await asyncio.sleep(0.02)
+
+
+def _parts(changes: Sequence[PlanEvent]) -> list[Sequence[PlanEvent]]:
+    size = MAX_BATCH - 1
+    return [changes[at : at + size] for at in range(0, max(1, len(changes)), size)]
+
+
+def _part_of(made: PlanMade, number: int, of: int) -> PlanMade:
+    return replace(made, because=f"{made.because} (part {number} of {of})")
