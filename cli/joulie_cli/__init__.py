@@ -1,0 +1,1 @@
+"""The `joulie` command: the only place that wires everything together."""

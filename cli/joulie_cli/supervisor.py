@@ -1,0 +1,220 @@
+"""All parts in one process group: started in order, restarted when they fall, stopped cleanly.
+
+The broker goes first and comes last to an end; who produces stops before who consumes, so that
+nothing that was said at the end is left unread.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import AsyncGenerator, Callable, Mapping
+
+import joulie_migrations
+from joulie_bus.embedded import Embedded, die_with_parent, free_port
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.streams import state_of
+from joulie_bus.logging import get_logger
+from joulie_bus.settings import HostPort
+from joulie_bus.subjects import Stream
+from joulie_cli.data import DataDirectory, Running
+from joulie_projections import database
+from joulie_projections.decisions import DecisionLog
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
+STEADY_S = 30.0  # after so long a life, the next fall is a first one again
+STOP_PATIENCE_S = 10.0
+SETTLE_S = 5.0  # for the projector to write down what the extender said last
+log = get_logger("up")
+
+
+class Child:
+    """One part; falls and gets up until it is told to stop."""
+
+    def __init__(self, name: str, data: DataDirectory, environ: Mapping[str, str]) -> None:
+        self.name = name
+        self.restarts = 0
+        self._data = data
+        self._environ = dict(environ)
+        self._process: Process | None = None
+        self._stopping = False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process else 0
+
+    async def live(self, tell: Callable[[], None]) -> None:
+        """Until `stop`; `tell` is called whenever the process is another one."""
+        pause = FIRST_PAUSE_S
+        loop = asyncio.get_running_loop()
+        while not self._stopping:
+            born = loop.time()
+            await self._start()
+            tell()
+            code = await self._ended()
+            if self._stopping:
+                return
+            pause = FIRST_PAUSE_S if loop.time() - born > STEADY_S else pause
+            self.restarts += 1
+            log.warning(
+                "fell", who=self.name, exit_code=code, again_in_s=pause, see=str(self._log_path())
+            )
+            await asyncio.sleep(pause)
+            pause = min(LONGEST_PAUSE_S, pause * 2)
+
+    async def stop(self) -> None:
+        self._stopping = True
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(process.wait(), STOP_PATIENCE_S)
+        except TimeoutError:
+            log.warning("killed", who=self.name, why=f"did not end in {STOP_PATIENCE_S:.0f} s")
+            process.kill()
+            await process.wait()
+
+    def _log_path(self) -> str:
+        return str(self._data.logs / f"{self.name}.log")
+
+    async def _start(self) -> None:
+        with open(self._log_path(), "ab") as file:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "joulie_cli.main",
+                self.name,
+                "--data",
+                str(self._data.path),
+                env=self._environ,
+                stdin=DEVNULL,
+                stdout=file,
+                stderr=file,
+                preexec_fn=die_with_parent,
+                start_new_session=True,
+            )
+
+    async def _ended(self) -> int:
+        assert self._process is not None
+        return await self._process.wait()
+
+
+class Supervisor:
+    """`async with Supervisor.over(data, parts, ...)`: everything runs inside the block."""
+
+    def __init__(self, data: DataDirectory, broker: Embedded, parts: list[Child]) -> None:
+        self._data = data
+        self._broker = broker
+        self._parts = parts
+        self.endpoints: dict[str, str] = {}
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def over(
+        cls,
+        data: DataDirectory,
+        names: list[str],
+        addresses: Mapping[str, HostPort],
+        extra: Mapping[str, str],
+    ) -> AsyncGenerator["Supervisor", None]:
+        data.create()
+        hold = data.hold()
+        try:
+            broker = Embedded(data.path)
+            await broker.start()
+            _migrate(data)
+            parts = [
+                Child(name, data, _environment(broker, addresses, extra, name)) for name in names
+            ]
+            supervisor = cls(data, broker, parts)
+            supervisor.endpoints = {name: f"http://{at}" for name, at in addresses.items()}
+            async with supervisor._running():
+                yield supervisor
+        finally:
+            data.withdraw()
+            hold.release()
+
+    @contextlib.asynccontextmanager
+    async def _running(self) -> AsyncGenerator[None, None]:
+        lives = [asyncio.create_task(part.live(self._announce)) for part in self._parts]
+        keeper = asyncio.create_task(self._keep_broker())
+        try:
+            yield
+        finally:
+            for part in reversed(self._parts):
+                if part.name == "projector":
+                    await self._settle()
+                await part.stop()
+            keeper.cancel()
+            await self._broker.stop()
+            await asyncio.gather(*lives, keeper, return_exceptions=True)
+
+    @property
+    def broker(self) -> Embedded:
+        return self._broker
+
+    async def _keep_broker(self) -> None:
+        """A broker that fell is started again on the same port; clients find it by themselves."""
+        while True:
+            code = await self._broker.wait()
+            log.warning("fell", who="nats-server", exit_code=code)
+            await asyncio.sleep(FIRST_PAUSE_S)
+            await self._broker.start()
+
+    async def _settle(self) -> None:
+        """Until the decision log holds everything that its stream holds."""
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(SETTLE_S):
+                connection = await Connection.open(self._broker.address, "joulie-up")
+                try:
+                    while not await self._is_written(connection):
+                        await asyncio.sleep(0.05)
+                finally:
+                    await connection.close()
+
+    async def _is_written(self, connection: Connection) -> bool:
+        stored = await state_of(connection, Stream.DEC)
+        engine = database.reader(self._data.database)
+        try:
+            return DecisionLog(engine).read_to() >= stored.last
+        finally:
+            engine.dispose()
+
+    def _announce(self) -> None:
+        self._data.announce(
+            Running(
+                pid=os.getpid(),
+                nats_url=self._broker.address.url,
+                endpoints=self.endpoints,
+                parts={part.name: part.pid for part in self._parts},
+                restarts={part.name: part.restarts for part in self._parts},
+            )
+        )
+
+
+def _migrate(data: DataDirectory) -> None:
+    engine = database.migrator(data.database)
+    try:
+        joulie_migrations.upgrade(engine)
+    finally:
+        engine.dispose()
+
+
+def _environment(
+    broker: Embedded, addresses: Mapping[str, HostPort], extra: Mapping[str, str], part: str
+) -> dict[str, str]:
+    metrics = addresses["metrics"] if part == "extender" else HostPort("127.0.0.1", free_port())
+    return {
+        **os.environ,
+        **extra,
+        "NATS_URL": broker.address.url,
+        "NATS_USER": broker.address.user,
+        "NATS_PASSWORD": broker.address.password,
+        "EXTENDER_ADDR": str(addresses["extender"]),
+        "SIM_EXTENDER": str(addresses["extender"]),
+        "METRICS_ADDR": str(metrics),
+    }
