@@ -1,0 +1,53 @@
+"""What many tests share: a real broker, a migrated database, both gone afterwards."""
+
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+import joulie_migrations
+from joulie_bus import logging
+from joulie_bus.embedded import Embedded
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.testing import connected, running_broker
+from joulie_projections import database
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quiet() -> None:
+    logging.configure("warning", "console", "test")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncGenerator[Embedded, None]:
+    async with running_broker(tmp_path / "broker") as running:
+        yield running
+
+
+@pytest.fixture
+async def connection(broker: Embedded) -> AsyncGenerator[Connection, None]:
+    async with connected(broker) as opened:
+        yield opened
+
+
+@pytest.fixture
+def database_file(tmp_path: Path) -> Path:
+    """A SQLite file at today's schema."""
+    path = tmp_path / "joulie.db"
+    engine = database.migrator(path)
+    joulie_migrations.upgrade(engine)
+    engine.dispose()
+    return path
+
+
+@pytest.fixture
+def writer(database_file: Path) -> Generator[Engine, None, None]:
+    engine = database.writer(database_file)
+    yield engine
+    engine.dispose()

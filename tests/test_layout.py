@@ -1,0 +1,51 @@
+"""The folder `operator/` shares its name with a standard module; keep them apart."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+FOLDERS = [
+    package.split("/")[0]
+    for package in PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_top_level_folder_is_a_source_root_and_not_a_package(folder: str) -> None:
+    assert not (ROOT / folder / "__init__.py").exists()
+    assert [path.name for path in (ROOT / folder).iterdir() if path.suffix == ".py"] == []
+
+
+@pytest.mark.parametrize("start", [["-S", "-c"], ["-I", "-S", "-c"], ["-c"]])
+def test_the_standard_operator_survives_at_the_root(start: list[str]) -> None:
+    # -S: without site, nothing has imported `operator` before the root joins sys.path.
+    code = "import operator, collections; assert operator.add(1, 2) == 3"
+
+    subprocess.run([sys.executable, *start, code], cwd=ROOT, check=True)
+
+
+def test_the_standard_operator_survives_inside_the_folder_of_the_same_name() -> None:
+    code = "import operator, collections; assert operator.add(1, 2) == 3"
+
+    subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT / "operator", check=True)
+
+
+def test_every_room_is_built_checked_and_held_by_the_contracts() -> None:
+    tool = PROJECT["tool"]
+    rooms = sorted(f"joulie_{folder}" for folder in FOLDERS)
+    layers = {
+        room.strip()
+        for layer in tool["importlinter"]["contracts"][0]["layers"]
+        for room in layer.split("|")
+    }
+
+    assert sorted(path.parent.name for path in ROOT.glob("*/joulie_*")) == sorted(FOLDERS)
+    assert sorted(tool["importlinter"]["root_packages"]) == rooms
+    assert sorted(layers) == rooms
+    assert sorted(set(FOLDERS) - set(tool["mypy"]["mypy_path"])) == []
+    assert sorted(set(FOLDERS) - set(tool["basedpyright"]["include"])) == []
