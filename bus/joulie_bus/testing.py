@@ -1,4 +1,4 @@
-"""For tests, ours and our users': a real broker in a directory, facts that say only what matters."""
+"""For tests, ours and our users': a real broker, and facts that say only what matters."""
 
 import contextlib
 import itertools
@@ -79,7 +79,7 @@ def power(node: str, watts: float) -> TelemetrySampled:
 
 
 def node_seen(node: str, *, cores: int = 96, gpus: int = 0, **labels: str) -> NodeSeen:
-    """Managed, ready and schedulable; `power_profile="eco"` is the label joulie.io/power-profile."""
+    """Managed, ready, schedulable; `power_profile="eco"` is the label joulie.io/power-profile."""
     return NodeSeen(
         node=node,
         uid=f"uid-{node}",
