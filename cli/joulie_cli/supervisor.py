@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 
 import joulie_migrations
 from joulie_bus.embedded import Embedded, die_with_parent, free_port
+from joulie_bus.errors import BrokerStartFailed
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.streams import state_of
 from joulie_bus.logging import get_logger
@@ -51,9 +52,11 @@ class Child:
         loop = asyncio.get_running_loop()
         while not self._stopping:
             born = loop.time()
-            await self._start()
+            process = await self._start()
             tell()
-            code = await self._ended()
+            if self._stopping:  # asked to stop while it was being started
+                process.terminate()
+            code = await process.wait()
             if self._stopping:
                 return
             pause = FIRST_PAUSE_S if loop.time() - born > STEADY_S else pause
@@ -81,12 +84,12 @@ class Child:
     def _log_path(self) -> str:
         return str(self._data.logs / f"{self.name}.log")
 
-    async def _start(self) -> None:
+    async def _start(self) -> Process:
         with open(self._log_path(), "ab") as file:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "joulie_cli.main",
+                "joulie_cli.main",  # the very code that runs here, whatever PATH says
                 self.name,
                 "--data",
                 str(self._data.path),
@@ -97,10 +100,7 @@ class Child:
                 preexec_fn=die_with_parent,
                 start_new_session=True,
             )
-
-    async def _ended(self) -> int:
-        assert self._process is not None
-        return await self._process.wait()
+        return self._process
 
 
 class Supervisor:
@@ -110,6 +110,7 @@ class Supervisor:
         self._data = data
         self._broker = broker
         self._parts = parts
+        self._broker_restarts = 0
         self.endpoints: dict[str, str] = {}
 
     @classmethod
@@ -123,8 +124,8 @@ class Supervisor:
     ) -> AsyncGenerator["Supervisor", None]:
         data.create()
         hold = data.hold()
+        broker = Embedded(data.path)
         try:
-            broker = Embedded(data.path)
             await broker.start()
             _migrate(data)
             parts = [
@@ -135,6 +136,7 @@ class Supervisor:
             async with supervisor._running():
                 yield supervisor
         finally:
+            await broker.stop()
             data.withdraw()
             hold.release()
 
@@ -150,7 +152,6 @@ class Supervisor:
                     await self._settle()
                 await part.stop()
             keeper.cancel()
-            await self._broker.stop()
             await asyncio.gather(*lives, keeper, return_exceptions=True)
 
     @property
@@ -163,7 +164,13 @@ class Supervisor:
             code = await self._broker.wait()
             log.warning("fell", who="nats-server", exit_code=code)
             await asyncio.sleep(FIRST_PAUSE_S)
-            await self._broker.start()
+            try:
+                await self._broker.start()
+            except BrokerStartFailed as error:
+                log.error("still_down", who="nats-server", why=str(error))
+                await asyncio.sleep(LONGEST_PAUSE_S)
+            self._broker_restarts += 1
+            self._announce()
 
     async def _settle(self) -> None:
         """Until the decision log holds everything that its stream holds."""
@@ -190,8 +197,10 @@ class Supervisor:
                 pid=os.getpid(),
                 nats_url=self._broker.address.url,
                 endpoints=self.endpoints,
-                parts={part.name: part.pid for part in self._parts},
-                restarts={part.name: part.restarts for part in self._parts},
+                parts={"nats-server": self._broker.pid or 0}
+                | {part.name: part.pid for part in self._parts},
+                restarts={"nats-server": self._broker_restarts}
+                | {part.name: part.restarts for part in self._parts},
             )
         )
 

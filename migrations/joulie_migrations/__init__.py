@@ -3,48 +3,43 @@
 from importlib.resources import files
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine, inspect, text
 
 from joulie_bus.errors import SchemaMismatch
 
-HERE = Path(str(files(__name__)))
-
-
-def _config(connection: Connection | None = None) -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(HERE))
-    config.attributes["connection"] = connection
-    return config
-
-
-def newest() -> str:
-    """The schema that this code wants."""
-    return ScriptDirectory.from_config(_config()).get_current_head() or ""
+NEWEST = "0001"  # the schema that this code wants
+_VERSIONS = "alembic_version"
 
 
 def current(engine: Engine) -> str:
     """The schema that the database has; empty for none."""
     with engine.connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision() or ""
-
-
-def upgrade(engine: Engine) -> str:
-    """Brings the database up to this code. Returns the schema it is at then."""
-    found = current(engine)
-    known = {step.revision for step in ScriptDirectory.from_config(_config()).walk_revisions()}
-    if found and found not in known:
-        raise SchemaMismatch(found, newest())
-    with engine.begin() as connection:
-        command.upgrade(_config(connection), "head")
-    return newest()
+        if not inspect(connection).has_table(_VERSIONS):
+            return ""
+        return connection.scalar(text(f"SELECT version_num FROM {_VERSIONS}")) or ""
 
 
 def require(engine: Engine) -> None:
     """Refuses to work on a schema that this code was not written for."""
-    found, wanted = current(engine), newest()
-    if found != wanted:
-        raise SchemaMismatch(found or "none", wanted)
+    found = current(engine)
+    if found != NEWEST:
+        raise SchemaMismatch(found or "none", NEWEST)
+
+
+def upgrade(engine: Engine) -> str:
+    """Brings the database up to this code. Returns the schema it is at then."""
+    # Alembic takes most of a second to import, and only a migration needs it.
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(str(files(__name__)))))
+    known = {step.revision for step in ScriptDirectory.from_config(config).walk_revisions()}
+    found = current(engine)
+    if found and found not in known:
+        raise SchemaMismatch(found, NEWEST)
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+    return NEWEST

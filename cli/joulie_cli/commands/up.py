@@ -1,24 +1,33 @@
 """`joulie up`: all parts against a real cluster, from outside it or inside."""
 
+import argparse
 import asyncio
 
 from joulie_bus.errors import SettingsError
 from joulie_bus.logging import get_logger
-from joulie_cli.parts import PlaceSettings, Wiring
+from joulie_cli.commands import extender, operator, projector
+from joulie_cli.commands.operator import ClusterSettings
 from joulie_cli.supervisor import Supervisor
+from joulie_cli.wiring import Wiring, run_until_told
 from joulie_extender.settings import ServerSettings
+
+SETTINGS = (*projector.SETTINGS, *operator.SETTINGS, *extender.SETTINGS)
 
 PARTS = ["projector", "operator", "extender"]
 log = get_logger("up")
 
 
-async def run_up(wires: Wiring, kubeconfig: str | None, told: asyncio.Event) -> None:
-    """Until Ctrl-C."""
-    cluster = kubeconfig or wires.source.load(PlaceSettings).kubeconfig
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
     if not cluster:
         raise SettingsError(
             ["KUBECONFIG: no cluster is named; give --kubeconfig FILE, or try `joulie demo`"]
         )
+    run_until_told(lambda told: _up(wires, cluster, told))
+    return 0
+
+
+async def _up(wires: Wiring, cluster: str, told: asyncio.Event) -> None:
     addresses = {
         "extender": wires.source.load(ServerSettings).addr,
         "metrics": wires.bus.metrics_addr,

@@ -1,9 +1,21 @@
-"""What runs, how far it is, and how old what it believes is."""
+"""`joulie status`: what runs, how far it is, and how old what it believes is."""
 
+import argparse
+import json
+import time
 from typing import Any
 
 from joulie_cli.data import DataDirectory, Running, is_alive
+from joulie_cli.wiring import Wiring
 from joulie_projections.history import History
+
+SETTINGS = ()
+
+
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    found = status_of(wires.data)
+    print(json.dumps(found) if args.json else as_text(found, time.time_ns()))
+    return 0 if found["running"] else 1
 
 
 def status_of(data: DataDirectory) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """`joulie demo`: everything, over a cluster that does not exist."""
 
+import argparse
 import asyncio
 import contextlib
+import json
 import socket
 import time
 from collections.abc import AsyncGenerator
@@ -18,13 +20,20 @@ from joulie_bus.embedded import free_port
 from joulie_bus.events import AnyEvent, FilterDecided, PrioritizeDecided
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.settings import HostPort
-from joulie_cli.parts import Wiring
+from joulie_cli.commands import extender, operator, projector, simulator
 from joulie_cli.supervisor import Supervisor
+from joulie_cli.wiring import Wiring, run_until_told
 from joulie_projections import database
 from joulie_projections.board import Board, NodeClass
 from joulie_projections.history import History, Logged
 from joulie_projections.view import View
 
+SETTINGS = (
+    *projector.SETTINGS,
+    *operator.SETTINGS,
+    *extender.SETTINGS,
+    *simulator.SETTINGS,
+)
 PARTS = ["projector", "operator", "extender", "simulator"]
 SCREEN_S = 1.0
 SHOWN = 10
@@ -37,6 +46,24 @@ class Wish(NamedTuple):
     seed: int
     headless: bool
     seconds: float | None  # None: until Ctrl-C
+
+
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    wish = Wish(args.nodes, args.seed, args.headless or args.json, args.seconds)
+    screen = Console(stderr=True)
+    summary = run_until_told(lambda told: run_demo(wires, wish, told, screen))
+    print(json.dumps(summary) if args.json else _farewell(summary, wires))
+    return 0
+
+
+def _farewell(summary: dict[str, Any], wires: Wiring) -> str:
+    where = f"--data {wires.data.path}"
+    return (
+        f"{summary['decisions']} decisions for {summary['pods']} pods on {summary['nodes']} "
+        f"nodes; {summary['refused']} of them refused some node.\n"
+        f"All of it is in {wires.data.path}. To prove it:\n"
+        f"  joulie verify {where}\n  joulie replay {where}"
+    )
 
 
 async def run_demo(

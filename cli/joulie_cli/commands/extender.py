@@ -1,0 +1,19 @@
+"""`joulie extender`: answers kube-scheduler."""
+
+import argparse
+
+from joulie_cli.wiring import Wiring, serve_part, viewing
+from joulie_extender.service import serve
+from joulie_extender.settings import ScoringSettings, ServerSettings
+
+SETTINGS = (ServerSettings, ScoringSettings)
+
+
+def run(_: argparse.Namespace, wires: Wiring) -> int:
+    return serve_part(wires, _answer(wires))
+
+
+async def _answer(wires: Wiring) -> None:
+    server, scoring = wires.source.load(ServerSettings), wires.source.load(ScoringSettings)
+    async with viewing(wires, "extender") as (connection, view):
+        await serve(connection, wires.subjects, view, wires.data.spool, server, scoring)

@@ -1,0 +1,18 @@
+"""`joulie simulator`: publishes the facts of a cluster that does not exist."""
+
+import argparse
+
+from joulie_cli.wiring import Wiring, serve_part, viewing
+from joulie_simulator.service import SimulatorSettings, simulate
+
+SETTINGS = (SimulatorSettings,)
+
+
+def run(_: argparse.Namespace, wires: Wiring) -> int:
+    return serve_part(wires, _simulate(wires))
+
+
+async def _simulate(wires: Wiring) -> None:
+    settings = wires.source.load(SimulatorSettings)
+    async with viewing(wires, "simulator") as (connection, view):
+        await simulate(connection, wires.subjects, view, settings)

@@ -1,0 +1,297 @@
+"""The whole path, as a user runs it: real processes, a real broker, a real database."""
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from joulie_cli.data import DataDirectory, is_alive
+from joulie_projections.history import Counts, History
+
+PATIENCE_S = 60.0  # a slow machine; nothing here waits so long for its own sake
+
+
+def joulie(*args: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "joulie_cli.main", *map(str, args)]
+    told = {**os.environ, **environ}
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_S, env=told, check=False
+    )
+
+
+def told_by(*args: str | Path) -> tuple[int, dict[str, Any]]:
+    done = joulie(*args, "--json")
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+class Demo:
+    """A demo that runs until `end`."""
+
+    def __init__(self, data: Path, *options: str) -> None:
+        self.data = DataDirectory(data)
+        command = [sys.executable, "-m", "joulie_cli.main", "demo", "--headless", "--json"]
+        self.process = subprocess.Popen(
+            [*command, "--data", str(data), *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def counts(self) -> Counts:
+        with History.of(self.data.database) as history:
+            return history.counts()
+
+    def await_decisions(self, wanted: int) -> None:
+        self.wait_until(lambda: self.counts().answers >= wanted)
+
+    def wait_until(self, is_so: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, self.process.communicate()
+            with contextlib.suppress(OperationalError):  # no tables yet
+                if is_so():
+                    return
+            time.sleep(0.05)
+        raise AssertionError("it did not come to that")
+
+    def pids(self) -> dict[str, int]:
+        running = self.data.running()
+        return running.parts if running else {}
+
+    def kill(self, part: str) -> None:
+        """SIGKILL, and back again when the supervisor has made a new one."""
+        victim = self.pids()[part]
+        os.kill(victim, signal.SIGKILL)
+        self.wait_until(lambda: self.pids().get(part, victim) not in (victim, 0))
+
+    def end(self, number: int = signal.SIGINT) -> dict[str, Any]:
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=PATIENCE_S)
+        assert self.process.returncode == 0, err
+        told: dict[str, Any] = json.loads(out)
+        return told
+
+
+@contextlib.contextmanager
+def demo(data: Path, *options: str) -> Generator[Demo, None, None]:
+    running = Demo(data, *options)
+    try:
+        yield running
+    finally:
+        if running.process.poll() is None:
+            running.process.kill()
+            running.process.communicate()
+
+
+def flip_a_byte_of_the_body(database: Path, entry: int) -> None:
+    """In the file itself, past every trigger: the body's own bytes are looked up and changed."""
+    with sqlite3.connect(database) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (body,) = db.execute("SELECT body FROM decision WHERE pos = ?", (entry,)).fetchone()
+    content = bytearray(database.read_bytes())
+    at = content.index(body[:64]) + 40  # well inside the first page of the body
+    content[at] ^= 1
+    database.write_bytes(content)
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], dict[str, int]]:
+    """A demo that has ended by itself: its data, what it said, and the processes it had."""
+    data = tmp_path_factory.mktemp("demo") / "data"
+    with demo(data, "--nodes", "40", "--seed", "7", "--for", "12s") as running:
+        running.await_decisions(1)
+        pids = running.pids()
+        out, err = running.process.communicate(timeout=PATIENCE_S)
+        assert running.process.returncode == 0, err
+    return data, json.loads(out), pids
+
+
+Past = tuple[Path, dict[str, Any], dict[str, int]]
+
+
+def test_the_demo_says_what_happened(past: Past) -> None:
+    _, told, _ = past
+
+    assert set(told) == {
+        *("decisions", "events", "position", "lag_ms", "nodes", "pods", "refused", "endpoints")
+    }
+    assert told["nodes"] == 40
+    assert told["decisions"] > 50
+    assert told["position"] >= told["events"] > told["decisions"] > told["pods"] > 0
+    assert told["refused"] > 0
+    assert set(told["endpoints"]) == {"extender", "metrics"}
+
+
+def test_the_demo_leaves_no_process_and_no_lock(past: Past) -> None:
+    data, _, pids = past
+
+    assert set(pids) == {"nats-server", "projector", "operator", "extender", "simulator"}
+    assert [name for name, pid in pids.items() if is_alive(pid)] == []
+    DataDirectory(data).hold().release()
+
+
+def test_the_log_is_what_was_written(past: Past) -> None:
+    data, told, _ = past
+
+    code, found = told_by("verify", "--data", data)
+
+    assert (code, set(found)) == (0, {"entries", "heads"})
+    assert found["entries"] >= told["decisions"]
+    assert found["heads"] >= 1
+
+
+def test_every_decision_is_recomputed_to_the_last_bit(past: Past) -> None:
+    data, told, _ = past
+
+    code, found = told_by("replay", "--data", data)
+
+    assert (code, found["mismatches"]) == (0, 0)
+    assert found["decisions"] == told["decisions"]
+    assert found["events"] >= told["position"]
+
+
+def test_one_changed_byte_is_found_and_its_entry_named(past: Past, tmp_path: Path) -> None:
+    changed = tmp_path / "changed"
+    subprocess.run(["cp", "-r", str(past[0]), str(changed)], check=True)
+    flip_a_byte_of_the_body(changed / "joulie.db", entry=20)
+
+    code, found = told_by("verify", "--data", changed)
+
+    assert (code, found["first_bad"]) == (1, 20)
+    assert found["what"] == "the body of entry 20 is not the one that was hashed"
+
+
+def test_a_log_that_was_cut_off_is_found_by_the_heads_that_were_kept_elsewhere(
+    past: Past, tmp_path: Path
+) -> None:
+    cut = tmp_path / "cut"
+    subprocess.run(["cp", "-r", str(past[0]), str(cut)], check=True)
+    with sqlite3.connect(cut / "joulie.db") as db:
+        for table in ("decision", "head"):
+            db.execute(f"DROP TRIGGER {table}_no_delete")
+            db.execute(f"DELETE FROM {table} WHERE pos > 30")
+
+    code, found = told_by("verify", "--data", cut)
+
+    assert (code, found["first_bad"]) == (1, 31)
+    assert "the log ends at 30" in found["what"]
+
+
+def test_a_changed_twin_is_found_by_replay(past: Past, tmp_path: Path) -> None:
+    changed = tmp_path / "changed"
+    subprocess.run(["cp", "-r", str(past[0]), str(changed)], check=True)
+    with sqlite3.connect(changed / "joulie.db") as db:
+        db.execute("UPDATE node_twin SET body = (SELECT max(body) FROM node_twin)")
+
+    code, found = told_by("replay", "--data", changed)
+
+    assert (code, found["mismatches"]) == (1, 1)
+    assert found["told"][0]["what"] == "the rows of node are not the folded ones"
+
+
+def test_a_demo_goes_on_where_the_last_one_was(past: Past, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    subprocess.run(["cp", "-r", str(past[0]), str(data)], check=True)
+    with demo(data, "--nodes", "40") as running:
+        running.await_decisions(past[1]["decisions"] + 20)
+        status_code, status = told_by("status", "--data", data)
+        told = running.end()
+
+    code, found = told_by("replay", "--data", data)
+
+    assert status_code == 0
+    assert [part["alive"] for part in status["parts"]] == [True] * 5
+    assert told["position"] > past[1]["position"]
+    assert (code, found["mismatches"], found["decisions"]) == (0, 0, told["decisions"])
+
+
+def test_kills_of_every_part_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
+    with demo(tmp_path, "--nodes", "30") as running:
+        running.await_decisions(10)
+        for part in ("projector", "extender", "projector", "nats-server", "operator", "projector"):
+            running.kill(part)
+            running.await_decisions(running.counts().answers + 6)
+        told = running.end(signal.SIGTERM)
+
+    verified, log = told_by("verify", "--data", tmp_path)
+    replayed, again = told_by("replay", "--data", tmp_path)
+
+    assert (verified, replayed) == (0, 0)
+    assert (again["mismatches"], again["decisions"]) == (0, told["decisions"])
+    assert log["entries"] >= told["decisions"]
+
+
+@pytest.mark.drill
+def test_a_projector_that_is_killed_a_hundred_times_loses_nothing(tmp_path: Path) -> None:
+    with demo(tmp_path, "--nodes", "50") as running:
+        running.await_decisions(10)
+        for _ in range(100):
+            running.kill("projector")
+        running.await_decisions(running.counts().answers + 10)
+        told = running.end()
+
+    verified, _ = told_by("verify", "--data", tmp_path)
+    replayed, again = told_by("replay", "--data", tmp_path)
+
+    assert (verified, replayed, again["mismatches"]) == (0, 0, 0)
+    assert again["decisions"] == told["decisions"]
+
+
+def test_a_directory_in_use_is_refused_with_a_way_out(past: Past) -> None:
+    hold = DataDirectory(past[0]).hold()
+    done = joulie("demo", "--headless", "--data", past[0])
+    hold.release()
+
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"joulie demo: Something already runs in {past[0]}. "
+        f"`joulie status --data {past[0]}` shows what; stop it, or choose another directory "
+        "with --data.\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["status", "verify", "replay"])
+def test_a_directory_without_data_is_told_so(command: str, tmp_path: Path) -> None:
+    done = joulie(command, "--data", tmp_path / "none")
+
+    assert done.returncode == 2
+    assert f"There is no Joulie data in {tmp_path / 'none'}." in done.stderr
+
+
+def test_settings_that_cannot_be_used_stop_the_start_all_at_once(tmp_path: Path) -> None:
+    wrong = {"SCORE_RANGE": "11", "STATIC_HP_FRAC": "lots", "RECONCILE_INTERVAL": "soon"}
+
+    done = joulie("demo", "--data", tmp_path, **wrong)
+
+    assert done.returncode == 2
+    assert [name for name in wrong if f"{name}=" in done.stderr] == list(wrong)
+    assert not (tmp_path / "joulie.db").exists()
+
+
+def test_up_without_a_cluster_says_what_it_wants(tmp_path: Path) -> None:
+    done = joulie("up", "--data", tmp_path, KUBECONFIG="")
+
+    assert done.returncode == 2
+    assert "give --kubeconfig FILE" in done.stderr
+
+
+def test_a_part_alone_without_a_broker_says_where_it_looked(tmp_path: Path) -> None:
+    joulie("migrate", "--data", tmp_path)
+
+    done = joulie(
+        "projector", "--data", tmp_path, NATS_URL="nats://127.0.0.1:1", METRICS_ADDR="127.0.0.1:0"
+    )
+
+    assert done.returncode == 2
+    assert "No NATS server answers at nats://127.0.0.1:1" in done.stderr
