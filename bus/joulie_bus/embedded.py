@@ -6,6 +6,7 @@ For laptops, edges and tests. `sync_interval: always` makes an acknowledgement m
 import asyncio
 import contextlib
 import ctypes
+import fcntl
 import os
 import secrets
 import shutil
@@ -13,6 +14,7 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import Process
+from collections.abc import Generator
 from pathlib import Path
 
 from joulie_bus.errors import BrokerStartFailed, Unreachable
@@ -31,6 +33,7 @@ write_deadline: "10s"
 feature_flags {{ js_ack_fc_v2: false }}
 jetstream {{
   store_dir: "{store}"
+  max_file_store: 32GB  # what the streams may reserve; their own limits come first
   sync_interval: always
 }}
 authorization {{
@@ -47,8 +50,10 @@ class Embedded:
         self._port = port or free_port()
         self._log = directory / "nats.log"
         self._process: Process | None = None
+        with self._named_errors():
+            password = _password(directory)
         self.address = Address(
-            url=f"nats://127.0.0.1:{self._port}", user="joulie", password=_password(directory)
+            url=f"nats://127.0.0.1:{self._port}", user="joulie", password=password
         )
 
     @property
@@ -57,14 +62,19 @@ class Embedded:
 
     async def start(self) -> None:
         """Returns when JetStream answers."""
-        config = self._write_config()
-        with open(self._log, "ab") as log:
+        with (
+            self._named_errors(),
+            open(self._directory / "nats.lock", "ab", opener=_private) as lock,
+            open(self._log, "ab", opener=_private) as log,
+        ):
+            await self._take(lock.fileno())
             self._process = await asyncio.create_subprocess_exec(
                 server_binary(),
                 "-c",
-                str(config),
+                str(self._write_config()),
                 stdout=log,
                 stderr=log,
+                pass_fds=(lock.fileno(),),
                 preexec_fn=die_with_parent,
                 start_new_session=True,  # Ctrl-C is ours to pass on, in the right order
             )
@@ -90,6 +100,28 @@ class Embedded:
         """For drills: what a power cut would do to the process."""
         assert self._process is not None
         self._process.kill()
+
+    @contextlib.contextmanager
+    def _named_errors(self) -> Generator[None, None, None]:
+        try:
+            yield
+        except OSError as error:
+            raise BrokerStartFailed(str(self._directory), str(error), str(self._log)) from error
+
+    async def _take(self, lock: int) -> None:
+        """The server inherits the lock and holds it as long as it lives: no two on one store.
+
+        One whose supervisor was killed is on its way out, and worth waiting for.
+        """
+        deadline = asyncio.get_running_loop().time() + STOP_PATIENCE_S
+        while asyncio.get_running_loop().time() < deadline:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            await asyncio.sleep(0.05)
+        raise BrokerStartFailed(
+            str(self._directory), "another nats-server is running in it", str(self._log)
+        )
 
     def _write_config(self) -> Path:
         store = self._directory / "nats"
@@ -158,8 +190,12 @@ def free_port() -> int:
 def write_private(path: Path, text: str) -> None:
     """Readable by its owner alone, from the first byte on."""
     path.unlink(missing_ok=True)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+    with open(path, "x", opener=_private) as file:
         file.write(text)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _password(directory: Path) -> str:

@@ -1,0 +1,87 @@
+"""What the documents promise exists, and what exists is documented."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from joulie_cli.main import COMMANDS
+from joulie_cli.main import parser as joulie_parser
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+MAKE_TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def page_name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def commands_in(text: str) -> list[list[str]]:
+    """`joulie ...` as it stands in code: in fenced lines and between backquotes."""
+    found = re.findall(r"(?:^\$ (?:\.venv/bin/)?|`)joulie ([^`\n]+)", text, re.MULTILINE)
+    return [command.split() for command in found]
+
+
+def test_the_reference_is_what_the_program_says_of_itself() -> None:
+    made = subprocess.run(
+        [sys.executable, ROOT / "docs" / "reference.py"], capture_output=True, text=True, check=True
+    )
+
+    assert (ROOT / "docs" / "reference.md").read_text() == made.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_every_command_that_a_page_names_exists(page: Path) -> None:
+    for command in commands_in(page.read_text()):
+        words = [word for word in command if word.isupper() is False]
+        if words[0] in COMMANDS:
+            joulie_parser().parse_args([word.strip("`") for word in command if "..." not in word])
+        else:
+            assert words[0] in {"COMMAND"}, f"{page_name(page)} promises `joulie {words[0]}`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_every_make_target_that_a_page_names_exists(page: Path) -> None:
+    named = set(re.findall(r"(?:^\$ |`)make ([a-z]+)", page.read_text(), re.MULTILINE))
+
+    assert named - MAKE_TARGETS == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text())
+    broken = [
+        link for link in links if "://" not in link and not (page.parent / link).resolve().exists()
+    ]
+
+    assert broken == []
+
+
+def test_every_file_in_the_picture_of_the_path_exists() -> None:
+    picture = (ROOT / "docs" / "how-it-works.md").read_text().split("```")[1]
+    named = set(re.findall(r"[\w/]+\.py", picture))
+    files = {str(path.relative_to(ROOT)) for path in ROOT.glob("*/joulie_*/**/*.py")}
+
+    missing = [
+        name for name in named if not any(f.endswith(f"/{name}") or f == name for f in files)
+    ]
+
+    assert missing == []
+
+
+def test_every_command_named_in_an_error_or_a_hint_exists() -> None:
+    sources = [path.read_text() for path in ROOT.glob("*/joulie_*/**/*.py")]
+    named = {word for text in sources for word in re.findall(r"`joulie ([a-z]+)", text)}
+
+    assert named - set(COMMANDS) == set()
+
+
+def test_the_lock_holds_hashes_and_no_address() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+
+    assert "://" not in lock
+    assert len(re.findall(r"^[a-z0-9-]+==", lock, re.MULTILINE)) > 40
+    assert all("--hash=sha256:" in entry for entry in re.split(r"\n(?=[a-z0-9-]+==)", lock))
