@@ -5,6 +5,8 @@ import contextlib
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any
 
+INSIST_S = 1.0
+
 
 @contextlib.asynccontextmanager
 async def background(
@@ -15,14 +17,18 @@ async def background(
     try:
         yield task
     finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        while not task.done():  # again and again: nats-py swallows a cancellation while it flushes
+            task.cancel()
+            await asyncio.wait([task], timeout=INSIST_S)
+        if not task.cancelled():
+            task.result()
 
 
-async def rung(bell: asyncio.Event, patience_s: float) -> None:
-    """Waits for the bell, or for as long as there is patience, and silences it."""
+async def rung(bell: asyncio.Event, patience_s: float) -> bool:
+    """Waits for the bell, or for as long as there is patience, and silences it. Did it ring?"""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(patience_s):
             await bell.wait()
+    rang = bell.is_set()
     bell.clear()
+    return rang

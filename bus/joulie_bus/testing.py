@@ -1,5 +1,6 @@
 """For tests, ours and our users': a real broker, and facts that say only what matters."""
 
+import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncGenerator, Callable
@@ -8,20 +9,34 @@ from pathlib import Path
 from joulie_bus.embedded import Embedded
 from joulie_bus.events import (
     AnyEvent,
+    Basis,
+    Candidates,
     CapsSet,
     DrainingBegun,
+    Fact,
+    FilterDecided,
     HardwareDiscovered,
+    NodeGone,
     NodeSeen,
+    PlanMade,
     PodAsk,
     PodBound,
+    PodFinished,
+    PodGone,
+    PodPending,
+    PrioritizeDecided,
     ProfileAssigned,
+    SettingsDeclared,
     TelemetrySampled,
+    Terms,
 )
 from joulie_bus.jetstream.connection import Connection
-from joulie_bus.jetstream.streams import ensure
+from joulie_bus.jetstream.reader import Reader
+from joulie_bus.jetstream.streams import ensure, state_of
 from joulie_bus.log import Record
 from joulie_bus.producer import Producer
 from joulie_bus.subjects import Stream, Subjects, stream_of
+from joulie_bus.tasks import rung
 
 NOON = 1_900_000_000_000_000_000  # a fixed moment, in ns
 SECOND = 1_000_000_000
@@ -31,11 +46,18 @@ CLUSTER = Subjects("test")
 @contextlib.asynccontextmanager
 async def running_broker(directory: Path) -> AsyncGenerator[Embedded, None]:
     """A real nats-server with our streams in it, gone at the end of the block."""
+    async with bare_broker(directory) as broker:
+        async with connected(broker) as connection:
+            await ensure(connection, CLUSTER)
+        yield broker
+
+
+@contextlib.asynccontextmanager
+async def bare_broker(directory: Path) -> AsyncGenerator[Embedded, None]:
+    """The same without a stream, for those who want one that may be trimmed, filled or lost."""
     broker = Embedded(directory)
     await broker.start()
     try:
-        async with connected(broker) as connection:
-            await ensure(connection, CLUSTER)
         yield broker
     finally:
         await broker.stop()
@@ -48,6 +70,24 @@ async def connected(broker: Embedded, name: str = "test") -> AsyncGenerator[Conn
         yield connection
     finally:
         await connection.close()
+
+
+async def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    """Returns once it holds; for what has no event of its own to wait for."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def stored(connection: Connection, stream: Stream) -> list[Record]:
+    """Everything that a stream holds, in its order."""
+    state, bell, found = await state_of(connection, stream), asyncio.Event(), list[Record]()
+    after = max(0, state.first - 1)
+    async with asyncio.timeout(30), Reader.on(connection, stream, after, bell=bell) as reader:
+        while after + len(found) < state.last:
+            await rung(bell, 1)
+            found += reader.take(10_000)
+    return found
 
 
 def noon(plus_s: float = 0.0) -> int:
@@ -136,3 +176,87 @@ def draining(node: str) -> DrainingBegun:
 
 def caps(node: str, cpu: int | None = None, gpu: int | None = None) -> CapsSet:
     return CapsSet(plan="p", node=node, cpu_cap_pct=cpu, gpu_cap_pct=gpu)
+
+
+def pending(uid: str, *, performance: bool = False) -> PodPending:
+    return PodPending(pod=ask(uid, performance=performance))
+
+
+def plan_made(plan: str = "p") -> PlanMade:
+    return PlanMade(plan=plan, policy="static_partition", view=0, nodes=0, performance=0, changes=0)
+
+
+# Every kind of fact, about one of few nodes and pods, so that a handful of them meet.
+_ANY: tuple[Callable[[str, str, int], Fact], ...] = (
+    lambda node, _, number: power(node, number * 10),
+    lambda node, _, number: node_seen(node, cores=number, gpus=number % 3, zone=str(number)),
+    lambda node, _pod, _number: NodeGone(node=node),
+    lambda node, _, number: hardware(node, cores=number, gpus=number % 9),
+    lambda _, pod, number: pending(pod, performance=number % 2 == 0),
+    lambda node, pod, number: bound(pod, node, performance=number % 2 == 0),
+    lambda _node, pod, _number: PodFinished(uid=pod),
+    lambda _node, pod, _number: PodGone(uid=pod),
+    lambda _node, _pod, number: plan_made(str(number)),
+    lambda node, _, number: eco(node) if number % 2 else performance(node),
+    lambda node, _pod, _number: draining(node),
+    lambda node, _, number: caps(node, number, None if number % 2 else number),
+)
+ANY_FACTS = len(_ANY) * 3 * 4 * 101
+
+
+def any_fact(choice: int) -> Fact:
+    """One of `ANY_FACTS`; for laws that hold whatever happens."""
+    choice, kind = divmod(choice, len(_ANY))
+    choice, node = divmod(choice, 3)
+    number, pod = divmod(choice, 4)
+    return _ANY[kind](f"n{node}", f"p{pod}", number)
+
+
+def one_of_each(node: str = "n1", uid: str = "pod-1") -> list[AnyEvent]:
+    """An example of every event there is."""
+    pod, basis = ask(uid, gpus=0.5), Basis(view=7, view_age_ms=3, now=NOON, settings="s1")
+    candidates = Candidates(ordinals=b"\x00\x00\x00\x00\xff\xff\xff\xff", strangers=["new"])
+    plan = PlanMade(
+        plan="p", policy="static", view=7, nodes=2, performance=1, changes=1, inputs={"share": 0.5}
+    )
+    terms = Terms(
+        node=node,
+        score=41.25,
+        headroom=50.5,
+        cooling=20.0,
+        trend=-1.5,
+        bonus=0.0,
+        pressure=0.0,
+        draining=0.0,
+        marginal_w=42.0,
+        source="kepler",
+    )
+    prioritized = PrioritizeDecided(
+        pod=pod,
+        basis=basis,
+        candidates=candidates,
+        scores=b"\x29\x00\x32\x00",
+        terms_digest=bytes(32),
+        cluster_trend_w_per_min=12.5,
+        perf_pressure=3.25,
+        top=[terms],
+    )
+    return [
+        power(node, 412.5),
+        node_seen(node, gpus=8, power_profile="eco"),
+        NodeGone(node=node),
+        hardware(node, gpus=8),
+        PodPending(pod=pod),
+        PodBound(pod=pod, node=node),
+        PodFinished(uid=uid),
+        PodGone(uid=uid),
+        plan,
+        eco(node),
+        draining(node),
+        caps(node, cpu=60),
+        SettingsDeclared(settings="s1", code="0.1.0", values={"neutral": 50.0, "memory": True}),
+        FilterDecided(
+            pod=pod, basis=basis, candidates=candidates, verdicts=b"\x00\x02", reason="eco"
+        ),
+        prioritized,
+    ]

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from joulie_projections.power import UNKNOWN_GPU_W, Rated, guessed_cpu_max_w
+from joulie_projections.power import Rated, guessed_cpu_max_w, guessed_gpu_max_w
 from joulie_projections.world import NodeState, Sample
 
 PROFILE_LABEL = "joulie.io/power-profile"
@@ -88,13 +88,13 @@ def hardware_of(node: NodeState) -> Hardware:
             float(found.cpu_cores),
             cpu_w or guessed_cpu_max_w(found.cpu_cores),
             float(found.gpu_count),
-            found.gpu_max_mw / 1000 or UNKNOWN_GPU_W[""],
+            found.gpu_max_mw / 1000 or guessed_gpu_max_w(found.gpu_model),
         )
     if node.cpu_milli or node.gpus:
         cores = node.cpu_milli / 1000
         gpus = float(node.gpus)
         return Hardware(
-            Source.ALLOCATABLE, cores, guessed_cpu_max_w(cores), gpus, UNKNOWN_GPU_W[""]
+            Source.ALLOCATABLE, cores, guessed_cpu_max_w(cores), gpus, guessed_gpu_max_w("")
         )
     return Hardware(Source.NONE, 0.0, 0.0, 0.0, 0.0)
 
@@ -149,7 +149,7 @@ def _density(hardware: Hardware) -> float:
 
 
 def trend_w_per_min(samples: tuple[Sample, ...]) -> float:
-    """Slope of a least-squares line through medians of three: one wild reading bends nothing.
+    """Slope of a least-squares line through smoothed readings: a wild one bends nothing.
 
     All sums are integers, so the result is the same in whatever order they are made.
     """
@@ -159,7 +159,7 @@ def trend_w_per_min(samples: tuple[Sample, ...]) -> float:
     times = [(sample.at - base) // 1_000_000 for sample in samples]
     if times[-1] < MIN_TREND_SPAN_MS:
         return 0.0
-    powers = _medians_of_three([sample.power_mw for sample in samples])
+    powers = _smoothed([sample.power_mw for sample in samples])
     n, sum_t, sum_p = len(times), sum(times), sum(powers)
     sum_tp = sum(t * p for t, p in zip(times, powers, strict=True))
     spread = n * sum(t * t for t in times) - sum_t * sum_t
@@ -167,11 +167,21 @@ def trend_w_per_min(samples: tuple[Sample, ...]) -> float:
     return (n * sum_tp - sum_t * sum_p) * 60 / spread if spread else 0.0
 
 
-def _medians_of_three(values: list[int]) -> list[int]:
-    if len(values) < 3:
-        return values
-    inner = [sorted(three)[1] for three in zip(values, values[1:], values[2:], strict=False)]
-    return [inner[0], *inner, inner[-1]]
+def _smoothed(values: list[int]) -> list[int]:
+    """Medians of three. An end goes where its neighbours point, if it is wilder than that.
+
+    Repeating the neighbour instead would flatten every slope, a short one most.
+    """
+    if len(values) < 4:
+        return values  # too few to tell a wild one from a slope
+    inner = [_median(*three) for three in zip(values, values[1:], values[2:], strict=False)]
+    first = _median(values[0], inner[0], 3 * inner[0] - 2 * inner[1])
+    last = _median(values[-1], inner[-1], 3 * inner[-1] - 2 * inner[-2])
+    return [first, *inner, last]
+
+
+def _median(one: int, two: int, three: int) -> int:
+    return sorted((one, two, three))[1]
 
 
 _COLUMNS: dict[str, type] = {
@@ -230,10 +240,10 @@ class Board:
         twins: list[tuple[int, Twin]] = []
         blanks: list[int] = []
         for name, node in changes:
-            if node is None:
-                if (left := rows.pop(name, None)) is not None:
-                    blanks.append(left)
-            else:
+            # A node that went and came back between two boards has left its old row, too.
+            if (left := rows.pop(name, None)) is not None:
+                blanks.append(left)
+            if node is not None:
                 rows[name] = node.ordinal + 1
                 twins.append((node.ordinal + 1, twin_of(node)))
         height = max((row for row, _ in twins), default=0) + 1

@@ -10,14 +10,9 @@ from sqlalchemy.pool import StaticPool
 
 BUSY_MS = 5_000  # a reader waits so long for a checkpoint of the log file to end
 _PROTECTED = frozenset({"decision", "batch", "head"})
-_REFUSED = frozenset(
-    {
-        sqlite3.SQLITE_UPDATE,
-        sqlite3.SQLITE_DELETE,
-        sqlite3.SQLITE_DROP_TABLE,
-        sqlite3.SQLITE_ALTER_TABLE,
-    }
-)
+_REFUSED = frozenset({sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_DROP_TABLE})
+# SQLite names the table second here, behind the database or the trigger.
+_REFUSED_BY_SECOND = frozenset({sqlite3.SQLITE_ALTER_TABLE, sqlite3.SQLITE_DROP_TRIGGER})
 
 
 def writer(path: Path) -> Engine:
@@ -63,7 +58,8 @@ def _guarded(connection: sqlite3.Connection) -> None:
     connection.set_authorizer(_authorize)
 
 
-def _authorize(action: int, table: str | None, *_: object) -> int:
-    if action in _REFUSED and table in _PROTECTED:
-        return sqlite3.SQLITE_DENY
-    return sqlite3.SQLITE_OK
+def _authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
+    refused = (action in _REFUSED and first in _PROTECTED) or (
+        action in _REFUSED_BY_SECOND and second in _PROTECTED
+    )
+    return sqlite3.SQLITE_DENY if refused else sqlite3.SQLITE_OK

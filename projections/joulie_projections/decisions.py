@@ -20,6 +20,7 @@ from joulie_projections.tables import checkpoint, decision, head
 NAME = "decisions"
 UNREADABLE = "unreadable"
 FIRST_PREV = bytes(32)
+LARGEST = 2**63 - 1  # that a column holds
 
 
 class Entry(NamedTuple):
@@ -55,19 +56,22 @@ def entry_of_body(body: bytes, where: str) -> Entry:
     event = codec.read(envelope, where)
     match event:
         case FilterDecided() | PrioritizeDecided():
-            return Entry(
-                envelope.id,
-                event.TYPE,
-                event.pod.uid,
-                f"{event.pod.namespace}/{event.pod.name}",
-                event.basis.view,
-                event.basis.now,
-                body,
-            )
+            view, now = event.basis.view, event.basis.now
+            _require_fitting(where, view, now)
+            pod = f"{event.pod.namespace}/{event.pod.name}"
+            return Entry(envelope.id, event.TYPE, event.pod.uid, pod, view, now, body)
         case SettingsDeclared():
+            _require_fitting(where, envelope.ts)
             return Entry(envelope.id, event.TYPE, "", "", 0, envelope.ts, body)
         case _:
             raise Undecodable(where, f"{event.TYPE} is no entry of the decision log")
+
+
+def _require_fitting(where: str, *numbers: int) -> None:
+    """The wire holds more than a column does; one such number must not stop the whole log."""
+    for number in numbers:
+        if abs(number) > LARGEST:
+            raise Undecodable(where, f"{number} fits no column")
 
 
 def chain_hash(prev: bytes, body: bytes) -> bytes:

@@ -12,7 +12,8 @@ from joulie_bus.events import PodAsk
 
 Column = npt.NDArray[np.float64]
 
-UNKNOWN_GPU_W = {"amd": 400.0, "": 350.0}
+UNKNOWN_GPU_W = 350.0
+UNKNOWN_AMD_GPU_W = 400.0
 LEAST_CPU_CORES = {"performance": 0.5, "standard": 0.25}  # of a pod that asks for no CPU
 
 
@@ -37,6 +38,10 @@ class Rated(NamedTuple):
 
 def guessed_cpu_max_w(cores: float) -> float:
     return max(150.0, cores * 3.5)
+
+
+def guessed_gpu_max_w(model: str) -> float:
+    return UNKNOWN_AMD_GPU_W if model.lower().startswith("amd") else UNKNOWN_GPU_W
 
 
 def cores_of(pod: PodAsk) -> float:

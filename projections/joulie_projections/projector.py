@@ -90,13 +90,16 @@ class Projector:
     async def run(self) -> None:
         """For ever; raises when it was fenced or a stream is not what it was."""
         await ensure(self._connection, self._subjects)
-        await self._boot(await self._acquire())
-        async with Publisher.on(self._connection) as publisher, asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._project(), name="project")
-            tasks.create_task(self._write_decisions(), name="decisions")
-            tasks.create_task(self._sign_heads(publisher), name="heads")
-            tasks.create_task(self._keep_lease(), name="lease")
-            tasks.create_task(self._beat(), name="beat")
+        try:
+            await self._boot(await self._acquire())
+            async with Publisher.on(self._connection) as publisher, asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._project(), name="project")
+                tasks.create_task(self._write_decisions(), name="decisions")
+                tasks.create_task(self._sign_heads(publisher), name="heads")
+                tasks.create_task(self._keep_lease(), name="lease")
+                tasks.create_task(self._beat(), name="beat")
+        finally:
+            self._thread.shutdown()  # a commit that was begun ends before the database is closed
 
     async def _database(self, call: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)

@@ -7,7 +7,8 @@ from joulie_bus.errors import BadQuantity
 
 _GRAMMAR = re.compile(
     r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+))"
-    r"(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?\d{1,2}))?"
+    r"(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?\d{1,2}))?",
+    re.ASCII,  # a digit of another script is no digit to Kubernetes
 )
 _POWERS_OF_TEN = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _POWERS_OF_TWO = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -35,5 +36,5 @@ def _scale(suffix: str | None, exponent: str | None) -> Fraction:
 
 
 def rounded_up(value: Fraction) -> int:
-    """As Kubernetes rounds: a request is never made smaller."""
-    return -(-value.numerator // value.denominator)
+    """As Kubernetes rounds: a request is never made smaller, and ends where int64 does."""
+    return min(-(-value.numerator // value.denominator), int(LARGEST))

@@ -107,15 +107,17 @@ class View:
         cls, connection: Connection, engine: Engine, subjects: Subjects
     ) -> AsyncGenerator["View", None]:
         view = cls(connection, engine, subjects)
-        # Listen first, read then: what is committed in between is in one of the two.
-        async with (
-            connection.listening(subjects.delta, view._on_delta),
-            connection.listening(subjects.beat, view._on_beat),
-        ):
-            await connection.flush()
-            async with background(view._follow(), "view"):
-                yield view
-        view._thread.shutdown(wait=False)
+        try:
+            # Listen first, read then: what is committed in between is in one of the two.
+            async with (
+                connection.listening(subjects.delta, view._on_delta),
+                connection.listening(subjects.beat, view._on_beat),
+            ):
+                await connection.flush()
+                async with background(view._follow(), "view"):
+                    yield view
+        finally:
+            view._thread.shutdown()  # what is being read is read before the database is closed
 
     @property
     def is_ready(self) -> bool:
@@ -188,21 +190,22 @@ class View:
         self._behind.set()
 
     async def _follow(self) -> None:
+        self._ask("boot")
         while True:
-            if not self.is_ready:
-                self._ask("boot")
+            called = await rung(self._behind, POLL_S)
             metrics.VIEW_AGE_SECONDS.set(min(self.age_s, 1e9))
-            behind = self._behind.is_set() or self.age_s > SILENCE_S
-            if not behind:
-                await rung(self._behind, POLL_S)
-                continue
-            self._behind.clear()
-            try:
-                await self._read_database()
-            except (SQLAlchemyError, msgspec.DecodeError) as error:
-                log.warning("view_cannot_read", error=str(error), serves=self.position)
-                await asyncio.sleep(POLL_S)
-                self._behind.set()
+            if not self.is_ready:
+                self._reload = "boot"
+            if called or not self.is_ready or self.age_s > SILENCE_S:
+                await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        try:
+            await self._read_database()
+        except (SQLAlchemyError, msgspec.DecodeError) as error:
+            log.warning("view_cannot_read", error=str(error), serves=self.position)
+            await asyncio.sleep(POLL_S)
+            self._behind.set()
 
     async def _read_database(self) -> None:
         loop = asyncio.get_running_loop()

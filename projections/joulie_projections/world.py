@@ -321,7 +321,7 @@ def _sampled(draft: Draft, sampled: TelemetrySampled, at: int) -> None:
 
 def with_sample(samples: tuple[Sample, ...], new: Sample) -> tuple[Sample, ...]:
     """The newest reading counts; older ones stay at a spacing, and fall out of the window."""
-    if len(samples) > 1 and new.at - samples[-2].at < SAMPLE_SPACING_NS:
+    if len(samples) > 1 and samples[-1].at - samples[-2].at < SAMPLE_SPACING_NS:
         samples = samples[:-1]
     oldest = new.at - TREND_WINDOW_NS
     first = 0

@@ -104,9 +104,9 @@ def _only_grows(table: str) -> None:
     op.execute(f"CREATE TRIGGER {table}_no_update BEFORE UPDATE ON {table} BEGIN {refuse}; END")
     op.execute(f"CREATE TRIGGER {table}_no_delete BEFORE DELETE ON {table} BEGIN {refuse}; END")
     # REPLACE deletes without asking the delete trigger: an existing key is refused on its way in.
-    exists = f"EXISTS (SELECT 1 FROM {table} WHERE {key} = NEW.{key})"
-    if table == "decision":
-        exists += " OR EXISTS (SELECT 1 FROM decision WHERE event_id = NEW.event_id)"
+    # SQLite's own key, the rowid, counts too: whoever names one replaces by it.
+    keys = [key, "rowid", "event_id"] if table == "decision" else [key, "rowid"]
+    exists = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE {k} = NEW.{k})" for k in keys)
     op.execute(
         f"CREATE TRIGGER {table}_no_replace BEFORE INSERT ON {table} WHEN {exists} "
         f"BEGIN {refuse}; END"

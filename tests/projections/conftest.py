@@ -1,0 +1,93 @@
+"""A projector and views on one database and one broker, gone at the end of each block."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+
+from joulie_bus.embedded import Embedded
+from joulie_bus.events import AnyEvent
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.publisher import Publisher
+from joulie_bus.jetstream.streams import ensure
+from joulie_bus.subjects import Stream
+from joulie_bus.testing import CLUSTER, connected, producer, running_broker
+from joulie_projections import database
+from joulie_projections.heads import Signer
+from joulie_projections.projector import Projector, ProjectorSettings
+from joulie_projections.view import View
+
+Projecting = Callable[[], AbstractAsyncContextManager[asyncio.Task[None]]]
+Viewing = Callable[[], AbstractAsyncContextManager[View]]
+Tell = Callable[..., Awaitable[None]]
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Embedded, None]:
+    """One for all tests of a module: nobody stops it here, and it takes a while to start."""
+    async with running_broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture
+async def broker(server: Embedded) -> Embedded:
+    """With streams that nobody has written to."""
+    async with connected(server) as connection:
+        for stream in Stream:
+            await connection.api(f"STREAM.DELETE.{stream}")
+        await ensure(connection, CLUSTER)
+    return server
+
+
+@pytest.fixture
+def projecting(connection: Connection, database_file: Path, tmp_path: Path) -> Projecting:
+    """Small batches and a short lease; how the task ended is for the test to say."""
+    signer = Signer.of(tmp_path / "signing.key")
+    settings = ProjectorSettings(batch=7, lease_s=0.3)
+
+    @contextlib.asynccontextmanager
+    async def run() -> AsyncGenerator[asyncio.Task[None], None]:
+        engine = database.writer(database_file)
+        task = asyncio.create_task(
+            Projector(connection, CLUSTER, engine, signer, settings).run(), name="projector"
+        )
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+            engine.dispose()
+
+    return run
+
+
+@pytest.fixture
+def viewing(connection: Connection, database_file: Path) -> Viewing:
+    @contextlib.asynccontextmanager
+    async def run() -> AsyncGenerator[View, None]:
+        engine = database.reader(database_file)
+        async with View.open(connection, engine, CLUSTER) as view:
+            yield view
+        engine.dispose()
+
+    return run
+
+
+@pytest.fixture
+def tell(connection: Connection) -> Tell:
+    """Publishes events; returns when they are stored."""
+    says = producer()
+
+    async def publish(*events: AnyEvent) -> None:
+        async with Publisher.on(connection) as publisher:
+            await publisher.publish([says.stamp(event) for event in events])
+
+    return publish

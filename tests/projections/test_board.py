@@ -1,0 +1,311 @@
+"""The twins as columns: derived row by row, equal to what is built from scratch."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from joulie_bus.events import Fact, HardwareDiscovered, NodeGone
+from joulie_bus.testing import (
+    ANY_FACTS,
+    any_fact,
+    bound,
+    caps,
+    draining,
+    eco,
+    hardware,
+    node_seen,
+    noon,
+    performance,
+    power,
+    records,
+)
+from joulie_projections.board import (
+    Board,
+    CoolingModel,
+    NodeClass,
+    Source,
+    Twin,
+    mean,
+    trend_w_per_min,
+    twin_of,
+)
+from joulie_projections.sequence import fold
+from joulie_projections.world import Draft, NodeState, Sample, World
+
+FACTS = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), max_size=40)
+WARM = CoolingModel(ambient_c=25)
+
+
+def node_after(*facts: Fact) -> NodeState:
+    draft = Draft(World())
+    fold(draft, records(*facts), 0)
+    node = draft.nodes.get("n")
+    assert node is not None
+    return node
+
+
+def twin_after(*facts: Fact) -> Twin:
+    return twin_of(node_after(*facts))
+
+
+def found(
+    *,
+    sockets: int = 2,
+    watts: int = 400,
+    cores: int = 96,
+    gpus: int = 0,
+    gpu_w: int = 0,
+    gpu: str = "",
+) -> HardwareDiscovered:
+    return HardwareDiscovered(
+        node="n",
+        cpu_model="",
+        cpu_sockets=sockets,
+        cpu_cores=cores,
+        cpu_max_mw_per_socket=watts * 1000,
+        gpu_model=gpu,
+        gpu_count=gpus,
+        gpu_max_mw=gpu_w * 1000,
+    )
+
+
+# --- the twin of one node ---------------------------------------------------------------------
+
+
+def test_caps_set_what_a_node_may_draw_and_so_how_warm_and_how_free_it_is() -> None:
+    node = node_after(found(gpus=4, gpu_w=400), caps("n", 60, 60))
+
+    twin = twin_of(node, WARM)
+
+    assert (twin.capped_w, twin.tdp_w) == (1440, 2400)
+    assert twin.cooling == pytest.approx(31.3)
+    assert twin.headroom == pytest.approx(41.22)
+
+
+def test_without_caps_a_node_may_draw_all_it_has() -> None:
+    twin = twin_after(found(gpus=4, gpu_w=400))
+
+    assert (twin.capped_w, twin.cooling, twin.headroom) == (2400, 48, 52)
+
+
+def test_a_node_without_gpus_has_the_headroom_of_its_cpu_cap_alone() -> None:
+    twin = twin_after(found(watts=500), caps("n", 60, 10))
+
+    assert twin.headroom == pytest.approx(60 * (1 - 0.12))
+
+
+@pytest.mark.parametrize(("watts", "stress"), [(0, 2.5), (2000, 42.5), (4875, 100), (90_000, 100)])
+def test_cooling_stress_stays_between_nothing_and_all(watts: float, stress: float) -> None:
+    assert WARM.stress(watts) == stress
+
+
+def test_a_cold_room_cools_no_better_than_the_baseline() -> None:
+    assert CoolingModel(ambient_c=-10).stress(1000) == CoolingModel(ambient_c=20).stress(1000) == 20
+
+
+def test_hardware_that_nobody_discovered_is_guessed_from_what_can_be_allocated() -> None:
+    twin = twin_after(node_seen("n", cores=96, gpus=2))
+
+    assert (twin.hardware, twin.cores, twin.cpu_max_w) == (Source.ALLOCATABLE, 96, 336)
+    assert (twin.gpus, twin.gpu_max_w, twin.capped_w) == (2, 350, 336 + 700)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "watts"), [("AMD Instinct MI300X", 400), ("NVIDIA L4", 350)], ids=["AMD", "NVIDIA"]
+)
+def test_discovered_hardware_without_figures_is_guessed_too(gpu: str, watts: float) -> None:
+    twin = twin_after(found(watts=0, cores=100, gpus=1, gpu=gpu))
+
+    assert (twin.hardware, twin.cpu_max_w, twin.gpu_max_w) == (Source.DISCOVERED, 350, watts)
+
+
+def test_a_node_known_by_its_power_alone_has_no_hardware() -> None:
+    twin = twin_after(power("n", 312.5))
+
+    assert (twin.hardware, twin.capped_w, twin.measured_w) == (Source.NONE, 0, 312.5)
+    assert (twin.at, twin.sampled_at) == (noon(), noon())
+
+
+@pytest.mark.parametrize(
+    ("plans", "expected"),
+    [
+        ((), NodeClass.UNKNOWN),
+        ((performance("n"),), NodeClass.PERFORMANCE),
+        ((eco("n"),), NodeClass.ECO),
+        ((performance("n"), draining("n")), NodeClass.DRAINING),
+        ((performance("n"), draining("n"), eco("n")), NodeClass.ECO),
+    ],
+    ids=["no plan", "performance", "eco", "draining", "drained"],
+)
+def test_the_class_is_draining_first_and_the_profile_then(
+    plans: tuple[Fact, ...], expected: NodeClass
+) -> None:
+    assert twin_after(node_seen("n"), *plans).node_class == expected
+
+
+@pytest.mark.parametrize(
+    ("facts", "density"),
+    [
+        (found(cores=96), 50),
+        (found(cores=384), 100),
+        (found(cores=96, gpus=4), 50),
+        (found(cores=0, gpus=16), 50),
+    ],
+    ids=["half the cores", "more than the reference", "half of both", "cards alone"],
+)
+def test_density_is_the_mean_of_cores_and_cards_where_there_are_cards(
+    facts: HardwareDiscovered, density: float
+) -> None:
+    assert twin_after(facts).density == density
+
+
+# --- the trend --------------------------------------------------------------------------------
+
+
+def readings(*watts: float, every_s: float = 10) -> tuple[Sample, ...]:
+    return tuple(
+        Sample(noon(number * every_s), round(value * 1000)) for number, value in enumerate(watts)
+    )
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 30])
+@pytest.mark.parametrize("slope", [-90, 0, 120])
+def test_the_trend_of_a_line_is_its_slope(count: int, slope: int) -> None:
+    line = readings(*(500 + slope / 6 * number for number in range(count)))
+
+    assert trend_w_per_min(line) == pytest.approx(slope)
+
+
+def test_the_trend_of_a_line_is_its_slope_though_the_last_reading_came_early() -> None:
+    line = (*readings(100, 200, 300, 400), Sample(noon(32), 420_000))
+
+    assert trend_w_per_min(line) == pytest.approx(600)
+
+
+@pytest.mark.parametrize("where", range(12))
+@pytest.mark.parametrize("wild", [0, 10_000])
+def test_one_wild_reading_bends_nothing_much(where: int, wild: float) -> None:
+    calm = [500 + number for number in range(12)]
+    wrong = [*calm[:where], wild, *calm[where + 1 :]]
+
+    assert trend_w_per_min(readings(*wrong)) == pytest.approx(6, abs=2)
+
+
+@pytest.mark.parametrize(
+    "few",
+    [(), readings(100), readings(100, 900, every_s=5.9), readings(1, 2, 3, 4, 5, every_s=1)],
+    ids=["none", "one", "two too close", "five too close"],
+)
+def test_too_few_readings_or_too_close_ones_have_no_trend(few: tuple[Sample, ...]) -> None:
+    assert trend_w_per_min(few) == 0
+
+
+def test_six_seconds_are_enough_for_a_trend() -> None:
+    assert trend_w_per_min(readings(100, 160, every_s=6)) == pytest.approx(600)
+
+
+@given(watts=st.lists(st.integers(0, 20_000), min_size=2, max_size=31), lift=st.integers(0, 5_000))
+@settings(deadline=None, max_examples=60)
+def test_a_trend_knows_no_level_and_turns_round_with_time(watts: list[int], lift: int) -> None:
+    trend = trend_w_per_min(readings(*watts))
+
+    assert trend_w_per_min(readings(*(value + lift for value in watts))) == trend
+    assert trend_w_per_min(readings(*reversed(watts))) == pytest.approx(-trend, abs=1e-6)
+
+
+# --- the board --------------------------------------------------------------------------------
+
+
+def content(board: Board) -> dict[str, list[object]]:
+    """Every column up to the last row that holds anything."""
+    used = max(board.rows.values(), default=0) + 1
+    assert all(not column[used:].any() for column in board.columns.values())
+    return {name: column[:used].tolist() for name, column in board.columns.items()}
+
+
+def after_each(facts: list[Fact], batch: int) -> tuple[Board, Mapping[str, NodeState]]:
+    """The board as a reader keeps it: only what changed is derived anew."""
+    world, board = World(), Board.empty()
+    story = records(*facts)
+    for first in range(0, len(story), batch):
+        draft = Draft(world)
+        fold(draft, story[first : first + batch], 0)
+        changed = dict(draft.nodes.changes)
+        draft.commit()
+        board = board.updated(changed.items(), world.planned_at)
+    return board, world.nodes
+
+
+@given(facts=FACTS, batch=st.integers(1, 10))
+@settings(deadline=None, max_examples=100)
+def test_a_board_updated_row_by_row_equals_one_built_from_scratch(
+    facts: list[Fact], batch: int
+) -> None:
+    board, nodes = after_each(facts, batch)
+    scratch = Board.of(nodes, board.planned_at)
+
+    assert board.rows == scratch.rows
+    assert content(board) == content(scratch)
+
+
+def test_updating_leaves_the_old_board_as_it_was() -> None:
+    old = Board.of({"n": node_after(power("n", 100))}, 0)
+    was = content(old)
+
+    new = old.updated([("n", node_after(power("n", 900))), ("m", node_after(power("n", 5)))], 7)
+
+    assert (content(old), dict(old.rows), old.planned_at) == (was, {"n": 1}, 0)
+    assert (new.floats("measured_w")[1], len(new), new.planned_at) == (5, 2, 7)
+
+
+def test_a_node_that_is_gone_leaves_a_blank_row() -> None:
+    board = Board.of({"n": node_after(found(), power("n", 100), eco("n"))}, 0)
+
+    without = board.updated([("n", None)], 0)
+
+    assert (len(without), without.rows) == (0, {})
+    assert all(not column.any() for column in without.columns.values())
+
+
+def test_a_node_that_went_and_came_back_between_two_boards_leaves_its_old_row_blank() -> None:
+    facts: list[Fact] = [node_seen("n"), power("n", 100), NodeGone(node="n"), node_seen("n")]
+
+    board, _ = after_each(facts, 2)
+
+    assert board.rows == {"n": 2}
+    assert board.ints("at").tolist() == [0, 0, noon(3)]
+
+
+def test_row_zero_is_nobody() -> None:
+    board = Board.of({"n": node_after(hardware("n", gpus=8), bound("p", "n"))}, noon(9))
+
+    assert all(not column[0] for column in board.columns.values())
+    assert board.updated_at()[0] == 0
+
+
+def test_a_twin_is_as_new_as_its_newest_fact_or_the_operators_look() -> None:
+    nodes = {"n": node_after(power("n", 1), power("n", 2))}
+
+    assert Board.of(nodes, noon(60)).updated_at().tolist() == [0, noon(60)]
+    assert Board.of(nodes, noon(-60)).updated_at().tolist() == [0, noon(1)]
+
+
+def test_the_hardware_of_some_rows_is_in_the_order_asked_for() -> None:
+    first, second = node_after(found(cores=10)), node_after(power("x", 1), found(cores=20, gpus=1))
+    board = Board.of({"a": first, "b": second}, 0)
+
+    rated = board.rated(np.array([2, 0, 1]))
+
+    assert (rated.cores.tolist(), rated.gpus.tolist()) == ([20, 0, 10], [1, 0, 0])
+    assert rated.known.tolist() == [True, False, True]
+
+
+@given(values=st.lists(st.floats(-1e9, 1e9), max_size=30), data=st.data())
+@settings(deadline=None, max_examples=50)
+def test_a_mean_is_the_same_whatever_the_order(values: list[float], data: st.DataObject) -> None:
+    shuffled = data.draw(st.permutations(values))
+
+    assert mean(np.array(values)) == mean(np.array(shuffled))

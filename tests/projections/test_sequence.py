@@ -1,0 +1,187 @@
+"""One order for all: every message takes a position, whatever becomes of it."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from joulie_bus.codec import Envelope, seal
+from joulie_bus.events import Fact, SettingsDeclared
+from joulie_bus.log import Record
+from joulie_bus.subjects import MERGE_ORDER, Stream
+from joulie_bus.testing import (
+    ANY_FACTS,
+    any_fact,
+    eco,
+    node_seen,
+    noon,
+    power,
+    producer,
+    records,
+)
+from joulie_projections.commit import Input
+from joulie_projections.manifest import Range, chained, merkle_root
+from joulie_projections.rows import no_rows, state_digest
+from joulie_projections.sequence import Sequenced, Standing, ranges_of, sequence
+from joulie_projections.world import World
+
+FACTS = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), min_size=1, max_size=30)
+START = Standing(0, {}, no_rows(), b"")
+CREATED = dict.fromkeys(Stream, "then")
+
+
+def merged(*facts: Fact) -> list[Record]:
+    by_stream = sorted(records(*facts), key=lambda record: MERGE_ORDER.index(record.stream))
+    return list(by_stream)
+
+
+def sequenced(
+    told: list[Record], standing: Standing = START, world: World | None = None
+) -> Sequenced:
+    return sequence(world or World(), standing, told, CREATED, noon())
+
+
+def garbage(data: bytes, stream: Stream = Stream.OBS, number: int = 1) -> Record:
+    return Record(stream, number, noon(), data)
+
+
+def wire(event_id: str = "x:y:1", kind: str = "node.gone", **data: object) -> bytes:
+    raw = msgspec.Raw(msgspec.msgpack.encode(data or {"node": "n"}))
+    return seal(Envelope(id=event_id, type=kind, v=1, key="n", ts=0, data=raw))
+
+
+def test_a_batch_names_its_positions_its_messages_and_its_place_in_the_chain() -> None:
+    told = merged(power("a", 1), eco("a"), power("a", 2), node_seen("a"))
+    before = Standing(41, {Stream.DEC: Input("d", 7)}, no_rows(), b"head")
+
+    manifest = sequenced(told, before).commit.manifest
+
+    ranges = (Range(Stream.PLAN, 1, 1), Range(Stream.OBS, 1, 1), Range(Stream.TEL, 1, 2))
+    assert (manifest.p_from, manifest.p_to, manifest.ranges) == (42, 45, ranges)
+    assert manifest.merkle_root == merkle_root([record.data for record in told])
+    assert manifest.prev == b"head"
+    assert manifest.head == chained(
+        b"head", (42, 45), ranges, manifest.merkle_root, manifest.state_digest
+    )
+
+
+def test_a_batch_says_how_far_each_stream_was_read_and_keeps_what_it_did_not_read() -> None:
+    before = START._replace(inputs={Stream.PLAN: Input("p", 3), Stream.TEL: Input("t", 1)})
+
+    done = sequenced(merged(power("a", 1), power("a", 2), node_seen("a")), before)
+
+    assert done.commit.inputs == {
+        Stream.PLAN: Input("p", 3),
+        Stream.TEL: Input("then", 2),
+        Stream.OBS: Input("then", 1),
+    }
+
+
+@given(facts=FACTS, batch=st.integers(1, 10))
+@settings(deadline=None, max_examples=60)
+def test_positions_are_contiguous_and_ranges_name_every_message_once(
+    facts: list[Fact], batch: int
+) -> None:
+    world, standing, told = World(), START, records(*facts)
+    named: list[tuple[Stream, int]] = []
+    for first in range(0, len(told), batch):
+        done = sequenced(told[first : first + batch], standing, world)
+        done.draft.commit()
+
+        manifest = done.commit.manifest
+        assert manifest.p_from == standing.position + 1
+        assert (manifest.prev, manifest.state_digest) == (
+            standing.head,
+            state_digest(done.standing.digests),
+        )
+        named += [(r.stream, n) for r in manifest.ranges for n in range(r.first, r.last + 1)]
+        standing = done.standing
+
+    assert standing.position == len(told)
+    assert named == [(record.stream, record.sequence) for record in told]
+
+
+@given(facts=FACTS, cut=st.integers(0, 30))
+@settings(deadline=None, max_examples=60)
+def test_wherever_batches_are_cut_the_digest_at_a_position_is_the_same(
+    facts: list[Fact], cut: int
+) -> None:
+    told, world = records(*facts), World()
+    cut = max(1, min(cut, len(told)))
+
+    first = sequenced(told[:cut], START, world)
+    first.draft.commit()
+    last = sequenced(told[cut:], first.standing, world) if told[cut:] else first
+
+    assert last.standing.digests == sequenced(told).standing.digests
+
+
+def test_ranges_break_where_the_stream_changes() -> None:
+    told = [garbage(b"", stream, n) for stream, n in [("A", 1), ("A", 2), ("B", 9), ("A", 3)]]  # type: ignore[arg-type]
+
+    assert [(r.stream, r.first, r.last) for r in ranges_of(told)] == [
+        ("A", 1, 2),
+        ("B", 9, 9),
+        ("A", 3, 3),
+    ]
+
+
+def test_a_repeat_takes_a_position_and_changes_nothing() -> None:
+    told = records(node_seen("a"), power("a", 100))
+
+    done = sequenced([*told, told[1], told[0]])
+
+    once = sequenced(told)
+    assert (done.duplicates, done.standing.position) == (2, 4)
+    assert (done.rows, done.commit.poison) == (once.rows, [])
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        pytest.param(b"", "truncated", id="nothing"),
+        pytest.param(b"\xff\x00garbage", "Expected `object`", id="garbage"),
+        pytest.param(wire("x:y"), "not producer:boot:seq", id="an id without a number"),
+        pytest.param(wire("x:y:" + "9" * 5000), "not producer:boot:seq", id="an endless number"),
+        pytest.param(wire("x:y:" + "9" * 25), "not producer:boot:seq", id="a number too large"),
+        pytest.param(wire(kind="node.exploded"), "nobody here knows", id="an unknown type"),
+        pytest.param(wire(nope=1), "missing required field", id="another shape"),
+        pytest.param(
+            wire(kind="telemetry.sampled", node="n", power_mw=-1), ">= 0", id="a value out of range"
+        ),
+        pytest.param(
+            wire()[: -len(msgspec.msgpack.encode({"node": "n"}))] + b"\x91" * 100_000 + b"\xc0",
+            "recursion",
+            id="nested without end",
+        ),
+    ],
+)
+def test_what_cannot_be_read_takes_a_position_and_changes_nothing(data: bytes, why: str) -> None:
+    done = sequenced([garbage(data), *records(node_seen("a"), name="another")], START)
+
+    [poison] = done.commit.poison
+    assert (poison.position, poison.stream, poison.sequence) == (1, "JOULIE_OBS", 1)
+    assert why in poison.why
+    assert poison.body == data
+    assert [(row.table, row.key) for row in done.rows if row.table != "cluster"] == [
+        ("node", "a"),
+        ("producer", "another"),
+    ]
+
+
+def test_a_decision_among_facts_is_poison() -> None:
+    decision = producer().stamp(SettingsDeclared(settings="s", code="1", values={}))
+
+    done = sequenced([garbage(decision.data)])
+
+    [poison] = done.commit.poison
+    assert "decision.settings-declared is a decision and no fact" in poison.why
+    assert done.rows == []
+
+
+@given(data=st.binary(max_size=60))
+@settings(deadline=None, max_examples=100)
+def test_whatever_bytes_come_the_order_goes_on(data: bytes) -> None:
+    done = sequenced([garbage(data)])
+
+    assert (done.standing.position, len(done.commit.poison)) == (1, 1)

@@ -1,0 +1,280 @@
+"""Rows, position and manifest: committed together or not at all, by the one who may."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, event, text
+from sqlalchemy.exc import DatabaseError
+
+from joulie_bus.errors import Fenced
+from joulie_bus.events import Fact, NodeGone
+from joulie_bus.log import Record
+from joulie_bus.subjects import Stream
+from joulie_bus.testing import bound, node_seen, noon, pending, power, records
+from joulie_projections import database
+from joulie_projections.commit import Checkpoint, Commit, Input, Poison
+from joulie_projections.history import History
+from joulie_projections.rows import VIEWED, Row, digests_of, no_rows, world_of
+from joulie_projections.sequence import Standing, sequence
+from joulie_projections.store import Store
+
+CREATED = dict.fromkeys(Stream, "then")
+
+
+def nobody(_: str) -> bool:
+    return False
+
+
+@pytest.fixture
+def store(writer: Engine) -> Store:
+    return Store(writer)
+
+
+@pytest.fixture
+def leading(store: Store) -> Store:
+    """Holds the lease, in epoch 1."""
+    store.acquire("me", noon(10), noon(), "first", nobody)
+    return store
+
+
+def following(store: Store, told: Sequence[Record]) -> Commit:
+    """The commit of some messages, on top of what the store holds."""
+    held, rows = store.load()
+    assert held is not None
+    standing = Standing(held.position, held.inputs, held.digests, held.head)
+    return sequence(world_of(rows), standing, told, CREATED, noon()).commit
+
+
+def commit(store: Store, *facts: Fact, name: str = "tester") -> Commit:
+    done = following(store, records(*facts, name=name))
+    store.commit(1, done)
+    return done
+
+
+# --- commits ----------------------------------------------------------------------------------
+
+
+def test_a_commit_is_read_back_whole(leading: Store, database_file: Path) -> None:
+    done = commit(leading, node_seen("a"), power("a", 100), pending("p"))
+
+    held, rows = leading.load()
+    assert held == Checkpoint(
+        position=3,
+        epoch=1,
+        inputs={Stream.OBS: Input("then", 2), Stream.TEL: Input("then", 1)},
+        digests=done.digests,
+        head=done.manifest.head,
+        incarnation="first",
+    )
+    assert sorted(rows) == sorted(done.rows)
+    assert digests_of(rows) == done.digests
+    with History.of(database_file) as history:
+        assert list(history.manifests()) == [done.manifest]
+
+
+def test_commits_follow_one_another_and_the_newest_row_stays(leading: Store) -> None:
+    commit(leading, node_seen("a"), node_seen("b"))
+    done = commit(leading, power("a", 100), NodeGone(node="b"), name="another")
+
+    held, rows = leading.load(["node"])
+    assert held is not None
+    assert (held.position, held.digests) == (4, done.digests)
+    assert list(world_of(rows).nodes) == ["a"]
+    assert world_of(rows).nodes["a"].samples[0].power_mw == 100_000
+
+
+def test_a_crash_on_commit_leaves_rows_position_and_manifest_as_they_were(
+    leading: Store, writer: Engine, database_file: Path
+) -> None:
+    commit(leading, node_seen("a"))
+    before = leading.load()
+    done = following(leading, records(power("a", 100), node_seen("b"), name="another"))
+
+    @event.listens_for(writer, "commit")
+    def pull_the_plug(_: object) -> None:
+        raise OSError("no space left on device")
+
+    with pytest.raises(OSError, match="no space left"):
+        leading.commit(1, done)
+    event.remove(writer, "commit", pull_the_plug)
+
+    assert leading.load() == before
+    with History.of(database_file) as history:
+        assert [manifest.p_to for manifest in history.manifests()] == [1]
+
+    leading.commit(1, done)
+    held, _ = leading.load()
+    assert held is not None
+    assert held.position == 3
+
+
+@pytest.mark.parametrize("epoch", [0, 2])
+def test_a_commit_of_another_epoch_is_fenced_and_changes_nothing(
+    leading: Store, epoch: int
+) -> None:
+    commit(leading, node_seen("a"))
+    before = leading.load()
+
+    with pytest.raises(Fenced):
+        leading.commit(epoch, following(leading, records(power("a", 1), name="another")))
+
+    assert leading.load() == before
+
+
+def test_a_commit_at_another_position_is_fenced_and_changes_nothing(leading: Store) -> None:
+    first = following(leading, records(node_seen("a")))
+    leading.commit(1, first)
+    before = leading.load()
+
+    with pytest.raises(Fenced):
+        leading.commit(1, first)
+
+    assert leading.load() == before
+
+
+def test_poison_lies_in_quarantine_with_its_position(leading: Store, writer: Engine) -> None:
+    garbage = Record(Stream.TEL, 1, noon(), b"garbage")
+    leading.commit(1, following(leading, [garbage, *records(node_seen("a"))]))
+
+    with writer.connect() as db:
+        [kept] = db.execute(text("SELECT position, stream, sequence, why, body FROM quarantine"))
+    assert Poison(*kept)._replace(why="") == Poison(1, "JOULIE_TEL", 1, "", b"garbage")
+    assert "JOULIE_TEL #1 is not an event we know" in kept.why
+
+
+# --- what changed -----------------------------------------------------------------------------
+
+
+def changed(store: Store, position: int) -> list[tuple[str, str, bool]]:
+    """Table, key, and whether it is still there."""
+    _, rows = store.changes_since(position, VIEWED)
+    return sorted((row.table, row.key, row.body is not None) for row in rows)
+
+
+def test_changes_since_a_position_include_what_is_gone(leading: Store) -> None:
+    commit(leading, node_seen("a"), node_seen("b"))
+    commit(leading, NodeGone(node="a"), power("b", 1), name="x")
+    commit(leading, bound("p", "b"), name="y")
+
+    assert changed(leading, 0) == [
+        ("cluster", "cluster", True),
+        ("node", "a", False),
+        ("node", "b", True),
+        ("pod", "p", True),
+    ]
+    assert changed(leading, 2) == [
+        ("node", "a", False),
+        ("node", "b", True),
+        ("pod", "p", True),
+    ]
+    assert changed(leading, 4) == [("node", "b", True), ("pod", "p", True)]
+    assert changed(leading, 5) == []
+
+
+def test_what_went_and_came_back_is_there(leading: Store) -> None:
+    commit(leading, node_seen("a"))
+    commit(leading, NodeGone(node="a"), name="x")
+    commit(leading, node_seen("a"), name="y")
+
+    assert ("node", "a", True) in changed(leading, 1)
+    assert ("node", "a", False) not in changed(leading, 1)
+
+
+def test_rows_that_changed_since_any_position_make_up_for_what_a_reader_lacks(
+    leading: Store,
+) -> None:
+    moments: list[list[Row]] = []
+    story: list[Fact] = [node_seen("a"), power("a", 9), pending("p"), NodeGone(node="a")]
+    for number, fact in enumerate(story):
+        commit(leading, fact, name=f"n{number}")
+        moments.append(leading.load(VIEWED)[1])
+
+    for position, had in enumerate(moments, 1):
+        mine = {(row.table, row.key): row for row in had}
+        mine |= {(row.table, row.key): row for row in leading.changes_since(position, VIEWED)[1]}
+        there = [row for row in mine.values() if row.body is not None]
+        assert sorted(there) == sorted(moments[-1])
+
+
+# --- the lease --------------------------------------------------------------------------------
+
+
+def test_a_free_lease_is_taken_in_the_first_epoch(store: Store) -> None:
+    held = store.acquire("me", noon(10), noon(), "first", nobody)
+
+    assert held == Checkpoint(0, 1, {}, no_rows(), b"", "first")
+
+
+def test_a_held_lease_keeps_others_waiting(leading: Store) -> None:
+    assert leading.acquire("you", noon(20), noon(10), "second", nobody) is None
+
+
+def test_a_lease_that_is_over_goes_to_the_next_in_a_new_epoch_of_the_same_history(
+    leading: Store,
+) -> None:
+    commit(leading, node_seen("a"))
+
+    held = leading.acquire("you", noon(20), noon(10.001), "second", nobody)
+
+    assert held is not None
+    assert (held.epoch, held.position, held.incarnation) == (2, 1, "first")
+
+
+def test_a_lease_whose_owner_is_gone_is_taken_at_once(leading: Store) -> None:
+    held = leading.acquire("you", noon(20), noon(1), "second", "me".__eq__)
+
+    assert held is not None
+    assert held.epoch == 2
+
+
+def test_a_renewed_lease_lasts_longer(leading: Store) -> None:
+    leading.renew(1, noon(60))
+
+    assert leading.acquire("you", noon(99), noon(59), "second", nobody) is None
+
+
+def test_whoever_lost_the_lease_cannot_renew_it(leading: Store) -> None:
+    leading.acquire("you", noon(20), noon(11), "second", nobody)
+
+    with pytest.raises(Fenced, match="epoch 1"):
+        leading.renew(1, noon(60))
+
+
+# --- readers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM node_twin",
+        "UPDATE checkpoint SET position = 0",
+        "INSERT INTO gone VALUES ('node', 'a', 1)",
+        "DROP TABLE pod",
+        "CREATE TABLE mine (x)",
+    ],
+)
+def test_a_reader_cannot_write(leading: Store, database_file: Path, statement: str) -> None:
+    commit(leading, node_seen("a"))
+    reader = database.reader(database_file)
+
+    with pytest.raises(DatabaseError, match="readonly database"), reader.begin() as db:
+        db.exec_driver_sql(statement)
+    reader.dispose()
+
+    assert len(leading.load(["node"])[1]) == 1
+
+
+def test_a_reader_sees_one_moment_though_the_writer_goes_on(
+    leading: Store, database_file: Path
+) -> None:
+    commit(leading, node_seen("a"))
+    reader = database.reader(database_file)
+
+    with reader.connect() as db, db.begin():
+        before = db.scalar(text("SELECT position FROM checkpoint"))
+        commit(leading, node_seen("b"), name="another")
+        nodes = db.scalar(text("SELECT count(*) FROM node_twin"))
+    reader.dispose()
+
+    assert (before, nodes) == (1, 1)

@@ -1,0 +1,348 @@
+"""The fold: the same facts in the same order give the same world, however they are cut."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from joulie_bus.codec import Origin
+from joulie_bus.events import FACT_TYPES, Fact, NodeGone, PodFinished, PodGone
+from joulie_bus.log import Record
+from joulie_bus.testing import (
+    ANY_FACTS,
+    any_fact,
+    bound,
+    caps,
+    draining,
+    eco,
+    hardware,
+    node_seen,
+    noon,
+    pending,
+    performance,
+    plan_made,
+    power,
+    records,
+)
+from joulie_projections.rows import encode, tables_of
+from joulie_projections.sequence import fold
+from joulie_projections.world import (
+    MISSING_LIMIT,
+    REMEMBERED_LIVES,
+    Draft,
+    Life,
+    NodeState,
+    PodState,
+    Sample,
+    World,
+    is_news,
+    with_sample,
+)
+
+FACTS = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), max_size=40)
+Rows = dict[tuple[str, str], bytes]
+
+
+def folded(*batches: Sequence[Record]) -> World:
+    """One draft per batch."""
+    world = World()
+    for batch in batches:
+        draft = Draft(world)
+        fold(draft, batch, 0)
+        draft.commit()
+    return world
+
+
+def after(*facts: Fact) -> World:
+    return folded(records(*facts))
+
+
+def rows(world: World) -> Rows:
+    held = tables_of(world).items()
+    return {(table, key): encode(state) for table, states in held for key, state in states.items()}
+
+
+def test_every_kind_of_fact_takes_part_in_the_laws() -> None:
+    kinds = {type(any_fact(choice)) for choice in range(len(FACT_TYPES))}
+
+    assert kinds == set(FACT_TYPES)
+
+
+@given(facts=FACTS)
+@settings(deadline=None, max_examples=100)
+def test_one_draft_or_one_per_fact_give_the_same_rows(facts: list[Fact]) -> None:
+    story = records(*facts)
+
+    assert rows(folded(*([record] for record in story))) == rows(folded(story))
+
+
+@given(facts=FACTS, cut=st.integers(0, 40))
+@settings(deadline=None, max_examples=60)
+def test_stopping_and_going_on_anywhere_changes_nothing(facts: list[Fact], cut: int) -> None:
+    story = records(*facts)
+
+    assert rows(folded(story[:cut], story[cut:])) == rows(folded(story))
+
+
+@given(facts=FACTS, again=st.lists(st.integers(0, 39), max_size=10))
+@settings(deadline=None, max_examples=60)
+def test_a_message_that_comes_again_changes_nothing(facts: list[Fact], again: list[int]) -> None:
+    story = records(*facts)
+    repeats = [story[number] for number in again if number < len(story)]
+
+    assert rows(folded(story, repeats)) == rows(folded(story))
+
+
+@given(facts=FACTS)
+@settings(deadline=None, max_examples=100)
+def test_the_pods_of_a_node_equal_a_recount(facts: list[Fact]) -> None:
+    world = after(*facts)
+    there = [pod for pod in world.pods.values() if pod.node and not pod.finished]
+
+    assert {name: node.pods for name, node in world.nodes.items() if node.pods} == Counter(
+        pod.node for pod in there
+    )
+    assert {
+        name: node.performance_pods for name, node in world.nodes.items() if node.performance_pods
+    } == Counter(pod.node for pod in there if pod.pod.workload == "performance")
+
+
+@given(facts=FACTS)
+@settings(deadline=None, max_examples=60)
+def test_no_two_nodes_ever_share_a_row(facts: list[Fact]) -> None:
+    ordinals = [node.ordinal for node in after(*facts).nodes.values()]
+
+    assert len(set(ordinals)) == len(ordinals)
+
+
+@given(before=FACTS, discarded=FACTS)
+@settings(deadline=None, max_examples=60)
+def test_a_draft_that_is_thrown_away_leaves_the_world_alone(
+    before: list[Fact], discarded: list[Fact]
+) -> None:
+    world = after(*before)
+    was = rows(world)
+
+    fold(Draft(world), records(*discarded, name="another"), 0)
+
+    assert rows(world) == was
+
+
+# --- nodes ------------------------------------------------------------------------------------
+
+
+def test_a_node_is_what_its_facts_say_last() -> None:
+    seen, found = node_seen("n", cores=96, gpus=8, power_profile="eco"), hardware("n", gpus=8)
+
+    world = after(seen, found, power("n", 300), performance("n"), caps("n", 60, 70))
+
+    assert world.nodes["n"] == NodeState(
+        ordinal=0,
+        at=noon(4),
+        uid="uid-n",
+        present=True,
+        labels={"joulie.io/managed": "true", "joulie.io/power-profile": "eco"},
+        ready=True,
+        schedulable=True,
+        cpu_milli=96_000,
+        gpus=8,
+        hardware=found,
+        profile="performance",
+        cpu_cap_pct=60,
+        gpu_cap_pct=70,
+        samples=(Sample(noon(2), 300_000),),
+        source="kepler",
+    )
+
+
+def test_caps_that_are_absent_are_no_caps() -> None:
+    node = after(caps("n", 60, 60), caps("n")).nodes["n"]
+
+    assert (node.cpu_cap_pct, node.gpu_cap_pct) == (None, None)
+
+
+def test_a_profile_ends_draining_and_draining_keeps_the_profile() -> None:
+    world = after(performance("a"), draining("a"), performance("b"), draining("b"), eco("b"))
+
+    a, b = world.nodes["a"], world.nodes["b"]
+    assert (a.profile, a.draining, b.profile, b.draining) == ("performance", True, "eco", False)
+
+
+def test_a_plan_that_changes_nothing_still_says_when_it_looked() -> None:
+    world = after(plan_made("first"), power("n", 1), plan_made("second"))
+
+    assert (world.planned_at, world.cluster["cluster"].plan) == (noon(2), plan_made("second"))
+
+
+def test_a_node_that_is_gone_is_forgotten() -> None:
+    assert after(node_seen("n"), power("n", 300), NodeGone(node="n")).nodes == {}
+
+
+def test_a_node_that_comes_back_under_its_name_gets_a_row_of_its_own() -> None:
+    world = after(node_seen("n"), power("n", 300), NodeGone(node="n"), node_seen("n"))
+
+    assert (world.nodes["n"].ordinal, world.nodes["n"].samples) == (1, ())
+
+
+def test_pods_outlive_their_node_and_are_counted_when_it_comes_back() -> None:
+    gone = after(
+        node_seen("n"), eco("n"), bound("p", "n", performance=True), NodeGone(node="n")
+    ).nodes["n"]
+    back = after(
+        node_seen("n"), bound("p", "n", performance=True), NodeGone(node="n"), node_seen("n")
+    ).nodes["n"]
+
+    assert gone == NodeState(ordinal=0, at=noon(3), pods=1, performance_pods=1)
+    assert (back.present, back.pods, back.performance_pods) == (True, 1, 1)
+
+
+def test_a_node_that_is_gone_is_forgotten_with_its_last_pod() -> None:
+    world = after(node_seen("n"), bound("p", "n"), NodeGone(node="n"), PodGone(uid="p"))
+
+    assert (world.nodes, world.pods) == ({}, {})
+
+
+# --- pods -------------------------------------------------------------------------------------
+
+
+def test_a_pod_is_bound_before_its_node_is_seen_and_counts() -> None:
+    world = after(bound("p", "n"), node_seen("n"))
+
+    assert (world.nodes["n"].pods, world.nodes["n"].present) == (1, True)
+
+
+def test_a_bound_pod_is_not_pending_again() -> None:
+    world = after(node_seen("n"), bound("p", "n"), pending("p"))
+
+    assert world.pods["p"] == PodState(pod=pending("p").pod, node="n", bound_at=noon(1))
+
+
+def test_a_pod_is_bound_once() -> None:
+    world = after(bound("p", "a"), bound("p", "b"))
+
+    assert (world.pods["p"].node, world.nodes["a"].pods, "b" in world.nodes) == ("a", 1, False)
+
+
+def test_a_finished_pod_is_remembered_and_counts_no_more() -> None:
+    world = after(node_seen("n"), bound("p", "n"), PodFinished(uid="p"), PodFinished(uid="p"))
+
+    assert (world.pods["p"].finished, world.nodes["n"].pods) == (True, 0)
+
+
+@pytest.mark.parametrize("last", [bound("p", "n"), pending("p")], ids=["bound", "pending"])
+def test_a_finished_pod_does_not_come_to_life_again(last: Fact) -> None:
+    world = after(node_seen("n"), bound("p", "n"), PodFinished(uid="p"), last)
+
+    assert (world.pods["p"].finished, world.nodes["n"].pods) == (True, 0)
+
+
+# --- readings ---------------------------------------------------------------------------------
+
+
+def samples_every(step_s: float, count: int) -> tuple[Sample, ...]:
+    samples: tuple[Sample, ...] = ()
+    for number in range(count):
+        samples = with_sample(samples, Sample(noon(number * step_s), number))
+    return samples
+
+
+def test_the_newest_reading_always_counts() -> None:
+    assert samples_every(0.1, 77)[-1] == Sample(noon(76 * 0.1), 76)
+
+
+def test_readings_in_quick_succession_are_kept_at_a_spacing() -> None:
+    times = [sample.at - noon() for sample in samples_every(1, 26)]
+
+    assert [time // 10**9 for time in times] == [0, 10, 20, 25]
+
+
+def test_readings_fall_out_of_a_window_of_five_minutes() -> None:
+    samples = samples_every(10, 100)
+
+    assert (samples[0].at, len(samples)) == (noon(990 - 300), 31)
+
+
+@given(steps=st.lists(st.integers(0, 20_000), min_size=1, max_size=80))
+@settings(deadline=None, max_examples=60)
+def test_however_readings_come_few_are_kept_and_the_newest_is_last(steps: list[int]) -> None:
+    samples: tuple[Sample, ...] = ()
+    at = noon()
+    for step_ms in steps:
+        at += step_ms * 1_000_000
+        samples = with_sample(samples, Sample(at, 1))
+
+    assert samples[-1:] == (Sample(at, 1),)
+    assert len(samples) <= 32
+
+
+# --- producers --------------------------------------------------------------------------------
+
+
+def heard(*numbers: int, boot: str = "b1", draft: Draft | None = None) -> tuple[list[bool], Draft]:
+    draft = draft or Draft(World())
+    return [is_news(draft, Origin("op", boot, number)) for number in numbers], draft
+
+
+def life(draft: Draft) -> Life:
+    state = draft.producers.get("op")
+    assert state is not None
+    return state.lives[-1]
+
+
+def test_numbers_in_order_are_news_once() -> None:
+    news, draft = heard(1, 2, 3, 2, 3, 1)
+
+    assert (news, life(draft)) == ([True, True, True, False, False, False], Life("b1", 3))
+
+
+def test_a_lost_number_is_noticed() -> None:
+    _, draft = heard(1, 4)
+
+    assert life(draft) == Life("b1", 4, missing=(2, 3))
+
+
+def test_a_number_that_comes_late_is_still_taken_and_only_once() -> None:
+    news, draft = heard(1, 4, 2, 2, 4)
+
+    assert (news, life(draft)) == (
+        [True, True, True, False, False],
+        Life("b1", 4, missing=(3,)),
+    )
+
+
+def test_holes_beyond_memory_are_counted_as_lost() -> None:
+    _, draft = heard(1, MISSING_LIMIT + 12)
+
+    assert (len(life(draft).missing), life(draft).lost) == (MISSING_LIMIT, 10)
+    assert life(draft).missing[-1] == MISSING_LIMIT + 11
+
+
+def test_a_restarted_producer_counts_anew_and_its_former_life_is_remembered() -> None:
+    _, draft = heard(1, 2)
+    news, _ = heard(1, boot="b2", draft=draft)
+    late, _ = heard(2, 3, draft=draft)
+
+    assert (news, late) == ([True], [False, True])
+
+
+def test_only_a_few_former_lives_are_remembered() -> None:
+    draft = Draft(World())
+    for boot in range(REMEMBERED_LIVES + 3):
+        heard(1, boot=f"b{boot}", draft=draft)
+
+    state = draft.producers.get("op")
+    assert state is not None
+    assert [life.boot for life in state.lives] == ["b3", "b4", "b5", "b6"]
+
+
+@given(order=st.permutations(range(1, 12)), repeats=st.lists(st.integers(1, 11), max_size=8))
+@settings(deadline=None, max_examples=60)
+def test_in_whatever_order_numbers_come_each_is_news_exactly_once(
+    order: list[int], repeats: list[int]
+) -> None:
+    news, draft = heard(*order, *repeats)
+
+    assert news == [True] * len(order) + [False] * len(repeats)
+    assert life(draft) == Life("b1", 11)
