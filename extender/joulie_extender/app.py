@@ -16,10 +16,11 @@ from joulie_bus.events import DecisionEntry, PodAsk
 from joulie_extender import decide
 from joulie_extender.contract import Asked, filter_reply, prioritize_reply, read_args
 from joulie_extender.decide import Moment
-from joulie_extender.scoring import Weights
+from joulie_extender.scoring import Weights, fresh_rows, score
 from joulie_projections.board import Board, NodeClass
 from joulie_projections.classify import UNKNOWN_ANNOTATION
 from joulie_projections.demand import ask_of
+from joulie_projections.power import Coefficients
 from joulie_projections.view import Snapshot
 
 Look = Callable[[], Snapshot]
@@ -50,13 +51,22 @@ class Extender:
         return prioritize_reply(asked.names, decide.answered_scores(decision))
 
     def debug(self) -> dict[str, Any]:
-        snapshot = self._look()
+        position, board, age_ms = self._look()
+        names, now = sorted(board.rows), self._clock()
+        rows = decide.rows_by_name(board, names)
+        scores = score(_NOBODY, board, rows, now, age_ms, _without_pod(self._weights))
+        stale = ~fresh_rows(board, now, age_ms, self._weights)[rows]
         return {
-            "position": snapshot.position,
-            "viewAgeMs": snapshot.age_ms,
+            "position": position,
+            "viewAgeMs": age_ms,
             "settings": decide.settings_id(self._weights),
             "coefficients": _coefficients(self._weights),
-            "nodes": [_row(snapshot.board, name) for name in sorted(snapshot.board.rows)],
+            "nodes": [
+                {**_row(board, name), "baseScore": base, "stale": old}
+                for name, base, old in zip(
+                    names, scores.score.tolist(), stale.tolist(), strict=True
+                )
+            ],
         }
 
     def _read(self, body: bytes) -> tuple[Asked, PodAsk, Moment]:
@@ -133,6 +143,14 @@ async def _body(request: Request, limit: int) -> bytes | Response:
 
 def _refusal(status: int, why: str) -> Response:
     return Response(msgspec.json.encode({"error": why}), status, media_type="application/json")
+
+
+# What a node scores before any pod: no marginal power, no bonus, no pressure.
+_NOBODY = PodAsk(uid="", namespace="", name="", workload="performance")
+
+
+def _without_pod(weights: Weights) -> Weights:
+    return weights._replace(coefficients=Coefficients(0.0, 0.0, 0.0, False))
 
 
 def _coefficients(weights: Weights) -> dict[str, float | bool]:

@@ -29,7 +29,7 @@ class ExtenderArgs(msgspec.Struct, rename="pascal"):
 
 class _Named(msgspec.Struct):
     class Metadata(msgspec.Struct):
-        name: str = ""
+        name: str
 
     metadata: Metadata
 
@@ -66,12 +66,12 @@ def read_args(body: bytes) -> Asked:
     """Raises BadRequest for what kube-scheduler never sends, and says where in the body."""
     try:
         args = _decode_args(body)
-        if args.pod is None:
+        if args.pod is None or (args.node_names is None and args.nodes is None):
             args = _decode_args(_in_pascal_case(body))
         if args.pod is None:
             raise BadRequest("The body has no Pod. kube-scheduler always sends one.")
         return _asked(args.pod, args)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"The body is not an ExtenderArgs: {error}.") from error
 
 
@@ -86,8 +86,15 @@ def _asked(pod: Pod, args: ExtenderArgs) -> Asked:
         return Asked(pod, args.node_names, None)
     if args.nodes is not None:
         objects = args.nodes.items or []
-        return Asked(pod, [_decode_name(item).metadata.name for item in objects], objects)
+        return Asked(pod, [_name_of(item, at) for at, item in enumerate(objects)], objects)
     raise BadRequest("Both Nodes and NodeNames are null. One of them must list the candidates.")
+
+
+def _name_of(item: msgspec.Raw, at: int) -> str:
+    try:
+        return _decode_name(item).metadata.name
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"$.Nodes.items[{at}] is not a Node with a name: {error}.") from error
 
 
 def filter_reply(asked: Asked, passed: Sequence[bool], reason: str) -> bytes:

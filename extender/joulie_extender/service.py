@@ -39,6 +39,7 @@ class Shipper:
         self._producer = producer
         self._spool = spool
         self._news = asyncio.Event()
+        self._news.set()  # what the last life left behind is news to the broker
 
     def record(self, entry: DecisionEntry) -> None:
         """Never stops scheduling: what cannot be kept is counted, and its number stays a hole."""

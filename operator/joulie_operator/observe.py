@@ -1,6 +1,6 @@
 """From Kubernetes objects to facts: what matters of them, and only when it changed. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -16,7 +16,7 @@ from joulie_bus.events import (
 )
 from joulie_projections.demand import GPU_RESOURCES, ask_of
 from joulie_projections.pod import Pod
-from joulie_projections.quantities import Quantity, parse
+from joulie_projections.quantities import LARGEST, Quantity, parse
 
 _OUR_LABELS = "joulie.io/"
 
@@ -79,7 +79,7 @@ class NodeKind:
             labels={k: v for k, v in sorted(labels.items()) if k.startswith(_OUR_LABELS)},
             ready=_is_ready(seen),
             schedulable=not seen.spec.unschedulable,
-            cpu_milli=int(cpu * 1000),
+            cpu_milli=min(int(cpu * 1000), int(LARGEST)),
             memory_bytes=int(parse(allocatable.get("memory", "0"), f"{where}, memory")),
             gpus=gpus,
         )
@@ -132,13 +132,9 @@ class Told(Generic[K]):
         del self._last[key]
         return self._kind.gone(key)
 
-    def listed(self, things: Iterable[K]) -> Iterator[Fact]:
-        """After a whole list: news of what is in it, and farewell to what is not."""
-        things = list(things)
-        present = {self._kind.key(thing) for thing in things}
-        for key in sorted(set(self._last) - present):
+    def missing(self, listed: Iterable[K]) -> list[Fact]:
+        """After a whole list: farewell to what is not in it any more."""
+        gone = sorted(set(self._last) - {self._kind.key(thing) for thing in listed})
+        for key in gone:
             del self._last[key]
-            yield self._kind.gone(key)
-        for thing in things:
-            if (fact := self.seen(thing)) is not None:
-                yield fact
+        return [self._kind.gone(key) for key in gone]

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from joulie_bus import codec, metrics
+from joulie_bus.codec import Envelope
 from joulie_bus.errors import BusError, ExpectationFailed
 from joulie_bus.events import PlanEvent, PlanMade
 from joulie_bus.jetstream.batch import MAX_BATCH, append
@@ -74,7 +75,7 @@ class Operator:
         known = cluster.plan if cluster else None
         if stored is None:
             return known is None
-        newest = codec.read(codec.open_envelope(stored.data, "plan"), "plan")
+        newest = codec.read(_envelope(stored), "plan")
         return newest == known
 
     async def _publish(self, made: Plan, expected: int) -> None:
@@ -90,7 +91,10 @@ class Operator:
                 log.info("plan_lost_the_race", plan=lead.plan, why=str(error))
                 return
             stored = await last_on(self._connection, Stream.PLAN, self._subjects.plan_meta)
-            expected = stored.sequence if stored else 0
+            if stored is None or _envelope(stored).id != messages[0].id:
+                log.info("plan_overtaken", plan=lead.plan, part=number)
+                return  # another operator planned upon this part; the rest is its business now
+            expected = stored.sequence
         metrics.PLANS.labels(policy=made.made.policy).inc()
         if made.changes:
             log.info(
@@ -106,6 +110,10 @@ class Operator:
                 if stored is None or stored.sequence != sequence or self._is_upon(stored):
                     return
                 await asyncio.sleep(0.02)
+
+
+def _envelope(stored: Stored) -> Envelope:
+    return codec.open_envelope(stored.data, "plan")
 
 
 def _parts(changes: Sequence[PlanEvent]) -> list[Sequence[PlanEvent]]:

@@ -42,27 +42,27 @@ class Watcher(Generic[K]):
         self._told = told
         self._tell = tell
         self._version = ""
+        self._pause_s = FIRST_PAUSE_S
 
     async def run(self) -> None:
         """For ever. An outage is waited out with growing pauses, never hammered."""
-        pause = FIRST_PAUSE_S
         while True:
             try:
                 if not self._version:
                     await self._list()
                 await self._follow()
-                pause = FIRST_PAUSE_S
             except KubernetesRefused as error:
                 if error.code == GONE:
                     self._version = ""  # what happened since is forgotten there: list again
-                    continue
-                pause = await self._wait(pause, error)
+                await self._wait(error)
             except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError) as error:
-                pause = await self._wait(pause, error)
+                await self._wait(error)
 
     async def _list(self) -> None:
         items, version = await self._api.list(self._path)
-        facts = list(self._told.listed(self._decode(item) for item in items))
+        things = [self._decode(item) for item in items]
+        news = [self._news("ADDED", thing) for thing in things]
+        facts = [*self._told.missing(things), *(fact for fact in news if fact is not None)]
         await self._tell(facts)
         self._version = version
         log.info("listed", path=self._path, objects=len(items), news=len(facts))
@@ -74,6 +74,7 @@ class Watcher(Generic[K]):
                 if fact is not None:
                     await self._tell([fact])
             self._version = version
+            self._pause_s = FIRST_PAUSE_S  # it speaks again
 
     def _news(self, kind: str, thing: K) -> Fact | None:
         try:
@@ -82,10 +83,11 @@ class Watcher(Generic[K]):
             log.warning("object_left_out", path=self._path, why=str(error))
             return None
 
-    async def _wait(self, pause: float, error: Exception) -> float:
-        log.warning("watch_failed", path=self._path, error=str(error), again_in_s=round(pause, 1))
-        await asyncio.sleep(pause * random.uniform(0.5, 1))  # operators do not come back together
-        return min(LONGEST_PAUSE_S, pause * 2)
+    async def _wait(self, error: Exception) -> None:
+        pause_s = self._pause_s * random.uniform(0.5, 1)  # operators do not come back together
+        log.warning("watch_failed", path=self._path, error=str(error), again_in_s=round(pause_s, 1))
+        await asyncio.sleep(pause_s)
+        self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
 
 
 class Teller:

@@ -45,7 +45,10 @@ class Scheduler:
         except WebhookFailed as error:
             log.warning("extender_ignored", error=str(error))
             return names
-        return reply["NodeNames"] or []
+        if reply.get("Error"):
+            log.warning("extender_ignored", error=reply["Error"])
+            return names
+        return reply.get("NodeNames") or []
 
     async def _prioritize(self, manifest: dict[str, Any], names: list[str]) -> dict[str, int]:
         try:

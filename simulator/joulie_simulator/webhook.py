@@ -7,6 +7,15 @@ from typing import Any
 import msgspec
 
 CALL_TIMEOUT_S = 5.0  # kube-scheduler's own default
+# Out of reach, too late, cut off, or not HTTP with JSON in it (IndexError: no status line).
+_FAILURES = (
+    OSError,
+    TimeoutError,
+    asyncio.IncompleteReadError,
+    asyncio.LimitOverrunError,
+    ValueError,
+    IndexError,
+)
 
 
 class WebhookFailed(Exception):
@@ -23,13 +32,13 @@ class Webhook:
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 status, reply = await self._exchange(verb, msgspec.json.encode(body))
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as error:
+            if status == 200:
+                return msgspec.json.decode(reply)
+        except _FAILURES as error:
             await self.close()
-            raise WebhookFailed(f"{verb}: {error or type(error).__name__}") from error
-        if status != 200:
-            await self.close()
-            raise WebhookFailed(f"{verb}: code {status}")
-        return msgspec.json.decode(reply)
+            raise WebhookFailed(f"{verb}: {str(error) or type(error).__name__}") from error
+        await self.close()
+        raise WebhookFailed(f"{verb}: code {status}")
 
     async def close(self) -> None:
         if self._streams is not None:

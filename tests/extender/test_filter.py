@@ -1,0 +1,121 @@
+import re
+
+import pytest
+from msgspec.structs import replace
+
+from joulie_bus.events import Placement, PodAsk
+from joulie_bus.testing import NOON, SECOND, ask
+from joulie_extender.contract import Asked, filter_reply
+from joulie_extender.decide import Moment as Look
+from joulie_extender.decide import decide_filter, passed
+from joulie_extender.filter import WANTS_ECO, WANTS_PERFORMANCE
+from joulie_extender.scoring import Weights
+from joulie_projections.board import Board
+from joulie_projections.pod import Pod
+from joulie_projections.world import NodeState
+
+LABEL = {"joulie.io/power-profile": "eco"}
+CLASSES = {
+    "performance": NodeState(ordinal=0, at=NOON, profile="performance"),
+    "eco": NodeState(ordinal=1, at=NOON, profile="eco"),
+    "draining": NodeState(ordinal=2, at=NOON, profile="performance", draining=True),
+    "unknown": NodeState(ordinal=3, at=NOON),
+}
+LABELLED = {
+    f"{name}+label": replace(state, ordinal=state.ordinal + 4, labels=LABEL)
+    for name, state in CLASSES.items()
+}
+BOARD = Board.of({**CLASSES, **LABELLED}, 0)
+NAMES = [*BOARD.rows, "stranger"]
+PERFORMANCE, STANDARD = ask(performance=True), ask()
+
+
+def placed(pod: PodAsk, placement: Placement) -> PodAsk:
+    return replace(pod, placement=placement)
+
+
+def refused(pod: PodAsk, board: Board = BOARD, now: int = NOON, age_ms: int = 0) -> set[str]:
+    decision = decide_filter(pod, NAMES, Look(board, 7, age_ms, now), Weights())
+    return {name for name, fits in zip(NAMES, passed(decision), strict=True) if not fits}
+
+
+SAVING = {"eco", "eco+label", "draining", "draining+label"}
+BY_LABEL = {"performance+label", "eco+label", "draining+label", "unknown+label"}
+LATER = NOON + 301 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        (PERFORMANCE, SAVING | {"unknown+label"}),
+        (placed(PERFORMANCE, "performance-only"), SAVING | {"unknown+label"}),
+        (STANDARD, set[str]()),
+        (placed(STANDARD, "eco-only"), {"draining", "draining+label"}),
+        (replace(PERFORMANCE, exempt="daemonset"), set[str]()),
+        (replace(placed(STANDARD, "eco-only"), exempt="critical"), set[str]()),
+    ],
+    ids=["performance", "only", "standard", "eco-only", "daemonset", "critical eco-only"],
+)
+def test_a_fresh_class_decides(pod: PodAsk, expected: set[str]) -> None:
+    assert refused(pod) == expected
+
+
+@pytest.mark.parametrize(("now", "age_ms"), [(LATER, 0), (NOON, 300_001)], ids=["twin", "view"])
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        (PERFORMANCE, BY_LABEL),
+        (STANDARD, set[str]()),
+        (placed(STANDARD, "eco-only"), set[str]()),
+        (replace(PERFORMANCE, exempt="mirror"), set[str]()),
+    ],
+    ids=["performance", "standard", "eco-only", "mirror"],
+)
+def test_the_label_decides_once_the_class_is_stale(
+    pod: PodAsk, expected: set[str], now: int, age_ms: int
+) -> None:
+    assert refused(pod, now=now, age_ms=age_ms) == expected
+
+
+def test_a_twin_is_trusted_until_it_is_too_old_to_the_nanosecond() -> None:
+    last = NOON + 300 * SECOND
+
+    assert "eco" in refused(PERFORMANCE, now=last)
+    assert "eco" not in refused(PERFORMANCE, now=last + 1)
+
+
+def test_nobody_is_refused_while_nothing_is_known() -> None:
+    assert refused(PERFORMANCE, Board.empty()) == set()
+
+
+def answered(pod: PodAsk, names: list[str]) -> bytes:
+    decision = decide_filter(pod, names, Look(BOARD, 7, 0, NOON), Weights())
+    return filter_reply(Asked(Pod(), names, None), passed(decision), decision.reason)
+
+
+def test_a_pod_that_is_refused_again_hears_the_same_bytes() -> None:
+    names = ["eco", "draining", "unknown+label"]
+
+    assert answered(PERFORMANCE, names) == answered(PERFORMANCE, names)
+    assert answered(PERFORMANCE, names).count(WANTS_PERFORMANCE.encode()) == 3
+
+
+@pytest.mark.parametrize("sample", [["eco"], ["draining", "eco"], ["unknown+label"]])
+def test_the_reason_does_not_depend_on_the_sample(sample: list[str]) -> None:
+    moment = Look(BOARD, 7, 0, NOON)
+    asks = [PERFORMANCE, replace(PERFORMANCE, uid="other", cpu_milli=64_000)]
+
+    reasons = {decide_filter(pod, sample, moment, Weights()).reason for pod in asks}
+
+    assert reasons == {WANTS_PERFORMANCE}
+
+
+def test_nobody_refused_needs_no_reason() -> None:
+    moment = Look(BOARD, 7, 0, NOON)
+
+    assert decide_filter(PERFORMANCE, ["performance"], moment, Weights()).reason == ""
+
+
+@pytest.mark.parametrize("text", [WANTS_PERFORMANCE, WANTS_ECO])
+def test_a_reason_holds_no_number_and_nothing_that_formats(text: str) -> None:
+    assert re.fullmatch(r"[a-z ]+", text)

@@ -1,0 +1,443 @@
+import itertools
+import math
+import random
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from joulie_bus.events import PodAsk
+from joulie_bus.testing import NOON, SECOND, ask, hardware
+from joulie_extender.decide import rows_by_name
+from joulie_extender.scoring import Basis, Scores, Weights, best, score, terms_digest, terms_of
+from joulie_projections.board import Board, NodeClass, Source, Twin, twin_of
+from joulie_projections.power import LEAST_CPU_CORES, Coefficients
+from joulie_projections.world import NodeState, Sample
+
+FREE = Coefficients(0.0, 0.0, 0.0, False)  # pods draw nothing
+EXACT = Coefficients(1.0, 1.0, 1.0, False)  # pods draw all that they ask for
+STANDARD, PERFORMANCE = ask(), ask(performance=True)
+MINUTE = 60 * SECOND
+
+
+def readings(*watts: float, now: int = NOON) -> tuple[Sample, ...]:
+    """One a minute, the last one now."""
+    first = now - (len(watts) - 1) * MINUTE
+    return tuple(Sample(first + at * MINUTE, round(w * 1000)) for at, w in enumerate(watts))
+
+
+def node(profile: str = "", *watts: float, rated: int = 1000, gpus: int = 0) -> NodeState:
+    """One socket of so many watts, not capped; `watts` are its readings."""
+    return NodeState(
+        ordinal=0,
+        at=NOON,
+        hardware=hardware("n", watts=rated, gpus=gpus),
+        profile=profile,
+        samples=readings(*watts),
+    )
+
+
+def board_of(*nodes: NodeState, cooling: float | None = None) -> Board:
+    """Named n0, n1 and so on; with `cooling`, all of them under that stress."""
+    named = {f"n{at}": replace(state, ordinal=at) for at, state in enumerate(nodes)}
+    board = Board.of(named, 0)
+    if cooling is None:
+        return board
+    stress = np.full(len(nodes) + 1, cooling)
+    return Board(board.rows, {**board.columns, "cooling": stress}, 0)
+
+
+def scored(
+    board: Board,
+    pod: PodAsk = STANDARD,
+    weights: Weights = Weights(),  # noqa: B008
+    *names: str,
+    now: int = NOON,
+    age_ms: int = 0,
+) -> Scores:
+    rows = rows_by_name(board, names or list(board.rows))
+    return score(pod, board, rows, now, age_ms, weights)
+
+
+def answers(
+    board: Board,
+    pod: PodAsk = STANDARD,
+    weights: Weights = Weights(),  # noqa: B008
+    now: int = NOON,
+    age_ms: int = 0,
+) -> list[int]:
+    answer: list[int] = scored(board, pod, weights, now=now, age_ms=age_ms).answer.tolist()
+    return answer
+
+
+# --- the four checks of the formula -----------------------------------------------------------
+
+
+def test_half_of_the_cap_and_50_w_more_on_a_warm_node_is_41() -> None:
+    board = board_of(node("performance", 300, rated=600), cooling=20)
+    pod, weights = ask(performance=True, cores=8), Weights(coefficients=EXACT)
+
+    scores = scored(board, pod, weights)
+
+    assert (scores.marginal_w.tolist(), scores.answer.tolist()) == ([50], [41])
+    assert scores.score[0] == pytest.approx(41.1667, abs=1e-4)
+
+
+def test_an_empty_cool_eco_node_is_95_for_a_standard_pod() -> None:
+    board = board_of(node("eco", 0), cooling=0)
+
+    assert answers(board, STANDARD, Weights(coefficients=FREE)) == [95]
+
+
+@pytest.mark.parametrize(
+    ("trend", "elsewhere", "expected"),
+    [(120, 0, 27), (40, 560, 27), (40, 460, 40), (40, -640, 27), (-120, 0, 67)],
+    ids=["steep", "burst", "just no burst", "burst downwards", "falling"],
+)
+def test_a_trend_counts_more_during_a_burst(trend: int, elsewhere: int, expected: int) -> None:
+    board = board_of(node("performance", 500 - trend, 500), node("eco", 700 - elsewhere, 700))
+    weights = Weights(pressure=0.0, coefficients=FREE)
+
+    scores = scored(board, STANDARD, weights, "n0")
+
+    assert (scores.answer.tolist(), scores.cluster.trend_w_per_min) == (
+        [expected],
+        trend + elsewhere,
+    )
+
+
+def test_readings_that_nobody_renewed_make_no_burst() -> None:
+    silent = replace(node("eco", 0, 900), samples=readings(0, 900, now=NOON - 301 * SECOND))
+
+    assert scored(board_of(silent, node("eco", 0, 100))).cluster.trend_w_per_min == 100
+
+
+def test_no_order_of_the_nodes_tips_the_threshold_of_a_burst() -> None:
+    trends = [node("eco", 0, watts) for watts in (0.1, 0.2, 0.3, 0.7, 1e3, 1.1)]
+    sums = {
+        scored(board_of(*order)).cluster.trend_w_per_min for order in itertools.permutations(trends)
+    }
+
+    assert len(sums) == 1
+
+
+# --- what is not known ------------------------------------------------------------------------
+
+LATER = NOON + 301 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("state", "now", "age_ms"),
+    [
+        (node("eco", 0), LATER, 0),
+        (node("eco", 0), NOON, 300_001),
+        (replace(node("eco", 0), hardware=None), NOON, 0),
+        (replace(node("eco", 0), at=0), NOON, 0),
+    ],
+    ids=["stale twin", "old view", "no hardware", "never updated"],
+)
+def test_a_node_that_cannot_be_judged_is_neutral(state: NodeState, now: int, age_ms: int) -> None:
+    assert answers(board_of(state), now=now, age_ms=age_ms) == [50]
+
+
+def test_a_node_that_nobody_knows_is_neutral() -> None:
+    board = board_of(node("eco", 0))
+
+    assert scored(board, STANDARD, Weights(), "n0", "ghost").answer.tolist()[1] == 50
+
+
+def test_the_operators_tick_keeps_a_quiet_twin_fresh() -> None:
+    quiet = board_of(node("eco", 0))
+    ticked = Board(quiet.rows, quiet.columns, LATER)
+
+    assert answers(quiet, now=LATER) == [50]
+    assert scored(ticked, now=LATER).basis.tolist() == [Basis.PREDICTED]
+
+
+def test_without_a_fresh_reading_the_prediction_of_the_caps_takes_over() -> None:
+    board = board_of(replace(node("eco", 900), at=LATER))
+    pod, weights = ask(cores=48), Weights(coefficients=EXACT, eco_bonus=0)
+
+    scores = scored(board, pod, weights, now=LATER)
+
+    # 1000 W are a cooling stress of 20: 80 are predicted, half of the rated power is asked for.
+    assert scores.headroom.tolist() == [80 - 50]
+    assert scores.basis.tolist() == [Basis.PREDICTED]
+
+
+def test_a_cap_of_nothing_leaves_only_the_prediction() -> None:
+    board = board_of(replace(node("eco", 100), cpu_cap_pct=0))
+    scores = scored(board, STANDARD, Weights(coefficients=FREE))
+
+    assert (scores.basis.tolist(), scores.headroom.tolist()) == ([Basis.PREDICTED], [0])
+
+
+# --- terms ------------------------------------------------------------------------------------
+
+
+def test_headroom_is_measured_against_the_cap_and_not_the_rating() -> None:
+    board = board_of(replace(node("eco", 300), cpu_cap_pct=60))
+
+    assert scored(board, STANDARD, Weights(coefficients=FREE)).headroom.tolist() == [50]
+
+
+@pytest.mark.parametrize(
+    ("pod", "penalty", "lost"), [(STANDARD, 20, 20), (PERFORMANCE, 20, 0), (STANDARD, 0, 0)]
+)
+def test_a_draining_node_costs_a_standard_pod(pod: PodAsk, penalty: float, lost: int) -> None:
+    stays = node("performance", 500)
+    board = board_of(stays, replace(stays, draining=True))
+    weights = Weights(draining_penalty=penalty, pressure=0, coefficients=FREE)
+
+    performance, leaving = answers(board, pod, weights)
+
+    assert performance - leaving == lost
+
+
+def test_crowded_performance_nodes_repel_standard_pods_alone() -> None:
+    board = board_of(node("performance", 900), node("performance", 500), node("eco", 0))
+    weights = Weights(coefficients=FREE)
+
+    standard, performance = scored(board, STANDARD, weights), scored(board, PERFORMANCE, weights)
+
+    assert standard.cluster.pressure == performance.cluster.pressure == 70
+    assert standard.pressure.tolist() == [0.3 * 70, 0.3 * 70, 0]
+    assert performance.pressure.tolist() == [0, 0, 0]
+
+
+def test_stale_performance_nodes_press_nobody() -> None:
+    crowded = replace(node("performance", 1000), at=NOON - 301 * SECOND)
+
+    assert scored(board_of(crowded, node("eco", 0))).cluster.pressure == 0
+
+
+def test_an_overdrawn_node_loses_more_than_its_headroom() -> None:
+    scores = scored(board_of(node("", 1500)), STANDARD, Weights(coefficients=FREE))
+
+    assert (scores.headroom.tolist(), scores.answer.tolist()) == ([-50], [0])
+
+
+def test_the_range_of_kube_scheduler_can_be_answered() -> None:
+    board = board_of(node("performance", 300, rated=600), cooling=20)
+    pod = ask(performance=True, cores=8)
+
+    assert answers(board, pod, Weights(coefficients=EXACT, score_range=10.0)) == [4]
+
+
+def test_every_term_of_the_best_is_told_under_its_nodes_name() -> None:
+    board = board_of(node("eco", 900), node("eco", 100), node("eco", 500))
+    scores = scored(board)
+
+    first, *_, last = [terms_of(scores, ["n0", "n1", "n2"], at) for at in best(scores, 5)]
+
+    assert (first.node, first.score, first.source) == ("n1", float(scores.score[1]), "measured")
+    assert last.node == "n0"
+
+
+def test_equally_good_nodes_keep_the_order_of_the_request() -> None:
+    assert best(scored(board_of(*[node("eco", 500)] * 4)), 3) == [0, 1, 2]
+
+
+def test_the_digest_of_all_terms_tells_a_change_of_the_last_bit() -> None:
+    scores = scored(board_of(node("eco", 500)))
+    nudged = scores._replace(trend=np.nextafter(scores.trend, 1))
+
+    assert terms_digest(nudged) != terms_digest(scores) == terms_digest(scores._replace())
+
+
+# --- the formula once more, without columns ---------------------------------------------------
+
+
+class Question(NamedTuple):
+    pod: PodAsk
+    twins: list[Twin]
+    now: int
+    age_ms: int
+    weights: Weights
+
+
+def is_fresh(asked: Question, twin: Twin) -> bool:
+    limit = asked.weights.staleness_s
+    return asked.age_ms <= limit * 1000 and twin.at > 0 and asked.now - twin.at <= limit * 1e9
+
+
+def basis_of(asked: Question, twin: Twin) -> Basis:
+    if not is_fresh(asked, twin) or twin.hardware == Source.NONE:
+        return Basis.NEUTRAL
+    return Basis.MEASURED if is_read(asked, twin) and twin.capped_w > 0 else Basis.PREDICTED
+
+
+def is_read(asked: Question, twin: Twin) -> bool:
+    return twin.sampled_at > 0 and asked.now - twin.sampled_at <= asked.weights.staleness_s * 1e9
+
+
+def marginal_of(asked: Question, twin: Twin) -> float:
+    if twin.hardware == Source.NONE:
+        return 0.0
+    pod, rates = asked.pod, asked.weights.coefficients
+    is_performance = pod.workload == "performance"
+    cores = pod.cpu_milli / 1000 if pod.cpu_milli else LEAST_CPU_CORES[pod.workload]
+    memory = min(1.3, 1 + 0.01 * (pod.memory_bytes / 2**30)) if rates.memory_factor else 1.0
+    cpu = rates.cpu * min(1.0, cores / (twin.cores or 1.0)) * twin.cpu_max_w * memory
+    rate = rates.gpu_performance if is_performance else rates.gpu_standard
+    return cpu + rate * min(pod.gpu_milli / 1000, twin.gpus) * twin.gpu_max_w
+
+
+def headroom_of(twin: Twin, basis: Basis, marginal: float) -> float:
+    if basis == Basis.NEUTRAL:
+        return 0.0
+    if basis == Basis.PREDICTED:
+        return min(twin.headroom - marginal / (twin.tdp_w or 1.0) * 100, 100.0)
+    projected = twin.measured_w + marginal
+    return min((twin.capped_w - projected) / twin.capped_w * 100, 100.0)
+
+
+def pressure_of(asked: Question) -> float:
+    used = [
+        100 - headroom_of(twin, basis_of(asked, twin), 0.0)
+        for twin in asked.twins
+        if twin.node_class == NodeClass.PERFORMANCE and basis_of(asked, twin) != Basis.NEUTRAL
+    ]
+    return min(100.0, max(0.0, math.fsum(used) / len(used))) if used else 0.0
+
+
+def scale_of(asked: Question) -> float:
+    fresh = [t for t in asked.twins if is_fresh(asked, t) and is_read(asked, t)]
+    is_burst = abs(math.fsum(t.trend_w_per_min for t in fresh)) > asked.weights.burst_w_per_min
+    return asked.weights.trend_burst_scale if is_burst else asked.weights.trend_scale
+
+
+def score_of(asked: Question, twin: Twin) -> float:
+    weights, is_standard = asked.weights, asked.pod.workload == "standard"
+    basis = basis_of(asked, twin)
+    if basis == Basis.NEUTRAL:
+        return weights.neutral
+    trend = twin.trend_w_per_min / scale_of(asked)
+    total = weights.headroom * headroom_of(twin, basis, marginal_of(asked, twin))
+    total += weights.cooling * (100 - twin.cooling)
+    total -= min(weights.trend_limit, max(-weights.trend_limit, trend))
+    if is_standard and twin.node_class == NodeClass.ECO:
+        total += weights.eco_bonus
+    if is_standard and twin.node_class == NodeClass.PERFORMANCE:
+        total -= weights.pressure * pressure_of(asked)
+    if is_standard and twin.node_class == NodeClass.DRAINING:
+        total -= weights.draining_penalty
+    return min(100.0, max(0.0, total))
+
+
+seconds_ago = st.integers(0, 400).map(lambda age: NOON - age * SECOND)
+histories = st.lists(st.builds(Sample, seconds_ago, st.integers(0, 9_000_000)), max_size=6).map(
+    lambda samples: tuple(sorted(samples, key=lambda sample: sample.at))
+)
+percent = st.none() | st.integers(0, 100)
+states = st.builds(
+    NodeState,
+    ordinal=st.just(0),
+    at=st.just(0) | seconds_ago,
+    cpu_milli=st.sampled_from([0, 64_000]),
+    gpus=st.integers(0, 8),
+    hardware=st.none()
+    | st.builds(
+        hardware,
+        st.just("n"),
+        cores=st.integers(0, 192),
+        watts=st.integers(0, 800),
+        gpus=st.integers(0, 8),
+    ),
+    profile=st.sampled_from(["", "performance", "eco"]),
+    draining=st.booleans(),
+    cpu_cap_pct=percent,
+    gpu_cap_pct=percent,
+    samples=histories,
+)
+worlds = st.lists(states, min_size=1, max_size=6)
+pods = st.builds(
+    ask,
+    performance=st.booleans(),
+    cores=st.floats(0, 200),
+    gpus=st.sampled_from([0, 0.5, 1, 4, 16]),
+) | st.builds(lambda gib: replace(STANDARD, memory_bytes=gib * 2**30), st.integers(0, 64))
+views = st.sampled_from([0, 250, 299_999, 300_000, 300_001])
+quick = settings(deadline=None, max_examples=100)
+
+
+@quick
+@given(worlds, pods, views, st.sampled_from([100.0, 10.0]))
+def test_columns_and_single_numbers_agree_to_the_last_bit(
+    nodes: list[NodeState], pod: PodAsk, age_ms: int, highest: float
+) -> None:
+    weights = Weights(score_range=highest)
+    asked = Question(pod, [twin_of(state) for state in nodes], NOON, age_ms, weights)
+
+    scores = scored(board_of(*nodes), pod, weights, age_ms=age_ms)
+
+    one_by_one = [score_of(asked, twin) for twin in asked.twins]
+    assert scores.score.tolist() == one_by_one
+    assert scores.marginal_w.tolist() == [marginal_of(asked, twin) for twin in asked.twins]
+    assert scores.answer.tolist() == [int(value * (highest / 100)) for value in one_by_one]
+
+
+# --- laws -------------------------------------------------------------------------------------
+
+
+@quick
+@given(worlds, pods, views)
+def test_a_score_is_a_whole_number_from_0_to_100(
+    nodes: list[NodeState], pod: PodAsk, age_ms: int
+) -> None:
+    for value in answers(board_of(*nodes), pod, age_ms=age_ms):
+        assert type(value) is int
+        assert 0 <= value <= 100
+
+
+@quick
+@given(states, st.integers(0, 2000), st.integers(0, 2000), pods)
+def test_a_node_that_draws_more_never_scores_higher(
+    state: NodeState, watts: int, more: int, pod: PodAsk
+) -> None:
+    drawing = [replace(state, samples=readings(w)) for w in (watts, watts + more)]
+
+    assert answers(board_of(drawing[1]), pod) <= answers(board_of(drawing[0]), pod)
+
+
+@quick
+@given(worlds, pods, st.integers(0, 32_000), st.integers(0, 8000))
+def test_a_bigger_pod_never_scores_higher(
+    nodes: list[NodeState], pod: PodAsk, cpu_milli: int, gpu_milli: int
+) -> None:
+    small = replace(pod, cpu_milli=pod.cpu_milli or 500)
+    bigger = replace(
+        small, cpu_milli=small.cpu_milli + cpu_milli, gpu_milli=small.gpu_milli + gpu_milli
+    )
+    before, after = (scored(board_of(*nodes), asked).score for asked in (small, bigger))
+
+    assert (after <= before).all()
+
+
+@quick
+@given(worlds, pods)
+def test_what_is_unknown_gets_the_neutral_score_and_nothing_else(
+    nodes: list[NodeState], pod: PodAsk
+) -> None:
+    blind = [replace(state, hardware=None, cpu_milli=0, gpus=0) for state in nodes]
+
+    assert scored(board_of(*blind), pod).score.tolist() == [50] * len(nodes)
+
+
+@quick
+@given(worlds, pods, st.randoms(use_true_random=False))
+def test_the_order_of_the_candidates_changes_no_score(
+    nodes: list[NodeState], pod: PodAsk, draw: random.Random
+) -> None:
+    board = board_of(*nodes)
+    names = list(board.rows)
+    shuffled = draw.sample(names, len(names))
+
+    def by_name(order: list[str]) -> dict[str, float]:
+        scores = scored(board, pod, Weights(), *order).score.tolist()
+        return dict(zip(order, scores, strict=True))
+
+    assert by_name(shuffled) == by_name(names)

@@ -1,0 +1,165 @@
+import asyncio
+import contextlib
+import resource
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+
+import pytest
+
+from joulie_bus import codec, metrics
+from joulie_bus.embedded import Embedded
+from joulie_bus.events import FilterDecided
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.publisher import Publisher
+from joulie_bus.jetstream.reader import Reader
+from joulie_bus.jetstream.streams import state_of
+from joulie_bus.producer import Producer
+from joulie_bus.subjects import Stream
+from joulie_bus.tasks import background, rung
+from joulie_bus.testing import CLUSTER, NOON, ask
+from joulie_extender.decide import Moment, decide_filter
+from joulie_extender.scoring import Weights
+from joulie_extender.service import Shipper
+from joulie_extender.spool import Spool
+from joulie_projections.board import Board
+
+pytestmark = pytest.mark.anyio
+PATIENCE_S = 20
+
+
+MIB = 1024 * 1024
+
+
+def decided(number: int, candidate: str = "a") -> FilterDecided:
+    moment = Moment(Board.empty(), 1, 0, NOON)
+    return decide_filter(ask(f"pod-{number}"), [candidate], moment, Weights())
+
+
+@contextlib.contextmanager
+def shipper_on(directory: Path) -> Generator[Shipper, None, None]:
+    """Another life of the same replica."""
+    with contextlib.closing(Spool(directory)) as spool:
+        yield Shipper(Producer("r", CLUSTER, lambda: NOON), spool)
+
+
+@contextlib.asynccontextmanager
+async def shipping(connection: Connection, shipper: Shipper) -> AsyncGenerator[None, None]:
+    async with (
+        Publisher.on(connection) as publisher,
+        background(shipper.ship(publisher), "ship"),
+    ):
+        yield
+
+
+async def shipped_pods(connection: Connection, count: int) -> list[str]:
+    """The pods of the first decisions in the log, in its order."""
+    bell, pods = asyncio.Event(), list[str]()
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        Reader.on(connection, Stream.DEC, 0, bell=bell) as reader,
+    ):
+        while len(pods) < count:
+            await rung(bell, 0.5)
+            pods += [codec.open_envelope(r.data, "here").key for r in reader.take(1000)]
+    return pods
+
+
+async def stored(connection: Connection) -> int:
+    return (await state_of(connection, Stream.DEC)).last
+
+
+async def test_what_is_recorded_arrives_in_order(connection: Connection, tmp_path: Path) -> None:
+    with shipper_on(tmp_path / "spool") as shipper:
+        async with shipping(connection, shipper):
+            for number in range(700):
+                shipper.record(decided(number))
+            pods = await shipped_pods(connection, 700)
+
+    assert pods == [f"pod-{number}" for number in range(700)]
+
+
+async def test_nothing_is_left_on_disk_once_all_is_shipped(
+    connection: Connection, tmp_path: Path
+) -> None:
+    with shipper_on(tmp_path / "spool") as shipper:
+        async with shipping(connection, shipper):
+            shipper.record(decided(1))
+            await shipper.drained(PATIENCE_S)
+
+    assert [path.stat().st_size for path in (tmp_path / "spool").iterdir()] == [0]
+
+
+async def test_the_next_life_ships_what_the_last_one_left(
+    connection: Connection, tmp_path: Path
+) -> None:
+    with shipper_on(tmp_path / "spool") as killed:
+        killed.record(decided(1))
+        killed.record(decided(2))
+    with shipper_on(tmp_path / "spool") as shipper:
+        async with shipping(connection, shipper):
+            pods = await shipped_pods(connection, 2)
+
+    assert pods == ["pod-1", "pod-2"]
+
+
+async def test_a_life_that_ends_in_the_middle_of_shipping_leaves_each_decision_once(
+    connection: Connection, tmp_path: Path
+) -> None:
+    with shipper_on(tmp_path / "spool") as first:
+        for number in range(3000):
+            first.record(decided(number))
+        async with shipping(connection, first):
+            while not await stored(connection):
+                await asyncio.sleep(0)
+    assert await stored(connection) < 3000
+
+    with shipper_on(tmp_path / "spool") as second:
+        async with shipping(connection, second):
+            await second.drained(PATIENCE_S)
+
+    assert await shipped_pods(connection, 3000) == [f"pod-{number}" for number in range(3000)]
+    assert await stored(connection) == 3000
+
+
+async def test_a_broker_that_dies_and_comes_back_gets_each_decision_once(
+    broker: Embedded, connection: Connection, tmp_path: Path
+) -> None:
+    with shipper_on(tmp_path / "spool") as shipper:
+        async with shipping(connection, shipper):
+            shipper.record(decided(0))
+            await shipper.drained(PATIENCE_S)
+            broker.kill()
+            await broker.wait()
+            for number in range(1, 100):
+                shipper.record(decided(number))
+            await broker.start()
+            await shipper.drained(PATIENCE_S)
+
+    assert sorted(await shipped_pods(connection, 100)) == sorted(f"pod-{n}" for n in range(100))
+    assert await stored(connection) == 100
+
+
+@contextlib.contextmanager
+def small_disk() -> Generator[None, None, None]:
+    """No file of this process may grow beyond 1 MiB."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_full_disk_costs_the_entry_and_not_the_answer(
+    connection: Connection, tmp_path: Path
+) -> None:
+    before = metrics.DECISIONS_DROPPED._value.get()
+    with shipper_on(tmp_path / "spool") as shipper:
+        with small_disk():
+            shipper.record(decided(1, "a" * MIB))
+        shipper.record(decided(2))
+        async with shipping(connection, shipper):
+            pods = await shipped_pods(connection, 1)
+
+    assert pods == ["pod-2"]
+    assert metrics.DECISIONS_DROPPED._value.get() == before + 1

@@ -1,0 +1,38 @@
+"""What the operator lives in: a projector that folds, and a view that follows it."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.tasks import background
+from joulie_bus.testing import CLUSTER
+from joulie_projections import database
+from joulie_projections.heads import Signer
+from joulie_projections.projector import Projector, ProjectorSettings
+from joulie_projections.view import View
+
+
+@pytest.fixture
+async def projecting(
+    connection: Connection, writer: Engine, tmp_path: Path
+) -> AsyncGenerator[asyncio.Task[None], None]:
+    signer = Signer.of(tmp_path / "key.pem")
+    projector = Projector(connection, CLUSTER, writer, signer, ProjectorSettings())
+    async with background(projector.run(), "projector") as task:
+        yield task
+
+
+@pytest.fixture
+async def view(
+    connection: Connection, projecting: asyncio.Task[None], database_file: Path
+) -> AsyncGenerator[View, None]:
+    engine = database.reader(database_file)
+    async with View.open(connection, engine, CLUSTER) as view:
+        await view.wait_ready(10)
+        assert not projecting.done()
+        yield view
+    engine.dispose()
