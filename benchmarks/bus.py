@@ -1,0 +1,149 @@
+"""What our publisher and reader cost beside plain nats-py, on one broker, in one run.
+
+    .venv/bin/python benchmarks/bus.py [--messages 20000]
+
+Two brokers: one that syncs now and then (so that the clients are what is measured), and ours, whose
+acknowledgement means "on the disk" (so that the disk is). CPU is this process's, per message.
+"""
+
+import argparse
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import nats
+from nats.aio.client import Client
+
+from joulie_bus.embedded import Embedded, free_port, server_binary
+from joulie_bus.jetstream.connection import Address, Connection
+from joulie_bus.jetstream.publisher import Publisher
+from joulie_bus.jetstream.reader import Reader
+from joulie_bus.jetstream.streams import ensure
+from joulie_bus.log import Message
+from joulie_bus.subjects import Stream
+from joulie_bus.testing import CLUSTER, power, producer
+
+
+class Cost(NamedTuple):
+    per_s: float
+    cpu_us: float
+
+
+async def cost(count: int, work: Callable[[], Awaitable[None]]) -> Cost:
+    started, cpu = time.perf_counter(), time.process_time()
+    await work()
+    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+    return Cost(count / seconds, cpu / count * 1e6)
+
+
+def stamped(count: int, boot: str) -> list[Message]:
+    says = producer("bench", boot)
+    return [says.stamp(power(f"node-{number % 1000}", 300)) for number in range(count)]
+
+
+async def measure(address: Address, count: int) -> dict[str, Cost]:
+    """Each way publishes its own messages; both ways of reading read all of them."""
+    few = max(200, count // 10)  # awaiting each acknowledgement is slow enough to see with fewer
+    plain = await nats.connect(address.url, user=address.user, password=address.password)
+    ours = await Connection.open(address, "bench")
+    await ensure(ours, CLUSTER)
+    found = {
+        "publish, nats-py, awaited one by one": await cost(
+            few, lambda: one_by_one(plain, stamped(few, "a"))
+        ),
+    }
+    messages = stamped(count, "b")
+    async with Publisher.on(ours) as publisher:
+        found["publish, ours, pipelined"] = await cost(count, lambda: publisher.publish(messages))
+    total = count + few
+    found["pull, nats-py, fetch(500)"] = await cost(total, lambda: fetched(plain, total))
+    found["pull, ours"] = await cost(total, lambda: read(ours, total))
+    await plain.close()
+    await ours.close()
+    return found
+
+
+async def one_by_one(client: Client, messages: list[Message]) -> None:
+    stream = client.jetstream()
+    for message in messages:
+        await stream.publish(message.subject, message.data, headers={"Nats-Msg-Id": message.id})
+
+
+async def fetched(client: Client, count: int) -> None:
+    stream = client.jetstream()
+    subscription = await stream.pull_subscribe("", durable="bench", stream=str(Stream.TEL))
+    taken = 0
+    while taken < count:
+        messages = await subscription.fetch(min(500, count - taken), timeout=5)
+        taken += len(messages)
+        for message in messages:
+            await message.ack()
+
+
+async def read(connection: Connection, count: int) -> None:
+    bell = asyncio.Event()
+    async with Reader.on(connection, Stream.TEL, 0, bell=bell) as reader:
+        taken = 0
+        while taken < count:
+            await bell.wait()
+            bell.clear()
+            taken += len(reader.take(count))
+
+
+async def lazy_broker(directory: Path) -> tuple[asyncio.subprocess.Process, Address]:
+    port = free_port()
+    process = await asyncio.create_subprocess_exec(
+        *(server_binary(), "-js", "-a", "127.0.0.1", "-p", str(port), "-sd", str(directory)),
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    address = Address(url=f"nats://127.0.0.1:{port}")
+    while True:
+        try:
+            connection = await Connection.open(address, "bench", patience_s=1)
+        except Exception:
+            await asyncio.sleep(0.05)
+            continue
+        await connection.close()
+        return process, address
+
+
+async def run(count: int) -> dict[str, dict[str, Cost]]:
+    with tempfile.TemporaryDirectory() as lazy, tempfile.TemporaryDirectory() as durable:
+        process, address = await lazy_broker(Path(lazy))
+        relaxed = await measure(address, count)
+        process.terminate()
+        await process.wait()
+        broker = Embedded(Path(durable))
+        await broker.start()
+        synced = await measure(broker.address, min(count, 5000))
+        await broker.stop()
+    return {"broker that syncs every two minutes": relaxed, "ours, every message on disk": synced}
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("--messages", type=int, default=20_000)
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
+    args = options.parse_args()
+    found = asyncio.run(run(args.messages))
+    for broker, costs in found.items():
+        print(broker)
+        for name, (per_s, cpu_us) in costs.items():
+            print(f"  {name:<40}{per_s:>12,.0f}/s {cpu_us:>8.1f} us CPU each")
+        publish = ratio(costs, "publish, ours, pipelined", "publish, nats-py, awaited one by one")
+        pull = ratio(costs, "pull, ours", "pull, nats-py, fetch(500)")
+        print(f"  ours beside nats-py: publish x {publish:.1f}, pull x {pull:.1f}")
+    if args.json:
+        args.json.write_text(json.dumps(found))
+
+
+def ratio(costs: dict[str, Cost], ours: str, theirs: str) -> float:
+    return costs[ours].per_s / costs[theirs].per_s
+
+
+if __name__ == "__main__":
+    main()

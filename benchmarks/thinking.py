@@ -1,0 +1,132 @@
+"""How fast the pure parts are: fold, board, filter, score. One process, no I/O.
+
+    make bench, or: .venv/bin/python benchmarks/thinking.py [--nodes 5000]
+
+Prints the median of several runs; ratios hold on other machines, absolute times do not.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from joulie_bus.events import TelemetrySampled
+from joulie_bus.log import Record
+from joulie_bus.subjects import Stream
+from joulie_bus.testing import NOON, SECOND, ask, caps, hardware, node_seen, producer, records
+from joulie_extender.decide import Moment, decide_filter, decide_prioritize
+from joulie_extender.scoring import Weights
+from joulie_projections.board import Board
+from joulie_projections.rows import changed_rows, no_rows
+from joulie_projections.sequence import fold
+from joulie_projections.world import Draft, World
+
+RUNS = 7
+
+
+def median_s(call: Callable[[], object]) -> float:
+    times = []
+    for _ in range(RUNS):
+        started = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
+def cluster(nodes: int) -> World:
+    """`nodes` that have been seen, measured and capped."""
+    world = World()
+    draft = Draft(world)
+    names = [f"node-{number:05d}.example.internal" for number in range(nodes)]
+    events = [
+        event
+        for name in names
+        for event in (node_seen(name), hardware(name), caps(name, 60), sample(name, 300))
+    ]
+    fold(draft, records(*events, step_s=0.001), 0)
+    draft.commit()
+    return world
+
+
+def sample(node: str, watts: float) -> TelemetrySampled:
+    return TelemetrySampled(node=node, power_mw=round(watts * 1000), provider="bench")
+
+
+def telemetry(names: list[str], count: int) -> list[Record]:
+    says = producer("bench-tel")
+    return [
+        Record(
+            Stream.TEL,
+            number + 1,
+            NOON + 60 * SECOND + number * 100_000,
+            says.stamp(sample(names[number % len(names)], 300 + number % 50)).data,
+        )
+        for number in range(count)
+    ]
+
+
+def measure(nodes: int) -> dict[str, float]:
+    world = cluster(nodes)
+    names = list(world.nodes)
+    facts = telemetry(names, 20_000)
+    draft = Draft(world)
+    found: dict[str, float] = {}
+
+    def fold_all() -> None:
+        fold(Draft(world), facts, 0)
+
+    found["fold, events/s"] = len(facts) / median_s(fold_all)
+    fold(draft, facts[:1000], 0)
+    found["rows and digest of 1,000 changed nodes, ms"] = (
+        median_s(lambda: changed_rows(draft.changed(), no_rows())) * 1000
+    )
+    board = Board.of(world.nodes, NOON)
+    dirty = [(name, world.nodes[name]) for name in names[:100]]
+    found["board, 100 changed rows, ms"] = median_s(lambda: board.updated(dirty, NOON)) * 1000
+    found |= answers(board, names)
+    return found
+
+
+def look_up(board: Board, names: list[str]) -> list[int | None]:
+    return [board.rows.get(name) for name in names]
+
+
+def answers(board: Board, names: list[str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    moment = Moment(board, 1, 0, NOON + 10 * SECOND)
+    pod, weights = ask(performance=True, cores=8), Weights()
+    shuffled = [names[at] for at in np.random.default_rng(1).permutation(len(names))]
+    for count in (100, 500, 5000):
+        asked = shuffled[:count]
+        if len(asked) < count:
+            continue
+        floor = median_s(partial(look_up, board, asked))
+        filtered = median_s(partial(decide_filter, pod, asked, moment, weights))
+        scored = median_s(partial(decide_prioritize, pod, asked, moment, weights))
+        found[f"look up {count} names (floor), ms"] = floor * 1000
+        found[f"filter {count}, ms"] = filtered * 1000
+        found[f"prioritize {count}, ms"] = scored * 1000
+        found[f"prioritize {count} / floor"] = scored / floor
+    return found
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("--nodes", type=int, default=5000)
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
+    args = options.parse_args()
+    found = measure(args.nodes)
+    print(f"{args.nodes} nodes, median of {RUNS} runs")
+    for name, value in found.items():
+        print(f"  {name:<46}{value:>14,.3f}")
+    if args.json:
+        args.json.write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
