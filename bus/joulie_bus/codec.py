@@ -34,6 +34,8 @@ class Origin(msgspec.Struct, frozen=True):
     seq: int
 
 
+SEQ_DIGITS = 18  # a number that any database holds
+
 # (type, old version) -> the same event one version later, as plain data. Never removed.
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 UPCASTERS: dict[tuple[str, int], Upcaster] = {}
@@ -58,7 +60,7 @@ def seal(envelope: Envelope) -> bytes:
 def open_envelope(data: bytes, where: str) -> Envelope:
     try:
         return _decode_envelope(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Undecodable(where, str(error)) from error
 
 
@@ -71,7 +73,7 @@ def read(envelope: Envelope, where: str) -> AnyEvent:
         if envelope.v == _CURRENT[envelope.type].VERSION:
             return decoder.decode(envelope.data)
         return msgspec.convert(_upcast(envelope, where), _CURRENT[envelope.type])
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Undecodable(where, f"{envelope.type} v{envelope.v}: {error}") from error
 
 
@@ -88,15 +90,14 @@ def _upcast(envelope: Envelope, where: str) -> dict[str, Any]:
 def origin_of(event_id: str, where: str) -> Origin:
     producer, _, rest = event_id.partition(":")
     boot, _, seq = rest.partition(":")
-    if not (producer and boot and seq.isascii() and seq.isdigit()):
+    if not (producer and boot and seq.isascii() and seq.isdigit() and len(seq) <= SEQ_DIGITS):
         raise Undecodable(where, f"the id {event_id!r} is not producer:boot:seq")
     return Origin(producer, boot, int(seq))
 
 
 def to_json(envelope: Envelope) -> bytes:
     """For people: the same envelope with its data opened."""
-    plain = msgspec.to_builtins(envelope, builtin_types=(bytes,))
-    return msgspec.json.encode({**plain, "data": _decode_plain(envelope.data)})
+    return msgspec.json.encode(_decode_plain(seal(envelope)))
 
 
 def refuse_non_finite(value: object) -> None:

@@ -144,9 +144,11 @@ class Embedded:
                 why = f"it ended with exit code {process.returncode}: {self._last_words()}"
                 raise BrokerStartFailed(self.address.url, why, str(self._log))
             with contextlib.suppress(Unreachable, OSError):
+                # First a knock: nats-py waits up to half a second when nobody listens yet.
+                socket.create_connection(("127.0.0.1", self._port), 1.0).close()
                 await _ask(self.address)
                 return
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.02)
         raise BrokerStartFailed(
             self.address.url, f"no answer within {START_PATIENCE_S:.0f} s", str(self._log)
         )

@@ -73,7 +73,7 @@ class ExpectationFailed(BusError):
 
 class Undecodable(BusError):
     def __init__(self, where: str, why: str) -> None:
-        super().__init__(f"{where} is not an event we know: {why}.")
+        super().__init__(f"{where} is not an event we know: {why}. It changed nothing.")
         self.where = where
         self.why = why
 
@@ -147,7 +147,10 @@ class PortTaken(JoulieError):
 
 class KubernetesRefused(JoulieError):
     def __init__(self, path: str, code: int, why: str) -> None:
-        super().__init__(f"The Kubernetes API server refused {path}: {why} (code {code}).")
+        super().__init__(
+            f"The Kubernetes API server refused {path}: {why} (code {code}). "
+            f"Nothing was changed there."
+        )
         self.path = path
         self.code = code
 
@@ -159,8 +162,8 @@ class BadRequest(JoulieError):
 class BadQuantity(JoulieError):
     def __init__(self, text: object, where: str) -> None:
         super().__init__(
-            f"{where} holds the quantity {text!r}, which Kubernetes' grammar does not allow "
-            f"(examples: 500m, 1.5, 1Gi, 129e6)."
+            f"{where} holds the quantity {text!r}, which Kubernetes' grammar does not allow. "
+            f"Write it like 500m, 1.5, 1Gi or 129e6."
         )
 
 

@@ -3,8 +3,10 @@
 A field added later needs a default, so that last year's events still decode. A changed meaning is a
 new version with an upcaster (`codec.UPCASTERS`); the old one stays readable. Whatever is summed
 anywhere is an integer (milliwatts, millicores, bytes), so that sums are exact and free of order.
+Floats are finite: a log with a NaN in it equals not even itself.
 """
 
+import sys
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import msgspec
@@ -13,11 +15,16 @@ Milliwatts = Annotated[int, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 Nanoseconds = int  # since 1970, wall clock
+Finite = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+Lifetime = Annotated[int, msgspec.Meta(ge=1, le=86_400)]  # seconds; nobody reserves for days
 
 Profile = Literal["performance", "eco"]
 WorkloadClass = Literal["performance", "standard"]
 Placement = Literal["performance-only", "eco-only", "general"]
 PowerSource = Literal["kepler", "utilization", "static"]
+CardSource = Literal["agent", "resource"]
+ReleaseReason = Literal["bound-elsewhere", "finished", "gone", "expired", "moved"]
+BindOutcome = Literal["bound", "lost-race", "failed"]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -94,6 +101,51 @@ class HardwareDiscovered(Event, frozen=True, kw_only=True):
         return self.node
 
 
+# --- facts about the room and its cards -------------------------------------------------------
+
+
+class FacilityPolled(Event, frozen=True, kw_only=True):
+    """One look at the building. A reading that failed is absent: the last one stays, and ages."""
+
+    TYPE: ClassVar[str] = "facility.polled"
+    facility: str
+    ambient_mdeg: int | None = None  # thousandths of a degree Celsius
+    it_mw: Milliwatts | None = None
+    cooling_mw: Milliwatts | None = None
+
+    @property
+    def key(self) -> str:
+        return self.facility
+
+
+class GpuSeen(Event, frozen=True, kw_only=True):
+    """One card, whole, as an agent or the `GPU` resource shows it."""
+
+    TYPE: ClassVar[str] = "gpu.seen"
+    uuid: str
+    node: str
+    model: str
+    total_mb: Count
+    allocated_mb: Count = 0
+    healthy: bool = True
+    nvlink_group: str = ""  # cards of a node with the same one are linked; "" is linked to none
+    owner: str = ""  # uid of the pod that has it
+    source: CardSource = "resource"
+
+    @property
+    def key(self) -> str:
+        return self.uuid
+
+
+class GpuGone(Event, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "gpu.gone"
+    uuid: str
+
+    @property
+    def key(self) -> str:
+        return self.uuid
+
+
 # --- facts about pods -------------------------------------------------------------------------
 
 
@@ -166,7 +218,7 @@ class PlanMade(Event, frozen=True, kw_only=True):
     nodes: Count
     performance: Count
     changes: Count
-    inputs: dict[str, float] = {}
+    inputs: dict[str, Finite] = {}
     because: str = ""
 
     @property
@@ -214,6 +266,84 @@ class CapsSet(Event, frozen=True, kw_only=True):
         return self.node
 
 
+class TransitionCompleted(Event, frozen=True, kw_only=True):
+    """The node is what it was to become; what held it up is gone."""
+
+    TYPE: ClassVar[str] = "plan.transition-completed"
+    plan: str
+    node: str
+    profile: Profile
+
+    @property
+    def key(self) -> str:
+        return self.node
+
+
+class SleepOrdered(Event, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "plan.sleep-ordered"
+    plan: str
+    node: str
+    because: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.node
+
+
+class WakeOrdered(Event, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "plan.wake-ordered"
+    plan: str
+    node: str
+    because: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.node
+
+
+# --- claims -----------------------------------------------------------------------------------
+
+
+class CardClaimed(Event, frozen=True, kw_only=True):
+    """A pod takes memory of a card, written under compare-and-set: no card is given out twice."""
+
+    TYPE: ClassVar[str] = "claim.made"
+    card: str
+    pod_uid: str
+    namespace: str
+    name: str
+    node: str
+    mb: Count
+    expires_s: Lifetime  # from when the broker stored it, unless the claim is confirmed
+
+    @property
+    def key(self) -> str:
+        return self.card
+
+
+class ClaimConfirmed(Event, frozen=True, kw_only=True):
+    """The pod was seen bound: the claim lasts until it is released."""
+
+    TYPE: ClassVar[str] = "claim.confirmed"
+    card: str
+    pod_uid: str
+
+    @property
+    def key(self) -> str:
+        return self.card
+
+
+class ClaimReleased(Event, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "claim.released"
+    card: str
+    pod_uid: str
+    why: ReleaseReason
+
+    @property
+    def key(self) -> str:
+        return self.card
+
+
 # --- decisions --------------------------------------------------------------------------------
 
 
@@ -239,7 +369,7 @@ class SettingsDeclared(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "decision.settings-declared"
     settings: str
     code: str  # version of the program
-    values: dict[str, float | str | bool]
+    values: dict[str, Finite | str | bool]
 
     @property
     def key(self) -> str:
@@ -263,14 +393,14 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """How one node's score came about, to the last bit."""
 
     node: str
-    score: float
-    headroom: float
-    cooling: float
-    trend: float
-    bonus: float
-    pressure: float
-    draining: float
-    marginal_w: float
+    score: Finite
+    headroom: Finite
+    cooling: Finite
+    trend: Finite
+    bonus: Finite
+    pressure: Finite
+    draining: Finite
+    marginal_w: Finite
     source: str  # what the headroom rests on; "neutral" where nothing fresh was known
 
 
@@ -281,8 +411,8 @@ class PrioritizeDecided(Event, frozen=True, kw_only=True):
     candidates: Candidates
     scores: bytes  # int16, little endian, in the order of the candidates
     terms_digest: bytes  # sha256 over every float term of every candidate
-    cluster_trend_w_per_min: float
-    perf_pressure: float
+    cluster_trend_w_per_min: Finite
+    perf_pressure: Finite
     top: list[Terms]
 
     @property
@@ -290,12 +420,68 @@ class PrioritizeDecided(Event, frozen=True, kw_only=True):
         return self.pod.uid
 
 
+class PreemptDecided(Event, frozen=True, kw_only=True):
+    """Which of the nodes that kube-scheduler would clear are worth clearing."""
+
+    TYPE: ClassVar[str] = "decision.preempt"
+    pod: PodAsk
+    basis: Basis
+    candidates: Candidates
+    verdicts: bytes  # one byte each: 0 kept, else the code of the reason
+
+    @property
+    def key(self) -> str:
+        return self.pod.uid
+
+
+class BindDecided(Event, frozen=True, kw_only=True):
+    """Where a pod went, with which cards; or why it did not."""
+
+    TYPE: ClassVar[str] = "decision.bind"
+    pod_uid: str
+    namespace: str
+    name: str
+    node: str
+    basis: Basis
+    outcome: BindOutcome
+    cards: list[str] = []
+    error: str = ""  # what the reply said
+
+    @property
+    def key(self) -> str:
+        return self.pod_uid
+
+
+class OutcomeSeen(Event, frozen=True, kw_only=True):
+    """What became of an answer: where the pod was bound, and how that node had ranked."""
+
+    TYPE: ClassVar[str] = "decision.outcome"
+    pod_uid: str
+    namespace: str
+    name: str
+    node: str
+    decision: str = ""  # id of the prioritize event; "" if there was none
+    rank: Count | None = None  # 1 is the best; absent if the node was no candidate
+    score: int | None = None
+    regret: Count | None = None  # the best score of that answer less this one
+
+    @property
+    def key(self) -> str:
+        return self.pod_uid
+
+
 NodeFact: TypeAlias = TelemetrySampled | NodeSeen | NodeGone | HardwareDiscovered
+CardFact: TypeAlias = GpuSeen | GpuGone
 PodFact: TypeAlias = PodPending | PodBound | PodFinished | PodGone
-PlanEvent: TypeAlias = PlanMade | ProfileAssigned | DrainingBegun | CapsSet
-Fact: TypeAlias = NodeFact | PodFact | PlanEvent
-Decision: TypeAlias = FilterDecided | PrioritizeDecided
-DecisionEntry: TypeAlias = SettingsDeclared | Decision
+Observed: TypeAlias = NodeSeen | NodeGone | HardwareDiscovered | FacilityPolled | CardFact | PodFact
+NodePlan: TypeAlias = (
+    ProfileAssigned | DrainingBegun | CapsSet | TransitionCompleted | SleepOrdered | WakeOrdered
+)
+PlanEvent: TypeAlias = PlanMade | NodePlan
+ClaimEvent: TypeAlias = CardClaimed | ClaimConfirmed | ClaimReleased
+Fact: TypeAlias = NodeFact | FacilityPolled | CardFact | PodFact | PlanEvent | ClaimEvent
+Decision: TypeAlias = FilterDecided | PrioritizeDecided  # those that are computed again
+DecisionEntry: TypeAlias = SettingsDeclared | Decision | PreemptDecided | BindDecided | OutcomeSeen
 AnyEvent: TypeAlias = Fact | DecisionEntry
 
 FACT_TYPES: tuple[type[Fact], ...] = (
@@ -303,6 +489,9 @@ FACT_TYPES: tuple[type[Fact], ...] = (
     NodeSeen,
     NodeGone,
     HardwareDiscovered,
+    FacilityPolled,
+    GpuSeen,
+    GpuGone,
     PodPending,
     PodBound,
     PodFinished,
@@ -311,10 +500,19 @@ FACT_TYPES: tuple[type[Fact], ...] = (
     ProfileAssigned,
     DrainingBegun,
     CapsSet,
+    TransitionCompleted,
+    SleepOrdered,
+    WakeOrdered,
+    CardClaimed,
+    ClaimConfirmed,
+    ClaimReleased,
 )
 DECISION_TYPES: tuple[type[DecisionEntry], ...] = (
     SettingsDeclared,
     FilterDecided,
     PrioritizeDecided,
+    PreemptDecided,
+    BindDecided,
+    OutcomeSeen,
 )
 EVENT_TYPES: tuple[type[AnyEvent], ...] = FACT_TYPES + DECISION_TYPES

@@ -1,22 +1,79 @@
-"""What goes into a log and what comes out of it, whatever carries it."""
+"""What the rest of the system asks of a bus: an ordered log, and a way to tell things live.
 
-from typing import NamedTuple
+`jetstream` is the real one, `memory` its twin for tests; one contract suite holds both.
+"""
 
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from joulie_bus.records import Message, Record, Stored, StreamState
 from joulie_bus.subjects import Stream
 
-
-class Message(NamedTuple):
-    """Ready to be published: `id` is also what the broker removes duplicates by."""
-
-    subject: str
-    id: str
-    data: bytes
+MAX_BATCH = 1000  # messages that `append` takes at once
+Listener = Callable[[bytes], Awaitable[None]]
 
 
-class Record(NamedTuple):
-    """One stored message. `at` is the broker's clock when it stored it."""
+class Reader(Protocol):
+    """One stream in order, from a position that its user keeps."""
 
-    stream: Stream
-    sequence: int
-    at: int
-    data: bytes
+    @property
+    def created(self) -> str:
+        """Which stream of that name this is."""
+        ...
+
+    @property
+    def pending(self) -> int:
+        """What the stream held behind the newest message that came."""
+        ...
+
+    def __len__(self) -> int:
+        """How much there is to take."""
+        ...
+
+    def take(self, limit: int) -> list[Record]:
+        """What is here, at most `limit`; never waits. Raises when the stream cannot be read on."""
+        ...
+
+
+class Log(Protocol):
+    @property
+    def max_payload(self) -> int:
+        """Bytes of the largest message."""
+        ...
+
+    async def publish(self, messages: Sequence[Message]) -> None:
+        """Returns when all are stored, each once; BrokerRefused if one can never be."""
+        ...
+
+    async def append(self, stream: Stream, messages: Sequence[Message], expected: int) -> None:
+        """All or nothing, if the first one's subject is still at `expected` (0: empty).
+
+        ExpectationFailed if another writer came first. A retry of what was stored counts as stored.
+        """
+        ...
+
+    async def last(self, stream: Stream, subject: str) -> Stored | None:
+        """The newest message of a subject."""
+        ...
+
+    async def state(self, stream: Stream) -> StreamState: ...
+
+    def reading(
+        self, stream: Stream, after: int, created: str = "", bell: asyncio.Event | None = None
+    ) -> AbstractAsyncContextManager[Reader]:
+        """Reads on from `after`. `created` is the stream that this position belongs to, if known.
+
+        `bell` rings when there is something to take or a failure to raise; readers may share one.
+        StreamReplaced or StreamGap if the stream does not hold what comes next.
+        """
+        ...
+
+    async def tell(self, subject: str, data: bytes) -> None:
+        """To whoever listens now; never stored, and lost if the bus is away."""
+        ...
+
+    def listening(self, subject: str, listener: Listener) -> AbstractAsyncContextManager[None]:
+        """Hears what is told from the moment that the block begins."""
+        ...

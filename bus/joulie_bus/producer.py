@@ -8,7 +8,7 @@ import msgspec
 from joulie_bus import codec
 from joulie_bus.codec import Envelope
 from joulie_bus.events import AnyEvent
-from joulie_bus.log import Message
+from joulie_bus.records import Message
 from joulie_bus.subjects import Subjects
 
 Clock = Callable[[], int]
@@ -25,8 +25,9 @@ class Producer:
         self._seq = 0
 
     def stamp(self, event: AnyEvent, *, cause: str = "", corr: str = "") -> Message:
-        data = codec.encode(event)  # a refused event takes no number
-        self._seq += 1
+        data = codec.encode(event)
+        subject = self._subjects.of(event, self.name)
+        self._seq += 1  # only now: a refused event takes no number
         envelope = Envelope(
             id=f"{self.name}:{self.boot}:{self._seq}",
             type=event.TYPE,
@@ -37,4 +38,4 @@ class Producer:
             corr=corr,
             data=msgspec.Raw(data),
         )
-        return Message(self._subjects.of(event, self.name), envelope.id, codec.seal(envelope))
+        return Message(subject, envelope.id, codec.seal(envelope))

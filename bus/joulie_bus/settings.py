@@ -126,7 +126,13 @@ class Source:
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             self._mistakes.append(f"the settings file {self._file} cannot be read: {error}")
             return {}
-        return {name: _as_text(value) for name, value in table.items()}
+        return {name: _as_text(value) for name, value in table.items() if self._is_one(name, value)}
+
+    def _is_one(self, name: str, value: object) -> bool:
+        if isinstance(value, list | dict):
+            self._mistakes.append(f"{name} in {self._file}: not one value but {value}")
+            return False
+        return True
 
 
 def _as_text(value: object) -> str:

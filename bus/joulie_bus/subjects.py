@@ -3,9 +3,12 @@
     joulie.tel.<cluster>.<node>                 telemetry of a node
     joulie.obs.<cluster>.node.<node>            a node, as Kubernetes shows it
     joulie.obs.<cluster>.hardware.<node>        a node's hardware
+    joulie.obs.<cluster>.facility.<facility>    temperature and power of the building
+    joulie.obs.<cluster>.gpu.<card>             a card, by its uuid
     joulie.obs.<cluster>.pod.<uid>              a pod
     joulie.plan.<cluster>.<node>                what a node shall be
     joulie.plan.<cluster>._meta                 the plan that the node events belong to
+    joulie.claim.<cluster>.<card>               who has reserved what of a card
     joulie.dec.<cluster>.<replica>              answers of one extender replica
     joulie.view.<cluster>.delta                 what a commit changed (live, not stored)
     joulie.view.<cluster>.beat                  position and digest, four times a second (live)
@@ -16,25 +19,41 @@ A name is one token: whatever a NATS token may not hold is escaped reversibly.
 
 import string
 from enum import StrEnum
-from typing import assert_never
+from typing import assert_never, get_args
 
 from joulie_bus.events import (
     AnyEvent,
+    BindDecided,
     CapsSet,
+    CardClaimed,
+    ClaimConfirmed,
+    ClaimEvent,
+    ClaimReleased,
+    DecisionEntry,
     DrainingBegun,
+    FacilityPolled,
     FilterDecided,
+    GpuGone,
+    GpuSeen,
     HardwareDiscovered,
     NodeGone,
     NodeSeen,
+    Observed,
+    OutcomeSeen,
+    PlanEvent,
     PlanMade,
     PodBound,
     PodFinished,
     PodGone,
     PodPending,
+    PreemptDecided,
     PrioritizeDecided,
     ProfileAssigned,
     SettingsDeclared,
+    SleepOrdered,
     TelemetrySampled,
+    TransitionCompleted,
+    WakeOrdered,
 )
 
 
@@ -42,17 +61,20 @@ class Stream(StrEnum):
     TEL = "JOULIE_TEL"
     OBS = "JOULIE_OBS"
     PLAN = "JOULIE_PLAN"
+    CLAIM = "JOULIE_CLAIM"
     DEC = "JOULIE_DEC"
     HEADS = "JOULIE_HEADS"
 
 
-# The merge rule of the projector: within one batch, plans before observations before telemetry.
-MERGE_ORDER: tuple[Stream, ...] = (Stream.PLAN, Stream.OBS, Stream.TEL)
+# The merge rule of the projector: within one batch, plans before claims before observations before
+# telemetry.
+MERGE_ORDER: tuple[Stream, ...] = (Stream.PLAN, Stream.CLAIM, Stream.OBS, Stream.TEL)
 
 PATTERNS: dict[Stream, str] = {
     Stream.TEL: "joulie.tel.{cluster}.*",
     Stream.OBS: "joulie.obs.{cluster}.*.*",
     Stream.PLAN: "joulie.plan.{cluster}.*",
+    Stream.CLAIM: "joulie.claim.{cluster}.*",
     Stream.DEC: "joulie.dec.{cluster}.*",
     Stream.HEADS: "joulie.heads.{cluster}",
 }
@@ -98,33 +120,57 @@ class Subjects:
         match event:
             case TelemetrySampled():
                 return f"joulie.tel.{self._token}.{escape(event.node)}"
-            case NodeSeen() | NodeGone():
-                return f"joulie.obs.{self._token}.node.{escape(event.node)}"
-            case HardwareDiscovered():
-                return f"joulie.obs.{self._token}.hardware.{escape(event.node)}"
-            case PodPending() | PodBound() | PodFinished() | PodGone():
-                return f"joulie.obs.{self._token}.pod.{escape(event.key)}"
             case PlanMade():
                 return self.plan_meta
-            case ProfileAssigned() | DrainingBegun() | CapsSet():
+            case (
+                ProfileAssigned()
+                | DrainingBegun()
+                | CapsSet()
+                | TransitionCompleted()
+                | SleepOrdered()
+                | WakeOrdered()
+            ):
                 return f"joulie.plan.{self._token}.{escape(event.node)}"
-            case SettingsDeclared() | FilterDecided() | PrioritizeDecided():
+            case CardClaimed() | ClaimConfirmed() | ClaimReleased():
+                return f"joulie.claim.{self._token}.{escape(event.card)}"
+            case (
+                SettingsDeclared()
+                | FilterDecided()
+                | PrioritizeDecided()
+                | PreemptDecided()
+                | BindDecided()
+                | OutcomeSeen()
+            ):
                 return self.decisions(replica)
             case _:
-                assert_never(event)
+                return f"joulie.obs.{self._token}.{_thing(event)}.{escape(event.key)}"
+
+
+def _thing(event: Observed) -> str:
+    match event:
+        case NodeSeen() | NodeGone():
+            return "node"
+        case HardwareDiscovered():
+            return "hardware"
+        case FacilityPolled():
+            return "facility"
+        case GpuSeen() | GpuGone():
+            return "gpu"
+        case PodPending() | PodBound() | PodFinished() | PodGone():
+            return "pod"
+        case _:
+            assert_never(event)
 
 
 def stream_of(event: AnyEvent) -> Stream:
-    match event:
-        case TelemetrySampled():
-            return Stream.TEL
-        case NodeSeen() | NodeGone() | HardwareDiscovered():
-            return Stream.OBS
-        case PodPending() | PodBound() | PodFinished() | PodGone():
-            return Stream.OBS
-        case PlanMade() | ProfileAssigned() | DrainingBegun() | CapsSet():
-            return Stream.PLAN
-        case SettingsDeclared() | FilterDecided() | PrioritizeDecided():
-            return Stream.DEC
-        case _:
-            assert_never(event)
+    return _STREAMS[type(event)]
+
+
+# A test holds that no event is missing, and that its stream takes its subject.
+_STREAMS: dict[type[AnyEvent], Stream] = {
+    TelemetrySampled: Stream.TEL,
+    **dict.fromkeys(get_args(Observed), Stream.OBS),
+    **dict.fromkeys(get_args(PlanEvent), Stream.PLAN),
+    **dict.fromkeys(get_args(ClaimEvent), Stream.CLAIM),
+    **dict.fromkeys(get_args(DecisionEntry), Stream.DEC),
+}

@@ -5,8 +5,6 @@ import contextlib
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any
 
-INSIST_S = 1.0
-
 
 @contextlib.asynccontextmanager
 async def background(
@@ -17,9 +15,8 @@ async def background(
     try:
         yield task
     finally:
-        while not task.done():  # again and again: nats-py swallows a cancellation while it flushes
-            task.cancel()
-            await asyncio.wait([task], timeout=INSIST_S)
+        task.cancel()
+        await asyncio.wait([task])  # not `await task`: whose cancellation would that be?
         if not task.cancelled():
             task.result()
 

@@ -33,8 +33,8 @@ from joulie_bus.events import (
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.reader import Reader
 from joulie_bus.jetstream.streams import ensure, state_of
-from joulie_bus.log import Record
 from joulie_bus.producer import Producer
+from joulie_bus.records import Record
 from joulie_bus.subjects import Stream, Subjects, stream_of
 from joulie_bus.tasks import rung
 

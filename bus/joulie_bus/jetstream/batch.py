@@ -9,11 +9,12 @@ from joulie_bus.codec import open_envelope
 from joulie_bus.errors import BrokerRefused, BusError, ExpectationFailed, Unreachable
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.streams import last_on
-from joulie_bus.log import Message
+from joulie_bus.log import MAX_BATCH
+from joulie_bus.records import Message
 from joulie_bus.subjects import Stream
 
-MAX_BATCH = 1000  # the broker's own limit
 WRONG_LAST_SEQUENCE = 10071
+DUPLICATE_IN_BATCH = 10201  # within the duplicate window this is noticed first
 
 
 async def append(
@@ -22,13 +23,16 @@ async def append(
     """Stores all `messages` if the first one's subject is still at sequence `expected` (0: empty).
 
     A retry of a batch that was stored after all, its acknowledgement lost, counts as stored: the
-    broker answers "wrong last sequence" to it, so we look whether what is there is ours.
+    broker answers "duplicate" or "wrong last sequence" to it, so we look whether what is there is
+    ours.
     """
     if not 0 < len(messages) <= MAX_BATCH:
         raise ValueError(f"a batch holds 1 to {MAX_BATCH} messages, not {len(messages)}")
     try:
         await _send(connection, messages, expected)
-    except (ExpectationFailed, Unreachable):
+    except (ExpectationFailed, Unreachable, BrokerRefused) as error:
+        if isinstance(error, BrokerRefused) and error.code != DUPLICATE_IN_BATCH:
+            raise
         if not await _is_ours(connection, stream, messages[0]):
             raise
 

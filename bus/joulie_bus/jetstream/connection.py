@@ -15,12 +15,13 @@ from nats.errors import NoRespondersError
 
 from joulie_bus import metrics
 from joulie_bus.errors import BrokerRefused, Unreachable
+from joulie_bus.log import Listener
 from joulie_bus.logging import get_logger
 
 Handler = Callable[[Msg], Awaitable[None]]
-Listener = Callable[[bytes], Awaitable[None]]
 
 API_TIMEOUT_S = 5.0  # a cluster without a leader answers after its election, about 4 s
+FAREWELL_S = 2.0
 log = get_logger("bus")
 
 
@@ -33,7 +34,13 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     ca_file: str = ""
 
     def __repr__(self) -> str:
-        return f"Address(url={self.url!r}, user={self.user!r})"
+        return f"Address(url={self.shown!r}, user={self.user!r})"
+
+    @property
+    def shown(self) -> str:
+        """The URL for people: without the password that somebody may have put into it."""
+        scheme, slashes, rest = self.url.rpartition("://")
+        return f"{scheme}{slashes}{rest.rpartition('@')[2]}"
 
 
 class Connection:
@@ -53,9 +60,10 @@ class Connection:
                 await client.connect(**_options(address, name, tale))
         except (TimeoutError, OSError, NatsError) as error:
             tale.closing = True
-            await client.close()
+            with contextlib.suppress(AssertionError):  # it never came as far as a socket
+                await client.close()
             raise Unreachable(
-                address.url, tale.last or str(error) or "no answer in time"
+                address.shown, tale.last or str(error) or "no answer in time"
             ) from error
         tale.opened = True
         return cls(client, address, tale)
@@ -70,12 +78,17 @@ class Connection:
 
     async def close(self) -> None:
         self._tale.closing = True
-        await self._client.close()
+        async with _farewell():
+            await self._client.close()
 
     async def send(
         self, subject: str, data: bytes, reply: str = "", headers: dict[str, str] | None = None
     ) -> None:
+        task = asyncio.current_task()
+        cancelled = task.cancelling() if task else 0
         await self._client.publish(subject, data, reply, headers)
+        if task and task.cancelling() > cancelled:
+            raise asyncio.CancelledError  # nats-py swallows it while it waits for a full socket
 
     async def flush(self) -> None:
         await self._client.flush()
@@ -89,7 +102,7 @@ class Connection:
         try:
             yield
         finally:
-            with contextlib.suppress(NatsError):
+            async with _farewell():
                 await subscription.unsubscribe()
 
     @contextlib.asynccontextmanager
@@ -117,7 +130,7 @@ class Connection:
         except NoRespondersError as error:
             raise BrokerRefused(subject, 503, "JetStream is not available there") from error
         except (TimeoutError, NatsError) as error:
-            raise Unreachable(self.address.url, f"{subject}: {error or 'no answer'}") from error
+            raise Unreachable(self.address.shown, f"{subject}: {error or 'no answer'}") from error
 
     async def api(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """A JetStream API call; the broker's refusal comes back as BrokerRefused with its code."""
@@ -130,6 +143,14 @@ class Connection:
             code = int(refusal.get("err_code", refusal.get("code", 0)))
             raise BrokerRefused(subject, code, str(refusal.get("description", "no reason given")))
         return answer
+
+
+@contextlib.asynccontextmanager
+async def _farewell() -> AsyncGenerator[None, None]:
+    """A broker that is gone or frozen takes none, and keeps nobody from leaving."""
+    with contextlib.suppress(NatsError, OSError, TimeoutError):
+        async with asyncio.timeout(FAREWELL_S):
+            yield
 
 
 def _options(address: Address, name: str, tale: "_Tale") -> dict[str, Any]:
@@ -158,11 +179,13 @@ class _Tale:
         self.last = ""
 
     async def complain(self, error: Exception) -> None:
-        self.last = str(error) or type(error).__name__
-        kind = "permission" if "permissions violation" in self.last.lower() else "other"
+        told = str(error) or type(error).__name__
+        if "Authorization" not in self.last:  # what the broker does after it explains nothing
+            self.last = told
+        kind = "permission" if "permissions violation" in told.lower() else "other"
         metrics.BROKER_ERRORS.labels(kind=kind).inc()
         if self.opened and not self.closing:
-            log.warning("broker_error", kind=kind, error=self.last)
+            log.warning("broker_error", kind=kind, error=told)
 
     async def lost(self) -> None:
         if self.opened and not self.closing:

@@ -12,17 +12,21 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from joulie_bus import metrics
-from joulie_bus.errors import BrokerRefused
+from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.jetstream.connection import Connection
-from joulie_bus.log import Message
 from joulie_bus.logging import get_logger
+from joulie_bus.records import Message
 from joulie_bus.tasks import background
 
 WINDOW = 1000  # unacknowledged at most; the broker itself queues 10,000 before it says no
 ACK_DEADLINE_S = 2.0  # one fsync of a bad disk is 0.1 s, a cluster's election up to 5 s
 TICK_S = 0.25
+HEADERS = 64  # bytes of our one header, without the id in it
 # Refusals that pass by themselves: no leader, no peers, no quorum, ingest queue full, disk busy.
 TEMPORARY = frozenset({503, 429, 10005, 10008, 10009, 10023, 10028, 10035, 10167})
+STORE_FAILED = 10077  # "maximum bytes exceeded" stays; "store is closed" passes with the restart
+STREAM_NOT_FOUND = 10059
+TOO_LARGE = 10054
 log = get_logger("bus")
 
 
@@ -32,6 +36,16 @@ class _Ack(msgspec.Struct):
         err_code: int = 0
         description: str = ""
 
+        @property
+        def number(self) -> int:
+            return self.err_code or self.code
+
+        @property
+        def passes(self) -> bool:
+            if self.number == STORE_FAILED:
+                return "maximum" not in self.description
+            return self.number in TEMPORARY
+
     seq: int = 0
     error: Refusal | None = None
 
@@ -39,12 +53,13 @@ class _Ack(msgspec.Struct):
 class _Flight:
     """One message on its way, and the caller who waits for it."""
 
-    __slots__ = ("deadline", "message", "waiter")
+    __slots__ = ("deadline", "message", "unheard", "waiter")
 
     def __init__(self, message: Message, waiter: "_Waiter", deadline: float) -> None:
         self.message = message
         self.waiter = waiter
         self.deadline = deadline
+        self.unheard = False  # nobody listened when it was sent
 
 
 class _Waiter:
@@ -89,6 +104,8 @@ class Publisher:
         """Returns when all are stored; raises BrokerRefused if one can never be."""
         if not messages:
             return
+        for message in messages:
+            self._check_size(message)
         waiter = _Waiter(len(messages))
         for message in messages:
             await self._room.acquire()
@@ -98,6 +115,13 @@ class Publisher:
             self._flights[token] = _Flight(message, waiter, deadline)
             await self._send(token, message)
         await waiter.done
+
+    def _check_size(self, message: Message) -> None:
+        """The broker would hang up on us, again at every resend."""
+        size, most = len(message.data) + len(message.id) + HEADERS, self._connection.max_payload
+        if size > most:
+            why = f"{size} bytes are more than the {most} that it takes"
+            raise BrokerRefused(message.subject, TOO_LARGE, why)
 
     async def _send(self, token: str, message: Message) -> None:
         # Not sent (reconnecting, buffer full) is like not acknowledged: the clock resends it.
@@ -111,17 +135,21 @@ class Publisher:
         if flight is None:
             return  # a resent message was acknowledged twice
         if not answer.data:
-            return  # status 503, nobody listens there just now; the clock resends it
-        ack = self._decode(answer.data)
-        if ack.error is not None:
-            code = ack.error.err_code or ack.error.code
-            if code in TEMPORARY or ack.error.code in TEMPORARY:
-                return
-            refusal = BrokerRefused(flight.message.subject, code, ack.error.description)
-            flight.waiter.refused(refusal)
-        else:
+            flight.unheard = True  # status 503, nobody listens there just now; the clock resends it
+            return
+        refusal = self._decode(answer.data).error
+        if refusal is None:
             flight.waiter.landed()
-        del self._flights[answer.subject]
+            self._leave(answer.subject)
+        elif not refusal.passes:
+            self._refuse(answer.subject, flight, refusal.number, refusal.description)
+
+    def _refuse(self, token: str, flight: _Flight, code: int, why: str) -> None:
+        flight.waiter.refused(BrokerRefused(flight.message.subject, code, why))
+        self._leave(token)
+
+    def _leave(self, token: str) -> None:
+        del self._flights[token]
         self._room.release()
 
     async def _resend_for_ever(self) -> None:
@@ -133,8 +161,20 @@ class Publisher:
             now = loop.time()
             late = [(t, f) for t, f in self._flights.items() if f.deadline <= now]
             for token, flight in late:
+                if flight.unheard and await self._is_homeless(flight.message.subject):
+                    self._refuse(token, flight, STREAM_NOT_FOUND, "no stream takes this subject")
+                    continue
+                flight.unheard = False
                 flight.deadline = now + ACK_DEADLINE_S
                 metrics.RESENT.inc()
                 await self._send(token, flight.message)
             if late:
                 log.warning("resent", messages=len(late), why="no acknowledgement in time")
+
+    async def _is_homeless(self, subject: str) -> bool:
+        """A stream whose leader is away is listed, and worth waiting for."""
+        try:
+            answer = await self._connection.api("STREAM.NAMES", {"subject": subject})
+        except (BrokerRefused, Unreachable):
+            return False
+        return bool(answer["total"] == 0)

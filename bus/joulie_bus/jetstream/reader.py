@@ -19,8 +19,8 @@ from nats.errors import Error as NatsError
 from joulie_bus.errors import BrokerRefused, StreamGap, StreamReplaced, Unreachable
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.streams import state_of
-from joulie_bus.log import Record
 from joulie_bus.logging import get_logger
+from joulie_bus.records import Record
 from joulie_bus.subjects import Stream
 from joulie_bus.tasks import background, rung
 
@@ -36,6 +36,7 @@ class Ticket(NamedTuple):
 
     consumer: str
     sequence: int
+    delivery: int  # counts what the consumer handed out
     at: int
     pending: int
 
@@ -44,7 +45,7 @@ def parse_ticket(subject: str) -> Ticket:
     """Both spellings: 9 tokens of old, 11 or more since servers name domain and account."""
     parts = subject.split(".")
     at = 5 if len(parts) == 9 else 7
-    return Ticket(parts[at - 2], int(parts[at]), int(parts[at + 2]), int(parts[at + 3]))
+    return Ticket(parts[at - 2], *(int(part) for part in parts[at : at + 4]))
 
 
 class Reader:
@@ -62,6 +63,7 @@ class Reader:
         self._bell = bell
         self._wake = asyncio.Event()
         self._consumer = ""
+        self._deliveries = 0  # of this consumer, without a hole
         self._inbox = ""
         self._credit = 0  # messages that were asked for and neither came nor expired
         self._heard = 0.0
@@ -122,6 +124,7 @@ class Reader:
 
     async def _open_consumer(self) -> None:
         self._consumer = f"joulie-{secrets.token_hex(6)}"
+        self._deliveries = 0
         self._credit = 0
         self._broken = False
         self._heard = asyncio.get_running_loop().time()
@@ -150,8 +153,11 @@ class Reader:
                 self._broken = True
                 await asyncio.sleep(RETRY_S)
             except (StreamGap, StreamReplaced) as error:
-                self._failure = error
-                self._bell.set()
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error  # the first tells the story
+        self._bell.set()
 
     def _is_silent(self) -> bool:
         waited = asyncio.get_running_loop().time() - self._heard
@@ -179,10 +185,14 @@ class Reader:
             return  # from a consumer that we gave up
         self._heard = asyncio.get_running_loop().time()
         self._credit -= 1
+        if ticket.delivery != self._deliveries + 1:
+            self._broken = True  # a message was lost on the way: read again from where we are
+            return
+        self._deliveries = ticket.delivery
         if ticket.sequence <= self.position:
             return
-        if ticket.sequence != self.position + 1:
-            self._broken = True  # a message was lost on the way: read again from where we are
+        if ticket.sequence != self.position + 1:  # none was lost, so the stream itself has the hole
+            self._fail(StreamGap(self.stream, self.position + 1, ticket.sequence))
             return
         self.position = ticket.sequence
         self.pending = ticket.pending

@@ -6,6 +6,7 @@ import msgspec
 
 from joulie_bus.errors import BrokerRefused
 from joulie_bus.jetstream.connection import Connection
+from joulie_bus.records import Stored, StreamState
 from joulie_bus.subjects import Stream, Subjects
 
 STREAM_NOT_FOUND = 10059
@@ -28,15 +29,6 @@ _LIMITS: dict[Stream, dict[str, Any]] = {
     Stream.DEC: {**_KEPT, "max_bytes": 8 * _GIB},
     Stream.HEADS: {**_KEPT, "max_bytes": _GIB // 4},
 }
-
-
-class StreamState(msgspec.Struct, frozen=True):
-    """`created` tells a stream from another one of the same name."""
-
-    stream: Stream
-    created: str
-    first: int
-    last: int
 
 
 def declaration(stream: Stream, subjects: Subjects) -> dict[str, Any]:
@@ -66,11 +58,6 @@ async def state_of(connection: Connection, stream: Stream) -> StreamState:
     answer = await connection.api(f"STREAM.INFO.{stream}")
     state = answer["state"]
     return StreamState(stream, answer["created"], state["first_seq"], state["last_seq"])
-
-
-class Stored(msgspec.Struct, frozen=True):
-    sequence: int
-    data: bytes
 
 
 async def last_on(connection: Connection, stream: Stream, subject: str) -> Stored | None:

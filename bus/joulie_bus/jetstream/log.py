@@ -1,0 +1,75 @@
+"""The real log: one connection, its publisher, and readers on demand."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from nats.errors import Error as NatsError
+
+from joulie_bus.jetstream import batch, streams
+from joulie_bus.jetstream.connection import Address, Connection
+from joulie_bus.jetstream.publisher import Publisher
+from joulie_bus.jetstream.reader import Reader
+from joulie_bus.log import Listener
+from joulie_bus.records import Message, Stored, StreamState
+from joulie_bus.subjects import Stream
+
+
+class JetStreamLog:
+    """`async with JetStreamLog.open(...)`; reconnects for ever until the block ends."""
+
+    def __init__(self, connection: Connection, publisher: Publisher) -> None:
+        self._connection = connection
+        self._publisher = publisher
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls, address: Address, name: str, patience_s: float = 10.0
+    ) -> AsyncGenerator["JetStreamLog", None]:
+        connection = await Connection.open(address, name, patience_s)
+        try:
+            async with cls.over(connection) as opened:
+                yield opened
+        finally:
+            await connection.close()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def over(cls, connection: Connection) -> AsyncGenerator["JetStreamLog", None]:
+        """On a connection that somebody else closes."""
+        async with Publisher.on(connection) as publisher:
+            yield cls(connection, publisher)
+
+    @property
+    def max_payload(self) -> int:
+        return self._connection.max_payload
+
+    async def publish(self, messages: Sequence[Message]) -> None:
+        await self._publisher.publish(messages)
+
+    async def append(self, stream: Stream, messages: Sequence[Message], expected: int) -> None:
+        await batch.append(self._connection, stream, messages, expected)
+
+    async def last(self, stream: Stream, subject: str) -> Stored | None:
+        return await streams.last_on(self._connection, stream, subject)
+
+    async def state(self, stream: Stream) -> StreamState:
+        return await streams.state_of(self._connection, stream)
+
+    def reading(
+        self, stream: Stream, after: int, created: str = "", bell: asyncio.Event | None = None
+    ) -> AbstractAsyncContextManager[Reader]:
+        return Reader.on(self._connection, stream, after, created, bell)
+
+    async def tell(self, subject: str, data: bytes) -> None:
+        if self._connection.is_connected:
+            with contextlib.suppress(NatsError, OSError):
+                await self._connection.send(subject, data)
+
+    @contextlib.asynccontextmanager
+    async def listening(self, subject: str, listener: Listener) -> AsyncGenerator[None, None]:
+        async with self._connection.listening(subject, listener):
+            await self._connection.flush()  # from here on nothing is missed
+            yield

@@ -1,0 +1,186 @@
+"""A log in memory, with a clock of the test's own: the twin of JetStream, held by one suite."""
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Sequence
+
+from joulie_bus.errors import BrokerRefused, ExpectationFailed, StreamGap, StreamReplaced
+from joulie_bus.log import MAX_BATCH, Listener
+from joulie_bus.records import Message, Record, Stored, StreamState
+from joulie_bus.subjects import Stream, Subjects
+
+NO_STREAM = 10059
+FULL = 10077
+
+
+class _Kept:
+    """One stream of the memory broker."""
+
+    def __init__(self, created: str) -> None:
+        self.created = created
+        self.first = 1
+        self.records: list[Record] = []
+        self.newest: dict[str, Stored] = {}
+        self.ids: set[str] = set()
+        self.limit: int | None = None
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.records) - 1
+
+    def after(self, position: int) -> list[Record]:
+        return self.records[max(0, position + 1 - self.first) :]
+
+
+class MemoryBroker:
+    """What several logs have in common; `clock` is the broker's, and a test may stop it."""
+
+    def __init__(self, subjects: Subjects, clock: Callable[[], int]) -> None:
+        self.listeners: dict[str, list[Listener]] = defaultdict(list)
+        self.bells: set[asyncio.Event] = set()
+        self._clock = clock
+        self._lives = 0
+        self._streams = {stream: self._fresh() for stream in Stream}
+        self._patterns = {stream: subjects.pattern(stream).split(".") for stream in Stream}
+
+    def stream(self, stream: Stream) -> _Kept:
+        return self._streams[stream]
+
+    def home_of(self, subject: str) -> Stream | None:
+        tokens = subject.split(".")
+        for stream, pattern in self._patterns.items():
+            pairs = zip(tokens, pattern, strict=False)
+            if len(tokens) == len(pattern) and all(p in ("*", t) for t, p in pairs):
+                return stream
+        return None
+
+    def store(self, stream: Stream, message: Message) -> None:
+        kept = self._streams[stream]
+        if message.id in kept.ids:
+            return
+        if kept.limit is not None and len(kept.records) >= kept.limit:
+            raise BrokerRefused(message.subject, FULL, "maximum messages exceeded")
+        sequence = kept.last + 1
+        kept.records.append(Record(stream, sequence, self._clock(), message.data))
+        kept.newest[message.subject] = Stored(sequence, message.data)
+        kept.ids.add(message.id)
+        self.ring()
+
+    def ring(self) -> None:
+        for bell in self.bells:
+            bell.set()
+
+    # --- what goes wrong behind our back ------------------------------------------------------
+
+    def fill(self, stream: Stream) -> None:
+        """From now on the stream takes nothing more."""
+        self._streams[stream].limit = len(self._streams[stream].records)
+
+    def trim(self, stream: Stream, up_to: int) -> None:
+        kept = self._streams[stream]
+        kept.records = kept.after(up_to)
+        kept.first = up_to + 1
+        self.ring()
+
+    def recreate(self, stream: Stream) -> None:
+        self._streams[stream] = self._fresh()
+        self.ring()
+
+    def _fresh(self) -> _Kept:
+        self._lives += 1
+        return _Kept(f"life {self._lives}")
+
+
+class MemoryReader:
+    def __init__(self, broker: MemoryBroker, stream: Stream, after: int, created: str) -> None:
+        self.created = created or broker.stream(stream).created
+        self._broker = broker
+        self._stream = stream
+        self._position = after
+        self._check()
+
+    @property
+    def pending(self) -> int:
+        return 0  # everything there is can be taken at once
+
+    def __len__(self) -> int:
+        return len(self._broker.stream(self._stream).after(self._position))
+
+    def take(self, limit: int) -> list[Record]:
+        self._check()
+        taken = self._broker.stream(self._stream).after(self._position)[:limit]
+        if taken:
+            self._position = taken[-1].sequence
+        return taken
+
+    def _check(self) -> None:
+        kept, here = self._broker.stream(self._stream), self._position
+        if self.created != kept.created:
+            known, found = f"one created at {self.created}", f"one created at {kept.created}"
+            raise StreamReplaced(self._stream, known, found)
+        if kept.last < here:
+            raise StreamReplaced(self._stream, f"sequence {here}", f"sequence {kept.last}")
+        if kept.first > here + 1:
+            raise StreamGap(self._stream, here + 1, kept.first)
+
+
+class MemoryLog:
+    """One client of the memory broker."""
+
+    max_payload = 8 * 1024 * 1024
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._broker = broker
+
+    async def publish(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            home = self._broker.home_of(message.subject)
+            if home is None:
+                raise BrokerRefused(message.subject, NO_STREAM, "no stream takes this subject")
+            self._broker.store(home, message)
+
+    async def append(self, stream: Stream, messages: Sequence[Message], expected: int) -> None:
+        if not 0 < len(messages) <= MAX_BATCH:
+            raise ValueError(f"a batch holds 1 to {MAX_BATCH} messages, not {len(messages)}")
+        first, kept = messages[0], self._broker.stream(stream)
+        newest = kept.newest.get(first.subject)
+        if newest is not None and newest.data == first.data and first.id in kept.ids:
+            return  # a retry of what was stored
+        at = newest.sequence if newest else 0
+        if at != expected:
+            raise ExpectationFailed(first.subject, expected, f"it is at {at}")
+        for message in messages:
+            self._broker.store(stream, message)
+
+    async def last(self, stream: Stream, subject: str) -> Stored | None:
+        return self._broker.stream(stream).newest.get(subject)
+
+    async def state(self, stream: Stream) -> StreamState:
+        kept = self._broker.stream(stream)
+        return StreamState(stream, kept.created, kept.first, kept.last)
+
+    @contextlib.asynccontextmanager
+    async def reading(
+        self, stream: Stream, after: int, created: str = "", bell: asyncio.Event | None = None
+    ) -> AsyncGenerator[MemoryReader, None]:
+        bell = bell or asyncio.Event()
+        reader = MemoryReader(self._broker, stream, after, created)
+        self._broker.bells.add(bell)
+        bell.set()
+        try:
+            yield reader
+        finally:
+            self._broker.bells.discard(bell)
+
+    async def tell(self, subject: str, data: bytes) -> None:
+        for listener in list(self._broker.listeners[subject]):
+            await listener(data)
+
+    @contextlib.asynccontextmanager
+    async def listening(self, subject: str, listener: Listener) -> AsyncGenerator[None, None]:
+        self._broker.listeners[subject].append(listener)
+        try:
+            yield
+        finally:
+            self._broker.listeners[subject].remove(listener)

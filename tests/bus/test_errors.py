@@ -1,0 +1,69 @@
+import inspect
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from joulie_bus import errors
+from joulie_bus.errors import JoulieError
+
+EXAMPLES: list[JoulieError] = [
+    errors.SettingsError(["LOG_LEVEL='loud' (from environment): unknown; allowed: one of info"]),
+    errors.Unreachable("nats://nats:4222", "connection refused"),
+    errors.BrokerRefused("joulie.tel.test.n1", 10077, "maximum bytes exceeded"),
+    errors.ExpectationFailed("joulie.plan.test._meta", 7, "wrong last sequence: 9"),
+    errors.Undecodable("JOULIE_OBS 7", "nobody here knows the type 'node.lost'"),
+    errors.StreamGap("JOULIE_OBS", 7, 9),
+    errors.StreamReplaced("JOULIE_OBS", "sequence 7", "sequence 3"),
+    errors.BrokerStartFailed("nats://127.0.0.1:4222", "address already in use", "nats.log"),
+    errors.SchemaMismatch("0001", "0002"),
+    errors.Fenced(3, 700),
+    errors.ViewBehind(5, 7, 2.0),
+    errors.PortTaken("127.0.0.1:9876", "address already in use"),
+    errors.KubernetesRefused("/api/v1/nodes", 403, "nodes is forbidden"),
+    errors.BadRequest("$.pod: expected an object. The request was not answered."),
+    errors.BadQuantity("1Zi", "$.pod.spec.containers[0]"),
+    errors.DataDirectoryError("/data holds no database. Start `joulie up` there first."),
+]
+
+
+def children(cls: type[JoulieError]) -> Iterator[str]:
+    """Every class below, each as a line of its depth and name."""
+    for child in cls.__subclasses__():
+        yield child.__name__
+        yield from children(child)
+
+
+def drawn() -> dict[str, str]:
+    """Name and parent of each class in the tree at the top of the module."""
+    found, path = {"JoulieError": "Exception"}, ["JoulieError"]
+    for line in (errors.__doc__ or "").splitlines():
+        if match := re.match(r" {4}([│ ]*)[├└]── (\w+)", line):
+            depth = len(match[1]) // 4 + 1
+            path[depth:] = [match[2]]
+            found[match[2]] = path[depth - 1]
+    return found
+
+
+def test_the_drawn_tree_is_the_real_one() -> None:
+    real = {
+        name: cls.__base__.__name__
+        for name, cls in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(cls, JoulieError) and cls.__base__ is not None
+    }
+
+    assert drawn() == real
+
+
+def test_the_examples_cover_every_error_that_is_raised() -> None:
+    leaves = set(children(JoulieError)) - {"BusError", "StoreError"}
+
+    assert {type(error).__name__ for error in EXAMPLES} >= leaves
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_a_message_says_what_was_wrong_and_then_what_follows_from_it(error: JoulieError) -> None:
+    sentences = re.split(r"(?<=[.?:)])\s+(?=[A-Z`-])", str(error))
+
+    assert len(sentences) > 1
+    assert sentences[-1].startswith("- ") or sentences[-1][-1] in ".?"

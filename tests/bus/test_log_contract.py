@@ -1,0 +1,233 @@
+"""What every log has to do, whatever carries it: one suite for JetStream and for memory."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+
+from joulie_bus import codec
+from joulie_bus.errors import BrokerRefused, ExpectationFailed, StreamGap, StreamReplaced
+from joulie_bus.events import AnyEvent, PlanMade
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.jetstream.streams import declaration, ensure
+from joulie_bus.log import MAX_BATCH, Log
+from joulie_bus.memory import MemoryBroker, MemoryLog
+from joulie_bus.records import Message, Record
+from joulie_bus.subjects import Stream
+from joulie_bus.tasks import rung
+from joulie_bus.testing import (
+    CLUSTER,
+    NOON,
+    connected,
+    eco,
+    plan_made,
+    power,
+    producer,
+    running_broker,
+)
+
+pytestmark = pytest.mark.anyio
+PATIENCE_S = 20
+
+
+class Carrier:
+    """A log, another client of the same broker, and what can go wrong behind their backs."""
+
+    def __init__(
+        self, log: Log, other: Log, recreate: Callable[[Stream, int], "asyncio.Future[None]"]
+    ) -> None:
+        self.log = log
+        self.other = other
+        self.recreate = recreate
+
+
+@contextlib.asynccontextmanager
+async def in_memory(_: Path) -> AsyncGenerator[Carrier, None]:
+    broker = MemoryBroker(CLUSTER, lambda: NOON)
+
+    async def recreate(stream: Stream, first: int) -> None:
+        broker.recreate(stream)
+        if first > 1:
+            broker.trim(stream, first - 1)
+
+    yield Carrier(
+        MemoryLog(broker), MemoryLog(broker), lambda s, f: asyncio.ensure_future(recreate(s, f))
+    )
+
+
+@contextlib.asynccontextmanager
+async def on_jetstream(directory: Path) -> AsyncGenerator[Carrier, None]:
+    async with (
+        running_broker(directory) as broker,
+        connected(broker) as one,
+        connected(broker) as two,
+        JetStreamLog.over(one) as log,
+        JetStreamLog.over(two) as other,
+    ):
+
+        async def recreate(stream: Stream, first: int) -> None:
+            await one.api(f"STREAM.DELETE.{stream}")
+            fresh = declaration(stream, CLUSTER) | {"first_seq": first}
+            await one.api(f"STREAM.CREATE.{stream}", fresh)
+            await ensure(one, CLUSTER)
+
+        yield Carrier(log, other, lambda s, f: asyncio.ensure_future(recreate(s, f)))
+
+
+KINDS: dict[str, Callable[[Path], AbstractAsyncContextManager[Carrier]]] = {
+    "memory": in_memory,
+    "jetstream": on_jetstream,
+}
+
+
+@pytest.fixture(params=list(KINDS))
+async def carrier(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Carrier, None]:
+    async with KINDS[request.param](tmp_path / "broker") as made:
+        yield made
+
+
+def stamped(*events: AnyEvent, boot: str = "b1") -> list[Message]:
+    says = producer(boot=boot)
+    return [says.stamp(event) for event in events]
+
+
+async def taken(log: Log, stream: Stream, after: int, count: int) -> list[Record]:
+    bell, records = asyncio.Event(), list[Record]()
+    async with asyncio.timeout(PATIENCE_S), log.reading(stream, after, bell=bell) as reader:
+        while len(records) < count:
+            records += reader.take(count - len(records))
+            if len(records) < count:
+                await rung(bell, 0.5)
+    return records
+
+
+async def test_what_is_published_is_read_in_order(carrier: Carrier) -> None:
+    messages = stamped(*(power(f"n{number}", 100) for number in range(50)))
+    await carrier.log.publish(messages)
+
+    records = await taken(carrier.other, Stream.TEL, 0, 50)
+
+    assert [record.data for record in records] == [message.data for message in messages]
+    assert [record.sequence for record in records] == list(range(1, 51))
+    assert {record.stream for record in records} == {Stream.TEL}
+
+
+async def test_reading_goes_on_from_a_position(carrier: Carrier) -> None:
+    messages = stamped(*(power("n", number) for number in range(10)))
+    await carrier.log.publish(messages)
+
+    [record] = await taken(carrier.log, Stream.TEL, 9, 1)
+
+    assert (record.sequence, record.data) == (10, messages[-1].data)
+
+
+async def test_the_bell_rings_for_what_comes_later(carrier: Carrier) -> None:
+    bell = asyncio.Event()
+    async with carrier.log.reading(Stream.TEL, 0, bell=bell) as reader:
+        assert (reader.take(1), len(reader)) == ([], 0)
+        bell.clear()
+        await carrier.other.publish(stamped(power("n", 1)))
+        await asyncio.wait_for(bell.wait(), PATIENCE_S)
+
+        assert [record.sequence for record in reader.take(9)] == [1]
+
+
+async def test_the_same_id_is_stored_once(carrier: Carrier) -> None:
+    messages = stamped(power("n", 1), power("n", 2))
+    await carrier.log.publish(messages)
+    await carrier.other.publish(messages)
+
+    assert (await carrier.log.state(Stream.TEL)).last == 2
+
+
+async def test_a_subject_that_no_stream_takes_is_refused_and_the_log_goes_on(
+    carrier: Carrier,
+) -> None:
+    with pytest.raises(BrokerRefused) as refused:
+        await asyncio.wait_for(carrier.log.publish([Message("nobody.home", "x", b"")]), PATIENCE_S)
+    await carrier.log.publish(stamped(power("n", 1)))
+
+    assert refused.value.subject == "nobody.home"
+    assert (await carrier.log.state(Stream.TEL)).last == 1
+
+
+async def test_a_batch_is_stored_if_nobody_came_first(carrier: Carrier) -> None:
+    await carrier.log.append(Stream.PLAN, stamped(plan_made("p1"), eco("a"), eco("b")), 0)
+
+    newest = await carrier.other.last(Stream.PLAN, CLUSTER.plan_meta)
+    assert newest is not None
+    made = codec.read(codec.open_envelope(newest.data, ""), "")
+    assert isinstance(made, PlanMade)
+    assert (newest.sequence, made.plan) == (1, "p1")
+    assert (await carrier.log.state(Stream.PLAN)).last == 3
+
+
+@pytest.mark.parametrize("size", [1, 3])
+async def test_of_two_writers_the_second_stores_nothing(carrier: Carrier, size: int) -> None:
+    await carrier.log.append(Stream.PLAN, stamped(plan_made("p1")), 0)
+    late = stamped(plan_made("p2"), eco("a"), eco("b"), boot="b2")[:size]
+
+    with pytest.raises(ExpectationFailed):
+        await carrier.other.append(Stream.PLAN, late, 0)
+
+    assert (await carrier.log.state(Stream.PLAN)).last == 1
+
+
+@pytest.mark.parametrize("size", [1, 3])
+async def test_a_retry_of_what_was_stored_counts_as_stored(carrier: Carrier, size: int) -> None:
+    batch = stamped(plan_made("p1"), eco("a"), eco("b"))[:size]
+    await carrier.log.append(Stream.PLAN, batch, 0)
+    await carrier.log.append(Stream.PLAN, batch, 0)
+
+    assert (await carrier.log.state(Stream.PLAN)).last == size
+
+
+async def test_a_batch_of_too_many_is_refused_before_anything_is_sent(carrier: Carrier) -> None:
+    with pytest.raises(ValueError, match="1 to 1000"):
+        await carrier.log.append(Stream.PLAN, stamped(eco("a")) * (MAX_BATCH + 1), 0)
+
+    assert (await carrier.log.state(Stream.PLAN)).last == 0
+
+
+async def test_a_subject_that_nobody_wrote_on_has_no_last(carrier: Carrier) -> None:
+    assert await carrier.log.last(Stream.PLAN, CLUSTER.plan_meta) is None
+
+
+async def test_a_position_beyond_the_end_belongs_to_another_stream(carrier: Carrier) -> None:
+    with pytest.raises(StreamReplaced):
+        await taken(carrier.log, Stream.TEL, 5, 1)
+
+
+async def test_a_stream_made_anew_is_told_from_the_old_one(carrier: Carrier) -> None:
+    await carrier.log.publish(stamped(power("n", 1)))
+    before = await carrier.log.state(Stream.TEL)
+    await carrier.recreate(Stream.TEL, 1)
+    await carrier.log.publish(stamped(power("n", 1), power("n", 2), boot="b2"))
+
+    with pytest.raises(StreamReplaced):
+        async with carrier.log.reading(Stream.TEL, 1, before.created):
+            pass
+
+
+async def test_a_stream_that_begins_behind_our_position_has_a_gap(carrier: Carrier) -> None:
+    await carrier.recreate(Stream.TEL, 100)
+    await carrier.log.publish(stamped(power("n", 1)))
+
+    with pytest.raises(StreamGap) as gap:
+        await taken(carrier.log, Stream.TEL, 5, 1)
+
+    assert (gap.value.wanted, gap.value.first) == (6, 100)
+
+
+async def test_who_listens_hears_what_is_told_and_nothing_is_stored(carrier: Carrier) -> None:
+    heard: asyncio.Queue[bytes] = asyncio.Queue()
+    await carrier.other.tell(CLUSTER.delta, b"before")
+    async with carrier.log.listening(CLUSTER.delta, heard.put):
+        await carrier.other.tell(CLUSTER.delta, b"now")
+        told = await asyncio.wait_for(heard.get(), PATIENCE_S)
+    await carrier.other.tell(CLUSTER.delta, b"after")
+
+    assert (told, heard.qsize()) == (b"now", 0)
