@@ -23,7 +23,7 @@ from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import Reader
 from joulie_bus.jetstream.streams import ensure
-from joulie_bus.log import Message
+from joulie_bus.records import Message
 from joulie_bus.subjects import Stream
 from joulie_bus.testing import CLUSTER, power, producer
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from joulie_bus.events import TelemetrySampled
-from joulie_bus.log import Record
+from joulie_bus.records import Record
 from joulie_bus.subjects import Stream
 from joulie_bus.testing import NOON, SECOND, ask, caps, hardware, node_seen, producer, records
 from joulie_extender.decide import Moment, decide_filter, decide_prioritize

@@ -10,6 +10,7 @@ import joulie_migrations
 from joulie_bus import logging
 from joulie_bus.embedded import Embedded
 from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.testing import connected, running_broker
 from joulie_projections import database
 
@@ -33,6 +34,12 @@ async def broker(tmp_path: Path) -> AsyncGenerator[Embedded, None]:
 @pytest.fixture
 async def connection(broker: Embedded) -> AsyncGenerator[Connection, None]:
     async with connected(broker) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def bus(connection: Connection) -> AsyncGenerator[JetStreamLog, None]:
+    async with JetStreamLog.over(connection) as opened:
         yield opened
 
 

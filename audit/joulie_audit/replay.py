@@ -14,9 +14,8 @@ from joulie_audit.recompute import Mismatch, again, compare
 from joulie_bus import codec
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import Decision, FilterDecided, PrioritizeDecided, SettingsDeclared
-from joulie_bus.jetstream.connection import Connection
-from joulie_bus.jetstream.reader import Reader
-from joulie_bus.log import Record
+from joulie_bus.log import Log, Reader
+from joulie_bus.records import Record
 from joulie_bus.subjects import MERGE_ORDER, Stream
 from joulie_extender.decide import weights_of
 from joulie_extender.scoring import Weights
@@ -55,11 +54,11 @@ class _Facts:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def on(cls, connection: Connection) -> AsyncGenerator["_Facts", None]:
+    async def on(cls, bus: Log) -> AsyncGenerator["_Facts", None]:
         bell = asyncio.Event()
         async with contextlib.AsyncExitStack() as stack:
             readers = {
-                stream: await stack.enter_async_context(Reader.on(connection, stream, 0, bell=bell))
+                stream: await stack.enter_async_context(bus.reading(stream, 0, bell=bell))
                 for stream in MERGE_ORDER
             }
             yield cls(readers, bell)
@@ -141,13 +140,13 @@ class _Again:
             self.told.append(mismatch)
 
 
-async def replay(history: History, connection: Connection) -> Replayed:
+async def replay(history: History, bus: Log) -> Replayed:
     started = time.perf_counter()
     past = _Again(_settings(history))
     logged = _Queue(_answers(history))
     for found in logged.up_to(0):
         past.decide(found)
-    async with _Facts.on(connection) as facts:
+    async with _Facts.on(bus) as facts:
         for manifest in history.manifests():
             records = await facts.read(manifest.ranges)
             past.advance(records, manifest)

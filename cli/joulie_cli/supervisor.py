@@ -15,8 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 import joulie_migrations
 from joulie_bus.embedded import Embedded, die_with_parent, free_port
 from joulie_bus.errors import BrokerStartFailed
-from joulie_bus.jetstream.connection import Connection
-from joulie_bus.jetstream.streams import state_of
+from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.logging import get_logger
 from joulie_bus.settings import HostPort
 from joulie_bus.subjects import Stream
@@ -176,15 +175,12 @@ class Supervisor:
         """Until the decision log holds everything that its stream holds."""
         with contextlib.suppress(Exception):
             async with asyncio.timeout(SETTLE_S):
-                connection = await Connection.open(self._broker.address, "joulie-up")
-                try:
-                    while not await self._is_written(connection):
+                async with JetStreamLog.open(self._broker.address, "joulie-up") as bus:
+                    while not await self._is_written(bus):
                         await asyncio.sleep(0.05)
-                finally:
-                    await connection.close()
 
-    async def _is_written(self, connection: Connection) -> bool:
-        stored = await state_of(connection, Stream.DEC)
+    async def _is_written(self, bus: JetStreamLog) -> bool:
+        stored = await bus.state(Stream.DEC)
         engine = database.reader(self._data.database)
         try:
             return DecisionLog(engine).read_to() >= stored.last

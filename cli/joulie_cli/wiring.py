@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from joulie_bus import logging, metrics
 from joulie_bus.jetstream.connection import Address, Connection
+from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import ensure
 from joulie_bus.settings import BusSettings, Source, setting, text
 from joulie_bus.subjects import Subjects
@@ -90,24 +91,25 @@ def address_of(wires: Wiring) -> Address:
 
 
 @contextlib.asynccontextmanager
-async def connected(wires: Wiring, name: str) -> AsyncGenerator[Connection, None]:
+async def connected(wires: Wiring, name: str) -> AsyncGenerator[JetStreamLog, None]:
     connection = await Connection.open(address_of(wires), f"joulie-{name}")
     try:
         await ensure(connection, wires.subjects)
-        yield connection
+        async with JetStreamLog.over(connection) as bus:
+            yield bus
     finally:
         await connection.close()
 
 
 @contextlib.asynccontextmanager
-async def viewing(wires: Wiring, name: str) -> AsyncGenerator[tuple[Connection, View], None]:
+async def viewing(wires: Wiring, name: str) -> AsyncGenerator[tuple[JetStreamLog, View], None]:
     wires.data.require()
     engine = database.reader(wires.data.database)
     try:
         async with (
-            connected(wires, name) as connection,
-            View.open(connection, engine, wires.subjects) as view,
+            connected(wires, name) as bus,
+            View.open(bus, engine, wires.subjects) as view,
         ):
-            yield connection, view
+            yield bus, view
     finally:
         engine.dispose()

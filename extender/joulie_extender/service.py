@@ -13,8 +13,7 @@ from starlette.applications import Starlette
 from joulie_bus import metrics
 from joulie_bus.errors import BusError, PortTaken
 from joulie_bus.events import DecisionEntry
-from joulie_bus.jetstream.connection import Connection
-from joulie_bus.jetstream.publisher import Publisher
+from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
 from joulie_bus.settings import HostPort
@@ -50,7 +49,7 @@ class Shipper:
             log.error("decision_dropped", error=str(error), pod=entry.key)
         self._news.set()
 
-    async def ship(self, publisher: Publisher) -> None:
+    async def ship(self, bus: Log) -> None:
         """For ever. What the broker refuses stays in the spool and is tried again."""
         while True:
             await self._news.wait()
@@ -59,7 +58,7 @@ class Shipper:
                 messages, place = self._spool.unshipped(SHIP_AT_ONCE)
                 metrics.SPOOLED.set(len(messages))
                 try:
-                    await publisher.publish(messages)
+                    await bus.publish(messages)
                 except BusError as error:
                     log.error("not_shipped", error=str(error), what="kept and tried again")
                     await asyncio.sleep(RETRY_S)
@@ -76,7 +75,7 @@ class Shipper:
 
 
 async def serve(
-    connection: Connection,
+    bus: Log,
     subjects: Subjects,
     view: View,
     spool_directory: Path,
@@ -90,16 +89,15 @@ async def serve(
     shipper.record(declaration(weights))
     extender = Extender(view.snapshot, shipper.record, weights, time.time_ns)
     app = make_app(extender, lambda: view.is_ready, server.body_limit)
-    async with Publisher.on(connection) as publisher:
-        shipping = asyncio.create_task(shipper.ship(publisher), name="ship")
-        try:
-            async with listening(app, server.addr):
-                log.info("serving", at=str(server.addr))
-                await asyncio.shield(shipping)
-        finally:
-            await shipper.drained(DRAIN_S)
-            shipping.cancel()
-            spool.close()
+    shipping = asyncio.create_task(shipper.ship(bus), name="ship")
+    try:
+        async with listening(app, server.addr):
+            log.info("serving", at=str(server.addr))
+            await asyncio.shield(shipping)
+    finally:
+        await shipper.drained(DRAIN_S)
+        shipping.cancel()
+        spool.close()
 
 
 class _Server(uvicorn.Server):

@@ -13,7 +13,7 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
-from joulie_bus.log import Message
+from joulie_bus.records import Message
 
 _FRAME = struct.Struct("<II")
 SEGMENT_BYTES = 4 * 1024 * 1024  # then a new file, so that what is shipped can be deleted

@@ -14,11 +14,10 @@ from joulie_bus import codec, metrics
 from joulie_bus.codec import Envelope
 from joulie_bus.errors import BusError, ExpectationFailed
 from joulie_bus.events import PlanEvent, PlanMade
-from joulie_bus.jetstream.batch import MAX_BATCH, append
-from joulie_bus.jetstream.connection import Connection
-from joulie_bus.jetstream.streams import Stored, last_on
+from joulie_bus.log import MAX_BATCH, Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
+from joulie_bus.records import Stored
 from joulie_bus.subjects import Stream, Subjects
 from joulie_operator.policies import static_partition
 from joulie_operator.reconcile import Plan, candidates, plan
@@ -32,9 +31,9 @@ log = get_logger("operator")
 
 class Operator:
     def __init__(
-        self, connection: Connection, subjects: Subjects, view: View, settings: OperatorSettings
+        self, bus: Log, subjects: Subjects, view: View, settings: OperatorSettings
     ) -> None:
-        self._connection = connection
+        self._bus = bus
         self._subjects = subjects
         self._view = view
         self._settings = settings
@@ -64,7 +63,7 @@ class Operator:
         due = time.monotonic() - self._looked >= self._settings.interval_s
         if not made.changes and not due:
             return
-        stored = await last_on(self._connection, Stream.PLAN, self._subjects.plan_meta)
+        stored = await self._bus.last(Stream.PLAN, self._subjects.plan_meta)
         if not self._is_upon(stored):
             return  # the view has not seen the newest plan yet
         await self._publish(made, stored.sequence if stored else 0)
@@ -86,11 +85,11 @@ class Operator:
             events = [lead, *part]
             messages = [self._producer.stamp(event, corr=lead.plan) for event in events]
             try:
-                await append(self._connection, Stream.PLAN, messages, expected)
+                await self._bus.append(Stream.PLAN, messages, expected)
             except ExpectationFailed as error:
                 log.info("plan_lost_the_race", plan=lead.plan, why=str(error))
                 return
-            stored = await last_on(self._connection, Stream.PLAN, self._subjects.plan_meta)
+            stored = await self._bus.last(Stream.PLAN, self._subjects.plan_meta)
             if stored is None or _envelope(stored).id != messages[0].id:
                 log.info("plan_overtaken", plan=lead.plan, part=number)
                 return  # another operator planned upon this part; the rest is its business now
@@ -106,7 +105,7 @@ class Operator:
         """Looks again only at a world that has this plan in it."""
         async with asyncio.timeout(SETTLED_S):
             while True:
-                stored = await last_on(self._connection, Stream.PLAN, self._subjects.plan_meta)
+                stored = await self._bus.last(Stream.PLAN, self._subjects.plan_meta)
                 if stored is None or stored.sequence != sequence or self._is_upon(stored):
                     return
                 await asyncio.sleep(0.02)

@@ -11,7 +11,7 @@ import msgspec
 
 from joulie_bus.errors import BadQuantity, KubernetesRefused
 from joulie_bus.events import Fact
-from joulie_bus.jetstream.publisher import Publisher
+from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
 from joulie_bus.subjects import Subjects
@@ -93,20 +93,18 @@ class Watcher(Generic[K]):
 class Teller:
     """Publishes facts in order; returns once they are stored."""
 
-    def __init__(self, publisher: Publisher, producer: Producer) -> None:
-        self._publisher = publisher
+    def __init__(self, bus: Log, producer: Producer) -> None:
+        self._bus = bus
         self._producer = producer
 
     async def __call__(self, facts: Iterable[Fact]) -> None:
-        await self._publisher.publish([self._producer.stamp(fact) for fact in facts])
+        await self._bus.publish([self._producer.stamp(fact) for fact in facts])
 
 
-async def watch_cluster(
-    api: ApiServer, publisher: Publisher, subjects: Subjects, view: View
-) -> None:
+async def watch_cluster(api: ApiServer, bus: Log, subjects: Subjects, view: View) -> None:
     """Nodes and pods. What the log believes in and the cluster does not show is told as gone."""
     await view.wait_ready(30)
-    tell = Teller(publisher, Producer("operator-obs", subjects, time.time_ns))
+    tell = Teller(bus, Producer("operator-obs", subjects, time.time_ns))
     present = [name for name, node in view.world.nodes.items() if node.present]
     nodes = Watcher(api, "/api/v1/nodes", Node, Told[Node](NodeKind(), present), tell)
     pods = Watcher(api, "/api/v1/pods", Pod, Told[Pod](PodKind(), list(view.world.pods)), tell)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, func, insert, select
 from joulie_bus import codec
 from joulie_bus.errors import Fenced, Undecodable
 from joulie_bus.events import FilterDecided, PrioritizeDecided, SettingsDeclared
-from joulie_bus.log import Record
+from joulie_bus.records import Record
 from joulie_bus.subjects import Stream
 from joulie_projections.commit import Input
 from joulie_projections.heads import Head, Signer

@@ -19,12 +19,9 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
 from joulie_bus import metrics
-from joulie_bus.jetstream.connection import Connection
-from joulie_bus.jetstream.publisher import Publisher
-from joulie_bus.jetstream.reader import Reader
-from joulie_bus.jetstream.streams import ensure
-from joulie_bus.log import Message, Record
+from joulie_bus.log import Log, Reader
 from joulie_bus.logging import get_logger
+from joulie_bus.records import Message, Record
 from joulie_bus.settings import integer, setting, some_time
 from joulie_bus.subjects import MERGE_ORDER, Stream, Subjects
 from joulie_bus.tasks import rung
@@ -65,13 +62,13 @@ class Projector:
 
     def __init__(
         self,
-        connection: Connection,
+        bus: Log,
         subjects: Subjects,
         engine: Engine,
         signer: Signer,
         settings: ProjectorSettings,
     ) -> None:
-        self._connection = connection
+        self._bus = bus
         self._subjects = subjects
         self._signer = signer
         self._settings = settings
@@ -89,13 +86,12 @@ class Projector:
 
     async def run(self) -> None:
         """For ever; raises when it was fenced or a stream is not what it was."""
-        await ensure(self._connection, self._subjects)
         try:
             await self._boot(await self._acquire())
-            async with Publisher.on(self._connection) as publisher, asyncio.TaskGroup() as tasks:
+            async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._project(), name="project")
                 tasks.create_task(self._write_decisions(), name="decisions")
-                tasks.create_task(self._sign_heads(publisher), name="heads")
+                tasks.create_task(self._sign_heads(), name="heads")
                 tasks.create_task(self._keep_lease(), name="lease")
                 tasks.create_task(self._beat(), name="beat")
         finally:
@@ -158,7 +154,7 @@ class Projector:
             readers = {}
             for stream in MERGE_ORDER:
                 at = self._standing.inputs.get(stream, Input("", 0))
-                reading = Reader.on(self._connection, stream, at.sequence, at.created, bell)
+                reading = self._bus.reading(stream, at.sequence, at.created, bell)
                 readers[stream] = await stack.enter_async_context(reading)
             yield readers
 
@@ -178,10 +174,11 @@ class Projector:
         self._standing = done.standing
         self._lag_s = max(0.0, (time.time_ns() - min(record.at for record in records)) / 1e9)
         _count(done)
-        limit = self._connection.max_payload // 2
+        limit = self._bus.max_payload // 2
         manifest = done.commit.manifest
         delta = delta_of(manifest.p_from, manifest.p_to, done.standing.digests, done.rows, limit)
-        await self._tell(self._subjects.delta, delta)
+        # A reader who misses it reads the database.
+        await self._bus.tell(self._subjects.delta, delta)
 
     async def _commit(self, done: Sequenced) -> None:
         """Until the database takes it: nothing is read on before, so nothing piles up here."""
@@ -199,7 +196,7 @@ class Projector:
         tip, at = await self._database(self._log.open)
         self._decisions = tip.pos
         bell = asyncio.Event()
-        reading = Reader.on(self._connection, Stream.DEC, at.sequence, at.created, bell)
+        reading = self._bus.reading(Stream.DEC, at.sequence, at.created, bell)
         async with reading as reader:
             while True:
                 await rung(bell, IDLE_S)
@@ -219,28 +216,28 @@ class Projector:
         self._decisions += added
         metrics.DECISIONS_WRITTEN.inc(added)
 
-    async def _sign_heads(self, publisher: Publisher) -> None:
+    async def _sign_heads(self) -> None:
         signed, waited = self._decisions, 0.0
         try:
             while True:
                 await asyncio.sleep(BEAT_S)
                 waited += BEAT_S
                 if waited >= HEAD_EVERY_S or self._decisions - signed >= HEAD_EVERY_ROWS:
-                    await self._sign_head(publisher)
+                    await self._sign_head()
                     signed, waited = self._decisions, 0.0
         finally:
             # A clean end leaves nothing unsigned; the broker is still there, it is stopped last.
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(2):
-                    await self._sign_head(publisher)
+                    await self._sign_head()
 
-    async def _sign_head(self, publisher: Publisher) -> None:
+    async def _sign_head(self) -> None:
         """Signed in the database, and anchored outside of it."""
         head = await self._database(self._log.sign_head, self._signer, time.time_ns())
         if head is not None:
             message_id = f"head:{self._incarnation}:{head.pos}"
             message = Message(self._subjects.heads, message_id, heads.encode(head))
-            await publisher.publish([message])
+            await self._bus.publish([message])
 
     # --- telling ------------------------------------------------------------------------------
 
@@ -258,13 +255,8 @@ class Projector:
                 int(self._lag_s * 1000),
                 self._decisions,
             )
-            await self._tell(self._subjects.beat, encode(beat))
+            await self._bus.tell(self._subjects.beat, encode(beat))
             await asyncio.sleep(BEAT_S)
-
-    async def _tell(self, subject: str, data: bytes) -> None:
-        """Readers who miss it read the database; so a lost one is no fault of ours."""
-        if self._connection.is_connected:
-            await self._connection.send(subject, data)
 
 
 def _is_gone(owner: str) -> bool:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from joulie_bus import codec
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import DecisionEntry, Fact
-from joulie_bus.log import Record
+from joulie_bus.records import Record
 from joulie_bus.subjects import Stream
 from joulie_projections.commit import Commit, Input, Inputs, Poison
 from joulie_projections.manifest import Manifest, Range, chained, merkle_root

@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from joulie_bus import metrics
 from joulie_bus.errors import ViewBehind
-from joulie_bus.jetstream.connection import Connection
+from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.subjects import Subjects
 from joulie_bus.tasks import background, rung
@@ -86,8 +86,7 @@ class Held:
 class View:
     """`async with View.open(...)`: follows for as long as the block lasts."""
 
-    def __init__(self, connection: Connection, engine: Engine, subjects: Subjects) -> None:
-        self._connection = connection
+    def __init__(self, engine: Engine, subjects: Subjects) -> None:
         self._store = Store(engine)
         self._subjects = subjects
         self._thread = ThreadPoolExecutor(1, "view")
@@ -104,18 +103,17 @@ class View:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, connection: Connection, engine: Engine, subjects: Subjects
+        cls, bus: Log, engine: Engine, subjects: Subjects
     ) -> AsyncGenerator["View", None]:
-        view = cls(connection, engine, subjects)
+        view = cls(engine, subjects)
         try:
             # Listen first, read then: what is committed in between is in one of the two.
             async with (
-                connection.listening(subjects.delta, view._on_delta),
-                connection.listening(subjects.beat, view._on_beat),
+                bus.listening(subjects.delta, view._on_delta),
+                bus.listening(subjects.beat, view._on_beat),
+                background(view._follow(), "view"),
             ):
-                await connection.flush()
-                async with background(view._follow(), "view"):
-                    yield view
+                yield view
         finally:
             view._thread.shutdown()  # what is being read is read before the database is closed
 

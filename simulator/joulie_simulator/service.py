@@ -20,8 +20,7 @@ from joulie_bus.events import (
     PodPending,
     TelemetrySampled,
 )
-from joulie_bus.jetstream.connection import Connection
-from joulie_bus.jetstream.publisher import Publisher
+from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
 from joulie_bus.settings import HostPort, address, integer, number, setting, some_time
@@ -57,9 +56,9 @@ class SimulatorSettings:
 
 class Simulation:
     def __init__(
-        self, publisher: Publisher, subjects: Subjects, view: View, settings: SimulatorSettings
+        self, bus: Log, subjects: Subjects, view: View, settings: SimulatorSettings
     ) -> None:
-        self._publisher = publisher
+        self._bus = bus
         self._view = view
         self._settings = settings
         self._tel = Producer("sim-tel", subjects, time.time_ns)
@@ -80,7 +79,7 @@ class Simulation:
             tasks.create_task(self._finish(), name="finish")
 
     async def _observed(self, *events: AnyEvent) -> None:
-        await self._publisher.publish([self._obs.stamp(event) for event in events])
+        await self._bus.publish([self._obs.stamp(event) for event in events])
 
     async def _introduce(self) -> None:
         """What a watcher's first list says: these nodes are here, and those pods are not."""
@@ -107,7 +106,7 @@ class Simulation:
         while True:
             for at in range(slices):
                 samples = [self._sample(name) for name in names[at::slices]]
-                await self._publisher.publish([self._tel.stamp(sample) for sample in samples])
+                await self._bus.publish([self._tel.stamp(sample) for sample in samples])
                 following += self._settings.sample_s / slices
                 await asyncio.sleep(max(0.0, following - time.monotonic()))
 
@@ -165,10 +164,3 @@ class Simulation:
 
 def _ask(job: Job) -> PodAsk:
     return ask_of(msgspec.convert(job.manifest(), Pod))
-
-
-async def simulate(
-    connection: Connection, subjects: Subjects, view: View, settings: SimulatorSettings
-) -> None:
-    async with Publisher.on(connection) as publisher:
-        await Simulation(publisher, subjects, view, settings).run()

@@ -9,10 +9,7 @@ import pytest
 from joulie_bus import codec, metrics
 from joulie_bus.embedded import Embedded
 from joulie_bus.events import FilterDecided
-from joulie_bus.jetstream.connection import Connection
-from joulie_bus.jetstream.publisher import Publisher
-from joulie_bus.jetstream.reader import Reader
-from joulie_bus.jetstream.streams import state_of
+from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.producer import Producer
 from joulie_bus.subjects import Stream
 from joulie_bus.tasks import background, rung
@@ -43,20 +40,17 @@ def shipper_on(directory: Path) -> Generator[Shipper, None, None]:
 
 
 @contextlib.asynccontextmanager
-async def shipping(connection: Connection, shipper: Shipper) -> AsyncGenerator[None, None]:
-    async with (
-        Publisher.on(connection) as publisher,
-        background(shipper.ship(publisher), "ship"),
-    ):
+async def shipping(bus: JetStreamLog, shipper: Shipper) -> AsyncGenerator[None, None]:
+    async with background(shipper.ship(bus), "ship"):
         yield
 
 
-async def shipped_pods(connection: Connection, count: int) -> list[str]:
+async def shipped_pods(bus: JetStreamLog, count: int) -> list[str]:
     """The pods of the first decisions in the log, in its order."""
     bell, pods = asyncio.Event(), list[str]()
     async with (
         asyncio.timeout(PATIENCE_S),
-        Reader.on(connection, Stream.DEC, 0, bell=bell) as reader,
+        bus.reading(Stream.DEC, 0, bell=bell) as reader,
     ):
         while len(pods) < count:
             await rung(bell, 0.5)
@@ -64,25 +58,25 @@ async def shipped_pods(connection: Connection, count: int) -> list[str]:
     return pods
 
 
-async def stored(connection: Connection) -> int:
-    return (await state_of(connection, Stream.DEC)).last
+async def stored(bus: JetStreamLog) -> int:
+    return (await bus.state(Stream.DEC)).last
 
 
-async def test_what_is_recorded_arrives_in_order(connection: Connection, tmp_path: Path) -> None:
+async def test_what_is_recorded_arrives_in_order(bus: JetStreamLog, tmp_path: Path) -> None:
     with shipper_on(tmp_path / "spool") as shipper:
-        async with shipping(connection, shipper):
+        async with shipping(bus, shipper):
             for number in range(700):
                 shipper.record(decided(number))
-            pods = await shipped_pods(connection, 700)
+            pods = await shipped_pods(bus, 700)
 
     assert pods == [f"pod-{number}" for number in range(700)]
 
 
 async def test_nothing_is_left_on_disk_once_all_is_shipped(
-    connection: Connection, tmp_path: Path
+    bus: JetStreamLog, tmp_path: Path
 ) -> None:
     with shipper_on(tmp_path / "spool") as shipper:
-        async with shipping(connection, shipper):
+        async with shipping(bus, shipper):
             shipper.record(decided(1))
             await shipper.drained(PATIENCE_S)
 
@@ -90,42 +84,42 @@ async def test_nothing_is_left_on_disk_once_all_is_shipped(
 
 
 async def test_the_next_life_ships_what_the_last_one_left(
-    connection: Connection, tmp_path: Path
+    bus: JetStreamLog, tmp_path: Path
 ) -> None:
     with shipper_on(tmp_path / "spool") as killed:
         killed.record(decided(1))
         killed.record(decided(2))
     with shipper_on(tmp_path / "spool") as shipper:
-        async with shipping(connection, shipper):
-            pods = await shipped_pods(connection, 2)
+        async with shipping(bus, shipper):
+            pods = await shipped_pods(bus, 2)
 
     assert pods == ["pod-1", "pod-2"]
 
 
 async def test_a_life_that_ends_in_the_middle_of_shipping_leaves_each_decision_once(
-    connection: Connection, tmp_path: Path
+    bus: JetStreamLog, tmp_path: Path
 ) -> None:
     with shipper_on(tmp_path / "spool") as first:
         for number in range(3000):
             first.record(decided(number))
-        async with shipping(connection, first):
-            while not await stored(connection):
+        async with shipping(bus, first):
+            while not await stored(bus):
                 await asyncio.sleep(0)
-    assert await stored(connection) < 3000
+    assert await stored(bus) < 3000
 
     with shipper_on(tmp_path / "spool") as second:
-        async with shipping(connection, second):
+        async with shipping(bus, second):
             await second.drained(PATIENCE_S)
 
-    assert await shipped_pods(connection, 3000) == [f"pod-{number}" for number in range(3000)]
-    assert await stored(connection) == 3000
+    assert await shipped_pods(bus, 3000) == [f"pod-{number}" for number in range(3000)]
+    assert await stored(bus) == 3000
 
 
 async def test_a_broker_that_dies_and_comes_back_gets_each_decision_once(
-    broker: Embedded, connection: Connection, tmp_path: Path
+    broker: Embedded, bus: JetStreamLog, tmp_path: Path
 ) -> None:
     with shipper_on(tmp_path / "spool") as shipper:
-        async with shipping(connection, shipper):
+        async with shipping(bus, shipper):
             shipper.record(decided(0))
             await shipper.drained(PATIENCE_S)
             broker.kill()
@@ -135,8 +129,8 @@ async def test_a_broker_that_dies_and_comes_back_gets_each_decision_once(
             await broker.start()
             await shipper.drained(PATIENCE_S)
 
-    assert sorted(await shipped_pods(connection, 100)) == sorted(f"pod-{n}" for n in range(100))
-    assert await stored(connection) == 100
+    assert sorted(await shipped_pods(bus, 100)) == sorted(f"pod-{n}" for n in range(100))
+    assert await stored(bus) == 100
 
 
 @contextlib.contextmanager
@@ -151,15 +145,15 @@ def small_disk() -> Generator[None, None, None]:
 
 
 async def test_a_full_disk_costs_the_entry_and_not_the_answer(
-    connection: Connection, tmp_path: Path
+    bus: JetStreamLog, tmp_path: Path
 ) -> None:
     before = metrics.DECISIONS_DROPPED._value.get()
     with shipper_on(tmp_path / "spool") as shipper:
         with small_disk():
             shipper.record(decided(1, "a" * MIB))
         shipper.record(decided(2))
-        async with shipping(connection, shipper):
-            pods = await shipped_pods(connection, 1)
+        async with shipping(bus, shipper):
+            pods = await shipped_pods(bus, 1)
 
     assert pods == ["pod-2"]
     assert metrics.DECISIONS_DROPPED._value.get() == before + 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from joulie_bus.log import Message
+from joulie_bus.records import Message
 from joulie_extender.spool import SEGMENT_BYTES, Spool
 
 
@@ -152,7 +152,7 @@ def test_nobody_else_may_read_it(life: Life, tmp_path: Path) -> None:
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
-from joulie_bus.log import Message
+from joulie_bus.records import Message
 from joulie_extender.spool import Spool
 
 spool = Spool(Path(sys.argv[1]))

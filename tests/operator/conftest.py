@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.tasks import background
 from joulie_bus.testing import CLUSTER
 from joulie_projections import database
@@ -18,20 +18,20 @@ from joulie_projections.view import View
 
 @pytest.fixture
 async def projecting(
-    connection: Connection, writer: Engine, tmp_path: Path
+    bus: JetStreamLog, writer: Engine, tmp_path: Path
 ) -> AsyncGenerator[asyncio.Task[None], None]:
     signer = Signer.of(tmp_path / "key.pem")
-    projector = Projector(connection, CLUSTER, writer, signer, ProjectorSettings())
+    projector = Projector(bus, CLUSTER, writer, signer, ProjectorSettings())
     async with background(projector.run(), "projector") as task:
         yield task
 
 
 @pytest.fixture
 async def view(
-    connection: Connection, projecting: asyncio.Task[None], database_file: Path
+    bus: JetStreamLog, projecting: asyncio.Task[None], database_file: Path
 ) -> AsyncGenerator[View, None]:
     engine = database.reader(database_file)
-    async with View.open(connection, engine, CLUSTER) as view:
+    async with View.open(bus, engine, CLUSTER) as view:
         await view.wait_ready(10)
         assert not projecting.done()
         yield view

@@ -11,10 +11,7 @@ from aiohttp import web
 
 from joulie_bus import codec
 from joulie_bus.embedded import free_port
-from joulie_bus.jetstream.connection import Connection
-from joulie_bus.jetstream.publisher import Publisher
-from joulie_bus.jetstream.reader import Reader
-from joulie_bus.jetstream.streams import state_of
+from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.subjects import Stream
 from joulie_bus.tasks import background, rung
 from joulie_bus.testing import CLUSTER
@@ -139,14 +136,13 @@ users: [{{name: me, user: {{token: secret}}}}]
 
 @contextlib.asynccontextmanager
 async def watching(
-    server: StandIn, connection: Connection, view: View, directory: Path
+    server: StandIn, bus: JetStreamLog, view: View, directory: Path
 ) -> AsyncGenerator[None, None]:
     kubeconfig = directory / "kubeconfig"
     kubeconfig.write_text(KUBECONFIG.format(port=server.port))
     async with (
         ApiServer.of(kubeconfig) as api,
-        Publisher.on(connection) as publisher,
-        background(watch_cluster(api, publisher, CLUSTER, view), "watch"),
+        background(watch_cluster(api, bus, CLUSTER, view), "watch"),
     ):
         yield
 
@@ -157,13 +153,13 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def told(connection: Connection, about: str) -> list[tuple[str, str]]:
+async def told(bus: JetStreamLog, about: str) -> list[tuple[str, str]]:
     """Type and key of every fact in the log about nodes, or about pods."""
-    count, bell = (await state_of(connection, Stream.OBS)).last, asyncio.Event()
+    count, bell = (await bus.state(Stream.OBS)).last, asyncio.Event()
     facts: list[tuple[str, str]] = []
     async with (
         asyncio.timeout(PATIENCE_S),
-        Reader.on(connection, Stream.OBS, 0, bell=bell) as reader,
+        bus.reading(Stream.OBS, 0, bell=bell) as reader,
     ):
         while len(facts) < count:
             await rung(bell, 0.5)
@@ -187,10 +183,10 @@ P1 = "d2c18e22-c5cf-4236-b96e-4309e6c787ae"
 
 
 async def test_a_list_of_several_pages_ends_up_in_the_view(
-    connection: Connection, view: View, tmp_path: Path
+    bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
     server = StandIn()
-    async with server.listening(), watching(server, connection, view, tmp_path):
+    async with server.listening(), watching(server, bus, view, tmp_path):
         await until(lambda: names(view) == LISTED and P1 in view.world.pods)
 
     seen = view.world.nodes["node-a1"]
@@ -205,13 +201,13 @@ async def test_a_list_of_several_pages_ends_up_in_the_view(
 
 
 async def test_nodes_that_change_come_and_go_are_followed(
-    connection: Connection, view: View, tmp_path: Path
+    bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
     server = StandIn()
     server.scripts[NODES].append(Script(recorded("09")))
-    async with server.listening(), watching(server, connection, view, tmp_path):
+    async with server.listening(), watching(server, bus, view, tmp_path):
         await until(lambda: view.position == len(FOLLOWED) + 1)
-        facts = await told(connection, "node.")
+        facts = await told(bus, "node.")
 
     changed = view.world.nodes["node-a1"]
     assert (changed.labels["joulie.io/power-profile"], changed.schedulable) == ("eco", False)
@@ -219,39 +215,39 @@ async def test_nodes_that_change_come_and_go_are_followed(
 
 
 async def test_a_pod_is_followed_from_its_creation_to_its_end(
-    connection: Connection, view: View, tmp_path: Path
+    bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
     server = StandIn()
     server.scripts[PODS].append(Script(recorded("40")))
-    async with server.listening(), watching(server, connection, view, tmp_path):
+    async with server.listening(), watching(server, bus, view, tmp_path):
         await until(lambda: names(view) == LISTED and len(server.watches(PODS)) == 1)
         await until(lambda: view.position >= len(LISTED) + 4)
 
-    facts = [kind for kind, _ in await told(connection, "pod.")]
+    facts = [kind for kind, _ in await told(bus, "pod.")]
     assert facts == ["pod.pending", "pod.bound", "pod.finished", "pod.gone"]
     assert (view.world.pods, view.world.nodes["node-a1"].pods) == ({}, 0)
 
 
 async def test_a_past_that_is_gone_is_listed_again_and_nothing_is_told_twice(
-    connection: Connection, view: View, tmp_path: Path
+    bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
     server = StandIn()
     for number in ("49", "50"):  # as an event, and as a status
         server.scripts[NODES].append(Script(recorded(number), "end"))
-    async with server.listening(), watching(server, connection, view, tmp_path):
+    async with server.listening(), watching(server, bus, view, tmp_path):
         await until(lambda: len(server.watches()) == 3)
 
     assert server.lists() == 3
-    assert await told(connection, "node.") == [("node.seen", name) for name in LISTED]
+    assert await told(bus, "node.") == [("node.seen", name) for name in LISTED]
 
 
 @pytest.mark.parametrize("number", ["32", "50"], ids=["unauthorized", "gone"])
 async def test_a_refused_list_is_tried_again(
-    connection: Connection, view: View, tmp_path: Path, number: str
+    bus: JetStreamLog, view: View, tmp_path: Path, number: str
 ) -> None:
     server = StandIn()
     server.troubles.append(recorded(number))
-    async with server.listening(), watching(server, connection, view, tmp_path):
+    async with server.listening(), watching(server, bus, view, tmp_path):
         await until(lambda: names(view) == LISTED)
 
     assert server.lists() == 2
@@ -259,24 +255,24 @@ async def test_a_refused_list_is_tried_again(
 
 @pytest.mark.parametrize("ending", ["cut", "end"])
 async def test_a_watch_that_ends_goes_on_from_where_it_was(
-    connection: Connection, view: View, tmp_path: Path, ending: str
+    bus: JetStreamLog, view: View, tmp_path: Path, ending: str
 ) -> None:
     server = StandIn()
     server.scripts[NODES].append(Script(lines("09", 0, 4), ending))
     server.scripts[NODES].append(Script(recorded("09")))
-    async with server.listening(), watching(server, connection, view, tmp_path):
+    async with server.listening(), watching(server, bus, view, tmp_path):
         await until(lambda: view.position == len(FOLLOWED) + 1)
-        facts = await told(connection, "node.")
+        facts = await told(bus, "node.")
 
     assert (server.lists(), len(server.watches())) == (1, 2)
     assert facts == FOLLOWED
 
 
 async def test_what_happened_during_an_outage_is_told_after_it(
-    connection: Connection, view: View, tmp_path: Path
+    bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
     server = StandIn()
-    async with watching(server, connection, view, tmp_path):
+    async with watching(server, bus, view, tmp_path):
         async with server.listening():
             await until(lambda: names(view) == LISTED)
         server.scripts[NODES].append(Script(recorded("49"), "end"))
@@ -284,39 +280,39 @@ async def test_what_happened_during_an_outage_is_told_after_it(
         async with server.listening():
             await until(lambda: names(view) == LISTED[1:])
 
-    facts = await told(connection, "node.")
+    facts = await told(bus, "node.")
     assert facts == [*[("node.seen", name) for name in LISTED], ("node.gone", "node-a1")]
 
 
 async def test_what_the_log_believed_before_is_compared_with_the_first_list(
-    connection: Connection, view: View, tmp_path: Path
+    bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
     server = StandIn()
     async with server.listening():
-        async with watching(server, connection, view, tmp_path):
+        async with watching(server, bus, view, tmp_path):
             await until(lambda: names(view) == LISTED and P1 in view.world.pods)
         server.pages[NODES, ""]["items"].pop(0)
         server.pages[PODS, ""]["items"].clear()
-        async with watching(server, connection, view, tmp_path):
+        async with watching(server, bus, view, tmp_path):
             await until(lambda: names(view) == LISTED[1:] and not view.world.pods)
 
 
 async def test_an_object_that_makes_no_sense_keeps_nobody_else_from_being_told(
-    connection: Connection, view: View, tmp_path: Path
+    bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
     server = StandIn()
     server.pages[NODES, ""]["items"][0]["status"]["allocatable"]["cpu"] = "lots"
-    async with server.listening(), watching(server, connection, view, tmp_path):
+    async with server.listening(), watching(server, bus, view, tmp_path):
         await until(lambda: names(view) == LISTED[1:])
 
 
 async def test_an_object_may_be_as_large_as_the_server_stores_them(
-    connection: Connection, view: View, tmp_path: Path
+    bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
     changed = json.loads(recorded("09").body.splitlines()[0])
     changed["object"]["metadata"]["annotations"] = {"big": "x" * 1_500_000}
     server = StandIn()
     server.scripts[NODES].append(Script(Reply(200, json.dumps(changed).encode())))
-    async with server.listening(), watching(server, connection, view, tmp_path):
+    async with server.listening(), watching(server, bus, view, tmp_path):
         await until(lambda: names(view) == LISTED)
         await until(lambda: "joulie.io/power-profile" in view.world.nodes["node-a1"].labels)

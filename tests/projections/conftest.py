@@ -10,8 +10,7 @@ import pytest
 
 from joulie_bus.embedded import Embedded
 from joulie_bus.events import AnyEvent
-from joulie_bus.jetstream.connection import Connection
-from joulie_bus.jetstream.publisher import Publisher
+from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import ensure
 from joulie_bus.subjects import Stream
 from joulie_bus.testing import CLUSTER, connected, producer, running_broker
@@ -48,7 +47,7 @@ async def broker(server: Embedded) -> Embedded:
 
 
 @pytest.fixture
-def projecting(connection: Connection, database_file: Path, tmp_path: Path) -> Projecting:
+def projecting(bus: JetStreamLog, database_file: Path, tmp_path: Path) -> Projecting:
     """Small batches and a short lease; how the task ended is for the test to say."""
     signer = Signer.of(tmp_path / "signing.key")
     settings = ProjectorSettings(batch=7, lease_s=0.3)
@@ -57,7 +56,7 @@ def projecting(connection: Connection, database_file: Path, tmp_path: Path) -> P
     async def run() -> AsyncGenerator[asyncio.Task[None], None]:
         engine = database.writer(database_file)
         task = asyncio.create_task(
-            Projector(connection, CLUSTER, engine, signer, settings).run(), name="projector"
+            Projector(bus, CLUSTER, engine, signer, settings).run(), name="projector"
         )
         try:
             yield task
@@ -70,11 +69,11 @@ def projecting(connection: Connection, database_file: Path, tmp_path: Path) -> P
 
 
 @pytest.fixture
-def viewing(connection: Connection, database_file: Path) -> Viewing:
+def viewing(bus: JetStreamLog, database_file: Path) -> Viewing:
     @contextlib.asynccontextmanager
     async def run() -> AsyncGenerator[View, None]:
         engine = database.reader(database_file)
-        async with View.open(connection, engine, CLUSTER) as view:
+        async with View.open(bus, engine, CLUSTER) as view:
             yield view
         engine.dispose()
 
@@ -82,12 +81,11 @@ def viewing(connection: Connection, database_file: Path) -> Viewing:
 
 
 @pytest.fixture
-def tell(connection: Connection) -> Tell:
+def tell(bus: JetStreamLog) -> Tell:
     """Publishes events; returns when they are stored."""
     says = producer()
 
     async def publish(*events: AnyEvent) -> None:
-        async with Publisher.on(connection) as publisher:
-            await publisher.publish([says.stamp(event) for event in events])
+        await bus.publish([says.stamp(event) for event in events])
 
     return publish

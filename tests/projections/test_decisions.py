@@ -11,7 +11,7 @@ from sqlalchemy.exc import DatabaseError
 
 from joulie_bus.errors import Fenced
 from joulie_bus.events import AnyEvent, Basis, Candidates, FilterDecided, SettingsDeclared
-from joulie_bus.log import Record
+from joulie_bus.records import Record
 from joulie_bus.subjects import Stream
 from joulie_bus.testing import ask, node_seen, noon, records
 from joulie_projections.commit import Input

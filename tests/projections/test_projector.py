@@ -13,9 +13,9 @@ from sqlalchemy import Engine
 from joulie_bus.errors import Fenced, StreamReplaced
 from joulie_bus.events import AnyEvent, Basis, Candidates, FilterDecided
 from joulie_bus.jetstream.connection import Connection
-from joulie_bus.jetstream.publisher import Publisher
+from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import ensure
-from joulie_bus.log import Message
+from joulie_bus.records import Message
 from joulie_bus.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import (
     ANY_FACTS,
@@ -101,12 +101,12 @@ async def test_a_restarted_projector_goes_on_with_nothing_lost_or_doubled(
 
 
 async def test_what_is_sent_twice_counts_once(
-    projecting: Projecting, viewing: Viewing, connection: Connection
+    projecting: Projecting, viewing: Viewing, bus: JetStreamLog
 ) -> None:
     stamped = producer().stamp(bound("p", "a"))
     again = stamped._replace(id="the broker does not know it again")
-    async with projecting(), viewing() as view, Publisher.on(connection) as publisher:
-        await publisher.publish([stamped, again])
+    async with projecting(), viewing() as view:
+        await bus.publish([stamped, again])
         await view.wait_for(2, 5)
 
         assert view.world.nodes["a"].pods == 1
@@ -178,12 +178,12 @@ async def test_garbage_ends_in_quarantine_and_the_projector_goes_on(
     projecting: Projecting,
     viewing: Viewing,
     tell: Tell,
-    connection: Connection,
+    bus: JetStreamLog,
     database_file: Path,
 ) -> None:
     garbage = Message(f"{CLUSTER.of(power('a', 1))}", "garbage", b"\xff" * 100)
-    async with projecting(), viewing() as view, Publisher.on(connection) as publisher:
-        await publisher.publish([garbage])
+    async with projecting(), viewing() as view:
+        await bus.publish([garbage])
         await tell(power("a", 100))
         await view.wait_for(2, 5)
 

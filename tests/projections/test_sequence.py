@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from joulie_bus.codec import Envelope, seal
 from joulie_bus.events import Fact, SettingsDeclared
-from joulie_bus.log import Record
+from joulie_bus.records import Record
 from joulie_bus.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import (
     ANY_FACTS,

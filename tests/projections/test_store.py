@@ -9,7 +9,7 @@ from sqlalchemy.exc import DatabaseError
 
 from joulie_bus.errors import Fenced
 from joulie_bus.events import Fact, NodeGone
-from joulie_bus.log import Record
+from joulie_bus.records import Record
 from joulie_bus.subjects import Stream
 from joulie_bus.testing import bound, node_seen, noon, pending, power, records
 from joulie_projections import database

@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 from joulie_bus import metrics
 from joulie_bus.errors import ViewBehind
 from joulie_bus.events import Fact
-from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.subjects import Stream
 from joulie_bus.testing import (
     CLUSTER,
@@ -43,9 +43,9 @@ Tell = Callable[..., Awaitable[None]]
 class ByHand:
     """Does what a projector does, one step at a time: commits, and tells of it or does not."""
 
-    def __init__(self, engine: Engine, connection: Connection) -> None:
+    def __init__(self, engine: Engine, bus: JetStreamLog) -> None:
         self._store = Store(engine)
-        self._connection = connection
+        self._bus = bus
         self._world = World()
         self._standing = Standing(0, {}, no_rows(), b"")
         self._says = 0
@@ -64,18 +64,18 @@ class ByHand:
     async def tell(self, done: Sequenced, limit: int = 1_000_000) -> None:
         manifest = done.commit.manifest
         delta = delta_of(manifest.p_from, manifest.p_to, done.standing.digests, done.rows, limit)
-        await self._connection.send(CLUSTER.delta, delta)
+        await self._bus.tell(CLUSTER.delta, delta)
 
     async def forge(self, row: Row) -> None:
         """A change that no commit has made."""
         here = self._standing.position + 1
         delta = delta_of(here, here, self._standing.digests, [row], 1_000_000)
-        await self._connection.send(CLUSTER.delta, delta)
+        await self._bus.tell(CLUSTER.delta, delta)
 
     async def beat(self) -> None:
         digests = packed(self._standing.digests)
         beat = Beat(self._standing.position, digests, self._incarnation, 1, 0, 0, 0)
-        await self._connection.send(CLUSTER.beat, on_the_bus(beat))
+        await self._bus.tell(CLUSTER.beat, on_the_bus(beat))
 
     def restored(self, standing: Standing) -> None:
         """The database is a copy of an earlier day."""
@@ -83,8 +83,8 @@ class ByHand:
 
 
 @pytest.fixture
-def hand(writer: Engine, connection: Connection) -> ByHand:
-    return ByHand(writer, connection)
+def hand(writer: Engine, bus: JetStreamLog) -> ByHand:
+    return ByHand(writer, bus)
 
 
 def watts(view: View) -> dict[str, float]:
@@ -291,11 +291,11 @@ async def test_a_view_without_a_projector_keeps_answering_and_grows_old(
 
 
 async def test_a_view_whose_database_and_bus_are_silent_keeps_answering(
-    hand: ByHand, connection: Connection, database_file: Path
+    hand: ByHand, bus: JetStreamLog, database_file: Path
 ) -> None:
     hand.commit(power("a", 100))
     engine = database.reader(database_file)
-    async with View.open(connection, engine, CLUSTER) as view:
+    async with View.open(bus, engine, CLUSTER) as view:
         await view.wait_ready(5)
         refused = fail_every_read(engine)
         await until(lambda: len(refused) >= 2)
@@ -318,13 +318,13 @@ def fail_every_read(engine: Engine) -> list[str]:
 
 
 async def test_a_waiting_view_asks_the_database_now_and_then_and_not_all_the_time(
-    connection: Connection, database_file: Path
+    bus: JetStreamLog, database_file: Path
 ) -> None:
     engine = database.reader(database_file)
     asked: list[float] = []
     event.listen(engine, "begin", lambda _: asked.append(time.monotonic()))
 
-    async with View.open(connection, engine, CLUSTER):
+    async with View.open(bus, engine, CLUSTER):
         await until(lambda: len(asked) >= 4)
     engine.dispose()
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from joulie_bus.codec import Origin
 from joulie_bus.events import FACT_TYPES, Fact, NodeGone, PodFinished, PodGone
-from joulie_bus.log import Record
+from joulie_bus.records import Record
 from joulie_bus.testing import (
     ANY_FACTS,
     any_fact,

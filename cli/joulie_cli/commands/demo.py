@@ -18,7 +18,7 @@ from rich.text import Text
 from joulie_bus import codec
 from joulie_bus.embedded import free_port
 from joulie_bus.events import AnyEvent, FilterDecided, PrioritizeDecided
-from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.settings import HostPort
 from joulie_cli.commands import extender, operator, projector, simulator
 from joulie_cli.supervisor import Supervisor
@@ -91,12 +91,13 @@ async def run_demo(
 @contextlib.asynccontextmanager
 async def _viewing(wires: Wiring, supervisor: Supervisor) -> AsyncGenerator[View, None]:
     engine = database.reader(wires.data.database)
-    connection = await Connection.open(supervisor.broker.address, "joulie-demo")
     try:
-        async with View.open(connection, engine, wires.subjects) as view:
+        async with (
+            JetStreamLog.open(supervisor.broker.address, "joulie-demo") as bus,
+            View.open(bus, engine, wires.subjects) as view,
+        ):
             yield view
     finally:
-        await connection.close()
         engine.dispose()
 
 
@@ -187,7 +188,7 @@ class _Screen:
         decisions = beat.decisions if beat else 0
         return Text(
             f"position {self.view.position}   lag {beat.lag_ms if beat else '?'} ms   "
-            f"decisions {decisions} ({self._rate(decisions):.0f}/s)\n"
+            f"log entries {decisions} ({self._rate(decisions):.0f}/s)\n"
             f"nodes: {named[NodeClass.PERFORMANCE]} performance, {named[NodeClass.ECO]} eco, "
             f"{named[NodeClass.DRAINING]} draining   measured {watts / 1000:.1f} kW\n"
             f"headroom {_spark(board)}\n",

@@ -15,5 +15,5 @@ def run(_: argparse.Namespace, wires: Wiring) -> int:
 
 async def _answer(wires: Wiring) -> None:
     server, scoring = wires.source.load(ServerSettings), wires.source.load(ScoringSettings)
-    async with viewing(wires, "extender") as (connection, view):
-        await serve(connection, wires.subjects, view, wires.data.spool, server, scoring)
+    async with viewing(wires, "extender") as (bus, view):
+        await serve(bus, wires.subjects, view, wires.data.spool, server, scoring)

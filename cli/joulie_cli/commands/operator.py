@@ -5,8 +5,7 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from joulie_bus.jetstream.connection import Connection
-from joulie_bus.jetstream.publisher import Publisher
+from joulie_bus.log import Log
 from joulie_bus.settings import setting, text
 from joulie_cli.wiring import Wiring, serve_part, viewing
 from joulie_operator.service import Operator
@@ -36,17 +35,17 @@ def run(_: argparse.Namespace, wires: Wiring) -> int:
 async def _operate(wires: Wiring) -> None:
     settings = wires.source.load(OperatorSettings)
     kubeconfig = wires.source.load(ClusterSettings).kubeconfig
-    async with viewing(wires, "operator") as (connection, view), asyncio.TaskGroup() as tasks:
-        tasks.create_task(Operator(connection, wires.subjects, view, settings).run())
+    async with viewing(wires, "operator") as (bus, view), asyncio.TaskGroup() as tasks:
+        tasks.create_task(Operator(bus, wires.subjects, view, settings).run())
         if kubeconfig:
-            tasks.create_task(_watch(wires, connection, view, kubeconfig))
+            tasks.create_task(_watch(wires, bus, view, kubeconfig))
 
 
-async def _watch(wires: Wiring, connection: Connection, view: View, kubeconfig: str) -> None:
+async def _watch(wires: Wiring, bus: Log, view: View, kubeconfig: str) -> None:
     # Half a second and 40 MB that a simulated cluster does not need.
     from joulie_operator.kube import ApiServer
     from joulie_operator.watch import watch_cluster
 
     path = None if kubeconfig == IN_CLUSTER else Path(kubeconfig)
-    async with ApiServer.of(path) as api, Publisher.on(connection) as publisher:
-        await watch_cluster(api, publisher, wires.subjects, view)
+    async with ApiServer.of(path) as api:
+        await watch_cluster(api, bus, wires.subjects, view)

@@ -23,7 +23,7 @@ async def _project(wires: Wiring) -> None:
         signer = Signer.of(wires.data.key)
         signer.publish(wires.data.public_key)
         settings = wires.source.load(ProjectorSettings)
-        async with connected(wires, "projector") as connection:
-            await Projector(connection, wires.subjects, engine, signer, settings).run()
+        async with connected(wires, "projector") as bus:
+            await Projector(bus, wires.subjects, engine, signer, settings).run()
     finally:
         engine.dispose()

@@ -21,9 +21,9 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 async def _replay(wires: Wiring) -> Replayed:
     wires.data.require()
-    async with broker_of(wires) as connection:
+    async with broker_of(wires) as bus:
         with History.of(wires.data.database) as history:
-            return await replay(history, connection)
+            return await replay(history, bus)
 
 
 def _as_json(done: Replayed) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import argparse
 
 from joulie_cli.wiring import Wiring, serve_part, viewing
-from joulie_simulator.service import SimulatorSettings, simulate
+from joulie_simulator.service import Simulation, SimulatorSettings
 
 SETTINGS = (SimulatorSettings,)
 
@@ -14,5 +14,5 @@ def run(_: argparse.Namespace, wires: Wiring) -> int:
 
 async def _simulate(wires: Wiring) -> None:
     settings = wires.source.load(SimulatorSettings)
-    async with viewing(wires, "simulator") as (connection, view):
-        await simulate(connection, wires.subjects, view, settings)
+    async with viewing(wires, "simulator") as (bus, view):
+        await Simulation(bus, wires.subjects, view, settings).run()

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from joulie_audit.verify import Report, verify
-from joulie_bus.jetstream.connection import Connection
-from joulie_bus.jetstream.reader import Reader
-from joulie_bus.jetstream.streams import state_of
+from joulie_bus.log import Log
 from joulie_bus.subjects import Stream
 from joulie_bus.tasks import rung
 from joulie_cli.past import broker_of
@@ -30,18 +28,18 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 async def _verify(wires: Wiring) -> Report:
     wires.data.require()
-    async with broker_of(wires) as connection:
-        anchored = await _anchored(connection)
+    async with broker_of(wires) as bus:
+        anchored = await _anchored(bus)
     with History.of(wires.data.database) as history:
         return verify(history, heads.public_key(wires.data.public_key), anchored)
 
 
-async def _anchored(connection: Connection) -> Sequence[Head]:
+async def _anchored(bus: Log) -> Sequence[Head]:
     """The heads that were put out of the database's reach."""
-    last = (await state_of(connection, Stream.HEADS)).last
+    last = (await bus.state(Stream.HEADS)).last
     found: list[Head] = []
     bell = asyncio.Event()
-    async with Reader.on(connection, Stream.HEADS, 0, bell=bell) as reader:
+    async with bus.reading(Stream.HEADS, 0, bell=bell) as reader:
         while len(found) < last:
             records = reader.take(1000)
             found.extend(heads.decode(record.data) for record in records)
