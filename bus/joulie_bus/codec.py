@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
+from msgspec import inspect
 
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import EVENT_TYPES, AnyEvent
 
 
-class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Who said it, when, and why; `data` says what."""
 
     id: str  # producer:boot:seq, unique for ever; also the broker's message id
@@ -26,7 +27,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     data: msgspec.Raw
 
 
-class Origin(msgspec.Struct, frozen=True):
+class Origin(msgspec.Struct, frozen=True, gc=False):
     """The three parts of an event's id."""
 
     producer: str
@@ -49,7 +50,8 @@ _decode_plain = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 def encode(event: AnyEvent) -> bytes:
     """The event's own bytes. Refuses numbers that are not numbers: JSON would turn them to null."""
-    refuse_non_finite(event)
+    if event.TYPE in _WITH_FLOATS:
+        refuse_non_finite(event)
     return _encode(event)
 
 
@@ -106,6 +108,34 @@ def refuse_non_finite(value: object) -> None:
         raise ValueError(f"{value} is not a number that an event may hold")
     for part in _parts(value):
         refuse_non_finite(part)
+
+
+_WITHOUT_FLOATS = (
+    inspect.IntType,
+    inspect.StrType,
+    inspect.BytesType,
+    inspect.BoolType,
+    inspect.NoneType,
+    inspect.LiteralType,
+)
+
+
+def _holds_floats(kind: inspect.Type) -> bool:
+    match kind:
+        case inspect.StructType():
+            return any(_holds_floats(field.type) for field in kind.fields)
+        case inspect.UnionType():
+            return any(_holds_floats(part) for part in kind.types)
+        case inspect.DictType():
+            return _holds_floats(kind.value_type)
+        case inspect.ListType() | inspect.VarTupleType():
+            return _holds_floats(kind.item_type)
+        case _:
+            return not isinstance(kind, _WITHOUT_FLOATS)
+
+
+# Most events hold none, and telemetry least of all: they need no looking through.
+_WITH_FLOATS = frozenset(cls.TYPE for cls in EVENT_TYPES if _holds_floats(inspect.type_info(cls)))
 
 
 def _parts(value: object) -> Iterable[object]:

@@ -41,7 +41,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 # --- facts about nodes ------------------------------------------------------------------------
 
 
-class TelemetrySampled(Event, frozen=True, kw_only=True):
+class TelemetrySampled(Event, frozen=True, kw_only=True, gc=False):
     """One reading of one node's power. A reading that failed is no event, never 0 W."""
 
     TYPE: ClassVar[str] = "telemetry.sampled"

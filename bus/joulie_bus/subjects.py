@@ -79,6 +79,8 @@ PATTERNS: dict[Stream, str] = {
     Stream.HEADS: "joulie.heads.{cluster}",
 }
 
+LIVE = "joulie.view.{cluster}.*"  # told, never stored
+
 _PLAIN = frozenset(string.ascii_letters + string.digits + "-")
 
 

@@ -3,38 +3,53 @@
 import asyncio
 import contextlib
 import itertools
+import shutil
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
-from joulie_bus.embedded import Embedded
+from joulie_bus.embedded import Embedded, Peer, free_port
 from joulie_bus.events import (
     AnyEvent,
     Basis,
+    BindDecided,
     Candidates,
     CapsSet,
+    CardClaimed,
+    ClaimConfirmed,
+    ClaimReleased,
     DrainingBegun,
+    FacilityPolled,
     Fact,
     FilterDecided,
+    GpuGone,
+    GpuSeen,
     HardwareDiscovered,
     NodeGone,
     NodeSeen,
+    OutcomeSeen,
     PlanMade,
     PodAsk,
     PodBound,
     PodFinished,
     PodGone,
     PodPending,
+    PreemptDecided,
     PrioritizeDecided,
+    Profile,
     ProfileAssigned,
     SettingsDeclared,
+    SleepOrdered,
     TelemetrySampled,
     Terms,
+    TransitionCompleted,
+    WakeOrdered,
 )
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.reader import Reader
 from joulie_bus.jetstream.streams import ensure, state_of
 from joulie_bus.producer import Producer
 from joulie_bus.records import Record
+from joulie_bus.roles import Role
 from joulie_bus.subjects import Stream, Subjects, stream_of
 from joulie_bus.tasks import rung
 
@@ -64,8 +79,27 @@ async def bare_broker(directory: Path) -> AsyncGenerator[Embedded, None]:
 
 
 @contextlib.asynccontextmanager
-async def connected(broker: Embedded, name: str = "test") -> AsyncGenerator[Connection, None]:
-    connection = await Connection.open(broker.address, name)
+async def running_cluster(directory: Path) -> AsyncGenerator[dict[str, Embedded], None]:
+    """Three nats-servers as one, by name, without a stream. They know each other's users."""
+    routes = [free_port() for _ in range(3)]
+    Embedded(directory / "all")  # whose passwords are everybody's
+    servers = {}
+    for number, port in enumerate(routes):
+        place = directory / f"n{number}"
+        shutil.copytree(directory / "all", place)
+        servers[place.name] = Embedded(place, peer=Peer(place.name, port, routes))
+    try:
+        await asyncio.gather(*(server.start() for server in servers.values()))
+        yield servers
+    finally:
+        await asyncio.gather(*(server.stop() for server in servers.values()))
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    broker: Embedded, name: str = "test", role: Role = Role.ADMIN
+) -> AsyncGenerator[Connection, None]:
+    connection = await Connection.open(broker.address_of(role), name)
     try:
         yield connection
     finally:
@@ -182,6 +216,48 @@ def pending(uid: str, *, performance: bool = False) -> PodPending:
     return PodPending(pod=ask(uid, performance=performance))
 
 
+def completed(node: str, profile: Profile = "eco") -> TransitionCompleted:
+    return TransitionCompleted(plan="p", node=node, profile=profile)
+
+
+def asleep(node: str) -> SleepOrdered:
+    return SleepOrdered(plan="p", node=node)
+
+
+def waking(node: str) -> WakeOrdered:
+    return WakeOrdered(plan="p", node=node)
+
+
+def polled(*, ambient_c: float | None = None, it_w: float | None = None) -> FacilityPolled:
+    """What is left out could not be read."""
+    return FacilityPolled(
+        facility="hall",
+        ambient_mdeg=None if ambient_c is None else round(ambient_c * 1000),
+        it_mw=None if it_w is None else round(it_w * 1000),
+    )
+
+
+def card(uuid: str, node: str = "n1", *, used_mb: int = 0) -> GpuSeen:
+    return GpuSeen(
+        uuid=uuid, node=node, model="NVIDIA H100 SXM5", total_mb=81_559, allocated_mb=used_mb
+    )
+
+
+def claim(uuid: str, uid: str, mb: int = 20_000, *, node: str = "n1") -> CardClaimed:
+    """For a minute."""
+    return CardClaimed(
+        card=uuid, pod_uid=uid, namespace="team", name=uid, node=node, mb=mb, expires_s=60
+    )
+
+
+def confirmed(uuid: str, uid: str) -> ClaimConfirmed:
+    return ClaimConfirmed(card=uuid, pod_uid=uid)
+
+
+def released(uuid: str, uid: str) -> ClaimReleased:
+    return ClaimReleased(card=uuid, pod_uid=uid, why="finished")
+
+
 def plan_made(plan: str = "p") -> PlanMade:
     return PlanMade(plan=plan, policy="static_partition", view=0, nodes=0, performance=0, changes=0)
 
@@ -192,6 +268,11 @@ _ANY: tuple[Callable[[str, str, int], Fact], ...] = (
     lambda node, _, number: node_seen(node, cores=number, gpus=number % 3, zone=str(number)),
     lambda node, _pod, _number: NodeGone(node=node),
     lambda node, _, number: hardware(node, cores=number, gpus=number % 9),
+    lambda _node, _pod, number: polled(
+        ambient_c=number if number % 2 else None, it_w=number if number % 3 else None
+    ),
+    lambda node, _, number: card(f"g{number % 3}", node, used_mb=number),
+    lambda _node, _pod, number: GpuGone(uuid=f"g{number % 3}"),
     lambda _, pod, number: pending(pod, performance=number % 2 == 0),
     lambda node, pod, number: bound(pod, node, performance=number % 2 == 0),
     lambda _node, pod, _number: PodFinished(uid=pod),
@@ -200,6 +281,12 @@ _ANY: tuple[Callable[[str, str, int], Fact], ...] = (
     lambda node, _, number: eco(node) if number % 2 else performance(node),
     lambda node, _pod, _number: draining(node),
     lambda node, _, number: caps(node, number, None if number % 2 else number),
+    lambda node, _, number: completed(node, "eco" if number % 2 else "performance"),
+    lambda node, _pod, _number: asleep(node),
+    lambda node, _pod, _number: waking(node),
+    lambda node, pod, number: claim(f"g{number % 3}", pod, number, node=node),
+    lambda _, pod, number: confirmed(f"g{number % 3}", pod),
+    lambda _, pod, number: released(f"g{number % 3}", pod),
 )
 ANY_FACTS = len(_ANY) * 3 * 4 * 101
 
@@ -246,6 +333,18 @@ def one_of_each(node: str = "n1", uid: str = "pod-1") -> list[AnyEvent]:
         node_seen(node, gpus=8, power_profile="eco"),
         NodeGone(node=node),
         hardware(node, gpus=8),
+        FacilityPolled(facility="hall-1", ambient_mdeg=24_500, it_mw=30_000_000),
+        GpuSeen(
+            uuid="GPU-5ab1",
+            node=node,
+            model="NVIDIA H100 SXM5",
+            total_mb=81_559,
+            allocated_mb=20_000,
+            nvlink_group="0",
+            owner=uid,
+            source="agent",
+        ),
+        GpuGone(uuid="GPU-5ab1"),
         PodPending(pod=pod),
         PodBound(pod=pod, node=node),
         PodFinished(uid=uid),
@@ -254,9 +353,36 @@ def one_of_each(node: str = "n1", uid: str = "pod-1") -> list[AnyEvent]:
         eco(node),
         draining(node),
         caps(node, cpu=60),
+        completed(node),
+        SleepOrdered(plan="p", node=node, because="nothing runs here"),
+        WakeOrdered(plan="p", node=node, because="arrivals are forecast"),
+        claim("GPU-5ab1", uid, node=node),
+        confirmed("GPU-5ab1", uid),
+        released("GPU-5ab1", uid),
         SettingsDeclared(settings="s1", code="0.1.0", values={"neutral": 50.0, "memory": True}),
         FilterDecided(
             pod=pod, basis=basis, candidates=candidates, verdicts=b"\x00\x02", reason="eco"
         ),
         prioritized,
+        PreemptDecided(pod=pod, basis=basis, candidates=candidates, verdicts=b"\x00\x02"),
+        BindDecided(
+            pod_uid=uid,
+            namespace="team",
+            name=uid,
+            node=node,
+            basis=basis,
+            outcome="lost-race",
+            cards=["GPU-5ab1"],
+            error="another replica was first",
+        ),
+        OutcomeSeen(
+            pod_uid=uid,
+            namespace="team",
+            name=uid,
+            node=node,
+            decision="extender-0:b1:7",
+            rank=2,
+            score=41,
+            regret=9,
+        ),
     ]

@@ -9,7 +9,14 @@ from sqlalchemy import Connection, Engine, func, insert, select
 
 from joulie_bus import codec
 from joulie_bus.errors import Fenced, Undecodable
-from joulie_bus.events import FilterDecided, PrioritizeDecided, SettingsDeclared
+from joulie_bus.events import (
+    BindDecided,
+    FilterDecided,
+    OutcomeSeen,
+    PreemptDecided,
+    PrioritizeDecided,
+    SettingsDeclared,
+)
 from joulie_bus.records import Record
 from joulie_bus.subjects import Stream
 from joulie_projections.commit import Input
@@ -55,16 +62,22 @@ def entry_of_body(body: bytes, where: str) -> Entry:
     envelope = codec.open_envelope(body, where)
     event = codec.read(envelope, where)
     match event:
-        case FilterDecided() | PrioritizeDecided():
+        case FilterDecided() | PrioritizeDecided() | PreemptDecided():
+            pod, view, now = event.pod, event.basis.view, event.basis.now
+            about = pod.uid, f"{pod.namespace}/{pod.name}"
+        case BindDecided():
             view, now = event.basis.view, event.basis.now
-            _require_fitting(where, view, now)
-            pod = f"{event.pod.namespace}/{event.pod.name}"
-            return Entry(envelope.id, event.TYPE, event.pod.uid, pod, view, now, body)
+            about = event.pod_uid, f"{event.namespace}/{event.name}"
+        case OutcomeSeen():
+            view, now = 0, envelope.ts
+            about = event.pod_uid, f"{event.namespace}/{event.name}"
         case SettingsDeclared():
-            _require_fitting(where, envelope.ts)
-            return Entry(envelope.id, event.TYPE, "", "", 0, envelope.ts, body)
+            view, now = 0, envelope.ts
+            about = "", ""
         case _:
             raise Undecodable(where, f"{event.TYPE} is no entry of the decision log")
+    _require_fitting(where, view, now)
+    return Entry(envelope.id, event.TYPE, *about, view, now, body)
 
 
 def _require_fitting(where: str, *numbers: int) -> None:

@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from joulie_projections.cards import CardState
 from joulie_projections.world import (
     Change,
     ClusterState,
+    FacilityState,
     NodeState,
     PodState,
     ProducerState,
@@ -24,11 +26,13 @@ MODULUS = 1 << 256
 STATES: Mapping[str, type[State]] = {
     "node": NodeState,
     "pod": PodState,
+    "gpu": CardState,
+    "facility": FacilityState,
     "producer": ProducerState,
     "cluster": ClusterState,
 }
 # What readers follow. Producers matter to the projector alone, and change with every message.
-VIEWED = ("node", "pod", "cluster")
+VIEWED = ("node", "pod", "gpu", "facility", "cluster")
 
 Digests = dict[str, int]
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -108,6 +112,8 @@ def tables_of(world: World) -> dict[str, dict[str, State]]:
     tables: dict[str, dict[str, State]] = {
         "node": world.nodes,  # type: ignore[dict-item]
         "pod": world.pods,  # type: ignore[dict-item]
+        "gpu": world.gpus,  # type: ignore[dict-item]
+        "facility": world.facilities,  # type: ignore[dict-item]
         "producer": world.producers,  # type: ignore[dict-item]
         "cluster": world.cluster,  # type: ignore[dict-item]
     }

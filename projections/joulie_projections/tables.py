@@ -20,6 +20,8 @@ def _state(name: str) -> Table:
 STATE_TABLES = {
     "node": _state("node_twin"),
     "pod": _state("pod"),
+    "gpu": _state("gpu"),
+    "facility": _state("facility"),
     "producer": _state("producer"),
     "cluster": _state("cluster_state"),
 }

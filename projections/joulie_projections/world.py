@@ -13,10 +13,15 @@ from msgspec.structs import replace
 from joulie_bus.codec import Origin
 from joulie_bus.events import (
     CapsSet,
+    CardClaimed,
+    ClaimConfirmed,
+    ClaimReleased,
     DrainingBegun,
+    FacilityPolled,
     Fact,
+    GpuGone,
+    GpuSeen,
     HardwareDiscovered,
-    NodeFact,
     NodeGone,
     NodeSeen,
     PlanEvent,
@@ -28,8 +33,12 @@ from joulie_bus.events import (
     PodGone,
     PodPending,
     ProfileAssigned,
+    SleepOrdered,
     TelemetrySampled,
+    TransitionCompleted,
+    WakeOrdered,
 )
+from joulie_projections.cards import CardState, claimed, sighted
 
 TREND_WINDOW_NS = 300_000_000_000
 SAMPLE_SPACING_NS = 10_000_000_000  # 30 points in 5 minutes describe a slope well enough
@@ -38,12 +47,14 @@ MISSING_LIMIT = 256  # holes remembered per life; the rest counts as lost at onc
 CLUSTER = "cluster"  # the only key of its table
 
 
-class Sample(msgspec.Struct, frozen=True, array_like=True):
+# Without `gc`: what is frozen and plain is part of no cycle, and every sample makes some of these
+# anew, so that the collector would walk the world again and again.
+class Sample(msgspec.Struct, frozen=True, array_like=True, gc=False):
     at: int
     power_mw: int
 
 
-class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Everything believed about one node. The board turns it into a twin."""
 
     ordinal: int  # its row on every board, never given to another node
@@ -59,6 +70,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hardware: HardwareDiscovered | None = None
     profile: str = ""  # performance or eco, once a plan has said so
     draining: bool = False
+    power_state: str = ""  # awake; "asleep" or "waking" once a plan has said so
     cpu_cap_pct: int | None = None
     gpu_cap_pct: int | None = None
     samples: tuple[Sample, ...] = ()  # oldest first, the last one is the newest reading
@@ -75,7 +87,7 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     finished: bool = False
 
 
-class Life(msgspec.Struct, frozen=True, array_like=True):
+class Life(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One incarnation of a producer: how far it counted, and which numbers have not come."""
 
     boot: str
@@ -84,7 +96,7 @@ class Life(msgspec.Struct, frozen=True, array_like=True):
     lost: int = 0  # holes too many to remember
 
 
-class ProducerState(msgspec.Struct, frozen=True, array_like=True):
+class ProducerState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     lives: tuple[Life, ...]  # newest last
 
 
@@ -94,7 +106,20 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     plan: PlanMade | None = None
 
 
-State = NodeState | PodState | ProducerState | ClusterState
+class Reading(msgspec.Struct, frozen=True, array_like=True):
+    at: int
+    value: int
+
+
+class FacilityState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The last reading of each kind, however old."""
+
+    ambient_mdeg: Reading | None = None
+    it_mw: Reading | None = None
+    cooling_mw: Reading | None = None
+
+
+State = NodeState | PodState | CardState | FacilityState | ProducerState | ClusterState
 S = TypeVar("S", bound=State)
 
 
@@ -104,6 +129,8 @@ class World:
     def __init__(self) -> None:
         self.nodes: dict[str, NodeState] = {}
         self.pods: dict[str, PodState] = {}
+        self.gpus: dict[str, CardState] = {}  # by the card's uuid
+        self.facilities: dict[str, FacilityState] = {}
         self.producers: dict[str, ProducerState] = {}
         self.cluster: dict[str, ClusterState] = {}  # one row, once there is something to say
 
@@ -153,6 +180,8 @@ class Draft:
     def __init__(self, world: World) -> None:
         self.nodes = Overlay(world.nodes)
         self.pods = Overlay(world.pods)
+        self.gpus = Overlay(world.gpus)
+        self.facilities = Overlay(world.facilities)
         self.producers = Overlay(world.producers)
         self.cluster = Overlay(world.cluster)
 
@@ -161,6 +190,8 @@ class Draft:
         return {
             "node": self.nodes,
             "pod": self.pods,
+            "gpu": self.gpus,
+            "facility": self.facilities,
             "producer": self.producers,
             "cluster": self.cluster,
         }
@@ -182,6 +213,12 @@ def is_news(draft: Draft, origin: Origin) -> bool:
     number is old only if it is not one of the holes.
     """
     known = draft.producers.get(origin.producer) or ProducerState(())
+    newest = known.lives[-1] if known.lives else None
+    if newest is not None and origin.boot == newest.boot and origin.seq == newest.high + 1:
+        # The usual case, on the path of every sample; what follows would give the same.
+        going_on = Life(newest.boot, origin.seq, newest.missing, newest.lost)
+        draft.producers.put(origin.producer, ProducerState((*known.lives[:-1], going_on)))
+        return True
     life = next((life for life in known.lives if life.boot == origin.boot), None)
     following = _counted(life or Life(origin.boot, 0), origin.seq)
     if following is None:
@@ -210,20 +247,24 @@ def _counted(life: Life, seq: int) -> Life | None:
 def evolve(draft: Draft, fact: Fact, at: int) -> None:
     """One step of the fold. `at` is when the broker stored the fact: the only time that counts."""
     match fact:
-        case TelemetrySampled() | NodeSeen() | NodeGone() | HardwareDiscovered():
+        case TelemetrySampled():  # first, because nearly all are
+            _sampled(draft, fact, at)
+        case NodeSeen() | NodeGone() | HardwareDiscovered():
             _evolve_node(draft, fact, at)
         case PodPending() | PodBound() | PodFinished() | PodGone():
             _evolve_pod(draft, fact, at)
-        case PlanMade() | ProfileAssigned() | DrainingBegun() | CapsSet():
-            _evolve_plan(draft, fact, at)
+        case FacilityPolled():
+            _polled(draft, fact, at)
+        case GpuSeen() | GpuGone():
+            _change_card(draft, fact.uuid, sighted(draft.gpus.get(fact.uuid), fact, at))
+        case CardClaimed() | ClaimConfirmed() | ClaimReleased():
+            _change_card(draft, fact.card, claimed(draft.gpus.get(fact.card), fact, at))
         case _:
-            assert_never(fact)
+            _evolve_plan(draft, fact, at)
 
 
-def _evolve_node(draft: Draft, fact: NodeFact, at: int) -> None:
+def _evolve_node(draft: Draft, fact: NodeSeen | NodeGone | HardwareDiscovered, at: int) -> None:
     match fact:
-        case TelemetrySampled():
-            _sampled(draft, fact, at)
         case NodeSeen():
             _node_seen(draft, fact, at)
         case NodeGone():
@@ -253,19 +294,44 @@ def _evolve_plan(draft: Draft, fact: PlanEvent, at: int) -> None:
     match fact:
         case PlanMade():
             draft.cluster.put(CLUSTER, replace(_cluster(draft), planned_at=at, plan=fact))
-        case ProfileAssigned():
+        case ProfileAssigned() | TransitionCompleted():
             _change_node(draft, fact.node, at, profile=fact.profile, draining=False)
         case DrainingBegun():
             _change_node(draft, fact.node, at, draining=True)
         case CapsSet():
             caps = {"cpu_cap_pct": fact.cpu_cap_pct, "gpu_cap_pct": fact.gpu_cap_pct}
             _change_node(draft, fact.node, at, **caps)
+        case SleepOrdered():
+            _change_node(draft, fact.node, at, power_state="asleep")
+        case WakeOrdered():
+            _change_node(draft, fact.node, at, power_state="waking")
         case _:
             assert_never(fact)
 
 
 def _change_node(draft: Draft, name: str, at: int, **changes: object) -> None:
     draft.nodes.put(name, replace(_node(draft, name, at), at=at, **changes))
+
+
+def _change_card(draft: Draft, uuid: str, after: CardState | None) -> None:
+    if after is None:
+        draft.gpus.drop(uuid)
+    else:
+        draft.gpus.put(uuid, after)
+
+
+def _polled(draft: Draft, polled: FacilityPolled, at: int) -> None:
+    known = draft.facilities.get(polled.facility) or FacilityState()
+    after = FacilityState(
+        ambient_mdeg=_read(known.ambient_mdeg, polled.ambient_mdeg, at),
+        it_mw=_read(known.it_mw, polled.it_mw, at),
+        cooling_mw=_read(known.cooling_mw, polled.cooling_mw, at),
+    )
+    draft.facilities.put(polled.facility, after)
+
+
+def _read(known: Reading | None, value: int | None, at: int) -> Reading | None:
+    return known if value is None else Reading(at, value)
 
 
 def _cluster(draft: Draft) -> ClusterState:
@@ -283,10 +349,11 @@ def _node(draft: Draft, name: str, at: int) -> NodeState:
 
 
 def _node_seen(draft: Draft, seen: NodeSeen, at: int) -> None:
-    _change_node(
-        draft,
-        seen.node,
-        at,
+    node = _node(draft, seen.node, at)
+    is_up = node.power_state == "waking" and seen.ready
+    after = replace(
+        node,
+        at=at,
         present=True,
         uid=seen.uid,
         labels=seen.labels,
@@ -295,7 +362,9 @@ def _node_seen(draft: Draft, seen: NodeSeen, at: int) -> None:
         cpu_milli=seen.cpu_milli,
         memory_bytes=seen.memory_bytes,
         gpus=seen.gpus,
+        power_state="" if is_up else node.power_state,
     )
+    draft.nodes.put(seen.node, after)
 
 
 def _node_gone(draft: Draft, name: str, at: int) -> None:

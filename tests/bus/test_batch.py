@@ -10,7 +10,7 @@ from joulie_bus.log import MAX_BATCH
 from joulie_bus.producer import Producer
 from joulie_bus.records import Message
 from joulie_bus.subjects import Stream
-from joulie_bus.testing import CLUSTER, connected, eco, plan_made, power, producer, stored
+from joulie_bus.testing import CLUSTER, claim, connected, eco, plan_made, power, producer, stored
 
 pytestmark = pytest.mark.anyio
 
@@ -41,6 +41,21 @@ async def test_who_comes_second_stores_nothing(connection: Connection, nodes: in
 
     assert (caught.value.subject, caught.value.expected) == (CLUSTER.plan_meta, 0)
     assert await last(connection) == 3
+
+
+async def test_of_two_who_claim_one_card_one_gets_it(connection: Connection) -> None:
+    says = producer()
+    first, second = says.stamp(claim("g1", "pod-a")), says.stamp(claim("g1", "pod-b"))
+    other = says.stamp(claim("g2", "pod-b"))
+    await batch.append(connection, Stream.CLAIM, [first], expected=0)
+    with pytest.raises(ExpectationFailed):
+        await batch.append(connection, Stream.CLAIM, [second], expected=0)
+    await batch.append(connection, Stream.CLAIM, [other], expected=0)
+
+    assert [record.data for record in await stored(connection, Stream.CLAIM)] == [
+        first.data,
+        other.data,
+    ]
 
 
 async def test_who_knows_the_newest_plan_writes_the_next(connection: Connection) -> None:

@@ -1,6 +1,8 @@
 import base64
+import functools
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +143,35 @@ def test_a_number_that_is_none_is_refused_wherever_it_hides(value: float) -> Non
     for event in (plan, declared, shallow, deep):
         with pytest.raises(ValueError, match="is not a number that an event may hold"):
             codec.encode(event)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [
+        (("inputs", "share"), "plan.made"),
+        (("values", "neutral"), "decision.settings-declared"),
+        (("perf_pressure",), "decision.prioritize"),
+        (("top", 0, "trend"), "decision.prioritize"),
+    ],
+    ids=lambda part: ".".join(map(str, part)) if isinstance(part, tuple) else part,
+)
+def test_a_number_that_is_none_is_refused_when_it_was_stored_all_the_same(
+    place: tuple[str | int, ...], kind: str, value: float
+) -> None:
+    [event] = [event for event in one_of_each() if kind == event.TYPE]
+    data: Any = msgspec.msgpack.decode(msgspec.msgpack.encode(event))
+    inner = functools.reduce(lambda held, part: held[part], place[:-1], data)
+    inner[place[-1]] = value
+
+    with pytest.raises(Undecodable, match="Expected `float`"):
+        codec.read(envelope(data, kind), HERE)
+
+
+def test_every_number_with_a_fraction_is_held_to_be_finite() -> None:
+    schema = json.dumps(msgspec.json.schema_components(EVENT_TYPES)[1])
+
+    assert schema.count('"number"') == schema.count(f'"maximum": {sys.float_info.max}') > 0
 
 
 @pytest.mark.parametrize(

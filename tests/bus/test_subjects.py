@@ -16,6 +16,9 @@ SUBJECTS = {
     "node.seen": "joulie.obs.test.node.gpu-07=2Elab",
     "node.gone": "joulie.obs.test.node.gpu-07=2Elab",
     "hardware.discovered": "joulie.obs.test.hardware.gpu-07=2Elab",
+    "facility.polled": "joulie.obs.test.facility.hall-1",
+    "gpu.seen": "joulie.obs.test.gpu.GPU-5ab1",
+    "gpu.gone": "joulie.obs.test.gpu.GPU-5ab1",
     "pod.pending": "joulie.obs.test.pod.pod-1",
     "pod.bound": "joulie.obs.test.pod.pod-1",
     "pod.finished": "joulie.obs.test.pod.pod-1",
@@ -24,9 +27,18 @@ SUBJECTS = {
     "plan.profile-assigned": "joulie.plan.test.gpu-07=2Elab",
     "plan.draining-begun": "joulie.plan.test.gpu-07=2Elab",
     "plan.caps-set": "joulie.plan.test.gpu-07=2Elab",
+    "plan.transition-completed": "joulie.plan.test.gpu-07=2Elab",
+    "plan.sleep-ordered": "joulie.plan.test.gpu-07=2Elab",
+    "plan.wake-ordered": "joulie.plan.test.gpu-07=2Elab",
+    "claim.made": "joulie.claim.test.GPU-5ab1",
+    "claim.confirmed": "joulie.claim.test.GPU-5ab1",
+    "claim.released": "joulie.claim.test.GPU-5ab1",
     "decision.settings-declared": "joulie.dec.test.extender-0",
     "decision.filter": "joulie.dec.test.extender-0",
     "decision.prioritize": "joulie.dec.test.extender-0",
+    "decision.preempt": "joulie.dec.test.extender-0",
+    "decision.bind": "joulie.dec.test.extender-0",
+    "decision.outcome": "joulie.dec.test.extender-0",
 }
 
 
@@ -111,6 +123,10 @@ def test_the_drawn_table_holds_every_subject_and_none_besides() -> None:
     assert [subject for subject, lines in fitting.items() if not lines] == []
     assert set().union(*fitting.values()) == set(drawn)
     assert len(drawn) == len(set(drawn))
+
+
+def test_what_was_decided_comes_before_what_was_seen() -> None:
+    assert MERGE_ORDER == (Stream.PLAN, Stream.CLAIM, Stream.OBS, Stream.TEL)
 
 
 def test_the_projector_reads_the_facts_and_never_what_it_writes_itself() -> None:

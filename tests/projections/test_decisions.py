@@ -10,14 +10,26 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DatabaseError
 
 from joulie_bus.errors import Fenced
-from joulie_bus.events import AnyEvent, Basis, Candidates, FilterDecided, SettingsDeclared
+from joulie_bus.events import (
+    AnyEvent,
+    Basis,
+    BindDecided,
+    Candidates,
+    Event,
+    FilterDecided,
+    OutcomeSeen,
+    PreemptDecided,
+    PrioritizeDecided,
+    SettingsDeclared,
+)
 from joulie_bus.records import Record
 from joulie_bus.subjects import Stream
-from joulie_bus.testing import ask, node_seen, noon, records
+from joulie_bus.testing import ask, node_seen, noon, one_of_each, records
 from joulie_projections.commit import Input
-from joulie_projections.decisions import FIRST_PREV, DecisionLog, Tip, chain_hash, entry_of
+from joulie_projections.decisions import FIRST_PREV, DecisionLog, Entry, Tip, chain_hash, entry_of
 from joulie_projections.heads import Signer, is_genuine
 from joulie_projections.history import History, Logged
+from joulie_projections.rows import no_rows
 from joulie_projections.sequence import Standing, sequence
 from joulie_projections.store import Store
 from joulie_projections.world import World
@@ -38,6 +50,11 @@ def filtered(uid: str = "pod-1", *, view: int = 5, now: int = noon()) -> FilterD
 
 def declared() -> SettingsDeclared:
     return SettingsDeclared(settings="s", code="1", values={})
+
+
+def is_answer(event: AnyEvent) -> bool:
+    """Whether it is an answer: given about a pod, from a view."""
+    return isinstance(event, FilterDecided | PrioritizeDecided | PreemptDecided | BindDecided)
 
 
 def said(*events: AnyEvent) -> list[Record]:
@@ -88,6 +105,27 @@ def test_an_entry_repeats_in_columns_what_its_body_says(
         prev=first.hash,
         hash=chain_hash(first.hash, told[1].data),
     )
+
+
+@pytest.mark.parametrize(
+    ("event", "columns"),
+    [
+        (declared(), ("", "", 0, noon())),
+        *(
+            (event, ("u", "team/u", 7, noon()))
+            for event in one_of_each(uid="u")
+            if is_answer(event)
+        ),
+        (OutcomeSeen(pod_uid="u", namespace="t", name="p", node="n"), ("u", "t/p", 0, noon())),
+    ],
+    ids=lambda part: part.TYPE if isinstance(part, Event) else "",
+)
+def test_every_kind_of_entry_has_its_columns(
+    event: AnyEvent, columns: tuple[str, str, int, int]
+) -> None:
+    [told] = said(event)
+
+    assert entry_of(told) == Entry("extender:b1:1", event.TYPE, *columns, told.data)
 
 
 def test_entries_are_chained_without_a_gap_over_every_append(
@@ -178,7 +216,7 @@ def full(writer: Engine, log: DecisionLog, tmp_path: Path) -> Engine:
     """Two decisions, a head and a batch."""
     append(log, said(filtered("a"), filtered("b")))
     log.sign_head(Signer.of(tmp_path / "key"), noon())
-    start = Standing(0, {}, {"node": 0, "pod": 0, "producer": 0, "cluster": 0}, b"")
+    start = Standing(0, {}, no_rows(), b"")
     done = sequence(World(), start, records(node_seen("n")), dict.fromkeys(Stream, ""), noon())
     Store(writer).commit(1, done.commit)
     return writer

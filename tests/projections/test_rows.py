@@ -11,6 +11,8 @@ from joulie_bus.events import Fact
 from joulie_bus.testing import ANY_FACTS, any_fact, node_seen, power, records
 from joulie_projections.manifest import merkle_root
 from joulie_projections.rows import (
+    STATES,
+    VIEWED,
     Digests,
     Row,
     changed_rows,
@@ -22,6 +24,7 @@ from joulie_projections.rows import (
     world_of,
 )
 from joulie_projections.sequence import fold
+from joulie_projections.tables import STATE_TABLES
 from joulie_projections.world import Draft, World
 
 FACTS = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), max_size=40)
@@ -64,6 +67,10 @@ def test_the_rows_that_were_written_are_the_world(facts: list[Fact], batch: int)
     world, _, written = after_each(facts, batch)
 
     assert sorted(rows_of(world_of(written))) == sorted(rows_of(world))
+
+
+def test_readers_follow_everything_but_the_producers() -> None:
+    assert set(VIEWED) == set(STATES) - {"producer"} == set(STATE_TABLES) - {"producer"}
 
 
 def test_what_did_not_change_is_not_written() -> None:

@@ -6,15 +6,26 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from joulie_bus.codec import Origin
-from joulie_bus.events import FACT_TYPES, Fact, NodeGone, PodFinished, PodGone
+from joulie_bus.events import (
+    FACT_TYPES,
+    Fact,
+    NodeGone,
+    NodeSeen,
+    PodFinished,
+    PodGone,
+    Profile,
+)
 from joulie_bus.records import Record
 from joulie_bus.testing import (
     ANY_FACTS,
     any_fact,
+    asleep,
     bound,
     caps,
+    completed,
     draining,
     eco,
     hardware,
@@ -23,8 +34,10 @@ from joulie_bus.testing import (
     pending,
     performance,
     plan_made,
+    polled,
     power,
     records,
+    waking,
 )
 from joulie_projections.rows import encode, tables_of
 from joulie_projections.sequence import fold
@@ -32,9 +45,12 @@ from joulie_projections.world import (
     MISSING_LIMIT,
     REMEMBERED_LIVES,
     Draft,
+    FacilityState,
     Life,
     NodeState,
     PodState,
+    ProducerState,
+    Reading,
     Sample,
     World,
     is_news,
@@ -57,6 +73,10 @@ def folded(*batches: Sequence[Record]) -> World:
 
 def after(*facts: Fact) -> World:
     return folded(records(*facts))
+
+
+def not_ready(node: str) -> NodeSeen:
+    return replace(node_seen(node), ready=False)
 
 
 def rows(world: World) -> Rows:
@@ -170,6 +190,32 @@ def test_a_profile_ends_draining_and_draining_keeps_the_profile() -> None:
     assert (a.profile, a.draining, b.profile, b.draining) == ("performance", True, "eco", False)
 
 
+@pytest.mark.parametrize("profile", ["performance", "eco"])
+def test_a_completed_transition_sets_the_profile_and_ends_draining(profile: Profile) -> None:
+    node = after(performance("n"), draining("n"), completed("n", profile)).nodes["n"]
+
+    assert (node.profile, node.draining) == (profile, False)
+
+
+@pytest.mark.parametrize(
+    ("story", "power_state"),
+    [
+        pytest.param([node_seen("n")], "", id="awake"),
+        pytest.param([asleep("n")], "asleep", id="asleep"),
+        pytest.param([asleep("n"), node_seen("n")], "asleep", id="not yet down"),
+        pytest.param([asleep("n"), waking("n")], "waking", id="waking"),
+        pytest.param([asleep("n"), waking("n"), node_seen("n")], "", id="up"),
+        pytest.param([waking("n"), asleep("n")], "asleep", id="asleep again"),
+        pytest.param([waking("n"), not_ready("n")], "waking", id="still booting"),
+        pytest.param([asleep("n"), eco("n"), power("n", 5)], "asleep", id="other facts"),
+    ],
+)
+def test_a_node_sleeps_when_told_and_is_awake_when_seen_ready(
+    story: list[Fact], power_state: str
+) -> None:
+    assert after(*story).nodes["n"].power_state == power_state
+
+
 def test_a_plan_that_changes_nothing_still_says_when_it_looked() -> None:
     world = after(plan_made("first"), power("n", 1), plan_made("second"))
 
@@ -202,6 +248,19 @@ def test_a_node_that_is_gone_is_forgotten_with_its_last_pod() -> None:
     world = after(node_seen("n"), bound("p", "n"), NodeGone(node="n"), PodGone(uid="p"))
 
     assert (world.nodes, world.pods) == ({}, {})
+
+
+# --- the facility -----------------------------------------------------------------------------
+
+
+def test_a_reading_that_failed_leaves_the_last_one_with_its_age() -> None:
+    world = after(polled(ambient_c=24.5, it_w=30_000), polled(ambient_c=-3), polled())
+
+    assert world.facilities == {
+        "hall": FacilityState(
+            ambient_mdeg=Reading(noon(1), -3000), it_mw=Reading(noon(0), 30_000_000)
+        )
+    }
 
 
 # --- pods -------------------------------------------------------------------------------------
@@ -325,6 +384,14 @@ def test_a_restarted_producer_counts_anew_and_its_former_life_is_remembered() ->
     late, _ = heard(2, 3, draft=draft)
 
     assert (news, late) == ([True], [False, True])
+
+
+def test_a_life_that_goes_on_leaves_the_others_and_their_holes_as_they_are() -> None:
+    _, draft = heard(1, 3)
+    heard(1, 4, 5, boot="b2", draft=draft)
+
+    lives = Life("b1", 3, missing=(2,)), Life("b2", 5, missing=(2, 3))
+    assert draft.producers.get("op") == ProducerState(lives)
 
 
 def test_only_a_few_former_lives_are_remembered() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from joulie_bus.errors import BrokerRefused
+from joulie_bus.errors import BrokerRefused, StreamsMissing
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.records import Stored, StreamState
 from joulie_bus.subjects import Stream, Subjects
@@ -26,32 +26,48 @@ _LIMITS: dict[Stream, dict[str, Any]] = {
     },
     Stream.OBS: {**_KEPT, "max_bytes": 4 * _GIB},
     Stream.PLAN: {**_KEPT, "max_bytes": 1 * _GIB, "allow_atomic": True},
+    Stream.CLAIM: {**_KEPT, "max_bytes": 1 * _GIB, "allow_atomic": True},
     Stream.DEC: {**_KEPT, "max_bytes": 8 * _GIB},
     Stream.HEADS: {**_KEPT, "max_bytes": _GIB // 4},
 }
 
 
-def declaration(stream: Stream, subjects: Subjects) -> dict[str, Any]:
+def declaration(stream: Stream, subjects: Subjects, replicas: int = 1) -> dict[str, Any]:
     return {
         "name": str(stream),
         "subjects": [subjects.pattern(stream)],
         "storage": "file",
         "retention": "limits",
+        "num_replicas": replicas,
         "duplicate_window": 120 * _SECOND,
         "allow_direct": True,
         **_LIMITS[stream],
     }
 
 
-async def ensure(connection: Connection, subjects: Subjects) -> None:
+async def ensure(connection: Connection, subjects: Subjects, replicas: int = 1) -> None:
     """Creates what is missing. A stream that is there keeps its limits: those are an operator's."""
+    for stream in await _missing(connection):
+        wanted = declaration(stream, subjects, replicas)
+        await connection.api(f"STREAM.CREATE.{stream}", wanted)
+
+
+async def require(connection: Connection) -> None:
+    """For those who may not create any."""
+    if missing := await _missing(connection):
+        raise StreamsMissing(connection.address.shown, missing)
+
+
+async def _missing(connection: Connection) -> list[Stream]:
+    missing = []
     for stream in Stream:
         try:
             await state_of(connection, stream)
         except BrokerRefused as refusal:
             if refusal.code != STREAM_NOT_FOUND:
                 raise
-            await connection.api(f"STREAM.CREATE.{stream}", declaration(stream, subjects))
+            missing.append(stream)
+    return missing
 
 
 async def state_of(connection: Connection, stream: Stream) -> StreamState:

@@ -9,7 +9,7 @@ from alembic import op
 revision = "0001"
 down_revision = None
 
-_STATES = ("node_twin", "pod", "producer", "cluster_state")
+_STATES = ("node_twin", "pod", "gpu", "facility", "producer", "cluster_state")
 _GUARDED = ("decision", "batch", "head")
 
 

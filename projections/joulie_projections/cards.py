@@ -1,0 +1,98 @@
+"""What is believed about one GPU card: what it is, and who has reserved what of it. Pure.
+
+Sightings and claims come in two streams, so either may be first: a card that is claimed before it
+is seen, or gone while it is claimed, stays as a row without a `node`.
+"""
+
+from typing import assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from joulie_bus.events import (
+    CardClaimed,
+    CardFact,
+    ClaimConfirmed,
+    ClaimEvent,
+    ClaimReleased,
+    GpuGone,
+    GpuSeen,
+)
+
+_SECOND = 1_000_000_000
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    namespace: str
+    name: str
+    node: str
+    mb: int
+    expires_at: int  # by the broker's clock; nothing to a confirmed claim
+    confirmed: bool = False
+
+
+class CardState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    at: int  # when the broker stored the newest fact about it
+    node: str = ""  # "" while nobody has shown the card
+    model: str = ""
+    total_mb: int = 0
+    allocated_mb: int = 0
+    healthy: bool = False
+    nvlink_group: str = ""
+    owner: str = ""
+    source: str = ""
+    claims: dict[str, Claim] = {}  # by the pod's uid: a card's memory can be shared
+
+
+def sighted(card: CardState | None, fact: CardFact, at: int) -> CardState | None:
+    """The newest sighting counts, whoever made it. Claims are not its business."""
+    claims = card.claims if card is not None else {}
+    match fact:
+        case GpuSeen():
+            return CardState(
+                at=at,
+                node=fact.node,
+                model=fact.model,
+                total_mb=fact.total_mb,
+                allocated_mb=fact.allocated_mb,
+                healthy=fact.healthy,
+                nvlink_group=fact.nvlink_group,
+                owner=fact.owner,
+                source=fact.source,
+                claims=claims,
+            )
+        case GpuGone():
+            return CardState(at=at, claims=claims) if claims else None
+        case _:
+            assert_never(fact)
+
+
+def claimed(card: CardState | None, fact: ClaimEvent, at: int) -> CardState | None:
+    """A pod has at most one claim on a card; confirming or releasing what is not there is nothing.
+
+    Whoever wrote the claim had read all before it (compare-and-set), so it is not questioned here.
+    """
+    card = card or CardState(at=at)
+    known = card.claims.get(fact.pod_uid)
+    others = {uid: claim for uid, claim in card.claims.items() if uid != fact.pod_uid}
+    match fact:
+        case CardClaimed():
+            claims = others | {fact.pod_uid: _claim(fact, at)}
+        case ClaimConfirmed():
+            held = replace(known, confirmed=True) if known else None
+            claims = others | ({fact.pod_uid: held} if held else {})
+        case ClaimReleased():
+            claims = others
+        case _:
+            assert_never(fact)
+    return replace(card, at=at, claims=claims) if card.node or claims else None
+
+
+def _claim(made: CardClaimed, at: int) -> Claim:
+    return Claim(
+        namespace=made.namespace,
+        name=made.name,
+        node=made.node,
+        mb=made.mb,
+        expires_at=at + made.expires_s * _SECOND,
+    )
