@@ -24,6 +24,7 @@ from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import Reader
 from joulie_bus.jetstream.streams import ensure
 from joulie_bus.records import Message
+from joulie_bus.roles import Role
 from joulie_bus.subjects import Stream
 from joulie_bus.testing import CLUSTER, power, producer
 
@@ -119,7 +120,7 @@ async def run(count: int) -> dict[str, dict[str, Cost]]:
         await process.wait()
         broker = Embedded(Path(durable))
         await broker.start()
-        synced = await measure(broker.address, min(count, 5000))
+        synced = await measure(broker.address_of(Role.ADMIN), min(count, 5000))
         await broker.stop()
     return {"broker that syncs every two minutes": relaxed, "ours, every message on disk": synced}
 

@@ -3,10 +3,12 @@
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from joulie_bus.roles import GRANTS
 from joulie_cli.main import COMMANDS
 from joulie_cli.main import parser as joulie_parser
 
@@ -23,6 +25,10 @@ def commands_in(text: str) -> list[list[str]]:
     """`joulie ...` as it stands in code: in fenced lines and between backquotes."""
     found = re.findall(r"(?:^\$ (?:\.venv/bin/)?|`)joulie ([^`\n]+)", text, re.MULTILINE)
     return [command.split() for command in found]
+
+
+def listed(subjects: Sequence[str]) -> str:
+    return " ".join(f"`{subject}`" for subject in subjects)
 
 
 def test_the_reference_is_what_the_program_says_of_itself() -> None:
@@ -72,11 +78,27 @@ def test_every_file_in_the_picture_of_the_path_exists() -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_the_python_on_a_page_runs(page: Path) -> None:
+    for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+        exec(compile(code, page_name(page), "exec"), {})
+
+
 def test_every_command_named_in_an_error_or_a_hint_exists() -> None:
     sources = [path.read_text() for path in ROOT.glob("*/joulie_*/**/*.py")]
     named = {word for text in sources for word in re.findall(r"`joulie ([a-z]+)", text)}
 
     assert named - set(COMMANDS) == set()
+
+
+def test_the_page_on_security_shows_what_every_role_may_do() -> None:
+    rows = [
+        f"| `{role}` | {listed(grant.publish)} | {listed(grant.subscribe)} |"
+        for role, grant in GRANTS.items()
+    ]
+    page = (ROOT / "docs" / "security.md").read_text()
+
+    assert "\n".join(["|---|---|---|", *rows, "\n"]) in page
 
 
 def test_the_lock_holds_hashes_and_no_address() -> None:

@@ -14,11 +14,15 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import Process
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from joulie_bus.errors import BrokerStartFailed, Unreachable
+import msgspec
+
+from joulie_bus.errors import BrokerRefused, BrokerStartFailed, Unreachable
 from joulie_bus.jetstream.connection import Address, Connection
+from joulie_bus.roles import GRANTS, Role, inbox
 
 MAX_PAYLOAD = 8 * 1024 * 1024  # one commit's changes to 5,000 nodes are about 2 MB
 START_PATIENCE_S = 15.0
@@ -26,7 +30,7 @@ STOP_PATIENCE_S = 10.0
 
 _CONFIG = """\
 # Written by joulie at every start; changes here are lost.
-server_name: joulie
+server_name: {name}
 listen: "127.0.0.1:{port}"
 max_payload: {max_payload}
 write_deadline: "10s"
@@ -36,25 +40,44 @@ jetstream {{
   max_file_store: 32GB  # what the streams may reserve; their own limits come first
   sync_interval: always
 }}
-authorization {{
-  users = [ {{ user: "{user}", password: "{password}" }} ]
+authorization {{ users: {users} }}
+{cluster}
+"""
+_CLUSTER = """\
+cluster {{
+  name: joulie
+  listen: "127.0.0.1:{port}"
+  routes: [ {routes} ]
 }}
 """
 
 
-class Embedded:
-    """One broker process and its directory. `start` again after a crash keeps port and password."""
+class Peer(NamedTuple):
+    """This server's place in a cluster on one machine: for tests, as one disk is no redundancy."""
 
-    def __init__(self, directory: Path, port: int = 0) -> None:
+    name: str
+    port: int
+    routes: Sequence[int]
+
+
+class Embedded:
+    """One broker process, its directory, and one user per role.
+
+    `start` again after a crash keeps port and passwords.
+    """
+
+    def __init__(self, directory: Path, port: int = 0, peer: Peer | None = None) -> None:
         self._directory = directory
         self._port = port or free_port()
+        self._peer = peer
         self._log = directory / "nats.log"
         self._process: Process | None = None
+        self.url = f"nats://127.0.0.1:{self._port}"
         with self._named_errors():
-            password = _password(directory)
-        self.address = Address(
-            url=f"nats://127.0.0.1:{self._port}", user="joulie", password=password
-        )
+            self._passwords = _passwords(directory)
+
+    def address_of(self, role: Role) -> Address:
+        return _address(self.url, role, self._passwords[role])
 
     @property
     def pid(self) -> int | None:
@@ -131,8 +154,9 @@ class Embedded:
             port=self._port,
             max_payload=MAX_PAYLOAD,
             store=store,
-            user=self.address.user,
-            password=self.address.password,
+            name=self._peer.name if self._peer else "joulie",
+            users=_users(self._passwords),
+            cluster=_cluster(self._peer),
         )
         write_private(path, text)
         return path
@@ -142,15 +166,15 @@ class Embedded:
         while asyncio.get_running_loop().time() < deadline:
             if process.returncode is not None:
                 why = f"it ended with exit code {process.returncode}: {self._last_words()}"
-                raise BrokerStartFailed(self.address.url, why, str(self._log))
-            with contextlib.suppress(Unreachable, OSError):
+                raise BrokerStartFailed(self.url, why, str(self._log))
+            with contextlib.suppress(Unreachable, BrokerRefused, OSError):
                 # First a knock: nats-py waits up to half a second when nobody listens yet.
                 socket.create_connection(("127.0.0.1", self._port), 1.0).close()
-                await _ask(self.address)
+                await _ask(self.address_of(Role.ADMIN))
                 return
             await asyncio.sleep(0.02)
         raise BrokerStartFailed(
-            self.address.url, f"no answer within {START_PATIENCE_S:.0f} s", str(self._log)
+            self.url, f"no answer within {START_PATIENCE_S:.0f} s", str(self._log)
         )
 
     def _last_words(self) -> str:
@@ -200,13 +224,45 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _password(directory: Path) -> str:
+def _passwords(directory: Path) -> dict[Role, str]:
     """Made once per directory, so that clients live through a restart of everything else."""
-    path = directory / "nats.password"
-    if not path.exists():
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_private(path, secrets.token_urlsafe(24))
-    return path.read_text()
+    folder = directory / "credentials"
+    for path in (directory, folder):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for role in Role:
+        if not (folder / role).exists():
+            # Whole or not at all: on a full disk half a password would stay for good.
+            write_private(folder / ".new", secrets.token_urlsafe(24))
+            (folder / ".new").replace(folder / role)
+    return {role: (folder / role).read_text() for role in Role}
+
+
+def address_within(directory: Path, url: str, role: Role) -> Address:
+    """The way to a broker that another process runs in the directory."""
+    return _address(url, role, (directory / "credentials" / role).read_text())
+
+
+def _address(url: str, role: Role, password: str) -> Address:
+    return Address(url=url, user=role, password=password, inbox=inbox(role))
+
+
+def _users(passwords: Mapping[Role, str]) -> str:
+    users = [
+        {
+            "user": role,
+            "password": passwords[role],
+            "permissions": {"publish": grant.publish, "subscribe": grant.subscribe},
+        }
+        for role, grant in GRANTS.items()
+    ]
+    return msgspec.json.encode(users).decode()
+
+
+def _cluster(peer: Peer | None) -> str:
+    if peer is None:
+        return ""
+    routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in peer.routes)
+    return _CLUSTER.format(port=peer.port, routes=routes)
 
 
 def die_with_parent() -> None:

@@ -8,6 +8,7 @@
     │   ├── ExpectationFailed    somebody else wrote first (compare-and-set)
     │   ├── Undecodable          a message that is not one of our events
     │   ├── StreamGap            facts are missing between what we read and what comes next
+    │   ├── StreamsMissing       nobody has made the streams yet
     │   ├── StreamReplaced       the stream is not the one that our position belongs to
     │   └── BrokerStartFailed    the embedded broker did not come up
     ├── StoreError
@@ -88,6 +89,14 @@ class StreamGap(BusError):
         self.stream = stream
         self.wanted = wanted
         self.first = first
+
+
+class StreamsMissing(BusError):
+    def __init__(self, url: str, names: Sequence[str]) -> None:
+        super().__init__(
+            f"The broker at {url} has no stream {', '.join(names)}. Nothing was read or sent. "
+            f"Run `joulie migrate` with the settings of this broker's administrator: it makes them."
+        )
 
 
 class StreamReplaced(BusError):

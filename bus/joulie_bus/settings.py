@@ -11,8 +11,9 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+from joulie_bus import keys
 from joulie_bus.errors import SettingsError
 
 T = TypeVar("T")
@@ -64,6 +65,13 @@ def declared(*classes: type) -> list[Declared]:
     return sorted(found.values())
 
 
+@runtime_checkable
+class Checked(Protocol):
+    """Settings that are right one by one, and may still not go together."""
+
+    def contradictions(self) -> Sequence[str]: ...
+
+
 class Source:
     """Where values come from; remembers what was wrong with them until `finish`."""
 
@@ -94,7 +102,14 @@ class Source:
             self._in_force[name] = InForce(name, shown, origin)
         if self._mistakes:
             return cls()  # never used: `finish` raises
-        return cls(**values)
+        made = cls(**values)
+        if isinstance(made, Checked):
+            self._mistakes.extend(made.contradictions())
+        return made
+
+    def names(self, name: str) -> bool:
+        """Does somebody set it? Its default may be just what he wants."""
+        return name in self._environ or name in self._toml
 
     def finish(self, known: Sequence[str] = ()) -> list[InForce]:
         """All settings in force; raises SettingsError with every mistake that was made."""
@@ -116,7 +131,7 @@ class Source:
         return meta["default"], "default"
 
     def _mistake(self, meta: Mapping[str, Any], text: str, origin: str, error: ValueError) -> str:
-        shown = HIDDEN if meta["secret"] else repr(text)
+        shown = HIDDEN if meta["secret"] or keys.looks_secret(text) else repr(text)
         return f"{meta['name']}={shown} (from {origin}): {error}; allowed: {meta['parse'].__doc__}"
 
     def _read_file(self) -> dict[str, str]:
@@ -228,15 +243,73 @@ def token(value: str) -> str:
     return value
 
 
+def file(path: str) -> str:
+    """a file that can be read"""
+    if path:
+        _content(path)
+    return path
+
+
+def seed_file(path: str) -> str:
+    """a file that holds a user's nkey seed (SU...)"""
+    if path:
+        keys.check_seed(_content(path))
+    return path
+
+
+def creds_file(path: str) -> str:
+    """a file of NATS credentials: a JWT and its seed, as nsc writes it"""
+    if path:
+        keys.check_credentials(_content(path))
+    return path
+
+
+def _content(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from error
+
+
+def inbox(value: str) -> str:
+    """the first part of a subject, such as _INBOX_extender"""
+    if not re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", value):
+        raise ValueError("not a subject without wildcards")
+    return value
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BusSettings:
     """What every process needs to know of the bus, and how it talks about itself."""
 
-    nats_url: str = setting(text, "NATS_URL", "nats://127.0.0.1:4222", "The broker")
+    nats_url: str = setting(
+        text,
+        "NATS_URL",
+        "nats://127.0.0.1:4222",
+        "The broker; of a cluster, several with commas between",
+    )
     nats_user: str = setting(text, "NATS_USER", "", "User name at the broker; empty for none")
     nats_password: str = setting(text, "NATS_PASSWORD", "", "Password at the broker", secret=True)
+    nats_nkey_file: str = setting(
+        seed_file, "NATS_NKEY_FILE", "", "Seed of our key, instead of a password"
+    )
+    nats_creds_file: str = setting(
+        creds_file, "NATS_CREDS_FILE", "", "JWT and seed, instead of a password"
+    )
     nats_ca_file: str = setting(
-        text, "NATS_CA_FILE", "", "CA certificate (PEM) of the broker; given, TLS is spoken"
+        file, "NATS_CA_FILE", "", "CA certificate (PEM) of the broker; given, TLS is spoken"
+    )
+    nats_cert_file: str = setting(
+        file, "NATS_CERT_FILE", "", "Our own certificate (PEM); given, TLS is spoken"
+    )
+    nats_key_file: str = setting(
+        file, "NATS_KEY_FILE", "", "The key (PEM, no passphrase) of our certificate"
+    )
+    nats_inbox: str = setting(
+        inbox, "NATS_INBOX", "_INBOX", "Where the broker's answers go; what our user may listen to"
+    )
+    nats_replicas: int = setting(
+        integer(1, 5), "NATS_REPLICAS", "1", "Servers that keep a copy of each stream we make"
     )
     metrics_addr: HostPort = setting(
         address, "METRICS_ADDR", "127.0.0.1:9877", "Where Prometheus reaches this process"
@@ -253,3 +326,19 @@ class BusSettings:
     log_format: str = setting(
         choice("console", "json"), "LOG_FORMAT", "console", "How lines are written"
     )
+
+    def contradictions(self) -> list[str]:
+        ways = {
+            "NATS_USER": self.nats_user,
+            "NATS_NKEY_FILE": self.nats_nkey_file,
+            "NATS_CREDS_FILE": self.nats_creds_file,
+        }
+        given = [name for name, value in ways.items() if value]
+        found = []
+        if len(given) > 1:
+            found.append(f"{' and '.join(given)}: give one of them; who are we at the broker?")
+        if self.nats_password and not self.nats_user:
+            found.append("NATS_PASSWORD without NATS_USER: whose is it?")
+        if bool(self.nats_cert_file) != bool(self.nats_key_file):
+            found.append("NATS_CERT_FILE and NATS_KEY_FILE: one is of no use without the other")
+        return found

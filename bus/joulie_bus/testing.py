@@ -47,6 +47,7 @@ from joulie_bus.events import (
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.reader import Reader
 from joulie_bus.jetstream.streams import ensure, state_of
+from joulie_bus.memory import MemoryBroker, MemoryLog
 from joulie_bus.producer import Producer
 from joulie_bus.records import Record
 from joulie_bus.roles import Role
@@ -56,6 +57,24 @@ from joulie_bus.tasks import rung
 NOON = 1_900_000_000_000_000_000  # a fixed moment, in ns
 SECOND = 1_000_000_000
 CLUSTER = Subjects("test")
+
+
+class VirtualClock:
+    """Stands still until a test moves it; hours pass at once."""
+
+    def __init__(self, now: int = NOON) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += int(seconds * SECOND)
+
+
+def memory_log(clock: Callable[[], int] | None = None) -> MemoryLog:
+    """A log of its own, in memory; `clock` is the broker's."""
+    return MemoryLog(MemoryBroker(CLUSTER, clock or VirtualClock()))
 
 
 @contextlib.asynccontextmanager

@@ -2,7 +2,7 @@
 
 joulie.db          positions, states, decisions (SQLite)
 nats/              the streams
-nats.password      made once, readable by the owner alone
+credentials/       a password per role at the broker, made once, readable by the owner alone
 head.key           signs the heads of the decision log; head.pub checks them
 spool/             decisions on their way
 run.json           what is running: addresses, processes

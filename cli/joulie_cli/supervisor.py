@@ -15,10 +15,13 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 import joulie_migrations
 from joulie_bus.embedded import Embedded, die_with_parent, free_port
 from joulie_bus.errors import BrokerStartFailed
+from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.jetstream.streams import ensure
 from joulie_bus.logging import get_logger
+from joulie_bus.roles import Role
 from joulie_bus.settings import HostPort
-from joulie_bus.subjects import Stream
+from joulie_bus.subjects import Stream, Subjects
 from joulie_cli.data import DataDirectory, Running
 from joulie_projections import database
 from joulie_projections.decisions import DecisionLog
@@ -120,12 +123,14 @@ class Supervisor:
         names: list[str],
         addresses: Mapping[str, HostPort],
         extra: Mapping[str, str],
+        subjects: Subjects,
     ) -> AsyncGenerator["Supervisor", None]:
         data.create()
         hold = data.hold()
         broker = Embedded(data.path)
         try:
             await broker.start()
+            await made_ready(broker, subjects)
             _migrate(data)
             parts = [
                 Child(name, data, _environment(broker, addresses, extra, name)) for name in names
@@ -173,9 +178,10 @@ class Supervisor:
 
     async def _settle(self) -> None:
         """Until the decision log holds everything that its stream holds."""
+        address = self._broker.address_of(Role.AUDITOR)
         with contextlib.suppress(Exception):
             async with asyncio.timeout(SETTLE_S):
-                async with JetStreamLog.open(self._broker.address, "joulie-up") as bus:
+                async with JetStreamLog.open(address, "joulie-up") as bus:
                     while not await self._is_written(bus):
                         await asyncio.sleep(0.05)
 
@@ -191,7 +197,7 @@ class Supervisor:
         self._data.announce(
             Running(
                 pid=os.getpid(),
-                nats_url=self._broker.address.url,
+                nats_url=self._broker.url,
                 endpoints=self.endpoints,
                 parts={"nats-server": self._broker.pid or 0}
                 | {part.name: part.pid for part in self._parts},
@@ -199,6 +205,15 @@ class Supervisor:
                 | {part.name: part.restarts for part in self._parts},
             )
         )
+
+
+async def made_ready(broker: Embedded, subjects: Subjects) -> None:
+    """Its streams are made by its administrator; nobody else may."""
+    connection = await Connection.open(broker.address_of(Role.ADMIN), "joulie-admin")
+    try:
+        await ensure(connection, subjects)
+    finally:
+        await connection.close()
 
 
 def _migrate(data: DataDirectory) -> None:
@@ -213,12 +228,16 @@ def _environment(
     broker: Embedded, addresses: Mapping[str, HostPort], extra: Mapping[str, str], part: str
 ) -> dict[str, str]:
     metrics = addresses["metrics"] if part == "extender" else HostPort("127.0.0.1", free_port())
+    address = broker.address_of(Role(part))
+    # Another broker's keys and certificates would contradict what this one asks for.
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("NATS_")}
     return {
-        **os.environ,
+        **ours,
         **extra,
-        "NATS_URL": broker.address.url,
-        "NATS_USER": broker.address.user,
-        "NATS_PASSWORD": broker.address.password,
+        "NATS_URL": address.url,
+        "NATS_USER": address.user,
+        "NATS_PASSWORD": address.password,
+        "NATS_INBOX": address.inbox,
         "EXTENDER_ADDR": str(addresses["extender"]),
         "SIM_EXTENDER": str(addresses["extender"]),
         "METRICS_ADDR": str(metrics),

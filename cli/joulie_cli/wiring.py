@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from joulie_bus import logging, metrics
+from joulie_bus.embedded import address_within
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.jetstream.streams import ensure
+from joulie_bus.jetstream.streams import require
+from joulie_bus.roles import Role
 from joulie_bus.settings import BusSettings, Source, setting, text
 from joulie_bus.subjects import Subjects
 from joulie_cli.data import DEFAULT, DataDirectory
@@ -76,25 +78,34 @@ def _on_signals(call: Callable[[], object]) -> None:
         loop.add_signal_handler(number, call)
 
 
-def address_of(wires: Wiring) -> Address:
+def names_a_broker(wires: Wiring) -> bool:
+    who = ("NATS_URL", "NATS_USER", "NATS_NKEY_FILE", "NATS_CREDS_FILE")
+    return any(wires.source.names(name) for name in who)
+
+
+def address_of(wires: Wiring, role: Role) -> Address:
     """The broker of the settings; if they name none, the one that runs in the directory."""
     bus, running = wires.bus, wires.data.running()
-    if bus.nats_password or "NATS_URL" in os.environ or running is None:
-        return Address(
-            url=bus.nats_url,
-            user=bus.nats_user,
-            password=bus.nats_password,
-            ca_file=bus.nats_ca_file,
-        )
-    password = (wires.data.path / "nats.password").read_text()
-    return Address(url=running.nats_url, user="joulie", password=password)
+    if running is not None and not names_a_broker(wires):
+        return address_within(wires.data.path, running.nats_url, role)
+    return Address(
+        url=bus.nats_url,
+        user=bus.nats_user,
+        password=bus.nats_password,
+        nkey_file=bus.nats_nkey_file,
+        creds_file=bus.nats_creds_file,
+        ca_file=bus.nats_ca_file,
+        cert_file=bus.nats_cert_file,
+        key_file=bus.nats_key_file,
+        inbox=bus.nats_inbox,
+    )
 
 
 @contextlib.asynccontextmanager
-async def connected(wires: Wiring, name: str) -> AsyncGenerator[JetStreamLog, None]:
-    connection = await Connection.open(address_of(wires), f"joulie-{name}")
+async def connected(wires: Wiring, role: Role) -> AsyncGenerator[JetStreamLog, None]:
+    connection = await Connection.open(address_of(wires, role), f"joulie-{role}")
     try:
-        await ensure(connection, wires.subjects)
+        await require(connection)
         async with JetStreamLog.over(connection) as bus:
             yield bus
     finally:
@@ -102,12 +113,12 @@ async def connected(wires: Wiring, name: str) -> AsyncGenerator[JetStreamLog, No
 
 
 @contextlib.asynccontextmanager
-async def viewing(wires: Wiring, name: str) -> AsyncGenerator[tuple[JetStreamLog, View], None]:
+async def viewing(wires: Wiring, role: Role) -> AsyncGenerator[tuple[JetStreamLog, View], None]:
     wires.data.require()
     engine = database.reader(wires.data.database)
     try:
         async with (
-            connected(wires, name) as bus,
+            connected(wires, role) as bus,
             View.open(bus, engine, wires.subjects) as view,
         ):
             yield bus, view

@@ -14,6 +14,7 @@ from joulie_bus.jetstream.connection import Address, Connection, _Tale
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import Reader
 from joulie_bus.records import Message
+from joulie_bus.roles import Role
 from joulie_bus.subjects import Stream
 from joulie_bus.testing import CLUSTER, connected, power, producer
 
@@ -50,10 +51,10 @@ async def test_nobody_there_is_told_with_the_url() -> None:
 
 @pytest.mark.parametrize("password", ["hunter2", ""])
 async def test_a_wrong_password_is_told_as_such(broker: Embedded, password: str) -> None:
-    told = await complaint(with_password(broker.address, password))
+    told = await complaint(with_password(broker.address_of(Role.ADMIN), password))
 
     assert told == (
-        f"No NATS server answers at {broker.address.url}: nats: 'Authorization Violation'. "
+        f"No NATS server answers at {broker.url}: nats: 'Authorization Violation'. "
         "Nothing was sent. Is NATS_URL right, and is the server up?"
     )
 
@@ -118,7 +119,7 @@ async def test_asking_a_broker_that_fell_is_told_with_its_url(
     broker.kill()
     await broker.wait()
 
-    with pytest.raises(Unreachable, match=broker.address.url):
+    with pytest.raises(Unreachable, match=broker.url):
         await connection.request("anything", b"", timeout_s=0.2)
 
 

@@ -14,6 +14,7 @@ from joulie_bus import embedded
 from joulie_bus.embedded import Embedded
 from joulie_bus.errors import BrokerStartFailed
 from joulie_bus.jetstream.publisher import Publisher
+from joulie_bus.roles import Role
 from joulie_bus.subjects import Stream
 from joulie_bus.testing import bare_broker, connected, power, producer, running_broker, stored
 
@@ -62,20 +63,27 @@ async def test_what_it_keeps_is_its_owners_alone(tmp_path: Path) -> None:
             "nats.conf": "0o600",
             "nats.lock": "0o600",
             "nats.log": "0o600",
-            "nats.password": "0o600",
+            "credentials": "0o700",
         }
+        assert modes(tmp_path / "broker" / "credentials") == dict.fromkeys(Role, "0o600")
 
 
-async def test_the_password_stays_the_same_for_a_directory(tmp_path: Path) -> None:
-    passwords = [Embedded(tmp_path / name).address.password for name in ("a", "a", "b")]
+async def test_each_role_has_a_password_that_stays_the_same_for_a_directory(
+    tmp_path: Path,
+) -> None:
+    first, again, other = (
+        [Embedded(tmp_path / name).address_of(role).password for role in Role]
+        for name in ("a", "a", "b")
+    )
 
-    assert passwords[0] == passwords[1] != passwords[2]
-    assert len(passwords[0]) >= 32
+    assert first == again
+    assert len({*first, *other}) == 2 * len(Role)
+    assert min(map(len, first)) >= 32
 
 
 async def test_killed_and_started_again_it_is_where_it_was_with_all_it_had(tmp_path: Path) -> None:
     async with running_broker(tmp_path / "broker") as broker:
-        before, says = broker.address, producer()
+        before, says = broker.address_of(Role.AGENT), producer()
         async with connected(broker) as connection, Publisher.on(connection) as publisher:
             await publisher.publish([says.stamp(power("n1", watts)) for watts in range(100)])
         broker.kill()
@@ -84,7 +92,7 @@ async def test_killed_and_started_again_it_is_where_it_was_with_all_it_had(tmp_p
         async with connected(broker) as connection:
             records = await stored(connection, Stream.TEL)
 
-    assert broker.address == before
+    assert broker.address_of(Role.AGENT) == before
     assert [record.sequence for record in records] == list(range(1, 101))
 
 
@@ -110,6 +118,41 @@ async def test_a_directory_that_cannot_be_used_is_a_named_error(
         await Embedded(tmp_path / "broker").start()
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Generator[Path, None, None]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(disk)]
+    if sys.platform != "linux" or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("only root on Linux can mount a small disk")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def fill(disk: Path) -> None:
+    with contextlib.suppress(OSError), open(disk / "filling", "ab", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
+async def test_a_full_disk_at_the_start_is_a_named_error(small_disk: Path) -> None:
+    broker = Embedded(small_disk)
+    fill(small_disk)
+
+    with pytest.raises(BrokerStartFailed, match="No space left on device"):
+        await broker.start()
+
+
+async def test_a_full_disk_leaves_no_half_of_a_password_behind(small_disk: Path) -> None:
+    fill(small_disk)
+    with pytest.raises(BrokerStartFailed, match="No space left on device"):
+        Embedded(small_disk)
+    (small_disk / "filling").unlink()
+    broker = Embedded(small_disk)
+
+    assert all(len(broker.address_of(role).password) >= 32 for role in Role)
+
+
 async def test_a_missing_program_is_a_named_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,7 +169,7 @@ async def test_no_two_brokers_share_a_directory(
 ) -> None:
     monkeypatch.setattr(embedded, "STOP_PATIENCE_S", 0.2)
     async with bare_broker(tmp_path / "broker") as broker:
-        port = int(broker.address.url.rpartition(":")[2]) if on_the_same_port else 0
+        port = int(broker.url.rpartition(":")[2]) if on_the_same_port else 0
 
         with pytest.raises(BrokerStartFailed, match="another nats-server is running in it"):
             await Embedded(tmp_path / "broker", port).start()

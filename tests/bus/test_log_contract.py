@@ -225,6 +225,7 @@ async def test_a_stream_that_begins_behind_our_position_has_a_gap(carrier: Carri
 async def test_who_listens_hears_what_is_told_and_nothing_is_stored(carrier: Carrier) -> None:
     heard: asyncio.Queue[bytes] = asyncio.Queue()
     await carrier.other.tell(CLUSTER.delta, b"before")
+    await carrier.other.state(Stream.TEL)  # answered behind it: what was told has been handed out
     async with carrier.log.listening(CLUSTER.delta, heard.put):
         await carrier.other.tell(CLUSTER.delta, b"now")
         told = await asyncio.wait_for(heard.get(), PATIENCE_S)

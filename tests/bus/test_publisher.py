@@ -85,7 +85,7 @@ async def test_the_same_event_twice_is_stored_once(connection: Connection) -> No
 async def test_publishing_lives_through_a_restart_of_the_broker(
     broker: Embedded, connection: Connection, end: str
 ) -> None:
-    messages = samples(3000)
+    messages = samples(20_000)
     async with Publisher.on(connection) as publisher, asyncio.timeout(60):
         publishing_all = asyncio.create_task(publisher.publish(messages))
         await until_stored(connection, 300)

@@ -195,7 +195,7 @@ def test_the_message_counts_the_mistakes_and_lists_each() -> None:
 
 
 def test_a_secret_is_shown_to_nobody() -> None:
-    source = Source.of(NATS_PASSWORD="hunter2")
+    source = Source.of(NATS_USER="joe", NATS_PASSWORD="hunter2")
 
     assert source.load(BusSettings).nats_password == "hunter2"
     assert [each for each in source.finish() if each.name == "NATS_PASSWORD"] == [

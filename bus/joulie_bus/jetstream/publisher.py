@@ -13,7 +13,7 @@ from nats.errors import Error as NatsError
 
 from joulie_bus import metrics
 from joulie_bus.errors import BrokerRefused, Unreachable
-from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.connection import FORBIDDEN, Connection, Denial
 from joulie_bus.logging import get_logger
 from joulie_bus.records import Message
 from joulie_bus.tasks import background
@@ -94,11 +94,12 @@ class Publisher:
     @contextlib.asynccontextmanager
     async def on(cls, connection: Connection) -> AsyncGenerator["Publisher", None]:
         publisher = cls(connection)
-        async with (
-            connection.subscribed(f"{publisher._inbox}.*", publisher._on_ack),
-            background(publisher._resend_for_ever(), "resend"),
-        ):
-            yield publisher
+        with connection.hearing_denials(publisher._on_denial):
+            async with (
+                connection.subscribed(f"{publisher._inbox}.*", publisher._on_ack),
+                background(publisher._resend_for_ever(), "resend"),
+            ):
+                yield publisher
 
     async def publish(self, messages: Sequence[Message]) -> None:
         """Returns when all are stored; raises BrokerRefused if one can never be."""
@@ -143,6 +144,16 @@ class Publisher:
             self._leave(answer.subject)
         elif not refusal.passes:
             self._refuse(answer.subject, flight, refusal.number, refusal.description)
+
+    def _on_denial(self, denial: Denial) -> None:
+        """Sending it again would be denied again."""
+        barred = [
+            (token, flight)
+            for token, flight in self._flights.items()
+            if denial.concerns("publish", flight.message.subject)
+        ]
+        for token, flight in barred:
+            self._refuse(token, flight, FORBIDDEN, "this user may not publish there")
 
     def _refuse(self, token: str, flight: _Flight, code: int, why: str) -> None:
         flight.waiter.refused(BrokerRefused(flight.message.subject, code, why))

@@ -68,6 +68,7 @@ class Reader:
         self._credit = 0  # messages that were asked for and neither came nor expired
         self._heard = 0.0
         self._broken = False
+        self._life = 0
         self._failure: Exception | None = None
 
     @classmethod
@@ -127,6 +128,7 @@ class Reader:
         self._deliveries = 0
         self._credit = 0
         self._broken = False
+        self._life = self._connection.lives
         self._heard = asyncio.get_running_loop().time()
         config = {
             "name": self._consumer,
@@ -160,6 +162,8 @@ class Reader:
         self._bell.set()
 
     def _is_silent(self) -> bool:
+        if self._life != self._connection.lives:
+            return True  # the consumer went with the broker, or our requests with the connection
         waited = asyncio.get_running_loop().time() - self._heard
         return self._credit > 0 and waited > SILENCE_S
 

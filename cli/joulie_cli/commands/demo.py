@@ -19,6 +19,7 @@ from joulie_bus import codec
 from joulie_bus.embedded import free_port
 from joulie_bus.events import AnyEvent, FilterDecided, PrioritizeDecided
 from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.roles import Role
 from joulie_bus.settings import HostPort
 from joulie_cli.commands import extender, operator, projector, simulator
 from joulie_cli.supervisor import Supervisor
@@ -79,7 +80,7 @@ async def run_demo(
     }
     wires.data.create()
     async with (
-        Supervisor.over(wires.data, PARTS, _addresses(), extra) as supervisor,
+        Supervisor.over(wires.data, PARTS, _addresses(), extra, wires.subjects) as supervisor,
         _viewing(wires, supervisor) as view,
     ):
         start = await _watch(wires, wish, told, _Screen(screen, view, supervisor))
@@ -93,7 +94,7 @@ async def _viewing(wires: Wiring, supervisor: Supervisor) -> AsyncGenerator[View
     engine = database.reader(wires.data.database)
     try:
         async with (
-            JetStreamLog.open(supervisor.broker.address, "joulie-demo") as bus,
+            JetStreamLog.open(supervisor.broker.address_of(Role.VIEWER), "joulie-demo") as bus,
             View.open(bus, engine, wires.subjects) as view,
         ):
             yield view

@@ -1,9 +1,13 @@
-"""`joulie migrate`: brings the database to this version's schema."""
+"""`joulie migrate`: brings the database to this version's schema, and makes missing streams."""
 
 import argparse
+import asyncio
 
 import joulie_migrations
-from joulie_cli.wiring import Wiring
+from joulie_bus.jetstream.connection import Address, Connection
+from joulie_bus.jetstream.streams import ensure
+from joulie_bus.roles import Role
+from joulie_cli.wiring import Wiring, address_of, names_a_broker
 from joulie_projections import database
 
 SETTINGS = ()
@@ -16,4 +20,16 @@ def run(_: argparse.Namespace, wires: Wiring) -> int:
         print(f"{wires.data.database} is at schema {joulie_migrations.upgrade(engine)}.")
     finally:
         engine.dispose()
+    if names_a_broker(wires):  # the one in the directory gets its streams whenever it starts
+        address = address_of(wires, Role.ADMIN)
+        asyncio.run(_make_streams(wires, address))
+        print(f"The streams are at {address.shown}.")
     return 0
+
+
+async def _make_streams(wires: Wiring, address: Address) -> None:
+    connection = await Connection.open(address, "joulie-admin")
+    try:
+        await ensure(connection, wires.subjects, wires.bus.nats_replicas)
+    finally:
+        await connection.close()

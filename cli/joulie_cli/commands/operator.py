@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from joulie_bus.log import Log
+from joulie_bus.roles import Role
 from joulie_bus.settings import setting, text
 from joulie_cli.wiring import Wiring, serve_part, viewing
 from joulie_operator.service import Operator
@@ -35,7 +36,7 @@ def run(_: argparse.Namespace, wires: Wiring) -> int:
 async def _operate(wires: Wiring) -> None:
     settings = wires.source.load(OperatorSettings)
     kubeconfig = wires.source.load(ClusterSettings).kubeconfig
-    async with viewing(wires, "operator") as (bus, view), asyncio.TaskGroup() as tasks:
+    async with viewing(wires, Role.OPERATOR) as (bus, view), asyncio.TaskGroup() as tasks:
         tasks.create_task(Operator(bus, wires.subjects, view, settings).run())
         if kubeconfig:
             tasks.create_task(_watch(wires, bus, view, kubeconfig))

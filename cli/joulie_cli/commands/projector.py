@@ -3,6 +3,7 @@
 import argparse
 
 import joulie_migrations
+from joulie_bus.roles import Role
 from joulie_cli.wiring import Wiring, connected, serve_part
 from joulie_projections import database
 from joulie_projections.heads import Signer
@@ -23,7 +24,7 @@ async def _project(wires: Wiring) -> None:
         signer = Signer.of(wires.data.key)
         signer.publish(wires.data.public_key)
         settings = wires.source.load(ProjectorSettings)
-        async with connected(wires, "projector") as bus:
+        async with connected(wires, Role.PROJECTOR) as bus:
             await Projector(bus, wires.subjects, engine, signer, settings).run()
     finally:
         engine.dispose()

@@ -2,6 +2,7 @@
 
 import argparse
 
+from joulie_bus.roles import Role
 from joulie_cli.wiring import Wiring, serve_part, viewing
 from joulie_simulator.service import Simulation, SimulatorSettings
 
@@ -14,5 +15,5 @@ def run(_: argparse.Namespace, wires: Wiring) -> int:
 
 async def _simulate(wires: Wiring) -> None:
     settings = wires.source.load(SimulatorSettings)
-    async with viewing(wires, "simulator") as (bus, view):
+    async with viewing(wires, Role.SIMULATOR) as (bus, view):
         await Simulation(bus, wires.subjects, view, settings).run()

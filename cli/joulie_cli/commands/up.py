@@ -33,7 +33,7 @@ async def _up(wires: Wiring, cluster: str, told: asyncio.Event) -> None:
         "metrics": wires.bus.metrics_addr,
     }
     extra = {"KUBECONFIG": cluster, "JOULIE_CLUSTER": wires.bus.cluster}
-    async with Supervisor.over(wires.data, PARTS, addresses, extra) as supervisor:
+    async with Supervisor.over(wires.data, PARTS, addresses, extra, wires.subjects) as supervisor:
         log.info("up", data=str(wires.data.path), **supervisor.endpoints)
         await told.wait()
         log.info("stopping")

@@ -1,0 +1,42 @@
+import socket
+from urllib.request import urlopen
+
+import pytest
+from prometheus_client.metrics import MetricWrapperBase
+
+from joulie_bus import metrics
+from joulie_bus.embedded import free_port
+from joulie_bus.errors import PortTaken
+
+METRICS = [found for found in vars(metrics).values() if isinstance(found, MetricWrapperBase)]
+# What a label may say is one of a few words of our own; nothing that a user can write into.
+BOUNDED = {"kind", "fate", "reason", "verb", "outcome", "policy"}
+
+
+def test_every_label_is_one_of_ours() -> None:
+    labels = {label for metric in METRICS for label in metric._labelnames}
+
+    assert labels <= BOUNDED
+
+
+def test_every_metric_is_named_after_us_and_says_what_it_is() -> None:
+    assert [m._name for m in METRICS if not m._name.startswith("joulie_")] == []
+    assert [m._name for m in METRICS if len(m._documentation) < 10] == []
+
+
+def test_prometheus_can_read_them() -> None:
+    port = free_port()
+    metrics.serve("127.0.0.1", port)
+    metrics.POSITION.set(4812)
+
+    with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        text = answer.read().decode()
+
+    assert "joulie_position 4812.0" in text
+
+
+def test_a_taken_port_is_told_with_a_way_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(PortTaken, match=f"Nothing can listen on 127.0.0.1:{port}"):
+            metrics.serve("127.0.0.1", port)

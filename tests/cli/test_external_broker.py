@@ -1,0 +1,84 @@
+"""A broker that others run: its streams are made by `joulie migrate`, and missed by name."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from joulie_bus.embedded import Embedded, free_port
+from joulie_bus.jetstream.streams import require
+from joulie_bus.roles import Role
+from joulie_bus.testing import bare_broker, connected
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def bare(tmp_path: Path) -> AsyncGenerator[Embedded, None]:
+    async with bare_broker(tmp_path / "broker") as running:
+        yield running
+
+
+async def joulie(command: str, data: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("NATS_")}
+    return await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "joulie_cli.main", command, "--data", str(data)],
+        env={**clean, "METRICS_ADDR": f"127.0.0.1:{free_port()}", **environ},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def as_role(broker: Embedded, role: Role) -> dict[str, str]:
+    address = broker.address_of(role)
+    return {
+        "NATS_URL": address.url,
+        "NATS_USER": address.user,
+        "NATS_PASSWORD": address.password,
+        "NATS_INBOX": address.inbox,
+    }
+
+
+async def test_migrate_makes_the_streams_of_the_broker_that_the_settings_name(
+    bare: Embedded, tmp_path: Path
+) -> None:
+    done = await joulie("migrate", tmp_path / "data", **as_role(bare, Role.ADMIN))
+    async with connected(bare, role=Role.VIEWER) as connection:
+        await require(connection)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith(f"The streams are at {bare.url}.\n")
+
+
+async def test_migrate_without_a_broker_is_about_the_database_alone(tmp_path: Path) -> None:
+    done = await joulie("migrate", tmp_path / "data")
+
+    assert done.returncode == 0
+    assert "streams" not in done.stdout
+
+
+async def test_a_part_without_its_streams_says_what_makes_them(
+    bare: Embedded, tmp_path: Path
+) -> None:
+    await joulie("migrate", tmp_path / "data")
+    done = await joulie("projector", tmp_path / "data", **as_role(bare, Role.PROJECTOR))
+
+    assert done.returncode == 2
+    assert f"The broker at {bare.url} has no stream JOULIE_TEL" in done.stderr
+    assert "Run `joulie migrate`" in done.stderr
+
+
+async def test_only_the_administrator_makes_streams(bare: Embedded, tmp_path: Path) -> None:
+    told = as_role(bare, Role.EXTENDER)
+    done = await joulie("migrate", tmp_path / "data", **told)
+
+    assert done.returncode == 2
+    assert "STREAM.CREATE.JOULIE_TEL: this user may not do that (code 403)" in done.stderr
+    assert told["NATS_PASSWORD"] not in done.stdout + done.stderr
