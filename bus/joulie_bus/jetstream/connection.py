@@ -5,13 +5,15 @@ import contextlib
 import os
 import re
 import ssl
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from nats.aio.client import Client
+from nats.aio.client import DEFAULT_BUFFER_SIZE, Client
 from nats.aio.msg import Msg
+from nats.aio.transport import TcpTransport
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
@@ -69,14 +71,31 @@ class Denial(NamedTuple):
         return self.verb == verb and self.subject == subject.lower()
 
 
+class _Transport(TcpTransport):
+    """Loses no socket when it is given up while connecting, as `wait_for` does before 3.12."""
+
+    async def connect(self, uri: Any, buffer_size: int, connect_timeout: int) -> None:
+        async with asyncio.timeout(connect_timeout):
+            reader, writer = await asyncio.open_connection(
+                uri.hostname, uri.port, limit=buffer_size
+            )
+        self._bare_io_reader = self._io_reader = reader
+        self._bare_io_writer = self._io_writer = writer
+
+
 class _Client(Client):
     """Closes the socket of an attempt that failed; nats-py forgets it, one at every retry."""
 
     async def _connect_to_server(self, s: Any) -> None:
-        # Absent before the first attempt; false where it never came as far as a socket.
         if transport := getattr(self, "_transport", None):
             transport.close()
-        await super()._connect_to_server(s)
+        if s.uri.scheme in ("ws", "wss"):
+            await super()._connect_to_server(s)
+            return
+        s.last_attempt = time.monotonic()
+        self._transport = _Transport()  # type: ignore[no-untyped-call]
+        timeout_s: int = self.options["connect_timeout"]
+        await self._transport.connect(s.uri, DEFAULT_BUFFER_SIZE, timeout_s)
 
 
 class Connection:
