@@ -67,6 +67,20 @@ async def complaint(address: Address) -> str:
 # --- TLS ------------------------------------------------------------------------------------------
 
 
+# Python 3.13 wants what RFC 5280 wants: key identifiers, and an authority that may sign.
+CA_USAGE = x509.KeyUsage(
+    digital_signature=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
 class Certified(NamedTuple):
     """A certificate and its key, as files."""
 
@@ -85,6 +99,7 @@ class Authority:
         self._certificate = (
             self._draft(self._name, self._key)
             .add_extension(constraints, critical=True)
+            .add_extension(CA_USAGE, critical=True)
             .sign(self._key, hashes.SHA256())
         )
         self.file = directory / f"{name}.pem"
@@ -122,6 +137,13 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(hours=1))
             .not_valid_after(now + datetime.timedelta(hours=1))
+            .add_extension(
+                x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+            )
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+                critical=False,
+            )
         )
 
 

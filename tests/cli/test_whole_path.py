@@ -94,11 +94,18 @@ def demo(data: Path, *options: str) -> Generator[Demo, None, None]:
             running.process.communicate()
 
 
+@contextlib.contextmanager
+def edited(database: Path) -> Generator[sqlite3.Connection, None, None]:
+    """Behind the program's back."""
+    with contextlib.closing(sqlite3.connect(database)) as db, db:
+        yield db
+
+
 def flip_a_byte_of_the_body(database: Path, entry: int) -> None:
     """In the file itself, past every trigger: the body's own bytes are looked up and changed."""
-    with sqlite3.connect(database) as db:
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with edited(database) as db:
         (body,) = db.execute("SELECT body FROM decision WHERE pos = ?", (entry,)).fetchone()
+    # Closing the last connection has put everything into the file itself.
     content = bytearray(database.read_bytes())
     at = content.index(body[:64]) + 40  # well inside the first page of the body
     content[at] ^= 1
@@ -177,7 +184,7 @@ def test_a_log_that_was_cut_off_is_found_by_the_heads_that_were_kept_elsewhere(
 ) -> None:
     cut = tmp_path / "cut"
     subprocess.run(["cp", "-r", str(past[0]), str(cut)], check=True)
-    with sqlite3.connect(cut / "joulie.db") as db:
+    with edited(cut / "joulie.db") as db:
         for table in ("decision", "head"):
             db.execute(f"DROP TRIGGER {table}_no_delete")
             db.execute(f"DELETE FROM {table} WHERE pos > 30")
@@ -191,7 +198,7 @@ def test_a_log_that_was_cut_off_is_found_by_the_heads_that_were_kept_elsewhere(
 def test_a_changed_twin_is_found_by_replay(past: Past, tmp_path: Path) -> None:
     changed = tmp_path / "changed"
     subprocess.run(["cp", "-r", str(past[0]), str(changed)], check=True)
-    with sqlite3.connect(changed / "joulie.db") as db:
+    with edited(changed / "joulie.db") as db:
         db.execute("UPDATE node_twin SET body = (SELECT max(body) FROM node_twin)")
 
     code, found = told_by("replay", "--data", changed)
@@ -233,10 +240,10 @@ def test_kills_of_every_part_lose_nothing_and_double_nothing(tmp_path: Path) -> 
 
 
 @pytest.mark.drill
-def test_a_projector_that_is_killed_a_hundred_times_loses_nothing(tmp_path: Path) -> None:
+def test_a_projector_that_is_killed_twenty_times_in_a_row_loses_nothing(tmp_path: Path) -> None:
     with demo(tmp_path, "--nodes", "50") as running:
         running.await_decisions(10)
-        for _ in range(100):
+        for _ in range(20):
             running.kill("projector")
         running.await_decisions(running.counts().answers + 10)
         told = running.end()

@@ -1,5 +1,6 @@
 """The decision log only grows: chained, gapless, and shut to everything but the next entry."""
 
+import contextlib
 import sqlite3
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -275,7 +276,7 @@ UNBUILT = [
 
 def guarded(path: Path) -> list[list[Any]]:
     """Everything that must not change."""
-    with sqlite3.connect(path) as db:
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
         found = [
             db.execute(f"SELECT * FROM {table}").fetchall()
             for table in ("decision", "batch", "head")

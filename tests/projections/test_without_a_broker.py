@@ -28,12 +28,16 @@ async def projecting(
 ) -> AsyncGenerator[tuple[View, asyncio.Task[None]], None]:
     signer = Signer.of(file.with_suffix(".key"))
     projector = Projector(bus, CLUSTER, writer, signer, ProjectorSettings())
-    async with (
-        background(projector.run(), "projector") as task,
-        View.open(bus, database.reader(file), CLUSTER) as view,
-    ):
-        await view.wait_ready(10)
-        yield view, task
+    reader = database.reader(file)
+    try:
+        async with (
+            background(projector.run(), "projector") as task,
+            View.open(bus, reader, CLUSTER) as view,
+        ):
+            await view.wait_ready(10)
+            yield view, task
+    finally:
+        reader.dispose()
 
 
 async def test_a_rising_node_shows_its_trend_minutes_later(

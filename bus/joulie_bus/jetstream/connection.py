@@ -82,6 +82,10 @@ class _Transport(TcpTransport):
         self._bare_io_reader = self._io_reader = reader
         self._bare_io_writer = self._io_writer = writer
 
+    def writelines(self, payload: list[bytes]) -> None:
+        # asyncio's own may fall over a connection that was just lost (3.13.0: a TypeError).
+        self.write(b"".join(payload))  # type: ignore[no-untyped-call]
+
 
 class _Client(Client):
     """Closes the socket of an attempt that failed; nats-py forgets it, one at every retry."""
