@@ -109,7 +109,8 @@ def passed(decision: FilterDecided) -> list[bool]:
 
 
 def answered_scores(decision: PrioritizeDecided) -> list[int]:
-    return np.frombuffer(decision.scores, "<i2").tolist()  # type: ignore[no-any-return]
+    scores: list[int] = np.frombuffer(decision.scores, "<i2").tolist()
+    return scores
 
 
 def _basis(moment: Moment, weights: Weights) -> Basis:
