@@ -22,9 +22,10 @@ from joulie_bus.testing import NOON, SECOND, ask, caps, hardware, node_seen, pro
 from joulie_extender.decide import Moment, decide_filter, decide_prioritize
 from joulie_extender.scoring import Weights
 from joulie_projections.board import Board
+from joulie_projections.draft import Draft
 from joulie_projections.rows import changed_rows, no_rows
 from joulie_projections.sequence import fold
-from joulie_projections.world import Draft, World
+from joulie_projections.world import World
 
 RUNS = 7
 

@@ -20,11 +20,12 @@ from joulie_bus.subjects import MERGE_ORDER, Stream
 from joulie_extender.decide import weights_of
 from joulie_extender.scoring import Weights
 from joulie_projections.board import Board
+from joulie_projections.draft import Draft
 from joulie_projections.history import History
 from joulie_projections.manifest import Manifest, Range, merkle_root
 from joulie_projections.rows import Digests, changed_rows, no_rows, state_digest
 from joulie_projections.sequence import fold
-from joulie_projections.world import Draft, NodeState, World
+from joulie_projections.world import NodeState, World
 
 KEPT = 20  # mismatches told in full; all are counted
 PATIENCE_S = 10.0  # for the broker to hand over the next messages

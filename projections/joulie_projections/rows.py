@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from joulie_projections.cards import CardState
+from joulie_projections.draft import Change
 from joulie_projections.world import (
-    Change,
     ClusterState,
     FacilityState,
     NodeState,

@@ -9,9 +9,12 @@ from joulie_bus.events import DECISION_TYPES, Fact
 from joulie_bus.records import Record
 from joulie_bus.subjects import Stream
 from joulie_projections.commit import Commit, Input, Inputs, Poison
+from joulie_projections.draft import Draft
+from joulie_projections.folds import evolve
 from joulie_projections.manifest import Manifest, Range, chained, merkle_root
+from joulie_projections.producers import is_news
 from joulie_projections.rows import Digests, Row, changed_rows, state_digest
-from joulie_projections.world import Draft, World, evolve, is_news
+from joulie_projections.world import World
 
 DECISIONS = frozenset(cls.TYPE for cls in DECISION_TYPES)
 HERE = "it"  # spelled out once something is wrong: most messages never need the place's name

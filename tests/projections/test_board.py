@@ -32,8 +32,9 @@ from joulie_projections.board import (
     trend_w_per_min,
     twin_of,
 )
+from joulie_projections.draft import Draft
 from joulie_projections.sequence import fold
-from joulie_projections.world import Draft, NodeState, Sample, World
+from joulie_projections.world import NodeState, Sample, World
 
 FACTS = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), max_size=40)
 WARM = CoolingModel(ambient_c=25)

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from joulie_bus.events import CardClaimed, ClaimEvent, Fact, GpuGone, GpuSeen
 from joulie_bus.testing import card, claim, confirmed, noon, records, released
 from joulie_projections.cards import CardState, Claim
+from joulie_projections.draft import Draft
 from joulie_projections.sequence import fold
-from joulie_projections.world import Draft, World
+from joulie_projections.world import World
 
 
 def after(*facts: Fact) -> CardState | None:

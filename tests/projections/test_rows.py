@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from joulie_bus.events import Fact
 from joulie_bus.testing import ANY_FACTS, any_fact, node_seen, power, records
+from joulie_projections.draft import Draft
 from joulie_projections.manifest import merkle_root
 from joulie_projections.rows import (
     STATES,
@@ -25,7 +26,7 @@ from joulie_projections.rows import (
 )
 from joulie_projections.sequence import fold
 from joulie_projections.tables import STATE_TABLES
-from joulie_projections.world import Draft, World
+from joulie_projections.world import World
 
 FACTS = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), max_size=40)
 

@@ -39,12 +39,12 @@ from joulie_bus.testing import (
     records,
     waking,
 )
+from joulie_projections.draft import Draft
+from joulie_projections.nodes import with_sample
+from joulie_projections.producers import MISSING_LIMIT, REMEMBERED_LIVES, is_news
 from joulie_projections.rows import encode, tables_of
 from joulie_projections.sequence import fold
 from joulie_projections.world import (
-    MISSING_LIMIT,
-    REMEMBERED_LIVES,
-    Draft,
     FacilityState,
     Life,
     NodeState,
@@ -53,8 +53,6 @@ from joulie_projections.world import (
     Reading,
     Sample,
     World,
-    is_news,
-    with_sample,
 )
 
 FACTS = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), max_size=40)

@@ -1,0 +1,99 @@
+"""How one more fact changes what is believed.
+
+Pure: no clock, no database, no log lines. The same facts in the same order give the same world,
+live or in a replay next year.
+"""
+
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from joulie_bus.events import (
+    CapsSet,
+    CardClaimed,
+    ClaimConfirmed,
+    ClaimReleased,
+    DrainingBegun,
+    FacilityPolled,
+    Fact,
+    GpuGone,
+    GpuSeen,
+    HardwareDiscovered,
+    NodeGone,
+    NodeSeen,
+    PlanEvent,
+    PlanMade,
+    PodBound,
+    PodFinished,
+    PodGone,
+    PodPending,
+    ProfileAssigned,
+    SleepOrdered,
+    TelemetrySampled,
+    TransitionCompleted,
+    WakeOrdered,
+)
+from joulie_projections.cards import CardState, claimed, sighted
+from joulie_projections.draft import Draft
+from joulie_projections.nodes import change_node, cluster_of, evolve_node, sampled_power
+from joulie_projections.pods import evolve_pod
+from joulie_projections.world import CLUSTER, FacilityState, Reading
+
+
+def evolve(draft: Draft, fact: Fact, at: int) -> None:
+    """One step of the fold. `at` is when the broker stored the fact: the only time that counts."""
+    match fact:
+        case TelemetrySampled():  # first, because nearly all are
+            sampled_power(draft, fact, at)
+        case NodeSeen() | NodeGone() | HardwareDiscovered():
+            evolve_node(draft, fact, at)
+        case PodPending() | PodBound() | PodFinished() | PodGone():
+            evolve_pod(draft, fact, at)
+        case FacilityPolled():
+            _polled(draft, fact, at)
+        case GpuSeen() | GpuGone():
+            _change_card(draft, fact.uuid, sighted(draft.gpus.get(fact.uuid), fact, at))
+        case CardClaimed() | ClaimConfirmed() | ClaimReleased():
+            _change_card(draft, fact.card, claimed(draft.gpus.get(fact.card), fact, at))
+        case _:
+            _evolve_plan(draft, fact, at)
+
+
+def _evolve_plan(draft: Draft, fact: PlanEvent, at: int) -> None:
+    match fact:
+        case PlanMade():
+            draft.cluster.put(CLUSTER, replace(cluster_of(draft), planned_at=at, plan=fact))
+        case ProfileAssigned() | TransitionCompleted():
+            change_node(draft, fact.node, at, profile=fact.profile, draining=False)
+        case DrainingBegun():
+            change_node(draft, fact.node, at, draining=True)
+        case CapsSet():
+            caps = {"cpu_cap_pct": fact.cpu_cap_pct, "gpu_cap_pct": fact.gpu_cap_pct}
+            change_node(draft, fact.node, at, **caps)
+        case SleepOrdered():
+            change_node(draft, fact.node, at, power_state="asleep")
+        case WakeOrdered():
+            change_node(draft, fact.node, at, power_state="waking")
+        case _:
+            assert_never(fact)
+
+
+def _change_card(draft: Draft, uuid: str, after: CardState | None) -> None:
+    if after is None:
+        draft.gpus.drop(uuid)
+    else:
+        draft.gpus.put(uuid, after)
+
+
+def _polled(draft: Draft, polled: FacilityPolled, at: int) -> None:
+    known = draft.facilities.get(polled.facility) or FacilityState()
+    after = FacilityState(
+        ambient_mdeg=_read(known.ambient_mdeg, polled.ambient_mdeg, at),
+        it_mw=_read(known.it_mw, polled.it_mw, at),
+        cooling_mw=_read(known.cooling_mw, polled.cooling_mw, at),
+    )
+    draft.facilities.put(polled.facility, after)
+
+
+def _read(known: Reading | None, value: int | None, at: int) -> Reading | None:
+    return known if value is None else Reading(at, value)

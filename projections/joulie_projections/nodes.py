@@ -1,0 +1,93 @@
+"""What facts about nodes change. Pure."""
+
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from joulie_bus.events import HardwareDiscovered, NodeGone, NodeSeen, TelemetrySampled
+from joulie_projections.draft import Draft
+from joulie_projections.world import CLUSTER, ClusterState, NodeState, Sample
+
+TREND_WINDOW_NS = 300_000_000_000
+SAMPLE_SPACING_NS = 10_000_000_000  # 30 points in 5 minutes describe a slope well enough
+
+
+def evolve_node(draft: Draft, fact: NodeSeen | NodeGone | HardwareDiscovered, at: int) -> None:
+    match fact:
+        case NodeSeen():
+            _node_seen(draft, fact, at)
+        case NodeGone():
+            _node_gone(draft, fact.node, at)
+        case HardwareDiscovered():
+            change_node(draft, fact.node, at, hardware=fact)
+        case _:
+            assert_never(fact)
+
+
+def node_of(draft: Draft, name: str, at: int) -> NodeState:
+    """A node that is heard of for the first time, by whatever fact, gets its row."""
+    known = draft.nodes.get(name)
+    if known is not None:
+        return known
+    cluster = cluster_of(draft)
+    draft.cluster.put(CLUSTER, replace(cluster, nodes_ever=cluster.nodes_ever + 1))
+    return NodeState(ordinal=cluster.nodes_ever, at=at)
+
+
+def change_node(draft: Draft, name: str, at: int, **changes: object) -> None:
+    draft.nodes.put(name, replace(node_of(draft, name, at), at=at, **changes))
+
+
+def cluster_of(draft: Draft) -> ClusterState:
+    return draft.cluster.get(CLUSTER) or ClusterState()
+
+
+def _node_seen(draft: Draft, seen: NodeSeen, at: int) -> None:
+    node = node_of(draft, seen.node, at)
+    is_up = node.power_state == "waking" and seen.ready
+    after = replace(
+        node,
+        at=at,
+        present=True,
+        uid=seen.uid,
+        labels=seen.labels,
+        ready=seen.ready,
+        schedulable=seen.schedulable,
+        cpu_milli=seen.cpu_milli,
+        memory_bytes=seen.memory_bytes,
+        gpus=seen.gpus,
+        power_state="" if is_up else node.power_state,
+    )
+    draft.nodes.put(seen.node, after)
+
+
+def _node_gone(draft: Draft, name: str, at: int) -> None:
+    """Its pods outlive it for a while, and it may come back under its name: they stay counted."""
+    node = draft.nodes.get(name)
+    if node is None or not node.pods:
+        draft.nodes.drop(name)
+        return
+    blank = NodeState(
+        ordinal=node.ordinal, at=at, pods=node.pods, performance_pods=node.performance_pods
+    )
+    draft.nodes.put(name, blank)
+
+
+def sampled_power(draft: Draft, sampled: TelemetrySampled, at: int) -> None:
+    node = node_of(draft, sampled.node, at)
+    samples = with_sample(node.samples, Sample(at, sampled.power_mw))
+    draft.nodes.put(
+        sampled.node,
+        replace(node, at=at, samples=samples, source=sampled.source, provider=sampled.provider),
+    )
+
+
+def with_sample(samples: tuple[Sample, ...], new: Sample) -> tuple[Sample, ...]:
+    """The newest reading counts; older ones stay at a spacing, and fall out of the window."""
+    if len(samples) > 1 and samples[-1].at - samples[-2].at < SAMPLE_SPACING_NS:
+        samples = samples[:-1]
+    oldest = new.at - TREND_WINDOW_NS
+    first = 0
+    while first < len(samples) and samples[first].at < oldest:
+        first += 1
+    return (*samples[first:], new)
