@@ -124,9 +124,8 @@ class _Again:
         if weights is None:
             self.miss(Mismatch(logged.entry, "input-missing", "its settings are not in the log"))
             return
-        if self._dirty or self._board.planned_at != self.world.planned_at:
-            self._board = self._board.updated(self._dirty.items(), self.world.planned_at)
-            self._dirty = {}
+        self._board = self._board.following(self.world, self._dirty)
+        self._dirty = {}
         try:
             now = again(logged.decision, self._board, weights)
         except (KeyError, StopIteration):

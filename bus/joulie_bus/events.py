@@ -389,7 +389,7 @@ class FilterDecided(Event, frozen=True, kw_only=True):
         return self.pod.uid
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How one node's score came about, to the last bit."""
 
     node: str
@@ -401,6 +401,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     pressure: Finite
     draining: Finite
     marginal_w: Finite
+    assumed_w: Finite = 0.0  # of pods that the reading does not show yet
     source: str  # what the headroom rests on; "neutral" where nothing fresh was known
 
 

@@ -16,11 +16,12 @@ from joulie_bus.events import DecisionEntry, PodAsk
 from joulie_extender import decide
 from joulie_extender.contract import Asked, filter_reply, prioritize_reply, read_args
 from joulie_extender.decide import Moment
-from joulie_extender.scoring import Weights, fresh_rows, score
-from joulie_projections.board import Board, NodeClass
+from joulie_extender.scoring import Weights, fresh_rows, score, standing_of
+from joulie_projections.board import Board
 from joulie_projections.classify import UNKNOWN_ANNOTATION
 from joulie_projections.demand import ask_of
 from joulie_projections.power import Coefficients
+from joulie_projections.twins import NodeClass
 from joulie_projections.view import Snapshot
 
 Look = Callable[[], Snapshot]
@@ -56,15 +57,20 @@ class Extender:
         rows = decide.rows_by_name(board, names)
         scores = score(_NOBODY, board, rows, now, age_ms, _without_pod(self._weights))
         stale = ~fresh_rows(board, now, age_ms, self._weights)[rows]
+        assumed_w = standing_of(board, now, age_ms, self._weights).assumed_w[rows]
         return {
             "position": position,
             "viewAgeMs": age_ms,
             "settings": decide.settings_id(self._weights),
             "coefficients": _coefficients(self._weights),
             "nodes": [
-                {**_row(board, name), "baseScore": base, "stale": old}
-                for name, base, old in zip(
-                    names, scores.score.tolist(), stale.tolist(), strict=True
+                {**_row(board, name), "assumedPowerW": assumed, "baseScore": base, "stale": old}
+                for name, assumed, base, old in zip(
+                    names,
+                    assumed_w.tolist(),
+                    scores.score.tolist(),
+                    stale.tolist(),
+                    strict=True,
                 )
             ],
         }

@@ -25,7 +25,7 @@ from joulie_extender.scoring import Weights, best, score, terms_digest, terms_of
 from joulie_projections.board import Board, Ints
 from joulie_projections.power import Coefficients
 
-CODE_VERSION = "joulie/1"  # of filter and scoring; a replay under another one says so first
+CODE_VERSION = "joulie/2"  # of filter and scoring; a replay under another one says so first
 EXPLAINED = 5  # candidates whose terms are kept in full; the digest covers all
 
 
@@ -44,7 +44,7 @@ def rows_by_name(board: Board, names: Sequence[str]) -> Ints:
 
 
 def candidates_of(names: Sequence[str], rows: Ints) -> Candidates:
-    """Four bytes a node: its ordinal, which never changes; names only of those we do not know."""
+    """Four bytes a node: its ordinal at this position; names only of those we do not know."""
     strangers = [names[at] for at in np.flatnonzero(rows == 0).tolist()]
     return Candidates(ordinals=(rows - 1).astype("<i4").tobytes(), strangers=strangers)
 

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from joulie_bus.events import PodAsk
 from joulie_extender.scoring import Bools, Weights, fresh_rows
-from joulie_projections.board import Board, Ints, NodeClass
+from joulie_projections.board import Board, Ints
+from joulie_projections.twins import NodeClass
 
 Codes = npt.NDArray[np.uint8]
 

@@ -1,10 +1,12 @@
 """How good each candidate is for this pod, from 0 to 100, with every term of it. Pure.
 
-    projected = measured + marginal
+    projected = measured + assumed + marginal
     headroom  = (capped - projected) / capped x 100
     score     = 0.7 headroom + 0.15 (100 - cooling) + trend + bonus - pressure - draining
 
-A node of which nothing fresh is known gets the neutral score: never preferred, never refused.
+`assumed` is what the pods draw that the reading does not show yet; without a reading, all pods.
+A node of which nothing fresh is known gets the neutral score, or that of the best known candidate
+if this is less: never preferred, never refused.
 """
 
 import hashlib
@@ -16,10 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from joulie_bus.events import PodAsk, Terms
-from joulie_projections.board import Board, Floats, Ints, NodeClass, Source, mean
+from joulie_projections.board import Board, Floats, Ints, mean
+from joulie_projections.cooling import Heat, model_named, stress
 from joulie_projections.power import Coefficients, marginal_w
+from joulie_projections.twins import NodeClass, Source
 
 Bools = npt.NDArray[np.bool_]
+_FOREVER = 2**63 - 1
 
 
 class Basis(IntEnum):
@@ -45,6 +50,9 @@ class Weights(NamedTuple):
     neutral: float = 50.0
     staleness_s: float = 300.0
     score_range: float = 100.0
+    cooling_model: str = "linear"
+    cooling_power: str = "cap"  # or "measured", where it is
+    facility: bool = False  # whether what cooling costs makes a pod's watts dearer
     coefficients: Coefficients = Coefficients()
 
 
@@ -67,33 +75,45 @@ class Scores(NamedTuple):
     pressure: Floats
     draining: Floats
     marginal_w: Floats
+    assumed_w: Floats
     basis: Ints
     cluster: ClusterTerms
+
+
+class Standing(NamedTuple):
+    """What a board says to some weights at a moment, before any pod; one value per row."""
+
+    basis: Ints
+    read: Bools  # whether the last reading is fresh
+    cooling: Floats
+    predicted: Floats  # headroom by caps and cooling alone
+    assumed_w: Floats  # what the pods draw that no fresh reading shows
+    cluster: ClusterTerms
+
+
+class _Kept(NamedTuple):
+    """A standing is the same until the next twin or reading gets too old."""
+
+    since: int
+    until: int
+    is_view_old: bool
+    standing: Standing
+
+    def holds(self, now: int, is_view_old: bool) -> bool:
+        return self.since <= now <= self.until and self.is_view_old == is_view_old
 
 
 def score(
     pod: PodAsk, board: Board, rows: Ints, now: int, view_age_ms: int, weights: Weights
 ) -> Scores:
     """`rows` are the candidates' rows on the board; 0 stands for a node that it does not have."""
-    fresh = fresh_rows(board, now, view_age_ms, weights)
-    read = fresh & _has_reading(board, now, weights)
-    cluster = cluster_terms(board, fresh, read, weights)
-    marginal = marginal_w(pod, board.rated(rows), weights.coefficients)
-    basis = _basis(board, fresh, read)[rows]
-    headroom = _headroom(board, rows, marginal, basis)
-    cooling = board.floats("cooling")[rows]
-    scale = weights.trend_scale
-    if abs(cluster.trend_w_per_min) > weights.burst_w_per_min:
-        scale = weights.trend_burst_scale
-    limit = weights.trend_limit
-    trend = -np.clip(board.floats("trend_w_per_min")[rows] / scale, -limit, limit)
-    classes = board.columns["node_class"][rows]
-    standard = pod.workload == "standard"
-    bonus = np.where((classes == NodeClass.ECO) & standard, weights.eco_bonus, 0.0)
-    crowded = (classes == NodeClass.PERFORMANCE) & standard
-    pressure = np.where(crowded, weights.pressure * cluster.pressure, 0.0)
-    leaving = (classes == NodeClass.DRAINING) & standard
-    draining = np.where(leaving, weights.draining_penalty, 0.0)
+    standing = standing_of(board, now, view_age_ms, weights)
+    cluster = standing.cluster
+    basis, cooling = standing.basis[rows], standing.cooling[rows]
+    marginal = _marginal(pod, board, rows, weights)
+    headroom = _headroom(board, standing, rows, marginal)
+    trend = _trend(board, standing, rows, weights)
+    bonus, pressure, draining = _by_class(pod, board.columns["node_class"][rows], cluster, weights)
     total = (
         weights.headroom * headroom
         + weights.cooling * (100 - cooling)
@@ -102,11 +122,82 @@ def score(
         - pressure
         - draining
     )
-    final = np.where(basis == Basis.NEUTRAL, weights.neutral, np.clip(total, 0.0, 100.0))
+    final = _humbled(np.clip(total, 0.0, 100.0), basis == Basis.NEUTRAL, weights)
     answer = np.trunc(final * (weights.score_range / 100)).astype(np.int64)
-    return Scores(
-        answer, final, headroom, cooling, trend, bonus, pressure, draining, marginal, basis, cluster
+    terms = (headroom, cooling, trend, bonus, pressure, draining, marginal)
+    return Scores(answer, final, *terms, standing.assumed_w[rows], basis, cluster)
+
+
+def _humbled(scores: Floats, neutral: Bools, weights: Weights) -> Floats:
+    """Unknown never scores best, not even where all that is known is bad."""
+    if not neutral.any():
+        return scores
+    known = scores[~neutral]
+    least = min(weights.neutral, float(known.max())) if len(known) else weights.neutral
+    return np.where(neutral, least, scores)
+
+
+def _marginal(pod: PodAsk, board: Board, rows: Ints, weights: Weights) -> Floats:
+    watts = marginal_w(pod, board.rated(rows), weights.coefficients)
+    if not weights.facility:
+        return watts
+    polled = board.columns["is_polled"][rows]
+    return watts * np.where(polled, np.maximum(1.0, board.floats("pue")[rows]), 1.0)
+
+
+def _trend(board: Board, standing: Standing, rows: Ints, weights: Weights) -> Floats:
+    """Of fresh readings only: what rose or fell long ago says nothing."""
+    scale = weights.trend_scale
+    if abs(standing.cluster.trend_w_per_min) > weights.burst_w_per_min:
+        scale = weights.trend_burst_scale
+    limit = weights.trend_limit
+    trend = -np.clip(board.floats("trend_w_per_min")[rows] / scale, -limit, limit)
+    return np.where(standing.read[rows], trend, 0.0)
+
+
+def _by_class(
+    pod: PodAsk, classes: npt.NDArray[np.int8], cluster: ClusterTerms, weights: Weights
+) -> tuple[Floats, Floats, Floats]:
+    """Bonus, pressure and draining: what a node's class means to a standard pod."""
+    if pod.workload != "standard":
+        nothing = np.zeros(len(classes))
+        return nothing, nothing, nothing
+    return (
+        np.where(classes == NodeClass.ECO, weights.eco_bonus, 0.0),
+        np.where(classes == NodeClass.PERFORMANCE, weights.pressure * cluster.pressure, 0.0),
+        np.where(classes == NodeClass.DRAINING, weights.draining_penalty, 0.0),
     )
+
+
+# --- what all pods see of a board -------------------------------------------------------------
+
+
+def standing_of(board: Board, now: int, view_age_ms: int, weights: Weights) -> Standing:
+    """Computed once for a board, and again when something on it has become too old."""
+    is_view_old = view_age_ms > weights.staleness_s * 1000
+    kept = board.memo.get(weights)
+    if isinstance(kept, _Kept) and kept.holds(now, is_view_old):
+        return kept.standing
+    fresh = fresh_rows(board, now, view_age_ms, weights)
+    read = fresh & _has_reading(board, now, weights)
+    limit = int(weights.staleness_s * 1e9)
+    ends = (board.updated_at()[fresh], board.ints("sampled_at")[read])
+    until = min((int(at.min()) + limit for at in ends if len(at)), default=_FOREVER)
+    standing = _standing(board, fresh, read, weights)
+    board.memo[weights] = _Kept(now, until, is_view_old, standing)
+    return standing
+
+
+def _standing(board: Board, fresh: Bools, read: Bools, weights: Weights) -> Standing:
+    basis = _basis(board, fresh, read)
+    cooling, predicted = _cooling(board, read, weights)
+    arrivals, pods = (
+        board.arrivals_w(weights.coefficients),
+        board.pods_w(weights.coefficients),
+    )
+    assumed = np.where(basis == Basis.MEASURED, arrivals, pods)
+    nobody = Standing(basis, read, cooling, predicted, assumed, ClusterTerms(0.0, 0.0))
+    return nobody._replace(cluster=_cluster_terms(board, nobody))
 
 
 def fresh_rows(board: Board, now: int, view_age_ms: int, weights: Weights) -> Bools:
@@ -122,14 +213,12 @@ def _has_reading(board: Board, now: int, weights: Weights) -> Bools:
     return (sampled > 0) & (now - sampled <= weights.staleness_s * 1e9)
 
 
-def cluster_terms(board: Board, fresh: Bools, read: Bools, weights: Weights) -> ClusterTerms:
+def _cluster_terms(board: Board, standing: Standing) -> ClusterTerms:
     """Sums are exact (`fsum`), so that no order of nodes tips the burst threshold."""
-    trend = math.fsum(board.floats("trend_w_per_min")[read].tolist())
-    performance = fresh & (board.columns["node_class"] == NodeClass.PERFORMANCE)
-    rows = np.flatnonzero(performance)
-    basis = _basis(board, fresh, read)[rows]
-    known = basis != Basis.NEUTRAL
-    headroom = _headroom(board, rows, np.zeros(len(rows)), basis)[known]
+    trend = math.fsum(board.floats("trend_w_per_min")[standing.read].tolist())
+    performance = board.columns["node_class"] == NodeClass.PERFORMANCE
+    rows = np.flatnonzero(performance & (standing.basis != Basis.NEUTRAL))
+    headroom = _headroom(board, standing, rows, np.zeros(len(rows)))
     pressure = min(100.0, max(0.0, mean(100 - headroom)))
     return ClusterTerms(trend, pressure)
 
@@ -142,18 +231,45 @@ def _basis(board: Board, fresh: Bools, read: Bools) -> Ints:
     return np.where(known, kind, Basis.NEUTRAL)
 
 
-def _headroom(board: Board, rows: Ints, marginal: Floats, basis: Ints) -> Floats:
+def _cooling(board: Board, read: Bools, weights: Weights) -> tuple[Floats, Floats]:
+    """Stress and predicted headroom: the board's own, unless the settings name another model."""
+    if (weights.cooling_model, weights.cooling_power) == ("linear", "cap"):
+        return board.floats("cooling"), board.floats("headroom")
+    power = board.floats("capped_w")
+    if weights.cooling_power == "measured":
+        power = np.where(read, board.floats("measured_w"), power)
+    heat = Heat(power, board.floats("tdp_w"), board.floats("ambient_c"))
+    cooling = stress(model_named(weights.cooling_model), heat)
+    return cooling, board.predicted_headroom(cooling)
+
+
+def _headroom(board: Board, standing: Standing, rows: Ints, marginal: Floats) -> Floats:
+    """Of what the caps leave. Without a reading all pods count as the model has them, and a warm
+    node has less: an estimate is never kinder than its caps."""
+    basis = standing.basis[rows]
     capped = board.floats("capped_w")[rows]
-    rated = board.floats("tdp_w")[rows]
-    projected = board.floats("measured_w")[rows] + marginal
-    measured = (capped - projected) / np.where(capped > 0, capped, 1.0) * 100
-    share = marginal / np.where(rated > 0, rated, 1.0) * 100
-    predicted = board.floats("headroom")[rows] - share
-    headroom = np.where(basis == Basis.MEASURED, measured, predicted)
+    more = standing.assumed_w[rows] + marginal
+    projected = np.where(basis == Basis.MEASURED, board.floats("measured_w")[rows], 0.0) + more
+    headroom = (capped - projected) / np.where(capped > 0, capped, 1.0) * 100
+    if (basis == Basis.PREDICTED).any():
+        rated = board.floats("tdp_w")[rows]
+        predicted = standing.predicted[rows] - more / np.where(rated > 0, rated, 1.0) * 100
+        lesser = np.where(capped > 0, np.minimum(predicted, headroom), predicted)
+        headroom = np.where(basis == Basis.PREDICTED, lesser, headroom)
     return np.where(basis == Basis.NEUTRAL, 0.0, np.minimum(headroom, 100.0))
 
 
-_TERMS = ("score", "headroom", "cooling", "trend", "bonus", "pressure", "draining", "marginal_w")
+_TERMS = (
+    "score",
+    "headroom",
+    "cooling",
+    "trend",
+    "bonus",
+    "pressure",
+    "draining",
+    "marginal_w",
+    "assumed_w",
+)
 
 
 def terms_digest(scores: Scores) -> bytes:

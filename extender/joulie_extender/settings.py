@@ -14,7 +14,15 @@ from joulie_bus.settings import (
     token,
 )
 from joulie_extender.scoring import Weights
+from joulie_projections.cooling import model_names
 from joulie_projections.power import Coefficients
+
+
+def a_cooling_model(name: str) -> str:
+    """linear, tdp-ratio, or the name of an entry point of joulie.cooling_models"""
+    if name not in model_names():
+        raise ValueError(f"no such model; installed are {', '.join(model_names())}")
+    return name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +109,21 @@ class ScoringSettings:
     neutral: float = setting(
         number(0, 100), "SCORE_NEUTRAL", "50", "Score of a node of which nothing fresh is known"
     )
+    cooling_model: str = setting(
+        a_cooling_model,
+        "COOLING_MODEL",
+        "linear",
+        "How a node's cooling stress follows from its watts and its room",
+    )
+    cooling_power: str = setting(
+        choice("cap", "measured"), "COOLING_POWER", "cap", "Which watts it follows from"
+    )
+    facility: bool = setting(
+        boolean,
+        "ENABLE_FACILITY_METRICS",
+        "false",
+        "Whether a pod's watts count with what it costs to cool them, where that is polled",
+    )
     score_range: str = setting(
         choice("100", "10"), "SCORE_RANGE", "100", "Highest score that is answered"
     )
@@ -119,6 +142,9 @@ class ScoringSettings:
             neutral=self.neutral,
             staleness_s=self.staleness_s,
             score_range=float(self.score_range),
+            cooling_model=self.cooling_model,
+            cooling_power=self.cooling_power,
+            facility=self.facility,
             coefficients=Coefficients(
                 self.cpu, self.gpu_standard, self.gpu_performance, self.memory_factor
             ),

@@ -22,7 +22,7 @@ from joulie_bus.events import (
     ProfileAssigned,
 )
 from joulie_operator.policies import Candidate, Wanted
-from joulie_projections.board import hardware_of
+from joulie_projections.twins import hardware_of
 from joulie_projections.world import NodeState
 
 RESERVED_LABEL = "joulie.io/reserved"

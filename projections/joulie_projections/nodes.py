@@ -6,10 +6,11 @@ from msgspec.structs import replace
 
 from joulie_bus.events import HardwareDiscovered, NodeGone, NodeSeen, TelemetrySampled
 from joulie_projections.draft import Draft
-from joulie_projections.world import CLUSTER, ClusterState, NodeState, Sample
+from joulie_projections.world import CLUSTER, Arrival, ClusterState, NodeState, Sample
 
 TREND_WINDOW_NS = 300_000_000_000
 SAMPLE_SPACING_NS = 10_000_000_000  # 30 points in 5 minutes describe a slope well enough
+SETTLING_NS = 10_000_000_000  # from a binding until the pod draws what it will: image, start
 
 
 def evolve_node(draft: Draft, fact: NodeSeen | NodeGone | HardwareDiscovered, at: int) -> None:
@@ -30,8 +31,21 @@ def node_of(draft: Draft, name: str, at: int) -> NodeState:
     if known is not None:
         return known
     cluster = cluster_of(draft)
-    draft.cluster.put(CLUSTER, replace(cluster, nodes_ever=cluster.nodes_ever + 1))
-    return NodeState(ordinal=cluster.nodes_ever, at=at)
+    ordinal, *free = cluster.free_rows or (cluster.rows,)
+    rows = max(cluster.rows, ordinal + 1)
+    draft.cluster.put(CLUSTER, replace(cluster, rows=rows, free_rows=tuple(free)))
+    return NodeState(ordinal=ordinal, at=at)
+
+
+def drop_node(draft: Draft, name: str) -> None:
+    """Its row is free for the next node, so that boards are as high as the cluster was large."""
+    known = draft.nodes.get(name)
+    if known is None:
+        return
+    draft.nodes.drop(name)
+    cluster = cluster_of(draft)
+    free = tuple(sorted((*cluster.free_rows, known.ordinal)))
+    draft.cluster.put(CLUSTER, replace(cluster, free_rows=free))
 
 
 def change_node(draft: Draft, name: str, at: int, **changes: object) -> None:
@@ -65,10 +79,15 @@ def _node_gone(draft: Draft, name: str, at: int) -> None:
     """Its pods outlive it for a while, and it may come back under its name: they stay counted."""
     node = draft.nodes.get(name)
     if node is None or not node.pods:
-        draft.nodes.drop(name)
+        drop_node(draft, name)
         return
     blank = NodeState(
-        ordinal=node.ordinal, at=at, pods=node.pods, performance_pods=node.performance_pods
+        ordinal=node.ordinal,
+        at=at,
+        pods=node.pods,
+        performance_pods=node.performance_pods,
+        load=node.load,
+        arrivals=node.arrivals,
     )
     draft.nodes.put(name, blank)
 
@@ -76,10 +95,20 @@ def _node_gone(draft: Draft, name: str, at: int) -> None:
 def sampled_power(draft: Draft, sampled: TelemetrySampled, at: int) -> None:
     node = node_of(draft, sampled.node, at)
     samples = with_sample(node.samples, Sample(at, sampled.power_mw))
-    draft.nodes.put(
-        sampled.node,
-        replace(node, at=at, samples=samples, source=sampled.source, provider=sampled.provider),
+    after = replace(
+        node,
+        at=at,
+        samples=samples,
+        source=sampled.source,
+        provider=sampled.provider,
+        arrivals=node.arrivals and unsettled(node.arrivals, at),
     )
+    draft.nodes.put(sampled.node, after)
+
+
+def unsettled(arrivals: tuple[Arrival, ...], at: int) -> tuple[Arrival, ...]:
+    """Those that a reading at this time cannot be trusted to contain."""
+    return tuple(arrival for arrival in arrivals if at < arrival.at + SETTLING_NS)
 
 
 def with_sample(samples: tuple[Sample, ...], new: Sample) -> tuple[Sample, ...]:

@@ -6,8 +6,9 @@ from msgspec.structs import replace
 
 from joulie_bus.events import PodAsk, PodBound, PodFact, PodFinished, PodGone, PodPending
 from joulie_projections.draft import Draft
-from joulie_projections.nodes import node_of
-from joulie_projections.world import NodeState, PodState
+from joulie_projections.load import load_of
+from joulie_projections.nodes import drop_node, node_of, unsettled
+from joulie_projections.world import Arrival, NodeState, PodState
 
 
 def evolve_pod(draft: Draft, fact: PodFact, at: int) -> None:
@@ -35,10 +36,23 @@ def _pod_bound(draft: Draft, bound: PodBound, at: int) -> None:
     if known is not None and (known.node or known.finished):
         return
     draft.pods.put(bound.pod.uid, PodState(pod=bound.pod, node=bound.node, bound_at=at))
-    draft.nodes.put(
-        bound.node, node_of(draft, bound.node, at)
-    )  # pods may be seen before their node
-    _count_pod(draft, bound.node, bound.pod, +1)
+    node = node_of(draft, bound.node, at)  # pods may be seen before their node
+    load = load_of(bound.pod)
+    after = replace(
+        node,
+        pods=node.pods + 1,
+        performance_pods=node.performance_pods + _performance(bound.pod),
+        load=node.load + load,
+        arrivals=_with_arrival(node, Arrival(bound.pod.uid, at, load)),
+    )
+    draft.nodes.put(bound.node, after)
+
+
+def _with_arrival(node: NodeState, new: Arrival) -> tuple[Arrival, ...]:
+    """Without a reading nothing is missing from it: then only who may miss the first one counts."""
+    if not node.samples:
+        return (*unsettled(node.arrivals, new.at), new)
+    return (*node.arrivals, *unsettled((new,), node.samples[-1].at))
 
 
 def _pod_finished(draft: Draft, uid: str) -> None:
@@ -46,19 +60,21 @@ def _pod_finished(draft: Draft, uid: str) -> None:
     if known is None or known.finished:
         return
     draft.pods.put(uid, replace(known, finished=True))
-    if known.node:
-        _count_pod(draft, known.node, known.pod, -1)
-
-
-def _count_pod(draft: Draft, name: str, pod: PodAsk, by: int) -> None:
-    node = draft.nodes.get(name)
+    node = draft.nodes.get(known.node)
     if node is None:
         return
-    performance = by if pod.workload == "performance" else 0
-    counted = replace(
-        node, pods=node.pods + by, performance_pods=node.performance_pods + performance
+    after = replace(
+        node,
+        pods=node.pods - 1,
+        performance_pods=node.performance_pods - _performance(known.pod),
+        load=node.load - load_of(known.pod),
+        arrivals=tuple(arrival for arrival in node.arrivals if arrival.uid != uid),
     )
-    if counted == NodeState(ordinal=node.ordinal, at=node.at):  # gone, and now its last pod too
-        draft.nodes.drop(name)
+    if after == NodeState(ordinal=node.ordinal, at=node.at):  # gone, and now its last pod too
+        drop_node(draft, known.node)
     else:
-        draft.nodes.put(name, counted)
+        draft.nodes.put(known.node, after)
+
+
+def _performance(pod: PodAsk) -> int:
+    return int(pod.workload == "performance")

@@ -1,4 +1,4 @@
-"""Watts: what a node may draw, and what one more pod would add to it.
+"""Watts: what a node may draw, what its pods draw by the model, and what one more would add.
 
 Works on single numbers and on whole columns alike; the arithmetic is the same to the last bit.
 """
@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from joulie_bus.events import PodAsk
+from joulie_projections.load import LEAST_CPU_MILLI, Load
 
 Column = npt.NDArray[np.float64]
 
 UNKNOWN_GPU_W = 350.0
 UNKNOWN_AMD_GPU_W = 400.0
-LEAST_CPU_CORES = {"performance": 0.5, "standard": 0.25}  # of a pod that asks for no CPU
+MOST_WARM = 1.3  # what memory can make of the cores that it stands beside
 
 
 class Coefficients(NamedTuple):
@@ -45,7 +46,7 @@ def guessed_gpu_max_w(model: str) -> float:
 
 
 def cores_of(pod: PodAsk) -> float:
-    return pod.cpu_milli / 1000 if pod.cpu_milli else LEAST_CPU_CORES[pod.workload]
+    return (pod.cpu_milli or LEAST_CPU_MILLI[pod.workload]) / 1000
 
 
 def memory_factor(pod: PodAsk, coefficients: Coefficients) -> float:
@@ -64,3 +65,42 @@ def marginal_w(pod: PodAsk, rated: Rated, coefficients: Coefficients) -> Column:
     cpu = coefficients.cpu * cpu_share * rated.cpu_max_w * memory_factor(pod, coefficients)
     gpu = gpu_coefficient * np.minimum(pod.gpu_milli / 1000, rated.gpus) * rated.gpu_max_w
     return np.where(rated.known, cpu + gpu, 0.0)
+
+
+class LoadWatts(NamedTuple):
+    """What some pods would draw on a node if every coefficient were 1; columns or numbers."""
+
+    cpu: Column
+    warm_cpu: Column
+    gpu_standard: Column
+    gpu_performance: Column
+
+
+class NodeWatts(NamedTuple):
+    cpu: float
+    warm_cpu: float
+    gpu_standard: float
+    gpu_performance: float
+
+
+def load_w(load: Load, cores: float, cpu_max_w: float, gpus: float, gpu_max_w: float) -> NodeWatts:
+    """Together no more than the node can: two pods of all its cores draw what one does."""
+    whole = (cores or 1.0) * 1000
+    performance = min(load.gpu_performance_milli / 1000, gpus)
+    standard = min(load.gpu_standard_milli / 1000, gpus - performance)
+    return NodeWatts(
+        min(1.0, load.cpu_milli / whole) * cpu_max_w,
+        min(MOST_WARM, load.warm_cpu_micro / (whole * 1000)) * cpu_max_w,
+        standard * gpu_max_w,
+        performance * gpu_max_w,
+    )
+
+
+def modelled_w(watts: LoadWatts, coefficients: Coefficients) -> Column:
+    """What these pods draw by the same model that says what one more would."""
+    cpu = watts.warm_cpu if coefficients.memory_factor else watts.cpu
+    return (
+        coefficients.cpu * cpu
+        + coefficients.gpu_standard * watts.gpu_standard
+        + coefficients.gpu_performance * watts.gpu_performance
+    )

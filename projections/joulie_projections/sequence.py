@@ -12,7 +12,7 @@ from joulie_projections.commit import Commit, Input, Inputs, Poison
 from joulie_projections.draft import Draft
 from joulie_projections.folds import evolve
 from joulie_projections.manifest import Manifest, Range, chained, merkle_root
-from joulie_projections.producers import is_news
+from joulie_projections.producers import is_news, is_overtaken
 from joulie_projections.rows import Digests, Row, changed_rows, state_digest
 from joulie_projections.world import World
 
@@ -71,7 +71,8 @@ def _fold_one(draft: Draft, record: Record) -> bool:
     fact: Fact = codec.read(envelope, HERE)  # type: ignore[assignment]
     if not is_news(draft, origin):
         return False
-    evolve(draft, fact, record.at)
+    if not is_overtaken(draft, origin, fact):
+        evolve(draft, fact, record.at)
     return True
 
 

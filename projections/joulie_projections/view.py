@@ -64,10 +64,8 @@ class Held:
 
     def board(self) -> Board:
         """Built when somebody looks, so that a storm of changes costs one building."""
-        planned_at = self.world.planned_at
-        if self._dirty or planned_at != self._board.planned_at:
-            self._board = self._board.updated(self._dirty.items(), planned_at)
-            self._dirty = {}
+        self._board = self._board.following(self.world, self._dirty)
+        self._dirty = {}
         return self._board
 
     def agrees(self, digests: dict[str, bytes]) -> bool:

@@ -4,6 +4,7 @@ import msgspec
 
 from joulie_bus.events import HardwareDiscovered, PlanMade, PodAsk
 from joulie_projections.cards import CardState
+from joulie_projections.load import NOTHING, Load
 
 CLUSTER = "cluster"  # the only key of its table
 
@@ -15,10 +16,18 @@ class Sample(msgspec.Struct, frozen=True, array_like=True, gc=False):
     power_mw: int
 
 
+class Arrival(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A pod that was bound too late for the newest reading to show what it draws."""
+
+    uid: str
+    at: int
+    load: Load
+
+
 class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Everything believed about one node. The board turns it into a twin."""
 
-    ordinal: int  # its row on every board, never given to another node
+    ordinal: int  # its row on every board, for as long as it is known
     at: int  # when the broker stored the newest fact about it
     uid: str = ""
     present: bool = False  # Kubernetes has shown it
@@ -39,6 +48,8 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     provider: str = ""
     pods: int = 0  # bound and not finished
     performance_pods: int = 0
+    load: Load = NOTHING  # what these pods ask for
+    arrivals: tuple[Arrival, ...] = ()  # those of them that the last reading may lack
 
 
 class PodState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -55,6 +66,7 @@ class Life(msgspec.Struct, frozen=True, array_like=True, gc=False):
     high: int
     missing: tuple[int, ...] = ()
     lost: int = 0  # holes too many to remember
+    later: dict[str, int] = {}  # while there are holes: what came last about each thing
 
 
 class ProducerState(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -62,7 +74,8 @@ class ProducerState(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ClusterState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    nodes_ever: int = 0
+    rows: int = 0  # that boards have; a node takes the smallest free one
+    free_rows: tuple[int, ...] = ()  # left by nodes that are gone, ascending
     planned_at: int = 0  # when the operator last looked, whether it changed anything or not
     plan: PlanMade | None = None
 

@@ -243,6 +243,7 @@ async def test_the_debug_page_shows_what_a_score_is_made_of() -> None:
         "gpuCount": 8,
         "gpuMaxWattsPerGpu": 700.0,
         "hasGpu": True,
+        "assumedPowerW": 0.0,
         "stale": False,
     }
 

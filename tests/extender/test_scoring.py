@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -13,9 +13,12 @@ from joulie_bus.events import PodAsk
 from joulie_bus.testing import NOON, SECOND, ask, hardware
 from joulie_extender.decide import rows_by_name
 from joulie_extender.scoring import Basis, Scores, Weights, best, score, terms_digest, terms_of
-from joulie_projections.board import Board, NodeClass, Source, Twin, twin_of
-from joulie_projections.power import LEAST_CPU_CORES, Coefficients
-from joulie_projections.world import NodeState, Sample
+from joulie_projections.board import Board
+from joulie_projections.facility import Hall, Halls
+from joulie_projections.load import LEAST_CPU_MILLI, Load, load_of
+from joulie_projections.power import Coefficients
+from joulie_projections.twins import NodeClass, Source, Twin, twin_of
+from joulie_projections.world import Arrival, NodeState, Sample
 
 FREE = Coefficients(0.0, 0.0, 0.0, False)  # pods draw nothing
 EXACT = Coefficients(1.0, 1.0, 1.0, False)  # pods draw all that they ask for
@@ -168,6 +171,68 @@ def test_without_a_fresh_reading_the_prediction_of_the_caps_takes_over() -> None
     assert scores.basis.tolist() == [Basis.PREDICTED]
 
 
+def test_an_unmeasured_node_counts_its_pods_as_the_model_has_them() -> None:
+    load = load_of(ask(cores=48))
+    weights = Weights(coefficients=EXACT, eco_bonus=0)
+    full = replace(node("eco"), load=load, arrivals=(Arrival("p", NOON, load),))
+
+    scores = scored(board_of(full), ask(cores=24), weights)
+
+    assert (scores.assumed_w.tolist(), scores.headroom.tolist()) == ([500], [80 - 75])
+
+
+def test_a_reading_shows_all_pods_but_those_that_came_too_late_for_it() -> None:
+    early, late = load_of(ask(cores=48)), load_of(ask(cores=24))
+    state = replace(node("eco", 500), load=early + late, arrivals=(Arrival("p", NOON, late),))
+
+    scores = scored(board_of(state), STANDARD, Weights(coefficients=EXACT))
+
+    assert (scores.assumed_w.tolist(), scores.basis.tolist()) == ([250], [Basis.MEASURED])
+
+
+def test_a_trend_that_nobody_renewed_counts_no_more() -> None:
+    falling = replace(node("eco", 900, 300), at=LATER)
+
+    assert scored(board_of(falling), now=LATER).trend.tolist() == [0]
+
+
+def test_where_all_that_is_known_is_bad_the_unknown_is_no_better() -> None:
+    board = board_of(node("performance", 1000), replace(node("eco"), hardware=None, samples=()))
+
+    over, unknown = scored(board).score.tolist()
+    assert over == unknown < 50
+
+
+@pytest.mark.parametrize(
+    ("model", "power", "stress"),
+    [
+        ("linear", "cap", 20),
+        ("linear", "measured", 10),
+        ("tdp-ratio", "cap", 100),
+        ("tdp-ratio", "measured", 50),
+    ],
+)
+def test_the_cooling_model_and_its_power_are_settings(
+    model: str, power: str, stress: float
+) -> None:
+    weights = Weights(cooling_model=model, cooling_power=power)
+
+    assert scored(board_of(node("eco", 500)), STANDARD, weights).cooling.tolist() == [stress]
+
+
+def test_a_dear_room_makes_a_pods_watts_dearer_if_the_settings_say_so() -> None:
+    nodes = {"n0": node("eco", 100)}
+    hall = Hall(pue=1.6, is_polled=True)
+    board = Board.of(nodes, 0, Halls(("hall",), (hall, hall)))
+    pod, exact = ask(cores=8), Weights(coefficients=Coefficients(memory_factor=False))
+
+    watts = [
+        scored(board, pod, exact._replace(facility=facility)).marginal_w[0]
+        for facility in (False, True)
+    ]
+    assert watts == pytest.approx([0.7 * 1000 / 12, 1.6 * 0.7 * 1000 / 12])
+
+
 def test_a_cap_of_nothing_leaves_only_the_prediction() -> None:
     board = board_of(replace(node("eco", 100), cpu_cap_pct=0))
     scores = scored(board, STANDARD, Weights(coefficients=FREE))
@@ -279,25 +344,38 @@ def marginal_of(asked: Question, twin: Twin) -> float:
         return 0.0
     pod, rates = asked.pod, asked.weights.coefficients
     is_performance = pod.workload == "performance"
-    cores = pod.cpu_milli / 1000 if pod.cpu_milli else LEAST_CPU_CORES[pod.workload]
+    cores = (pod.cpu_milli or LEAST_CPU_MILLI[pod.workload]) / 1000
     memory = min(1.3, 1 + 0.01 * (pod.memory_bytes / 2**30)) if rates.memory_factor else 1.0
     cpu = rates.cpu * min(1.0, cores / (twin.cores or 1.0)) * twin.cpu_max_w * memory
     rate = rates.gpu_performance if is_performance else rates.gpu_standard
     return cpu + rate * min(pod.gpu_milli / 1000, twin.gpus) * twin.gpu_max_w
 
 
-def headroom_of(twin: Twin, basis: Basis, marginal: float) -> float:
+def assumed_of(asked: Question, twin: Twin) -> float:
+    rates, all_pods = asked.weights.coefficients, basis_of(asked, twin) != Basis.MEASURED
+    cpu = twin.pods_cpu_w if all_pods else twin.new_cpu_w
+    if rates.memory_factor:
+        cpu = twin.pods_warm_cpu_w if all_pods else twin.new_warm_cpu_w
+    standard = twin.pods_gpu_standard_w if all_pods else twin.new_gpu_standard_w
+    performance = twin.pods_gpu_performance_w if all_pods else twin.new_gpu_performance_w
+    return rates.cpu * cpu + rates.gpu_standard * standard + rates.gpu_performance * performance
+
+
+def headroom_of(asked: Question, twin: Twin, marginal: float) -> float:
+    basis, more = basis_of(asked, twin), assumed_of(asked, twin) + marginal
     if basis == Basis.NEUTRAL:
         return 0.0
-    if basis == Basis.PREDICTED:
-        return min(twin.headroom - marginal / (twin.tdp_w or 1.0) * 100, 100.0)
-    projected = twin.measured_w + marginal
-    return min((twin.capped_w - projected) / twin.capped_w * 100, 100.0)
+    projected = (twin.measured_w if basis == Basis.MEASURED else 0.0) + more
+    of_cap = (twin.capped_w - projected) / (twin.capped_w or 1.0) * 100
+    if basis == Basis.MEASURED:
+        return min(of_cap, 100.0)
+    predicted = twin.headroom - more / (twin.tdp_w or 1.0) * 100
+    return min(predicted, of_cap, 100.0) if twin.capped_w else min(predicted, 100.0)
 
 
 def pressure_of(asked: Question) -> float:
     used = [
-        100 - headroom_of(twin, basis_of(asked, twin), 0.0)
+        100 - headroom_of(asked, twin, 0.0)
         for twin in asked.twins
         if twin.node_class == NodeClass.PERFORMANCE and basis_of(asked, twin) != Basis.NEUTRAL
     ]
@@ -311,12 +389,16 @@ def scale_of(asked: Question) -> float:
 
 
 def score_of(asked: Question, twin: Twin) -> float:
+    if basis_of(asked, twin) != Basis.NEUTRAL:
+        return known_score_of(asked, twin)
+    known = [t for t in asked.twins if basis_of(asked, t) != Basis.NEUTRAL]
+    return min([asked.weights.neutral, max((known_score_of(asked, t) for t in known), default=100)])
+
+
+def known_score_of(asked: Question, twin: Twin) -> float:
     weights, is_standard = asked.weights, asked.pod.workload == "standard"
-    basis = basis_of(asked, twin)
-    if basis == Basis.NEUTRAL:
-        return weights.neutral
-    trend = twin.trend_w_per_min / scale_of(asked)
-    total = weights.headroom * headroom_of(twin, basis, marginal_of(asked, twin))
+    trend = twin.trend_w_per_min / scale_of(asked) if is_read(asked, twin) else 0.0
+    total = weights.headroom * headroom_of(asked, twin, marginal_of(asked, twin))
     total += weights.cooling * (100 - twin.cooling)
     total -= min(weights.trend_limit, max(-weights.trend_limit, trend))
     if is_standard and twin.node_class == NodeClass.ECO:
@@ -333,6 +415,8 @@ histories = st.lists(st.builds(Sample, seconds_ago, st.integers(0, 9_000_000)), 
     lambda samples: tuple(sorted(samples, key=lambda sample: sample.at))
 )
 percent = st.none() | st.integers(0, 100)
+amounts = st.integers(0, 8_000)
+loads = st.builds(Load, amounts, amounts.map(lambda milli: milli * 1000), amounts, amounts)
 states = st.builds(
     NodeState,
     ordinal=st.just(0),
@@ -352,6 +436,8 @@ states = st.builds(
     cpu_cap_pct=percent,
     gpu_cap_pct=percent,
     samples=histories,
+    load=loads,
+    arrivals=st.lists(st.builds(Arrival, st.just("p"), seconds_ago, loads), max_size=3).map(tuple),
 )
 worlds = st.lists(states, min_size=1, max_size=6)
 pods = st.builds(
@@ -365,11 +451,11 @@ quick = settings(deadline=None, max_examples=100)
 
 
 @quick
-@given(worlds, pods, views, st.sampled_from([100.0, 10.0]))
+@given(worlds, pods, views, st.sampled_from([100.0, 10.0]), st.booleans())
 def test_columns_and_single_numbers_agree_to_the_last_bit(
-    nodes: list[NodeState], pod: PodAsk, age_ms: int, highest: float
+    nodes: list[NodeState], pod: PodAsk, age_ms: int, highest: float, memory: bool
 ) -> None:
-    weights = Weights(score_range=highest)
+    weights = Weights(score_range=highest, coefficients=Coefficients(memory_factor=memory))
     asked = Question(pod, [twin_of(state) for state in nodes], NOON, age_ms, weights)
 
     scores = scored(board_of(*nodes), pod, weights, age_ms=age_ms)
@@ -377,6 +463,7 @@ def test_columns_and_single_numbers_agree_to_the_last_bit(
     one_by_one = [score_of(asked, twin) for twin in asked.twins]
     assert scores.score.tolist() == one_by_one
     assert scores.marginal_w.tolist() == [marginal_of(asked, twin) for twin in asked.twins]
+    assert scores.assumed_w.tolist() == [assumed_of(asked, twin) for twin in asked.twins]
     assert scores.answer.tolist() == [int(value * (highest / 100)) for value in one_by_one]
 
 
@@ -425,6 +512,44 @@ def test_what_is_unknown_gets_the_neutral_score_and_nothing_else(
     blind = [replace(state, hardware=None, cpu_milli=0, gpus=0) for state in nodes]
 
     assert scored(board_of(*blind), pod).score.tolist() == [50] * len(nodes)
+
+
+@quick
+@given(worlds, pods, views)
+def test_what_is_unknown_never_scores_better_than_the_best_that_is_known(
+    nodes: list[NodeState], pod: PodAsk, age_ms: int
+) -> None:
+    scores = scored(board_of(*nodes), pod, age_ms=age_ms)
+    neutral = scores.basis == Basis.NEUTRAL
+    assume(neutral.any() and not neutral.all())
+
+    assert scores.score[neutral].max() <= scores.score[~neutral].max()
+
+
+@quick
+@given(states, loads, pods)
+def test_a_pod_that_no_reading_shows_never_makes_its_node_better(
+    state: NodeState, load: Load, pod: PodAsk
+) -> None:
+    fuller = replace(
+        state, load=state.load + load, arrivals=(*state.arrivals, Arrival("new", NOON, load))
+    )
+
+    assert answers(board_of(fuller), pod) <= answers(board_of(state), pod)
+
+
+@quick
+@given(states, pods)
+def test_an_estimate_is_never_kinder_than_a_reading_of_the_same_watts(
+    state: NodeState, pod: PodAsk
+) -> None:
+    dark = replace(state, samples=(), arrivals=())
+    estimated = scored(board_of(dark), pod)
+    lit = replace(dark, samples=readings(float(np.ceil(estimated.assumed_w[0] * 1000)) / 1000))
+    read = scored(board_of(lit), pod)
+    assume(estimated.basis[0] == Basis.PREDICTED and read.basis[0] == Basis.MEASURED)
+
+    assert estimated.headroom[0] <= read.headroom[0] + 0.01
 
 
 @quick

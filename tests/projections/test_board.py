@@ -1,7 +1,5 @@
 """The twins as columns: derived row by row, equal to what is built from scratch."""
 
-from collections.abc import Mapping
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,22 +20,15 @@ from joulie_bus.testing import (
     power,
     records,
 )
-from joulie_projections.board import (
-    Board,
-    CoolingModel,
-    NodeClass,
-    Source,
-    Twin,
-    mean,
-    trend_w_per_min,
-    twin_of,
-)
+from joulie_projections.board import Board, mean
 from joulie_projections.draft import Draft
+from joulie_projections.facility import Hall, Halls, halls_of
 from joulie_projections.sequence import fold
+from joulie_projections.twins import NodeClass, Source, Twin, trend_w_per_min, twin_of
 from joulie_projections.world import NodeState, Sample, World
 
 FACTS = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), max_size=40)
-WARM = CoolingModel(ambient_c=25)
+WARM = Halls(("hall",), (Hall(ambient_c=25), Hall(ambient_c=25)))
 
 
 def node_after(*facts: Fact) -> NodeState:
@@ -96,15 +87,6 @@ def test_a_node_without_gpus_has_the_headroom_of_its_cpu_cap_alone() -> None:
     twin = twin_after(found(watts=500), caps("n", 60, 10))
 
     assert twin.headroom == pytest.approx(60 * (1 - 0.12))
-
-
-@pytest.mark.parametrize(("watts", "stress"), [(0, 2.5), (2000, 42.5), (4875, 100), (90_000, 100)])
-def test_cooling_stress_stays_between_nothing_and_all(watts: float, stress: float) -> None:
-    assert WARM.stress(watts) == stress
-
-
-def test_a_cold_room_cools_no_better_than_the_baseline() -> None:
-    assert CoolingModel(ambient_c=-10).stress(1000) == CoolingModel(ambient_c=20).stress(1000) == 20
 
 
 def test_hardware_that_nobody_discovered_is_guessed_from_what_can_be_allocated() -> None:
@@ -227,7 +209,7 @@ def content(board: Board) -> dict[str, list[object]]:
     return {name: column[:used].tolist() for name, column in board.columns.items()}
 
 
-def after_each(facts: list[Fact], batch: int) -> tuple[Board, Mapping[str, NodeState]]:
+def after_each(facts: list[Fact], batch: int) -> tuple[Board, World]:
     """The board as a reader keeps it: only what changed is derived anew."""
     world, board = World(), Board.empty()
     story = records(*facts)
@@ -236,8 +218,8 @@ def after_each(facts: list[Fact], batch: int) -> tuple[Board, Mapping[str, NodeS
         fold(draft, story[first : first + batch], 0)
         changed = dict(draft.nodes.changes)
         draft.commit()
-        board = board.updated(changed.items(), world.planned_at)
-    return board, world.nodes
+        board = board.following(world, changed)
+    return board, world
 
 
 @given(facts=FACTS, batch=st.integers(1, 10))
@@ -245,8 +227,8 @@ def after_each(facts: list[Fact], batch: int) -> tuple[Board, Mapping[str, NodeS
 def test_a_board_updated_row_by_row_equals_one_built_from_scratch(
     facts: list[Fact], batch: int
 ) -> None:
-    board, nodes = after_each(facts, batch)
-    scratch = Board.of(nodes, board.planned_at)
+    board, world = after_each(facts, batch)
+    scratch = Board.of(world.nodes, world.planned_at, halls_of(world.facilities))
 
     assert board.rows == scratch.rows
     assert content(board) == content(scratch)
@@ -271,13 +253,14 @@ def test_a_node_that_is_gone_leaves_a_blank_row() -> None:
     assert all(not column.any() for column in without.columns.values())
 
 
-def test_a_node_that_went_and_came_back_between_two_boards_leaves_its_old_row_blank() -> None:
-    facts: list[Fact] = [node_seen("n"), power("n", 100), NodeGone(node="n"), node_seen("n")]
+def test_a_node_that_went_and_came_back_between_two_boards_leaves_its_old_row() -> None:
+    gone = NodeGone(node="n")
+    facts: list[Fact] = [node_seen("n"), power("n", 100), gone, node_seen("m"), node_seen("n")]
 
     board, _ = after_each(facts, 2)
 
-    assert board.rows == {"n": 2}
-    assert board.ints("at").tolist() == [0, 0, noon(3)]
+    assert board.rows == {"m": 1, "n": 2}
+    assert board.ints("at").tolist() == [0, noon(3), noon(4)]
 
 
 def test_row_zero_is_nobody() -> None:

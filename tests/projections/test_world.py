@@ -45,6 +45,7 @@ from joulie_projections.producers import MISSING_LIMIT, REMEMBERED_LIVES, is_new
 from joulie_projections.rows import encode, tables_of
 from joulie_projections.sequence import fold
 from joulie_projections.world import (
+    ClusterState,
     FacilityState,
     Life,
     NodeState,
@@ -224,10 +225,30 @@ def test_a_node_that_is_gone_is_forgotten() -> None:
     assert after(node_seen("n"), power("n", 300), NodeGone(node="n")).nodes == {}
 
 
-def test_a_node_that_comes_back_under_its_name_gets_a_row_of_its_own() -> None:
+def test_a_node_that_comes_back_under_its_name_starts_anew() -> None:
     world = after(node_seen("n"), power("n", 300), NodeGone(node="n"), node_seen("n"))
 
-    assert (world.nodes["n"].ordinal, world.nodes["n"].samples) == (1, ())
+    assert (world.nodes["n"].ordinal, world.nodes["n"].samples) == (0, ())
+
+
+def test_a_node_takes_the_smallest_row_that_others_have_left() -> None:
+    three = [node_seen(name) for name in "abc"]
+    left = [NodeGone(node="b"), NodeGone(node="a")]
+
+    world = after(*three, *left, node_seen("d"), node_seen("e"), node_seen("f"))
+
+    rows_by_name = {name: node.ordinal for name, node in world.nodes.items()}
+    assert rows_by_name == {"c": 2, "d": 0, "e": 1, "f": 3}
+
+
+@given(facts=FACTS)
+@settings(deadline=None, max_examples=60)
+def test_every_row_is_a_nodes_or_free(facts: list[Fact]) -> None:
+    world = after(*facts)
+    cluster = world.cluster.get("cluster", ClusterState())
+    used = [node.ordinal for node in world.nodes.values()]
+
+    assert sorted([*used, *cluster.free_rows]) == list(range(cluster.rows))
 
 
 def test_pods_outlive_their_node_and_are_counted_when_it_comes_back() -> None:
@@ -238,7 +259,7 @@ def test_pods_outlive_their_node_and_are_counted_when_it_comes_back() -> None:
         node_seen("n"), bound("p", "n", performance=True), NodeGone(node="n"), node_seen("n")
     ).nodes["n"]
 
-    assert gone == NodeState(ordinal=0, at=noon(3), pods=1, performance_pods=1)
+    assert (gone.present, gone.at, gone.pods, gone.performance_pods) == (False, noon(3), 1, 1)
     assert (back.present, back.pods, back.performance_pods) == (True, 1, 1)
 
 

@@ -25,8 +25,9 @@ from joulie_cli.commands import extender, operator, projector, simulator
 from joulie_cli.supervisor import Supervisor
 from joulie_cli.wiring import Wiring, run_until_told
 from joulie_projections import database
-from joulie_projections.board import Board, NodeClass
+from joulie_projections.board import Board
 from joulie_projections.history import History, Logged
+from joulie_projections.twins import NodeClass
 from joulie_projections.view import View
 
 SETTINGS = (

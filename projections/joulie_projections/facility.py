@@ -1,0 +1,51 @@
+"""The rooms that nodes stand in: how warm they are, and what cooling costs there. Pure."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from joulie_projections.cooling import BASELINE_C
+from joulie_projections.world import FacilityState
+
+ZONE_LABEL = "joulie.io/cooling-zone"
+
+
+class Hall(NamedTuple):
+    ambient_c: float = BASELINE_C
+    pue: float = 1.0
+    is_polled: bool = False  # whether the efficiency is the facility's own, and no assumption
+
+
+NOWHERE = Hall()
+
+
+class Halls(NamedTuple):
+    """Every facility that was polled, by number. Number 0 is for nodes that name none of them."""
+
+    names: tuple[str, ...] = ()
+    halls: tuple[Hall, ...] = (NOWHERE,)
+
+    def number(self, zone: str) -> int:
+        return self.names.index(zone) + 1 if zone in self.names else 0
+
+
+NO_HALLS = Halls()
+
+
+def halls_of(facilities: Mapping[str, FacilityState]) -> Halls:
+    """A node is in the facility that its zone label names; where there is only one, in that one."""
+    if not facilities:
+        return NO_HALLS
+    names = tuple(sorted(facilities))
+    halls = [hall_of(facilities[name]) for name in names]
+    return Halls(names, (halls[0] if len(halls) == 1 else NOWHERE, *halls))
+
+
+def hall_of(polled: FacilityState) -> Hall:
+    """The last reading of each kind, however old: a failed poll is no change of the weather."""
+    ambient, it, cooling = polled.ambient_mdeg, polled.it_mw, polled.cooling_mw
+    is_polled = it is not None and cooling is not None and it.value > 0
+    return Hall(
+        ambient_c=ambient.value / 1000 if ambient else BASELINE_C,
+        pue=(it.value + cooling.value) / it.value if it and cooling and is_polled else 1.0,
+        is_polled=is_polled,
+    )

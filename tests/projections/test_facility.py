@@ -1,0 +1,85 @@
+"""Which room a node stands in, how warm it is there and what cooling costs."""
+
+import pytest
+
+from joulie_bus.events import FacilityPolled, Fact
+from joulie_bus.testing import eco, hardware, node_seen, polled, records
+from joulie_projections.board import Board
+from joulie_projections.draft import Draft
+from joulie_projections.facility import NOWHERE, Hall, hall_of, halls_of
+from joulie_projections.sequence import fold
+from joulie_projections.twins import Twin, twin_of
+from joulie_projections.world import FacilityState, Reading, World
+
+
+def after(*facts: Fact) -> World:
+    world = World()
+    draft = Draft(world)
+    fold(draft, records(*facts), 0)
+    draft.commit()
+    return world
+
+
+def facility(name: str, ambient_c: int) -> FacilityPolled:
+    return FacilityPolled(facility=name, ambient_mdeg=ambient_c * 1000)
+
+
+def twin(*facts: Fact) -> Twin:
+    world = after(hardware("n"), *facts)
+    return twin_of(world.nodes["n"], halls_of(world.facilities))
+
+
+@pytest.mark.parametrize(
+    ("it", "cooling", "hall"),
+    [
+        pytest.param(10_000, 6_000, Hall(20, 1.6, True), id="both polled"),
+        pytest.param(10_000, None, NOWHERE, id="without what cooling draws"),
+        pytest.param(None, 6_000, NOWHERE, id="without what computing draws"),
+        pytest.param(0, 6_000, NOWHERE, id="nothing runs"),
+    ],
+)
+def test_the_efficiency_is_the_facilitys_own_or_one(
+    it: int | None, cooling: int | None, hall: Hall
+) -> None:
+    state = FacilityState(
+        it_mw=None if it is None else Reading(1, it),
+        cooling_mw=None if cooling is None else Reading(2, cooling),
+    )
+
+    assert hall_of(state) == hall
+
+
+def test_a_node_stands_in_the_hall_that_its_zone_names() -> None:
+    halls = facility("east", 30), facility("west", 15)
+
+    assert twin(*halls, node_seen("n", cooling_zone="east")).ambient_c == 30
+    assert twin(*halls, node_seen("n", cooling_zone="west")).ambient_c == 15
+    assert twin(*halls, node_seen("n", cooling_zone="moon")).ambient_c == 20
+
+
+def test_the_only_hall_is_everybodys() -> None:
+    assert twin(facility("hall", 28), node_seen("n")).ambient_c == 28
+
+
+def test_a_failed_poll_changes_no_weather() -> None:
+    assert twin(polled(ambient_c=30), polled()).ambient_c == 30
+
+
+def test_a_warmer_room_warms_nodes_about_which_nothing_was_said() -> None:
+    world = after(hardware("n", watts=1000), eco("n"))
+    cool = Board.empty().following(world, dict(world.nodes))
+    draft = Draft(world)
+    fold(draft, records(polled(ambient_c=30), name="poller"), 0)
+    draft.commit()
+
+    warm = cool.following(world, {})
+
+    assert (cool.floats("cooling")[1], warm.floats("cooling")[1]) == (20, 25)
+    assert (cool.floats("headroom")[1], warm.floats("headroom")[1]) == (80, 75)
+
+
+def test_a_world_that_did_not_change_has_the_same_board() -> None:
+    world = after(hardware("n"), polled(ambient_c=25))
+    board = Board.empty().following(world, dict(world.nodes))
+
+    assert board.following(world, {}) is board
