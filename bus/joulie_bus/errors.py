@@ -24,7 +24,7 @@
 Catch the narrowest. Each message says where, what was wrong, what the system did and what to do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 class JoulieError(Exception):
@@ -63,13 +63,13 @@ class BrokerRefused(BusError):
 
 
 class ExpectationFailed(BusError):
-    def __init__(self, subject: str, expected: int, why: str) -> None:
+    def __init__(self, expected: Mapping[str, int], why: str) -> None:
+        guards = ", ".join(f"{subject} at {sequence}" for subject, sequence in expected.items())
         super().__init__(
-            f"{subject} is no longer at sequence {expected}: {why}. "
+            f"The log is no longer where this batch expected it ({guards}): {why}. "
             f"Another writer came first; nothing of this batch was stored."
         )
-        self.subject = subject
-        self.expected = expected
+        self.expected = dict(expected)
 
 
 class Undecodable(BusError):

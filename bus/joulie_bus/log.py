@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -13,6 +13,15 @@ from joulie_bus.subjects import Stream
 
 MAX_BATCH = 1000  # messages that `append` takes at once
 Listener = Callable[[bytes], Awaitable[None]]
+
+
+def require_appendable(messages: Sequence[Message], expected: Mapping[str, int]) -> None:
+    """The caller's mistakes, which no broker would name as well."""
+    if not 0 < len(messages) <= MAX_BATCH:
+        raise ValueError(f"a batch holds 1 to {MAX_BATCH} messages, not {len(messages)}")
+    unwritten = sorted(expected.keys() - {message.subject for message in messages})
+    if unwritten:
+        raise ValueError(f"nothing in the batch is written on {unwritten[0]}, so nothing guards it")
 
 
 class Reader(Protocol):
@@ -47,8 +56,10 @@ class Log(Protocol):
         """Returns when all are stored, each once; BrokerRefused if one can never be."""
         ...
 
-    async def append(self, stream: Stream, messages: Sequence[Message], expected: int) -> None:
-        """All or nothing, if the first one's subject is still at `expected` (0: empty).
+    async def append(
+        self, stream: Stream, messages: Sequence[Message], expected: Mapping[str, int]
+    ) -> None:
+        """All or nothing, if each subject in `expected` is still at its sequence (0: empty).
 
         ExpectationFailed if another writer came first. A retry of what was stored counts as stored.
         """

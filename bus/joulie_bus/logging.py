@@ -4,9 +4,11 @@ Decisions and surprises are lines; single samples are not. The thinking never lo
 """
 
 import sys
-from typing import Any
+from typing import Any, TextIO, cast
 
 import structlog
+
+from joulie_bus import metrics
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
@@ -27,10 +29,29 @@ def configure(level: str, style: str, part: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Unfailing(sys.stderr))),
         cache_logger_on_first_use=False,
     )
     structlog.contextvars.bind_contextvars(part=part)
+
+
+class _Unfailing:
+    """Where lines go. A full disk or a closed pipe loses lines, and never stops who wrote them."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+        except (OSError, ValueError):  # ValueError: it was closed
+            metrics.LOG_LINES_LOST.inc()
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except (OSError, ValueError):
+            metrics.LOG_LINES_LOST.inc()
 
 
 def get_logger(room: str) -> Any:

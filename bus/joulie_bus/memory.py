@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 from joulie_bus.errors import BrokerRefused, ExpectationFailed, StreamGap, StreamReplaced
-from joulie_bus.log import MAX_BATCH, Listener
+from joulie_bus.log import Listener, require_appendable
 from joulie_bus.records import Message, Record, Stored, StreamState
 from joulie_bus.subjects import Stream, Subjects
 
@@ -140,16 +140,19 @@ class MemoryLog:
                 raise BrokerRefused(message.subject, NO_STREAM, "no stream takes this subject")
             self._broker.store(home, message)
 
-    async def append(self, stream: Stream, messages: Sequence[Message], expected: int) -> None:
-        if not 0 < len(messages) <= MAX_BATCH:
-            raise ValueError(f"a batch holds 1 to {MAX_BATCH} messages, not {len(messages)}")
-        first, kept = messages[0], self._broker.stream(stream)
-        newest = kept.newest.get(first.subject)
-        if newest is not None and newest.data == first.data and first.id in kept.ids:
+    async def append(
+        self, stream: Stream, messages: Sequence[Message], expected: Mapping[str, int]
+    ) -> None:
+        require_appendable(messages, expected)
+        kept = self._broker.stream(stream)
+        newest = kept.newest.get(messages[0].subject)
+        if newest is not None and newest.data == messages[0].data:
             return  # a retry of what was stored
-        at = newest.sequence if newest else 0
-        if at != expected:
-            raise ExpectationFailed(first.subject, expected, f"it is at {at}")
+        for subject, sequence in expected.items():
+            newest = kept.newest.get(subject)
+            at = newest.sequence if newest else 0
+            if at != sequence:
+                raise ExpectationFailed(expected, f"{subject} is at {at}")
         for message in messages:
             self._broker.store(stream, message)
 

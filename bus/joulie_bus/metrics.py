@@ -12,6 +12,11 @@ BROKER_ERRORS = Counter(
     ["kind"],
     registry=REGISTRY,
 )
+LOG_LINES_LOST = Counter(
+    "joulie_log_lines_lost_total",
+    "Log lines that standard error did not take: a full disk, a closed pipe",
+    registry=REGISTRY,
+)
 RESENT = Counter(
     "joulie_publish_resent_total",
     "Messages sent again because no acknowledgement came in time",

@@ -85,7 +85,7 @@ class Operator:
             events = [lead, *part]
             messages = [self._producer.stamp(event, corr=lead.plan) for event in events]
             try:
-                await self._bus.append(Stream.PLAN, messages, expected)
+                await self._bus.append(Stream.PLAN, messages, {messages[0].subject: expected})
             except ExpectationFailed as error:
                 log.info("plan_lost_the_race", plan=lead.plan, why=str(error))
                 return

@@ -13,6 +13,7 @@ from joulie_bus.subjects import Stream
 from joulie_bus.testing import CLUSTER, claim, connected, eco, plan_made, power, producer, stored
 
 pytestmark = pytest.mark.anyio
+FIRST = {CLUSTER.plan_meta: 0}  # nobody has planned before
 
 
 def plan(says: Producer, nodes: int = 2) -> list[Message]:
@@ -27,7 +28,7 @@ async def last(connection: Connection) -> int:
 @pytest.mark.parametrize("nodes", [0, 1, 2, MAX_BATCH - 1])
 async def test_a_batch_is_stored_whole_and_in_its_order(connection: Connection, nodes: int) -> None:
     messages = plan(producer(), nodes)
-    await batch.append(connection, Stream.PLAN, messages, expected=0)
+    await batch.append(connection, Stream.PLAN, messages, FIRST)
     records = await stored(connection, Stream.PLAN)
 
     assert [record.data for record in records] == [message.data for message in messages]
@@ -35,11 +36,11 @@ async def test_a_batch_is_stored_whole_and_in_its_order(connection: Connection, 
 
 @pytest.mark.parametrize("nodes", [0, 2])
 async def test_who_comes_second_stores_nothing(connection: Connection, nodes: int) -> None:
-    await batch.append(connection, Stream.PLAN, plan(producer(boot="b1")), expected=0)
+    await batch.append(connection, Stream.PLAN, plan(producer(boot="b1")), FIRST)
     with pytest.raises(ExpectationFailed, match="Another writer came first") as caught:
-        await batch.append(connection, Stream.PLAN, plan(producer(boot="b2"), nodes), expected=0)
+        await batch.append(connection, Stream.PLAN, plan(producer(boot="b2"), nodes), FIRST)
 
-    assert (caught.value.subject, caught.value.expected) == (CLUSTER.plan_meta, 0)
+    assert caught.value.expected == {CLUSTER.plan_meta: 0}
     assert await last(connection) == 3
 
 
@@ -47,10 +48,10 @@ async def test_of_two_who_claim_one_card_one_gets_it(connection: Connection) -> 
     says = producer()
     first, second = says.stamp(claim("g1", "pod-a")), says.stamp(claim("g1", "pod-b"))
     other = says.stamp(claim("g2", "pod-b"))
-    await batch.append(connection, Stream.CLAIM, [first], expected=0)
+    await batch.append(connection, Stream.CLAIM, [first], {first.subject: 0})
     with pytest.raises(ExpectationFailed):
-        await batch.append(connection, Stream.CLAIM, [second], expected=0)
-    await batch.append(connection, Stream.CLAIM, [other], expected=0)
+        await batch.append(connection, Stream.CLAIM, [second], {second.subject: 0})
+    await batch.append(connection, Stream.CLAIM, [other], {other.subject: 0})
 
     assert [record.data for record in await stored(connection, Stream.CLAIM)] == [
         first.data,
@@ -60,8 +61,8 @@ async def test_of_two_who_claim_one_card_one_gets_it(connection: Connection) -> 
 
 async def test_who_knows_the_newest_plan_writes_the_next(connection: Connection) -> None:
     says = producer()
-    await batch.append(connection, Stream.PLAN, plan(says), expected=0)
-    await batch.append(connection, Stream.PLAN, plan(says), expected=1)
+    await batch.append(connection, Stream.PLAN, plan(says), FIRST)
+    await batch.append(connection, Stream.PLAN, plan(says), {CLUSTER.plan_meta: 1})
 
     assert await last(connection) == 6
 
@@ -71,8 +72,8 @@ async def test_a_retry_of_what_was_stored_counts_as_stored(
     connection: Connection, nodes: int
 ) -> None:
     messages = plan(producer(), nodes)
-    await batch.append(connection, Stream.PLAN, messages, expected=0)
-    await batch.append(connection, Stream.PLAN, messages, expected=0)
+    await batch.append(connection, Stream.PLAN, messages, FIRST)
+    await batch.append(connection, Stream.PLAN, messages, FIRST)
 
     assert await last(connection) == len(messages)
 
@@ -84,7 +85,7 @@ async def test_a_retry_counts_as_stored_when_the_broker_forgot_the_ids(
     messages = plan(producer(), nodes)
     for message in messages:
         await connection.request(message.subject, message.data)  # without an id to remember
-    await batch.append(connection, Stream.PLAN, messages, expected=0)
+    await batch.append(connection, Stream.PLAN, messages, FIRST)
 
     assert await last(connection) == len(messages)
 
@@ -95,7 +96,7 @@ async def test_one_event_that_no_stream_takes_keeps_the_whole_batch_out(
     says = producer()
     messages = [*plan(says), says.stamp(power("n1", 100)), says.stamp(eco("n9"))]
     with pytest.raises(BrokerRefused):
-        await batch.append(connection, Stream.PLAN, messages, expected=0)
+        await batch.append(connection, Stream.PLAN, messages, FIRST)
 
     assert await last(connection) == 0
 
@@ -106,7 +107,7 @@ async def test_a_batch_that_the_broker_never_takes_is_not_even_sent(
 ) -> None:
     messages = plan(producer(), MAX_BATCH)[:count]
     with pytest.raises(ValueError, match=f"1 to 1000 messages, not {count}"):
-        await batch.append(connection, Stream.PLAN, messages, expected=0)
+        await batch.append(connection, Stream.PLAN, messages, FIRST)
 
     assert await last(connection) == 0
 
@@ -115,7 +116,7 @@ async def test_what_was_appended_lives_through_a_power_cut(
     broker: Embedded, connection: Connection
 ) -> None:
     messages = plan(producer(), 50)
-    await batch.append(connection, Stream.PLAN, messages, expected=0)
+    await batch.append(connection, Stream.PLAN, messages, FIRST)
     broker.kill()
     await broker.wait()
     await broker.start()

@@ -11,7 +11,7 @@ EXAMPLES: list[JoulieError] = [
     errors.SettingsError(["LOG_LEVEL='loud' (from environment): unknown; allowed: one of info"]),
     errors.Unreachable("nats://nats:4222", "connection refused"),
     errors.BrokerRefused("joulie.tel.test.n1", 10077, "maximum bytes exceeded"),
-    errors.ExpectationFailed("joulie.plan.test._meta", 7, "wrong last sequence: 9"),
+    errors.ExpectationFailed({"joulie.plan.test._meta": 7}, "wrong last sequence: 9"),
     errors.Undecodable("JOULIE_OBS 7", "nobody here knows the type 'node.lost'"),
     errors.StreamGap("JOULIE_OBS", 7, 9),
     errors.StreamsMissing("nats://nats:4222", ["JOULIE_OBS"]),

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -21,6 +22,7 @@ from joulie_bus.tasks import rung
 from joulie_bus.testing import (
     CLUSTER,
     NOON,
+    claim,
     connected,
     eco,
     plan_made,
@@ -31,6 +33,7 @@ from joulie_bus.testing import (
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 20
+FIRST = {CLUSTER.plan_meta: 0}  # nobody has planned before
 
 
 class Carrier:
@@ -155,7 +158,7 @@ async def test_a_subject_that_no_stream_takes_is_refused_and_the_log_goes_on(
 
 
 async def test_a_batch_is_stored_if_nobody_came_first(carrier: Carrier) -> None:
-    await carrier.log.append(Stream.PLAN, stamped(plan_made("p1"), eco("a"), eco("b")), 0)
+    await carrier.log.append(Stream.PLAN, stamped(plan_made("p1"), eco("a"), eco("b")), FIRST)
 
     newest = await carrier.other.last(Stream.PLAN, CLUSTER.plan_meta)
     assert newest is not None
@@ -167,11 +170,11 @@ async def test_a_batch_is_stored_if_nobody_came_first(carrier: Carrier) -> None:
 
 @pytest.mark.parametrize("size", [1, 3])
 async def test_of_two_writers_the_second_stores_nothing(carrier: Carrier, size: int) -> None:
-    await carrier.log.append(Stream.PLAN, stamped(plan_made("p1")), 0)
+    await carrier.log.append(Stream.PLAN, stamped(plan_made("p1")), FIRST)
     late = stamped(plan_made("p2"), eco("a"), eco("b"), boot="b2")[:size]
 
     with pytest.raises(ExpectationFailed):
-        await carrier.other.append(Stream.PLAN, late, 0)
+        await carrier.other.append(Stream.PLAN, late, FIRST)
 
     assert (await carrier.log.state(Stream.PLAN)).last == 1
 
@@ -179,15 +182,62 @@ async def test_of_two_writers_the_second_stores_nothing(carrier: Carrier, size: 
 @pytest.mark.parametrize("size", [1, 3])
 async def test_a_retry_of_what_was_stored_counts_as_stored(carrier: Carrier, size: int) -> None:
     batch = stamped(plan_made("p1"), eco("a"), eco("b"))[:size]
-    await carrier.log.append(Stream.PLAN, batch, 0)
-    await carrier.log.append(Stream.PLAN, batch, 0)
+    await carrier.log.append(Stream.PLAN, batch, FIRST)
+    await carrier.log.append(Stream.PLAN, batch, FIRST)
 
     assert (await carrier.log.state(Stream.PLAN)).last == size
 
 
+def claims(*cards: str, boot: str = "b1") -> tuple[list[Message], dict[str, int]]:
+    """Claims of free cards, and that they are free."""
+    messages = stamped(*(claim(card, f"pod-{boot}") for card in cards), boot=boot)
+    return messages, {message.subject: 0 for message in messages}
+
+
+async def test_several_cards_are_claimed_together(carrier: Carrier) -> None:
+    await carrier.log.append(Stream.CLAIM, *claims("g1", "g2", "g3"))
+
+    assert (await carrier.log.state(Stream.CLAIM)).last == 3
+
+
+@pytest.mark.parametrize("taken_card", ["g1", "g2", "g3"])
+async def test_one_card_that_is_taken_keeps_all_of_them_out(
+    carrier: Carrier, taken_card: str
+) -> None:
+    await carrier.log.append(Stream.CLAIM, *claims(taken_card))
+
+    with pytest.raises(ExpectationFailed) as failed:
+        await carrier.other.append(Stream.CLAIM, *claims("g1", "g2", "g3", boot="b2"))
+
+    assert sorted(failed.value.expected.values()) == [0, 0, 0]
+    assert (await carrier.log.state(Stream.CLAIM)).last == 1
+
+
+async def test_of_many_who_want_overlapping_cards_none_holds_half(carrier: Carrier) -> None:
+    wishes = [claims(f"g{at}", f"g{at + 1}", boot=f"b{at}") for at in range(8)]
+    tried = await asyncio.gather(
+        *(carrier.log.append(Stream.CLAIM, *wish) for wish in wishes), return_exceptions=True
+    )
+    won = [result is None for result in tried]
+
+    assert all(isinstance(result, ExpectationFailed) for result in tried if result is not None)
+    assert not any(one and following for one, following in itertools.pairwise(won))
+    assert (await carrier.log.state(Stream.CLAIM)).last == 2 * won.count(True)
+
+
+async def test_a_guard_on_a_subject_that_the_batch_does_not_write_is_a_mistake(
+    carrier: Carrier,
+) -> None:
+    messages, _ = claims("g1")
+    with pytest.raises(ValueError, match="so nothing guards it"):
+        await carrier.log.append(Stream.CLAIM, messages, {CLUSTER.plan_meta: 0})
+
+    assert (await carrier.log.state(Stream.CLAIM)).last == 0
+
+
 async def test_a_batch_of_too_many_is_refused_before_anything_is_sent(carrier: Carrier) -> None:
     with pytest.raises(ValueError, match="1 to 1000"):
-        await carrier.log.append(Stream.PLAN, stamped(eco("a")) * (MAX_BATCH + 1), 0)
+        await carrier.log.append(Stream.PLAN, stamped(eco("a")) * (MAX_BATCH + 1), {})
 
     assert (await carrier.log.state(Stream.PLAN)).last == 0
 

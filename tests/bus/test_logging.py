@@ -1,8 +1,12 @@
 import json
+import sys
+from io import TextIOWrapper
+from pathlib import Path
 
 import pytest
 
 from joulie_bus import logging
+from joulie_bus.metrics import REGISTRY
 
 
 @pytest.fixture(autouse=True)
@@ -51,3 +55,15 @@ def test_a_line_for_people_shows_event_and_fields(capsys: pytest.CaptureFixture[
     told = capsys.readouterr().err
     assert "fell" in told
     assert "who=projector" in told
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="wants Linux's /dev/full")
+def test_a_full_disk_loses_lines_and_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = REGISTRY.get_sample_value("joulie_log_lines_lost_total") or 0.0
+    with open("/dev/full", "wb", buffering=0) as full:
+        monkeypatch.setattr(sys, "stderr", TextIOWrapper(full, write_through=True))
+        logging.configure("info", "json", "projector")
+        logging.get_logger("bus").warning("resent", messages=3)
+        lost = REGISTRY.get_sample_value("joulie_log_lines_lost_total") or 0.0
+
+    assert lost > before

@@ -113,7 +113,7 @@ async def test_an_operator_that_has_not_seen_the_newest_plan_waits(
     projecting.cancel()
     await until(projecting.done)
     foreign = PlanMade(plan="p9", policy="x", view=9, nodes=2, performance=0, changes=0)
-    await bus.append(Stream.PLAN, [producer(boot="b2").stamp(foreign)], 0)
+    await bus.publish([producer(boot="b2").stamp(foreign)])
 
     operator = Operator(bus, CLUSTER, view, OperatorSettings())
     await operator._reconcile()

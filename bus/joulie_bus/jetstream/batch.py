@@ -1,7 +1,7 @@
 """Atomic batches under compare-and-set: all of it is stored, or nothing, and by one writer only."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -9,25 +9,28 @@ from joulie_bus.codec import open_envelope
 from joulie_bus.errors import BrokerRefused, BusError, ExpectationFailed, Unreachable
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.streams import last_on
-from joulie_bus.log import MAX_BATCH
+from joulie_bus.log import require_appendable
 from joulie_bus.records import Message
 from joulie_bus.subjects import Stream
 
+EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 WRONG_LAST_SEQUENCE = 10071
 DUPLICATE_IN_BATCH = 10201  # within the duplicate window this is noticed first
 
 
 async def append(
-    connection: Connection, stream: Stream, messages: Sequence[Message], expected: int
+    connection: Connection,
+    stream: Stream,
+    messages: Sequence[Message],
+    expected: Mapping[str, int],
 ) -> None:
-    """Stores all `messages` if the first one's subject is still at sequence `expected` (0: empty).
+    """Stores all `messages` if each subject in `expected` is still at its sequence (0: empty).
 
     A retry of a batch that was stored after all, its acknowledgement lost, counts as stored: the
     broker answers "duplicate" or "wrong last sequence" to it, so we look whether what is there is
     ours.
     """
-    if not 0 < len(messages) <= MAX_BATCH:
-        raise ValueError(f"a batch holds 1 to {MAX_BATCH} messages, not {len(messages)}")
+    require_appendable(messages, expected)
     try:
         await _send(connection, messages, expected)
     except (ExpectationFailed, Unreachable, BrokerRefused) as error:
@@ -37,26 +40,37 @@ async def append(
             raise
 
 
-async def _send(connection: Connection, messages: Sequence[Message], expected: int) -> None:
-    first = messages[0]
+def _headers(messages: Sequence[Message], expected: Mapping[str, int]) -> list[dict[str, str]]:
+    """Each subject is guarded by its first message; the last one of several commits."""
+    unguarded = dict(expected)
     batch = secrets.token_hex(8)
+    made = []
     for number, message in enumerate(messages, 1):
         headers = {"Nats-Msg-Id": message.id}
-        if number == 1:
-            headers["Nats-Expected-Last-Subject-Sequence"] = str(expected)
+        if message.subject in unguarded:
+            headers[EXPECTED] = str(unguarded.pop(message.subject))
         if len(messages) > 1:
             headers |= {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
-        is_last = number == len(messages)
-        if is_last and len(messages) > 1:
-            headers["Nats-Batch-Commit"] = "1"
-        if number == 1 or is_last:  # the first tells whether batches work here, the last commits
-            reply = await connection.request(message.subject, message.data, headers)
-            _check(reply.data, first.subject, expected)
+        made.append(headers)
+    if len(messages) > 1:
+        made[-1]["Nats-Batch-Commit"] = "1"
+    return made
+
+
+async def _send(
+    connection: Connection, messages: Sequence[Message], expected: Mapping[str, int]
+) -> None:
+    """The first one tells whether batches work here, the last one whether all are stored."""
+    headers = _headers(messages, expected)
+    for number, (message, head) in enumerate(zip(messages, headers, strict=True)):
+        if 0 < number < len(messages) - 1:
+            await connection.send(message.subject, message.data, headers=head)
         else:
-            await connection.send(message.subject, message.data, headers=headers)
+            reply = await connection.request(message.subject, message.data, head)
+            _check(reply.data, message.subject, expected)
 
 
-def _check(answer: bytes, subject: str, expected: int) -> None:
+def _check(answer: bytes, subject: str, expected: Mapping[str, int]) -> None:
     if not answer:
         return  # the broker took a message in the middle of a batch
     refusal = msgspec.json.decode(answer).get("error")
@@ -64,7 +78,7 @@ def _check(answer: bytes, subject: str, expected: int) -> None:
         return
     code = int(refusal.get("err_code", refusal.get("code", 0)))
     if code == WRONG_LAST_SEQUENCE:
-        raise ExpectationFailed(subject, expected, str(refusal.get("description", "")))
+        raise ExpectationFailed(expected, str(refusal.get("description", "")))
     raise BrokerRefused(subject, code, str(refusal.get("description", "no reason given")))
 
 

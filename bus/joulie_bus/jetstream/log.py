@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from nats.errors import Error as NatsError
@@ -49,7 +49,9 @@ class JetStreamLog:
     async def publish(self, messages: Sequence[Message]) -> None:
         await self._publisher.publish(messages)
 
-    async def append(self, stream: Stream, messages: Sequence[Message], expected: int) -> None:
+    async def append(
+        self, stream: Stream, messages: Sequence[Message], expected: Mapping[str, int]
+    ) -> None:
         await batch.append(self._connection, stream, messages, expected)
 
     async def last(self, stream: Stream, subject: str) -> Stored | None:
