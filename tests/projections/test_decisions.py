@@ -14,13 +14,11 @@ from joulie_bus.errors import Fenced
 from joulie_bus.events import (
     AnyEvent,
     Basis,
-    BindDecided,
     Candidates,
+    DecisionsDropped,
     Event,
     FilterDecided,
     OutcomeSeen,
-    PreemptDecided,
-    PrioritizeDecided,
     SettingsDeclared,
 )
 from joulie_bus.records import Record
@@ -55,7 +53,7 @@ def declared() -> SettingsDeclared:
 
 def is_answer(event: AnyEvent) -> bool:
     """Whether it is an answer: given about a pod, from a view."""
-    return isinstance(event, FilterDecided | PrioritizeDecided | PreemptDecided | BindDecided)
+    return not isinstance(event, SettingsDeclared | DecisionsDropped | OutcomeSeen)
 
 
 def said(*events: AnyEvent) -> list[Record]:
