@@ -211,7 +211,7 @@ Columns = dict[str, npt.NDArray[Any]]
 class Board:
     """Immutable. Row 0 is nobody: what is asked about a node that we do not know."""
 
-    def __init__(self, names: Mapping[str, int], columns: Columns, planned_at: int) -> None:
+    def __init__(self, names: dict[str, int], columns: Columns, planned_at: int) -> None:
         self.rows = names  # node name -> row, of the nodes that are there
         self.columns = columns
         self.planned_at = planned_at
@@ -235,16 +235,24 @@ class Board:
         return self.columns[name]
 
     def updated(self, changes: Iterable[tuple[str, NodeState | None]], planned_at: int) -> "Board":
-        """A new board with some rows derived anew; this one stays as it is."""
-        rows = dict(self.rows)
+        """A new board with some rows derived anew; this one stays as it is.
+
+        While no node comes, goes or moves, `rows` is the very same mapping: who has looked names
+        up in it need not do so again.
+        """
+        rows = self.rows
         twins: list[tuple[int, Twin]] = []
         blanks: list[int] = []
         for name, node in changes:
+            at = None if node is None else node.ordinal + 1
+            left = rows.get(name)
+            if left != at:
+                rows = dict(rows) if rows is self.rows else rows
+                _move(rows, name, at)
             # A node that went and came back between two boards has left its old row, too.
-            if (left := rows.pop(name, None)) is not None:
+            if left is not None:
                 blanks.append(left)
             if node is not None:
-                rows[name] = node.ordinal + 1
                 twins.append((node.ordinal + 1, twin_of(node)))
         height = max((row for row, _ in twins), default=0) + 1
         columns = {name: _grown(column, height) for name, column in self.columns.items()}
@@ -268,6 +276,12 @@ class Board:
         """When each twin was last recomputed: by a fact about it, or by the operator's tick."""
         at = self.ints("at")
         return np.where(at > 0, np.maximum(at, self.planned_at), 0)
+
+
+def _move(rows: dict[str, int], name: str, at: int | None) -> None:
+    rows.pop(name, None)
+    if at is not None:
+        rows[name] = at
 
 
 def _grown(column: npt.NDArray[Any], height: int) -> npt.NDArray[Any]:
