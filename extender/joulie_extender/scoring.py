@@ -45,6 +45,7 @@ class Weights(NamedTuple):
     neutral: float = 50.0
     staleness_s: float = 300.0
     score_range: float = 100.0
+    filter_stale: str = "label"  # what the filter goes by when a twin is stale: or closed, or twin
     coefficients: Coefficients = Coefficients()
 
 
