@@ -25,6 +25,9 @@ PowerSource = Literal["kepler", "utilization", "static"]
 CardSource = Literal["agent", "resource"]
 ReleaseReason = Literal["bound-elsewhere", "finished", "gone", "expired", "moved"]
 BindOutcome = Literal["bound", "lost-race", "failed"]
+Verb = Literal["filter", "prioritize", "preempt"]
+FallbackReason = Literal["not-ready", "overdue", "failed", "unrecorded"]
+FallbackAnswer = Literal["open", "closed"]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -383,6 +386,7 @@ class FilterDecided(Event, frozen=True, kw_only=True):
     candidates: Candidates
     verdicts: bytes  # one byte each: 0 passed, else the code of the reason
     reason: str = ""  # the one text that the reply gave
+    eco_labels: bytes = b""  # one byte each: does the node that was sent say eco? "" for names
 
     @property
     def key(self) -> str:
@@ -435,6 +439,36 @@ class PreemptDecided(Event, frozen=True, kw_only=True):
         return self.pod.uid
 
 
+class FallbackAnswered(Event, frozen=True, kw_only=True):
+    """Not thought about: everything was let through, or nothing. There is nothing to recompute."""
+
+    TYPE: ClassVar[str] = "decision.fallback"
+    pod_uid: str
+    namespace: str
+    name: str
+    verb: Verb
+    why: FallbackReason
+    answer: FallbackAnswer
+    candidates: Count
+    basis: Basis
+
+    @property
+    def key(self) -> str:
+        return self.pod_uid
+
+
+class DecisionsDropped(Event, frozen=True, kw_only=True):
+    """Answers that were given and could not be kept. Their numbers are the hole before this one."""
+
+    TYPE: ClassVar[str] = "decision.dropped"
+    count: Count
+    why: str
+
+    @property
+    def key(self) -> str:
+        return "_dropped"
+
+
 class BindDecided(Event, frozen=True, kw_only=True):
     """Where a pod went, with which cards; or why it did not."""
 
@@ -482,7 +516,15 @@ PlanEvent: TypeAlias = PlanMade | NodePlan
 ClaimEvent: TypeAlias = CardClaimed | ClaimConfirmed | ClaimReleased
 Fact: TypeAlias = NodeFact | FacilityPolled | CardFact | PodFact | PlanEvent | ClaimEvent
 Decision: TypeAlias = FilterDecided | PrioritizeDecided  # those that are computed again
-DecisionEntry: TypeAlias = SettingsDeclared | Decision | PreemptDecided | BindDecided | OutcomeSeen
+DecisionEntry: TypeAlias = (
+    SettingsDeclared
+    | Decision
+    | PreemptDecided
+    | FallbackAnswered
+    | DecisionsDropped
+    | BindDecided
+    | OutcomeSeen
+)
 AnyEvent: TypeAlias = Fact | DecisionEntry
 
 FACT_TYPES: tuple[type[Fact], ...] = (
@@ -513,6 +555,8 @@ DECISION_TYPES: tuple[type[DecisionEntry], ...] = (
     FilterDecided,
     PrioritizeDecided,
     PreemptDecided,
+    FallbackAnswered,
+    DecisionsDropped,
     BindDecided,
     OutcomeSeen,
 )

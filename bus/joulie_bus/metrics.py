@@ -69,9 +69,50 @@ ANSWER_SECONDS = Histogram(
 ANSWERS = Counter(
     "joulie_answers_total", "Webhook answers, by outcome", ["verb", "outcome"], registry=REGISTRY
 )
+ANSWERS_REPEATED = Counter(
+    "joulie_answers_repeated_total",
+    "Calls for a pod that the same verb has answered before; many for one pod are a hot loop",
+    ["verb"],
+    registry=REGISTRY,
+)
+REJECTIONS_REMEMBERED = Counter(
+    "joulie_rejections_remembered_total",
+    "Rejections given again from memory, because neither the pod nor our state had changed",
+    registry=REGISTRY,
+)
+FALLBACKS = Counter(
+    "joulie_fallbacks_total",
+    "Answers that were open or closed instead of thought about, by why",
+    ["verb", "why"],
+    registry=REGISTRY,
+)
+SCORES_SAVED = Counter(
+    "joulie_scores_saved_total",
+    "Scores that kube-scheduler would have lost or added up twice: neutral ones after a failure, "
+    "and hosts that it named more than once",
+    registry=REGISTRY,
+)
+CONNECTIONS = Gauge("joulie_connections", "Open connections to the extender", registry=REGISTRY)
+REQUESTS_REFUSED = Counter(
+    "joulie_requests_refused_total",
+    "Requests refused before they were read to the end, and connections cut, by why",
+    ["why"],
+    registry=REGISTRY,
+)
 SPOOLED = Gauge(
     "joulie_decision_spool_events",
     "Decisions written locally and not yet shipped",
+    registry=REGISTRY,
+)
+DECISIONS_SPOOLED = Counter(
+    "joulie_decisions_spooled_total", "Decisions written to the local spool", registry=REGISTRY
+)
+DECISIONS_SHIPPED = Counter(
+    "joulie_decisions_shipped_total", "Decisions that the broker has stored", registry=REGISTRY
+)
+DECISIONS_UNACKNOWLEDGED = Counter(
+    "joulie_decisions_unacknowledged_total",
+    "Decisions that the broker had not stored when the deadline of their answer was over",
     registry=REGISTRY,
 )
 DECISIONS_DROPPED = Counter(

@@ -30,8 +30,10 @@ from joulie_bus.events import (
     ClaimEvent,
     ClaimReleased,
     DecisionEntry,
+    DecisionsDropped,
     DrainingBegun,
     FacilityPolled,
+    FallbackAnswered,
     FilterDecided,
     GpuGone,
     GpuSeen,
@@ -140,6 +142,8 @@ class Subjects:
                 | FilterDecided()
                 | PrioritizeDecided()
                 | PreemptDecided()
+                | FallbackAnswered()
+                | DecisionsDropped()
                 | BindDecided()
                 | OutcomeSeen()
             ):

@@ -53,6 +53,7 @@ class Weights(NamedTuple):
     cooling_model: str = "linear"
     cooling_power: str = "cap"  # or "measured", where it is
     facility: bool = False  # whether what cooling costs makes a pod's watts dearer
+    filter_stale: str = "label"  # what the filter goes by when a twin is stale: or closed, or twin
     coefficients: Coefficients = Coefficients()
 
 

@@ -60,7 +60,7 @@ class Board:
 
     def __init__(
         self,
-        names: Mapping[str, int],
+        names: dict[str, int],
         columns: Columns,
         planned_at: int,
         halls: Halls = NO_HALLS,
@@ -106,16 +106,24 @@ class Board:
         planned_at: int,
         halls: Halls = NO_HALLS,
     ) -> "Board":
-        """A new board with some rows derived anew; this one stays as it is."""
-        names = dict(self.rows)
+        """A new board with some rows derived anew; this one stays as it is.
+
+        While no node comes, goes or moves, `rows` is the very same mapping: who has looked names
+        up in it need not do so again.
+        """
+        names = self.rows
         rows: list[tuple[int, Row]] = []
         blanks: list[int] = []
         for name, node in changes:
+            at = None if node is None else node.ordinal + 1
+            left = names.get(name)
+            if left != at:
+                names = dict(names) if names is self.rows else names
+                _move(names, name, at)
             # A node that went and came back between two boards has left its old row, too.
-            if (left := names.pop(name, None)) is not None:
+            if left is not None:
                 blanks.append(left)
             if node is not None:
-                names[name] = node.ordinal + 1
                 rows.append((node.ordinal + 1, row_of(node, halls)))
         height = max((at for at, _ in rows), default=0) + 1
         columns = {name: _grown(self.columns[name], height) for name in _COLUMNS}
@@ -175,6 +183,12 @@ def _headroom(columns: Columns, cooling: Floats) -> Floats:
     """The share of its power that the caps leave a node, less what it is hard to cool."""
     caps: Ints = columns["cpu_cap_pct"] + columns["gpu_cap_pct"]
     return caps / 200 * (1 - cooling / 100) * 100
+
+
+def _move(rows: dict[str, int], name: str, at: int | None) -> None:
+    rows.pop(name, None)
+    if at is not None:
+        rows[name] = at
 
 
 def _grown(column: npt.NDArray[Any], height: int) -> npt.NDArray[Any]:

@@ -11,6 +11,8 @@ from joulie_bus import codec
 from joulie_bus.errors import Fenced, Undecodable
 from joulie_bus.events import (
     BindDecided,
+    DecisionsDropped,
+    FallbackAnswered,
     FilterDecided,
     OutcomeSeen,
     PreemptDecided,
@@ -65,13 +67,13 @@ def entry_of_body(body: bytes, where: str) -> Entry:
         case FilterDecided() | PrioritizeDecided() | PreemptDecided():
             pod, view, now = event.pod, event.basis.view, event.basis.now
             about = pod.uid, f"{pod.namespace}/{pod.name}"
-        case BindDecided():
+        case BindDecided() | FallbackAnswered():
             view, now = event.basis.view, event.basis.now
             about = event.pod_uid, f"{event.namespace}/{event.name}"
         case OutcomeSeen():
             view, now = 0, envelope.ts
             about = event.pod_uid, f"{event.namespace}/{event.name}"
-        case SettingsDeclared():
+        case SettingsDeclared() | DecisionsDropped():
             view, now = 0, envelope.ts
             about = "", ""
         case _:

@@ -37,6 +37,8 @@ SUBJECTS = {
     "decision.filter": "joulie.dec.test.extender-0",
     "decision.prioritize": "joulie.dec.test.extender-0",
     "decision.preempt": "joulie.dec.test.extender-0",
+    "decision.fallback": "joulie.dec.test.extender-0",
+    "decision.dropped": "joulie.dec.test.extender-0",
     "decision.bind": "joulie.dec.test.extender-0",
     "decision.outcome": "joulie.dec.test.extender-0",
 }

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from joulie_bus.events import Fact, HardwareDiscovered, NodeGone
 from joulie_bus.testing import (
@@ -261,6 +262,27 @@ def test_a_node_that_went_and_came_back_between_two_boards_leaves_its_old_row() 
 
     assert board.rows == {"m": 1, "n": 2}
     assert board.ints("at").tolist() == [0, noon(3), noon(4)]
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        (("n", node_after(power("n", 900))), True),
+        (("n", None), False),
+        (("m", replace(node_after(power("n", 5)), ordinal=1)), False),
+        (("n", replace(node_after(power("n", 5)), ordinal=1)), False),
+        (("ghost", None), True),
+    ],
+    ids=["news", "gone", "new", "came back elsewhere", "never there"],
+)
+def test_the_rows_stay_the_same_mapping_while_no_node_comes_or_goes(
+    change: tuple[str, NodeState | None], same: bool
+) -> None:
+    board = Board.of({"n": node_after(power("n", 100))}, 0)
+
+    after = board.updated([change], 0)
+    assert (after.rows is board.rows) == same
+    assert board.rows == {"n": 1}
 
 
 def test_row_zero_is_nobody() -> None:

@@ -17,6 +17,7 @@ from joulie_bus.events import (
     BindDecided,
     Candidates,
     Event,
+    FallbackAnswered,
     FilterDecided,
     OutcomeSeen,
     PreemptDecided,
@@ -37,6 +38,7 @@ from joulie_projections.world import World
 
 READ = Input("then", 1)
 COLUMNS = "pos, event_id, kind, pod_uid, pod, view_position, decided_at, body, prev, hash"
+ANSWERS = FilterDecided | PrioritizeDecided | PreemptDecided | FallbackAnswered | BindDecided
 CHAIN = "'k', 'u', 'p', 0, 0, x'00'"
 
 
@@ -55,7 +57,7 @@ def declared() -> SettingsDeclared:
 
 def is_answer(event: AnyEvent) -> bool:
     """Whether it is an answer: given about a pod, from a view."""
-    return isinstance(event, FilterDecided | PrioritizeDecided | PreemptDecided | BindDecided)
+    return isinstance(event, ANSWERS)
 
 
 def said(*events: AnyEvent) -> list[Record]:
