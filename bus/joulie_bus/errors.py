@@ -19,6 +19,8 @@
     ├── KubernetesRefused        the API server answered, and said no
     ├── BadRequest               a webhook body that kube-scheduler would never send
     ├── BadQuantity              a Kubernetes quantity that cannot be read
+    ├── BadAnnotation            an annotation of a pod that cannot be read
+    ├── BadCatalog               a hardware catalog that cannot be used; all mistakes at once
     └── DataDirectoryError       a data directory that is missing, taken or not ours
 
 Catch the narrowest. Each message says where, what was wrong, what the system did and what to do.
@@ -174,6 +176,25 @@ class BadQuantity(JoulieError):
             f"{where} holds the quantity {text!r}, which Kubernetes' grammar does not allow. "
             f"Write it like 500m, 1.5, 1Gi or 129e6."
         )
+
+
+class BadAnnotation(JoulieError):
+    def __init__(self, name: str, text: str, wanted: str) -> None:
+        super().__init__(
+            f"The annotation {name} says {text[:40]!r}. It was not guessed what is meant. "
+            f"Write {wanted}."
+        )
+        self.name = name
+
+
+class BadCatalog(JoulieError):
+    def __init__(self, where: str, mistakes: Sequence[str]) -> None:
+        listed = "\n".join(f"  - {mistake}" for mistake in mistakes)
+        super().__init__(
+            f"{where} cannot be used as a hardware catalog: {len(mistakes)} mistake(s). "
+            f"Nothing of it was taken. Mend it, or leave it out.\n{listed}"
+        )
+        self.mistakes = tuple(mistakes)
 
 
 class DataDirectoryError(JoulieError):

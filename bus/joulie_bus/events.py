@@ -23,6 +23,8 @@ WorkloadClass = Literal["performance", "standard"]
 Placement = Literal["performance-only", "eco-only", "general"]
 PowerSource = Literal["kepler", "utilization", "static"]
 CardSource = Literal["agent", "resource"]
+GpuTopology = Literal["", "nvlink"]
+HardwareSource = Literal["resource", "agent", "labels"]
 ReleaseReason = Literal["bound-elsewhere", "finished", "gone", "expired", "moved"]
 BindOutcome = Literal["bound", "lost-race", "failed"]
 Verb = Literal["filter", "prioritize", "preempt"]
@@ -86,7 +88,7 @@ class NodeGone(Event, frozen=True, kw_only=True):
 
 
 class HardwareDiscovered(Event, frozen=True, kw_only=True):
-    """What a node could draw, flat out."""
+    """What a node could draw, flat out; figures that nobody gave are those of a catalog by now."""
 
     TYPE: ClassVar[str] = "hardware.discovered"
     node: str
@@ -98,6 +100,7 @@ class HardwareDiscovered(Event, frozen=True, kw_only=True):
     gpu_count: Count = 0
     gpu_max_mw: Milliwatts = 0
     memory_bytes: Count = 0
+    source: HardwareSource = "resource"
 
     @property
     def key(self) -> str:
@@ -152,6 +155,16 @@ class GpuGone(Event, frozen=True, kw_only=True):
 # --- facts about pods -------------------------------------------------------------------------
 
 
+class GpuAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a pod wants of its cards; nothing said, anything goes."""
+
+    model: str = ""  # as the pod spells it
+    vram_mb: Count = 0  # of each card
+    topology: GpuTopology = ""
+    share_milli: Count = 0  # thousandths of one card that it shares with others; 0: whole cards
+    unreadable: str = ""  # the annotation that makes no sense: this pod fits nowhere
+
+
 class PodAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a pod asks for, and why we think so. The same value in facts and in decisions."""
 
@@ -165,6 +178,8 @@ class PodAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cpu_milli: Count = 0
     memory_bytes: Count = 0
     gpu_milli: Count = 0  # thousandths of a card, because a MIG slice is a fraction
+    gpu_cards: Count = 0  # whole ones
+    gpu: GpuAsk = GpuAsk()
 
 
 class PodPending(Event, frozen=True, kw_only=True):

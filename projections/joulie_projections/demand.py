@@ -5,8 +5,10 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import NamedTuple
 
-from joulie_bus.events import PodAsk
+from joulie_bus.errors import BadAnnotation
+from joulie_bus.events import GpuAsk, PodAsk
 from joulie_projections.classify import classify, exemption
+from joulie_projections.gpu_ask import gpu_ask_of
 from joulie_projections.pod import Container, Pod, Resources
 from joulie_projections.quantities import parse, rounded_up
 
@@ -19,6 +21,7 @@ class Demand(NamedTuple):
     cpu_milli: int
     memory_bytes: int
     gpu_milli: int
+    gpu_cards: int = 0  # whole ones
 
 
 def ask_of(
@@ -27,6 +30,7 @@ def ask_of(
     """Everything that Joulie wants to know of a pod, once, in the form that facts carry."""
     workload, placement, rule = classify(pod, namespace_class)
     demand = demand_of(pod, gpu_resources)
+    gpu = _gpu_ask(pod)
     return PodAsk(
         uid=pod.metadata.uid or "",
         namespace=pod.metadata.namespace or "default",
@@ -37,8 +41,18 @@ def ask_of(
         exempt=exemption(pod),
         cpu_milli=demand.cpu_milli,
         memory_bytes=demand.memory_bytes,
-        gpu_milli=demand.gpu_milli,
+        gpu_milli=demand.gpu_milli or gpu.share_milli,
+        gpu_cards=demand.gpu_cards,
+        gpu=gpu,
     )
+
+
+def _gpu_ask(pod: Pod) -> GpuAsk:
+    """What it wants, or which annotation keeps that a secret: the pod exists all the same."""
+    try:
+        return gpu_ask_of(pod.metadata.annotations or {})
+    except BadAnnotation as error:
+        return GpuAsk(unreadable=error.name)
 
 
 def demand_of(pod: Pod, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Demand:
@@ -50,6 +64,7 @@ def demand_of(pod: Pod, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Deman
         cpu_milli=rounded_up(effective(pod, "cpu") * 1000),
         memory_bytes=rounded_up(effective(pod, "memory")),
         gpu_milli=rounded_up((gpus + slices) * 1000),
+        gpu_cards=rounded_up(gpus),
     )
 
 

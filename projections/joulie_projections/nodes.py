@@ -20,9 +20,17 @@ def evolve_node(draft: Draft, fact: NodeSeen | NodeGone | HardwareDiscovered, at
         case NodeGone():
             _node_gone(draft, fact.node, at)
         case HardwareDiscovered():
-            change_node(draft, fact.node, at, hardware=fact)
+            _discovered(draft, fact, at)
         case _:
             assert_never(fact)
+
+
+def _discovered(draft: Draft, found: HardwareDiscovered, at: int) -> None:
+    """Labels stand in for a discovery; they never replace one."""
+    known = node_of(draft, found.node, at).hardware
+    if found.source == "labels" and known is not None and known.source != "labels":
+        return
+    change_node(draft, found.node, at, hardware=found)
 
 
 def node_of(draft: Draft, name: str, at: int) -> NodeState:

@@ -24,6 +24,8 @@ EXAMPLES: list[JoulieError] = [
     errors.KubernetesRefused("/api/v1/nodes", 403, "nodes is forbidden"),
     errors.BadRequest("$.pod: expected an object. The request was not answered."),
     errors.BadQuantity("1Zi", "$.pod.spec.containers[0]"),
+    errors.BadAnnotation("joulie.io/gpu-share", "half", "a share, such as 0.25"),
+    errors.BadCatalog("catalog.toml", ["cpu number 1: no source"]),
     errors.DataDirectoryError("/data holds no database. Start `joulie up` there first."),
 ]
 

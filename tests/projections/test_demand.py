@@ -41,7 +41,9 @@ def test_containers_run_side_by_side_so_their_requests_add_up() -> None:
         running({"cpu": 1.5, "memory": "512Mi", "nvidia.com/gpu": 2}),
     )
 
-    assert demand_of(two) == Demand(cpu_milli=2000, memory_bytes=3 * 2**29, gpu_milli=3000)
+    assert demand_of(two) == Demand(
+        cpu_milli=2000, memory_bytes=3 * 2**29, gpu_milli=3000, gpu_cards=3
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,7 @@ def test_a_limit_stands_in_for_a_missing_request_only() -> None:
         "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "4"}},
     }
 
-    assert demand_of(pod(only_limits, both)) == Demand(4000, 2**31, 1000)
+    assert demand_of(pod(only_limits, both)) == Demand(4000, 2**31, 1000, 1)
 
 
 def test_nothing_asked_for_is_nothing() -> None:
@@ -174,4 +176,5 @@ def test_an_ask_holds_all_that_facts_say_of_a_pod() -> None:
         cpu_milli=100,
         memory_bytes=2**26,
         gpu_milli=1000,
+        gpu_cards=1,
     )
