@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from joulie_bus.events import TelemetrySampled
+from joulie_bus.events import PodAsk, TelemetrySampled
 from joulie_bus.records import Record
 from joulie_bus.subjects import Stream
 from joulie_bus.testing import NOON, SECOND, ask, caps, hardware, node_seen, producer, records
@@ -113,7 +113,14 @@ def answers(board: Board, names: list[str]) -> dict[str, float]:
         found[f"filter {count}, ms"] = filtered * 1000
         found[f"prioritize {count}, ms"] = scored * 1000
         found[f"prioritize {count} / floor"] = scored / floor
+        first = median_s(partial(_on_a_new_board, pod, asked, moment, weights))
+        found[f"prioritize {count}, first on a board, ms"] = first * 1000
     return found
+
+
+def _on_a_new_board(pod: PodAsk, asked: list[str], moment: Moment, weights: Weights) -> None:
+    moment.board.memo.clear()
+    decide_prioritize(pod, asked, moment, weights)
 
 
 def main() -> None:

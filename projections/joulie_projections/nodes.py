@@ -27,7 +27,8 @@ def evolve_node(draft: Draft, fact: NodeSeen | NodeGone | HardwareDiscovered, at
 
 def _discovered(draft: Draft, found: HardwareDiscovered, at: int) -> None:
     """Labels stand in for a discovery; they never replace one."""
-    known = node_of(draft, found.node, at).hardware
+    node = draft.nodes.get(found.node)
+    known = node.hardware if node else None
     if found.source == "labels" and known is not None and known.source != "labels":
         return
     change_node(draft, found.node, at, hardware=found)

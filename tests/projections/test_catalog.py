@@ -118,6 +118,13 @@ def test_the_models_in_common_use_are_there() -> None:
     assert all(CATALOG.gpu(name) for name in cards.split(", "))
 
 
+def test_a_card_has_its_memory_and_what_it_computes() -> None:
+    card = CATALOG.gpu("A100 40GB")
+
+    assert card is not None
+    assert (card.memory_gb, card.fp16_tflops, card.tdp_w) == (40, 312, 400)
+
+
 def test_no_cap_range_excludes_what_the_model_draws() -> None:
     for model in (*CATALOG.cpus.values(), *CATALOG.gpus.values()):
         low, high = model.cap_w or (model.tdp_w, model.tdp_w)

@@ -87,7 +87,7 @@ def test_an_ask_takes_its_cards_from_all_containers() -> None:
     pod = asked({NEW_MODEL: "A100", NEW_VRAM: "30000", TOPOLOGY[0]: "nvlink"}, 1, 2)
 
     assert (pod.gpu_cards, pod.gpu_milli) == (3, 3000)
-    assert pod.gpu == GpuAsk(model="A100", vram_mb=30_000, topology="nvlink")
+    assert (pod.gpu.model, pod.gpu.vram_mb, pod.gpu.topology) == ("A100", 30_000, "nvlink")
 
 
 def test_a_pod_that_shares_a_card_draws_its_share() -> None:

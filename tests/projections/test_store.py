@@ -164,6 +164,7 @@ def test_changes_since_a_position_include_what_is_gone(leading: Store) -> None:
         ("pod", "p", True),
     ]
     assert changed(leading, 2) == [
+        ("cluster", "cluster", True),  # the row of a is free now
         ("node", "a", False),
         ("node", "b", True),
         ("pod", "p", True),
