@@ -41,8 +41,12 @@ def _commands() -> None:
 
 
 def _flag(action: object) -> str:
-    option = action.option_strings[0]  # type: ignore[attr-defined]
     wanted = action.metavar  # type: ignore[attr-defined]
+    if action.choices:  # type: ignore[attr-defined]
+        wanted = "\\|".join(action.choices)  # type: ignore[attr-defined]
+    if not action.option_strings:  # type: ignore[attr-defined]
+        return f"`{wanted or action.dest.upper()}`"  # type: ignore[attr-defined]
+    option = action.option_strings[0]  # type: ignore[attr-defined]
     return f"`{option} {wanted}`" if wanted else f"`{option}`"
 
 

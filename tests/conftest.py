@@ -13,6 +13,7 @@ from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.testing import connected, running_broker
 from joulie_projections import database
+from joulie_projections.testing import Postgres, PostgresMissing
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -58,3 +59,13 @@ def writer(database_file: Path) -> Generator[Engine, None, None]:
     engine = database.writer(database_file)
     yield engine
     engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Generator[Postgres, None, None]:
+    """One server for all; every test gets a database of its own in it."""
+    try:
+        with Postgres.running() as server:
+            yield server
+    except PostgresMissing as missing:
+        pytest.skip(f"wants {missing}")

@@ -7,11 +7,9 @@ their body says, signatures are checked, and heads kept outside the database mus
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from joulie_bus.errors import Undecodable
 from joulie_projections.decisions import FIRST_PREV, UNREADABLE, Entry, chain_hash, entry_of_body
-from joulie_projections.heads import Head, is_genuine
+from joulie_projections.heads import Checker, Head, is_genuine
 from joulie_projections.history import History, Logged
 from joulie_projections.manifest import Manifest, chained
 
@@ -30,7 +28,7 @@ class Report(NamedTuple):
     flaw: Flaw | None
 
 
-def verify(history: History, public: Ed25519PublicKey, anchored: Sequence[Head]) -> Report:
+def verify(history: History, public: Checker, anchored: Sequence[Head]) -> Report:
     """`anchored` are heads from outside the database; they show what was cut off or replaced."""
     heads = history.heads()
     entries, hashes, flaw = _check_entries(
@@ -77,7 +75,7 @@ def _entry_flaw(entry: Logged, expected: int, prev: bytes) -> str:
 
 
 def _check_heads(
-    heads: Iterable[Head], hashes: dict[int, bytes], entries: int, public: Ed25519PublicKey
+    heads: Iterable[Head], hashes: dict[int, bytes], entries: int, public: Checker
 ) -> Flaw | None:
     for found in heads:
         at = found.pos

@@ -13,6 +13,12 @@
     │   └── BrokerStartFailed    the embedded broker did not come up
     ├── StoreError
     │   ├── SchemaMismatch       the database was made by other code than this
+    │   ├── DatabaseUnreachable  no database to talk to
+    │   ├── StateDamaged         rows that are not the ones that were committed
+    │   ├── KeyMismatch          a key file of another kind than the settings ask for
+    │   ├── Unfoldable           a message that a rebuild can neither fold nor leave out
+    │   ├── NoSnapshot           nothing that a rebuild could start from but the first fact
+    │   ├── NotRetryable         a message in quarantine that would end there again
     │   └── Fenced               another projector took over; this one stands down
     ├── ViewBehind               the projection did not come as far as somebody waited for
     ├── PortTaken                nobody can listen where the settings say
@@ -123,11 +129,55 @@ class StoreError(JoulieError):
 
 
 class SchemaMismatch(StoreError):
-    def __init__(self, found: str, wanted: str) -> None:
+    def __init__(self, found: str, wanted: str, what_to_do: str = "") -> None:
         super().__init__(
             f"The database is at schema {found}, this code wants {wanted}. Nothing was touched. "
-            f"Run `joulie migrate`, or use the version of joulie that made the database."
+            + (what_to_do or "Run `joulie migrate`, or use the joulie that made the database.")
         )
+
+
+class DatabaseUnreachable(StoreError):
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(
+            f"No database answers at {url}: {why.strip()}. Nothing was read or written. "
+            f"Is DATABASE_URL right, and is the server up?"
+        )
+
+
+class StateDamaged(StoreError):
+    def __init__(self, what: str, position: int) -> None:
+        super().__init__(
+            f"{what} at position {position} is not what was committed: its digest differs. "
+            f"Nothing was built on it. `joulie rebuild` folds the facts again."
+        )
+
+
+class KeyMismatch(StoreError):
+    def __init__(self, path: str, wanted: str, found: str) -> None:
+        super().__init__(
+            f"{path} holds another kind of key than {wanted}: {found}. Nothing was signed. "
+            f"Set HEAD_SIGNATURE to what the log was begun with, or name another data directory."
+        )
+
+
+class Unfoldable(StoreError):
+    def __init__(self, position: int, why: str) -> None:
+        super().__init__(
+            f"Position {position} cannot be folded, and was not set aside when it came: {why} "
+            f"The rows that serve were left as they are. Rebuild with the code that folded it."
+        )
+
+
+class NoSnapshot(StoreError):
+    def __init__(self) -> None:
+        super().__init__(
+            "There is no snapshot that this code can start from. Nothing was changed. "
+            "`joulie rebuild` without --from-snapshot starts from the first fact."
+        )
+
+
+class NotRetryable(StoreError):
+    """The message names the position, and what is in the way."""
 
 
 class Fenced(StoreError):

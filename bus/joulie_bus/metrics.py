@@ -1,6 +1,12 @@
 """What the processes count. One registry; labels are bounded by construction, never user text."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
 
 from joulie_bus.errors import PortTaken
 
@@ -30,7 +36,7 @@ LAG_EVENTS = Gauge(
 )
 LAG_SECONDS = Gauge(
     "joulie_lag_seconds",
-    "Age that the oldest event of the newest commit had when it was committed",
+    "Age of the oldest event that is not committed yet",
     registry=REGISTRY,
 )
 COMMIT_SECONDS = Histogram(
@@ -43,6 +49,36 @@ EVENTS = Counter(
     "joulie_events_total",
     "Events given a position, by what became of them",
     ["fate"],
+    registry=REGISTRY,
+)
+EPOCH = Gauge("joulie_epoch", "How often a projector took over", registry=REGISTRY)
+FENCED = Counter(
+    "joulie_fenced_total", "Times this projector found that another one leads", registry=REGISTRY
+)
+GAPS = Counter(
+    "joulie_gaps_total", "Times a stream did not hold what comes next", registry=REGISTRY
+)
+PRODUCER_MISSING = Gauge(
+    "joulie_producer_missing_events",
+    "Events that producers numbered and that never came",
+    registry=REGISTRY,
+)
+DATABASE_RETRIES = Counter(
+    "joulie_database_retries_total",
+    "Transactions that the database refused and that were tried again",
+    registry=REGISTRY,
+)
+SNAPSHOT_POSITION = Gauge(
+    "joulie_snapshot_position", "Position of the newest snapshot", registry=REGISTRY
+)
+HEAD_AGE_SECONDS = Gauge(
+    "joulie_head_age_seconds",
+    "Time since the end of the decision log was last signed, while it has grown",
+    registry=REGISTRY,
+)
+DIGEST_MISMATCHES = Counter(
+    "joulie_digest_mismatches_total",
+    "Times a view held other rows than the projector",
     registry=REGISTRY,
 )
 DECISIONS_WRITTEN = Counter(
@@ -128,9 +164,35 @@ UNKNOWN_CLASS = Counter(
 PLANS = Counter("joulie_plans_total", "Plans published", ["policy"], registry=REGISTRY)
 
 
-def serve(host: str, port: int) -> None:
-    """Prometheus' text format, from a thread of its own, until the process ends."""
+Probe = Callable[[], str]  # why not; empty if all is well
+
+
+def well() -> str:
+    return ""
+
+
+def serve(host: str, port: int, alive: Probe = well, ready: Probe = well) -> None:
+    """Prometheus' text format, /healthz and /readyz, from a thread, until the process ends."""
+    probes = {"/healthz": alive, "/readyz": ready}
+    numbers = make_wsgi_app(REGISTRY)
+
+    def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        probe = probes.get(environ["PATH_INFO"])
+        if probe is None:
+            shown: Iterable[bytes] = numbers(environ, start)
+            return shown
+        why = probe()
+        status = "503 Service Unavailable" if why else "200 OK"
+        start(status, [("Content-Type", "text/plain; charset=utf-8")])
+        return [f"{why or 'ok'}\n".encode()]
+
     try:
-        start_http_server(port, host, REGISTRY)
+        server = make_server(host, port, answer, ThreadingWSGIServer, _Quiet)
     except OSError as error:
         raise PortTaken(f"{host}:{port}", error.strerror or str(error)) from error
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Probes come every few seconds, and are nothing to write down."""

@@ -43,7 +43,13 @@ _READ = ("$JS.API.CONSUMER.CREATE.*.>", "$JS.API.CONSUMER.MSG.NEXT.*.*")
 _LAST = "$JS.API.STREAM.MSG.GET.{}"
 
 _SAYS: dict[Role, tuple[str, ...]] = {
-    Role.PROJECTOR: (*_READ, *_to(Stream.HEADS), _LIVE),
+    Role.PROJECTOR: (
+        *_READ,
+        *_to(Stream.HEADS),
+        _LIVE,
+        "joulie.dec.*.projector",  # what became of the answers, in the stream that has them
+        _LAST.format(Stream.HEADS),
+    ),
     Role.OPERATOR: (*_to(Stream.OBS, Stream.PLAN), _LAST.format(Stream.PLAN)),
     Role.EXTENDER: (*_to(Stream.DEC, Stream.CLAIM), _LAST.format(Stream.CLAIM)),
     Role.AGENT: _to(Stream.TEL),

@@ -1,6 +1,6 @@
 """The data directory: what lies where, who holds it, and what is running in it.
 
-joulie.db          positions, states, decisions (SQLite)
+joulie.db          positions, states, decisions (SQLite), unless DATABASE_URL names another place
 nats/              the streams
 credentials/       a password per role at the broker, made once, readable by the owner alone
 head.key           signs the heads of the decision log; head.pub checks them
@@ -18,6 +18,7 @@ import msgspec
 
 from joulie_bus.embedded import write_private
 from joulie_bus.errors import DataDirectoryError
+from joulie_projections.database import Place, sqlite_file
 
 DEFAULT = Path("joulie-data")
 
@@ -33,9 +34,9 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DataDirectory:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, database_url: str = "") -> None:
         self.path = path.resolve()
-        self.database = self.path / "joulie.db"
+        self.database: Place = database_url or self.path / "joulie.db"
         self.key = self.path / "head.key"
         self.public_key = self.path / "head.pub"
         self.spool = self.path / "spool"
@@ -54,7 +55,8 @@ class DataDirectory:
             ) from error
 
     def require(self) -> None:
-        if not self.database.exists():
+        file = sqlite_file(self.database)
+        if file is not None and not file.exists():
             raise DataDirectoryError(
                 f"There is no Joulie data in {self.path}. "
                 f"`joulie demo --data {self.path}` or `joulie up --data {self.path}` makes some."

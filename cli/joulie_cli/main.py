@@ -12,6 +12,7 @@ from pathlib import Path
 from joulie_bus.errors import JoulieError
 from joulie_bus.settings import duration
 from joulie_cli.wiring import wired
+from joulie_migrations import PHASES
 
 FAILED = 2
 COMMANDS = {
@@ -20,13 +21,16 @@ COMMANDS = {
     "status": "what runs, how far it is, where it answers",
     "verify": "re-hash the decision log and check every link and signature",
     "replay": "fold all facts again and recompute every decision",
+    "dead": "what could not be folded: list, show, retry",
+    "rebuild": "fold all facts again beside the rows that serve, then flip",
     "migrate": "bring the database to this version's schema",
     "projector": "give events their order, keep the twins, write the decision log",
     "operator": "decide which nodes supply performance and which save",
     "extender": "answer kube-scheduler",
     "simulator": "publish the facts of a simulated cluster",
 }
-WITH_JSON = ("demo", "status", "verify", "replay")
+ACTIONS = ("list", "show", "retry")  # of `joulie dead`
+WITH_JSON = ("demo", "status", "verify", "replay", "dead", "rebuild")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -70,6 +74,17 @@ def parser() -> argparse.ArgumentParser:
             made.add_argument("--json", action="store_true", help="one JSON object on stdout")
         if name == "demo":
             _add_demo_options(made)
+        if name == "migrate":
+            made.add_argument(
+                "--phase", choices=PHASES, help="before or after the new code is rolled out"
+            )
+        if name == "dead":
+            made.add_argument("action", nargs="?", choices=ACTIONS, default="list", help="list")
+            made.add_argument("position", type=int, nargs="?", help="of the one to show or retry")
+        if name == "rebuild":
+            made.add_argument(
+                "--from-snapshot", action="store_true", help="and not from the first fact"
+            )
         if name == "up":
             made.add_argument("--kubeconfig", metavar="FILE", help="how to reach the cluster")
     return top

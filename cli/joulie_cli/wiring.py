@@ -14,6 +14,7 @@ from joulie_bus.embedded import address_within
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import require
+from joulie_bus.metrics import Probe, well
 from joulie_bus.roles import Role
 from joulie_bus.settings import BusSettings, Source, setting, text
 from joulie_bus.subjects import Subjects
@@ -27,6 +28,13 @@ T = TypeVar("T")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlaceSettings:
     data: str = setting(text, "JOULIE_DATA", str(DEFAULT), "The data directory")
+    database: str = setting(
+        database.database_url,
+        "DATABASE_URL",
+        "",
+        "Where positions, states and decisions are; empty for a SQLite file in the data directory",
+        secret=True,
+    )
 
 
 class Wiring(NamedTuple):
@@ -44,15 +52,23 @@ def wired(part: str, settings: Sequence[type], data: Path | None, config: Path |
         source.load(cls)
     source.finish()
     logging.configure(bus.log_level, bus.log_format, part)
-    return Wiring(source, bus, DataDirectory(data or Path(place.data)), Subjects(bus.cluster))
+    directory = DataDirectory(data or Path(place.data), place.database)
+    return Wiring(source, bus, directory, Subjects(bus.cluster))
 
 
-def serve_part(wires: Wiring, part: Awaitable[None], *, fast: bool = False) -> int:
+def serve_part(
+    wires: Wiring,
+    part: Awaitable[None],
+    alive: Probe = well,
+    ready: Probe = well,
+    *,
+    fast: bool = False,
+) -> int:
     """A process that serves: its metrics, and its work until it is told to stop.
 
     `fast` is for those who answer thousands of small requests: another event loop, if there is one.
     """
-    metrics.serve(*wires.bus.metrics_addr)
+    metrics.serve(*wires.bus.metrics_addr, alive, ready)
     with asyncio.Runner(loop_factory=_fast_loop() if fast else None) as runner:
         runner.run(_until_cancelled(part))
     return 0

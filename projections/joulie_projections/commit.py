@@ -27,6 +27,7 @@ class Checkpoint(NamedTuple):
     digests: Digests
     head: bytes
     incarnation: str  # of the database: a restored backup gets another one
+    generation: int = 1  # of the rows that serve: a rebuild makes the next one
 
 
 class Poison(NamedTuple):
@@ -39,6 +40,18 @@ class Poison(NamedTuple):
     body: bytes
 
 
+class Bound(NamedTuple):
+    """A pod that was seen bound for the first time: its outcome is to be told."""
+
+    position: int
+    at: int
+    pod_uid: str
+    namespace: str
+    name: str
+    node: str
+    ordinal: int  # of the node, as the answers name it
+
+
 class Commit(NamedTuple):
     """Everything that one transaction writes."""
 
@@ -47,3 +60,4 @@ class Commit(NamedTuple):
     inputs: Inputs
     digests: Digests
     poison: Sequence[Poison] = ()
+    bound: Sequence[Bound] = ()

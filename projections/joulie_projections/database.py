@@ -1,35 +1,97 @@
-"""Engines for SQLite: durable for the one writer, read-only for everybody else."""
+"""Engines for SQLite and PostgreSQL: durable for the one writer, read-only for everybody else."""
 
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.pool import StaticPool
 
-BUSY_MS = 5_000  # a reader waits so long for a checkpoint of the log file to end
-_PROTECTED = frozenset({"decision", "batch", "head"})
+from joulie_bus.errors import DatabaseUnreachable
+from joulie_migrations.guards import GROWING, READER, WRITER
+
+Place: TypeAlias = Path | str  # a file of SQLite, or the URL of either database
+BUSY_MS = 5_000  # a lock that somebody holds is waited for so long
+# A writer that was paused inside a transaction must not hold its locks for ever.
+FORGOTTEN_MS = 10_000
+CONNECT_S = 5
+POSTGRES = "postgresql"
 _REFUSED = frozenset({sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_DROP_TABLE})
-# SQLite names the table second here, behind the database or the trigger.
-_REFUSED_BY_SECOND = frozenset({sqlite3.SQLITE_ALTER_TABLE, sqlite3.SQLITE_DROP_TRIGGER})
+# SQLite names the table second here, behind the database, the trigger or the index.
+_REFUSED_BY_SECOND = frozenset(
+    {sqlite3.SQLITE_ALTER_TABLE, sqlite3.SQLITE_DROP_TRIGGER, sqlite3.SQLITE_DROP_INDEX}
+)
+_REFUSED_PRAGMAS = frozenset({"writable_schema", "recursive_triggers", "journal_mode"})
 
 
-def writer(path: Path) -> Engine:
+def writer(place: Place) -> Engine:
     """The projector's. What the triggers guard, its connection cannot even ask for."""
-    return _engine(str(path), "BEGIN IMMEDIATE", _guarded)
+    if (url := _url(place)) is not None:
+        return _postgres(url, WRITER, "")
+    return _sqlite(str(_file(place)), "BEGIN IMMEDIATE", _guarded)
 
 
-def migrator(path: Path) -> Engine:
-    return _engine(str(path), "BEGIN IMMEDIATE", _durable)
+def migrator(place: Place) -> Engine:
+    """The owner of the tables."""
+    if (url := _url(place)) is not None:
+        return _postgres(url, "", "")
+    return _sqlite(str(_file(place)), "BEGIN IMMEDIATE", _durable)
 
 
-def reader(path: Path) -> Engine:
+def reader(place: Place) -> Engine:
     """Cannot write, whatever it tries."""
-    return _engine(f"file:{path}?mode=ro&uri=true", "BEGIN", lambda connection: None)
+    if (url := _url(place)) is not None:
+        return _postgres(url, READER, "-c default_transaction_read_only=on")
+    return _sqlite(f"file:{_file(place)}?mode=ro&uri=true", "BEGIN", lambda connection: None)
 
 
-def _engine(place: str, begin: str, prepare: Callable[[sqlite3.Connection], None]) -> Engine:
+def database_url(text: str) -> str:
+    """sqlite:///path, postgresql://user:password@host/name, or empty for a file in the directory"""
+    if not text:
+        return text
+    try:
+        url = make_url(text)
+    except ArgumentError as error:
+        raise ValueError("not a URL") from error
+    if url.get_backend_name() not in ("sqlite", POSTGRES) or not url.database:
+        raise ValueError("neither a SQLite file nor a PostgreSQL database")
+    return text
+
+
+def shown(place: Place) -> str:
+    """For messages: without the password."""
+    return str(place) if isinstance(place, Path) else make_url(place).render_as_string()
+
+
+def sqlite_file(place: Place) -> Path | None:
+    """None where the data is on a server."""
+    return _file(place) if _url(place) is None else None
+
+
+def require_reachable(engine: Engine) -> None:
+    """Says at once, and in one sentence, that there is nobody to talk to."""
+    try:
+        engine.connect().close()
+    except OperationalError as error:
+        raise DatabaseUnreachable(engine.url.render_as_string(), str(error.orig)) from error
+
+
+def _url(place: Place) -> URL | None:
+    if isinstance(place, Path):
+        return None
+    url = make_url(place)
+    if url.get_backend_name() == "sqlite":
+        return None
+    return url.set(drivername=f"{POSTGRES}+psycopg")
+
+
+def _file(place: Place) -> Path:
+    return place if isinstance(place, Path) else Path(make_url(place).database or "")
+
+
+def _sqlite(place: str, begin: str, prepare: Callable[[sqlite3.Connection], None]) -> Engine:
     """One connection per engine, used by one thread at a time; transactions begin as told."""
     engine = create_engine(
         f"sqlite:///{place}", poolclass=StaticPool, connect_args={"check_same_thread": False}
@@ -59,7 +121,35 @@ def _guarded(connection: sqlite3.Connection) -> None:
 
 
 def _authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
-    refused = (action in _REFUSED and first in _PROTECTED) or (
-        action in _REFUSED_BY_SECOND and second in _PROTECTED
+    refused = (
+        (action in _REFUSED and first in GROWING)
+        or (action in _REFUSED_BY_SECOND and second in GROWING)
+        or (action == sqlite3.SQLITE_PRAGMA and first in _REFUSED_PRAGMAS)
     )
     return sqlite3.SQLITE_DENY if refused else sqlite3.SQLITE_OK
+
+
+def _postgres(url: URL, role: str, options: str) -> Engine:
+    """One snapshot per transaction, and no more rights than `role` has, whoever logs in."""
+    engine = create_engine(
+        url,
+        isolation_level="REPEATABLE READ",
+        connect_args={
+            "connect_timeout": CONNECT_S,
+            "keepalives_idle": CONNECT_S,
+            "tcp_user_timeout": 2 * CONNECT_S * 1000,
+            "application_name": role or "joulie_migrate",
+            "options": f"-c synchronous_commit=on -c lock_timeout={BUSY_MS} "
+            f"-c idle_in_transaction_session_timeout={FORGOTTEN_MS} {options}",
+        },
+    )
+
+    @event.listens_for(engine, "connect")
+    def connected(connection: Any, _: object) -> None:
+        # Before the first migration there is no role, and no table to protect either.
+        known = "SELECT 1 FROM pg_roles WHERE rolname = %s"
+        if role and connection.execute(known, (role,)).fetchone():
+            connection.execute(f"SET ROLE {role}")
+        connection.commit()
+
+    return engine

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, Engine, func, insert, select
+from sqlalchemy import Connection, Engine, delete, func, insert, select
 
 from joulie_bus import codec
-from joulie_bus.errors import Fenced, Undecodable
+from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
     BindDecided,
     DecisionsDropped,
@@ -21,10 +21,11 @@ from joulie_bus.events import (
 )
 from joulie_bus.records import Record
 from joulie_bus.subjects import Stream
-from joulie_projections.commit import Input
+from joulie_projections import statements
+from joulie_projections.commit import Bound, Input
 from joulie_projections.heads import Head, Signer
-from joulie_projections.store import NAME as PROJECTOR
-from joulie_projections.tables import checkpoint, decision, head
+from joulie_projections.store import blank, insert_new, require_epoch
+from joulie_projections.tables import checkpoint, decision, head, outcome_due
 
 NAME = "decisions"
 UNREADABLE = "unreadable"
@@ -102,11 +103,9 @@ class DecisionLog:
     def open(self) -> tuple[Tip, Input]:
         """Where the log ends, and how far its stream was read to get there."""
         with self._engine.begin() as db:
+            insert_new(db, checkpoint, blank(NAME))
             inputs = db.scalar(select(checkpoint.c.inputs).where(checkpoint.c.name == NAME))
-            if inputs is None:
-                db.execute(insert(checkpoint).values(**_blank()))
-                return _tip(db), Input("", 0)
-            read = msgspec.msgpack.decode(inputs, type=dict[Stream, Input])
+            read = msgspec.msgpack.decode(inputs or b"\x80", type=dict[Stream, Input])
             return _tip(db), read.get(Stream.DEC, Input("", 0))
 
     def read_to(self) -> int:
@@ -119,12 +118,10 @@ class DecisionLog:
     def append(self, epoch: int, entries: Sequence[Entry], read: Input) -> int:
         """Adds what is new of `entries`, and the position of the stream, together. How many."""
         with self._engine.begin() as db:
-            _require_epoch(db, epoch)
+            require_epoch(db, epoch)
             tip = _tip(db)
-            new = _unknown(db, entries)
-            rows = list(_chained(tip, new))
-            if rows:
-                db.exec_driver_sql(_INSERT, rows)
+            rows = _chained(tip, _unknown(db, entries))
+            statements.insert(db, decision.name, _COLUMNS, rows)
             inputs = msgspec.msgpack.encode({Stream.DEC: read})
             last = rows[-1][0] if rows else tip.pos
             db.execute(
@@ -132,7 +129,17 @@ class DecisionLog:
                 .where(checkpoint.c.name == NAME)
                 .values(inputs=inputs, position=last, epoch=epoch)
             )
+            told = [entry.pod_uid for entry in entries if entry.kind == OutcomeSeen.TYPE]
+            if told:
+                db.execute(delete(outcome_due).where(outcome_due.c.pod_uid.in_(told)))
             return len(rows)
+
+    def due(self, at_most: int, after: int = -1) -> list[tuple[Bound, bytes | None]]:
+        """Pods that are bound and have no outcome yet, each with the last score it was given."""
+        with self._engine.connect() as db, db.begin():
+            wanted = select(outcome_due).where(outcome_due.c.position > after)
+            found = db.execute(wanted.order_by(outcome_due.c.position).limit(at_most))
+            return [(bound, _last_score(db, bound.pod_uid)) for bound in map(Bound._make, found)]
 
     def sign_head(self, signer: Signer, now: int) -> Head | None:
         """Signs where the log ends; nothing if that has been signed already."""
@@ -146,10 +153,7 @@ class DecisionLog:
             return made
 
 
-_INSERT = (
-    "INSERT INTO decision (pos, event_id, kind, pod_uid, pod, view_position, decided_at, body,"
-    " prev, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
+_COLUMNS = [column.name for column in decision.c]
 
 
 def _chained(tip: Tip, entries: Sequence[Entry]) -> list[tuple[object, ...]]:
@@ -177,21 +181,6 @@ def _unknown(db: Connection, entries: Sequence[Entry]) -> list[Entry]:
     return [by_id[event_id] for event_id in fresh]
 
 
-def _require_epoch(db: Connection, epoch: int) -> None:
-    found = db.scalar(select(checkpoint.c.epoch).where(checkpoint.c.name == PROJECTOR))
-    if found != epoch:
-        raise Fenced(epoch, -1)
-
-
-def _blank() -> dict[str, object]:
-    return {
-        "name": NAME,
-        "position": 0,
-        "epoch": 0,
-        "owner": "",
-        "until": 0,
-        "inputs": msgspec.msgpack.encode({}),
-        "digests": msgspec.msgpack.encode({}),
-        "head": b"",
-        "incarnation": "",
-    }
+def _last_score(db: Connection, pod_uid: str) -> bytes | None:
+    mine = (decision.c.pod_uid == pod_uid, decision.c.kind == PrioritizeDecided.TYPE)
+    return db.scalar(select(decision.c.body).where(*mine).order_by(decision.c.pos.desc()).limit(1))

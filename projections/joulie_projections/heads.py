@@ -5,7 +5,10 @@ Whoever keeps one head can tell for ever whether the log up to there was rewritt
 
 import base64
 import hashlib
+import hmac
+import secrets
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -20,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from joulie_bus.embedded import write_private
+from joulie_bus.errors import KeyMismatch
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,42 +41,123 @@ def _statement(pos: int, entry_hash: bytes, signed_at: int) -> bytes:
     return f"joulie-head/1\n{pos}\n{entry_hash.hex()}\n{signed_at}\n".encode()
 
 
+class Checker(Protocol):
+    """What tells a genuine signature: the public half of a key, or the key itself."""
+
+    def verify(self, signature: bytes, data: bytes) -> None:
+        """Raises InvalidSignature."""
+        ...
+
+
+ED25519, HMAC = "ed25519", "hmac"
+_SECRET = "joulie-hmac-sha256"
+
+
 class Signer:
-    """An Ed25519 key: the log's writer holds it, anybody may check with its public half."""
+    """Signs heads with one key; which kind is for the settings to say."""
 
-    def __init__(self, key: Ed25519PrivateKey) -> None:
-        self._key = key
-        self.public = key.public_key()
-        self.key_id = key_id(self.public)
+    def __init__(self, public: Checker, name: str) -> None:
+        self.public = public
+        self.key_id = name
 
-    @classmethod
-    def of(cls, path: Path) -> "Signer":
+    @staticmethod
+    def of(path: Path, kind: str = ED25519) -> "Signer":
         """The key in the file; made, readable by its owner alone, if there is none."""
-        if not path.exists():
-            key = Ed25519PrivateKey.generate()
-            pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-            write_private(path, pem.decode())
-        loaded = load_pem_private_key(path.read_bytes(), password=None)
-        if not isinstance(loaded, Ed25519PrivateKey):
-            raise TypeError(f"{path} holds another kind of key than Ed25519")
-        return cls(loaded)
+        return _HmacSigner.kept_in(path) if kind == HMAC else _Ed25519Signer.kept_in(path)
 
     def publish(self, path: Path) -> None:
-        """The public half, for whoever wants to check."""
-        pem = self.public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-        path.write_bytes(pem)
+        """The public half, if there is one, for whoever wants to check."""
+        raise NotImplementedError
 
     def sign(self, pos: int, entry_hash: bytes, now: int) -> Head:
-        signature = self._key.sign(_statement(pos, entry_hash, now))
+        signature = self._signature(_statement(pos, entry_hash, now))
         return Head(
             pos=pos, hash=entry_hash, signed_at=now, key_id=self.key_id, signature=signature
         )
 
+    def _signature(self, data: bytes) -> bytes:
+        raise NotImplementedError
 
-def public_key(path: Path) -> Ed25519PublicKey:
+
+class _Ed25519Signer(Signer):
+    """The log's writer holds the key, anybody may check with its public half."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self._half = key.public_key()
+        super().__init__(self._half, key_id(self._half))
+
+    @classmethod
+    def kept_in(cls, path: Path) -> "_Ed25519Signer":
+        if not path.exists():
+            key = Ed25519PrivateKey.generate()
+            pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+            write_private(path, pem.decode())
+        if _is_secret(path):
+            raise KeyMismatch(str(path), ED25519, HMAC)
+        loaded = load_pem_private_key(path.read_bytes(), password=None)
+        if not isinstance(loaded, Ed25519PrivateKey):
+            raise KeyMismatch(str(path), ED25519, type(loaded).__name__)
+        return cls(loaded)
+
+    def publish(self, path: Path) -> None:
+        path.write_bytes(self._half.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+
+    def _signature(self, data: bytes) -> bytes:
+        return self._key.sign(data)
+
+
+class _Secret:
+    """Signs and checks: whoever can check could also have signed."""
+
+    def __init__(self, path: Path) -> None:
+        self._secret = base64.b64decode(path.read_text().split()[1])
+        digest = hashlib.sha256(b"joulie-hmac\n" + self._secret).digest()
+        self.name = "hmac-" + base64.urlsafe_b64encode(digest[:9]).decode()
+
+    def mac(self, data: bytes) -> bytes:
+        return hmac.digest(self._secret, data, "sha256")
+
+    def verify(self, signature: bytes, data: bytes) -> None:
+        if not hmac.compare_digest(signature, self.mac(data)):
+            raise InvalidSignature
+
+
+class _HmacSigner(Signer):
+    """For where asymmetric keys may not be had: every auditor holds the secret itself."""
+
+    def __init__(self, secret: _Secret) -> None:
+        self._secret = secret
+        super().__init__(secret, secret.name)
+
+    @classmethod
+    def kept_in(cls, path: Path) -> "_HmacSigner":
+        if not path.exists():
+            secret = base64.b64encode(secrets.token_bytes(32)).decode()
+            write_private(path, f"{_SECRET}\n{secret}\n")
+        if not _is_secret(path):
+            raise KeyMismatch(str(path), HMAC, ED25519)
+        return cls(_Secret(path))
+
+    def publish(self, path: Path) -> None:
+        path.unlink(missing_ok=True)  # there is no half of it that may be shown
+
+    def _signature(self, data: bytes) -> bytes:
+        return self._secret.mac(data)
+
+
+def _is_secret(path: Path) -> bool:
+    return path.exists() and path.read_bytes().startswith(_SECRET.encode())
+
+
+def public_key(path: Path) -> Checker:
+    """What checks the heads: the public half, or, where there is none, the secret beside it."""
+    secret = path.with_suffix(".key")
+    if not path.exists() and _is_secret(secret):
+        return _Secret(secret)
     loaded = load_pem_public_key(path.read_bytes())
     if not isinstance(loaded, Ed25519PublicKey):
-        raise TypeError(f"{path} holds another kind of key than Ed25519")
+        raise KeyMismatch(str(path), ED25519, type(loaded).__name__)
     return loaded
 
 
@@ -81,7 +166,7 @@ def key_id(public: Ed25519PublicKey) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(raw).digest()[:9]).decode()
 
 
-def is_genuine(head: Head, public: Ed25519PublicKey) -> bool:
+def is_genuine(head: Head, public: Checker) -> bool:
     try:
         public.verify(head.signature, _statement(head.pos, head.hash, head.signed_at))
     except InvalidSignature:

@@ -2,19 +2,20 @@
 
 import contextlib
 from collections.abc import Generator, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, Row, Select, func, select
+from sqlalchemy import Connection, Engine, Row, Select, func, select
 
 from joulie_bus.events import FilterDecided, PrioritizeDecided, SettingsDeclared
 from joulie_projections import database, rows
-from joulie_projections.commit import Checkpoint
+from joulie_projections.commit import Checkpoint, Poison
+from joulie_projections.database import Place
 from joulie_projections.heads import Head
-from joulie_projections.manifest import Manifest, Range
+from joulie_projections.manifest import CODE_VERSION, Manifest, Range
+from joulie_projections.snapshots import Snapshot
 from joulie_projections.store import read_checkpoint, read_rows
-from joulie_projections.tables import batch, decision, head, quarantine
+from joulie_projections.tables import batch, decision, head, quarantine, snapshot
 
 PAGE = 1000  # rows held in memory while a long table is read
 ANSWERS = (FilterDecided.TYPE, PrioritizeDecided.TYPE)
@@ -52,13 +53,20 @@ class History:
 
     @classmethod
     @contextlib.contextmanager
-    def of(cls, path: Path) -> Generator["History", None, None]:
-        engine = database.reader(path)
+    def of(cls, place: Place) -> Generator["History", None, None]:
+        engine = database.reader(place)
         try:
-            with engine.connect() as db, db.begin():
-                yield cls(db)
+            database.require_reachable(engine)
+            with cls.on(engine) as history:
+                yield history
         finally:
             engine.dispose()
+
+    @classmethod
+    @contextlib.contextmanager
+    def on(cls, engine: Engine) -> Generator["History", None, None]:
+        with engine.connect() as db, db.begin():
+            yield cls(db)
 
     def entries(self) -> Iterator[Logged]:
         return self._logged(select(decision).order_by(decision.c.pos))
@@ -81,8 +89,10 @@ class History:
     def heads(self) -> list[Head]:
         return [Head(**row._mapping) for row in self._db.execute(select(head).order_by(head.c.pos))]
 
-    def manifests(self) -> Iterator[Manifest]:
-        for row in self._paged(select(batch).order_by(batch.c.p_to)):
+    def manifests(self, after: int = 0) -> Iterator[Manifest]:
+        """Those that end behind a position, in their order."""
+        wanted = select(batch).where(batch.c.p_to > after)
+        for row in self._paged(wanted.order_by(batch.c.p_to)):
             found = Manifest(**row._mapping)
             ranges = msgspec.msgpack.decode(row.ranges, type=tuple[Range, ...])
             yield found._replace(ranges=ranges)
@@ -92,7 +102,24 @@ class History:
 
     def digests(self) -> rows.Digests:
         """Of the rows as they lie there now, hashed again."""
-        return rows.digests_of(read_rows(self._db, tuple(rows.STATES)))
+        held = self.checkpoint()
+        generation = held.generation if held else 1
+        return rows.digests_of(read_rows(self._db, tuple(rows.STATES), generation))
+
+    def quarantined(self) -> list[Poison]:
+        """What was set aside, by position."""
+        found = self._db.execute(select(quarantine).order_by(quarantine.c.position))
+        return [Poison._make(row) for row in found]
+
+    def snapshot_before(self, position: int) -> Snapshot | None:
+        """The newest one that is not later, if this code can start from any."""
+        usable = (snapshot.c.position <= position, snapshot.c.fold_version == CODE_VERSION)
+        newest = select(snapshot).where(*usable).order_by(snapshot.c.position.desc()).limit(1)
+        found = self._db.execute(newest).first()
+        return Snapshot._make(found) if found else None
+
+    def snapshot_positions(self) -> list[int]:
+        return list(self._db.scalars(select(snapshot.c.position).order_by(snapshot.c.position)))
 
     def counts(self) -> Counts:
         is_answer = decision.c.kind.in_(ANSWERS)

@@ -10,37 +10,34 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import OperationalError
 
 from joulie_bus import metrics
+from joulie_bus.errors import Fenced, StreamGap
 from joulie_bus.log import Log, Reader
 from joulie_bus.logging import get_logger
-from joulie_bus.records import Message, Record
-from joulie_bus.settings import integer, setting, some_time
+from joulie_bus.records import Record
+from joulie_bus.settings import choice, integer, setting, some_time
 from joulie_bus.subjects import MERGE_ORDER, Stream, Subjects
 from joulie_bus.tasks import rung
-from joulie_projections import heads
+from joulie_projections import snapshots
 from joulie_projections.commit import Checkpoint, Input
-from joulie_projections.decisions import DecisionLog, entry_of
-from joulie_projections.heads import Signer
+from joulie_projections.heads import ED25519, HMAC, Signer
 from joulie_projections.live import Beat, delta_of, encode, packed
+from joulie_projections.progress import Progress
 from joulie_projections.rows import world_of
+from joulie_projections.scribe import Lead, Scribe
 from joulie_projections.sequence import Sequenced, Standing, sequence
 from joulie_projections.store import Store
+from joulie_projections.thread import PASSING, DatabaseThread
 from joulie_projections.world import World
 
 BEAT_S = 0.25
-HEAD_EVERY_S = 10.0
-HEAD_EVERY_ROWS = 1000
 IDLE_S = 0.5  # an empty wait ends so often, to notice that it is told to stop
-RETRY_S = 0.5  # after a commit that the database refused (disk full, locked)
-T = TypeVar("T")
+LOST_EVERY_S = 10.0
 log = get_logger("projector")
 
 
@@ -55,6 +52,33 @@ class ProjectorSettings:
         "3s",
         "How long a projector that stopped answering keeps a standby waiting",
     )
+    stall_s: float = setting(
+        some_time,
+        "PROJECTOR_STALL",
+        "60s",
+        "With events waiting and no position gained for so long, /healthz says no",
+    )
+    snapshot_every: int = setting(
+        integer(0),
+        "PROJECTOR_SNAPSHOT_EVERY",
+        "250000",
+        "Events between two snapshots of everything; 0 for none",
+    )
+    snapshots: int = setting(
+        integer(1, 1000), "PROJECTOR_SNAPSHOTS", "20", "Snapshots that are kept, the newest ones"
+    )
+    outcome_grace_s: float = setting(
+        some_time,
+        "OUTCOME_GRACE",
+        "30s",
+        "How long the outcome of a bound pod waits for an answer about it to arrive",
+    )
+    head_signature: str = setting(
+        choice(ED25519, HMAC),
+        "HEAD_SIGNATURE",
+        ED25519,
+        "How heads are signed; with hmac, whoever checks them needs the secret key itself",
+    )
 
 
 class Projector:
@@ -68,20 +92,21 @@ class Projector:
         signer: Signer,
         settings: ProjectorSettings,
     ) -> None:
+        self.progress = Progress(settings.stall_s)
         self._bus = bus
         self._subjects = subjects
-        self._signer = signer
         self._settings = settings
         self._owner = f"{socket.gethostname()}:{os.getpid()}"
         self._store = Store(engine)
-        self._log = DecisionLog(engine)
-        self._thread = ThreadPoolExecutor(1, "database")
-        self._epoch = 0
-        self._incarnation = ""
-        self._decisions = 0
+        self._thread = DatabaseThread()
+        self._scribe = Scribe(bus, subjects, engine, self._thread, signer)
+        self._lead = Lead(0, "")
+        self._oldest = 0  # when the oldest event was stored that we hold and have not committed
+        self._in_hand = 0
         self._lag_s = 0.0
         self._world = World()
         self._standing = Standing(0, {}, {}, b"")
+        self._kept_at = 0  # position of the newest snapshot, made or in the making
         self._readers: dict[Stream, Reader] = {}
 
     async def run(self) -> None:
@@ -89,16 +114,21 @@ class Projector:
         try:
             await self._boot(await self._acquire())
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._project(), name="project")
-                tasks.create_task(self._write_decisions(), name="decisions")
-                tasks.create_task(self._sign_heads(), name="heads")
+                tasks.create_task(self._project(tasks), name="project")
+                tasks.create_task(self._scribe.write(self._lead, self._settings.batch))
+                tasks.create_task(self._scribe.sign(self._lead))
+                tasks.create_task(self._scribe.tell_outcomes(self._settings.outcome_grace_s))
                 tasks.create_task(self._keep_lease(), name="lease")
                 tasks.create_task(self._beat(), name="beat")
+                tasks.create_task(self._count_lost(), name="lost")
+        except* Fenced:
+            metrics.FENCED.inc()
+            raise
+        except* StreamGap:
+            metrics.GAPS.inc()
+            raise
         finally:
-            self._thread.shutdown()  # a commit that was begun ends before the database is closed
-
-    async def _database(self, call: Callable[..., T], *args: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
+            self._thread.close()
 
     # --- the lease ----------------------------------------------------------------------------
 
@@ -108,7 +138,7 @@ class Projector:
             now = time.time_ns()
             until = now + int(self._settings.lease_s * 1e9)
             fresh = secrets.token_hex(8)
-            held = await self._database(
+            held = await self._thread.until_done(
                 self._store.acquire, self._owner, until, now, fresh, _is_gone
             )
             if held is not None:
@@ -117,6 +147,7 @@ class Projector:
             if not waited:
                 log.info("standing_by", why="another projector holds the lease")
                 waited = True
+            self.progress.stands_by()
             await asyncio.sleep(self._settings.lease_s / 3)
 
     async def _keep_lease(self) -> None:
@@ -124,21 +155,32 @@ class Projector:
             await asyncio.sleep(self._settings.lease_s / 3)
             until = time.time_ns() + int(self._settings.lease_s * 1e9)
             try:
-                await self._database(self._store.renew, self._epoch, until)
-            except OperationalError as error:
-                log.warning("lease_not_renewed", error=str(error))
+                await self._thread.once(self._store.renew, self._lead.epoch, until)
+            except PASSING as error:
+                log.warning("lease_not_renewed", error=str(error.orig))
 
     async def _boot(self, held: Checkpoint) -> None:
-        _, rows = await self._database(self._store.load)
-        self._world = world_of(rows)
-        self._epoch = held.epoch
-        self._incarnation = held.incarnation
+        _, rows = await self._thread.until_done(self._store.load)
         self._standing = Standing(held.position, held.inputs, held.digests, held.head)
+        snapshots.require_intact("The rows", rows, self._standing)
+        self._world = world_of(rows)
+        self._lead = Lead(held.epoch, held.incarnation)
+        self._kept_at = await self._thread.until_done(self._store.newest_snapshot)
+        metrics.EPOCH.set(held.epoch)
         metrics.POSITION.set(held.position)
+        if not await self._scribe.open():
+            await self._begin_anew()
+
+    async def _begin_anew(self) -> None:
+        """An older copy of the database: what readers believe is of a future that never was."""
+        fresh = secrets.token_hex(8)
+        log.warning("restored", position=self._standing.position, incarnation=fresh)
+        await self._thread.until_done(self._store.begin_anew, self._lead.epoch, fresh)
+        self._lead = Lead(self._lead.epoch, fresh)
 
     # --- facts --------------------------------------------------------------------------------
 
-    async def _project(self) -> None:
+    async def _project(self, tasks: asyncio.TaskGroup) -> None:
         bell = asyncio.Event()
         async with self._reading(bell) as readers:
             self._readers = readers
@@ -147,6 +189,7 @@ class Projector:
                 await rung(bell, IDLE_S)
                 while records := self._merged(readers):
                     await self._advance(records, created)
+                    self._keep_now_and_then(tasks)
 
     @contextlib.asynccontextmanager
     async def _reading(self, bell: asyncio.Event) -> AsyncGenerator[dict[Stream, Reader], None]:
@@ -166,13 +209,15 @@ class Projector:
         return records
 
     async def _advance(self, records: Sequence[Record], created: dict[Stream, str]) -> None:
+        self._oldest, self._in_hand = min(record.at for record in records), len(records)
         done = sequence(self._world, self._standing, records, created, time.time_ns())
         started = time.perf_counter()
-        await self._commit(done)
+        await self._thread.until_done(self._store.commit, self._lead.epoch, done.commit)
         metrics.COMMIT_SECONDS.observe(time.perf_counter() - started)
         done.draft.commit()
         self._standing = done.standing
-        self._lag_s = max(0.0, (time.time_ns() - min(record.at for record in records)) / 1e9)
+        self._lag_s = self._age_s()
+        self._oldest = self._in_hand = 0
         _count(done)
         limit = self._bus.max_payload // 2
         manifest = done.commit.manifest
@@ -180,83 +225,55 @@ class Projector:
         # A reader who misses it reads the database.
         await self._bus.tell(self._subjects.delta, delta)
 
-    async def _commit(self, done: Sequenced) -> None:
-        """Until the database takes it: nothing is read on before, so nothing piles up here."""
-        while True:
-            try:
-                await self._database(self._store.commit, self._epoch, done.commit)
-                return
-            except OperationalError as error:
-                log.error("commit_refused", error=str(error), what="tried again until it works")
-                await asyncio.sleep(RETRY_S)
+    def _age_s(self) -> float:
+        return max(0.0, (time.time_ns() - self._oldest) / 1e9)
 
-    # --- decisions ----------------------------------------------------------------------------
+    # --- snapshots ----------------------------------------------------------------------------
 
-    async def _write_decisions(self) -> None:
-        tip, at = await self._database(self._log.open)
-        self._decisions = tip.pos
-        bell = asyncio.Event()
-        reading = self._bus.reading(Stream.DEC, at.sequence, at.created, bell)
-        async with reading as reader:
-            while True:
-                await rung(bell, IDLE_S)
-                while records := reader.take(self._settings.batch):
-                    await self._append(records, reader.created)
+    def _keep_now_and_then(self, tasks: asyncio.TaskGroup) -> None:
+        every = self._settings.snapshot_every
+        if every and self._standing.position - self._kept_at >= every:
+            self._kept_at = self._standing.position
+            moment = snapshots.moment_of(self._world, self._standing)
+            tasks.create_task(self._keep(moment), name="snapshot")
 
-    async def _append(self, records: Sequence[Record], created: str) -> None:
-        entries = [entry_of(record) for record in records]
-        read = Input(created, records[-1].sequence)
-        while True:
-            try:
-                added = await self._database(self._log.append, self._epoch, entries, read)
-                break
-            except OperationalError as error:
-                log.error("append_refused", error=str(error), what="tried again until it works")
-                await asyncio.sleep(RETRY_S)
-        self._decisions += added
-        metrics.DECISIONS_WRITTEN.inc(added)
-
-    async def _sign_heads(self) -> None:
-        signed, waited = self._decisions, 0.0
+    async def _keep(self, moment: snapshots.Moment) -> None:
+        """Beside the fold. One that fails is missed; the next one is on its way."""
+        made = await asyncio.to_thread(snapshots.pack, moment, time.time_ns())
         try:
-            while True:
-                await asyncio.sleep(BEAT_S)
-                waited += BEAT_S
-                if waited >= HEAD_EVERY_S or self._decisions - signed >= HEAD_EVERY_ROWS:
-                    await self._sign_head()
-                    signed, waited = self._decisions, 0.0
-        finally:
-            # A clean end leaves nothing unsigned; the broker is still there, it is stopped last.
-            with contextlib.suppress(Exception):
-                async with asyncio.timeout(2):
-                    await self._sign_head()
-
-    async def _sign_head(self) -> None:
-        """Signed in the database, and anchored outside of it."""
-        head = await self._database(self._log.sign_head, self._signer, time.time_ns())
-        if head is not None:
-            message_id = f"head:{self._incarnation}:{head.pos}"
-            message = Message(self._subjects.heads, message_id, heads.encode(head))
-            await self._bus.publish([message])
+            at_most = self._settings.snapshots
+            await self._thread.once(self._store.keep, self._lead.epoch, made, at_most)
+            metrics.SNAPSHOT_POSITION.set(made.position)
+        except PASSING as error:
+            log.warning("snapshot_missed", position=made.position, error=str(error.orig))
 
     # --- telling ------------------------------------------------------------------------------
 
     async def _beat(self) -> None:
         while True:
             lag = sum(len(reader) + reader.pending for reader in self._readers.values())
+            lag += self._in_hand
+            lag_s = self._age_s() if self._in_hand else self._lag_s if lag else 0.0
             metrics.LAG_EVENTS.set(lag)
-            metrics.LAG_SECONDS.set(self._lag_s)
+            metrics.LAG_SECONDS.set(lag_s)
+            self.progress.saw(self._standing.position, lag)
             beat = Beat(
                 self._standing.position,
                 packed(self._standing.digests),
-                self._incarnation,
-                self._epoch,
+                self._lead.incarnation,
+                self._lead.epoch,
                 lag,
                 int(self._lag_s * 1000),
-                self._decisions,
+                self._scribe.entries,
             )
             await self._bus.tell(self._subjects.beat, encode(beat))
             await asyncio.sleep(BEAT_S)
+
+    async def _count_lost(self) -> None:
+        while True:
+            lives = [life for state in self._world.producers.values() for life in state.lives]
+            metrics.PRODUCER_MISSING.set(sum(len(life.missing) + life.lost for life in lives))
+            await asyncio.sleep(LOST_EVERY_S)
 
 
 def _is_gone(owner: str) -> bool:

@@ -1,14 +1,14 @@
 """From messages of several streams to one order, one draft, one manifest. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from joulie_bus import codec
 from joulie_bus.errors import Undecodable
-from joulie_bus.events import DECISION_TYPES, Fact
+from joulie_bus.events import DECISION_TYPES, Fact, PodBound
 from joulie_bus.records import Record
 from joulie_bus.subjects import Stream
-from joulie_projections.commit import Commit, Input, Inputs, Poison
+from joulie_projections.commit import Bound, Commit, Input, Inputs, Poison
 from joulie_projections.draft import Draft
 from joulie_projections.folds import evolve
 from joulie_projections.manifest import Manifest, Range, chained, merkle_root
@@ -44,25 +44,71 @@ class Sequenced(NamedTuple):
 class Folded(NamedTuple):
     poison: list[Poison]
     duplicates: int
+    bound: list[Bound]
 
 
-def fold(draft: Draft, records: Iterable[Record], position: int) -> Folded:
-    """Every record takes the next position, whatever becomes of it: positions have no holes."""
-    poison: list[Poison] = []
+class _Broken(Exception):
+    """A fold fell over a fact; what it had changed by then has to be taken back."""
+
+    def __init__(self, position: int, why: str) -> None:
+        self.position = position
+        self.why = why
+
+
+def fold(
+    draft: Draft, records: Iterable[Record], position: int, aside: Container[int] = ()
+) -> Folded:
+    """Every record takes the next position, whatever becomes of it: positions have no holes.
+
+    What was set aside at a position stays aside there, though this code may be able to read it:
+    the past is folded as it was. It comes in by being told again, at another position.
+    """
+    told = list(records)
+    clean = {table: dict(overlay.changes) for table, overlay in draft.tables.items()}
+    broken: dict[int, str] = {}
+    while True:
+        try:
+            return _fold_all(draft, told, position, aside, broken)
+        except _Broken as error:  # a bug of ours: everything else of the batch must not suffer
+            broken[error.position] = error.why
+            for table, overlay in draft.tables.items():
+                overlay.changes.clear()
+                overlay.changes.update(clean[table])
+
+
+def _fold_all(
+    draft: Draft,
+    records: Sequence[Record],
+    position: int,
+    aside: Container[int],
+    broken: Mapping[int, str],
+) -> Folded:
+    folded = Folded([], 0, [])
     duplicates = 0
     for record in records:
         position += 1
+        if position in aside:
+            continue
+        if position in broken:
+            folded.poison.append(_poison(position, record, broken[position]))
+            continue
         try:
-            if not _fold_one(draft, record):
+            if not _fold_one(draft, record, position, folded.bound):
                 duplicates += 1
         except Undecodable as error:
-            stream, number = str(record.stream), record.sequence
-            why = str(Undecodable(f"{stream} #{number}", error.why))
-            poison.append(Poison(position, stream, number, why, record.data))
-    return Folded(poison, duplicates)
+            folded.poison.append(_poison(position, record, error.why))
+        except Exception as error:
+            raise _Broken(position, f"its fold failed: {error!r}") from error
+    return folded._replace(duplicates=duplicates)
 
 
-def _fold_one(draft: Draft, record: Record) -> bool:
+def _poison(position: int, record: Record, why: str) -> Poison:
+    stream, number = str(record.stream), record.sequence
+    told = str(Undecodable(f"{stream} #{number}", why))
+    return Poison(position, stream, number, told, record.data)
+
+
+def _fold_one(draft: Draft, record: Record, position: int, bound: list[Bound]) -> bool:
     """False for a repeat. A fact is read before anything is changed by it."""
     envelope = codec.open_envelope(record.data, HERE)
     origin = codec.origin_of(envelope.id, HERE)
@@ -71,9 +117,25 @@ def _fold_one(draft: Draft, record: Record) -> bool:
     fact: Fact = codec.read(envelope, HERE)  # type: ignore[assignment]
     if not is_news(draft, origin):
         return False
-    if not is_overtaken(draft, origin, fact):
+    if is_overtaken(draft, origin, fact):
+        return True
+    if isinstance(fact, PodBound) and _is_first_binding(draft, fact):
+        evolve(draft, fact, record.at)
+        bound.append(_bound(draft, fact, position, record.at))
+    else:
         evolve(draft, fact, record.at)
     return True
+
+
+def _is_first_binding(draft: Draft, fact: PodBound) -> bool:
+    known = draft.pods.get(fact.pod.uid)
+    return known is None or not (known.node or known.finished)
+
+
+def _bound(draft: Draft, fact: PodBound, position: int, at: int) -> Bound:
+    node = draft.nodes.get(fact.node)
+    pod, ordinal = fact.pod, -1 if node is None else node.ordinal
+    return Bound(position, at, pod.uid, pod.namespace, pod.name, fact.node, ordinal)
 
 
 def sequence(
@@ -102,7 +164,8 @@ def sequence(
         committed_at=now,
     )
     read = {r.stream: Input(created[r.stream], r.last) for r in ranges}
-    commit = Commit(manifest, rows, {**standing.inputs, **read}, digests, folded.poison)
+    inputs = {**standing.inputs, **read}
+    commit = Commit(manifest, rows, inputs, digests, folded.poison, folded.bound)
     return Sequenced(draft, rows, commit, folded.duplicates)
 
 

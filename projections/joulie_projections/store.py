@@ -4,20 +4,31 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
-from sqlalchemy import Connection, Engine, insert, select, text, update
+from sqlalchemy import Connection, Engine, Table, delete, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
-from joulie_bus.errors import Fenced
+from joulie_bus.errors import Fenced, StateDamaged
 from joulie_projections import rows as rowlib
-from joulie_projections.commit import Checkpoint, Commit, Inputs
+from joulie_projections import statements
+from joulie_projections.commit import Bound, Checkpoint, Commit, Inputs, Poison
 from joulie_projections.manifest import Manifest
-from joulie_projections.rows import Row
-from joulie_projections.tables import STATE_TABLES, batch, checkpoint, gone, quarantine
+from joulie_projections.rows import Digests, Row
+from joulie_projections.snapshots import Snapshot
+from joulie_projections.tables import (
+    STATE_TABLES,
+    batch,
+    checkpoint,
+    gone,
+    outcome_due,
+    quarantine,
+    rebuilt,
+    snapshot,
+)
 
 NAME = "projector"
-
-
 _INPUTS = msgspec.msgpack.Decoder(Inputs)
 _DIGESTS = msgspec.msgpack.Decoder(dict[str, bytes])
+_GONE = ("generation", "table_name", "key", "position")
 
 
 class Store:
@@ -31,34 +42,34 @@ class Store:
     ) -> Checkpoint | None:
         """Takes the lease if it is free, over, or its owner is known to be gone: a new epoch."""
         with self._engine.begin() as db:
-            found = db.execute(select(checkpoint).where(checkpoint.c.name == NAME)).first()
-            if found is None:
-                db.execute(insert(checkpoint).values(**_first(owner, until, incarnation)))
-            elif found.until < now or is_gone(found.owner):
-                db.execute(
-                    update(checkpoint)
-                    .where(checkpoint.c.name == NAME)
-                    .values(owner=owner, until=until, epoch=found.epoch + 1)
-                )
-            else:
+            insert_new(db, checkpoint, _first(incarnation))
+            mine = checkpoint.c.name == NAME
+            # Two that come at the same moment come one after the other.
+            found = db.execute(select(checkpoint).where(mine).with_for_update()).one()
+            if found.until >= now and not is_gone(found.owner):
                 return None
+            taken = {"owner": owner, "until": until, "epoch": found.epoch + 1}
+            db.execute(update(checkpoint).where(mine).values(**taken))
             return read_checkpoint(db)
 
     def renew(self, epoch: int, until: int) -> None:
+        self._change(epoch, until=until)
+
+    def begin_anew(self, epoch: int, incarnation: str) -> None:
+        """Tells every reader that this is not the database that it knew."""
+        self._change(epoch, incarnation=incarnation)
+
+    def _change(self, epoch: int, **values: object) -> None:
         with self._engine.begin() as db:
-            touched = db.execute(
-                update(checkpoint)
-                .where(checkpoint.c.name == NAME, checkpoint.c.epoch == epoch)
-                .values(until=until)
-            )
-            if touched.rowcount != 1:
+            mine = (checkpoint.c.name == NAME, checkpoint.c.epoch == epoch)
+            if db.execute(update(checkpoint).where(*mine).values(**values)).rowcount != 1:
                 raise Fenced(epoch, -1)
 
     def commit(self, epoch: int, work: Commit) -> None:
         """The fence is the first statement: who is no longer the projector changes nothing."""
         before = work.manifest.p_from - 1
         with self._engine.begin() as db:
-            touched = db.execute(
+            generation = db.scalar(
                 update(checkpoint)
                 .where(
                     checkpoint.c.name == NAME,
@@ -68,16 +79,19 @@ class Store:
                 .values(
                     position=work.manifest.p_to,
                     inputs=msgspec.msgpack.encode(work.inputs),
-                    digests=_packed(work.digests),
+                    digests=packed(work.digests),
                     head=work.manifest.head,
                 )
+                .returning(checkpoint.c.generation)
             )
-            if touched.rowcount != 1:
+            if generation is None:
+                if _is_there(read_checkpoint(db), epoch, work.manifest):
+                    return
                 raise Fenced(epoch, before)
-            _write_rows(db, work.rows, work.manifest.p_to)
+            write_rows(db, work.rows, work.manifest.p_to, generation)
             _write_manifest(db, work.manifest)
-            if work.poison:
-                db.execute(insert(quarantine), [poison._asdict() for poison in work.poison])
+            statements.insert(db, quarantine.name, Poison._fields, work.poison)
+            statements.insert(db, outcome_due.name, Bound._fields, work.bound)
 
     def checkpoint(self) -> Checkpoint | None:
         with self._engine.connect() as db:
@@ -88,7 +102,8 @@ class Store:
     ) -> tuple[Checkpoint | None, list[Row]]:
         """Rows and position of one moment."""
         with self._engine.connect() as db, db.begin():
-            return read_checkpoint(db), read_rows(db, tables)
+            found = read_checkpoint(db)
+            return found, read_rows(db, tables, found.generation) if found else []
 
     def changes_since(
         self, position: int, tables: Sequence[str]
@@ -96,9 +111,13 @@ class Store:
         """What a reader at `position` lacks, of one moment."""
         with self._engine.connect() as db, db.begin():
             found = read_checkpoint(db)
-            changed = read_rows(db, tables, after=position)
+            if found is None:
+                return None, []
+            changed = read_rows(db, tables, found.generation, after=position)
             left = db.execute(
-                select(gone.c.table_name, gone.c.key).where(gone.c.position > position)
+                select(gone.c.table_name, gone.c.key).where(
+                    gone.c.generation == found.generation, gone.c.position > position
+                )
             )
             alive = {(row.table, row.key) for row in changed}
             changed.extend(
@@ -108,75 +127,168 @@ class Store:
             )
             return found, changed
 
+    def newest_snapshot(self) -> int:
+        with self._engine.connect() as db:
+            return db.scalar(select(func.max(snapshot.c.position))) or 0
 
-def _first(owner: str, until: int, incarnation: str) -> dict[str, object]:
+    def keep(self, epoch: int, made: Snapshot, at_most: int) -> None:
+        """A snapshot, whole or not at all; the oldest ones make room."""
+        with self._engine.begin() as db:
+            require_epoch(db, epoch)
+            insert_new(db, snapshot, made._asdict())
+            newest = select(snapshot.c.position).order_by(snapshot.c.position.desc())
+            kept = list(db.scalars(newest.limit(at_most)))
+            db.execute(delete(snapshot).where(snapshot.c.position < min(kept)))
+
+    # --- another generation of the rows -------------------------------------------------------
+
+    def begin_generation(self) -> int:
+        """The number of the next one, and an empty place for it."""
+        with self._engine.begin() as db:
+            found = read_checkpoint(db)
+            assert found is not None, "there is nothing to rebuild"
+            _drop_generations(db, but=found.generation)
+            return found.generation + 1
+
+    def fill(self, generation: int, rows: Sequence[Row], position: int) -> None:
+        with self._engine.begin() as db:
+            write_rows(db, rows, position, generation)
+
+    def flip(
+        self, epoch: int, generation: int, reached: Checkpoint, fold_version: str, now: int
+    ) -> None:
+        """From here on the generation serves. The lease that was taken for this is given back.
+
+        What readers will boot from is hashed once more: two rebuilds may have met in it.
+        """
+        with self._engine.begin() as db:
+            touched = db.execute(
+                update(checkpoint)
+                .where(
+                    checkpoint.c.name == NAME,
+                    checkpoint.c.epoch == epoch,
+                    checkpoint.c.position == reached.position,
+                )
+                .values(
+                    generation=generation,
+                    digests=packed(reached.digests),
+                    incarnation=reached.incarnation,
+                    until=0,
+                )
+            )
+            if touched.rowcount != 1:
+                raise Fenced(epoch, reached.position)
+            rows = read_rows(db, tuple(rowlib.STATES), generation)
+            if rowlib.digests_of(rows) != reached.digests:
+                raise StateDamaged(f"Generation {generation} of the rows", reached.position)
+            made = (generation, reached.position, fold_version)
+            values = [(*made, rowlib.state_digest(reached.digests), now)]
+            statements.insert(db, rebuilt.name, [column.name for column in rebuilt.c], values)
+
+    def retire(self) -> None:
+        """What no longer serves goes."""
+        with self._engine.begin() as db:
+            found = read_checkpoint(db)
+            if found is not None:
+                _drop_generations(db, but=found.generation)
+
+
+def _is_there(found: Checkpoint | None, epoch: int, manifest: Manifest) -> bool:
+    """A connection that broke on COMMIT does not tell whether the database took it; it may have."""
+    reached = (epoch, manifest.p_to, manifest.head)
+    return found is not None and (found.epoch, found.position, found.head) == reached
+
+
+def _drop_generations(db: Connection, but: int) -> None:
+    for table in (*STATE_TABLES.values(), gone):
+        db.execute(delete(table).where(table.c.generation != but))
+
+
+def insert_new(db: Connection, table: Table, values: Mapping[str, object]) -> None:
+    """Unless its key is there already."""
+    if db.dialect.name == "postgresql":
+        db.execute(postgresql.insert(table).values(**values).on_conflict_do_nothing())
+    else:
+        db.execute(sqlite.insert(table).values(**values).on_conflict_do_nothing())
+
+
+def _first(incarnation: str) -> dict[str, object]:
+    return blank(NAME) | {"digests": packed(rowlib.no_rows()), "incarnation": incarnation}
+
+
+def blank(name: str) -> dict[str, object]:
     return {
-        "name": NAME,
+        "name": name,
         "position": 0,
-        "epoch": 1,
-        "owner": owner,
-        "until": until,
+        "epoch": 0,
+        "owner": "",
+        "until": 0,
         "inputs": msgspec.msgpack.encode({}),
-        "digests": _packed(rowlib.no_rows()),
+        "digests": msgspec.msgpack.encode({}),
         "head": b"",
-        "incarnation": incarnation,
+        "incarnation": "",
+        "generation": 1,
     }
 
 
-def _packed(digests: Mapping[str, int]) -> bytes:
+def packed(digests: Digests) -> bytes:
     return msgspec.msgpack.encode({k: v.to_bytes(32) for k, v in digests.items()})
+
+
+def unpacked(data: bytes) -> Digests:
+    return {table: int.from_bytes(value) for table, value in _DIGESTS.decode(data).items()}
 
 
 def read_checkpoint(db: Connection) -> Checkpoint | None:
     found = db.execute(select(checkpoint).where(checkpoint.c.name == NAME)).first()
-    if found is None:
+    if found is None or not found.epoch:
         return None
-    packed = _DIGESTS.decode(found.digests)
-    digests = {table: int.from_bytes(value) for table, value in packed.items()}
     return Checkpoint(
         found.position,
         found.epoch,
         _INPUTS.decode(found.inputs),
-        digests,
+        unpacked(found.digests),
         found.head,
         found.incarnation,
+        found.generation,
     )
 
 
-def read_rows(db: Connection, tables: Sequence[str], after: int = -1) -> list[Row]:
+def require_epoch(db: Connection, epoch: int) -> None:
+    """And nobody begins another one before this transaction ends."""
+    mine = select(checkpoint.c.epoch).where(checkpoint.c.name == NAME)
+    if db.scalar(mine.with_for_update(read=True)) != epoch:
+        raise Fenced(epoch, -1)
+
+
+def read_rows(db: Connection, tables: Sequence[str], generation: int, after: int = -1) -> list[Row]:
     rows: list[Row] = []
     for name in tables:
         table = STATE_TABLES[name]
-        found = db.execute(select(table.c.key, table.c.body).where(table.c.position > after))
-        rows.extend(Row(name, key, body) for key, body in found)
+        wanted = select(table.c.key, table.c.body).where(table.c.generation == generation)
+        if after >= 0:
+            wanted = wanted.where(table.c.position > after)
+        rows.extend(Row(name, key, body) for key, body in db.execute(wanted))
     return rows
 
 
-def _write_rows(db: Connection, rows: Sequence[Row], position: int) -> None:
+def write_rows(db: Connection, rows: Sequence[Row], position: int, generation: int) -> None:
     puts: dict[str, list[tuple[object, ...]]] = defaultdict(list)
-    drops: dict[str, list[tuple[object, ...]]] = defaultdict(list)
-    for row in rows:
-        if row.body is None:
-            drops[row.table].append((row.key,))
+    drops: dict[str, list[str]] = defaultdict(list)
+    for table, key, body in rows:
+        if body is None:
+            drops[table].append(key)
         else:
-            puts[row.table].append((row.key, position, row.body))
-    for name, values in puts.items():
-        db.exec_driver_sql(
-            f"INSERT INTO {STATE_TABLES[name].name} (key, position, body) VALUES (?, ?, ?) "
-            "ON CONFLICT (key) DO UPDATE SET position = excluded.position, body = excluded.body",
-            values,
-        )
-    for name, keys in drops.items():
-        db.exec_driver_sql(f"DELETE FROM {STATE_TABLES[name].name} WHERE key = ?", keys)
-        db.execute(
-            text(
-                "INSERT INTO gone (table_name, key, position) VALUES (:table, :key, :position) "
-                "ON CONFLICT (table_name, key) DO UPDATE SET position = excluded.position"
-            ),
-            [{"table": name, "key": key, "position": position} for (key,) in keys],
-        )
+            puts[table].append((generation, key, position, body))
+    for table, values in puts.items():
+        columns = ("generation", "key", "position", "body")
+        statements.upsert(db, STATE_TABLES[table].name, columns, columns[:2], values)
+    for table, keys in drops.items():
+        statements.delete(db, STATE_TABLES[table].name, generation, keys)
+        left = [(generation, table, key, position) for key in keys]
+        statements.upsert(db, gone.name, _GONE, _GONE[:3], left)
 
 
 def _write_manifest(db: Connection, manifest: Manifest) -> None:
     values = manifest._asdict() | {"ranges": msgspec.msgpack.encode(manifest.ranges)}
-    db.execute(insert(batch).values(**values))
+    statements.insert(db, batch.name, list(values), [tuple(values.values())])

@@ -1,19 +1,33 @@
 """The tables, as SQLAlchemy sees them. `migrations` makes them; a test holds the two together."""
 
-from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+)
 
 metadata = MetaData()
 
 
 def _state(name: str) -> Table:
-    """One row per key: the newest state, and the position that it is of."""
+    """One row per key: the newest state, and the position that it is of.
+
+    A rebuild fills another generation while readers look at the one that the checkpoint names.
+    """
     return Table(
         name,
         metadata,
+        Column("generation", Integer, primary_key=True, autoincrement=False),
         Column("key", Text, primary_key=True),
         Column("position", BigInteger, nullable=False),
         Column("body", LargeBinary, nullable=False),
-        Index(f"{name}_by_position", "position"),
+        Index(f"{name}_by_position", "generation", "position"),
     )
 
 
@@ -30,10 +44,11 @@ STATE_TABLES = {
 gone = Table(
     "gone",
     metadata,
+    Column("generation", Integer, primary_key=True, autoincrement=False),
     Column("table_name", Text, primary_key=True),
     Column("key", Text, primary_key=True),
     Column("position", BigInteger, nullable=False),
-    Index("gone_by_position", "position"),
+    Index("gone_by_position", "generation", "position"),
 )
 
 # How far the log was read to get the rows, and who may go on: committed with them or not at all.
@@ -49,6 +64,7 @@ checkpoint = Table(
     Column("digests", LargeBinary, nullable=False),
     Column("head", LargeBinary, nullable=False),
     Column("incarnation", Text, nullable=False),
+    Column("generation", Integer, nullable=False),
 )
 
 batch = Table(
@@ -75,6 +91,42 @@ quarantine = Table(
     Column("body", LargeBinary, nullable=False),
 )
 
+# Pods that were folded as bound and whose outcome is not in the decision log yet: written with the
+# fold, taken away with the entry, so that each is told once.
+outcome_due = Table(
+    "outcome_due",
+    metadata,
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    Column("at", BigInteger, nullable=False),
+    Column("pod_uid", Text, nullable=False),
+    Column("namespace", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("node", Text, nullable=False),
+    Column("ordinal", Integer, nullable=False),
+)
+
+# All rows at a position, packed: where time travel and a rebuild may start.
+snapshot = Table(
+    "snapshot",
+    metadata,
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    Column("fold_version", Text, nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+
+# Which generation of the rows was made from what; the checkpoint names the one that serves.
+rebuilt = Table(
+    "rebuilt",
+    metadata,
+    Column("generation", Integer, primary_key=True, autoincrement=False),
+    Column("position", BigInteger, nullable=False),
+    Column("fold_version", Text, nullable=False),
+    Column("state_digest", LargeBinary, nullable=False),
+    Column("flipped_at", BigInteger, nullable=False),
+)
+
 decision = Table(
     "decision",
     metadata,
@@ -91,6 +143,8 @@ decision = Table(
     Index("decision_by_pod_uid", "pod_uid"),
     Index("decision_by_pod", "pod"),
     Index("decision_by_view", "view_position"),
+    # SQLite has no sha256 of its own; there `joulie verify` is who looks.
+    CheckConstraint("hash = sha256(prev || body)", name="decision_hash").ddl_if("postgresql"),
 )
 
 head = Table(
@@ -102,3 +156,6 @@ head = Table(
     Column("key_id", Text, nullable=False),
     Column("signature", LargeBinary, nullable=False),
 )
+
+# Whose code may still work on this schema: a step that takes something away raises it.
+Table("schema_floor", metadata, Column("oldest", Text, primary_key=True))

@@ -224,6 +224,8 @@ class View:
 
     def _start_over(self, reason: str) -> None:
         metrics.VIEW_RELOADS.labels(reason=reason).inc()
+        if reason == "digest":
+            metrics.DIGEST_MISMATCHES.inc()
         if reason != "boot":
             log.warning("view_reloaded", why=reason, position=self.position)
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from joulie_bus.errors import DatabaseUnreachable
 from joulie_cli.data import DataDirectory, is_alive
 from joulie_projections.history import Counts, History
 
@@ -59,7 +60,7 @@ class Demo:
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.process.communicate()
-            with contextlib.suppress(OperationalError):  # no tables yet
+            with contextlib.suppress(OperationalError, DatabaseUnreachable):  # not there yet
                 if is_so():
                     return
             time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""The schema that the migrations make is the one that the code thinks of."""
+"""The schema that the migrations make is the one that the code thinks of; old and new meet."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -12,23 +12,67 @@ from sqlalchemy import Engine, inspect, text
 
 import joulie_migrations
 from joulie_bus.errors import SchemaMismatch
+from joulie_bus.testing import node_seen, noon, power, records
+from joulie_migrations import OURS, Steps
 from joulie_projections import database
+from joulie_projections.database import Place
+from joulie_projections.rows import no_rows
+from joulie_projections.sequence import Standing, sequence
+from joulie_projections.store import Store
 from joulie_projections.tables import metadata
+from joulie_projections.testing import Postgres
+from joulie_projections.world import World
 
 HERE = Path(joulie_migrations.__file__).parent
+STEP = """
+import sqlalchemy as sa
+from alembic import op
+
+revision = "{number}"
+down_revision = "{before}"
+phase = "{phase}"
+
+
+def upgrade() -> None:
+    op.execute(sa.text("{sql}"))
+"""
+# The release after this one: it adds a column, and takes one away when the old code is gone.
+NEXT = (
+    ("0002", "0001", "pre", "ALTER TABLE quarantine ADD COLUMN hint TEXT"),
+    ("0003", "0002", "post", "ALTER TABLE rebuilt DROP COLUMN flipped_at"),
+    ("0004", "0003", "pre", "ALTER TABLE quarantine ADD COLUMN more TEXT"),
+)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """With nothing in it."""
+    if request.param == "sqlite":
+        return tmp_path / "empty.db"
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.empty()
 
 
 @pytest.fixture
-def empty(tmp_path: Path) -> Generator[Engine, None, None]:
-    engine = database.migrator(tmp_path / "empty.db")
+def empty(place: Place) -> Generator[Engine, None, None]:
+    engine = database.migrator(place)
     yield engine
     engine.dispose()
 
 
-def at_schema(engine: Engine, revision: str) -> None:
-    joulie_migrations.upgrade(engine)
-    with engine.begin() as db:
-        db.execute(text("UPDATE alembic_version SET version_num = :r"), {"r": revision})
+@pytest.fixture
+def later(tmp_path: Path) -> Steps:
+    """What the next version of the code brings: one step before its roll-out, one after."""
+    return release(tmp_path, 2, oldest="0002", newest="0003")
+
+
+def release(tmp_path: Path, steps: int, *, oldest: str, newest: str) -> Steps:
+    folder = tmp_path / f"versions-{newest}"
+    folder.mkdir()
+    for number, before, phase, sql in NEXT[:steps]:
+        step = STEP.format(number=number, before=before, phase=phase, sql=sql)
+        (folder / f"{number}_{phase}.py").write_text(step)
+    return Steps((*OURS.folders, folder), oldest, newest)
 
 
 def test_the_upgraded_schema_is_the_one_the_code_works_with(empty: Engine) -> None:
@@ -38,11 +82,22 @@ def test_the_upgraded_schema_is_the_one_the_code_works_with(empty: Engine) -> No
         assert compare_metadata(MigrationContext.configure(db), metadata) == []
 
 
-def test_the_newest_schema_is_the_last_migration() -> None:
+def test_the_newest_schema_is_the_last_migration_and_the_oldest_its_last_pre_step() -> None:
     config = Config()
     config.set_main_option("script_location", str(HERE))
+    scripts = ScriptDirectory.from_config(config)
+    pre = [s.revision for s in scripts.walk_revisions() if s.module.phase == "pre"]
 
-    assert ScriptDirectory.from_config(config).get_current_head() == joulie_migrations.NEWEST
+    assert scripts.get_current_head() == joulie_migrations.NEWEST
+    assert max(pre) == joulie_migrations.OLDEST
+
+
+def test_every_step_says_when_it_is_taken() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(HERE))
+    steps = list(ScriptDirectory.from_config(config).walk_revisions())
+
+    assert {step.module.phase for step in steps} <= set(joulie_migrations.PHASES)
 
 
 def test_an_upgraded_database_is_accepted(empty: Engine) -> None:
@@ -58,23 +113,103 @@ def test_an_empty_database_is_refused_and_left_empty(empty: Engine) -> None:
     assert inspect(empty).get_table_names() == []
 
 
-def test_a_schema_of_the_future_is_refused_by_those_who_serve_and_by_the_upgrade(
-    empty: Engine,
-) -> None:
-    at_schema(empty, "9999")
-
-    with pytest.raises(SchemaMismatch, match="at schema 9999"):
-        joulie_migrations.require(empty)
-    with pytest.raises(SchemaMismatch, match="at schema 9999"):
-        joulie_migrations.upgrade(empty)
+@pytest.mark.parametrize("phase", ["", "pre", "post"])
+def test_any_phase_makes_an_empty_database_whole(empty: Engine, phase: str) -> None:
+    assert joulie_migrations.upgrade(empty, phase) == joulie_migrations.NEWEST
 
 
 def test_upgrading_twice_is_harmless(empty: Engine) -> None:
     joulie_migrations.upgrade(empty)
     with empty.begin() as db:
-        db.execute(text("INSERT INTO pod VALUES ('p', 1, x'00')"))
+        db.execute(text("INSERT INTO schema_floor VALUES ('0000')"))
 
     joulie_migrations.upgrade(empty)
 
     with empty.connect() as db:
-        assert db.scalar(text("SELECT count(*) FROM pod")) == 1
+        assert db.scalar(text("SELECT count(*) FROM schema_floor")) == 2
+
+
+# --- the next version -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def old(empty: Engine, place: Place) -> Engine:
+    """At today's schema, with data in place."""
+    joulie_migrations.upgrade(empty)
+    writer = database.writer(place)
+    work(writer)
+    writer.dispose()
+    return empty
+
+
+def work(writer: Engine) -> None:
+    """What this code's projector does, on top of what is there."""
+    store = Store(writer)
+    held = store.acquire("me", noon(10), noon(), "i", lambda _: True)
+    assert held is not None
+    standing = Standing(held.position, held.inputs, held.digests or no_rows(), held.head)
+    told = records(node_seen("a"), power("a", 1), name=f"n{held.position}")
+    done = sequence(World(), standing, told, {told[0].stream: "", told[1].stream: ""}, noon())
+    store.commit(held.epoch, done.commit)
+
+
+def test_code_of_the_last_version_works_on_beside_the_steps_before_a_roll_out(
+    old: Engine, place: Place, later: Steps
+) -> None:
+    assert joulie_migrations.upgrade(old, "pre", later) == "0002"
+
+    joulie_migrations.require(old)
+    joulie_migrations.require(old, later)
+    writer = database.writer(place)
+    work(writer)
+    held = Store(writer).checkpoint()
+    writer.dispose()
+    assert held is not None
+    assert held.position == 4
+
+
+def test_the_steps_after_a_roll_out_shut_the_last_version_out(old: Engine, later: Steps) -> None:
+    joulie_migrations.upgrade(old, "pre", later)
+
+    assert joulie_migrations.upgrade(old, "post", later) == "0003"
+
+    joulie_migrations.require(old, later)
+    with pytest.raises(SchemaMismatch, match="older than the database"):
+        joulie_migrations.require(old)
+    with pytest.raises(SchemaMismatch, match="older than the database"):
+        joulie_migrations.upgrade(old)
+
+
+def test_new_code_does_not_start_on_an_old_schema(old: Engine, later: Steps) -> None:
+    with pytest.raises(SchemaMismatch, match="at schema 0001, this code wants 0002"):
+        joulie_migrations.require(old, later)
+
+
+def test_old_code_asked_to_migrate_leaves_the_additions_of_newer_code_alone(
+    old: Engine, later: Steps
+) -> None:
+    joulie_migrations.upgrade(old, "pre", later)
+
+    assert joulie_migrations.upgrade(old) == "0002"
+
+
+def test_data_is_there_after_every_step(old: Engine, later: Steps) -> None:
+    with old.connect() as db:
+        before = list(db.execute(text("SELECT * FROM node_twin")))
+
+    joulie_migrations.upgrade(old, "", later)
+
+    with old.connect() as db:
+        assert list(db.execute(text("SELECT * FROM node_twin"))) == before
+        assert db.scalar(text("SELECT hint FROM quarantine")) is None
+
+
+def test_a_version_that_was_left_out_cannot_be_rolled_over_in_one_go(
+    old: Engine, tmp_path: Path
+) -> None:
+    after_next = release(tmp_path, 3, oldest="0004", newest="0004")
+
+    with pytest.raises(SchemaMismatch, match="Stop it, then run `joulie migrate`"):
+        joulie_migrations.upgrade(old, "pre", after_next)
+
+    assert joulie_migrations.upgrade(old, "", after_next) == "0004"

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import Engine
 
 from joulie_bus.embedded import Embedded
 from joulie_bus.events import AnyEvent
@@ -15,13 +17,32 @@ from joulie_bus.jetstream.streams import ensure
 from joulie_bus.subjects import Stream
 from joulie_bus.testing import CLUSTER, connected, producer, running_broker
 from joulie_projections import database
+from joulie_projections.database import Place
 from joulie_projections.heads import Signer
 from joulie_projections.projector import Projector, ProjectorSettings
+from joulie_projections.testing import Postgres
 from joulie_projections.view import View
 
-Projecting = Callable[[], AbstractAsyncContextManager[asyncio.Task[None]]]
+Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
 Viewing = Callable[[], AbstractAsyncContextManager[View]]
 Tell = Callable[..., Awaitable[None]]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest) -> Place:
+    """A database at today's schema, of either kind: what holds for one holds for the other."""
+    if request.param == "sqlite":
+        file: Path = request.getfixturevalue("database_file")
+        return file
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.migrated()
+
+
+@pytest.fixture
+def writer(place: Place) -> Generator[Engine, None, None]:
+    engine = database.writer(place)
+    yield engine
+    engine.dispose()
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +68,15 @@ async def broker(server: Embedded) -> Embedded:
 
 
 @pytest.fixture
-def projecting(bus: JetStreamLog, database_file: Path, tmp_path: Path) -> Projecting:
+def projecting(bus: JetStreamLog, place: Place, tmp_path: Path) -> Projecting:
     """Small batches and a short lease; how the task ended is for the test to say."""
     signer = Signer.of(tmp_path / "signing.key")
-    settings = ProjectorSettings(batch=7, lease_s=0.3)
 
     @contextlib.asynccontextmanager
-    async def run() -> AsyncGenerator[asyncio.Task[None], None]:
-        engine = database.writer(database_file)
+    async def run(**changed: Any) -> AsyncGenerator[asyncio.Task[None], None]:
+        asked: dict[str, Any] = {"batch": 7, "lease_s": 0.3, **changed}
+        settings = ProjectorSettings(**asked)
+        engine = database.writer(place)
         task = asyncio.create_task(
             Projector(bus, CLUSTER, engine, signer, settings).run(), name="projector"
         )
@@ -69,10 +91,10 @@ def projecting(bus: JetStreamLog, database_file: Path, tmp_path: Path) -> Projec
 
 
 @pytest.fixture
-def viewing(bus: JetStreamLog, database_file: Path) -> Viewing:
+def viewing(bus: JetStreamLog, place: Place) -> Viewing:
     @contextlib.asynccontextmanager
     async def run() -> AsyncGenerator[View, None]:
-        engine = database.reader(database_file)
+        engine = database.reader(place)
         async with View.open(bus, engine, CLUSTER) as view:
             yield view
         engine.dispose()

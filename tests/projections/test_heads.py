@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -13,8 +14,18 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
+from joulie_bus.errors import KeyMismatch
 from joulie_bus.testing import noon
-from joulie_projections.heads import Signer, decode, encode, is_genuine, key_id, public_key
+from joulie_projections.heads import (
+    ED25519,
+    HMAC,
+    Signer,
+    decode,
+    encode,
+    is_genuine,
+    key_id,
+    public_key,
+)
 
 
 @pytest.fixture
@@ -59,6 +70,7 @@ def test_the_public_half_is_enough_to_check(signer: Signer, tmp_path: Path) -> N
     public = public_key(tmp_path / "public.pem")
     head = signer.sign(7, b"h" * 32, noon())
 
+    assert isinstance(public, Ed25519PublicKey)
     assert is_genuine(head, public)
     assert head.key_id == key_id(public)
     assert b"PRIVATE" not in (tmp_path / "public.pem").read_bytes()
@@ -77,7 +89,45 @@ def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(secret)
     (tmp_path / "pub").write_bytes(public)
 
-    with pytest.raises(TypeError, match="another kind of key"):
+    with pytest.raises(KeyMismatch, match="another kind of key"):
         Signer.of(tmp_path / "key")
-    with pytest.raises(TypeError, match="another kind of key"):
+    with pytest.raises(KeyMismatch, match="another kind of key"):
         public_key(tmp_path / "pub")
+
+
+# --- a secret instead of a pair of keys -------------------------------------------------------
+
+
+@pytest.fixture
+def secretive(tmp_path: Path) -> Signer:
+    return Signer.of(tmp_path / "head.key", HMAC)
+
+
+def test_a_secret_signs_and_checks_and_is_found_where_no_public_half_is(
+    secretive: Signer, tmp_path: Path
+) -> None:
+    secretive.publish(tmp_path / "head.pub")
+    head = secretive.sign(7, b"h" * 32, noon())
+
+    assert not (tmp_path / "head.pub").exists()
+    assert is_genuine(head, public_key(tmp_path / "head.pub"))
+    assert (tmp_path / "head.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_another_secret_signed_something_else(secretive: Signer, tmp_path: Path) -> None:
+    other = Signer.of(tmp_path / "other.key", HMAC)
+    head = secretive.sign(7, b"h" * 32, noon())
+
+    assert not is_genuine(head, other.public)
+    assert not is_genuine(msgspec.structs.replace(head, pos=8), secretive.public)
+    assert secretive.key_id != other.key_id
+
+
+@pytest.mark.parametrize(("made", "asked"), [(HMAC, ED25519), (ED25519, HMAC)])
+def test_a_log_is_not_signed_half_in_one_way_and_half_in_the_other(
+    tmp_path: Path, made: str, asked: str
+) -> None:
+    Signer.of(tmp_path / "head.key", made)
+
+    with pytest.raises(KeyMismatch, match=f"another kind of key than {asked}: {made}"):
+        Signer.of(tmp_path / "head.key", asked)

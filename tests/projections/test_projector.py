@@ -5,7 +5,6 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine
@@ -30,6 +29,7 @@ from joulie_bus.testing import (
     stored,
     until,
 )
+from joulie_projections.database import Place
 from joulie_projections.heads import Head, decode
 from joulie_projections.history import History
 from joulie_projections.manifest import Manifest
@@ -52,8 +52,8 @@ def decided(uid: str) -> FilterDecided:
     )
 
 
-def manifests(path: Path) -> list[Manifest]:
-    with History.of(path) as history:
+def manifests(place: Place) -> list[Manifest]:
+    with History.of(place) as history:
         return list(history.manifests())
 
 
@@ -75,7 +75,7 @@ async def test_a_restarted_projector_goes_on_with_nothing_lost_or_doubled(
     viewing: Viewing,
     tell: Tell,
     connection: Connection,
-    database_file: Path,
+    place: Place,
 ) -> None:
     rng, total = random.Random(7), 0
     for _ in range(4):
@@ -87,14 +87,14 @@ async def test_a_restarted_projector_goes_on_with_nothing_lost_or_doubled(
     async with projecting(), viewing() as view:
         await view.wait_for(total, 5)
 
-    told = manifests(database_file)
+    told = manifests(place)
     assert [m.p_from for m in told] == [1, *(m.p_to + 1 for m in told[:-1])]
     assert told[-1].p_to == total
     for stream in MERGE_ORDER:
         spans = [r for manifest in told for r in manifest.ranges if r.stream == stream]
         read = [number for span in spans for number in range(span.first, span.last + 1)]
         assert read == [record.sequence for record in await stored(connection, stream)]
-    with History.of(database_file) as history:
+    with History.of(place) as history:
         held = history.checkpoint()
         assert held is not None
         assert held.digests == history.digests()
@@ -113,7 +113,7 @@ async def test_what_is_sent_twice_counts_once(
 
 
 async def test_a_standby_leads_when_the_lease_is_over_and_not_before(
-    projecting: Projecting, viewing: Viewing, tell: Tell, writer: Engine, database_file: Path
+    projecting: Projecting, viewing: Viewing, tell: Tell, writer: Engine, place: Place
 ) -> None:
     now = time.time_ns()
     until = now + 500_000_000
@@ -124,7 +124,7 @@ async def test_a_standby_leads_when_the_lease_is_over_and_not_before(
         await view.wait_for(1, 5)
 
         assert view.last_beat is None or view.last_beat.epoch == 2
-    assert manifests(database_file)[0].committed_at > until
+    assert manifests(place)[0].committed_at > until
 
 
 async def test_a_projector_that_lost_its_lease_stands_down(
@@ -179,7 +179,7 @@ async def test_garbage_ends_in_quarantine_and_the_projector_goes_on(
     viewing: Viewing,
     tell: Tell,
     bus: JetStreamLog,
-    database_file: Path,
+    place: Place,
 ) -> None:
     garbage = Message(f"{CLUSTER.of(power('a', 1))}", "garbage", b"\xff" * 100)
     async with projecting(), viewing() as view:
@@ -188,7 +188,7 @@ async def test_garbage_ends_in_quarantine_and_the_projector_goes_on(
         await view.wait_for(2, 5)
 
         assert list(view.world.nodes) == ["a"]
-    with History.of(database_file) as history:
+    with History.of(place) as history:
         assert history.counts().quarantined == 1
 
 
@@ -197,14 +197,14 @@ async def test_decisions_are_written_beside_the_facts_and_their_end_is_anchored_
     viewing: Viewing,
     tell: Tell,
     connection: Connection,
-    database_file: Path,
+    place: Place,
 ) -> None:
     events: list[AnyEvent] = [decided("p1"), power("a", 100), decided("p2")]
     async with projecting(), viewing() as view:
         await tell(*events)
         await until(lambda: view.last_beat is not None and view.last_beat.decisions == 2)
 
-    with History.of(database_file) as history:
+    with History.of(place) as history:
         assert [entry.pod_uid for entry in history.entries()] == ["p1", "p2"]
         assert await _anchored(connection) == history.heads()
 

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, event, text
@@ -25,6 +24,7 @@ from joulie_bus.testing import (
     until,
 )
 from joulie_projections import database
+from joulie_projections.database import Place
 from joulie_projections.live import Beat, delta_of, packed
 from joulie_projections.live import encode as on_the_bus
 from joulie_projections.rows import Row, encode, no_rows
@@ -291,10 +291,10 @@ async def test_a_view_without_a_projector_keeps_answering_and_grows_old(
 
 
 async def test_a_view_whose_database_and_bus_are_silent_keeps_answering(
-    hand: ByHand, bus: JetStreamLog, database_file: Path
+    hand: ByHand, bus: JetStreamLog, place: Place
 ) -> None:
     hand.commit(power("a", 100))
-    engine = database.reader(database_file)
+    engine = database.reader(place)
     async with View.open(bus, engine, CLUSTER) as view:
         await view.wait_ready(5)
         refused = fail_every_read(engine)
@@ -318,9 +318,9 @@ def fail_every_read(engine: Engine) -> list[str]:
 
 
 async def test_a_waiting_view_asks_the_database_now_and_then_and_not_all_the_time(
-    bus: JetStreamLog, database_file: Path
+    bus: JetStreamLog, place: Place
 ) -> None:
-    engine = database.reader(database_file)
+    engine = database.reader(place)
     asked: list[float] = []
     event.listen(engine, "begin", lambda _: asked.append(time.monotonic()))
 

@@ -15,6 +15,7 @@ from joulie_bus.subjects import Stream
 from joulie_bus.tasks import background
 from joulie_bus.testing import CLUSTER, VirtualClock, hardware, memory_log, power, producer
 from joulie_projections import database
+from joulie_projections.database import Place
 from joulie_projections.heads import Signer
 from joulie_projections.projector import Projector, ProjectorSettings
 from joulie_projections.view import View
@@ -24,11 +25,11 @@ pytestmark = pytest.mark.anyio
 
 @contextlib.asynccontextmanager
 async def projecting(
-    bus: Log, writer: Engine, file: Path
+    bus: Log, writer: Engine, place: Place, key: Path
 ) -> AsyncGenerator[tuple[View, asyncio.Task[None]], None]:
-    signer = Signer.of(file.with_suffix(".key"))
+    signer = Signer.of(key)
     projector = Projector(bus, CLUSTER, writer, signer, ProjectorSettings())
-    reader = database.reader(file)
+    reader = database.reader(place)
     try:
         async with (
             background(projector.run(), "projector") as task,
@@ -41,11 +42,11 @@ async def projecting(
 
 
 async def test_a_rising_node_shows_its_trend_minutes_later(
-    writer: Engine, database_file: Path
+    writer: Engine, place: Place, tmp_path: Path
 ) -> None:
     clock, says = VirtualClock(), producer()
     bus = memory_log(clock)
-    async with projecting(bus, writer, database_file) as (view, _):
+    async with projecting(bus, writer, place, tmp_path / "key") as (view, _):
         await bus.publish([says.stamp(hardware("n"))])
         for minute in range(5):
             await bus.publish([says.stamp(power("n", 300 + 20 * minute))])
@@ -57,7 +58,7 @@ async def test_a_rising_node_shows_its_trend_minutes_later(
 
 
 async def test_a_stream_that_was_trimmed_behind_our_back_stops_the_projector(
-    writer: Engine, database_file: Path
+    writer: Engine, place: Place, tmp_path: Path
 ) -> None:
     broker, says = MemoryBroker(CLUSTER, VirtualClock()), producer()
     bus = MemoryLog(broker)
@@ -65,7 +66,7 @@ async def test_a_stream_that_was_trimmed_behind_our_back_stops_the_projector(
     broker.trim(Stream.TEL, 5)
 
     with pytest.raises(ExceptionGroup) as ended:
-        async with projecting(bus, writer, database_file) as (_, task):
+        async with projecting(bus, writer, place, tmp_path / "key") as (_, task):
             await task
 
     assert ended.group_contains(StreamGap)

@@ -13,11 +13,13 @@ from joulie_projections import database
 SETTINGS = ()
 
 
-def run(_: argparse.Namespace, wires: Wiring) -> int:
+def run(args: argparse.Namespace, wires: Wiring) -> int:
     wires.data.create()
     engine = database.migrator(wires.data.database)
     try:
-        print(f"{wires.data.database} is at schema {joulie_migrations.upgrade(engine)}.")
+        database.require_reachable(engine)
+        reached = joulie_migrations.upgrade(engine, args.phase or "")
+        print(f"{database.shown(wires.data.database)} is at schema {reached}.")
     finally:
         engine.dispose()
     if names_a_broker(wires):  # the one in the directory gets its streams whenever it starts

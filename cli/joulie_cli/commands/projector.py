@@ -7,24 +7,42 @@ from joulie_bus.roles import Role
 from joulie_cli.wiring import Wiring, connected, serve_part
 from joulie_projections import database
 from joulie_projections.heads import Signer
+from joulie_projections.progress import Progress
 from joulie_projections.projector import Projector, ProjectorSettings
 
 SETTINGS = (ProjectorSettings,)
 
 
 def run(_: argparse.Namespace, wires: Wiring) -> int:
-    return serve_part(wires, _project(wires))
+    health = Health()
+    return serve_part(wires, _project(wires, health), health.alive, health.ready)
 
 
-async def _project(wires: Wiring) -> None:
+class Health:
+    """Asked from the first moment on, also while there is nobody yet who could answer."""
+
+    def __init__(self) -> None:
+        self.progress: Progress | None = None
+
+    def alive(self) -> str:
+        return self.progress.alive() if self.progress else ""
+
+    def ready(self) -> str:
+        return self.progress.ready() if self.progress else "waiting for the broker"
+
+
+async def _project(wires: Wiring, health: Health) -> None:
     wires.data.create()
     engine = database.writer(wires.data.database)
     try:
+        database.require_reachable(engine)
         joulie_migrations.require(engine)
-        signer = Signer.of(wires.data.key)
-        signer.publish(wires.data.public_key)
         settings = wires.source.load(ProjectorSettings)
+        signer = Signer.of(wires.data.key, settings.head_signature)
+        signer.publish(wires.data.public_key)
         async with connected(wires, Role.PROJECTOR) as bus:
-            await Projector(bus, wires.subjects, engine, signer, settings).run()
+            projector = Projector(bus, wires.subjects, engine, signer, settings)
+            health.progress = projector.progress
+            await projector.run()
     finally:
         engine.dispose()

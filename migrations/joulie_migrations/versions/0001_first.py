@@ -6,36 +6,46 @@ Revision ID: 0001
 import sqlalchemy as sa
 from alembic import op
 
+from joulie_migrations import guards
+
 revision = "0001"
 down_revision = None
+phase = "pre"
 
 _STATES = ("node_twin", "pod", "gpu", "facility", "producer", "cluster_state")
-_GUARDED = ("decision", "batch", "head")
 
 
 def upgrade() -> None:
+    _states()
     _positions()
+    _asides()
     _decisions()
-    for table in _GUARDED:
-        _only_grows(table)
+    dialect = op.get_bind().dialect.name
+    for statement in guards.statements(dialect):
+        op.execute(sa.text(statement))
 
 
-def _positions() -> None:
+def _states() -> None:
     for table in _STATES:
         op.create_table(
             table,
+            sa.Column("generation", sa.Integer, primary_key=True, autoincrement=False),
             sa.Column("key", sa.Text, primary_key=True),
             sa.Column("position", sa.BigInteger, nullable=False),
             sa.Column("body", sa.LargeBinary, nullable=False),
         )
-        op.create_index(f"{table}_by_position", table, ["position"])
+        op.create_index(f"{table}_by_position", table, ["generation", "position"])
     op.create_table(
         "gone",
+        sa.Column("generation", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("table_name", sa.Text, primary_key=True),
         sa.Column("key", sa.Text, primary_key=True),
         sa.Column("position", sa.BigInteger, nullable=False),
     )
-    op.create_index("gone_by_position", "gone", ["position"])
+    op.create_index("gone_by_position", "gone", ["generation", "position"])
+
+
+def _positions() -> None:
     op.create_table(
         "checkpoint",
         sa.Column("name", sa.Text, primary_key=True),
@@ -47,6 +57,7 @@ def _positions() -> None:
         sa.Column("digests", sa.LargeBinary, nullable=False),
         sa.Column("head", sa.LargeBinary, nullable=False),
         sa.Column("incarnation", sa.Text, nullable=False),
+        sa.Column("generation", sa.Integer, nullable=False),
     )
     op.create_table(
         "batch",
@@ -68,6 +79,37 @@ def _positions() -> None:
         sa.Column("why", sa.Text, nullable=False),
         sa.Column("body", sa.LargeBinary, nullable=False),
     )
+
+
+def _asides() -> None:
+    op.create_table(
+        "outcome_due",
+        sa.Column("position", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("at", sa.BigInteger, nullable=False),
+        sa.Column("pod_uid", sa.Text, nullable=False),
+        sa.Column("namespace", sa.Text, nullable=False),
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("node", sa.Text, nullable=False),
+        sa.Column("ordinal", sa.Integer, nullable=False),
+    )
+    op.create_table(
+        "snapshot",
+        sa.Column("position", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("fold_version", sa.Text, nullable=False),
+        sa.Column("made_at", sa.BigInteger, nullable=False),
+        sa.Column("digest", sa.LargeBinary, nullable=False),
+        sa.Column("body", sa.LargeBinary, nullable=False),
+    )
+    op.create_table(
+        "rebuilt",
+        sa.Column("generation", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("position", sa.BigInteger, nullable=False),
+        sa.Column("fold_version", sa.Text, nullable=False),
+        sa.Column("state_digest", sa.LargeBinary, nullable=False),
+        sa.Column("flipped_at", sa.BigInteger, nullable=False),
+    )
+    op.create_table("schema_floor", sa.Column("oldest", sa.Text, primary_key=True))
+    op.execute(sa.text("INSERT INTO schema_floor (oldest) VALUES ('0001')"))
 
 
 def _decisions() -> None:
@@ -95,26 +137,3 @@ def _decisions() -> None:
         sa.Column("key_id", sa.Text, nullable=False),
         sa.Column("signature", sa.LargeBinary, nullable=False),
     )
-
-
-def _only_grows(table: str) -> None:
-    """Triggers are one layer; the chain shows what gets past them (docs/decisions/0004)."""
-    key = "p_to" if table == "batch" else "pos"
-    refuse = f"SELECT RAISE(ABORT, 'the table {table} only grows')"
-    op.execute(f"CREATE TRIGGER {table}_no_update BEFORE UPDATE ON {table} BEGIN {refuse}; END")
-    op.execute(f"CREATE TRIGGER {table}_no_delete BEFORE DELETE ON {table} BEGIN {refuse}; END")
-    # REPLACE deletes without asking the delete trigger: an existing key is refused on its way in.
-    # SQLite's own key, the rowid, counts too: whoever names one replaces by it.
-    keys = [key, "rowid", "event_id"] if table == "decision" else [key, "rowid"]
-    exists = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE {k} = NEW.{k})" for k in keys)
-    op.execute(
-        f"CREATE TRIGGER {table}_no_replace BEFORE INSERT ON {table} WHEN {exists} "
-        f"BEGIN {refuse}; END"
-    )
-    if table == "decision":
-        op.execute(
-            "CREATE TRIGGER decision_chained BEFORE INSERT ON decision WHEN NOT ("
-            "  (NEW.pos = 1 AND NOT EXISTS (SELECT 1 FROM decision)) OR EXISTS ("
-            "    SELECT 1 FROM decision WHERE pos = NEW.pos - 1 AND hash = NEW.prev)) "
-            "BEGIN SELECT RAISE(ABORT, 'the decision log has no such place'); END"
-        )

@@ -1,0 +1,66 @@
+"""`joulie dead`: messages that could not be folded. List them, look at one, tell it again."""
+
+import argparse
+import asyncio
+import json
+from typing import Any
+
+from joulie_bus.errors import NotRetryable
+from joulie_bus.roles import Role
+from joulie_cli.wiring import Wiring, connected
+from joulie_projections import dead
+from joulie_projections.commit import Poison
+from joulie_projections.history import History
+
+SETTINGS = ()
+
+
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    wires.data.require()
+    with History.of(wires.data.database) as history:
+        found = history.quarantined()
+    if args.action == "list":
+        told = [_as_json(poison) for poison in found]
+        print(json.dumps(told) if args.json else _as_text(found))
+        return 1 if found else 0
+    poison = _at(found, args.position)
+    if args.action == "retry":
+        asyncio.run(_retry(wires, poison))
+    told_one = _as_json(poison) | {"body": dead.legible(poison.body)}
+    print(json.dumps(told_one, indent=None if args.json else 2))
+    return 0
+
+
+async def _retry(wires: Wiring, poison: Poison) -> None:
+    message = dead.again(poison, wires.subjects)
+    async with connected(wires, Role.ADMIN) as bus:
+        await bus.publish([message])
+
+
+def _at(found: list[Poison], position: int | None) -> Poison:
+    for poison in found:
+        if poison.position == position:
+            return poison
+    raise NotRetryable(
+        f"Nothing lies in quarantine at position {position}. Nothing was done. "
+        f"`joulie dead list` shows what does."
+    )
+
+
+def _as_json(poison: Poison) -> dict[str, Any]:
+    return {
+        "position": poison.position,
+        "stream": poison.stream,
+        "sequence": poison.sequence,
+        "why": poison.why,
+        "bytes": len(poison.body),
+    }
+
+
+def _as_text(found: list[Poison]) -> str:
+    if not found:
+        return "Nothing is in quarantine."
+    return "\n".join(
+        f"{poison.position:>10}  {poison.stream} #{poison.sequence}  {poison.why}"
+        for poison in found
+    )

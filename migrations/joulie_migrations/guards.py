@@ -1,0 +1,103 @@
+"""What keeps the logs append-only inside the database: triggers, checks and grants.
+
+One layer of several (docs/decisions/0004): the chain shows what gets past them. This is how step
+0001 makes them: a later step changes them by statements of its own, and leaves these alone.
+"""
+
+GROWING = {"decision": "pos", "batch": "p_to", "head": "pos", "quarantine": "position"}
+WRITER, READER = "joulie_writer", "joulie_reader"
+
+# What the writer may do, and nothing else. Nobody but the tables' owner may UPDATE, DELETE or
+# TRUNCATE what only grows, and the owner is stopped by the triggers.
+GRANTS = {
+    **dict.fromkeys(GROWING, "SELECT, INSERT"),
+    "rebuilt": "SELECT, INSERT",
+    "checkpoint": "SELECT, INSERT, UPDATE",
+    "snapshot": "SELECT, INSERT, DELETE",
+    "outcome_due": "SELECT, INSERT, DELETE",
+    **dict.fromkeys(
+        ("node_twin", "pod", "gpu", "facility", "producer", "cluster_state", "gone"),
+        "SELECT, INSERT, UPDATE, DELETE",
+    ),
+    "alembic_version": "SELECT",
+    "schema_floor": "SELECT",
+}
+
+
+def statements(dialect: str) -> list[str]:
+    return _on_postgres() if dialect == "postgresql" else _on_sqlite()
+
+
+def _on_sqlite() -> list[str]:
+    made = [statement for table in GROWING for statement in _sqlite_guards(table)]
+    made.append(
+        "CREATE TRIGGER decision_chained BEFORE INSERT ON decision WHEN NOT ("
+        "  (NEW.pos = 1 AND NOT EXISTS (SELECT 1 FROM decision)) OR EXISTS ("
+        "    SELECT 1 FROM decision WHERE pos = NEW.pos - 1 AND hash = NEW.prev)) "
+        "BEGIN SELECT RAISE(ABORT, 'the decision log has no such place'); END"
+    )
+    return made
+
+
+def _sqlite_guards(table: str) -> list[str]:
+    refuse = f"SELECT RAISE(ABORT, 'the table {table} only grows')"
+    # REPLACE deletes without asking the delete trigger: an existing key is refused on its way in.
+    # SQLite's own key, the rowid, counts too: whoever names one replaces by it.
+    keys = [GROWING[table], "rowid", *(["event_id"] if table == "decision" else [])]
+    exists = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE {k} = NEW.{k})" for k in keys)
+    return [
+        f"CREATE TRIGGER {table}_no_update BEFORE UPDATE ON {table} BEGIN {refuse}; END",
+        f"CREATE TRIGGER {table}_no_delete BEFORE DELETE ON {table} BEGIN {refuse}; END",
+        f"CREATE TRIGGER {table}_no_replace BEFORE INSERT ON {table} WHEN {exists} "
+        f"BEGIN {refuse}; END",
+    ]
+
+
+def _on_postgres() -> list[str]:
+    return [*_roles(), *_postgres_guards(), *_chained()]
+
+
+def _roles() -> list[str]:
+    """Two roles without a login: an administrator makes users, and gives them one of these."""
+    made = [
+        f"DO $$ BEGIN CREATE ROLE {role} NOLOGIN; "
+        # Two databases of one server share their roles, and may be made at the same time.
+        "EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
+        for role in (WRITER, READER)
+    ]
+    made.append("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    made.append(f"GRANT USAGE ON SCHEMA public TO {WRITER}, {READER}")
+    for table, rights in GRANTS.items():
+        made.append(f"GRANT {rights} ON {table} TO {WRITER}")
+        made.append(f"GRANT SELECT ON {table} TO {READER}")
+    return made
+
+
+def _postgres_guards() -> list[str]:
+    made = [
+        "CREATE FUNCTION joulie_only_grows() RETURNS trigger LANGUAGE plpgsql AS $$ "
+        "BEGIN RAISE EXCEPTION 'the table % only grows', TG_TABLE_NAME; END $$"
+    ]
+    for table in GROWING:
+        made.append(
+            f"CREATE TRIGGER {table}_no_change BEFORE UPDATE OR DELETE ON {table} "
+            "FOR EACH ROW EXECUTE FUNCTION joulie_only_grows()"
+        )
+        made.append(
+            f"CREATE TRIGGER {table}_no_truncate BEFORE TRUNCATE ON {table} "
+            "FOR EACH STATEMENT EXECUTE FUNCTION joulie_only_grows()"
+        )
+    return made
+
+
+def _chained() -> list[str]:
+    return [
+        "ALTER TABLE decision ADD CONSTRAINT decision_hash CHECK (hash = sha256(prev || body))",
+        "CREATE FUNCTION joulie_chained() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "IF (NEW.pos = 1 AND NOT EXISTS (SELECT 1 FROM decision)) OR EXISTS ("
+        "  SELECT 1 FROM decision WHERE pos = NEW.pos - 1 AND hash = NEW.prev) "
+        "THEN RETURN NEW; END IF; "
+        "RAISE EXCEPTION 'the decision log has no such place'; END $$",
+        "CREATE TRIGGER decision_chained BEFORE INSERT ON decision "
+        "FOR EACH ROW EXECUTE FUNCTION joulie_chained()",
+    ]

@@ -1,0 +1,47 @@
+"""Messages that could not be folded: what they were, why, and how to tell them again. Pure."""
+
+from typing import Any
+
+import msgspec
+
+from joulie_bus import codec
+from joulie_bus.errors import NotRetryable, Undecodable
+from joulie_bus.records import Message
+from joulie_bus.subjects import Stream, Subjects, stream_of
+from joulie_projections.commit import Poison
+
+
+def legible(body: bytes) -> Any:
+    """As much of it as can be read: the whole, the envelope, any MessagePack, or bytes."""
+    try:
+        return msgspec.json.decode(codec.to_json(codec.open_envelope(body, "it")))
+    except (Undecodable, msgspec.DecodeError, UnicodeDecodeError, ValueError, TypeError):
+        pass
+    try:
+        return msgspec.to_builtins(msgspec.msgpack.decode(body), str_keys=True)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError):
+        return {"bytes": body.hex()}
+
+
+def again(poison: Poison, subjects: Subjects) -> Message:
+    """The very same fact as a new message: it gets a position of its own, and replays follow it.
+
+    Its event id stays, so that a fact that did count after all is not counted twice. The id that
+    the broker removes repeats by is another one, or it would take this for one.
+    """
+    at = f"position {poison.position}"
+    try:
+        envelope = codec.open_envelope(poison.body, at)
+        producer = codec.origin_of(envelope.id, at).producer
+        event = codec.read(envelope, at)
+    except Undecodable as error:
+        raise NotRetryable(
+            f"The message at {at} still cannot be read: {error.why}. Nothing was sent; it would "
+            f"end in quarantine again. Try again with a version of joulie that knows it."
+        ) from error
+    if stream_of(event) is Stream.DEC:
+        raise NotRetryable(
+            f"The message at {at} is a decision in a stream of facts. Nothing was sent; nothing "
+            f"folds a decision."
+        )
+    return Message(subjects.of(event, producer), f"retry:{poison.position}", poison.body)

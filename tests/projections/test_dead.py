@@ -1,0 +1,99 @@
+"""What could not be folded: visible, and told again under a position of its own."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+
+import msgspec
+import pytest
+
+from joulie_bus import codec
+from joulie_bus.errors import NotRetryable, Undecodable
+from joulie_bus.events import AnyEvent
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.subjects import Stream
+from joulie_bus.testing import CLUSTER, one_of_each, power, producer
+from joulie_projections import dead
+from joulie_projections.commit import Poison
+from joulie_projections.database import Place
+from joulie_projections.history import History
+from joulie_projections.rebuild import rebuild
+from joulie_projections.view import View
+
+Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
+Viewing = Callable[[], AbstractAsyncContextManager[View]]
+Tell = Callable[..., Awaitable[None]]
+
+
+def poison(body: bytes) -> Poison:
+    return Poison(7, str(Stream.TEL), 3, "why", body)
+
+
+SAMPLE = producer().stamp(power("n", 1)).data
+UNKNOWN = SAMPLE.replace(b"telemetry.sampled", b"telemetry.shuffle")
+
+
+def test_what_can_be_read_of_it_is_shown() -> None:
+    known, unknown = dead.legible(SAMPLE), dead.legible(UNKNOWN)
+
+    assert (known["type"], known["data"]) == ("telemetry.sampled", {"node": "n", "power_mw": 1000})
+    assert (unknown["type"], unknown["data"]) == ("telemetry.shuffle", known["data"])
+    assert dead.legible(msgspec.msgpack.encode({"a": 1})) == {"a": 1}
+    assert dead.legible(b"\xc1\xc1") == {"bytes": "c1c1"}
+
+
+def test_what_still_cannot_be_read_is_not_told_again() -> None:
+    with pytest.raises(NotRetryable, match="position 7 still cannot be read: nobody here knows"):
+        dead.again(poison(UNKNOWN), CLUSTER)
+
+
+def test_a_decision_among_facts_is_not_told_again() -> None:
+    [*_, outcome] = one_of_each()
+
+    with pytest.raises(NotRetryable, match="is a decision"):
+        dead.again(poison(producer().stamp(outcome).data), CLUSTER)
+
+
+def test_it_is_told_again_as_it_was() -> None:
+    told = dead.again(poison(SAMPLE), CLUSTER)
+
+    assert told == (CLUSTER.of(power("n", 1)), "retry:7", SAMPLE)
+
+
+@pytest.mark.anyio
+async def test_a_retry_gets_its_own_position_and_every_refold_follows(
+    projecting: Projecting,
+    viewing: Viewing,
+    bus: JetStreamLog,
+    place: Place,
+    writer: object,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    says, read = producer(), codec.read
+
+    def not_yet(envelope: codec.Envelope, where: str) -> AnyEvent:
+        """Code that does not know readings of node b."""
+        if envelope.key == "b":
+            raise Undecodable(where, "nobody here knows it")
+        return read(envelope, where)
+
+    monkeypatch.setattr(codec, "read", not_yet)
+    async with projecting(), viewing() as view:
+        await bus.publish([says.stamp(power("a", 1)), says.stamp(power("b", 2))])
+        await view.wait_for(2, 5)
+        assert list(view.world.nodes) == ["a"]
+    monkeypatch.setattr(codec, "read", read)
+
+    async with projecting(), viewing() as view:
+        [found] = quarantined(place)
+        await bus.publish([dead.again(found, CLUSTER)])
+        await view.wait_for(3, 5)
+        assert sorted(view.world.nodes) == ["a", "b"]
+
+    done = await rebuild(bus, writer, "rebuild")  # type: ignore[arg-type]
+    assert (done.events, done.differs_at) == (3, 0)
+
+
+def quarantined(place: Place) -> list[Poison]:
+    with History.of(place) as history:
+        return history.quarantined()
