@@ -95,6 +95,8 @@ class HardwareDiscovered(Event, frozen=True, kw_only=True):
     gpu_count: Count = 0
     gpu_max_mw: Milliwatts = 0
     memory_bytes: Count = 0
+    cpu_min_mw_per_socket: Milliwatts = 0  # the lowest cap that it takes; 0: nobody knows
+    gpu_min_mw: Milliwatts = 0
 
     @property
     def key(self) -> str:
@@ -209,7 +211,11 @@ class PodGone(Event, frozen=True, kw_only=True):
 
 
 class PlanMade(Event, frozen=True, kw_only=True):
-    """Why the node events beside it exist. Written first in the batch, under compare-and-set."""
+    """Why the node events beside it exist, and all that it takes to make the same plan again.
+
+    Written first in the batch, under compare-and-set. A plan too large for one batch comes in
+    parts, each with the numbers of the whole.
+    """
 
     TYPE: ClassVar[str] = "plan.made"
     plan: str
@@ -220,6 +226,13 @@ class PlanMade(Event, frozen=True, kw_only=True):
     changes: Count
     inputs: dict[str, Finite] = {}
     because: str = ""
+    now: Nanoseconds = 0  # the only clock that the plan used
+    code: str = ""  # version of the program, and of a policy from elsewhere
+    settings: dict[str, Finite | str | bool] = {}  # what is left out is "none"
+    pods_known: bool = True  # was it known which pods run where?
+    dry_run: bool = False  # nothing was changed; this is what would have been
+    part: Count = 1
+    parts: Count = 1
 
     @property
     def key(self) -> str:
@@ -253,13 +266,18 @@ class DrainingBegun(Event, frozen=True, kw_only=True):
 
 
 class CapsSet(Event, frozen=True, kw_only=True):
-    """Absent means no cap; a number never stands for "none"."""
+    """Absent means no cap; a number never stands for "none".
+
+    Where there are watts, they are what is meant, and the percentage says the same of the maximum.
+    """
 
     TYPE: ClassVar[str] = "plan.caps-set"
     plan: str
     node: str
     cpu_cap_pct: Percent | None = None
     gpu_cap_pct: Percent | None = None
+    cpu_cap_mw_per_socket: Milliwatts | None = None
+    gpu_cap_mw: Milliwatts | None = None  # per card
 
     @property
     def key(self) -> str:
@@ -273,6 +291,7 @@ class TransitionCompleted(Event, frozen=True, kw_only=True):
     plan: str
     node: str
     profile: Profile
+    because: str = ""
 
     @property
     def key(self) -> str:

@@ -73,6 +73,10 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     power_state: str = ""  # awake; "asleep" or "waking" once a plan has said so
     cpu_cap_pct: int | None = None
     gpu_cap_pct: int | None = None
+    cpu_cap_mw_per_socket: int | None = None  # beside the percentage, where watts were planned
+    gpu_cap_mw: int | None = None
+    class_at: int = 0  # when a plan last changed its class: its profile, or that it drains
+    caps_at: int = 0  # when a plan last changed its caps
     samples: tuple[Sample, ...] = ()  # oldest first, the last one is the newest reading
     source: str = ""
     provider: str = ""
@@ -295,12 +299,20 @@ def _evolve_plan(draft: Draft, fact: PlanEvent, at: int) -> None:
         case PlanMade():
             draft.cluster.put(CLUSTER, replace(_cluster(draft), planned_at=at, plan=fact))
         case ProfileAssigned() | TransitionCompleted():
-            _change_node(draft, fact.node, at, profile=fact.profile, draining=False)
+            _change_node(draft, fact.node, at, profile=fact.profile, draining=False, class_at=at)
         case DrainingBegun():
-            _change_node(draft, fact.node, at, draining=True)
+            _change_node(draft, fact.node, at, draining=True, class_at=at)
         case CapsSet():
-            caps = {"cpu_cap_pct": fact.cpu_cap_pct, "gpu_cap_pct": fact.gpu_cap_pct}
-            _change_node(draft, fact.node, at, **caps)
+            _change_node(
+                draft,
+                fact.node,
+                at,
+                cpu_cap_pct=fact.cpu_cap_pct,
+                gpu_cap_pct=fact.gpu_cap_pct,
+                cpu_cap_mw_per_socket=fact.cpu_cap_mw_per_socket,
+                gpu_cap_mw=fact.gpu_cap_mw,
+                caps_at=at,
+            )
         case SleepOrdered():
             _change_node(draft, fact.node, at, power_state="asleep")
         case WakeOrdered():
