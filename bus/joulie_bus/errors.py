@@ -17,6 +17,7 @@
     ├── ViewBehind               the projection did not come as far as somebody waited for
     ├── PortTaken                nobody can listen where the settings say
     ├── KubernetesRefused        the API server answered, and said no
+    ├── PolicyFailed             a policy that raised, or whose answer is none
     ├── BadRequest               a webhook body that kube-scheduler would never send
     ├── BadQuantity              a Kubernetes quantity that cannot be read
     └── DataDirectoryError       a data directory that is missing, taken or not ours
@@ -162,6 +163,15 @@ class KubernetesRefused(JoulieError):
         )
         self.path = path
         self.code = code
+
+
+class PolicyFailed(JoulieError):
+    def __init__(self, policy: str, why: str) -> None:
+        super().__init__(
+            f"The policy {policy} gave no answer: {why}. "
+            f"No plan was made; nodes stay as they are. Mend it, or choose another by POLICY_TYPE."
+        )
+        self.policy = policy
 
 
 class BadRequest(JoulieError):
