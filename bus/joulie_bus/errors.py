@@ -18,6 +18,7 @@
     ├── PortTaken                nobody can listen where the settings say
     ├── KubernetesRefused        the API server answered, and said no
     ├── PolicyFailed             a policy that raised, or whose answer is none
+    ├── BadTrace                 a file of recorded pods that cannot be used
     ├── BadRequest               a webhook body that kube-scheduler would never send
     ├── BadQuantity              a Kubernetes quantity that cannot be read
     └── DataDirectoryError       a data directory that is missing, taken or not ours
@@ -172,6 +173,14 @@ class PolicyFailed(JoulieError):
             f"No plan was made; nodes stay as they are. Mend it, or choose another by POLICY_TYPE."
         )
         self.policy = policy
+
+
+class BadTrace(JoulieError):
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(
+            f"The trace {where} cannot be used: {why}. Nothing was simulated. "
+            f"It must be a pod list of Alibaba's cluster-trace-gpu-v2023 (openb), a CSV file."
+        )
 
 
 class BadRequest(JoulieError):
