@@ -17,8 +17,8 @@ from joulie_bus.events import AnyEvent, FilterDecided, PrioritizeDecided
 from joulie_projections.board import Board, NodeClass
 from joulie_projections.view import View
 
-SHOWN = 8  # decisions
-MAP_WIDTH, MAP_ROWS = 96, 10
+SHOWN = 6  # decisions; all of the picture fits a terminal of 80 x 24
+MAP_WIDTH, MAP_ROWS = 72, 8
 BARS = "▁▂▃▄▅▆▇█"
 COLOURS = {
     NodeClass.UNKNOWN: "grey50",
@@ -58,7 +58,7 @@ class Screen:
 
     def picture(self, newest: Sequence[AnyEvent]) -> RenderableType:
         board = self._view.snapshot().board
-        return Group(self._head(board), heat_map(board), decisions(newest), self._foot())
+        return Group(self._head(board), decisions(newest), heat_map(board), self._foot())
 
     def _head(self, board: Board) -> RenderableType:
         beat = self._view.last_beat
@@ -79,12 +79,12 @@ class Screen:
         proof = self.proof or "after a minute: proof, by taking every decision so far again"
         return Text(
             f"{urls}\n"
-            f"try, in another terminal:  joulie status {where}\n"
-            f"                           joulie verify {where}\n"
-            f"                           joulie replay {where}\n"
+            f"try elsewhere: joulie status|verify|replay {where}\n"
             f"{proof}\n"
             "Ctrl-C stops everything; the same command goes on where it was.",
             style="dim",
+            no_wrap=True,
+            overflow="ellipsis",
         )
 
 
@@ -109,7 +109,7 @@ def heat_map(board: Board) -> RenderableType:
     picture = Text()
     for at in range(0, len(rows), per_bar):
         picture.append(*_bar(board, rows[at : at + per_bar]))
-        if (at // per_bar + 1) % MAP_WIDTH == 0:
+        if (at // per_bar + 1) % MAP_WIDTH == 0 and at + per_bar < len(rows):
             picture.append("\n")
     return Panel(picture, title=f"{title} (low: little is free)", title_align="left", expand=False)
 
@@ -124,7 +124,9 @@ def _bar(board: Board, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tupl
 
 
 def decisions(newest: Sequence[AnyEvent]) -> RenderableType:
-    table = Table("pod", "class", "asked", "answer", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for column in ("pod", "class", "asked", "answer"):
+        table.add_column(column, no_wrap=True, overflow="ellipsis")
     for event in newest[:SHOWN]:
         if isinstance(event, FilterDecided | PrioritizeDecided):
             pod = f"{event.pod.namespace}/{event.pod.name}"

@@ -60,11 +60,19 @@ def test_a_node_without_a_budget_has_nothing_free() -> None:
     assert "▁" in drawn(heat_map(board_of([power("n", 5)])))
 
 
-@pytest.mark.parametrize(("nodes", "bars"), [(1, 1), (960, 960), (961, 481), (5000, 834)])
+@pytest.mark.parametrize(("nodes", "bars"), [(1, 1), (576, 576), (577, 289), (5000, 556)])
 def test_a_large_cluster_shares_its_bars(nodes: int, bars: int) -> None:
     picture = drawn(heat_map(board_of([hardware(f"n{at}", cores=1) for at in range(nodes)])))
 
     assert picture.count("█") == bars <= MAP_WIDTH * MAP_ROWS
+
+
+@pytest.mark.parametrize("nodes", [1, 72, 200, 5000])
+def test_the_map_fits_a_small_terminal(nodes: int) -> None:
+    lines = drawn(heat_map(board_of([hardware(f"n{at}", cores=1) for at in range(nodes)])))
+
+    assert max(map(len, lines.splitlines())) <= 80
+    assert len(lines.splitlines()) <= MAP_ROWS + 2
 
 
 def test_the_last_decisions_come_with_their_reasons() -> None:

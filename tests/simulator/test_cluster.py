@@ -78,7 +78,7 @@ def test_plugins_like_what_stays_free_and_even(cores: float, mib: int, score: in
 
 
 def test_every_division_drops_its_rest() -> None:
-    assert least_allocated([(1, 3), (0, 1)]) == (66 + 100) // 2
+    assert least_allocated([(1, 3), (1, 6)]) == (66 + 83) // 2 == 74
     assert balanced([(1, 3), (0, 1)]) == 83
 
 

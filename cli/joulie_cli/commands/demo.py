@@ -164,7 +164,7 @@ async def _show(wires: Wiring, wish: Wish, told: asyncio.Event, screen: Screen) 
     began = time.monotonic()
     ending = float("inf") if wish.seconds is None else began + wish.seconds
     with Live(console=Console(stderr=True), auto_refresh=False) as live:
-        async with background(_prove(wires, screen), "proof"):
+        async with background(prove(wires, screen, PROOF_S), "proof"):
             while (left := ending - time.monotonic()) > 0:
                 if await _until_over(told, min(SCREEN_S, left)):
                     return
@@ -173,9 +173,9 @@ async def _show(wires: Wiring, wish: Wish, told: asyncio.Event, screen: Screen) 
                 live.update(screen.picture(newest), refresh=True)
 
 
-async def _prove(wires: Wiring, screen: Screen) -> None:
+async def prove(wires: Wiring, screen: Screen, after_s: float) -> None:
     """In a process of its own, as anybody could: `joulie replay` on the data of a running demo."""
-    await asyncio.sleep(PROOF_S)
+    await asyncio.sleep(after_s)
     screen.proof = "proof: taking every decision so far again ..."
     replaying = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "joulie_cli.main", "replay", "--data", str(wires.data.path)),
