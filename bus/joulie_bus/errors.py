@@ -23,6 +23,8 @@
     ├── ViewBehind               the projection did not come as far as somebody waited for
     ├── PortTaken                nobody can listen where the settings say
     ├── KubernetesRefused        the API server answered, and said no
+    ├── PolicyFailed             a policy that raised, or whose answer is none
+    ├── BadTrace                 a file of recorded pods that cannot be used
     ├── BadRequest               a webhook body that kube-scheduler would never send
     ├── BadQuantity              a Kubernetes quantity that cannot be read
     ├── BadAnnotation            an annotation of a pod that cannot be read
@@ -214,6 +216,23 @@ class KubernetesRefused(JoulieError):
         )
         self.path = path
         self.code = code
+
+
+class PolicyFailed(JoulieError):
+    def __init__(self, policy: str, why: str) -> None:
+        super().__init__(
+            f"The policy {policy} gave no answer: {why}. "
+            f"No plan was made; nodes stay as they are. Mend it, or choose another by POLICY_TYPE."
+        )
+        self.policy = policy
+
+
+class BadTrace(JoulieError):
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(
+            f"The trace {where} cannot be used: {why}. Nothing was simulated. "
+            f"It must be a pod list of Alibaba's cluster-trace-gpu-v2023 (openb), a CSV file."
+        )
 
 
 class BadRequest(JoulieError):

@@ -101,6 +101,8 @@ class HardwareDiscovered(Event, frozen=True, kw_only=True):
     gpu_max_mw: Milliwatts = 0
     memory_bytes: Count = 0
     source: HardwareSource = "resource"
+    cpu_min_mw_per_socket: Milliwatts = 0  # the lowest cap that it takes; 0: nobody knows
+    gpu_min_mw: Milliwatts = 0
 
     @property
     def key(self) -> str:
@@ -227,7 +229,11 @@ class PodGone(Event, frozen=True, kw_only=True):
 
 
 class PlanMade(Event, frozen=True, kw_only=True):
-    """Why the node events beside it exist. Written first in the batch, under compare-and-set."""
+    """Why the node events beside it exist, and all that it takes to make the same plan again.
+
+    Written first in the batch, under compare-and-set. A plan too large for one batch comes in
+    parts, each with the numbers of the whole.
+    """
 
     TYPE: ClassVar[str] = "plan.made"
     plan: str
@@ -238,6 +244,13 @@ class PlanMade(Event, frozen=True, kw_only=True):
     changes: Count
     inputs: dict[str, Finite] = {}
     because: str = ""
+    now: Nanoseconds = 0  # the only clock that the plan used
+    code: str = ""  # version of the program, and of a policy from elsewhere
+    settings: dict[str, Finite | str | bool] = {}  # what is left out is "none"
+    pods_known: bool = True  # was it known which pods run where?
+    dry_run: bool = False  # nothing was changed; this is what would have been
+    part: Count = 1
+    parts: Count = 1
 
     @property
     def key(self) -> str:
@@ -271,13 +284,18 @@ class DrainingBegun(Event, frozen=True, kw_only=True):
 
 
 class CapsSet(Event, frozen=True, kw_only=True):
-    """Absent means no cap; a number never stands for "none"."""
+    """Absent means no cap; a number never stands for "none".
+
+    Where there are watts, they are what is meant, and the percentage says the same of the maximum.
+    """
 
     TYPE: ClassVar[str] = "plan.caps-set"
     plan: str
     node: str
     cpu_cap_pct: Percent | None = None
     gpu_cap_pct: Percent | None = None
+    cpu_cap_mw_per_socket: Milliwatts | None = None
+    gpu_cap_mw: Milliwatts | None = None  # per card
 
     @property
     def key(self) -> str:
@@ -291,6 +309,7 @@ class TransitionCompleted(Event, frozen=True, kw_only=True):
     plan: str
     node: str
     profile: Profile
+    because: str = ""
 
     @property
     def key(self) -> str:

@@ -162,6 +162,23 @@ UNKNOWN_CLASS = Counter(
     registry=REGISTRY,
 )
 PLANS = Counter("joulie_plans_total", "Plans published", ["policy"], registry=REGISTRY)
+PLANS_STOPPED = Gauge(
+    "joulie_plans_stopped",
+    "1 while no plans are made for this reason, else 0",
+    ["reason"],
+    registry=REGISTRY,
+)
+PLAN_CPU_SECONDS = Histogram(
+    "joulie_plan_cpu_seconds",
+    "Processor time of one look at the cluster",
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5),
+    registry=REGISTRY,
+)
+NODES_HELD = Gauge(
+    "joulie_nodes_held",
+    "Nodes that may not yet become what the plan wants of them",
+    registry=REGISTRY,
+)
 
 
 Probe = Callable[[], str]  # why not; empty if all is well

@@ -93,6 +93,10 @@ def parser() -> argparse.ArgumentParser:
 def _add_demo_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--nodes", type=int, default=200, metavar="N", help="nodes (200)")
     made.add_argument("--seed", type=int, default=1, metavar="S", help="of the workload (1)")
+    made.add_argument(
+        "--speed", type=float, default=60.0, metavar="X", help="simulated seconds per second (60)"
+    )
+    made.add_argument("--trace", type=Path, metavar="FILE", help="sizes of pods: openb's pod list")
     made.add_argument("--headless", action="store_true", help="no live screen")
     made.add_argument(
         "--for", dest="seconds", type=_seconds, metavar="TIME", help="end after, such as 45s"

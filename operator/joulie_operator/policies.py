@@ -1,10 +1,24 @@
-"""How many nodes supply performance, and which. Pure functions of nodes and settings."""
+"""How many nodes supply performance, and which. Pure functions of nodes, demand and settings.
+
+A policy says how many; which ones is decided here, for all policies alike: one node per hardware
+family first, then the densest. A policy of your own is a function from `Situation` to `Share`,
+named by an entry point of the group `joulie.policies`.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from joulie_bus.events import Profile
+
+NO_NUMBERS: Mapping[str, float] = {}
+NO_PINS: Mapping[str, Profile] = {}
+
+# Why a node is what it shall be; said of every node that changes.
+BY_NAME = "the policy names it"
+BY_FAMILY = "it is the densest of its hardware family"
+BY_DENSITY = "it is among the densest"
+NO_SLOT = "denser nodes have all the slots"
 
 
 class Candidate(NamedTuple):
@@ -15,10 +29,48 @@ class Candidate(NamedTuple):
     density: float  # 0..1, against the densest hardware
 
 
-class Wanted(NamedTuple):
-    """A policy's answer, and the numbers that it rests on."""
+class Demand(NamedTuple):
+    """What waits and what runs, anywhere in the cluster."""
 
-    profiles: dict[str, Profile]
+    performance_pending: int = 0  # performance pods that have no node yet
+    performance_bound: int = 0  # and those that have one and are not finished
+    eco_only_pending: int = 0
+
+    @property
+    def performance(self) -> int:
+        return self.performance_pending + self.performance_bound
+
+
+class Situation(NamedTuple):
+    """All that a policy may look at."""
+
+    nodes: Sequence[Candidate]  # the densest first, ties by name
+    demand: Demand
+    now_s: float  # since 1970
+    numbers: Mapping[str, float]  # of the settings, by their names
+
+
+class Share(NamedTuple):
+    """A policy's answer."""
+
+    performance: int  # nodes that shall supply performance; as many as there are, at most
+    inputs: Mapping[str, float] = NO_NUMBERS  # what it looked at, for the explanation
+    pinned: Mapping[str, Profile] = NO_PINS  # nodes that it names itself
+
+
+Policy = Callable[[Situation], Share]
+
+
+class Seat(NamedTuple):
+    profile: Profile
+    why: str
+
+
+class Wanted(NamedTuple):
+    """Every node's profile, and the numbers that it rests on."""
+
+    seats: dict[str, Seat]  # the densest first
+    performance: int
     inputs: dict[str, float]
     because: str
 
@@ -28,25 +80,100 @@ def rounded(value: float) -> int:
     return math.floor(value + 0.5)
 
 
-def static_partition(nodes: Sequence[Candidate], hp_frac: float) -> Wanted:
+def within(value: int, low: float, high: float) -> int:
+    """Not below `low`, and never above `high`, even if that is below `low`."""
+    return int(min(high, max(low, value)))
+
+
+# --- the policies -----------------------------------------------------------------------------
+
+
+def static_partition(situation: Situation) -> Share:
     """A fixed share of performance nodes, whatever happens."""
-    count = min(len(nodes), max(0, rounded(len(nodes) * hp_frac)))
+    share = situation.numbers["STATIC_HP_FRAC"]
+    return Share(rounded(len(situation.nodes) * share), {"STATIC_HP_FRAC": share})
+
+
+def queue_aware_v1(situation: Situation) -> Share:
+    """A base share, and more while performance pods need more."""
+    numbers, pods = situation.numbers, situation.demand.performance
+    base = rounded(len(situation.nodes) * numbers["QUEUE_HP_BASE_FRAC"])
+    need = math.ceil(pods / numbers["QUEUE_PERF_PER_HP_NODE"])
+    count = within(max(base, need), numbers["QUEUE_HP_MIN"], numbers["QUEUE_HP_MAX"])
+    return Share(count, {"base": base, "need": need})
+
+
+def rule_swap_v1(situation: Situation) -> Share:
+    """One of the first two nodes saves, in turn. To see transitions, not to run anything."""
+    phase = math.floor(situation.now_s / situation.numbers["RECONCILE_INTERVAL"]) % 2
+    named = [node.name for node in situation.nodes]
+    pinned: dict[str, Profile] = dict.fromkeys(named, "performance")
+    if phase < len(named):
+        pinned[named[phase]] = "eco"
+    return Share(len(named), {"phase": phase}, pinned)
+
+
+BUILT_IN: Mapping[str, Policy] = {
+    "static_partition": static_partition,
+    "queue_aware_v1": queue_aware_v1,
+    "rule_swap_v1": rule_swap_v1,
+}
+
+
+# --- from a number to nodes -------------------------------------------------------------------
+
+
+def wanted(name: str, share: Share, situation: Situation, *, floor_always: bool) -> Wanted:
+    """`floor_always` gives every hardware family a node even if that takes more of them."""
+    nodes = situation.nodes
+    families = len({node.family for node in nodes})
+    asked = within(share.performance, 0, len(nodes))
+    count = max(asked, families) if floor_always and not share.pinned else asked
+    if situation.demand.eco_only_pending:
+        count = min(count, max(0, len(nodes) - 1))  # pods wait that run nowhere else
+    seats = seated(nodes, count, share.pinned)
+    performance = sum(seat.profile == "performance" for seat in seats.values())
     return Wanted(
-        profiles=assigned(nodes, count),
-        inputs={"nodes": len(nodes), "static_hp_frac": hp_frac, "performance": count},
-        because=f"static_partition: {count} of {len(nodes)} nodes supply performance",
+        seats=seats,
+        performance=performance,
+        inputs={
+            **share.inputs,
+            "nodes": len(nodes),
+            "families": families,
+            "asked_for": asked,
+            "performance_pods_pending": situation.demand.performance_pending,
+            "performance_pods_bound": situation.demand.performance_bound,
+            "eco_only_pods_pending": situation.demand.eco_only_pending,
+        },
+        because=f"{name}: {performance} of {len(nodes)} nodes supply performance",
     )
 
 
-def assigned(nodes: Sequence[Candidate], count: int) -> dict[str, Profile]:
-    """One node per hardware family first, then the densest; only as many as there are slots."""
+def seated(
+    nodes: Sequence[Candidate], count: int, pinned: Mapping[str, Profile] = NO_PINS
+) -> dict[str, Seat]:
+    """Pinned nodes first, then one node per family, then the densest; as long as there are slots.
+
+    `count` bounds the pinned ones too, so that no policy can take the last node from waiting pods.
+    """
     ordered = by_density(nodes)
-    chosen = {node.name for node in one_per_family(ordered)[:count]}
-    for node in ordered:
-        if len(chosen) >= count:
-            break
-        chosen.add(node.name)
-    return {node.name: "performance" if node.name in chosen else "eco" for node in ordered}
+    chosen: dict[str, str] = {}
+    claims = (
+        (BY_NAME, [node for node in ordered if pinned.get(node.name) == "performance"]),
+        (BY_FAMILY, one_per_family(ordered)),
+        (BY_DENSITY, ordered),
+    )
+    for why, claimants in claims:
+        for node in claimants:
+            if len(chosen) < count and pinned.get(node.name) != "eco":
+                chosen.setdefault(node.name, why)
+    return {node.name: _seat(node.name, chosen, pinned) for node in ordered}
+
+
+def _seat(name: str, chosen: Mapping[str, str], pinned: Mapping[str, Profile]) -> Seat:
+    if name in chosen:
+        return Seat("performance", chosen[name])
+    return Seat("eco", BY_NAME if pinned.get(name) == "eco" else NO_SLOT)
 
 
 def by_density(nodes: Sequence[Candidate]) -> list[Candidate]:

@@ -1,132 +1,258 @@
-"""From a world and a policy to plan events. Pure: state in, events out.
+"""From a world, a policy and the settings to plan events. Pure: the same again next year.
 
-    performance ──(eco is wanted, performance pods still there)──> draining
-    performance ──(eco is wanted, nobody left)──────────────────> eco
-    draining ────(the last performance pod is gone)─────────────> eco
-    draining ────(performance is wanted again)──────────────────> performance
-    eco ─────────(performance is wanted)────────────────────────> performance
-
-Classes come first and caps last: a node that drains keeps its performance caps until it is empty.
+`plan` takes everything that it needs and writes all of it into `plan.made`, so that `again` makes
+the same plan from that event and the world at its position.
 """
 
-from collections.abc import Iterator, Mapping
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from joulie_bus.errors import PolicyFailed
 from joulie_bus.events import (
     CapsSet,
     DrainingBegun,
-    Percent,
-    PlanEvent,
+    NodePlan,
     PlanMade,
     Profile,
     ProfileAssigned,
+    TransitionCompleted,
 )
-from joulie_operator.policies import Candidate, Wanted
-from joulie_projections.twins import hardware_of
-from joulie_projections.world import NodeState
+from joulie_operator.eligible import candidates, demand_of, selector
+from joulie_operator.guard import (
+    EMPTIED,
+    LIMITED,
+    OVERDUE,
+    Guarded,
+    Held,
+    Move,
+    Stage,
+    caps_profile,
+    guarded,
+    next_move,
+)
+from joulie_operator.intent import Catalog, in_force, intended, no_catalog
+from joulie_operator.policies import (
+    Policy,
+    Seat,
+    Share,
+    Situation,
+    Wanted,
+    by_density,
+    wanted,
+)
+from joulie_operator.rules import Rules, rules_of, values_of
+from joulie_projections.world import NodeState, World
 
-RESERVED_LABEL = "joulie.io/reserved"
-MOST_CORES = 192  # a dense node of today: 2 x 96 cores
-MOST_GPUS = 8
+CODE_VERSION = "joulie-plan/1"  # of policies, guard and intent
+_SECOND = 1_000_000_000
 
 
-class Caps(NamedTuple):
-    """Percent of the maximum, for each profile."""
+class Moment(NamedTuple):
+    """What a plan rests on beside the world."""
 
-    cpu_performance: Percent = 100
-    cpu_eco: Percent = 60
-    gpu_performance: Percent = 100
-    gpu_eco: Percent = 60
+    view: int
+    now: int
+    pods_known: bool = True
 
 
 class Plan(NamedTuple):
     made: PlanMade
-    changes: list[PlanEvent]
+    changes: list[list[NodePlan]]  # those of one node stay together
+    held: dict[str, str]  # nodes that may not yet become what they shall be, and why
+
+    @property
+    def events(self) -> list[NodePlan]:
+        return [event for group in self.changes for event in group]
 
 
-def candidates(nodes: Mapping[str, NodeState], selector: Mapping[str, str]) -> list[Candidate]:
-    """Nodes that the operator may plan for, in the order of their names."""
-    return [
-        Candidate(name, _family(node), _density(node))
-        for name, node in sorted(nodes.items())
-        if is_eligible(node, selector)
-    ]
+class Chosen(NamedTuple):
+    """A policy, and where it is from."""
 
-
-def is_eligible(node: NodeState, selector: Mapping[str, str]) -> bool:
-    usable = node.present and node.ready and node.schedulable
-    reserved = node.labels.get(RESERVED_LABEL) == "true"
-    return usable and not reserved and selector.items() <= node.labels.items()
+    decide: Policy
+    code: str = CODE_VERSION
 
 
 def plan(
-    wanted: Wanted, nodes: Mapping[str, NodeState], policy: str, view: int, caps: Caps
+    world: World,
+    policy: Chosen,
+    rules: Rules,
+    moment: Moment,
+    catalog: Catalog = no_catalog,
 ) -> Plan:
-    plan_id = f"p{view}"
-    changes = [
-        change
-        for name, profile in sorted(wanted.profiles.items())
-        for change in transition(plan_id, name, nodes[name], profile, caps)
-    ]
-    made = PlanMade(
-        plan=plan_id,
-        policy=policy,
-        view=view,
-        nodes=len(wanted.profiles),
-        performance=sum(profile == "performance" for profile in wanted.profiles.values()),
-        changes=len(changes),
-        inputs=wanted.inputs,
-        because=wanted.because,
+    nodes = by_density(candidates(world.nodes, selector(rules.selector)))
+    demand = demand_of(world)
+    situation = Situation(nodes, demand, moment.now / _SECOND, rules.numbers())
+    asked = wanted(
+        rules.policy,
+        _answer(policy, situation, rules.policy),
+        situation,
+        floor_always=rules.family_floor == "always",
     )
-    return Plan(made, changes)
+    steps = _Steps(world.nodes, rules, moment, catalog)
+    steps.take(asked.seats)
+    return Plan(_made(asked, steps, policy, rules, moment), steps.changes, steps.held)
 
 
-def transition(
-    plan_id: str, name: str, node: NodeState, profile: Profile, caps: Caps
-) -> Iterator[PlanEvent]:
-    """What has to happen next to bring one node where it is wanted; nothing if it is there."""
-    if profile == "eco" and node.profile != "eco" and node.performance_pods:
-        if not node.draining:
-            yield DrainingBegun(
-                plan=plan_id,
-                node=name,
-                performance_pods=node.performance_pods,
-                because="eco is wanted, and performance pods still run here",
-            )
-        return
-    if node.profile != profile or node.draining:
-        yield ProfileAssigned(
-            plan=plan_id, node=name, profile=profile, because=_because(node, profile)
+def _answer(policy: Chosen, situation: Situation, name: str) -> Share:
+    """A policy may be anybody's: what it does wrong is told under its name."""
+    try:
+        share = policy.decide(situation)
+        inputs = {key: float(value) for key, value in share.inputs.items()}
+        if not all(map(math.isfinite, inputs.values())):
+            raise ValueError("an input that is no finite number")
+        return share._replace(performance=int(share.performance), inputs=inputs)
+    except Exception as error:
+        raise PolicyFailed(name, f"{type(error).__name__}: {error}") from error
+
+
+def again(made: PlanMade, world: World, policy: Chosen, catalog: Catalog = no_catalog) -> Plan:
+    """The plan behind an event, from the world at its position."""
+    moment = Moment(made.view, made.now, made.pods_known)
+    return plan(world, policy, rules_of(made.settings), moment, catalog)
+
+
+# --- what happens next ------------------------------------------------------------------------
+
+
+class _Steps:
+    """Node by node, until as many change as may."""
+
+    def __init__(
+        self, nodes: Mapping[str, NodeState], rules: Rules, moment: Moment, catalog: Catalog
+    ) -> None:
+        self.changes: list[list[NodePlan]] = []
+        self.held: dict[str, str] = {}
+        self.moves: Counter[Stage] = Counter()
+        self._nodes = nodes
+        self._rules = rules
+        self._moment = moment
+        self._catalog = catalog
+        self._plan = f"p{moment.view}"
+        self._changing = self._recent()
+
+    def take(self, seats: Mapping[str, Seat]) -> None:
+        """Whoever shall perform goes first: pods wait for them, and nothing can be hurt."""
+        for profile in ("performance", "eco"):
+            for name, seat in seats.items():
+                if seat.profile == profile:
+                    self._step(name, seat)
+
+    def _step(self, name: str, seat: Seat) -> None:
+        node = self._nodes[name]
+        move = next_move(self._guarded(node), seat.profile)
+        if isinstance(move, Held):
+            self.held[name] = move.why
+        events = list(self._events(name, node, move if isinstance(move, Move) else None, seat))
+        if not events:
+            return
+        if not self._may_change(name, move):
+            self.held[name] = LIMITED
+            return
+        self.changes.append(events)
+        if isinstance(move, Move):
+            self.moves[move.after] += 1
+
+    def _guarded(self, node: NodeState) -> Guarded:
+        return guarded(
+            node,
+            self._moment.now,
+            pods_known=self._moment.pods_known,
+            deadline_s=self._rules.drain_deadline_s,
+            dwell_s=self._rules.dwell_s,
         )
-    yield from _caps(plan_id, name, node, profile, caps)
+
+    def _events(
+        self, name: str, node: NodeState, move: Move | None, seat: Seat
+    ) -> Iterator[NodePlan]:
+        if move is None:
+            settled = caps_profile(
+                node,
+                self._moment.now,
+                pods_known=self._moment.pods_known,
+                settle_s=self._rules.caps_settle_s,
+            )
+            yield from self._caps(name, node, settled)
+            return
+        if move.after == Stage.PERFORMANCE:
+            yield from self._caps(name, node, "performance")  # room first, then whoever needs it
+        yield _moved(self._plan, name, node, move, seat)
+        if move.why == OVERDUE:
+            yield from self._caps(name, node, "eco")  # nobody waits for those pods any more
+
+    def _caps(self, name: str, node: NodeState, profile: Profile | None) -> Iterator[CapsSet]:
+        if profile is None:
+            return
+        meant = intended(profile, node, self._rules, self._catalog)
+        if meant != in_force(node):
+            yield CapsSet(
+                plan=self._plan,
+                node=name,
+                cpu_cap_pct=meant.cpu_pct,
+                gpu_cap_pct=meant.gpu_pct,
+                cpu_cap_mw_per_socket=meant.cpu_mw_per_socket,
+                gpu_cap_mw=meant.gpu_mw,
+            )
+
+    # --- how much at once ---------------------------------------------------------------------
+
+    def _recent(self) -> set[str]:
+        """Nodes that changed within the last interval."""
+        if not self._rules.max_changes:
+            return set()
+        since = self._moment.now - int(self._rules.interval_s * _SECOND)
+        nodes = self._nodes.items()
+        return {name for name, node in nodes if max(node.class_at, node.caps_at) > since}
+
+    def _may_change(self, name: str, move: Move | Held | None) -> bool:
+        """Who was counted already goes on: half a change is worse than none."""
+        ends = isinstance(move, Move) and move.why in (EMPTIED, OVERDUE)
+        if not self._rules.max_changes or ends or name in self._changing:
+            return True
+        if len(self._changing) >= self._rules.max_changes:
+            return False
+        self._changing.add(name)
+        return True
 
 
-def _caps(
-    plan_id: str, name: str, node: NodeState, profile: Profile, caps: Caps
-) -> Iterator[CapsSet]:
-    eco = profile == "eco"
-    cpu = caps.cpu_eco if eco else caps.cpu_performance
-    gpu = (caps.gpu_eco if eco else caps.gpu_performance) if hardware_of(node).gpus else None
-    if (node.cpu_cap_pct, node.gpu_cap_pct) != (cpu, gpu):
-        yield CapsSet(plan=plan_id, node=name, cpu_cap_pct=cpu, gpu_cap_pct=gpu)
+def _moved(plan: str, name: str, node: NodeState, move: Move, seat: Seat) -> NodePlan:
+    because = f"{move.why}; {seat.why}"
+    if move.after == Stage.DRAINING:
+        pods = node.performance_pods
+        return DrainingBegun(plan=plan, node=name, performance_pods=pods, because=because)
+    profile: Profile = "eco" if move.after == Stage.ECO else "performance"
+    if move.why in (EMPTIED, OVERDUE):
+        return TransitionCompleted(plan=plan, node=name, profile=profile, because=because)
+    return ProfileAssigned(plan=plan, node=name, profile=profile, because=because)
 
 
-def _because(node: NodeState, profile: Profile) -> str:
-    if node.draining and profile == "eco":
-        return "the last performance pod is gone"
-    if node.draining:
-        return "performance is wanted again"
-    return f"the policy wants {profile} here"
+# --- why --------------------------------------------------------------------------------------
 
 
-def _family(node: NodeState) -> str:
-    if node.hardware is None:
-        return "gpu" if node.gpus else "cpu"
-    return node.hardware.gpu_model or node.hardware.cpu_model
+def _made(asked: Wanted, steps: _Steps, policy: Chosen, rules: Rules, moment: Moment) -> PlanMade:
+    return PlanMade(
+        plan=f"p{moment.view}",
+        policy=rules.policy,
+        view=moment.view,
+        nodes=len(asked.seats),
+        performance=asked.performance,
+        changes=sum(map(len, steps.changes)),
+        inputs={**asked.inputs, **_counts(steps)},
+        because="; ".join((asked.because, *_told(steps.held.values()))),
+        now=moment.now,
+        code=policy.code,
+        settings=values_of(rules),
+        pods_known=moment.pods_known,
+        dry_run=rules.dry_run,
+    )
 
 
-def _density(node: NodeState) -> float:
-    """GPUs count at least as much as cores."""
-    hardware = hardware_of(node)
-    cores, gpus = hardware.cores / MOST_CORES, hardware.gpus / MOST_GPUS
-    return (min(1.0, cores) + min(1.0, gpus)) / 2
+def _counts(steps: _Steps) -> dict[str, float]:
+    moved: dict[str, float] = {f"become_{stage}": n for stage, n in sorted(steps.moves.items())}
+    return {**moved, "nodes_changed": len(steps.changes), "nodes_held": len(steps.held)}
+
+
+def _told(held: Iterable[str]) -> list[str]:
+    """How many wait, for what."""
+    return [f"{count} held: {why}" for why, count in sorted(Counter(held).items())]

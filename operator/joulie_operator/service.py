@@ -6,68 +6,134 @@ upon (compare-and-set), so that of two operators one wins and the other looks ag
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from joulie_bus import codec, metrics
 from joulie_bus.codec import Envelope
-from joulie_bus.errors import BusError, ExpectationFailed
-from joulie_bus.events import PlanEvent, PlanMade
+from joulie_bus.errors import BusError, ExpectationFailed, PolicyFailed
+from joulie_bus.events import NodePlan, PlanEvent
 from joulie_bus.log import MAX_BATCH, Log
 from joulie_bus.logging import get_logger
-from joulie_bus.producer import Producer
+from joulie_bus.producer import Clock, Producer
 from joulie_bus.records import Stored
 from joulie_bus.subjects import Stream, Subjects
-from joulie_operator.policies import static_partition
-from joulie_operator.reconcile import Plan, candidates, plan
+from joulie_operator.plugins import chosen
+from joulie_operator.reconcile import Moment, Plan, plan
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.view import View
 
 LOOK_S = 0.5  # how soon after an event the operator looks again
+LEISURE = 19  # pauses are so many times longer than looks: at most 5 % of a core
 SETTLED_S = 5.0  # a plan is visible in the view long before
 log = get_logger("operator")
 
 
+class Sight(NamedTuple):
+    """How well the cluster can be seen just now."""
+
+    blind: str = ""  # why what is believed of it cannot be relied on; empty if it can
+    pods_known: bool = True  # has the log been told of every pod that runs?
+
+
+def clear_sight() -> Sight:
+    return Sight()
+
+
+class Stopped(NamedTuple):
+    """Why no plans are made. `reason` is one of `REASONS`; it labels a metric."""
+
+    reason: str
+    why: str
+
+
+REASONS = ("view", "cluster", "policy", "broker")
+
+
 class Operator:
     def __init__(
-        self, bus: Log, subjects: Subjects, view: View, settings: OperatorSettings
+        self,
+        bus: Log,
+        subjects: Subjects,
+        view: View,
+        settings: OperatorSettings,
+        sight: Callable[[], Sight] = clear_sight,
+        clock: Clock = time.time_ns,
     ) -> None:
         self._bus = bus
         self._subjects = subjects
         self._view = view
         self._settings = settings
-        self._producer = Producer("operator-plan", subjects, time.time_ns)
+        self._rules = settings.rules()
+        self._policy = chosen(settings.policy)
+        self._sight = sight
+        self._clock = clock
+        self._producer = Producer("operator-plan", subjects, clock)
         self._looked = 0.0
+        self._stopped: Stopped | None = None
 
     async def run(self) -> None:
         """For ever. Whatever fails is told, and looked at again."""
+        for reason in REASONS:
+            metrics.PLANS_STOPPED.labels(reason=reason).set(0)
         while True:
+            began = time.process_time()
             try:
-                await self._reconcile()
+                self._tell_stop(await self.look())
+            except PolicyFailed as error:
+                self._tell_stop(Stopped("policy", str(error)))
             except (BusError, TimeoutError) as error:
-                log.warning("not_planned", error=str(error), what="looked at again")
-            await asyncio.sleep(LOOK_S)
+                self._tell_stop(Stopped("broker", str(error) or "no answer in time"))
+            await asyncio.sleep(max(LOOK_S, (time.process_time() - began) * LEISURE))
 
     def decide(self) -> Plan:
         """What the policy wants of the world as it is now."""
-        settings = self._settings
-        nodes = self._view.world.nodes
-        wanted = static_partition(candidates(nodes, settings.node_selector), settings.hp_frac)
-        return plan(wanted, nodes, settings.policy, self._view.position, settings.caps())
+        began = time.process_time()
+        moment = Moment(self._view.position, self._clock(), self._sight().pods_known)
+        made = plan(self._view.world, self._policy, self._rules, moment)
+        metrics.PLAN_CPU_SECONDS.observe(time.process_time() - began)
+        metrics.NODES_HELD.set(len(made.held))
+        return made
 
-    async def _reconcile(self) -> None:
-        if not self._view.is_ready or not self._view.world.nodes:
-            return
+    async def look(self) -> Stopped | None:
+        """One look at the cluster, and a plan if there is something to plan."""
+        stopped = self._obstacle()
+        if stopped is not None or not self._view.world.nodes:
+            return stopped
         made = self.decide()
         due = time.monotonic() - self._looked >= self._settings.interval_s
-        if not made.changes and not due:
-            return
+        if not due and (not made.changes or self._rules.dry_run):
+            return None
         stored = await self._bus.last(Stream.PLAN, self._subjects.plan_meta)
         if not self._is_upon(stored):
-            return  # the view has not seen the newest plan yet
+            return None  # the view has not seen the newest plan yet
         await self._publish(made, stored.sequence if stored else 0)
         self._looked = time.monotonic()
+        return None
+
+    def _obstacle(self) -> Stopped | None:
+        """Nodes keep what they have while nobody knows how they are."""
+        limit = self._settings.max_view_age_s
+        if not self._view.is_ready:
+            return Stopped("view", "the view has not been loaded yet")
+        if self._view.age_s > limit:
+            return Stopped("view", f"the view is older than {limit:g} s; does a projector run?")
+        blind = self._sight().blind
+        return Stopped("cluster", blind) if blind else None
+
+    def _tell_stop(self, stopped: Stopped | None) -> None:
+        """Once when it stops, once when it goes on; the metric says it all the time."""
+        before, self._stopped = self._stopped, stopped
+        if before is not None:
+            metrics.PLANS_STOPPED.labels(reason=before.reason).set(0)
+        if stopped is not None:
+            metrics.PLANS_STOPPED.labels(reason=stopped.reason).set(1)
+            if stopped != before:
+                log.warning("plans_stopped", reason=stopped.reason, why=stopped.why)
+        elif before is not None:
+            log.info("plans_go_on", after=before.reason)
 
     def _is_upon(self, stored: Stored | None) -> bool:
         cluster = next(iter(self._view.world.cluster.values()), None)
@@ -79,27 +145,31 @@ class Operator:
 
     async def _publish(self, made: Plan, expected: int) -> None:
         """In as many batches as it takes, each under compare-and-set on the one before."""
-        parts = _parts(made.changes)
-        for number, part in enumerate(parts, 1):
-            lead = made.made if len(parts) == 1 else _part_of(made.made, number, len(parts))
-            events = [lead, *part]
-            messages = [self._producer.stamp(event, corr=lead.plan) for event in events]
+        for number, events in enumerate(batches(made), 1):
+            messages = [self._producer.stamp(event, corr=made.made.plan) for event in events]
             try:
                 await self._bus.append(Stream.PLAN, messages, {messages[0].subject: expected})
             except ExpectationFailed as error:
-                log.info("plan_lost_the_race", plan=lead.plan, why=str(error))
+                log.info("plan_lost_the_race", plan=made.made.plan, why=str(error))
                 return
             stored = await self._bus.last(Stream.PLAN, self._subjects.plan_meta)
             if stored is None or _envelope(stored).id != messages[0].id:
-                log.info("plan_overtaken", plan=lead.plan, part=number)
-                return  # another operator planned upon this part; the rest is its business now
+                # Another operator planned upon this part; the rest is its business now.
+                log.info("plan_overtaken", plan=made.made.plan, part=number)
+                return
             expected = stored.sequence
+        self._tell(made)
+        await self._await_own_plan(expected)
+
+    def _tell(self, made: Plan) -> None:
         metrics.PLANS.labels(policy=made.made.policy).inc()
         if made.changes:
             log.info(
-                "planned", plan=made.made.plan, changes=len(made.changes), why=made.made.because
+                "would_plan" if made.made.dry_run else "planned",
+                plan=made.made.plan,
+                changes=made.made.changes,
+                why=made.made.because,
             )
-        await self._await_own_plan(expected)
 
     async def _await_own_plan(self, sequence: int) -> None:
         """Looks again only at a world that has this plan in it."""
@@ -111,14 +181,27 @@ class Operator:
                 await asyncio.sleep(0.02)
 
 
+def batches(made: Plan) -> list[list[PlanEvent]]:
+    """Each led by the plan's own event. A dry run has nothing but that."""
+    parts = list(_parts([] if made.made.dry_run else made.changes)) or [[]]
+    count = len(parts)
+    return [
+        [replace(made.made, part=number, parts=count), *part]
+        for number, part in enumerate(parts, 1)
+    ]
+
+
+def _parts(changes: Sequence[Sequence[NodePlan]]) -> Iterator[list[NodePlan]]:
+    """The changes of one node are never torn apart."""
+    part: list[NodePlan] = []
+    for group in changes:
+        if len(part) + len(group) > MAX_BATCH - 1:
+            yield part
+            part = []
+        part.extend(group)
+    if part:
+        yield part
+
+
 def _envelope(stored: Stored) -> Envelope:
     return codec.open_envelope(stored.data, "plan")
-
-
-def _parts(changes: Sequence[PlanEvent]) -> list[Sequence[PlanEvent]]:
-    size = MAX_BATCH - 1
-    return [changes[at : at + size] for at in range(0, max(1, len(changes)), size)]
-
-
-def _part_of(made: PlanMade, number: int, of: int) -> PlanMade:
-    return replace(made, because=f"{made.because} (part {number} of {of})")

@@ -1,20 +1,63 @@
-"""The operator's settings: the seeds' names."""
+"""The operator's settings: the names that users have."""
 
+import re
 from dataclasses import dataclass
 
-from joulie_bus.settings import Parser, choice, integer, number, setting, some_time
-from joulie_operator.reconcile import Caps
+import msgspec
+
+from joulie_bus.settings import (
+    Parser,
+    boolean,
+    choice,
+    duration,
+    integer,
+    number,
+    setting,
+    some_time,
+)
+from joulie_operator import eligible, plugins, rules
+from joulie_operator.intent import model_caps as parsed_models
+from joulie_operator.rules import Rules
 
 
-def selector(text: str) -> dict[str, str]:
+def selector(text: str) -> str:
     """label=value pairs, separated by commas; empty selects every node"""
-    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
-    if any(not key.strip() or not equals for key, equals, _ in pairs):
-        raise ValueError("not a list of label=value")
-    return {key.strip(): value.strip() for key, _, value in pairs}
+    eligible.selector(text)
+    return text
 
 
-_percent: Parser[int] = integer(0, 100)
+def policy_numbers(text: str) -> str:
+    """name=number pairs, separated by commas"""
+    rules.numbers(text)
+    return text
+
+
+def policy(name: str) -> str:
+    """static_partition, queue_aware_v1, rule_swap_v1, or a policy of your own by its entry point"""
+    plugins.chosen(name)
+    return name
+
+
+def model_caps(text: str) -> str:
+    """JSON such as {"NVIDIA L4": {"minCapWatts": 40, "maxCapWatts": 72}}"""
+    try:
+        parsed_models(text)
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from error
+    return text
+
+
+def percent(text: str) -> int | None:
+    """a whole number from 0 to 100, or none for no cap"""
+    if text == "none":
+        return None
+    if not re.fullmatch(r"\d{1,3}", text) or int(text) > 100:
+        raise ValueError("not a percentage")
+    return int(text)
+
+
+_share: Parser[float] = number(0, 1)
+_watts: Parser[float] = number(1, 1e6)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,23 +65,101 @@ class OperatorSettings:
     interval_s: float = setting(
         some_time, "RECONCILE_INTERVAL", "1m", "Longest time between two looks at the cluster"
     )
-    node_selector: dict[str, str] = setting(
+    node_selector: str = setting(
         selector, "NODE_SELECTOR", "joulie.io/managed=true", "Nodes that the operator plans for"
     )
-    policy: str = setting(
-        choice("static_partition"), "POLICY", "static_partition", "How nodes are divided"
+    policy: str = setting(policy, "POLICY_TYPE", "static_partition", "How nodes are divided")
+    policy_numbers: str = setting(
+        policy_numbers, "POLICY_NUMBERS", "", "What a policy of your own needs to know"
     )
-    hp_frac: float = setting(
-        number(0, 1), "STATIC_HP_FRAC", "0.5", "static_partition: share of performance nodes"
+    family_floor: str = setting(
+        choice("within", "always"),
+        "FAMILY_FLOOR",
+        "within",
+        "A performance node per hardware family: within the policy's number, or beyond it",
     )
-    cpu_performance: int = setting(
-        _percent, "CPU_PERFORMANCE_CAP_PCT_OF_MAX", "100", "CPU cap of performance nodes"
+    static_hp_frac: float = setting(
+        _share, "STATIC_HP_FRAC", "0.5", "static_partition: share of performance nodes"
     )
-    cpu_eco: int = setting(_percent, "CPU_ECO_CAP_PCT_OF_MAX", "60", "CPU cap of eco nodes")
-    gpu_performance: int = setting(
-        _percent, "GPU_PERFORMANCE_CAP_PCT_OF_MAX", "100", "GPU cap of performance nodes"
+    queue_hp_base_frac: float = setting(
+        _share, "QUEUE_HP_BASE_FRAC", "0.6", "queue_aware_v1: share of performance nodes at rest"
     )
-    gpu_eco: int = setting(_percent, "GPU_ECO_CAP_PCT_OF_MAX", "60", "GPU cap of eco nodes")
+    queue_hp_min: int = setting(
+        integer(0), "QUEUE_HP_MIN", "1", "queue_aware_v1: least performance nodes"
+    )
+    queue_hp_max: int = setting(
+        integer(0), "QUEUE_HP_MAX", "1000000", "queue_aware_v1: most performance nodes"
+    )
+    queue_perf_per_hp_node: int = setting(
+        integer(1),
+        "QUEUE_PERF_PER_HP_NODE",
+        "10",
+        "queue_aware_v1: performance pods that one performance node is for",
+    )
+    dwell_s: float = setting(
+        duration, "PROFILE_MIN_DWELL", "0s", "A node keeps its class at least so long"
+    )
+    drain_deadline_s: float = setting(
+        duration,
+        "DRAIN_DEADLINE",
+        "0s",
+        "A node that drains for so long gets its eco caps whoever runs there; 0s: never",
+    )
+    caps_settle_s: float = setting(
+        duration,
+        "CAPS_SETTLE",
+        "5s",
+        "Between a node's eco class and its eco caps, for pods that were on their way",
+    )
+    max_changes: int = setting(
+        integer(0),
+        "MAX_CHANGES_PER_TICK",
+        "0",
+        "Nodes that may change within one RECONCILE_INTERVAL; 0: all",
+    )
+    max_view_age_s: float = setting(
+        some_time, "PLAN_MAX_VIEW_AGE", "30s", "No plans upon a view that is older"
+    )
+    dry_run: bool = setting(
+        boolean, "PLAN_DRY_RUN", "false", "Say what would be planned, and change nothing"
+    )
+    cpu_performance_pct: int | None = setting(
+        percent, "CPU_PERFORMANCE_CAP_PCT_OF_MAX", "100", "CPU cap of performance nodes"
+    )
+    cpu_eco_pct: int | None = setting(
+        percent, "CPU_ECO_CAP_PCT_OF_MAX", "60", "CPU cap of eco nodes"
+    )
+    cpu_absolute: bool = setting(
+        boolean, "CPU_WRITE_ABSOLUTE_CAPS", "false", "CPU caps in watts instead of percent"
+    )
+    cpu_performance_w: float = setting(
+        _watts, "PERFORMANCE_CAP_WATTS", "5000", "CPU cap of performance nodes, watts per socket"
+    )
+    cpu_eco_w: float = setting(
+        _watts, "ECO_CAP_WATTS", "120", "CPU cap of eco nodes, watts per socket"
+    )
+    gpu_performance_pct: int | None = setting(
+        percent, "GPU_PERFORMANCE_CAP_PCT_OF_MAX", "100", "GPU cap of performance nodes"
+    )
+    gpu_eco_pct: int | None = setting(
+        percent, "GPU_ECO_CAP_PCT_OF_MAX", "60", "GPU cap of eco nodes"
+    )
+    gpu_absolute: bool = setting(
+        boolean, "GPU_WRITE_ABSOLUTE_CAPS", "false", "GPU caps in watts beside percent"
+    )
+    gpu_models: str = setting(
+        model_caps,
+        "GPU_MODEL_CAPS_JSON",
+        "{}",
+        "Cap ranges of GPU models, for nodes that do not say theirs",
+    )
 
-    def caps(self) -> Caps:
-        return Caps(self.cpu_performance, self.cpu_eco, self.gpu_performance, self.gpu_eco)
+    def contradictions(self) -> list[str]:
+        if self.queue_hp_min > self.queue_hp_max:
+            return [f"QUEUE_HP_MIN={self.queue_hp_min} is above QUEUE_HP_MAX={self.queue_hp_max}"]
+        return []
+
+    def rules(self) -> Rules:
+        """What plans depend on; the rest is about when they are made."""
+        named = {name: getattr(self, name) for name in Rules._fields if hasattr(self, name)}
+        return Rules(**named, selector=self.node_selector)

@@ -64,12 +64,20 @@ def _evolve_plan(draft: Draft, fact: PlanEvent, at: int) -> None:
         case PlanMade():
             draft.cluster.put(CLUSTER, replace(cluster_of(draft), planned_at=at, plan=fact))
         case ProfileAssigned() | TransitionCompleted():
-            change_node(draft, fact.node, at, profile=fact.profile, draining=False)
+            change_node(draft, fact.node, at, profile=fact.profile, draining=False, class_at=at)
         case DrainingBegun():
-            change_node(draft, fact.node, at, draining=True)
+            change_node(draft, fact.node, at, draining=True, class_at=at)
         case CapsSet():
-            caps = {"cpu_cap_pct": fact.cpu_cap_pct, "gpu_cap_pct": fact.gpu_cap_pct}
-            change_node(draft, fact.node, at, **caps)
+            change_node(
+                draft,
+                fact.node,
+                at,
+                cpu_cap_pct=fact.cpu_cap_pct,
+                gpu_cap_pct=fact.gpu_cap_pct,
+                cpu_cap_mw_per_socket=fact.cpu_cap_mw_per_socket,
+                gpu_cap_mw=fact.gpu_cap_mw,
+                caps_at=at,
+            )
         case SleepOrdered():
             change_node(draft, fact.node, at, power_state="asleep")
         case WakeOrdered():

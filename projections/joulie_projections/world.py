@@ -43,6 +43,10 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     power_state: str = ""  # awake; "asleep" or "waking" once a plan has said so
     cpu_cap_pct: int | None = None
     gpu_cap_pct: int | None = None
+    cpu_cap_mw_per_socket: int | None = None  # beside the percentage, where watts were planned
+    gpu_cap_mw: int | None = None
+    class_at: int = 0  # when a plan last changed its class: its profile, or that it drains
+    caps_at: int = 0  # when a plan last changed its caps
     samples: tuple[Sample, ...] = ()  # oldest first, the last one is the newest reading
     source: str = ""
     provider: str = ""

@@ -1,83 +1,157 @@
-"""The simulated cluster's books: which job runs where, and what fits. Pure."""
+"""The simulated cluster's books: which job runs where, on which cards, and how far it is. Pure."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from joulie_bus.events import GpuSeen
+from joulie_simulator.physics import Caps, Draw, Load, draw
 from joulie_simulator.shapes import Shape, shape_of
 from joulie_simulator.workload import Job
+
+MIB_PER_GIB = 1024
+
+
+class Running:
+    """A job on its node; slower under caps, so that its end is not known beforehand."""
+
+    def __init__(self, job: Job, cards: tuple[int, ...]) -> None:
+        self.job = job
+        self.cards = cards
+        self.left_s = job.seconds  # of work at full speed
+
+    def speed(self, drawn: Draw) -> float:
+        """A job with cards waits for the slower of the two."""
+        return min(drawn.cpu_speed, drawn.gpu_speed) if self.job.gpus else drawn.cpu_speed
+
+
+class End(NamedTuple):
+    """Which job of a node will be done first, and when, as things stand."""
+
+    at_s: float
+    node: str
+    uid: str
+    turn: int  # only a node's newest forecast counts
 
 
 class SimNode:
     def __init__(self, name: str, shape: Shape) -> None:
         self.name = name
         self.shape = shape
-        self.jobs: dict[str, Job] = {}
+        self.caps = Caps()
+        self.turn = 0
+        self.running: dict[str, Running] = {}
         self.free_cores = float(shape.cores)
-        self.free_gib = shape.memory_gib
-        self.free_gpus = shape.gpus
+        self.free_mib = shape.memory_gib * MIB_PER_GIB
+        self.free_cards = list(range(shape.gpus))
+        self._ambient_c = 20.0
+        self._since_s = 0.0
+        self._drawn = self._draw()
 
     def fits(self, job: Job) -> bool:
         return (
             job.cores <= self.free_cores
-            and job.memory_gib <= self.free_gib
-            and job.gpus <= self.free_gpus
+            and job.memory_mib <= self.free_mib
+            and job.gpus <= len(self.free_cards)
         )
 
-    def take(self, job: Job) -> None:
-        self.jobs[job.uid] = job
+    def take(self, job: Job, now_s: float) -> list[GpuSeen]:
+        """The job runs from now on; returns the cards that it got."""
+        self._work_until(now_s)
+        cards, self.free_cards = tuple(self.free_cards[: job.gpus]), self.free_cards[job.gpus :]
+        self.running[job.uid] = Running(job, cards)
         self._book(job, -1)
+        used = job.gpu_mb or (self.shape.cards.memory_mb if self.shape.cards else 0)
+        return [self.shape.card(self.name, at, job.uid, used) for at in cards]
 
-    def release(self, uid: str) -> Job:
-        job = self.jobs.pop(uid)
-        self._book(job, +1)
-        return job
+    def release(self, uid: str, now_s: float) -> list[GpuSeen]:
+        """The job is gone; returns the cards that it gives back."""
+        self._work_until(now_s)
+        done = self.running.pop(uid)
+        self.free_cards = sorted([*self.free_cards, *done.cards])
+        self._book(done.job, +1)
+        return [self.shape.card(self.name, at) for at in done.cards]
 
-    def least_allocated(self) -> float:
-        """kube-scheduler's default preference: 0..100, more for what stays free."""
-        cores = self.free_cores / self.shape.cores
-        memory = self.free_gib / self.shape.memory_gib
-        return (cores + memory) / 2 * 100
+    def cap(self, caps: Caps, now_s: float) -> bool:
+        """False if they are the old ones."""
+        if caps == self.caps:
+            return False
+        self._work_until(now_s)
+        self.caps = caps
+        self._drawn = self._draw()
+        return True
+
+    def watts(self, ambient_c: float) -> float:
+        self._ambient_c = ambient_c
+        self._drawn = self._draw()
+        return self._drawn.watts
+
+    def first_end(self) -> End | None:
+        """If nothing changes; older forecasts do not count any more."""
+        self.turn += 1
+        ends = [
+            (self._since_s + running.left_s / running.speed(self._drawn), uid)
+            for uid, running in self.running.items()
+        ]
+        if not ends:
+            return None
+        at, uid = min(ends)
+        return End(at, self.name, uid, self.turn)
+
+    def _work_until(self, now_s: float) -> None:
+        for running in self.running.values():
+            running.left_s -= (now_s - self._since_s) * running.speed(self._drawn)
+        self._since_s = now_s
 
     def _book(self, job: Job, sign: int) -> None:
         self.free_cores += sign * job.cores
-        self.free_gib += sign * job.memory_gib
-        self.free_gpus += sign * job.gpus
+        self.free_mib += sign * job.memory_mib
+        self._drawn = self._draw()
+
+    def _draw(self) -> Draw:
+        jobs = [running.job for running in self.running.values()]
+        load = Load(
+            sum(job.cores * job.utilisation for job in jobs),
+            sum(job.gpus * job.utilisation for job in jobs),
+        )
+        return draw(self.shape, load, self.caps, self._ambient_c)
 
 
 class SimCluster:
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, percentage: int = 0) -> None:
+        """`percentage` is kube-scheduler's percentageOfNodesToScore; 0 is its own choice."""
         shapes = [shape_of(number) for number in range(size)]
         self.nodes = {
             name: SimNode(name, shape)
             for number, shape in enumerate(shapes)
             for name in [f"{shape.prefix}-{number:04d}"]
         }
+        self._names = list(self.nodes)
+        self._wanted = sample_size(size, percentage)
         self._start = 0
 
     def sample(self, job: Job) -> list[str]:
-        """The candidates that kube-scheduler would send: fitting nodes, round robin, not all.
-
-        Under 100 nodes all are looked at; above, 50 % less one per 125 nodes, but never under 100.
-        """
-        names = list(self.nodes)
-        wanted = sample_size(len(names))
+        """The candidates that kube-scheduler would send: fitting nodes, round robin, not all."""
         found: list[str] = []
         looked = 0
-        for name in self._from(names, self._start):
+        for name in self._from(self._start):
             looked += 1
             if self.nodes[name].fits(job):
                 found.append(name)
-                if len(found) == wanted:
+                if len(found) == self._wanted:
                     break
-        self._start = (self._start + looked) % max(1, len(names))
+        self._start = (self._start + looked) % max(1, len(self._names))
         return found
 
-    def _from(self, names: list[str], start: int) -> Iterator[str]:
-        yield from names[start:]
-        yield from names[:start]
+    def _from(self, start: int) -> Iterator[str]:
+        for at in range(start, start + len(self._names)):
+            yield self._names[at % len(self._names)]
 
 
-def sample_size(nodes: int) -> int:
+def sample_size(nodes: int, percentage: int = 0) -> int:
+    """Under 100 nodes all; else the percentage, by default 50 less one per 125 nodes, at least 5.
+
+    Never under 100.
+    """
     if nodes < 100:
         return nodes
-    percentage = max(5, 50 - nodes // 125)
-    return max(100, nodes * percentage // 100)
+    return max(100, nodes * (percentage or max(5, 50 - nodes // 125)) // 100)

@@ -4,22 +4,25 @@ import random
 from typing import Any
 
 from joulie_bus.logging import get_logger
+from joulie_simulator.arithmetic import plugin_score, totals
 from joulie_simulator.cluster import SimCluster
 from joulie_simulator.webhook import Webhook, WebhookFailed
 from joulie_simulator.workload import Job
 
-WEIGHT = 1  # `weight` of the extender's block
-PER_POINT = 10  # kube-scheduler multiplies extender scores by 100/10
 log = get_logger("simulator")
 
 
 class Scheduler:
     """One pod at a time, as kube-scheduler does it. An extender that fails is ignored."""
 
-    def __init__(self, cluster: SimCluster, webhook: Webhook, draw: random.Random) -> None:
+    def __init__(
+        self, cluster: SimCluster, webhook: Webhook | None, draw: random.Random, weight: int = 1
+    ) -> None:
+        """Without a webhook it is kube-scheduler alone."""
         self._cluster = cluster
         self._webhook = webhook
         self._draw = draw
+        self._weight = weight
 
     async def place(self, job: Job) -> str | None:
         """The node, or None if the pod has to wait."""
@@ -31,15 +34,14 @@ class Scheduler:
         if len(names) <= 1:
             return names[0] if names else None
         extra = await self._prioritize(manifest, names)
-        totals = {
-            name: self._cluster.nodes[name].least_allocated()
-            + PER_POINT * WEIGHT * extra.get(name, 0)
-            for name in names
-        }
-        highest = max(totals.values())
-        return self._draw.choice([name for name in names if totals[name] == highest])
+        plugins = {name: plugin_score(self._cluster.nodes[name], job) for name in names}
+        added = totals(plugins, extra, self._weight)
+        highest = max(added.values())
+        return self._draw.choice([name for name in names if added[name] == highest])
 
     async def _filter(self, manifest: dict[str, Any], names: list[str]) -> list[str]:
+        if self._webhook is None:
+            return names
         try:
             reply = await self._webhook.call("filter", _args(manifest, names))
         except WebhookFailed as error:
@@ -51,6 +53,8 @@ class Scheduler:
         return reply.get("NodeNames") or []
 
     async def _prioritize(self, manifest: dict[str, Any], names: list[str]) -> dict[str, int]:
+        if self._webhook is None:
+            return {}
         try:
             reply = await self._webhook.call("prioritize", _args(manifest, names))
         except WebhookFailed as error:

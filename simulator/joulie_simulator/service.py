@@ -1,41 +1,38 @@
-"""The running simulation: publishes the facts that a real cluster's watchers and agents would."""
+"""The running simulation: drives the engine through real time, and asks the real extender.
+
+Arrivals, run times, the day and its heat go by simulated time, `speed` times faster than the
+wall's; readings, the scheduler's patience and its calls go by the wall's, as the programs under
+test do.
+"""
 
 import asyncio
-import heapq
 import random
 import secrets
 import time
-from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
+from pathlib import Path
 
-import msgspec
-
-from joulie_bus.events import (
-    AnyEvent,
-    NodeSeen,
-    PodAsk,
-    PodBound,
-    PodFinished,
-    PodGone,
-    PodPending,
-    TelemetrySampled,
-)
+from joulie_bus.events import AnyEvent, PodGone
 from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
-from joulie_bus.settings import HostPort, address, integer, number, setting, some_time
+from joulie_bus.settings import HostPort, address, integer, number, setting, some_time, text
 from joulie_bus.subjects import Subjects
-from joulie_projections.demand import ask_of
-from joulie_projections.pod import Pod
 from joulie_projections.view import View
+from joulie_projections.world import NodeState
 from joulie_simulator.cluster import SimCluster
-from joulie_simulator.physics import power_w, reading_mw
+from joulie_simulator.engine import Engine, Options
+from joulie_simulator.physics import Caps
 from joulie_simulator.scheduler import Scheduler
+from joulie_simulator.trace import Trace
 from joulie_simulator.webhook import Webhook
-from joulie_simulator.workload import Job, Workload
+from joulie_simulator.workload import Sizes, Table, Workload
 
-WAITING_LIMIT = 500  # pods in the queue; beyond it no more are made, so that memory stays flat
-RETRY_S = 2.0  # a pod that did not fit is looked at again
+STEP_S = 0.1  # of real time, between two looks at what has happened
+BATCH = 1000  # facts published at once
+FACILITY_S = 30.0
 log = get_logger("simulator")
 
 
@@ -43,15 +40,46 @@ log = get_logger("simulator")
 class SimulatorSettings:
     nodes: int = setting(integer(1, 50_000), "SIM_NODES", "200", "Nodes of the simulated cluster")
     seed: int = setting(integer(0), "SIM_SEED", "1", "The same seed gives the same jobs")
+    speed: float = setting(
+        number(0.01, 100_000), "SIM_SPEED", "60", "Simulated seconds per second of real time"
+    )
     pods_per_s: float = setting(
-        number(0.01, 10_000), "SIM_PODS_PER_SECOND", "10", "Pods created per second, on average"
+        number(0.01, 10_000),
+        "SIM_PODS_PER_SECOND",
+        "10",
+        "Pods created per second of real time, on the average of a simulated day",
+    )
+    trace: str = setting(
+        text, "SIM_TRACE", "", "A pod list of the trace openb (CSV), for sizes and run times"
     )
     sample_s: float = setting(
         some_time, "SIM_SAMPLE_INTERVAL", "2s", "Time between two power readings of one node"
     )
+    lost: float = setting(number(0, 1), "SIM_LOST_SAMPLES", "0.01", "Share of readings lost")
     extender: HostPort = setting(
         address, "SIM_EXTENDER", "127.0.0.1:9876", "The extender that the simulated scheduler asks"
     )
+    weight: int = setting(
+        integer(1), "SIM_EXTENDER_WEIGHT", "1", "Weight of the extender in kube-scheduler's sum"
+    )
+    percentage: int = setting(
+        integer(0, 100),
+        "SIM_PERCENTAGE_OF_NODES_TO_SCORE",
+        "0",
+        "kube-scheduler's percentageOfNodesToScore; 0: its own choice",
+    )
+
+    def sizes(self) -> Sizes:
+        """Raises BadTrace."""
+        return Trace.of(Path(self.trace)) if self.trace else Table()
+
+
+def engine_of(settings: SimulatorSettings, run: str) -> Engine:
+    """The simulation that these settings describe; `run` is in the names of its pods."""
+    cluster = SimCluster(settings.nodes, settings.percentage)
+    workload = Workload(settings.seed, run, settings.sizes())
+    per_simulated_s = settings.pods_per_s / settings.speed
+    return Engine(cluster, workload, Options(settings.seed, per_simulated_s, settings.lost))
 
 
 class Simulation:
@@ -63,104 +91,101 @@ class Simulation:
         self._settings = settings
         self._tel = Producer("sim-tel", subjects, time.time_ns)
         self._obs = Producer("sim-obs", subjects, time.time_ns)
-        self._cluster = SimCluster(settings.nodes)
-        self._draw = random.Random(settings.seed + 1)
-        self._workload = Workload(settings.seed, secrets.token_hex(3))
-        self._waiting: deque[Job] = deque()
+        self._engine = engine_of(settings, secrets.token_hex(3))
         self._came = asyncio.Event()
-        self._ends: list[tuple[float, str, str]] = []  # (when, node, uid)
 
     async def run(self) -> None:
         await self._introduce()
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._live(), name="live")
             tasks.create_task(self._measure(), name="measure")
-            tasks.create_task(self._arrive(), name="arrive")
+            tasks.create_task(self._watch_the_room(), name="room")
             tasks.create_task(self._schedule(), name="schedule")
-            tasks.create_task(self._finish(), name="finish")
 
-    async def _observed(self, *events: AnyEvent) -> None:
-        await self._bus.publish([self._obs.stamp(event) for event in events])
+    async def _observed(self, events: Sequence[AnyEvent]) -> None:
+        for at in range(0, len(events), BATCH):
+            await self._bus.publish([self._obs.stamp(e) for e in events[at : at + BATCH]])
 
     async def _introduce(self) -> None:
         """What a watcher's first list says: these nodes are here, and those pods are not."""
         await self._view.wait_ready(30)
         gone = [PodGone(uid=uid) for uid in sorted(self._view.world.pods)]
-        await self._observed(*gone)
-        for name, node in self._cluster.nodes.items():
-            seen = NodeSeen(
-                node=name,
-                uid=f"uid-{name}",
-                labels={"joulie.io/managed": "true"},
-                cpu_milli=node.shape.cores * 1000,
-                memory_bytes=node.shape.memory_gib * 2**30,
-                gpus=node.shape.gpus,
-            )
-            await self._observed(seen, node.shape.discovered(name))
-        log.info("introduced", nodes=len(self._cluster.nodes), seed=self._settings.seed)
+        await self._observed(gone)
+        await self._observed(self._engine.introduce())
+        nodes = len(self._engine.cluster.nodes)
+        log.info("introduced", nodes=nodes, seed=self._settings.seed, speed=self._settings.speed)
+
+    async def _live(self) -> None:
+        """Time goes by: pods come and end, and caps are enforced."""
+        began_s, began = self._engine.now_s, time.monotonic()
+        async with aclosing(_every(STEP_S)) as steps:
+            async for _ in steps:
+                passed = (time.monotonic() - began) * self._settings.speed
+                facts = self._engine.advance(began_s + passed)
+                await self._observed(facts)
+                if facts:
+                    self._came.set()
 
     async def _measure(self) -> None:
         """Every node once per interval, spread over it: agents do not tick together."""
-        names = list(self._cluster.nodes)
-        slices = max(1, min(len(names), int(self._settings.sample_s / 0.1)))
-        following = time.monotonic()
-        while True:
-            for at in range(slices):
-                samples = [self._sample(name) for name in names[at::slices]]
+        names = list(self._engine.cluster.nodes)
+        slices = max(1, min(len(names), int(self._settings.sample_s / STEP_S)))
+        turn = 0
+        async with aclosing(_every(self._settings.sample_s / slices)) as steps:
+            async for _ in steps:
+                some = names[turn % slices :: slices]
+                self._engine.cap(self._enforced(some))
+                samples = self._engine.sample(some)
                 await self._bus.publish([self._tel.stamp(sample) for sample in samples])
-                following += self._settings.sample_s / slices
-                await asyncio.sleep(max(0.0, following - time.monotonic()))
+                turn += 1
 
-    def _sample(self, name: str) -> TelemetrySampled:
-        node, believed = self._cluster.nodes[name], self._view.world.nodes.get(name)
-        cpu_cap = believed.cpu_cap_pct if believed else None
-        gpu_cap = believed.gpu_cap_pct if believed else None
-        watts = power_w(node.shape, node.jobs.values(), cpu_cap, gpu_cap)
-        return TelemetrySampled(
-            node=name, power_mw=reading_mw(watts, self._draw), source="kepler", provider="simulator"
-        )
+    def _enforced(self, names: Iterable[str]) -> list[tuple[str, Caps]]:
+        """What the agents of these nodes would have read from their NodeTwins."""
+        nodes = self._view.world.nodes
+        return [(name, _caps(nodes[name])) for name in names if name in nodes]
 
-    async def _arrive(self) -> None:
-        following = time.monotonic()
-        while True:
-            following += self._workload.pause(self._settings.pods_per_s)
-            await asyncio.sleep(max(0.0, following - time.monotonic()))
-            if len(self._waiting) < WAITING_LIMIT:
-                job = self._workload.next()
-                await self._observed(PodPending(pod=_ask(job)))
-                self._waiting.append(job)
-                self._came.set()
+    async def _watch_the_room(self) -> None:
+        async with aclosing(_every(FACILITY_S)) as steps:
+            async for _ in steps:
+                await self._observed([self._engine.facility()])
 
     async def _schedule(self) -> None:
-        webhook = Webhook(*self._settings.extender)
-        scheduler = Scheduler(self._cluster, webhook, self._draw)
+        """One pod after the other; whoever did not fit waits, and longer each time."""
+        engine, settings = self._engine, self._settings
+        webhook = Webhook(*settings.extender)
+        draw = random.Random(settings.seed + 2)
+        scheduler = Scheduler(engine.cluster, webhook, draw, settings.weight)
         while True:
-            await self._came.wait()
-            self._came.clear()
-            for _ in range(len(self._waiting)):
-                job = self._waiting.popleft()
-                name = await scheduler.place(job)
-                if name is None:
-                    self._waiting.append(job)
+            for _ in range(len(engine.waiting)):
+                waiting = engine.waiting.popleft()
+                now = time.monotonic()
+                name = await scheduler.place(waiting.job) if waiting.at_s <= now else None
+                if name is not None:
+                    await self._observed(engine.bind(waiting.job, name))
                 else:
-                    await self._bind(job, name)
-            if self._waiting:
-                asyncio.get_running_loop().call_later(RETRY_S, self._came.set)
+                    engine.waiting.append(waiting.later(now) if waiting.at_s <= now else waiting)
+            self._came.clear()
+            await self._wait_for_work()
 
-    async def _bind(self, job: Job, name: str) -> None:
-        self._cluster.nodes[name].take(job)
-        heapq.heappush(self._ends, (time.monotonic() + job.seconds, name, job.uid))
-        await self._observed(PodBound(pod=_ask(job), node=name))
-
-    async def _finish(self) -> None:
-        while True:
-            now = time.monotonic()
-            while self._ends and self._ends[0][0] <= now:
-                _, name, uid = heapq.heappop(self._ends)
-                self._cluster.nodes[name].release(uid)
-                await self._observed(PodFinished(uid=uid), PodGone(uid=uid))
-                self._came.set()
-            await asyncio.sleep(0.1)
+    async def _wait_for_work(self) -> None:
+        """Until something came or ended, or the first of those who wait may try again."""
+        waiting = self._engine.waiting
+        pause = min((each.at_s for each in waiting), default=float("inf")) - time.monotonic()
+        try:
+            async with asyncio.timeout(min(60.0, max(STEP_S, pause))):
+                await self._came.wait()
+        except TimeoutError:
+            return
 
 
-def _ask(job: Job) -> PodAsk:
-    return ask_of(msgspec.convert(job.manifest(), Pod))
+async def _every(period_s: float) -> AsyncGenerator[None, None]:
+    """At once, and then once per period; one that is missed is not made up for in a rush."""
+    following = time.monotonic()
+    while True:
+        yield
+        following = max(following + period_s, time.monotonic() - period_s)
+        await asyncio.sleep(max(0.0, following - time.monotonic()))
+
+
+def _caps(node: NodeState) -> Caps:
+    return Caps(node.cpu_cap_pct, node.gpu_cap_pct)

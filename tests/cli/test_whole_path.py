@@ -1,5 +1,6 @@
 """The whole path, as a user runs it: real processes, a real broker, a real database."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -16,8 +17,15 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from joulie_bus.errors import DatabaseUnreachable
+from joulie_bus.settings import BusSettings, Source
+from joulie_bus.subjects import Subjects
+from joulie_cli.commands.demo import prove
 from joulie_cli.data import DataDirectory, is_alive
+from joulie_cli.screen import Place, Screen
+from joulie_cli.wiring import Wiring
+from joulie_projections import database
 from joulie_projections.history import Counts, History
+from joulie_projections.view import View
 
 PATIENCE_S = 60.0  # a slow machine; nothing here waits so long for its own sake
 
@@ -167,6 +175,36 @@ def test_every_decision_is_recomputed_to_the_last_bit(past: Past) -> None:
     assert (code, found["mismatches"]) == (0, 0)
     assert found["decisions"] == told["decisions"]
     assert found["events"] >= told["position"]
+
+
+def test_the_demo_itself_proves_what_it_did(past: Past, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    subprocess.run(["cp", "-r", str(past[0]), str(data)], check=True)
+    place = Place({}, f"--data {data}", 60)
+    wires = Wiring(Source.of(), BusSettings(), DataDirectory(data), Subjects("local"))
+    screen = Screen(View(database.reader(data / "joulie.db"), wires.subjects), place)
+
+    asyncio.run(prove(wires, screen, after_s=0))
+
+    assert screen.proof.endswith("s: no mismatch(es).")
+    assert f" {past[1]['decisions']} decisions recomputed" in screen.proof
+
+
+def test_a_running_demo_can_be_replayed(tmp_path: Path) -> None:
+    with demo(tmp_path, "--nodes", "30", "--speed", "600") as running:
+        running.await_decisions(20)
+        code, found = told_by("replay", "--data", tmp_path)
+
+    assert (code, found["mismatches"]) == (0, 0)
+    assert found["decisions"] >= 20
+
+
+def test_a_trace_that_cannot_be_used_stops_the_demo_before_it_starts(tmp_path: Path) -> None:
+    done = joulie("demo", "--trace", tmp_path / "none.csv", "--data", tmp_path / "data")
+
+    assert done.returncode == 2
+    assert "none.csv cannot be used" in done.stderr
+    assert not (tmp_path / "data").exists()
 
 
 def test_one_changed_byte_is_found_and_its_entry_named(past: Past, tmp_path: Path) -> None:

@@ -1,23 +1,38 @@
 import asyncio
 import contextlib
+import copy
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 
 import pytest
 
-from joulie_bus import codec
-from joulie_bus.events import AnyEvent, PlanMade, PodGone, ProfileAssigned
+from joulie_bus import codec, metrics
+from joulie_bus.events import AnyEvent, NodePlan, PlanMade, PodGone, ProfileAssigned
 from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.log import MAX_BATCH
 from joulie_bus.settings import Source
 from joulie_bus.subjects import Stream
 from joulie_bus.tasks import background, rung
-from joulie_bus.testing import CLUSTER, bound, hardware, node_seen, producer
-from joulie_operator.service import Operator
+from joulie_bus.testing import (
+    CLUSTER,
+    bound,
+    caps,
+    hardware,
+    node_seen,
+    performance,
+    plan_made,
+    producer,
+)
+from joulie_operator.guard import UNKNOWN
+from joulie_operator.plugins import chosen
+from joulie_operator.reconcile import Chosen, Plan, again
+from joulie_operator.service import Operator, Sight, batches
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.view import View
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 20
+SEES_ALL = Sight()
 
 
 async def tell(bus: JetStreamLog, view: View, *facts: AnyEvent, boot: str = "b1") -> None:
@@ -33,9 +48,15 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
+def operator_of(bus: JetStreamLog, view: View, saw: Sight = SEES_ALL, /, **values: str) -> Operator:
+    """One to whom a class has settled at once."""
+    settings = Source.of(**{"CAPS_SETTLE": "0s", **values}).load(OperatorSettings)
+    return Operator(bus, CLUSTER, view, settings, sight=lambda: saw)
+
+
 @contextlib.asynccontextmanager
 async def operating(bus: JetStreamLog, view: View, **values: str) -> AsyncGenerator[Operator]:
-    operator = Operator(bus, CLUSTER, view, Source.of(**values).load(OperatorSettings))
+    operator = operator_of(bus, view, SEES_ALL, **values)
     async with background(operator.run(), "operator"):
         yield operator
 
@@ -88,9 +109,10 @@ async def test_a_plan_says_why_before_it_says_what(bus: JetStreamLog, view: View
     async with operating(bus, view):
         await until(lambda: is_planned(view))
 
-    made, *changes = await plans(bus)
+    made, *changes = (await plans(bus))[:4]
     assert isinstance(made, PlanMade)
     assert (made.view, made.nodes, made.performance, made.changes) == (4, 2, 1, len(changes))
+    assert [change.key for change in changes] == ["n000", "n000", "n001"]
 
 
 async def test_an_operator_that_starts_later_changes_nothing(bus: JetStreamLog, view: View) -> None:
@@ -99,7 +121,7 @@ async def test_an_operator_that_starts_later_changes_nothing(bus: JetStreamLog, 
         await until(lambda: is_planned(view))
     before = await plans(bus)
     async with operating(bus, view):
-        await until(lambda: newest(view).view > 8)
+        await until(lambda: newest(view).view >= 8 + len(before))
 
     [told] = (await plans(bus))[len(before) :]
     assert isinstance(told, PlanMade)
@@ -115,8 +137,8 @@ async def test_an_operator_that_has_not_seen_the_newest_plan_waits(
     foreign = PlanMade(plan="p9", policy="x", view=9, nodes=2, performance=0, changes=0)
     await bus.publish([producer(boot="b2").stamp(foreign)])
 
-    operator = Operator(bus, CLUSTER, view, OperatorSettings())
-    await operator._reconcile()
+    operator = operator_of(bus, view)
+    await operator.look()
 
     assert operator.decide().changes != []
     assert await plans(bus) == [foreign]
@@ -138,15 +160,25 @@ async def test_two_operators_at_once_assign_every_node_once(
 
 async def test_a_plan_too_large_for_a_batch_arrives_in_parts(bus: JetStreamLog, view: View) -> None:
     await tell(bus, view, *nodes(600))
-    async with operating(bus, view):
+    async with operating(bus, view, STATIC_HP_FRAC="1"):
         await until(lambda: is_planned(view))
 
     made = [event for event in await plans(bus) if isinstance(event, PlanMade)]
-    assert [each.because.partition(" (")[2] for each in made[:2]] == [
-        "part 1 of 2)",
-        "part 2 of 2)",
+    assert [(each.part, each.parts, each.changes) for each in made[:2]] == [
+        (1, 2, 1200),
+        (2, 2, 1200),
     ]
-    assert {each.changes for each in made[:2]} == {1200}
+
+
+def test_what_happens_to_one_node_is_never_torn_apart() -> None:
+    pairs: list[list[NodePlan]] = [
+        [caps(f"n{at}", 100), performance(f"n{at}")] for at in range(700)
+    ]
+    single: list[list[NodePlan]] = [[performance("x")]]
+    parts = batches(Plan(plan_made(), [*single, *pairs], {}))
+
+    assert [len(part) for part in parts] == [1 + 999, 1 + 402]
+    assert all(len(part) <= MAX_BATCH for part in parts)
 
 
 async def test_a_node_drains_until_its_last_performance_pod_is_gone(
@@ -163,6 +195,122 @@ async def test_a_node_drains_until_its_last_performance_pod_is_gone(
     assert (waiting.profile, waiting.cpu_cap_pct) == ("", None)
     emptied = view.world.nodes["n000"]
     assert (emptied.profile, emptied.draining, emptied.cpu_cap_pct) == ("eco", False, 60)
+    assert [event.TYPE for event in await plans(bus) if not isinstance(event, PlanMade)] == [
+        "plan.draining-begun",
+        "plan.transition-completed",
+        "plan.caps-set",
+    ]
+
+
+async def test_caps_come_after_the_class_in_a_plan_of_their_own(
+    bus: JetStreamLog, view: View
+) -> None:
+    await tell(bus, view, *nodes(2))
+    async with operating(bus, view, STATIC_HP_FRAC="0"):
+        await until(lambda: is_planned(view))
+
+    kinds = [event.TYPE for event in await plans(bus)]
+    assert kinds[:6] == [
+        "plan.made",
+        *["plan.profile-assigned"] * 2,
+        "plan.made",
+        *["plan.caps-set"] * 2,
+    ]
+
+
+async def test_a_dry_run_says_what_it_would_do_and_does_nothing(
+    bus: JetStreamLog, view: View
+) -> None:
+    await tell(bus, view, *nodes(2))
+    async with operating(bus, view, PLAN_DRY_RUN="true", RECONCILE_INTERVAL="100ms"):
+        await until(lambda: view.position >= 7)
+
+    found = await plans(bus)
+    made = [event for event in found if isinstance(event, PlanMade)]
+    assert made == found
+    assert {(each.dry_run, each.changes, each.performance) for each in made} == {(True, 3, 1)}
+    assert profiles(view) == {"n000": "", "n001": ""}
+
+
+# --- when there is no plan --------------------------------------------------------------------
+
+
+def stopped() -> set[str]:
+    """The reasons that the metric gives."""
+    samples = next(iter(metrics.PLANS_STOPPED.collect())).samples
+    return {sample.labels["reason"] for sample in samples if sample.value}
+
+
+async def test_a_cluster_that_cannot_be_seen_is_not_planned(bus: JetStreamLog, view: View) -> None:
+    await tell(bus, view, *nodes(2))
+    blind = operator_of(bus, view, Sight(blind="the API server has not answered for 73 s"))
+
+    assert await blind.look() == ("cluster", "the API server has not answered for 73 s")
+    assert await plans(bus) == []
+
+
+async def test_a_view_that_is_too_old_is_not_planned_upon(
+    bus: JetStreamLog, projecting: asyncio.Task[None], view: View
+) -> None:
+    await tell(bus, view, *nodes(2))
+    projecting.cancel()
+    operator = operator_of(bus, view, PLAN_MAX_VIEW_AGE="200ms")
+    await until(lambda: view.age_s > 0.2)
+
+    assert await operator.look() == (
+        "view",
+        "the view is older than 0.2 s; does a projector run?",
+    )
+
+
+async def test_why_there_are_no_plans_is_measured_until_there_are_again(
+    bus: JetStreamLog, view: View
+) -> None:
+    sights = [Sight(), Sight(blind="gone")]
+    await tell(bus, view, *nodes(1))
+    settings = Source.of(CAPS_SETTLE="0s").load(OperatorSettings)
+    operator = Operator(bus, CLUSTER, view, settings, sight=lambda: sights[-1])
+    async with background(operator.run(), "operator"):
+        await until(lambda: stopped() == {"cluster"})
+        sights.pop()
+        await until(lambda: is_planned(view) and stopped() == set())
+
+
+async def test_a_policy_that_fails_stops_plans_and_nothing_else(
+    bus: JetStreamLog, view: View, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await tell(bus, view, *nodes(1))
+    async with operating(bus, view) as operator:
+        failing = Chosen(lambda _: 1 // 0)  # type: ignore[arg-type, return-value]
+        monkeypatch.setattr(operator, "_policy", failing)
+        await until(lambda: stopped() == {"policy"})
+
+        monkeypatch.undo()
+        await until(lambda: is_planned(view))
+
+
+async def test_nobody_is_downgraded_before_the_pods_are_known(
+    bus: JetStreamLog, view: View
+) -> None:
+    await tell(bus, view, *nodes(2))
+    half_blind = operator_of(bus, view, Sight(pods_known=False), STATIC_HP_FRAC="0.5")
+    found = half_blind.decide()
+
+    assert {event.node for event in found.events} == {"n000"}
+    assert found.held == {"n001": UNKNOWN}
+    assert found.made.pods_known is False
+
+
+async def test_a_plan_of_the_log_can_be_made_again(bus: JetStreamLog, view: View) -> None:
+    await tell(bus, view, *nodes(3), bound("pod-1", "n002", performance=True))
+    operator = operator_of(bus, view, STATIC_HP_FRAC="0.4")
+    world = copy.deepcopy(view.world)
+    await operator.look()
+    made, *events = await plans(bus)
+
+    assert isinstance(made, PlanMade)
+    assert made.view == 7
+    assert again(made, world, chosen(made.policy)).events == events
 
 
 async def test_a_cluster_without_nodes_needs_no_plan(bus: JetStreamLog, view: View) -> None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from joulie_bus.codec import Origin
 from joulie_bus.events import (
     FACT_TYPES,
+    CapsSet,
     Fact,
     NodeGone,
     NodeSeen,
@@ -171,9 +172,25 @@ def test_a_node_is_what_its_facts_say_last() -> None:
         profile="performance",
         cpu_cap_pct=60,
         gpu_cap_pct=70,
+        class_at=noon(3),
+        caps_at=noon(4),
         samples=(Sample(noon(2), 300_000),),
         source="kepler",
     )
+
+
+def test_a_node_knows_since_when_it_is_in_its_class() -> None:
+    node = after(performance("n"), draining("n"), power("n", 5), caps("n"), completed("n"))
+
+    assert (node.nodes["n"].class_at, node.nodes["n"].caps_at) == (noon(4), noon(3))
+
+
+def test_caps_in_watts_are_kept_beside_the_percentage() -> None:
+    fact = CapsSet(plan="p", node="n", cpu_cap_pct=60, cpu_cap_mw_per_socket=240_000, gpu_cap_mw=5)
+    node = after(fact).nodes["n"]
+
+    assert (node.cpu_cap_pct, node.cpu_cap_mw_per_socket) == (60, 240_000)
+    assert (node.gpu_cap_pct, node.gpu_cap_mw) == (None, 5)
 
 
 def test_caps_that_are_absent_are_no_caps() -> None:

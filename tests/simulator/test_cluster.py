@@ -1,23 +1,20 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from msgspec import convert
 
-from joulie_projections.demand import ask_of
-from joulie_projections.pod import Pod
+from joulie_simulator.arithmetic import balanced, least_allocated, plugin_score, totals
 from joulie_simulator.cluster import SimCluster, SimNode, sample_size
-from joulie_simulator.physics import IDLE_SHARE, power_w
-from joulie_simulator.shapes import SHAPES, Shape, shape_of
-from joulie_simulator.workload import Job, Workload
+from joulie_simulator.physics import Caps
+from joulie_simulator.shapes import H100, SHAPES, Shape, shape_of
+from joulie_simulator.workload import Job
 
-CPU = Shape(1, "cpu", "CPU", 2, 64, 200, 256)  # 400 W
-GPU = Shape(1, "gpu", "CPU", 2, 64, 200, 256, "GPU", 4, 500)  # 400 + 2000 W
+CPU = Shape(1, "cpu", "CPU", 2, 64, 200, 100, 0.25, 256)
+GPU = Shape(1, "gpu", "CPU", 2, 64, 200, 100, 0.25, 256, H100)
 
 
-def job(cores: float = 1, gpus: int = 0, utilisation: float = 1.0, uid: str = "u") -> Job:
-    return Job(uid, uid, "team", "", cores, 1, gpus, 10.0, utilisation)
+def job(cores: float = 1, gpus: int = 0, *, uid: str = "u", seconds: float = 10) -> Job:
+    """Busy all the time, with 1 GiB."""
+    return Job(uid, uid, "team", "", cores, 1024, gpus, seconds, 1.0)
 
 
 # --- kube-scheduler's sample ------------------------------------------------------------------
@@ -44,6 +41,11 @@ def test_as_many_nodes_are_sent_as_kube_scheduler_sends(nodes: int, sent: int) -
     assert sample_size(nodes) == sent
 
 
+@pytest.mark.parametrize(("percentage", "sent"), [(10, 100), (50, 150), (100, 300)])
+def test_a_percentage_that_is_asked_for_counts_above_a_hundred(percentage: int, sent: int) -> None:
+    assert sample_size(300, percentage) == sent
+
+
 def test_the_window_moves_on_until_all_nodes_were_seen() -> None:
     cluster = SimCluster(300)
     windows = [cluster.sample(job()) for _ in range(3)]
@@ -59,13 +61,97 @@ def test_only_nodes_with_room_are_sent() -> None:
     assert cluster.sample(job(cores=1000)) == []
 
 
+# --- kube-scheduler's sum ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cores", "mib", "score"),
+    [(0, 0, 200), (32, 128 * 1024, 150), (64, 0, 50 + 50), (48, 64 * 1024, 50 + 75)],
+    ids=["empty", "half of both", "all the cores", "uneven"],
+)
+def test_plugins_like_what_stays_free_and_even(cores: float, mib: int, score: int) -> None:
+    nothing = job(0)._replace(memory_mib=0)
+    node = SimNode("n", CPU)
+    node.take(job(cores)._replace(memory_mib=mib), 0)
+
+    assert plugin_score(node, nothing) == score
+
+
+def test_every_division_drops_its_rest() -> None:
+    assert least_allocated([(1, 3), (1, 6)]) == (66 + 83) // 2 == 74
+    assert balanced([(1, 3), (0, 1)]) == 83
+
+
+def test_a_point_of_the_extender_is_worth_ten_times_its_weight() -> None:
+    added = totals({"a": 150, "b": 140, "c": 7}, {"a": 1, "b": 3, "stranger": 9}, weight=2)
+
+    assert added == {"a": 170, "b": 200, "c": 7}
+
+
+# --- jobs on nodes ----------------------------------------------------------------------------
+
+
 def test_a_node_is_full_until_a_job_ends() -> None:
     node = SimNode("n", CPU)
-    node.take(job(64))
+    node.take(job(64), 0)
     full = node.fits(job())
-    node.release("u")
+    node.release("u", 5)
 
-    assert (full, node.fits(job(64)), node.least_allocated()) == (False, True, 100)
+    assert (full, node.fits(job(64))) == (False, True)
+
+
+def test_a_job_gets_cards_of_its_own_and_gives_them_back() -> None:
+    node = SimNode("n", GPU)
+    first = node.take(job(gpus=2, uid="a"), 0)
+    second = node.take(job(gpus=1, uid="b")._replace(gpu_mb=5000), 0)
+    back = node.release("a", 1)
+
+    assert [(card.uuid, card.owner, card.allocated_mb) for card in [*first, *second, *back]] == [
+        ("GPU-n-0", "a", 81_559),
+        ("GPU-n-1", "a", 81_559),
+        ("GPU-n-2", "b", 5000),
+        ("GPU-n-0", "", 0),
+        ("GPU-n-1", "", 0),
+    ]
+    assert node.free_cards == [0, 1, 3, 4, 5, 6, 7]
+
+
+def test_a_job_is_done_when_its_work_is() -> None:
+    node = SimNode("n", CPU)
+    node.take(job(seconds=10), 100)
+    end = node.first_end()
+
+    assert end is not None
+    assert end.uid == "u"
+    assert end.at_s == pytest.approx(110)
+
+
+def test_a_cap_makes_what_is_left_last_longer() -> None:
+    node = SimNode("n", CPU)
+    node.take(job(64, seconds=100), 0)
+    changed = node.cap(Caps(cpu_pct=40), 50)
+    end = node.first_end()
+
+    # 60 of 300 W above idling are left: a fifth of the power, its root of the speed.
+    assert changed
+    assert end is not None
+    assert end.at_s == pytest.approx(50 + 50 / 0.2**0.5)
+
+
+def test_the_same_cap_again_changes_nothing() -> None:
+    node = SimNode("n", CPU)
+
+    assert (node.cap(Caps(40), 1), node.cap(Caps(40), 2)) == (True, False)
+
+
+def test_only_the_newest_forecast_of_a_node_counts() -> None:
+    node = SimNode("n", CPU)
+    node.take(job(seconds=10), 0)
+    first, second = node.first_end(), node.first_end()
+
+    assert first is not None
+    assert second is not None
+    assert node.turn == second.turn != first.turn
 
 
 # --- hardware ---------------------------------------------------------------------------------
@@ -90,92 +176,9 @@ def test_a_cluster_of_any_size_has_gpus_and_more_nodes_without(size: int) -> Non
     assert 0 < with_gpus < size / 2
 
 
-# --- jobs -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.prefix)
+def test_hardware_says_what_it_takes(shape: Shape) -> None:
+    found = shape.discovered("n")
 
-
-def test_the_same_seed_gives_the_same_jobs() -> None:
-    one, other, third = Workload(7, "a"), Workload(7, "a"), Workload(8, "a")
-    jobs = [[workload.next() for _ in range(50)] for workload in (one, other, third)]
-
-    assert jobs[0] == jobs[1] != jobs[2]
-    assert one.pause(10) == other.pause(10)
-
-
-def test_runs_of_the_same_seed_differ_in_nothing_but_names() -> None:
-    [one, other] = [Workload(7, run).next() for run in ("a", "b")]
-
-    assert one != other
-    assert one._replace(uid="", name="") == other._replace(uid="", name="")
-
-
-@settings(deadline=None, max_examples=50)
-@given(st.integers(0, 10_000))
-def test_what_a_manifest_asks_for_is_what_the_job_takes(seed: int) -> None:
-    made = Workload(seed, "a").next()
-    asked = ask_of(convert(made.manifest(), Pod))
-
-    assert (asked.cpu_milli, asked.gpu_milli) == (made.cores * 1000, made.gpus * 1000)
-    assert asked.memory_bytes == made.memory_gib * 2**30
-    assert asked.workload == (made.annotation or "standard")
-
-
-# --- physics ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("shape", "jobs", "cpu_cap", "gpu_cap", "watts"),
-    [
-        (CPU, [], None, None, 100),
-        (GPU, [], None, None, 600),
-        (CPU, [job(32)], None, None, 250),
-        (CPU, [job(32, utilisation=0.5)], None, None, 175),
-        (CPU, [job(64)], None, None, 400),
-        (CPU, [job(64), job(64)], None, None, 400),
-        (CPU, [job(64)], 60, None, 240),
-        (CPU, [job(64)], 100, 10, 400),
-        (GPU, [job(0, gpus=4)], None, 50, 100 + 1000),
-        (GPU, [job(0, gpus=2)], None, None, 100 + 1250),
-        (CPU, [job(64)], 0, None, 0),
-    ],
-    ids=[
-        "idle",
-        "idle with GPUs",
-        "half the cores",
-        "half busy",
-        "flat out",
-        "overbooked",
-        "capped",
-        "no GPU to cap",
-        "capped GPUs",
-        "half the GPUs",
-        "off",
-    ],
-)
-def test_a_node_draws(
-    shape: Shape, jobs: list[Job], cpu_cap: int | None, gpu_cap: int | None, watts: float
-) -> None:
-    assert power_w(shape, jobs, cpu_cap, gpu_cap) == pytest.approx(watts)
-
-
-loads = st.lists(st.builds(job, st.floats(0, 64), st.integers(0, 4), st.floats(0, 1)), max_size=6)
-percent = st.none() | st.integers(0, 100)
-
-
-@settings(deadline=None, max_examples=100)
-@given(loads, percent, percent)
-def test_a_node_draws_between_nothing_and_its_rating(
-    jobs: list[Job], cpu_cap: int | None, gpu_cap: int | None
-) -> None:
-    drawn = power_w(GPU, jobs, cpu_cap, gpu_cap)
-
-    assert 0 <= drawn <= 2400
-    assert drawn <= power_w(GPU, jobs, None, None)
-
-
-@settings(deadline=None, max_examples=100)
-@given(loads, st.builds(job, st.floats(0, 64), st.integers(0, 4)))
-def test_without_a_cap_more_work_never_draws_less(jobs: list[Job], more: Job) -> None:
-    idle = IDLE_SHARE * 2400
-    before, after = power_w(GPU, jobs, None, None), power_w(GPU, [*jobs, more], None, None)
-
-    assert idle <= before <= after
+    assert 0 < found.cpu_min_mw_per_socket < found.cpu_max_mw_per_socket
+    assert (found.gpu_min_mw < found.gpu_max_mw) == (found.gpu_count > 0)

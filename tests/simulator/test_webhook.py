@@ -143,14 +143,14 @@ async def placed(
     cluster = SimCluster(3)
     assert list(cluster.nodes) == NAMES
     for name, cores in (taken or {}).items():
-        cluster.nodes[name].take(job(cores))
+        cluster.nodes[name].take(job(cores), 0)
     async with peer(*replies) as (answering, webhook):
         chosen = await Scheduler(cluster, webhook, random.Random(1)).place(job(1))
     return chosen, answering
 
 
 def job(cores: float) -> Job:
-    return Job("u", "u", "team", "", cores, 1, 0, 10.0, 0.5)
+    return Job("u", "u", "team", "", cores, 1024, 0, 10.0, 0.5)
 
 
 def passing(*names: str) -> bytes:
@@ -163,12 +163,20 @@ def scores(*values: int) -> bytes:
 
 
 async def test_the_highest_total_wins() -> None:
-    # What stays free is worth up to 100, a point of the extender 10.
-    emptier = {NAMES[0]: 192, NAMES[1]: 128}
+    # Half the cores taken cost 25 points of each plugin; a point of the extender is worth 10.
+    emptier = {NAMES[0]: 96, NAMES[1]: 128}
     near, _ = await placed(passing(*NAMES), scores(4, 0, 0), taken=emptier)
     ahead, _ = await placed(passing(*NAMES), scores(6, 0, 0), taken=emptier)
 
     assert (near, ahead) == (NAMES[2], NAMES[0])
+
+
+async def test_without_an_extender_the_plugins_decide_alone() -> None:
+    cluster = SimCluster(3)
+    for name in NAMES[:2]:
+        cluster.nodes[name].take(job(9), 0)
+
+    assert await Scheduler(cluster, None, random.Random(1)).place(job(1)) == NAMES[2]
 
 
 async def test_only_nodes_that_passed_are_scored() -> None:

@@ -5,30 +5,29 @@ import asyncio
 import contextlib
 import json
 import socket
+import sys
 import time
 from collections.abc import AsyncGenerator
 from typing import Any, NamedTuple
 
-import numpy as np
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
 from joulie_bus import codec
-from joulie_bus.embedded import free_port
-from joulie_bus.events import AnyEvent, FilterDecided, PrioritizeDecided
+from joulie_bus.embedded import die_with_parent, free_port
+from joulie_bus.events import AnyEvent, FilterDecided
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.roles import Role
-from joulie_bus.settings import HostPort
+from joulie_bus.settings import HostPort, Source
+from joulie_bus.tasks import background
 from joulie_cli.commands import extender, operator, projector, simulator
+from joulie_cli.screen import SHOWN, Place, Screen
 from joulie_cli.supervisor import Supervisor
 from joulie_cli.wiring import Wiring, run_until_told
 from joulie_projections import database
-from joulie_projections.board import Board
 from joulie_projections.history import History, Logged
-from joulie_projections.twins import NodeClass
 from joulie_projections.view import View
+from joulie_simulator.service import SimulatorSettings
 
 SETTINGS = (
     *projector.SETTINGS,
@@ -38,7 +37,9 @@ SETTINGS = (
 )
 PARTS = ["projector", "operator", "extender", "simulator"]
 SCREEN_S = 1.0
-SHOWN = 10
+PROOF_S = 60.0  # after so long there is something to prove
+READINGS_PER_S = 500  # of all nodes together; large clusters are read less often
+PODS_PER_S = (8.0, 50.0)  # least and most; between them, one for 15 nodes
 
 
 class Wish(NamedTuple):
@@ -46,14 +47,25 @@ class Wish(NamedTuple):
 
     nodes: int
     seed: int
+    speed: float
+    trace: str
     headless: bool
     seconds: float | None  # None: until Ctrl-C
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
-    wish = Wish(args.nodes, args.seed, args.headless or args.json, args.seconds)
-    screen = Console(stderr=True)
-    summary = run_until_told(lambda told: run_demo(wires, wish, told, screen))
+    wish = Wish(
+        nodes=args.nodes,
+        seed=args.seed,
+        speed=args.speed,
+        trace=str(args.trace.resolve()) if args.trace else "",
+        headless=args.headless or args.json,
+        seconds=args.seconds,
+    )
+    source = Source.of(**_asked(wish))
+    source.load(SimulatorSettings).sizes()  # what is wrong with them is told before anything starts
+    source.finish()
+    summary = run_until_told(lambda told: run_demo(wires, wish, told))
     print(json.dumps(summary) if args.json else _farewell(summary, wires))
     return 0
 
@@ -68,15 +80,30 @@ def _farewell(summary: dict[str, Any], wires: Wiring) -> str:
     )
 
 
-async def run_demo(
-    wires: Wiring, wish: Wish, told: asyncio.Event, screen: Console
-) -> dict[str, Any]:
+def _asked(wish: Wish) -> dict[str, str]:
+    """The simulator's settings that the command line decides."""
+    said = {"SIM_NODES": wish.nodes, "SIM_SEED": wish.seed, "SIM_SPEED": wish.speed}
+    trace = {"SIM_TRACE": wish.trace} if wish.trace else {}
+    return {name: str(value) for name, value in said.items()} | trace
+
+
+def _fitting(wish: Wish, wires: Wiring) -> dict[str, str]:
+    """What fits the size of the cluster, where nobody says otherwise."""
+    least, most = PODS_PER_S
+    fitting = {
+        "SIM_PODS_PER_SECOND": f"{min(most, max(least, wish.nodes / 15)):.1f}",
+        "SIM_SAMPLE_INTERVAL": f"{max(2.0, wish.nodes / READINGS_PER_S):.1f}s",
+        "RECONCILE_INTERVAL": "10s",
+    }
+    return {name: value for name, value in fitting.items() if not wires.source.names(name)}
+
+
+async def run_demo(wires: Wiring, wish: Wish, told: asyncio.Event) -> dict[str, Any]:
     """Returns what happened. `told` is set by Ctrl-C."""
     extra = {
-        "SIM_NODES": str(wish.nodes),
-        "SIM_SEED": str(wish.seed),
+        **_fitting(wish, wires),
+        **_asked(wish),
         "JOULIE_CLUSTER": wires.bus.cluster,
-        "RECONCILE_INTERVAL": "10s",
         "KUBECONFIG": "",  # a simulated cluster must never reach a real one
     }
     wires.data.create()
@@ -84,7 +111,13 @@ async def run_demo(
         Supervisor.over(wires.data, PARTS, _addresses(), extra, wires.subjects) as supervisor,
         _viewing(wires, supervisor) as view,
     ):
-        start = await _watch(wires, wish, told, _Screen(screen, view, supervisor))
+        await view.wait_ready(30)
+        start = view.position
+        if wish.headless:
+            await _until_over(told, wish.seconds)
+        else:
+            place = Place(supervisor.endpoints, f"--data {wires.data.path}", wish.speed)
+            await _show(wires, wish, told, Screen(view, place))
         summary = _summary(view, start, supervisor)
     with History.of(wires.data.database) as history:  # everything that came in until the end
         return {**_told(history), **summary}
@@ -118,20 +151,46 @@ def _free_or(port: int) -> HostPort:
     return HostPort("127.0.0.1", port)
 
 
-async def _watch(wires: Wiring, wish: Wish, told: asyncio.Event, screen: "_Screen") -> int:
-    """Until the time is over; returns the position at which it began."""
-    await screen.view.wait_ready(30)
-    start = screen.view.position
-    ending = asyncio.create_task(told.wait())
-    deadline = None if wish.seconds is None else time.monotonic() + wish.seconds
-    with contextlib.nullcontext() if wish.headless else screen.live():
-        while not ending.done() and (deadline is None or time.monotonic() < deadline):
-            left = SCREEN_S if deadline is None else min(SCREEN_S, deadline - time.monotonic())
-            await asyncio.wait([ending], timeout=max(0.0, left))
-            if not wish.headless:
-                screen.draw(wires)
-    ending.cancel()
-    return start
+async def _until_over(told: asyncio.Event, seconds: float | None) -> bool:
+    """Until somebody says so, or the time is over; was it said?"""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await told.wait()
+    return told.is_set()
+
+
+async def _show(wires: Wiring, wish: Wish, told: asyncio.Event, screen: Screen) -> None:
+    """Draws once a second; after a minute it has all decisions so far taken again."""
+    began = time.monotonic()
+    ending = float("inf") if wish.seconds is None else began + wish.seconds
+    with Live(console=Console(stderr=True), auto_refresh=False) as live:
+        async with background(prove(wires, screen, PROOF_S), "proof"):
+            while (left := ending - time.monotonic()) > 0:
+                if await _until_over(told, min(SCREEN_S, left)):
+                    return
+                with History.of(wires.data.database) as history:
+                    newest = [_event(entry) for entry in history.newest_answers(SHOWN)]
+                live.update(screen.picture(newest), refresh=True)
+
+
+async def prove(wires: Wiring, screen: Screen, after_s: float) -> None:
+    """In a process of its own, as anybody could: `joulie replay` on the data of a running demo."""
+    await asyncio.sleep(after_s)
+    screen.proof = "proof: taking every decision so far again ..."
+    replaying = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "joulie_cli.main", "replay", "--data", str(wires.data.path)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        preexec_fn=die_with_parent,
+    )
+    try:
+        out, err = await replaying.communicate()
+        said = out or err
+        screen.proof = f"proof: {said.decode().strip().splitlines()[0]}" if said else ""
+    finally:
+        if replaying.returncode is None:
+            replaying.kill()
+            await replaying.wait()
 
 
 def _summary(view: View, start: int, supervisor: Supervisor) -> dict[str, Any]:
@@ -160,88 +219,3 @@ def _refusal(entry: Logged) -> str:
 def _event(entry: Logged) -> AnyEvent:
     where = f"entry {entry.pos}"
     return codec.read(codec.open_envelope(entry.body, where), where)
-
-
-class _Screen:
-    """The live picture: what the cluster looks like, and what was decided last."""
-
-    def __init__(self, console: Console, view: View, supervisor: Supervisor) -> None:
-        self.view = view
-        self._console = console
-        self._supervisor = supervisor
-        self._live: Live | None = None
-        self._before = (time.monotonic(), 0)
-
-    def live(self) -> Live:
-        self._live = Live(Text("starting ..."), console=self._console, auto_refresh=False)
-        return self._live
-
-    def draw(self, wires: Wiring) -> None:
-        if self._live is not None:
-            self._live.update(
-                Group(self._head(), self._decisions(wires), self._foot(wires)), refresh=True
-            )
-
-    def _head(self) -> Text:
-        board, beat = self.view.snapshot().board, self.view.last_beat
-        classes = board.columns["node_class"]
-        named = {kind: int(np.count_nonzero(classes == kind)) for kind in NodeClass}
-        watts = float(board.floats("measured_w").sum())
-        decisions = beat.decisions if beat else 0
-        return Text(
-            f"position {self.view.position}   lag {beat.lag_ms if beat else '?'} ms   "
-            f"log entries {decisions} ({self._rate(decisions):.0f}/s)\n"
-            f"nodes: {named[NodeClass.PERFORMANCE]} performance, {named[NodeClass.ECO]} eco, "
-            f"{named[NodeClass.DRAINING]} draining   measured {watts / 1000:.1f} kW\n"
-            f"headroom {_spark(board)}\n",
-            style="bold",
-        )
-
-    def _rate(self, decisions: int) -> float:
-        now = time.monotonic()
-        (then, before), self._before = self._before, (now, decisions)
-        return max(0, decisions - before) / max(0.001, now - then) if before else 0.0
-
-    def _decisions(self, wires: Wiring) -> Table:
-        table = Table("pod", "class", "asked", "answer", box=None, pad_edge=False)
-        with History.of(wires.data.database) as history:
-            newest = [_event(entry) for entry in history.newest_answers(SHOWN)]
-        for event in newest:
-            assert isinstance(event, FilterDecided | PrioritizeDecided)
-            pod = f"{event.pod.namespace}/{event.pod.name}"
-            asked = len(event.candidates.ordinals) // 4
-            table.add_row(pod, event.pod.workload, f"{asked} nodes", _answer(event))
-        return table
-
-    def _foot(self, wires: Wiring) -> Text:
-        where = f"--data {wires.data.path}"
-        urls = "   ".join(f"{name} {url}" for name, url in self._supervisor.endpoints.items())
-        return Text(
-            f"\n{urls}\ntry, in another terminal:\n"
-            f"  joulie status {where}\n  joulie verify {where}\n  joulie replay {where}\n"
-            "Ctrl-C stops everything; the same command goes on where it was.",
-            style="dim",
-        )
-
-
-def _answer(event: FilterDecided | PrioritizeDecided) -> str:
-    if isinstance(event, FilterDecided):
-        refused = sum(verdict > 0 for verdict in event.verdicts)
-        return f"{refused} refused: {event.reason}" if refused else "all pass"
-    if not event.top:
-        return "nobody was asked about"
-    winner = event.top[0]
-    return (
-        f"{winner.node} {winner.score:.1f} = headroom {winner.headroom:.0f} %, "
-        f"cooling {winner.cooling:.0f}, +{winner.marginal_w:.0f} W"
-    )
-
-
-def _spark(board: Board) -> str:
-    """How many nodes have how much of their cap still free: ten bars from 0 to 100 %."""
-    capped = board.floats("capped_w")
-    rows = capped > 0
-    free = (1 - board.floats("measured_w")[rows] / capped[rows]) * 100
-    bars, _ = np.histogram(np.clip(free, 0, 100), bins=10, range=(0, 100))
-    highest = max(1, int(bars.max()))
-    return "0 % " + "".join("▁▂▃▄▅▆▇█"[int(bar) * 7 // highest] for bar in bars) + " 100 %"

@@ -1,0 +1,63 @@
+"""Which nodes are planned for, and what waits for them. Pure."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from joulie_operator.policies import Candidate, Demand
+from joulie_projections.twins import hardware_of
+from joulie_projections.world import NodeState, PodState, World
+
+RESERVED_LABEL = "joulie.io/reserved"
+MOST_CORES = 192  # a dense node of today: 2 x 96 cores
+MOST_GPUS = 8
+
+
+@lru_cache(maxsize=8)
+def selector(text: str) -> dict[str, str]:
+    """label=value pairs, separated by commas; empty selects every node"""
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    if any(not key.strip() or not equals for key, equals, _ in pairs):
+        raise ValueError("not a list of label=value")
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def candidates(nodes: Mapping[str, NodeState], selector: Mapping[str, str]) -> list[Candidate]:
+    """Nodes that the operator may plan for."""
+    return [
+        Candidate(name, _family(node), _density(node))
+        for name, node in nodes.items()
+        if is_eligible(node, selector)
+    ]
+
+
+def is_eligible(node: NodeState, selector: Mapping[str, str]) -> bool:
+    usable = node.present and node.ready and node.schedulable
+    reserved = node.labels.get(RESERVED_LABEL) == "true"
+    return usable and not reserved and selector.items() <= node.labels.items()
+
+
+def demand_of(world: World) -> Demand:
+    """Bound pods are counted on their nodes already; only those that wait are looked for."""
+    waiting = [pod.pod for pod in world.pods.values() if _waits(pod)]
+    return Demand(
+        performance_pending=sum(pod.workload == "performance" for pod in waiting),
+        performance_bound=sum(node.performance_pods for node in world.nodes.values()),
+        eco_only_pending=sum(pod.placement == "eco-only" for pod in waiting),
+    )
+
+
+def _waits(pod: PodState) -> bool:
+    return not pod.node and not pod.finished
+
+
+def _family(node: NodeState) -> str:
+    if node.hardware is None:
+        return "gpu" if node.gpus else "cpu"
+    return node.hardware.gpu_model or node.hardware.cpu_model
+
+
+def _density(node: NodeState) -> float:
+    """GPUs count at least as much as cores."""
+    hardware = hardware_of(node)
+    cores, gpus = hardware.cores / MOST_CORES, hardware.gpus / MOST_GPUS
+    return (min(1.0, cores) + min(1.0, gpus)) / 2

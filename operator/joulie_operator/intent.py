@@ -1,0 +1,115 @@
+"""Which caps a profile means on which hardware. Pure.
+
+Percent of the maximum, or watts where the settings ask for them; watts never stand alone where the
+maximum is known, because everything else that reasons about power knows percent. No cap is absent.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from joulie_bus.events import Profile
+from joulie_operator.rules import Rules
+from joulie_projections.twins import hardware_of
+from joulie_projections.world import NodeState
+
+
+class WattRange(NamedTuple):
+    """What a socket or a card takes as a cap. A low of 0: nobody knows."""
+
+    low: float
+    high: float
+
+    def clamped(self, watts: float) -> float:
+        return min(self.high, max(self.low, watts))
+
+
+Catalog = Callable[[str], WattRange | None]  # by GPU model
+
+
+def no_catalog(_: str) -> WattRange | None:
+    return None
+
+
+class Intent(NamedTuple):
+    cpu_pct: int | None = None
+    gpu_pct: int | None = None
+    cpu_mw_per_socket: int | None = None
+    gpu_mw: int | None = None  # per card
+
+
+class ModelCaps(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    max_cap_watts: float
+    min_cap_watts: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_cap_watts <= self.max_cap_watts:
+            raise ValueError("minCapWatts must lie between 0 and maxCapWatts")
+
+
+def intended(
+    profile: Profile, node: NodeState, rules: Rules, catalog: Catalog = no_catalog
+) -> Intent:
+    cpu_pct, cpu_mw = _cpu(profile, node, rules)
+    gpu_pct, gpu_mw = _gpu(profile, node, rules, catalog)
+    return Intent(cpu_pct, gpu_pct, cpu_mw, gpu_mw)
+
+
+def in_force(node: NodeState) -> Intent:
+    return Intent(node.cpu_cap_pct, node.gpu_cap_pct, node.cpu_cap_mw_per_socket, node.gpu_cap_mw)
+
+
+def _cpu(profile: Profile, node: NodeState, rules: Rules) -> tuple[int | None, int | None]:
+    performs = profile == "performance"
+    if not rules.cpu_absolute:
+        return (rules.cpu_performance_pct if performs else rules.cpu_eco_pct), None
+    watts = rules.cpu_performance_w if performs else rules.cpu_eco_w
+    found = node.hardware
+    if found is None or not found.cpu_max_mw_per_socket:
+        return None, _milliwatts(watts)  # nothing to compare it with: the agent will know
+    limits = WattRange(found.cpu_min_mw_per_socket / 1000, found.cpu_max_mw_per_socket / 1000)
+    clamped = limits.clamped(watts)
+    return _percent(clamped, limits.high), _milliwatts(clamped)
+
+
+def _gpu(
+    profile: Profile, node: NodeState, rules: Rules, catalog: Catalog
+) -> tuple[int | None, int | None]:
+    percent = rules.gpu_performance_pct if profile == "performance" else rules.gpu_eco_pct
+    if percent is None or not hardware_of(node).gpus:
+        return None, None
+    limits = gpu_range(node, rules.gpu_models, catalog) if rules.gpu_absolute else None
+    if limits is None:
+        return percent, None
+    watts = limits.clamped(limits.high * percent / 100)
+    return _percent(watts, limits.high), _milliwatts(watts)
+
+
+def gpu_range(node: NodeState, models: str, catalog: Catalog) -> WattRange | None:
+    """The node's own word first, then the settings', then the catalog's."""
+    found = node.hardware
+    if found is None:
+        return None
+    if found.gpu_max_mw:
+        return WattRange(found.gpu_min_mw / 1000, found.gpu_max_mw / 1000)
+    said = model_caps(models).get(found.gpu_model)
+    if said is not None:
+        return WattRange(said.min_cap_watts, said.max_cap_watts)
+    return catalog(found.gpu_model)
+
+
+@lru_cache(maxsize=4)
+def model_caps(text: str) -> dict[str, ModelCaps]:
+    """JSON that names models: {"NVIDIA L4": {"minCapWatts": 40, "maxCapWatts": 72}}"""
+    return msgspec.json.decode(text, type=dict[str, ModelCaps])
+
+
+def _percent(watts: float, high: float) -> int:
+    """Down to a whole one: what is reckoned with is never more than what is allowed."""
+    return _milliwatts(watts) * 100 // _milliwatts(high) if high else 100
+
+
+def _milliwatts(watts: float) -> int:
+    return round(watts * 1000)

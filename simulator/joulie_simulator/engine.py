@@ -1,0 +1,159 @@
+"""The simulation itself: time and placements in, facts out. Pure, seeded, deterministic.
+
+Time is the simulation's, in seconds since its midnight; whoever drives it decides how fast it goes.
+The facts are those that watchers and agents of a real cluster would tell, and nothing else.
+"""
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from joulie_bus.events import (
+    FacilityPolled,
+    Fact,
+    NodeSeen,
+    PodAsk,
+    PodBound,
+    PodFinished,
+    PodGone,
+    PodPending,
+    TelemetrySampled,
+)
+from joulie_projections.demand import ask_of
+from joulie_projections.pod import Pod
+from joulie_simulator.cluster import End, SimCluster
+from joulie_simulator.physics import Caps, ambient_c, cooling_w, reading_mw
+from joulie_simulator.workload import Job, Workload
+
+HALL = "simulated-hall"
+MORNING_S = 9 * 3600.0  # when it begins: the day grows busy
+WAITING_LIMIT = 500  # pods in the queue; beyond it no more are made, so that memory stays flat
+FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 10.0  # kube-scheduler's own
+
+
+class Options(NamedTuple):
+    seed: int = 1
+    pods_per_s: float = 10.0  # of simulated time
+    lost: float = 0.01  # share of readings that never come
+
+
+class Waiting(NamedTuple):
+    """A pod without a node; `at_s` is real time, because that is what schedulers wait in."""
+
+    job: Job
+    at_s: float = 0.0
+    backoff_s: float = FIRST_BACKOFF_S
+
+    def later(self, now_s: float) -> "Waiting":
+        longer = min(LONGEST_BACKOFF_S, self.backoff_s * 2)
+        return Waiting(self.job, now_s + self.backoff_s, longer)
+
+
+class Engine:
+    def __init__(self, cluster: SimCluster, workload: Workload, options: Options) -> None:
+        self.cluster = cluster
+        self.waiting: deque[Waiting] = deque()
+        self.now_s = MORNING_S
+        self._workload = workload
+        self._options = options
+        self._noise = random.Random(options.seed + 1)
+        self._ends: list[End] = []
+        self._next_arrival_s = self.now_s + workload.pause(options.pods_per_s, self.now_s)
+        self._it_mw: dict[str, int] = {}
+
+    def introduce(self) -> list[Fact]:
+        """What a watcher's first list says."""
+        facts: list[Fact] = []
+        for name, node in self.cluster.nodes.items():
+            facts.append(
+                NodeSeen(
+                    node=name,
+                    uid=f"uid-{name}",
+                    labels={"joulie.io/managed": "true"},
+                    cpu_milli=node.shape.cores * 1000,
+                    memory_bytes=node.shape.memory_gib * 2**30,
+                    gpus=node.shape.gpus,
+                )
+            )
+            facts.append(node.shape.discovered(name))
+            facts.extend(node.shape.card(name, at) for at in range(node.shape.gpus))
+        return facts
+
+    def advance(self, to_s: float) -> list[Fact]:
+        """Everything that happens by itself until then, in the order in which it happens."""
+        facts: list[Fact] = []
+        while (at := min(self._next_arrival_s, self._next_end_s())) <= to_s:
+            self.now_s = max(self.now_s, at)
+            if self._next_arrival_s <= at:
+                facts += self._arrive()
+            else:
+                facts += self._finish(heapq.heappop(self._ends))
+        self.now_s = max(self.now_s, to_s)
+        return facts
+
+    def bind(self, job: Job, name: str) -> list[Fact]:
+        node = self.cluster.nodes[name]
+        cards = node.take(job, self.now_s)
+        self._forecast(name)
+        return [PodBound(pod=ask(job), node=name), *cards]
+
+    def cap(self, caps: Iterable[tuple[str, Caps]]) -> None:
+        """What the agents enforce from now on."""
+        for name, wanted in caps:
+            if self.cluster.nodes[name].cap(wanted, self.now_s):
+                self._forecast(name)
+
+    def sample(self, names: Iterable[str]) -> list[Fact]:
+        """A reading of each; some are lost on the way, and the log hears nothing of those."""
+        facts: list[Fact] = []
+        ambient = ambient_c(self.now_s)
+        for name in names:
+            watts = self.cluster.nodes[name].watts(ambient)
+            self._it_mw[name] = round(watts * 1000)
+            reading = reading_mw(watts, self._noise)
+            if self._noise.random() >= self._options.lost:
+                facts.append(TelemetrySampled(node=name, power_mw=reading, provider="simulator"))
+        return facts
+
+    def facility(self) -> FacilityPolled:
+        ambient, it_mw = ambient_c(self.now_s), sum(self._it_mw.values())
+        return FacilityPolled(
+            facility=HALL,
+            ambient_mdeg=round(ambient * 1000),
+            it_mw=it_mw,
+            cooling_mw=round(cooling_w(it_mw, ambient)),
+        )
+
+    def _arrive(self) -> list[Fact]:
+        facts: list[Fact] = []
+        for _ in range(self._workload.crowd()):
+            job = self._workload.next()
+            if len(self.waiting) < WAITING_LIMIT:
+                self.waiting.append(Waiting(job))
+                facts.append(PodPending(pod=ask(job)))
+        self._next_arrival_s += self._workload.pause(self._options.pods_per_s, self.now_s)
+        return facts
+
+    def _finish(self, end: End) -> list[Fact]:
+        node = self.cluster.nodes[end.node]
+        if node.turn != end.turn:
+            return []  # an older forecast
+        cards = node.release(end.uid, self.now_s)
+        self._forecast(end.node)
+        return [PodFinished(uid=end.uid), PodGone(uid=end.uid), *cards]
+
+    def _next_end_s(self) -> float:
+        return self._ends[0].at_s if self._ends else float("inf")
+
+    def _forecast(self, name: str) -> None:
+        end = self.cluster.nodes[name].first_end()
+        if end is not None:
+            heapq.heappush(self._ends, end)
+
+
+def ask(job: Job) -> PodAsk:
+    return ask_of(msgspec.convert(job.manifest(), Pod))

@@ -1,0 +1,148 @@
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from joulie_bus.events import HardwareDiscovered, Profile
+from joulie_bus.testing import NOON, hardware
+from joulie_operator.intent import Intent, WattRange, gpu_range, in_force, intended
+from joulie_operator.rules import Rules
+from joulie_projections.world import NodeState
+
+CPUS = replace(hardware("n", watts=400), cpu_sockets=2, cpu_min_mw_per_socket=150_000)
+CARDS = replace(CPUS, gpu_count=4, gpu_model="L40S", gpu_max_mw=350_000, gpu_min_mw=200_000)
+SILENT = replace(CARDS, gpu_max_mw=0, gpu_min_mw=0)  # says nothing of its cards' watts
+SAID = '{"L40S": {"minCapWatts": 100, "maxCapWatts": 300}}'
+
+
+def catalog(model: str) -> WattRange | None:
+    return {"L40S": WattRange(90, 320)}.get(model)
+
+
+def node(found: HardwareDiscovered | None, **fields: Any) -> NodeState:
+    return NodeState(ordinal=0, at=NOON, hardware=found, **fields)
+
+
+@pytest.mark.parametrize(
+    ("found", "profile", "rules", "expected"),
+    [
+        (CPUS, "performance", Rules(), Intent(100)),
+        (CPUS, "eco", Rules(), Intent(60)),
+        (CARDS, "eco", Rules(), Intent(60, 60)),
+        (CARDS, "eco", Rules(cpu_eco_pct=70, gpu_eco_pct=50), Intent(70, 50)),
+        (CARDS, "performance", Rules(cpu_performance_pct=None), Intent(None, 100)),
+        (CARDS, "eco", Rules(gpu_eco_pct=None, gpu_absolute=True), Intent(60)),
+        (None, "eco", Rules(), Intent(60)),
+    ],
+    ids=[
+        "performance",
+        "eco",
+        "with cards",
+        "other percentages",
+        "no CPU cap",
+        "no GPU cap",
+        "unknown hardware",
+    ],
+)
+def test_a_profile_is_percent_of_the_maximum(
+    found: HardwareDiscovered | None, profile: Profile, rules: Rules, expected: Intent
+) -> None:
+    assert intended(profile, node(found), rules) == expected
+
+
+def test_cards_that_can_only_be_allocated_are_capped_too() -> None:
+    assert intended("eco", node(None, gpus=8), Rules()) == Intent(60, 60)
+
+
+@pytest.mark.parametrize(
+    ("profile", "found", "watts", "expected"),
+    [
+        ("eco", CPUS, 240, Intent(60, None, 240_000)),
+        ("eco", CPUS, 239, Intent(59, None, 239_000)),
+        ("eco", CPUS, 120, Intent(37, None, 150_000)),
+        ("eco", CPUS, 9999, Intent(100, None, 400_000)),
+        ("performance", CPUS, 240, Intent(100, None, 400_000)),
+        ("eco", None, 120, Intent(None, None, 120_000)),
+        ("eco", replace(CPUS, cpu_max_mw_per_socket=0), 120, Intent(None, None, 120_000)),
+    ],
+    ids=[
+        "as asked",
+        "percent rounds down",
+        "raised to the lowest",
+        "lowered to the highest",
+        "5000 W is all there is",
+        "nothing to compare with",
+        "no maximum to compare with",
+    ],
+)
+def test_cpu_watts_stay_within_what_the_node_takes(
+    profile: Profile, found: HardwareDiscovered | None, watts: float, expected: Intent
+) -> None:
+    rules = Rules(cpu_absolute=True, cpu_eco_w=watts)
+
+    assert intended(profile, node(found), rules) == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "said", "expected"),
+    [
+        (CARDS, SAID, WattRange(200, 350)),
+        (SILENT, SAID, WattRange(100, 300)),
+        (SILENT, "{}", WattRange(90, 320)),
+        (replace(SILENT, gpu_model="new"), SAID, None),
+        (None, SAID, None),
+    ],
+    ids=["the node", "the settings", "the catalog", "nobody", "no hardware"],
+)
+def test_the_range_of_a_card_is_the_word_of_who_knows_best(
+    found: HardwareDiscovered | None, said: str, expected: WattRange | None
+) -> None:
+    assert gpu_range(node(found), said, catalog) == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "percent", "gpu_pct", "gpu_mw"),
+    [
+        (CARDS, 60, 60, 210_000),
+        (CARDS, 58, 58, 203_000),
+        (CARDS, 40, 57, 200_000),
+        (CARDS, 100, 100, 350_000),
+        (SILENT, 50, 50, 160_000),
+        (replace(SILENT, gpu_model="new"), 50, 50, None),
+    ],
+    ids=["eco", "exact", "raised to the lowest", "all of it", "by the catalog", "unknown model"],
+)
+def test_gpu_watts_stand_beside_the_percentage(
+    found: HardwareDiscovered, percent: int, gpu_pct: int, gpu_mw: int | None
+) -> None:
+    rules = Rules(gpu_eco_pct=percent, gpu_absolute=True)
+    meant = intended("eco", node(found), rules, catalog)
+
+    assert (meant.gpu_pct, meant.gpu_mw) == (gpu_pct, gpu_mw)
+
+
+def test_what_is_in_force_can_be_compared_with_what_is_meant() -> None:
+    capped = node(
+        CARDS, cpu_cap_pct=60, gpu_cap_pct=60, cpu_cap_mw_per_socket=240_000, gpu_cap_mw=210_000
+    )
+    rules = Rules(cpu_absolute=True, cpu_eco_w=240, gpu_absolute=True)
+
+    assert in_force(capped) == intended("eco", capped, rules)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.floats(1, 2000), st.integers(1, 1000), st.integers(0, 1000))
+def test_watts_never_leave_the_range_and_percent_never_exceeds_them(
+    watts: float, low: int, more: int
+) -> None:
+    found = replace(
+        CPUS, cpu_min_mw_per_socket=low * 1000, cpu_max_mw_per_socket=(low + more) * 1000
+    )
+    meant = intended("eco", node(found), Rules(cpu_absolute=True, cpu_eco_w=watts))
+
+    assert meant.cpu_mw_per_socket is not None
+    assert meant.cpu_pct is not None
+    assert low * 1000 <= meant.cpu_mw_per_socket <= (low + more) * 1000
+    assert meant.cpu_pct * (low + more) * 10 <= meant.cpu_mw_per_socket

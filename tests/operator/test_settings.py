@@ -1,0 +1,135 @@
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from joulie_bus.errors import SettingsError
+from joulie_bus.settings import Source
+from joulie_operator.plugins import chosen
+from joulie_operator.policies import BUILT_IN, Share, Situation, static_partition
+from joulie_operator.reconcile import CODE_VERSION, Chosen
+from joulie_operator.rules import Rules, rules_of, values_of
+from joulie_operator.settings import OperatorSettings
+
+Install = Callable[..., None]
+NOWHERE = Situation([], demand=None, now_s=0, numbers={})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """A package of somebody else's, with one policy, as pip would leave it."""
+
+    def put(name: str, code: str, value: str = "acme_policies:policy") -> None:
+        (tmp_path / "acme_policies.py").write_text(code)
+        info = tmp_path / "acme-1.2.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.2\n")
+        (info / "entry_points.txt").write_text(f"[joulie.policies]\n{name} = {value}\n")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.delitem(sys.modules, "acme_policies", raising=False)
+
+    return put
+
+
+def loaded(**values: str) -> OperatorSettings:
+    source = Source.of(**values)
+    settings = source.load(OperatorSettings)
+    source.finish()
+    return settings
+
+
+def test_what_nobody_sets_is_what_the_rules_say() -> None:
+    assert loaded().rules() == Rules()
+
+
+def test_rules_that_were_written_down_come_back_as_they_were() -> None:
+    rules = loaded(
+        POLICY_NUMBERS="a=1, b=2.5",
+        QUEUE_HP_MIN="3",
+        CPU_ECO_CAP_PCT_OF_MAX="none",
+        GPU_WRITE_ABSOLUTE_CAPS="true",
+        PROFILE_MIN_DWELL="90s",
+    ).rules()
+    travelled: dict[str, float | str | bool] = {
+        name: float(value) if type(value) is int else value
+        for name, value in values_of(rules).items()
+    }
+
+    assert rules_of(travelled) == rules
+    assert repr(rules_of(travelled)) == repr(rules)
+    assert (rules.cpu_eco_pct, rules.queue_hp_min, rules.dwell_s) == (None, 3, 90)
+
+
+def test_numbers_reach_policies_by_the_names_of_the_settings() -> None:
+    numbers = loaded(STATIC_HP_FRAC="0.25", POLICY_NUMBERS="reserve=3").rules().numbers()
+
+    assert (numbers["STATIC_HP_FRAC"], numbers["reserve"]) == (0.25, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("POLICY_TYPE", "fastest", f"there are {', '.join(BUILT_IN)}"),
+        ("POLICY_NUMBERS", "a=many", "could not convert"),
+        ("POLICY_NUMBERS", "a=nan", "not finite"),
+        ("POLICY_NUMBERS", "=1", "not a list of name=number"),
+        ("NODE_SELECTOR", "managed", "not a list of label=value"),
+        ("FAMILY_FLOOR", "never", "one of within, always"),
+        ("CPU_ECO_CAP_PCT_OF_MAX", "101", "from 0 to 100, or none"),
+        ("CPU_ECO_CAP_PCT_OF_MAX", "-1", "from 0 to 100, or none"),
+        ("QUEUE_PERF_PER_HP_NODE", "0", "at least 1"),
+        ("GPU_MODEL_CAPS_JSON", '{"L4": 72}', r"at `\$\[\.\.\.\]`"),
+        ("GPU_MODEL_CAPS_JSON", '{"L4": {"maxCapWatts": 40, "minCapWatts": 72}}', "minCapWatts"),
+        ("GPU_MODEL_CAPS_JSON", '{"L4": {"maxWatts": 40}}', "maxWatts"),
+        ("ECO_CAP_WATTS", "0", "from 1"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_stops_the_start(name: str, value: str, told: str) -> None:
+    with pytest.raises(SettingsError, match=rf"(?s){name}=.*{told}"):
+        loaded(**{name: value})
+
+
+def test_bounds_that_contradict_each_other_stop_the_start() -> None:
+    with pytest.raises(SettingsError, match="QUEUE_HP_MIN=3 is above QUEUE_HP_MAX=2"):
+        loaded(QUEUE_HP_MIN="3", QUEUE_HP_MAX="2")
+
+
+# --- policies of other people -----------------------------------------------------------------
+
+
+def test_our_own_policies_are_found_by_name() -> None:
+    assert chosen("static_partition") == Chosen(static_partition, CODE_VERSION)
+
+
+def test_a_policy_of_another_package_is_found_by_its_entry_point(install: Install) -> None:
+    install("greedy", "from joulie_operator.policies import Share\npolicy = lambda _: Share(7)\n")
+    settings = loaded(POLICY_TYPE="greedy")
+
+    assert chosen(settings.policy).decide(NOWHERE) == Share(7)
+    assert chosen(settings.policy).code == f"{CODE_VERSION} acme 1.2"
+
+
+@pytest.mark.parametrize(
+    ("code", "value", "told"),
+    [
+        ("import nothing_like_this", "acme_policies:policy", "nothing_like_this"),
+        ("", "acme_policies:policy", "has no attribute 'policy'"),
+        ("policy = 7", "acme_policies:policy", "acme_policies:policy is no function"),
+    ],
+    ids=["does not import", "is not there", "is no function"],
+)
+def test_a_policy_that_cannot_be_loaded_stops_the_start(
+    install: Install, code: str, value: str, told: str
+) -> None:
+    install("greedy", code, value)
+
+    with pytest.raises(SettingsError, match=told):
+        loaded(POLICY_TYPE="greedy")
+
+
+def test_an_unknown_policy_is_told_the_names_that_there_are(install: Install) -> None:
+    install("greedy", "policy = print")
+
+    with pytest.raises(SettingsError, match="rule_swap_v1, greedy"):
+        loaded(POLICY_TYPE="gredy")

@@ -1,0 +1,175 @@
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from joulie_bus.events import (
+    FacilityPolled,
+    Fact,
+    GpuSeen,
+    HardwareDiscovered,
+    NodeSeen,
+    PodBound,
+    PodFinished,
+    PodGone,
+    PodPending,
+    TelemetrySampled,
+)
+from joulie_bus.testing import producer
+from joulie_projections.draft import Draft
+from joulie_projections.folds import evolve
+from joulie_projections.world import World
+from joulie_simulator.arithmetic import plugin_score
+from joulie_simulator.cluster import SimCluster
+from joulie_simulator.engine import MORNING_S, WAITING_LIMIT, Engine, Options, ask
+from joulie_simulator.physics import Caps
+from joulie_simulator.workload import Job, Workload
+
+
+def engine_of(nodes: int = 20, seed: int = 1, **options: float) -> Engine:
+    said = Options(seed=seed)._replace(**options)  # type: ignore[arg-type]
+    return Engine(SimCluster(nodes), Workload(seed, "run"), said)
+
+
+def job(uid: str = "u", cores: float = 1, gpus: int = 0, seconds: float = 10) -> Job:
+    return Job(uid, uid, "team", "", cores, 1024, gpus, seconds, 0.5)
+
+
+def placed(engine: Engine) -> list[Fact]:
+    """Everything that waits goes where kube-scheduler alone would put it, if anywhere."""
+    facts: list[Fact] = []
+    for _ in range(len(engine.waiting)):
+        waiting = engine.waiting.popleft()
+        names = engine.cluster.sample(waiting.job)
+        if not names:
+            engine.waiting.append(waiting)
+            continue
+        nodes = engine.cluster.nodes
+        best = max(names, key=lambda name: plugin_score(nodes[name], waiting.job))
+        facts += engine.bind(waiting.job, best)
+    return facts
+
+
+def lived(engine: Engine, minutes: int) -> list[Fact]:
+    """So long, in steps of ten seconds, with all readings."""
+    facts = engine.introduce()
+    for step in range(minutes * 6):
+        facts += engine.advance(MORNING_S + step * 10)
+        facts += placed(engine)
+        engine.cap((name, Caps(60, 60)) for name in list(engine.cluster.nodes)[: step % 9])
+        facts += engine.sample(engine.cluster.nodes)
+        facts.append(engine.facility())
+    return facts
+
+
+def on_the_wire(facts: list[Fact]) -> list[bytes]:
+    says = producer()
+    return [says.stamp(fact).data for fact in facts]
+
+
+def test_the_same_seed_gives_the_same_facts_byte_for_byte() -> None:
+    first, second = (on_the_wire(lived(engine_of(), 20)) for _ in range(2))
+
+    assert len(first) > 5_000
+    assert first == second
+
+
+def test_another_seed_gives_other_facts() -> None:
+    assert on_the_wire(lived(engine_of(), 1)) != on_the_wire(lived(engine_of(seed=2), 1))
+
+
+def test_how_often_one_looks_changes_nothing_that_happens() -> None:
+    often, seldom = engine_of(), engine_of()
+    many = [fact for at in range(0, 600, 7) for fact in often.advance(MORNING_S + at)]
+    many += often.advance(MORNING_S + 600)
+
+    assert many == seldom.advance(MORNING_S + 600)
+
+
+def test_a_cluster_introduces_its_nodes_their_hardware_and_their_cards() -> None:
+    engine = engine_of(20)
+    counted = Counter(type(fact) for fact in engine.introduce())
+
+    cards = sum(node.shape.gpus for node in engine.cluster.nodes.values())
+    assert counted == {NodeSeen: 20, HardwareDiscovered: 20, GpuSeen: cards}
+
+
+def test_a_pod_lives_from_pending_to_gone() -> None:
+    engine = engine_of(pods_per_s=1e-9)
+    asked = job(gpus=1)
+    name = engine.cluster.sample(asked)[0]
+    started = engine.bind(asked, name)
+    ended = engine.advance(MORNING_S + 10)
+
+    card = engine.cluster.nodes[name].shape.card
+    assert started == [PodBound(pod=ask(asked), node=name), card(name, 0, "u", started[1].total_mb)]  # type: ignore[union-attr]
+    assert ended == [PodFinished(uid="u"), PodGone(uid="u"), card(name, 0)]
+
+
+def test_capped_work_takes_longer() -> None:
+    engine = engine_of(pods_per_s=1e-9)
+    name = next(iter(engine.cluster.nodes))
+    engine.bind(job(cores=192, seconds=100)._replace(utilisation=1.0), name)
+    engine.cap([(name, Caps(50, None))])
+
+    assert engine.advance(MORNING_S + 110) == []
+    assert engine.advance(MORNING_S + 1100) != []
+
+
+def test_pods_wait_until_somebody_places_them() -> None:
+    engine = engine_of(pods_per_s=2)
+    facts = engine.advance(MORNING_S + 60)
+
+    assert {type(fact) for fact in facts} == {PodPending}
+    assert [each.job.uid for each in engine.waiting] == [
+        fact.pod.uid for fact in facts if isinstance(fact, PodPending)
+    ]
+
+
+def test_the_queue_is_bounded_whatever_comes() -> None:
+    engine = engine_of(pods_per_s=50)
+    facts = engine.advance(MORNING_S + 60)
+
+    assert len(engine.waiting) == len(facts) == WAITING_LIMIT
+
+
+@pytest.mark.parametrize(("lost", "least", "most"), [(0, 2000, 2000), (1, 0, 0), (0.1, 1750, 1850)])
+def test_some_readings_are_lost(lost: float, least: int, most: int) -> None:
+    engine = engine_of(20, lost=lost)
+    readings = [fact for _ in range(100) for fact in engine.sample(engine.cluster.nodes)]
+
+    assert least <= len(readings) <= most
+    assert all(isinstance(fact, TelemetrySampled) and fact.power_mw for fact in readings)
+
+
+def test_the_room_adds_up_what_its_nodes_draw() -> None:
+    engine = engine_of(3, lost=1)
+    engine.sample(engine.cluster.nodes)
+    told = engine.facility()
+
+    watts = [node.watts(21.4) for node in engine.cluster.nodes.values()]
+    assert isinstance(told, FacilityPolled)
+    assert told.it_mw == pytest.approx(sum(watts) * 1000, rel=0.001)
+    assert told.cooling_mw == pytest.approx(sum(watts) * 1000 / 3, rel=0.02)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 1000))
+def test_the_log_believes_what_the_cluster_is(seed: int) -> None:
+    engine = engine_of(10, seed, pods_per_s=0.5)
+    world = World()
+    draft = Draft(world)
+    for number, fact in enumerate(lived(engine, 4)):
+        evolve(draft, fact, number)
+    draft.commit()
+
+    running = {name: len(node.running) for name, node in engine.cluster.nodes.items()}
+    assert {name: node.pods for name, node in world.nodes.items()} == running
+    owned = {uuid for uuid, card in world.gpus.items() if card.owner}
+    used = {
+        f"GPU-{name}-{at}"
+        for name, node in engine.cluster.nodes.items()
+        for at in set(range(node.shape.gpus)) - set(node.free_cards)
+    }
+    assert owned == used
