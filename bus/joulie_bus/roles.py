@@ -44,7 +44,7 @@ _LAST = "$JS.API.STREAM.MSG.GET.{}"
 
 _SAYS: dict[Role, tuple[str, ...]] = {
     Role.PROJECTOR: (*_READ, *_to(Stream.HEADS), _LIVE),
-    Role.OPERATOR: (*_to(Stream.OBS, Stream.PLAN), _LAST.format(Stream.PLAN)),
+    Role.OPERATOR: (*_to(Stream.TEL, Stream.OBS, Stream.PLAN), _LAST.format(Stream.PLAN)),
     Role.EXTENDER: (*_to(Stream.DEC, Stream.CLAIM), _LAST.format(Stream.CLAIM)),
     Role.AGENT: _to(Stream.TEL),
     Role.SIMULATOR: _to(Stream.TEL, Stream.OBS),
