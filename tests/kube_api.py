@@ -55,6 +55,7 @@ class ApiServer:
         self.objects = Objects()
         self.port = free_port()
         self.asked: list[Asked] = []
+        self.used: set[tuple[str, str, str]] = set()  # rights
         self.users: dict[str, tuple[str, set[tuple[str, str, str]] | None]] = {
             ADMIN: ("admin", None)  # None: no limits
         }
@@ -165,7 +166,6 @@ users: [{{name: me, user: {{token: {token}}}}}]
                 status=404, body=b"404 page not found\n", content_type="text/plain", charset="utf-8"
             )
         asked = self._authorized(request, place)
-        self.asked.append(asked)
         if self.slowness_s:
             await asyncio.sleep(self.slowness_s)
         if (trouble := self._trouble(asked)) is not None:
@@ -186,7 +186,12 @@ users: [{{name: me, user: {{token: {token}}}}}]
         return None
 
     def _authorized(self, request: web.Request, place: Place) -> Asked:
-        verb = verb_of(request, place)
+        asked = self._allowed(request, place, verb_of(request, place))
+        self.asked.append(asked)
+        return asked
+
+    def _allowed(self, request: web.Request, place: Place, verb: str) -> Asked:
+        """Apply may ask twice: who patches what is not there has to be allowed to create it."""
         asked = Asked(
             verb,
             place.kind.group,
@@ -203,6 +208,7 @@ users: [{{name: me, user: {{token: {token}}}}}]
         user, rights = self.users[token]
         if rights is not None and asked.right not in rights:
             raise forbidden(asked, place.kind, user)
+        self.used.add(asked.right)
         return asked._replace(user=user)
 
     async def _one(self, request: web.Request, place: Place) -> web.StreamResponse:
@@ -242,6 +248,8 @@ users: [{{name: me, user: {{token: {token}}}}}]
         patch = Patch(
             query["fieldManager"], query.get("force") == "true", "dryRun" in query, place.sub
         )
+        if not place.sub and (place.namespace, place.name) not in self.objects.table(place.kind):
+            self._allowed(request, place, "create")
         status, tree = self.objects.apply(place.kind, place.namespace, place.name, body, patch)
         return answered(tree, status)
 

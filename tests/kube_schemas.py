@@ -22,6 +22,8 @@ def pruned(tree: Any, schema: Tree | None, at: str = "") -> list[str]:
         where = f"{at}.{key}".lstrip(".")
         if not at and key in ("apiVersion", "kind", "metadata"):
             continue
+        if key not in properties and schema.get("x-kubernetes-preserve-unknown-fields"):
+            continue
         if key not in properties:
             del tree[key]
             found.append(where)
