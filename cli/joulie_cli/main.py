@@ -26,6 +26,7 @@ COMMANDS = {
     "extender": "answer kube-scheduler",
     "simulator": "publish the facts of a simulated cluster",
 }
+WITH_CLUSTER = ("up", "operator")
 WITH_JSON = ("demo", "status", "verify", "replay")
 
 
@@ -70,7 +71,7 @@ def parser() -> argparse.ArgumentParser:
             made.add_argument("--json", action="store_true", help="one JSON object on stdout")
         if name == "demo":
             _add_demo_options(made)
-        if name == "up":
+        if name in WITH_CLUSTER:
             made.add_argument("--kubeconfig", metavar="FILE", help="how to reach the cluster")
     return top
 
