@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from joulie_bus.events import (
     Fact,
@@ -12,6 +13,7 @@ from joulie_bus.events import (
     HardwareDiscovered,
     NodeGone,
     NodeSeen,
+    PodAsk,
     PodBound,
     PodFinished,
     PodGone,
@@ -100,11 +102,39 @@ class NodeKind:
         return NodeGone(node=key)
 
 
+# What a pod's annotations may say that changes what it asks for.
+_TELLING = ("joulie.io/", "gpu-extender.mle.com/", "kubernetes.io/config.")
+_MOST_TEMPLATES = 50_000
+_encode = msgspec.json.Encoder().encode
+
+
+class Asks:
+    """What pods ask for. Pods of one template ask for the same, and are reckoned once."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, PodAsk] = {}
+
+    def of(self, pod: Pod, namespace_class: str | None) -> PodAsk:
+        meta = pod.metadata
+        notes = [pair for pair in (meta.annotations or {}).items() if pair[0].startswith(_TELLING)]
+        spec = replace(pod.spec, node_name=None)
+        key = _encode((namespace_class, notes, meta.owner_references, spec))
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _MOST_TEMPLATES:
+                self._known.clear()
+            known = self._known[key] = ask_of(pod, namespace_class)
+        return replace(
+            known, uid=meta.uid or "", namespace=meta.namespace or "default", name=meta.name or ""
+        )
+
+
 class PodKind:
     """`namespaces` holds the class that a namespace gives to its pods, by the namespace's name."""
 
     def __init__(self, namespaces: Mapping[str, str] | None = None) -> None:
         self._namespaces = namespaces if namespaces is not None else {}
+        self._asks = Asks()
 
     def key(self, seen: Pod, /) -> str:
         return seen.metadata.uid or ""
@@ -116,7 +146,7 @@ class PodKind:
         phase = seen.status.phase if seen.status else None
         if phase in ("Succeeded", "Failed"):
             return PodFinished(uid=seen.metadata.uid or "")
-        ask = ask_of(seen, self._namespaces.get(seen.metadata.namespace or ""))
+        ask = self._asks.of(seen, self._namespaces.get(seen.metadata.namespace or ""))
         if seen.spec.node_name:
             return PodBound(pod=ask, node=seen.spec.node_name)
         return PodPending(pod=ask)

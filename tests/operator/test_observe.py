@@ -12,6 +12,7 @@ from joulie_bus.events import (
     PodBound,
     PodFinished,
     PodGone,
+    PodPending,
 )
 from joulie_bus.testing import ANY_FACTS, any_fact, noon
 from joulie_operator.observe import (
@@ -27,6 +28,7 @@ from joulie_operator.observe import (
     believed_pods,
 )
 from joulie_operator.resources import Gpu, NodeHardware
+from joulie_projections.demand import ask_of
 from joulie_projections.pod import Pod
 from joulie_projections.world import Draft, World, evolve
 
@@ -98,6 +100,25 @@ def test_a_node_that_boasts_ends_where_numbers_do() -> None:
 )
 def test_the_life_of_a_pod(seen: Pod, expected: str) -> None:
     assert expected == PodKind().fact(seen).TYPE
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"annotations": {"joulie.io/workload-class": "performance"}}},
+        {"metadata": {"ownerReferences": [{"kind": "DaemonSet", "controller": True}]}},
+        {"spec": {"nodeSelector": {"joulie.io/power-profile": "eco"}}},
+        {"spec": {"containers": [{"resources": {"requests": {"cpu": "3"}}}]}},
+        {"spec": {"priority": 2_000_000_000}},
+    ],
+)
+def test_pods_of_one_template_differ_in_nothing_that_counts(change: dict[str, object]) -> None:
+    plain = {"metadata": {"uid": "u", "name": "p"}, "spec": {"containers": [{"name": "c"}]}}
+    other = msgspec.convert(plain | change, Pod)
+    kind = PodKind()
+    kind.fact(msgspec.convert(plain, Pod))
+
+    assert kind.fact(other) == PodPending(pod=ask_of(other))
 
 
 def test_news_is_told_once() -> None:
