@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from joulie_bus import testing
 from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.settings import Source
@@ -21,7 +22,6 @@ from joulie_bus.testing import (
     plan_made,
     power,
     producer,
-    until,
 )
 from joulie_operator import apply, watch
 from joulie_operator.apply import Applier
@@ -35,7 +35,11 @@ from kube_requests import Asked
 
 pytestmark = pytest.mark.anyio
 SELECTOR = {"joulie.io/managed": "true"}
-PATIENCE_S = 20
+PATIENCE_S = 30
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    await testing.until(condition, PATIENCE_S)
 
 
 @pytest.fixture

@@ -114,6 +114,7 @@ async def test_a_query_with_a_place_for_the_node_is_asked_for_each(meters: Meter
         ({"cpu": {"packagePowerWatts": 200}, "gpu": {"powerWattsTotal": 300}}, 500),
         ({"packagePowerWatts": 500, "gpu": {"powerWattsTotal": 300}}, 500),
         ({"packagePowerWatts": 0}, None),
+        ({"cpu": {"packagePowerWatts": 0}}, None),
         ({"packagePowerWatts": "245"}, None),
         ("not json", None),
     ],

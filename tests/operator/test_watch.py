@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from joulie_bus import codec
+from joulie_bus import codec, testing
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.subjects import Stream
 from joulie_bus.tasks import background, rung
-from joulie_bus.testing import CLUSTER, card, until
+from joulie_bus.testing import CLUSTER, card
 from joulie_operator import watch
 from joulie_operator.kube import ApiServer as Api
 from joulie_operator.watch import Cluster, watch_cluster
@@ -20,7 +20,13 @@ from kube_builders import joulie_server, namespace, node, node_hardware, pod
 from kube_requests import Asked
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 20
+PATIENCE_S = 30
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    await testing.until(condition, PATIENCE_S)
+
+
 NODES = ["n1", "n2", "n3"]
 
 
