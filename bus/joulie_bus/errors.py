@@ -209,13 +209,14 @@ class PortTaken(JoulieError):
 
 
 class KubernetesRefused(JoulieError):
-    def __init__(self, path: str, code: int, why: str) -> None:
+    def __init__(self, path: str, code: int, why: str, retry_after_s: float = 0.0) -> None:
         super().__init__(
             f"The Kubernetes API server refused {path}: {why} (code {code}). "
             f"Nothing was changed there."
         )
         self.path = path
         self.code = code
+        self.retry_after_s = retry_after_s  # the server asks for so much patience
 
 
 class PolicyFailed(JoulieError):

@@ -180,6 +180,27 @@ NODES_HELD = Gauge(
     registry=REGISTRY,
 )
 
+KUBE_WRITES = Counter(
+    "joulie_kube_writes_total",
+    "Writes to the Kubernetes API server, by what and how it went",
+    ["what", "outcome"],
+    registry=REGISTRY,
+)
+KUBE_BEHIND = Gauge(
+    "joulie_kube_objects_behind",
+    "Objects in the cluster that are not yet what they shall be",
+    registry=REGISTRY,
+)
+WATCH_FAILURES = Counter(
+    "joulie_watch_failures_total",
+    "Lists and watches that ended in an error, by kind of object",
+    ["kind"],
+    registry=REGISTRY,
+)
+LEADING = Gauge(
+    "joulie_operator_leading", "1 while this operator holds the lease", registry=REGISTRY
+)
+
 
 Probe = Callable[[], str]  # why not; empty if all is well
 

@@ -50,7 +50,7 @@ _SAYS: dict[Role, tuple[str, ...]] = {
         "joulie.dec.*.projector",  # what became of the answers, in the stream that has them
         _LAST.format(Stream.HEADS),
     ),
-    Role.OPERATOR: (*_to(Stream.OBS, Stream.PLAN), _LAST.format(Stream.PLAN)),
+    Role.OPERATOR: (*_to(Stream.TEL, Stream.OBS, Stream.PLAN), _LAST.format(Stream.PLAN)),
     Role.EXTENDER: (*_to(Stream.DEC, Stream.CLAIM), _LAST.format(Stream.CLAIM)),
     Role.AGENT: _to(Stream.TEL),
     Role.SIMULATOR: _to(Stream.TEL, Stream.OBS),

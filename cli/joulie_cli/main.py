@@ -29,6 +29,7 @@ COMMANDS = {
     "extender": "answer kube-scheduler",
     "simulator": "publish the facts of a simulated cluster",
 }
+WITH_CLUSTER = ("up", "operator")
 ACTIONS = ("list", "show", "retry")  # of `joulie dead`
 WITH_JSON = ("demo", "status", "verify", "replay", "dead", "rebuild")
 
@@ -85,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
             made.add_argument(
                 "--from-snapshot", action="store_true", help="and not from the first fact"
             )
-        if name == "up":
+        if name in WITH_CLUSTER:
             made.add_argument("--kubeconfig", metavar="FILE", help="how to reach the cluster")
     return top
 

@@ -1,24 +1,37 @@
-"""The Kubernetes API server, by lists and watches of raw bytes. Nothing is written to it here.
+"""The Kubernetes API server: lists, watches and writes of raw bytes.
 
 The client library brings credentials, TLS and their refresh; its models are not used, because
 decoding a list of 150,000 pods into them takes minutes and gigabytes.
 """
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+import aiohttp
 import msgspec
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
 from joulie_bus.errors import KubernetesRefused, SettingsError
+from joulie_operator.resources import MANAGER
 
 PAGE = 500
 WATCH_S = 300  # the server ends a watch after so long, and it is opened again from where it was
 LIST_TIMEOUT_S = 60
-GONE = 410
+WRITE_TIMEOUT_S = 10
+APPLY = "application/apply-patch+yaml"
+JSON = "application/json"
+
+NOT_FOUND, CONFLICT, GONE, TOO_MANY = 404, 409, 410, 429
+_FINE = frozenset({200, 201, 202})
+
+Query = Mapping[str, str]
+# What a call may raise when the server is away, or not itself.
+Unanswered = (aiohttp.ClientError, TimeoutError, OSError)
 
 
 class ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "more": "continue"}):
@@ -52,6 +65,11 @@ class Versioned(msgspec.Struct):
     metadata: VersionMeta
 
 
+class Page(NamedTuple):
+    items: list[msgspec.Raw]
+    version: str  # of the moment that the whole list shows
+
+
 _read_list = msgspec.json.Decoder(RawList).decode
 _read_event = msgspec.json.Decoder(RawEvent).decode
 _read_problem = msgspec.json.Decoder(Problem).decode
@@ -78,62 +96,130 @@ class ApiServer:
         async with ApiClient(configuration) as client:
             yield cls(client)
 
-    async def list(self, path: str) -> tuple[list[msgspec.Raw], str]:
-        """All objects of one moment, page by page, and the version of that moment."""
-        items: list[msgspec.Raw] = []
+    async def pages(self, path: str, query: Query | None = None) -> AsyncIterator[Page]:
+        """All objects of one moment, page by page, so that nobody holds all of them at once."""
         more = ""
         while True:
-            query = {"limit": str(PAGE)} | ({"continue": more} if more else {})
-            page = _read_list(await self._get(path, query))
-            items.extend(page.items or [])
+            asked = {**(query or {}), "limit": str(PAGE)} | ({"continue": more} if more else {})
+            page = _read_list(await self._get(path, asked))
+            yield Page(page.items or [], page.metadata.resource_version)
             more = page.metadata.more
             if not more:
-                return items, page.metadata.resource_version
+                return
 
-    async def watch(self, path: str, version: str) -> AsyncIterator[tuple[RawEvent, str]]:
-        """What happens after `version`, each with its own. Ends when the server ends it."""
-        query = {
+    async def watch(
+        self, path: str, version: str, query: Query | None = None
+    ) -> AsyncIterator[list[tuple[RawEvent, str]]]:
+        """What happens after `version`, as much as has come at once, each with its own version.
+
+        Ends when the server ends it.
+        """
+        asked = {
+            **(query or {}),
             "watch": "true",
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(WATCH_S),
+            "timeoutSeconds": str(int(WATCH_S * random.uniform(0.8, 1.2))),  # not all at once
             "resourceVersion": version,
         }
-        response = await self._request(path, query, timeout_s=WATCH_S + 30)
+        response = await self._request("GET", path, asked, timeout_s=WATCH_S * 1.3)
         try:
-            while line := await response.content.readline():
-                event = _read_event(line)
-                if event.type == "ERROR":
-                    raise _refused(path, event.object)
-                yield event, _read_version(event.object).metadata.resource_version
+            rest = b""
+            while chunk := await response.content.readany():
+                *lines, rest = (rest + chunk).split(b"\n")
+                events = [_event(path, line) for line in lines if line.strip()]
+                if events:
+                    yield events
         finally:
             response.close()
 
-    async def _get(self, path: str, query: dict[str, str]) -> bytes:
-        response = await self._request(path, query, LIST_TIMEOUT_S)
+    async def get(self, path: str) -> bytes | None:
+        """None if it is not there."""
+        try:
+            return await self._get(path, {})
+        except KubernetesRefused as error:
+            if error.code == NOT_FOUND:
+                return None
+            raise
+
+    async def apply(self, path: str, body: Mapping[str, Any]) -> bytes:
+        """Server-side apply: we own what we say; what we no longer say is taken back."""
+        # What we own is ours alone: a hand that changed it is overruled, and seen in the events.
+        query = {"fieldManager": MANAGER, "force": "true"}
+        return await self._send("PATCH", path, query, body, APPLY)
+
+    async def create(self, path: str, body: Mapping[str, Any]) -> bytes:
+        return await self._send("POST", path, {"fieldManager": MANAGER}, body, JSON)
+
+    async def replace(self, path: str, body: Mapping[str, Any]) -> bytes:
+        return await self._send("PUT", path, {"fieldManager": MANAGER}, body, JSON)
+
+    async def delete(self, path: str) -> None:
+        """What is gone already is fine."""
+        with contextlib.suppress(_NotThere):
+            await self._send("DELETE", path, {}, None, JSON)
+
+    async def _get(self, path: str, query: Query) -> bytes:
+        response = await self._request("GET", path, query, LIST_TIMEOUT_S)
         async with response:
             body: bytes = await response.read()
             return body
 
-    async def _request(self, path: str, query: dict[str, str], timeout_s: float):  # type: ignore[no-untyped-def]
-        method, url, headers, *_ = await self._client.param_serialize(
-            "GET",
+    async def _send(
+        self, method: str, path: str, query: Query, body: Mapping[str, Any] | None, what: str
+    ) -> bytes:
+        response = await self._request(method, path, query, WRITE_TIMEOUT_S, (body, what))
+        async with response:
+            answer: bytes = await response.read()
+            return answer
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        timeout_s: float,
+        content: tuple[Mapping[str, Any] | None, str] = (None, JSON),
+    ) -> aiohttp.ClientResponse:
+        _, url, headers, *_ = await self._client.param_serialize(
+            method,
             path,
-            header_params={"Accept": "application/json"},
+            header_params={"Accept": "application/json", "Content-Type": content[1]},
             auth_settings=["BearerToken"],
         )
+        if query:
+            url = f"{url}?{urlencode(query)}"
         answer = await self._client.rest_client.request(  # type: ignore[no-untyped-call]
-            method, f"{url}?{urlencode(query)}", headers=headers, _request_timeout=timeout_s
+            method, url, headers=headers, body=content[0], _request_timeout=timeout_s
         )
-        if answer.status != 200:
-            async with answer.response:
-                raise _refused(path, await answer.response.read(), answer.status)
-        return answer.response
+        response: aiohttp.ClientResponse = answer.response
+        if response.status not in _FINE:
+            async with response:
+                patience = response.headers.get("Retry-After", "")
+                body = await response.read()
+            raise _refused(path, body, response.status, patience)
+        return response
 
 
-def _refused(path: str, body: bytes | msgspec.Raw, status: int = 0) -> KubernetesRefused:
+class _NotThere(KubernetesRefused):
+    pass
+
+
+def _event(path: str, line: bytes) -> tuple[RawEvent, str]:
+    event = _read_event(line)
+    if event.type == "ERROR":
+        raise _refused(path, event.object)
+    return event, _read_version(event.object).metadata.resource_version
+
+
+def _refused(
+    path: str, body: bytes | msgspec.Raw, status: int = 0, patience: str = ""
+) -> KubernetesRefused:
     """Not every refusal is a Status: a kind that is not installed is plain text."""
     try:
         problem = _read_problem(body)
     except msgspec.DecodeError:
         problem = Problem(message=bytes(body)[:200].decode(errors="replace").strip())
-    return KubernetesRefused(path, problem.code or status, problem.message or problem.reason)
+    code = problem.code or status
+    kind = _NotThere if code == NOT_FOUND else KubernetesRefused
+    retry_after_s = float(patience) if patience.isdecimal() else 0.0
+    return kind(path, code, problem.message or problem.reason, retry_after_s)

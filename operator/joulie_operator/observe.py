@@ -1,30 +1,33 @@
 """From Kubernetes objects to facts: what matters of them, and only when it changed. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from joulie_bus.events import (
     Fact,
+    GpuGone,
+    GpuSeen,
+    HardwareDiscovered,
     NodeGone,
     NodeSeen,
+    PodAsk,
     PodBound,
     PodFinished,
     PodGone,
     PodPending,
 )
+from joulie_operator.resources import Gpu, GpuStatus, NodeHardware, ObjectMeta
+from joulie_projections.cards import CardState
+from joulie_projections.classify import CLASS_ANNOTATION
 from joulie_projections.demand import GPU_RESOURCES, ask_of
 from joulie_projections.pod import Pod
 from joulie_projections.quantities import LARGEST, Quantity, parse
+from joulie_projections.world import NodeState, PodState, World
 
 _OUR_LABELS = "joulie.io/"
-
-
-class NodeMetadata(msgspec.Struct, rename="camel"):
-    name: str
-    uid: str = ""
-    labels: dict[str, str] | None = None
 
 
 class NodeSpec(msgspec.Struct):
@@ -44,9 +47,13 @@ class NodeStatus(msgspec.Struct):
 class Node(msgspec.Struct):
     """The part of a Kubernetes Node that Joulie reads."""
 
-    metadata: NodeMetadata
+    metadata: ObjectMeta
     spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+
+
+class Namespace(msgspec.Struct):
+    metadata: ObjectMeta
 
 
 O = TypeVar("O", contravariant=True)  # noqa: E741
@@ -58,14 +65,21 @@ class Kind(Protocol[O]):
 
     def key(self, seen: O, /) -> str: ...
 
-    def fact(self, seen: O, /) -> Fact: ...
+    def version(self, seen: O, /) -> str: ...
 
-    def gone(self, key: str, /) -> Fact: ...
+    def fact(self, seen: O, /) -> Fact | None:
+        """None: there is nothing to tell of it yet."""
+        ...
+
+    def gone(self, key: str, /) -> Fact | None: ...
 
 
 class NodeKind:
     def key(self, seen: Node, /) -> str:
         return seen.metadata.name
+
+    def version(self, seen: Node, /) -> str:
+        return seen.metadata.resource_version
 
     def fact(self, seen: Node, /) -> NodeSeen:
         allocatable = seen.status.allocatable or {}
@@ -88,17 +102,54 @@ class NodeKind:
         return NodeGone(node=key)
 
 
+# What a pod's annotations may say that changes what it asks for.
+_TELLING = ("joulie.io/", "gpu-extender.mle.com/", "kubernetes.io/config.")
+_MOST_TEMPLATES = 50_000
+_encode = msgspec.json.Encoder().encode
+
+
+class Asks:
+    """What pods ask for. Pods of one template ask for the same, and are reckoned once."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, PodAsk] = {}
+
+    def of(self, pod: Pod, namespace_class: str | None) -> PodAsk:
+        meta = pod.metadata
+        notes = [pair for pair in (meta.annotations or {}).items() if pair[0].startswith(_TELLING)]
+        spec = replace(pod.spec, node_name=None)
+        key = _encode((namespace_class, notes, meta.owner_references, spec))
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _MOST_TEMPLATES:
+                self._known.clear()
+            known = self._known[key] = ask_of(pod, namespace_class)
+        return replace(
+            known, uid=meta.uid or "", namespace=meta.namespace or "default", name=meta.name or ""
+        )
+
+
 class PodKind:
+    """`namespaces` holds the class that a namespace gives to its pods, by the namespace's name."""
+
+    def __init__(self, namespaces: Mapping[str, str] | None = None) -> None:
+        self._namespaces = namespaces if namespaces is not None else {}
+        self._asks = Asks()
+
     def key(self, seen: Pod, /) -> str:
         return seen.metadata.uid or ""
+
+    def version(self, seen: Pod, /) -> str:
+        return seen.metadata.resource_version or ""
 
     def fact(self, seen: Pod, /) -> Fact:
         phase = seen.status.phase if seen.status else None
         if phase in ("Succeeded", "Failed"):
             return PodFinished(uid=seen.metadata.uid or "")
+        ask = self._asks.of(seen, self._namespaces.get(seen.metadata.namespace or ""))
         if seen.spec.node_name:
-            return PodBound(pod=ask_of(seen), node=seen.spec.node_name)
-        return PodPending(pod=ask_of(seen))
+            return PodBound(pod=ask, node=seen.spec.node_name)
+        return PodPending(pod=ask)
 
     def gone(self, key: str, /) -> PodGone:
         return PodGone(uid=key)
@@ -108,33 +159,173 @@ def _is_ready(node: Node) -> bool:
     return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions or [])
 
 
+class HardwareKind:
+    def key(self, seen: NodeHardware, /) -> str:
+        return seen.metadata.name
+
+    def version(self, seen: NodeHardware, /) -> str:
+        return seen.metadata.resource_version
+
+    def fact(self, seen: NodeHardware, /) -> HardwareDiscovered | None:
+        if seen.spec is None or seen.status is None or seen.status.cpu is None:
+            return None  # its agent has not said anything yet
+        cpu, gpu = seen.status.cpu, seen.status.gpu
+        sockets = cpu.sockets or 1
+        per_socket = cpu.cap_range.max_watts_per_socket if cpu.cap_range else 0
+        per_card = gpu.cap_range_per_gpu if gpu else None
+        memory = seen.status.memory
+        return HardwareDiscovered(
+            node=seen.spec.node_name,
+            cpu_model=cpu.model or cpu.raw_model,
+            cpu_sockets=sockets,
+            cpu_cores=cpu.total_cores or cpu.cores_per_socket * sockets,
+            cpu_max_mw_per_socket=_milliwatts(per_socket),
+            gpu_model=(gpu.model or gpu.raw_model) if gpu else "",
+            gpu_count=gpu.count if gpu else 0,
+            gpu_max_mw=_milliwatts(per_card.max_watts) if per_card else 0,
+            memory_bytes=memory.total_bytes if memory else 0,
+        )
+
+    def gone(self, _: str, /) -> None:
+        return None  # the machine is still what it was; when the node goes, all of it goes
+
+
+class GpuKind:
+    def key(self, seen: Gpu, /) -> str:
+        return seen.spec.uuid if seen.spec else ""
+
+    def version(self, seen: Gpu, /) -> str:
+        return seen.metadata.resource_version
+
+    def fact(self, seen: Gpu, /) -> GpuSeen | None:
+        if seen.spec is None:
+            return None
+        status = seen.status or GpuStatus()
+        return GpuSeen(
+            uuid=seen.spec.uuid,
+            node=seen.spec.node_name,
+            model=seen.spec.model,
+            total_mb=seen.spec.total_vram_mb,
+            allocated_mb=status.allocated_vram_mb,
+            healthy=status.healthy,
+            nvlink_group=seen.spec.nvlink_group,
+            owner=status.pod_uid,
+        )
+
+    def gone(self, key: str, /) -> GpuGone:
+        return GpuGone(uuid=key)
+
+
+def class_of(namespace: Namespace) -> str:
+    return (namespace.metadata.annotations or {}).get(CLASS_ANNOTATION, "")
+
+
+def _milliwatts(watts: float) -> int:
+    return round(watts * 1000)
+
+
+# --- what the log believes already ------------------------------------------------------------
+# An operator that starts again compares with it, instead of telling everything once more.
+
+
+def believed_nodes(world: World) -> dict[str, Fact | None]:
+    return {name: _seen_node(name, node) for name, node in world.nodes.items() if node.present}
+
+
+def believed_hardware(world: World) -> dict[str, Fact | None]:
+    found = {name: node.hardware for name, node in world.nodes.items()}
+    return {name: hardware for name, hardware in found.items() if hardware is not None}
+
+
+def believed_pods(world: World) -> dict[str, Fact | None]:
+    return {uid: _seen_pod(uid, pod) for uid, pod in world.pods.items()}
+
+
+def believed_cards(world: World) -> dict[str, Fact | None]:
+    """Only those that the resources showed: an agent's word is not ours to take back."""
+    cards = {uuid: card for uuid, card in world.gpus.items() if card.source == "resource"}
+    return {uuid: _seen_card(uuid, card) for uuid, card in cards.items()}
+
+
+def _seen_node(name: str, node: NodeState) -> NodeSeen:
+    return NodeSeen(
+        node=name,
+        uid=node.uid,
+        labels=node.labels,
+        ready=node.ready,
+        schedulable=node.schedulable,
+        cpu_milli=node.cpu_milli,
+        memory_bytes=node.memory_bytes,
+        gpus=node.gpus,
+    )
+
+
+def _seen_pod(uid: str, state: PodState) -> Fact:
+    if state.finished:
+        return PodFinished(uid=uid)
+    return PodBound(pod=state.pod, node=state.node) if state.node else PodPending(pod=state.pod)
+
+
+def _seen_card(uuid: str, card: CardState) -> GpuSeen:
+    return GpuSeen(
+        uuid=uuid,
+        node=card.node,
+        model=card.model,
+        total_mb=card.total_mb,
+        allocated_mb=card.allocated_mb,
+        healthy=card.healthy,
+        nvlink_group=card.nvlink_group,
+        owner=card.owner,
+    )
+
+
+# --- what was told ----------------------------------------------------------------------------
+
+
 class Told(Generic[K]):
     """What has been said of each object of a kind, so that nothing is said twice."""
 
-    def __init__(self, kind: Kind[K], known: Iterable[str]) -> None:
-        """`known` are the keys that the log already believes in."""
+    def __init__(self, kind: Kind[K], believed: Mapping[str, Fact | None]) -> None:
+        """`believed` is what the log holds already; None: something, but nobody knows what."""
         self._kind = kind
-        self._last: dict[str, Fact | None] = dict.fromkeys(known)
+        self._last: dict[str, Fact | None] = dict(believed)
+        self._versions: dict[str, str] = {}
+        self._listed: set[str] = set()
 
     def seen(self, thing: K) -> Fact | None:
         """The fact to tell, if it is news; raises BadQuantity for an object that makes no sense."""
-        key = self._kind.key(thing)
+        key, version = self._kind.key(thing), self._kind.version(thing)
+        self._listed.add(key)
+        if not key or (version and self._versions.get(key) == version):
+            return None  # the very same object again
         fact = self._kind.fact(thing)
-        if not key or self._last.get(key) == fact:
+        self._versions[key] = version
+        if fact is None or self._last.get(key) == fact:
             return None
         self._last[key] = fact
         return fact
 
     def deleted(self, thing: K) -> Fact | None:
-        key = self._kind.key(thing)
+        return self._forget(self._kind.key(thing))
+
+    def begin(self) -> None:
+        """A whole list follows."""
+        self._listed = set()
+
+    def missing(self) -> list[Fact]:
+        """After a whole list: farewell to what was not in it."""
+        gone = sorted(set(self._last) - self._listed)
+        return [fact for key in gone if (fact := self._forget(key)) is not None]
+
+    def doubt(self, facts: Iterable[Fact]) -> None:
+        """Nobody knows whether these arrived: the next sight of their objects is news again."""
+        for fact in facts:
+            self._versions.pop(fact.key, None)
+            self._last[fact.key] = None
+
+    def _forget(self, key: str) -> Fact | None:
+        self._versions.pop(key, None)
         if key not in self._last:
             return None
         del self._last[key]
         return self._kind.gone(key)
-
-    def missing(self, listed: Iterable[K]) -> list[Fact]:
-        """After a whole list: farewell to what is not in it any more."""
-        gone = sorted(set(self._last) - {self._kind.key(thing) for thing in listed})
-        for key in gone:
-            del self._last[key]
-        return [self._kind.gone(key) for key in gone]

@@ -3,46 +3,81 @@
 import asyncio
 import random
 import time
-from collections.abc import Iterable
-from typing import Generic, TypeVar
+from collections.abc import Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-import aiohttp
 import msgspec
 
-from joulie_bus.errors import BadQuantity, KubernetesRefused
+from joulie_bus import metrics
+from joulie_bus.errors import BadQuantity, BusError, KubernetesRefused
 from joulie_bus.events import Fact
 from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
 from joulie_bus.subjects import Subjects
-from joulie_operator.kube import GONE, ApiServer
-from joulie_operator.observe import Node, NodeKind, PodKind, Told
+from joulie_operator.kube import GONE, NOT_FOUND, ApiServer, Query, Unanswered
+from joulie_operator.mirror import Mirror
+from joulie_operator.observe import (
+    GpuKind,
+    HardwareKind,
+    Namespace,
+    Node,
+    NodeKind,
+    PodKind,
+    Told,
+    believed_cards,
+    believed_hardware,
+    believed_nodes,
+    believed_pods,
+    class_of,
+)
+from joulie_operator.resources import GPUS, NODEHARDWARES, NODETWINS, Gpu, NodeHardware, NodeTwin
 from joulie_projections.pod import Pod
 from joulie_projections.view import View
 
+NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
+# Finished pods draw nothing. One that finishes leaves the selection, which looks like its end.
+ALIVE: Query = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+NOT_INSTALLED_PAUSE_S = 30.0  # a kind that nobody has installed may be installed later
+NAMESPACES_PATIENCE_S = 10.0
+SETTLED_S = 10.0
 K = TypeVar("K")
+S = TypeVar("S", contravariant=True)
 log = get_logger("watch")
+
+
+class Sink(Protocol[S]):
+    """Where what was seen goes."""
+
+    def begin(self) -> None:
+        """A whole list follows."""
+        ...
+
+    async def listed(self, things: Sequence[S]) -> None: ...
+
+    async def whole(self) -> None:
+        """The list was complete: what it did not show is gone."""
+        ...
+
+    async def happened(self, events: Sequence[tuple[str, S]]) -> None: ...
 
 
 class Watcher(Generic[K]):
     """One kind of object: a list, then what changes, then a list again if the past is gone."""
 
     def __init__(
-        self,
-        api: ApiServer,
-        path: str,
-        shape: type[K],
-        told: Told[K],
-        tell: "Teller",
+        self, api: ApiServer, path: str, shape: type[K], sink: Sink[K], query: Query | None = None
     ) -> None:
         self._api = api
         self._path = path
+        self._kind = path.rpartition("/")[2]
         self._decode = msgspec.json.Decoder(shape).decode
-        self._told = told
-        self._tell = tell
+        self._sink = sink
+        self._query = query
         self._version = ""
         self._pause_s = FIRST_PAUSE_S
+        self.listed = asyncio.Event()  # once, for those who want to see everything first
 
     async def run(self) -> None:
         """For ever. An outage is waited out with growing pauses, never hammered."""
@@ -55,59 +90,192 @@ class Watcher(Generic[K]):
                 if error.code == GONE:
                     self._version = ""  # what happened since is forgotten there: list again
                 await self._wait(error)
-            except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError) as error:
+            except BusError as error:
+                self._version = ""  # what was not told has to be seen again
+                await self._wait(error)
+            except (*Unanswered, msgspec.DecodeError) as error:
                 await self._wait(error)
 
     async def _list(self) -> None:
-        items, version = await self._api.list(self._path)
-        things = [self._decode(item) for item in items]
-        news = [self._news("ADDED", thing) for thing in things]
-        facts = [*self._told.missing(things), *(fact for fact in news if fact is not None)]
-        await self._tell(facts)
+        count, version, began = 0, "", time.monotonic()
+        self._sink.begin()
+        async for page in self._api.pages(self._path, self._query):
+            things = [thing for item in page.items if (thing := self._read(item)) is not None]
+            await self._sink.listed(things)
+            count, version = count + len(page.items), page.version
+        await self._sink.whole()
         self._version = version
-        log.info("listed", path=self._path, objects=len(items), news=len(facts))
+        self.listed.set()
+        took_s = round(time.monotonic() - began, 2)
+        log.info("listed", path=self._path, objects=count, took_s=took_s)
 
     async def _follow(self) -> None:
-        async for event, version in self._api.watch(self._path, self._version):
-            if event.type != "BOOKMARK":
-                fact = self._news(event.type, self._decode(event.object))
-                if fact is not None:
-                    await self._tell([fact])
-            self._version = version
+        async for events in self._api.watch(self._path, self._version, self._query):
+            news = [
+                (event.type, thing)
+                for event, _ in events
+                if event.type != "BOOKMARK" and (thing := self._read(event.object)) is not None
+            ]
+            if news:
+                await self._sink.happened(news)
+            self._version = events[-1][1]
             self._pause_s = FIRST_PAUSE_S  # it speaks again
 
-    def _news(self, kind: str, thing: K) -> Fact | None:
+    def _read(self, item: msgspec.Raw) -> K | None:
+        """One that has not the shape of its kind keeps nobody else from being seen."""
         try:
-            return self._told.deleted(thing) if kind == "DELETED" else self._told.seen(thing)
-        except BadQuantity as error:
+            return self._decode(item)
+        except msgspec.DecodeError as error:
             log.warning("object_left_out", path=self._path, why=str(error))
             return None
 
     async def _wait(self, error: Exception) -> None:
-        pause_s = self._pause_s * random.uniform(0.5, 1)  # operators do not come back together
+        pause_s = self._pause_s
+        if isinstance(error, KubernetesRefused):
+            pause_s = max(pause_s, error.retry_after_s)
+            if error.code == NOT_FOUND:
+                pause_s = NOT_INSTALLED_PAUSE_S
+        pause_s *= random.uniform(0.5, 1)  # operators do not come back together
+        metrics.WATCH_FAILURES.labels(kind=self._kind).inc()
         log.warning("watch_failed", path=self._path, error=str(error), again_in_s=round(pause_s, 1))
         await asyncio.sleep(pause_s)
         self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
 
 
-class Teller:
-    """Publishes facts in order; returns once they are stored."""
+class Facts(Generic[K]):
+    """Objects become facts, and facts go to the log; `beside` hears of every object, too."""
 
-    def __init__(self, bus: Log, producer: Producer) -> None:
+    def __init__(
+        self, told: Told[K], bus: Log, producer: Producer, beside: Sink[K] | None = None
+    ) -> None:
+        self._told = told
         self._bus = bus
         self._producer = producer
+        self._beside = beside
 
-    async def __call__(self, facts: Iterable[Fact]) -> None:
-        await self._bus.publish([self._producer.stamp(fact) for fact in facts])
+    def begin(self) -> None:
+        self._told.begin()
+        if self._beside is not None:
+            self._beside.begin()
+
+    async def listed(self, things: Sequence[K]) -> None:
+        if self._beside is not None:
+            await self._beside.listed(things)
+        await self._tell([self._news("ADDED", thing) for thing in things])
+
+    async def whole(self) -> None:
+        if self._beside is not None:
+            await self._beside.whole()
+        await self._tell(self._told.missing())
+
+    async def happened(self, events: Sequence[tuple[str, K]]) -> None:
+        if self._beside is not None:
+            await self._beside.happened(events)
+        await self._tell([self._news(kind, thing) for kind, thing in events])
+
+    def _news(self, kind: str, thing: K) -> Fact | None:
+        try:
+            return self._told.deleted(thing) if kind == "DELETED" else self._told.seen(thing)
+        except BadQuantity as error:
+            log.warning("object_left_out", why=str(error))
+            return None
+
+    async def _tell(self, found: Sequence[Fact | None]) -> None:
+        facts = [fact for fact in found if fact is not None]
+        if not facts:
+            return
+        try:
+            await self._bus.publish([self._producer.stamp(fact) for fact in facts])
+        except BaseException:
+            self._told.doubt(facts)
+            raise
 
 
-async def watch_cluster(api: ApiServer, bus: Log, subjects: Subjects, view: View) -> None:
-    """Nodes and pods. What the log believes in and the cluster does not show is told as gone."""
-    await view.wait_ready(30)
-    tell = Teller(bus, Producer("operator-obs", subjects, time.time_ns))
-    present = [name for name, node in view.world.nodes.items() if node.present]
-    nodes = Watcher(api, "/api/v1/nodes", Node, Told[Node](NodeKind(), present), tell)
-    pods = Watcher(api, "/api/v1/pods", Pod, Told[Pod](PodKind(), list(view.world.pods)), tell)
+class Cluster(NamedTuple):
+    """What the applier needs to know of the objects that it writes: as the API server has them."""
+
+    nodes: Mirror[Node]
+    twins: Mirror[NodeTwin]
+
+    @classmethod
+    def unseen(cls) -> "Cluster":
+        return cls(Mirror[Node](lambda it: it.metadata), Mirror[NodeTwin](lambda it: it.metadata))
+
+
+async def watch_cluster(
+    api: ApiServer, bus: Log, subjects: Subjects, view: View, cluster: Cluster
+) -> None:
+    """All kinds. What the log believes in and the cluster does not show is told as gone."""
+    await caught_up(view)
+    producer = Producer("operator-obs", subjects, time.time_ns)
+    world, classes = view.world, dict[str, str]()
+    namespaces = Watcher(api, NAMESPACES, Namespace, _Classes(classes))
+
+    def facts(told: Told[K], beside: Sink[K] | None = None) -> Facts[K]:
+        return Facts(told, bus, producer, beside)
+
+    node_facts = facts(Told(NodeKind(), believed_nodes(world)), cluster.nodes)
+    pod_facts = facts(Told(PodKind(classes), believed_pods(world)))
+    hardware_facts = facts(Told(HardwareKind(), believed_hardware(world)))
+    card_facts = facts(Told(GpuKind(), believed_cards(world)))
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(nodes.run(), name="watch nodes")
-        tasks.create_task(pods.run(), name="watch pods")
+        tasks.create_task(Watcher(api, NODES, Node, node_facts).run())
+        tasks.create_task(Watcher(api, NODETWINS, NodeTwin, cluster.twins).run())
+        tasks.create_task(Watcher(api, NODEHARDWARES, NodeHardware, hardware_facts).run())
+        tasks.create_task(Watcher(api, GPUS, Gpu, card_facts).run())
+        tasks.create_task(namespaces.run())
+        await _patiently(namespaces.listed)
+        tasks.create_task(Watcher(api, PODS, Pod, pod_facts, ALIVE).run())
+
+
+async def caught_up(view: View) -> None:
+    """Until the view holds what a former operator said last.
+
+    Otherwise an object that is just what it was before those words would not be told again.
+    """
+    await view.wait_ready(30)
+    before, deadline = view.last_beat, time.monotonic() + SETTLED_S
+    while time.monotonic() < deadline:
+        beat = view.last_beat
+        if beat is not None and beat is not before and beat.lag == 0:
+            await view.wait_for(beat.position, SETTLED_S)
+            return
+        await asyncio.sleep(0.05)
+    log.warning("not_caught_up", what="going on with what the view holds", position=view.position)
+
+
+async def _patiently(listed: asyncio.Event) -> None:
+    """Pods are classified by their namespace, so namespaces come first; but not at any price."""
+    try:
+        async with asyncio.timeout(NAMESPACES_PATIENCE_S):
+            await listed.wait()
+    except TimeoutError:
+        log.warning("namespaces_unknown", what="pods are classified without them")
+
+
+class _Classes:
+    """The class that each namespace gives to its pods. What changes counts for pods seen later."""
+
+    def __init__(self, classes: dict[str, str]) -> None:
+        self._classes = classes
+
+    def begin(self) -> None:
+        self._classes.clear()
+
+    async def listed(self, things: Sequence[Namespace]) -> None:
+        for namespace in things:
+            self._put("ADDED", namespace)
+
+    async def whole(self) -> None:
+        pass
+
+    async def happened(self, events: Sequence[tuple[str, Namespace]]) -> None:
+        for kind, namespace in events:
+            self._put(kind, namespace)
+
+    def _put(self, kind: str, namespace: Namespace) -> None:
+        given = class_of(namespace)
+        if kind == "DELETED" or not given:
+            self._classes.pop(namespace.metadata.name, None)
+        else:
+            self._classes[namespace.metadata.name] = given

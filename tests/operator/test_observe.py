@@ -1,10 +1,38 @@
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from joulie_bus.errors import BadQuantity
-from joulie_bus.events import NodeGone, NodeSeen, PodFinished, PodGone, PodPending
-from joulie_operator.observe import Node, NodeKind, PodKind, Told
+from joulie_bus.events import (
+    GpuSeen,
+    HardwareDiscovered,
+    NodeGone,
+    NodeSeen,
+    PodBound,
+    PodFinished,
+    PodGone,
+    PodPending,
+)
+from joulie_bus.testing import ANY_FACTS, any_fact, noon
+from joulie_operator.observe import (
+    GpuKind,
+    HardwareKind,
+    Node,
+    NodeKind,
+    PodKind,
+    Told,
+    believed_cards,
+    believed_hardware,
+    believed_nodes,
+    believed_pods,
+)
+from joulie_operator.resources import Gpu, NodeHardware
+from joulie_projections.demand import ask_of
+from joulie_projections.draft import Draft
+from joulie_projections.folds import evolve
 from joulie_projections.pod import Pod
+from joulie_projections.world import World
 
 HUGE = "9223372036854775807"
 
@@ -21,10 +49,13 @@ def node(name: str = "n", *, cpu: str = "96", ready: str = "True", **labels: str
     )
 
 
-def pod(uid: str = "u", *, node: str | None = None, phase: str | None = None) -> Pod:
+def pod(
+    uid: str = "u", *, node: str | None = None, phase: str | None = None, version: str = ""
+) -> Pod:
+    meta = {"uid": uid, "resourceVersion": version}
     spec = {"nodeName": node, "containers": [{"name": "c"}]}
     status = {"phase": phase}
-    return msgspec.convert({"metadata": {"uid": uid}, "spec": spec, "status": status}, Pod)
+    return msgspec.convert({"metadata": meta, "spec": spec, "status": status}, Pod)
 
 
 def test_a_node_is_told_as_far_as_it_matters() -> None:
@@ -73,29 +104,67 @@ def test_the_life_of_a_pod(seen: Pod, expected: str) -> None:
     assert expected == PodKind().fact(seen).TYPE
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"annotations": {"joulie.io/workload-class": "performance"}}},
+        {"metadata": {"ownerReferences": [{"kind": "DaemonSet", "controller": True}]}},
+        {"spec": {"nodeSelector": {"joulie.io/power-profile": "eco"}}},
+        {"spec": {"containers": [{"resources": {"requests": {"cpu": "3"}}}]}},
+        {"spec": {"priority": 2_000_000_000}},
+    ],
+)
+def test_pods_of_one_template_differ_in_nothing_that_counts(change: dict[str, object]) -> None:
+    plain = {"metadata": {"uid": "u", "name": "p"}, "spec": {"containers": [{"name": "c"}]}}
+    other = msgspec.convert(plain | change, Pod)
+    kind = PodKind()
+    kind.fact(msgspec.convert(plain, Pod))
+
+    assert kind.fact(other) == PodPending(pod=ask_of(other))
+
+
 def test_news_is_told_once() -> None:
-    told = Told[Node](NodeKind(), [])
+    told = Told[Node](NodeKind(), {})
     facts = [told.seen(node()), told.seen(node()), told.seen(node(ready="False"))]
 
     assert [fact is None for fact in facts] == [False, True, False]
 
 
 def test_a_node_that_only_breathes_is_no_news() -> None:
-    told = Told[Node](NodeKind(), [])
+    told = Told[Node](NodeKind(), {})
     told.seen(node())
 
     assert told.seen(node(**{"example.com/heartbeat": "17"})) is None
 
 
-def test_what_the_log_believes_is_told_again_once_and_then_kept() -> None:
-    told = Told[Pod](PodKind(), ["u"])
+def test_what_the_log_believes_is_not_told_again() -> None:
+    told = Told[Pod](PodKind(), {"u": PodKind().fact(pod())})
 
-    assert isinstance(told.seen(pod()), PodPending)
+    assert told.seen(pod()) is None
+    assert isinstance(told.seen(pod(node="n")), PodBound)
+
+
+def test_what_nobody_knows_whether_it_arrived_is_told_again() -> None:
+    told = Told[Pod](PodKind(), {})
+    fact = told.seen(pod())
+    assert fact is not None
+    told.doubt([fact])
+
+    assert told.seen(pod()) == fact
     assert told.seen(pod()) is None
 
 
+def test_the_very_same_object_is_not_even_looked_at() -> None:
+    told = Told[Pod](PodKind(), {})
+    first, again = pod(version="7"), pod(version="7", node="n")
+    told.seen(first)
+
+    assert told.seen(again) is None
+    assert told.seen(pod(version="8", node="n")) == PodKind().fact(again)
+
+
 def test_a_deleted_object_says_goodbye_once_and_may_come_back() -> None:
-    told = Told[Node](NodeKind(), [])
+    told = Told[Node](NodeKind(), {})
     told.seen(node())
 
     assert (told.deleted(node()), told.deleted(node())) == (NodeGone(node="n"), None)
@@ -103,10 +172,12 @@ def test_a_deleted_object_says_goodbye_once_and_may_come_back() -> None:
 
 
 def test_what_is_missing_from_a_whole_list_says_goodbye() -> None:
-    told = Told[Pod](PodKind(), ["old", "older", "u"])
+    told = Told[Pod](PodKind(), {"old": None, "older": None, "u": None})
+    told.begin()
+    told.seen(pod())
 
-    assert told.missing([pod()]) == [PodGone(uid="old"), PodGone(uid="older")]
-    assert told.missing([pod()]) == []
+    assert told.missing() == [PodGone(uid="old"), PodGone(uid="older")]
+    assert told.missing() == []
 
 
 def test_a_pod_that_cannot_be_read_stays_news() -> None:
@@ -117,8 +188,69 @@ def test_a_pod_that_cannot_be_read_stays_news() -> None:
         },
         Pod,
     )
-    told = Told[Pod](PodKind(), [])
+    told = Told[Pod](PodKind(), {})
     with pytest.raises(BadQuantity):
         told.seen(broken)
 
     assert told.seen(pod(phase="Failed")) == PodFinished(uid="u")
+
+
+def sight(told: Told[Node], *seen: Node) -> list[bool]:
+    return [told.seen(each) is not None for each in seen]
+
+
+def test_a_node_that_was_made_anew_under_its_name_is_news() -> None:
+    told = Told[Node](NodeKind(), {})
+    anew = msgspec.convert({"metadata": {"name": "n", "uid": "another"}}, Node)
+
+    assert sight(told, node(), anew) == [True, True]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"spec": {"nodeName": "n"}},
+        {"spec": {"nodeName": "n"}, "status": {}},
+        {"status": {"cpu": {"sockets": 2}}},
+    ],
+    ids=["no status", "an empty status", "no spec"],
+)
+def test_hardware_that_its_agent_has_not_described_is_nothing_to_tell(said: object) -> None:
+    assert HardwareKind().fact(msgspec.convert(said, NodeHardware)) is None
+
+
+def test_hardware_with_the_least_that_an_agent_knows() -> None:
+    cpu = {"rawModel": "AMD EPYC 9654", "coresPerSocket": 96, "sockets": 2}
+    said = {"spec": {"nodeName": "n"}, "status": {"cpu": cpu}}
+
+    assert HardwareKind().fact(msgspec.convert(said, NodeHardware)) == HardwareDiscovered(
+        node="n",
+        cpu_model="AMD EPYC 9654",
+        cpu_sockets=2,
+        cpu_cores=192,
+        cpu_max_mw_per_socket=0,
+    )
+
+
+def test_a_card_that_nobody_has_a_status_for_is_free_and_healthy() -> None:
+    spec = {"nodeName": "n", "uuid": "GPU-1", "model": "H100", "totalVRAMmb": 80_000}
+
+    assert GpuKind().fact(msgspec.convert({"spec": spec}, Gpu)) == GpuSeen(
+        uuid="GPU-1", node="n", model="H100", total_mb=80_000
+    )
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.integers(0, ANY_FACTS - 1), max_size=30))
+def test_telling_again_what_is_believed_changes_no_belief(choices: list[int]) -> None:
+    world, every = World(), (believed_nodes, believed_hardware, believed_pods, believed_cards)
+    draft = Draft(world)
+    for number, choice in enumerate(choices):
+        evolve(draft, any_fact(choice), noon(number))
+    draft.commit()
+    before = [each(world) for each in every]
+    for fact in (fact for facts in before for fact in facts.values() if fact is not None):
+        evolve(draft, fact, noon(99))
+    draft.commit()
+
+    assert [each(world) for each in every] == before

@@ -1,166 +1,64 @@
 import asyncio
 import contextlib
-import json
-from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
-from aiohttp import web
 
-from joulie_bus import codec
-from joulie_bus.embedded import free_port
+from joulie_bus import codec, testing
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.subjects import Stream
 from joulie_bus.tasks import background, rung
-from joulie_bus.testing import CLUSTER
-from joulie_operator.kube import ApiServer
-from joulie_operator.watch import watch_cluster
+from joulie_bus.testing import CLUSTER, card
+from joulie_operator import watch
+from joulie_operator.kube import ApiServer as Api
+from joulie_operator.watch import Cluster, watch_cluster
 from joulie_projections.view import View
+from kube_api import ADMIN, ApiServer, Trouble
+from kube_builders import card as gpu
+from kube_builders import joulie_server, namespace, node, node_hardware, pod
+from kube_requests import Asked
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 20
-RECORDINGS = Path(__file__).parents[1] / "data/kube-api"
-NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
+PATIENCE_S = 30
 
 
-class Reply(NamedTuple):
-    status: int
-    body: bytes
+async def until(condition: Callable[[], bool]) -> None:
+    await testing.until(condition, PATIENCE_S)
 
 
-def recorded(number: str) -> Reply:
-    """What a real API server once replied."""
-    [path] = RECORDINGS.glob(f"{number}-*.http")
-    head, _, body = path.read_bytes().partition(b"---- reply")[2].partition(b"\n\n")
-    return Reply(int(head.split()[1]), body.strip())
+NODES = ["n1", "n2", "n3"]
 
 
-class Script(NamedTuple):
-    """One watch: what is said, and how it ends (held open until the server is closed, or cut)."""
-
-    reply: Reply
-    ending: str = "hold"
-
-
-def lines(number: str, first: int = 0, last: int | None = None) -> Reply:
-    return Reply(200, b"\n".join(recorded(number).body.splitlines()[first:last]))
-
-
-class StandIn:
-    """Plays recordings of an API server; `pages` are lists, `scripts` watches, one per request."""
-
-    def __init__(self) -> None:
-        self.port = free_port()
-        self.asked: list[str] = []
-        self.tokens: set[str] = set()
-        self.troubles: deque[Reply] = deque()  # answers to the next lists, before they work
-        self.scripts: dict[str, deque[Script]] = defaultdict(deque)
-        last = json.loads(recorded("06").body)
-        last["metadata"]["continue"] = ""
-        first = json.loads(recorded("05").body)
-        pod = json.loads(recorded("39").body)
-        self.pages: dict[tuple[str, str], Any] = {
-            (NODES, ""): first,
-            (NODES, first["metadata"]["continue"]): last,
-            (PODS, ""): {"metadata": {"resourceVersion": "228"}, "items": [pod]},
-        }
-        self._closing = asyncio.Event()
-
-    @contextlib.asynccontextmanager
-    async def listening(self) -> AsyncGenerator[None, None]:
-        self._closing = asyncio.Event()
-        app = web.Application()
-        app.router.add_get("/{path:.*}", self._answer)
-        runner = web.AppRunner(app, shutdown_timeout=0.5)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", self.port).start()
-        try:
-            yield
-        finally:
-            self._closing.set()
-            await runner.cleanup()
-
-    def lists(self, path: str = NODES) -> int:
-        return self.asked.count(path)
-
-    def watches(self, path: str = NODES) -> list[str]:
-        """The versions from which it was watched."""
-        return [ask.partition("@")[2] for ask in self.asked if ask.startswith(f"{path}@")]
-
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
-        self.tokens.add(request.headers.get("Authorization", ""))
-        if request.query.get("watch") == "true":
-            return await self._watched(request)
-        more = request.query.get("continue", "")
-        if not more:
-            self.asked.append(request.path)
-        if self.troubles and request.path == NODES:
-            trouble = self.troubles.popleft()
-            return web.Response(status=trouble.status, body=trouble.body)
-        return web.json_response(self.pages[request.path, more])
-
-    async def _watched(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append(f"{request.path}@{request.query['resourceVersion']}")
-        scripts = self.scripts[request.path]
-        script = scripts.popleft() if scripts else Script(Reply(200, b""))
-        response = web.StreamResponse(status=script.reply.status)
-        response.enable_chunked_encoding()
-        await response.prepare(request)
-        for line in script.reply.body.splitlines():
-            if not _is_old(line, int(request.query["resourceVersion"])):
-                await response.write(line + b"\n")
-        if script.ending == "hold" and script.reply.status == 200:
-            await self._closing.wait()
-        elif script.ending == "cut" and request.transport is not None:
-            request.transport.abort()
-        return response
-
-
-def _is_old(line: bytes, since: int) -> bool:
-    """A watch never says again what its version knows."""
-    version = json.loads(line).get("object", {}).get("metadata", {}).get("resourceVersion")
-    return version is not None and int(version) <= since
-
-
-KUBECONFIG = """
-apiVersion: v1
-kind: Config
-current-context: here
-contexts: [{{name: here, context: {{cluster: here, user: me}}}}]
-clusters: [{{name: here, cluster: {{server: "http://127.0.0.1:{port}"}}}}]
-users: [{{name: me, user: {{token: secret}}}}]
-"""
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> ApiServer:
+    """Three nodes and a pod that waits; pages hold two objects."""
+    monkeypatch.setattr("joulie_operator.kube.PAGE", 2)
+    monkeypatch.setattr(watch, "FIRST_PAUSE_S", 0.05)
+    made = joulie_server()
+    for name in NODES:
+        made.put("nodes", node(name, gpus=8))
+    made.put("pods", pod("p1", workload="performance"), "team")
+    return made
 
 
 @contextlib.asynccontextmanager
 async def watching(
-    server: StandIn, bus: JetStreamLog, view: View, directory: Path
-) -> AsyncGenerator[None, None]:
-    kubeconfig = directory / "kubeconfig"
-    kubeconfig.write_text(KUBECONFIG.format(port=server.port))
+    server: ApiServer, bus: JetStreamLog, view: View, tmp: Path, token: str = ADMIN
+) -> AsyncGenerator[Cluster, None]:
+    cluster = Cluster.unseen()
     async with (
-        ApiServer.of(kubeconfig) as api,
-        background(watch_cluster(api, bus, CLUSTER, view), "watch"),
+        Api.of(server.kubeconfig(tmp, token)) as api,
+        background(watch_cluster(api, bus, CLUSTER, view, cluster), "watch"),
     ):
-        yield
+        yield cluster
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
-async def told(bus: JetStreamLog, about: str) -> list[tuple[str, str]]:
-    """Type and key of every fact in the log about nodes, or about pods."""
+async def told(bus: JetStreamLog, about: str = "") -> list[tuple[str, str]]:
+    """Type and key of every observed fact in the log."""
     count, bell = (await bus.state(Stream.OBS)).last, asyncio.Event()
     facts: list[tuple[str, str]] = []
-    async with (
-        asyncio.timeout(PATIENCE_S),
-        bus.reading(Stream.OBS, 0, bell=bell) as reader,
-    ):
+    async with asyncio.timeout(PATIENCE_S), bus.reading(Stream.OBS, 0, bell=bell) as reader:
         while len(facts) < count:
             await rung(bell, 0.5)
             found = [codec.open_envelope(record.data, "") for record in reader.take(1000)]
@@ -169,150 +67,244 @@ async def told(bus: JetStreamLog, about: str) -> list[tuple[str, str]]:
 
 
 def names(view: View) -> list[str]:
-    return sorted(name for name, node in view.world.nodes.items() if node.present)
+    return sorted(name for name, seen in view.world.nodes.items() if seen.present)
 
 
-LISTED = ["node-a1", "node-a2", "node-a3", "node-a5"]
-FOLLOWED = [  # from the lists 05 and 06 through the watch 09
-    *[("node.seen", name) for name in LISTED],
-    *[("node.seen", "node-a1")] * 2,
-    ("node.seen", "node-a6"),
-    ("node.gone", "node-a6"),
-]
-P1 = "d2c18e22-c5cf-4236-b96e-4309e6c787ae"
+def knows(view: View, nodes: list[str], pods: int = 1) -> Callable[[], bool]:
+    return lambda: names(view) == nodes and len(view.world.pods) == pods
+
+
+def lists(server: ApiServer, resource: str = "nodes") -> int:
+    """Whole ones; their further pages do not count."""
+    asked = [a for a in server.asked if a.resource == resource and a.verb == "list"]
+    return sum(not each.more for each in asked)
+
+
+def watched(server: ApiServer, times: int, resource: str = "nodes") -> Callable[[], bool]:
+    return lambda: server.count("watch", resource) >= times
 
 
 async def test_a_list_of_several_pages_ends_up_in_the_view(
-    bus: JetStreamLog, view: View, tmp_path: Path
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
-    server = StandIn()
     async with server.listening(), watching(server, bus, view, tmp_path):
-        await until(lambda: names(view) == LISTED and P1 in view.world.pods)
+        await until(knows(view, NODES))
 
-    seen = view.world.nodes["node-a1"]
+    seen = view.world.nodes["n1"]
     assert (seen.labels, seen.ready, seen.schedulable) == (
         {"joulie.io/managed": "true"},
         True,
         True,
     )
-    assert (seen.cpu_milli, seen.memory_bytes, seen.gpus) == (95_500, 501 * 2**30, 8)
-    assert view.world.pods[P1].pod.workload == "performance"
-    assert server.tokens == {"Bearer secret"}
+    assert (seen.cpu_milli, seen.memory_bytes, seen.gpus) == (96_000, 2**30, 8)
+    assert [state.pod.workload for state in view.world.pods.values()] == ["performance"]
 
 
 async def test_nodes_that_change_come_and_go_are_followed(
-    bus: JetStreamLog, view: View, tmp_path: Path
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
-    server = StandIn()
-    server.scripts[NODES].append(Script(recorded("09")))
     async with server.listening(), watching(server, bus, view, tmp_path):
-        await until(lambda: view.position == len(FOLLOWED) + 1)
-        facts = await told(bus, "node.")
+        await until(watched(server, 1))
+        server.put("nodes", node("n1", power_profile="eco") | {"spec": {"unschedulable": True}})
+        server.put("nodes", node("n4"))
+        server.delete("nodes", "n2")
+        await until(knows(view, ["n1", "n3", "n4"]))
 
-    changed = view.world.nodes["node-a1"]
+    changed = view.world.nodes["n1"]
     assert (changed.labels["joulie.io/power-profile"], changed.schedulable) == ("eco", False)
-    assert facts == FOLLOWED
 
 
 async def test_a_pod_is_followed_from_its_creation_to_its_end(
-    bus: JetStreamLog, view: View, tmp_path: Path
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
-    server = StandIn()
-    server.scripts[PODS].append(Script(recorded("40")))
     async with server.listening(), watching(server, bus, view, tmp_path):
-        await until(lambda: names(view) == LISTED and len(server.watches(PODS)) == 1)
-        await until(lambda: view.position >= len(LISTED) + 4)
+        await until(watched(server, 1, "pods"))
+        target = {"kind": "Node", "name": "n1"}
+        server.objects.bind("team", "p1", {"target": target})
+        await until(lambda: view.world.nodes["n1"].performance_pods == 1)
+        server.put("pods", {"metadata": {"name": "p1"}, "status": {"phase": "Succeeded"}}, "team")
+        await until(lambda: not view.world.pods)
+        facts = [kind for kind, _ in await told(bus, "pod.")]
 
-    facts = [kind for kind, _ in await told(bus, "pod.")]
-    assert facts == ["pod.pending", "pod.bound", "pod.finished", "pod.gone"]
-    assert (view.world.pods, view.world.nodes["node-a1"].pods) == ({}, 0)
+    assert facts == ["pod.pending", "pod.bound", "pod.gone"]
+    assert view.world.nodes["n1"].performance_pods == 0
 
 
+async def test_hardware_and_cards_come_from_their_own_resources(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
+) -> None:
+    server.put("nodehardwares", node_hardware("n1", gpus=4))
+    server.put("gpus", gpu("GPU-1", "n1"))
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(lambda: "GPU-1" in view.world.gpus and bool(view.world.nodes["n1"].hardware))
+        server.put("gpus", gpu("GPU-1", "n1", used_mb=20_000))
+        await until(lambda: view.world.gpus["GPU-1"].allocated_mb == 20_000)
+        server.delete("gpus", "gpu-1")
+        await until(lambda: not view.world.gpus)
+
+    found = view.world.nodes["n1"].hardware
+    assert found is not None
+    assert (found.cpu_sockets, found.cpu_cores, found.cpu_max_mw_per_socket) == (2, 192, 360_000)
+    assert (found.gpu_model, found.gpu_count, found.gpu_max_mw) == ("NVIDIA H100", 4, 700_000)
+
+
+async def test_a_pod_without_a_word_of_its_own_has_the_class_of_its_namespace(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
+) -> None:
+    server.put("namespaces", namespace("fast", "performance"))
+    server.put("pods", pod("p2", namespace="fast"), "fast")
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(knows(view, NODES, pods=2))
+
+    asks = [state.pod for state in view.world.pods.values() if state.pod.name == "p2"]
+    assert [(ask.workload, ask.rule) for ask in asks] == [("performance", "namespace")]
+
+
+async def test_kinds_that_are_not_installed_keep_the_others_from_nothing(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
+) -> None:
+    for plural in ("nodehardwares", "gpus", "nodetwins"):
+        del server.objects.kinds[server.kind(plural).group, plural]
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(knows(view, NODES))
+
+
+@pytest.mark.parametrize("how", ["as an event", "as a status"])
 async def test_a_past_that_is_gone_is_listed_again_and_nothing_is_told_twice(
-    bus: JetStreamLog, view: View, tmp_path: Path
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, how: str
 ) -> None:
-    server = StandIn()
-    for number in ("49", "50"):  # as an event, and as a status
-        server.scripts[NODES].append(Script(recorded(number), "end"))
     async with server.listening(), watching(server, bus, view, tmp_path):
-        await until(lambda: len(server.watches()) == 3)
+        await until(watched(server, 1))
+        server.put("pods", pod("p2"), "team")  # the world goes on, and the nodes' past is forgotten
+        await until(knows(view, NODES, pods=2))
+        if how == "as a status":
+            server.troubles.append(
+                Trouble(lambda a: a.right == ("", "nodes", "watch"), 410, "Expired")
+            )
+        else:
+            server.forget_the_past()
+        server.cut_watches()
+        await until(lambda: lists(server) == 2 and watched(server, 3)())
 
-    assert server.lists() == 3
-    assert await told(bus, "node.") == [("node.seen", name) for name in LISTED]
+    assert [fact for fact in await told(bus, "node.")] == [("node.seen", name) for name in NODES]
 
 
-@pytest.mark.parametrize("number", ["32", "50"], ids=["unauthorized", "gone"])
+@pytest.mark.parametrize("trouble", [(401, {}), (403, {}), (429, {"Retry-After": "1"}), (500, {})])
 async def test_a_refused_list_is_tried_again(
-    bus: JetStreamLog, view: View, tmp_path: Path, number: str
+    server: ApiServer,
+    bus: JetStreamLog,
+    view: View,
+    tmp_path: Path,
+    trouble: tuple[int, dict[str, str]],
 ) -> None:
-    server = StandIn()
-    server.troubles.append(recorded(number))
+    status, headers = trouble
+    server.troubles.append(
+        Trouble(lambda asked: asked.right == ("", "nodes", "list"), status, headers=headers)
+    )
     async with server.listening(), watching(server, bus, view, tmp_path):
-        await until(lambda: names(view) == LISTED)
+        await until(knows(view, NODES))
 
-    assert server.lists() == 2
+    assert lists(server) == 2
 
 
-@pytest.mark.parametrize("ending", ["cut", "end"])
-async def test_a_watch_that_ends_goes_on_from_where_it_was(
-    bus: JetStreamLog, view: View, tmp_path: Path, ending: str
+async def test_a_page_that_expires_begins_the_list_again(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
-    server = StandIn()
-    server.scripts[NODES].append(Script(lines("09", 0, 4), ending))
-    server.scripts[NODES].append(Script(recorded("09")))
+    def second_page(asked: Asked) -> bool:
+        return asked.resource == "nodes" and asked.more
+
+    server.troubles.append(Trouble(second_page, 410, "Expired"))
     async with server.listening(), watching(server, bus, view, tmp_path):
-        await until(lambda: view.position == len(FOLLOWED) + 1)
+        await until(knows(view, NODES))
         facts = await told(bus, "node.")
 
-    assert (server.lists(), len(server.watches())) == (1, 2)
-    assert facts == FOLLOWED
+    assert facts == [("node.seen", name) for name in NODES]
+
+
+async def test_a_watch_that_is_cut_goes_on_from_where_it_was(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
+) -> None:
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(watched(server, 1))
+        server.put("nodes", node("n4"))
+        await until(knows(view, [*NODES, "n4"]))
+        server.cut_watches()
+        server.put("nodes", node("n5"))
+        await until(knows(view, [*NODES, "n4", "n5"]))
+
+    assert lists(server) == 1
+    assert len(await told(bus, "node.")) == 5
 
 
 async def test_what_happened_during_an_outage_is_told_after_it(
-    bus: JetStreamLog, view: View, tmp_path: Path
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
-    server = StandIn()
     async with watching(server, bus, view, tmp_path):
         async with server.listening():
-            await until(lambda: names(view) == LISTED)
-        server.scripts[NODES].append(Script(recorded("49"), "end"))
-        server.pages[NODES, ""]["items"].pop(0)
+            await until(knows(view, NODES))
+        server.delete("nodes", "n1")
+        server.forget_the_past()
         async with server.listening():
-            await until(lambda: names(view) == LISTED[1:])
+            await until(knows(view, NODES[1:]))
 
     facts = await told(bus, "node.")
-    assert facts == [*[("node.seen", name) for name in LISTED], ("node.gone", "node-a1")]
+    assert facts == [*[("node.seen", name) for name in NODES], ("node.gone", "n1")]
 
 
-async def test_what_the_log_believed_before_is_compared_with_the_first_list(
-    bus: JetStreamLog, view: View, tmp_path: Path
+async def test_an_operator_that_starts_again_tells_only_what_has_changed(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
-    server = StandIn()
+    server.put("nodehardwares", node_hardware("n1"))
+    server.put("gpus", gpu("GPU-1", "n1"))
+    server.put("pods", pod("p2", node="n1"), "team")
     async with server.listening():
         async with watching(server, bus, view, tmp_path):
-            await until(lambda: names(view) == LISTED and P1 in view.world.pods)
-        server.pages[NODES, ""]["items"].pop(0)
-        server.pages[PODS, ""]["items"].clear()
+            await until(lambda: knows(view, NODES, 2)() and bool(view.world.gpus))
+            await until(lambda: view.world.nodes["n1"].hardware is not None)
+        before = await told(bus)
+        server.put("nodes", node("n2", power_profile="eco"))
+        server.delete("nodes", "n3")
+        server.delete("pods", "p1", "team")
         async with watching(server, bus, view, tmp_path):
-            await until(lambda: names(view) == LISTED[1:] and not view.world.pods)
+            await until(knows(view, ["n1", "n2"], 1))
+            await until(watched(server, 2, "gpus"))
+
+    news = (await told(bus))[len(before) :]
+    assert sorted(kind for kind, _ in news) == ["node.gone", "node.seen", "pod.gone"]
 
 
-async def test_an_object_that_makes_no_sense_keeps_nobody_else_from_being_told(
-    bus: JetStreamLog, view: View, tmp_path: Path
+async def test_a_card_that_an_agent_showed_is_not_taken_away_by_a_cluster_without_resources(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
-    server = StandIn()
-    server.pages[NODES, ""]["items"][0]["status"]["allocatable"]["cpu"] = "lots"
+    from msgspec.structs import replace
+
+    from joulie_bus.testing import producer
+
+    shown = replace(card("GPU-7"), source="agent")
+    await bus.publish([producer().stamp(shown)])
+    await until(lambda: "GPU-7" in view.world.gpus)
     async with server.listening(), watching(server, bus, view, tmp_path):
-        await until(lambda: names(view) == LISTED[1:])
+        await until(watched(server, 1, "gpus"))
+
+    assert await told(bus, "gpu.") == [("gpu.seen", "GPU-7")]
+
+
+@pytest.mark.parametrize("cpu", ["lots", None], ids=["not a quantity", "not of the shape"])
+async def test_an_object_that_makes_no_sense_keeps_nobody_else_from_being_told(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, cpu: str | None
+) -> None:
+    broken = {"cpu": cpu} if cpu else {"cpu": ["a", "list"]}
+    server.put("nodes", {"metadata": {"name": "n1"}, "status": {"allocatable": broken}})
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(knows(view, ["n2", "n3"]))
 
 
 async def test_an_object_may_be_as_large_as_the_server_stores_them(
-    bus: JetStreamLog, view: View, tmp_path: Path
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
-    changed = json.loads(recorded("09").body.splitlines()[0])
-    changed["object"]["metadata"]["annotations"] = {"big": "x" * 1_500_000}
-    server = StandIn()
-    server.scripts[NODES].append(Script(Reply(200, json.dumps(changed).encode())))
     async with server.listening(), watching(server, bus, view, tmp_path):
-        await until(lambda: names(view) == LISTED)
-        await until(lambda: "joulie.io/power-profile" in view.world.nodes["node-a1"].labels)
+        await until(watched(server, 1))
+        large = node("n1", rack="r1")
+        large["metadata"]["annotations"] = {"big": "x" * 1_500_000}
+        server.put("nodes", large)
+        await until(lambda: "joulie.io/rack" in view.world.nodes["n1"].labels)

@@ -1,52 +1,88 @@
-"""`joulie operator`: decides which nodes supply performance, and watches the cluster."""
+"""`joulie operator`: decides which nodes supply performance, watches the cluster, writes to it."""
 
 import argparse
 import asyncio
-from dataclasses import dataclass
+import secrets
+import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from joulie_bus.log import Log
 from joulie_bus.roles import Role
-from joulie_bus.settings import setting, text
 from joulie_cli.wiring import Wiring, serve_part, viewing
+from joulie_operator.edge import (
+    ApplierSettings,
+    ClusterSettings,
+    FacilitySettings,
+    LeaseSettings,
+    PowerSettings,
+)
+from joulie_operator.eligible import selector
 from joulie_operator.service import Operator
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.view import View
 
-IN_CLUSTER = "in-cluster"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterSettings:
-    kubeconfig: str = setting(
-        text,
-        "KUBECONFIG",
-        "",
-        "How to reach the cluster: a file, in-cluster for the service account, empty for none",
-    )
-
-
-SETTINGS = (OperatorSettings, ClusterSettings)
-
-
-def run(_: argparse.Namespace, wires: Wiring) -> int:
-    return serve_part(wires, _operate(wires))
-
-
-async def _operate(wires: Wiring) -> None:
-    settings = wires.source.load(OperatorSettings)
-    kubeconfig = wires.source.load(ClusterSettings).kubeconfig
-    async with viewing(wires, Role.OPERATOR) as (bus, view), asyncio.TaskGroup() as tasks:
-        tasks.create_task(Operator(bus, wires.subjects, view, settings).run())
-        if kubeconfig:
-            tasks.create_task(_watch(wires, bus, view, kubeconfig))
-
-
-async def _watch(wires: Wiring, bus: Log, view: View, kubeconfig: str) -> None:
-    # Half a second and 40 MB that a simulated cluster does not need.
+if TYPE_CHECKING:
     from joulie_operator.kube import ApiServer
-    from joulie_operator.watch import watch_cluster
 
-    path = None if kubeconfig == IN_CLUSTER else Path(kubeconfig)
-    async with ApiServer.of(path) as api:
-        await watch_cluster(api, bus, wires.subjects, view)
+IN_CLUSTER = "in-cluster"
+SETTINGS = (
+    OperatorSettings,
+    ClusterSettings,
+    ApplierSettings,
+    LeaseSettings,
+    FacilitySettings,
+    PowerSettings,
+)
+
+
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
+    return serve_part(wires, _operate(wires, cluster))
+
+
+async def _operate(wires: Wiring, cluster: str) -> None:
+    async with viewing(wires, Role.OPERATOR) as (bus, view):
+        if cluster:
+            await _take_turns(wires, bus, view, cluster)
+        else:  # a simulated one: nothing to watch and nobody to write to
+            await _plan(wires, bus, view)
+
+
+async def _take_turns(wires: Wiring, bus: Log, view: View, cluster: str) -> None:
+    """One operator works; others stand by with a warm view."""
+    from joulie_operator.kube import ApiServer
+    from joulie_operator.lease import Lease
+
+    async with ApiServer.of(None if cluster == IN_CLUSTER else Path(cluster)) as api:
+        identity = f"{socket.gethostname()}-{secrets.token_hex(3)}"
+        lease = Lease(api, wires.source.load(LeaseSettings), identity)
+        await lease.lead(lambda: _lead(wires, bus, view, api))
+
+
+async def _lead(wires: Wiring, bus: Log, view: View, api: "ApiServer") -> None:
+    """What only one operator does. Nothing of it survives the loss of the lease."""
+    from joulie_operator.apply import Applier
+    from joulie_operator.watch import Cluster, watch_cluster
+
+    cluster, load = Cluster.unseen(), wires.source.load
+    nodes = selector(load(OperatorSettings).node_selector)
+    applier = Applier(api, view, cluster, nodes, load(ApplierSettings))
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(watch_cluster(api, bus, wires.subjects, view, cluster))
+        tasks.create_task(applier.run())
+        tasks.create_task(_plan(wires, bus, view))
+
+
+async def _plan(wires: Wiring, bus: Log, view: View) -> None:
+    load = wires.source.load
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(Operator(bus, wires.subjects, view, load(OperatorSettings)).run())
+        if (facility := load(FacilitySettings)).enabled:
+            from joulie_operator.facility import poll_facility
+
+            tasks.create_task(poll_facility(bus, wires.subjects, facility))
+        if (power := load(PowerSettings)).source != "static":
+            from joulie_operator.scrape import scrape_power
+
+            tasks.create_task(scrape_power(bus, wires.subjects, view, power))

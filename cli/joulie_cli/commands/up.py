@@ -6,10 +6,10 @@ import asyncio
 from joulie_bus.errors import SettingsError
 from joulie_bus.logging import get_logger
 from joulie_cli.commands import extender, operator, projector
-from joulie_cli.commands.operator import ClusterSettings
 from joulie_cli.supervisor import Supervisor
 from joulie_cli.wiring import Wiring, run_until_told
 from joulie_extender.settings import ServerSettings
+from joulie_operator.edge import ClusterSettings
 
 SETTINGS = (*projector.SETTINGS, *operator.SETTINGS, *extender.SETTINGS)
 

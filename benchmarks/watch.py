@@ -1,0 +1,188 @@
+"""The operator's edge on a large cluster: starting, idling, starting again, and its applier.
+
+    .venv/bin/python benchmarks/watch.py [NODES [PODS]]
+
+The API server is the tests' stand-in, in a process of its own on the same machine; the log is in
+memory, so that only the watchers are measured.
+"""
+
+import asyncio
+import multiprocessing
+import resource
+import sys
+import tempfile
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, cast
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from joulie_bus import codec, logging
+from joulie_bus.events import Fact
+from joulie_bus.memory import MemoryBroker, MemoryLog
+from joulie_bus.producer import Producer
+from joulie_bus.subjects import Stream, Subjects
+from joulie_bus.testing import VirtualClock, eco, noon, performance
+from joulie_operator.errands import Clock, Differences, Wishes
+from joulie_operator.kube import ApiServer as Api
+from joulie_operator.observe import (
+    Node,
+    NodeKind,
+    PodKind,
+    Told,
+    believed_nodes,
+    believed_pods,
+)
+from joulie_operator.resources import NodeTwin
+from joulie_operator.watch import ALIVE, NODES, PODS, Cluster, Facts, Watcher
+from joulie_projections.draft import Draft
+from joulie_projections.folds import evolve
+from joulie_projections.pod import Pod
+from joulie_projections.world import World
+from kube_builders import joulie_server, node, pod
+
+IDLE_S = 5.0
+TEMPLATES = 2000  # deployments, jobs and the like, of which the pods are made
+SUBJECTS = Subjects("bench")
+
+
+def padded(tree: dict[str, Any], size: int) -> dict[str, Any]:
+    """As large as real ones are: most of a Pod is nothing to us."""
+    tree["metadata"]["annotations"] = {"rest": "x" * size}
+    return tree
+
+
+def serve(nodes: int, pods: int, pipe: Connection) -> None:
+    server = joulie_server()
+    for number in range(nodes):
+        server.put("nodes", padded(node(f"n{number:05}"), 6000))
+    for number in range(pods):
+        where = f"n{number % nodes:05}"
+        made = padded(pod(f"p{number:06}", node=where), 4000)
+        cpu = f"{number % TEMPLATES + 100}m"
+        made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu, "memory": "1Gi"}}
+        server.put("pods", made, "team")
+
+    async def run() -> None:
+        async with server.listening():
+            pipe.send(str(server.kubeconfig(Path(tempfile.mkdtemp()))))
+            await asyncio.to_thread(pipe.recv)
+
+    asyncio.run(run())
+
+
+def cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+class Meter:
+    def __init__(self) -> None:
+        self.wall, self.cpu = time.perf_counter(), cpu_s()
+
+    def tell(self, what: str, note: str = "") -> None:
+        wall, cpu = time.perf_counter() - self.wall, cpu_s() - self.cpu
+        print(f"  {what:<44} {wall:8.2f} s wall {cpu:8.2f} s CPU   {note}")
+
+
+async def watching(api: Api, log: MemoryLog, world: World, cluster: Cluster) -> list[Watcher[Any]]:
+    """Nodes and pods; returns when both were listed."""
+    producer = Producer("bench", SUBJECTS, time.time_ns)
+    nodes = Facts(Told(NodeKind(), believed_nodes(world)), log, producer, cluster.nodes)
+    pods = Facts(Told(PodKind(), believed_pods(world)), log, producer)
+    watchers: list[Watcher[Any]] = [
+        Watcher(api, NODES, Node, nodes),
+        Watcher(api, PODS, Pod, pods, ALIVE),
+    ]
+    return watchers
+
+
+async def started(watchers: list[Watcher[Any]]) -> list[asyncio.Task[None]]:
+    tasks = [asyncio.create_task(watcher.run()) for watcher in watchers]
+    await asyncio.gather(*(watcher.listed.wait() for watcher in watchers))
+    return tasks
+
+
+async def ended(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+async def measure(kubeconfig: str, nodes: int, pods: int) -> None:
+    broker = MemoryBroker(SUBJECTS, VirtualClock())
+    log, world = MemoryLog(broker), World()
+    async with Api.of(Path(kubeconfig)) as api:
+        meter = Meter()
+        tasks = await started(await watching(api, log, world, Cluster.unseen()))
+        told = (await log.state(Stream.OBS)).last
+        peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        meter.tell("first start, everything told", f"{told} facts, {peak_mb:.0f} MB at most")
+
+        meter = Meter()
+        await asyncio.sleep(IDLE_S)
+        meter.tell("idle, two watches open")
+        await ended(tasks)
+
+        draft = Draft(world)
+        for record in broker.stream(Stream.OBS).records:
+            fact = codec.read(codec.open_envelope(record.data, ""), "")
+            evolve(draft, cast(Fact, fact), record.at)
+        draft.commit()
+        meter, cluster = Meter(), Cluster.unseen()
+        tasks = await started(await watching(api, log, world, cluster))
+        news = (await log.state(Stream.OBS)).last - told
+        meter.tell("started again, compared with the log", f"{news} facts")
+        await ended(tasks)
+    await apply_to(world, cluster, nodes)
+
+
+async def apply_to(world: World, cluster: Cluster, nodes: int) -> None:
+    """What the applier finds to do; the writes themselves are the API server's time."""
+    wishes = Wishes({"joulie.io/managed": "true"}, 60, tell_draining=False)
+    differences = Differences(cluster.nodes, cluster.twins, wishes)
+    names = sorted(world.nodes)
+    _fold(world, [eco(name) for name in names])
+    meter = Meter()
+    found = differences.look(world, Clock(0.0, noon()))
+    meter.tell("applier: every node is new", f"{len(found)} errands")
+    for errand in found:
+        spec = next(step.spec for step in errand.steps if step.spec)
+        twin = NodeTwin(metadata=cluster.nodes.get(errand.name).metadata, spec=spec)  # type: ignore[union-attr]
+        status = differences.status(twin, world.nodes[errand.name], noon())
+        cluster.twins.put(NodeTwin(metadata=twin.metadata, spec=spec, status=status))
+    differences.look(world, Clock(0.1, noon()))
+    meter, looks = Meter(), 20
+    for number in range(looks):
+        differences.look(world, Clock(0.2 + number / 100, noon()))
+    meter.tell(f"applier: {looks} looks, nothing changed")
+    _fold(world, [performance(name) for name in names[:: max(1, nodes // 100)]])
+    meter = Meter()
+    found = differences.look(world, Clock(1.0, noon()))
+    meter.tell("applier: a hundred plans", f"{len(found)} errands")
+
+
+def _fold(world: World, facts: list[Any]) -> None:
+    draft = Draft(world)
+    for fact in facts:
+        evolve(draft, fact, noon())
+    draft.commit()
+
+
+def main() -> None:
+    nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    pods = int(sys.argv[2]) if len(sys.argv) > 2 else nodes * 30
+    logging.configure("error", "console", "bench")
+    here, there = multiprocessing.Pipe()
+    server = multiprocessing.Process(target=serve, args=(nodes, pods, there))
+    server.start()
+    kubeconfig = here.recv()
+    print(f"{nodes} nodes, {pods} pods")
+    asyncio.run(measure(kubeconfig, nodes, pods))
+    here.send("done")
+    server.join()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""`kubectl joulie`: the cluster at a glance, out of its NodeTwins; all it takes is a kubeconfig."""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from joulie_bus import logging
+from joulie_bus.errors import JoulieError, KubernetesRefused
+from joulie_bus.tasks import background
+from joulie_operator.kube import NOT_FOUND, ApiServer, Unanswered
+from joulie_operator.mirror import Mirror
+from joulie_operator.resources import NODETWINS, GpuPowerCap, NodeTwin, PowerMeasurement
+from joulie_operator.watch import Watcher
+
+CLASSES = ("performance", "eco", "draining", "unknown")
+FRAME_S = 1.0
+HOME = Path.home() / ".kube/config"
+CLEAR = "\x1b[2J\x1b[H"
+_read = msgspec.json.Decoder(NodeTwin).decode
+
+
+class Row(NamedTuple):
+    """One node, in the order of the columns; None is shown as a dash."""
+
+    node: str
+    profile: str | None
+    state: str
+    headroom: float | None
+    cooling: float | None
+    cpu_cap: float | None
+    gpu_cap: float | None
+    watts: float | None
+    perf_pods: int | None
+    capped: float | None
+    tdp: float | None
+    source: str | None
+    updated: str | None
+
+
+COLUMNS = {
+    "node": "NODE",
+    "profile": "PROFILE",
+    "state": "CLASS",
+    "headroom": "HEADROOM",
+    "cooling": "COOLING",
+    "cpu_cap": "CPU-CAP",
+    "gpu_cap": "GPU-CAP",
+    "watts": "WATTS",
+    "perf_pods": "PERF-PODS",
+}
+WIDE = {"capped": "CAPPED", "tdp": "TDP", "source": "SOURCE", "updated": "UPDATED"}
+SORTS = {title.lower(): field for field, title in (COLUMNS | WIDE).items()}
+LARGEST_FIRST = {"headroom", "cooling", "watts", "perf_pods", "capped", "tdp"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = _parser().parse_args(argv)
+    logging.configure("error", "console", "kubectl")
+    try:
+        asyncio.run(_status(args))
+    except KeyboardInterrupt:
+        return 0
+    except KubernetesRefused as error:
+        hint = " Is Joulie installed? See deploy/crds." if error.code == NOT_FOUND else ""
+        print(f"kubectl joulie: {error}{hint}", file=sys.stderr)
+        return 2
+    except (JoulieError, *Unanswered) as error:
+        print(f"kubectl joulie: {error or type(error).__name__}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="kubectl joulie", description=__doc__)
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    status = commands.add_parser("status", help="nodes, what they supply, and what they draw")
+    status.add_argument("-w", "--watch", action="store_true", help="go on showing it")
+    status.add_argument("-o", "--output", choices=("wide", "json"), help="more columns, or JSON")
+    status.add_argument("--sort-by", choices=sorted(SORTS), default="node", metavar="COLUMN")
+    status.add_argument("--kubeconfig", type=Path, metavar="FILE", help="how to reach the cluster")
+    return top
+
+
+async def _status(args: argparse.Namespace) -> None:
+    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    path = args.kubeconfig or (Path(named) if named else HOME)
+    async with ApiServer.of(path) as api:
+        if args.watch:
+            await _follow(api, args)
+            return
+        pages = [page async for page in api.pages(NODETWINS)]
+        print(_shown([_read(item) for page in pages for item in page.items], args))
+
+
+async def _follow(api: ApiServer, args: argparse.Namespace) -> None:
+    """A frame whenever something changed, but not more than one a second."""
+    twins = Mirror[NodeTwin](lambda twin: twin.metadata)
+    async with background(Watcher(api, NODETWINS, NodeTwin, twins).run(), "watch"):
+        await twins.complete.wait()
+        while True:
+            twins.changed.clear()
+            found = [twin for name in twins.names() if (twin := twins.get(name)) is not None]
+            clear = CLEAR if sys.stdout.isatty() else ""
+            print(clear + _shown(found, args), flush=True)
+            await asyncio.gather(twins.changed.wait(), asyncio.sleep(FRAME_S))
+
+
+def _shown(twins: Sequence[NodeTwin], args: argparse.Namespace) -> str:
+    rows = in_order([row_of(twin) for twin in twins], SORTS[args.sort_by])
+    if args.output == "json":
+        told = {"summary": summary(rows), "nodes": [row._asdict() for row in rows]}
+        return json.dumps(told)
+    columns = COLUMNS | (WIDE if args.output == "wide" else {})
+    return f"{headline(rows)}\n\n{table(rows, columns)}"
+
+
+# --- what it says -----------------------------------------------------------------------------
+
+
+def row_of(twin: NodeTwin) -> Row:
+    spec, status = twin.spec, twin.status
+    power = (status.power_measurement if status else None) or PowerMeasurement()
+    gpu = (spec.gpu.power_cap if spec and spec.gpu else None) or GpuPowerCap()
+    return Row(
+        node=twin.metadata.name,
+        profile=spec.profile if spec else None,
+        state=(status.schedulable_class if status else None) or "unknown",
+        headroom=status.predicted_power_headroom_score if status else None,
+        cooling=status.predicted_cooling_stress_score if status else None,
+        cpu_cap=spec.cpu.package_power_cap_pct_of_max if spec and spec.cpu else None,
+        gpu_cap=gpu.cap_pct_of_max,
+        watts=power.measured_node_power_w,
+        perf_pods=status.performance_pods if status else None,
+        capped=power.node_capped_power_w,
+        tdp=power.node_tdp_w,
+        source=power.source,
+        updated=status.last_updated if status else None,
+    )
+
+
+def in_order(rows: Sequence[Row], by: str) -> list[Row]:
+    """What is not known comes last, whichever way the order goes."""
+    named = sorted(rows, key=lambda row: row.node)
+    known = [row for row in named if getattr(row, by) is not None]
+    known.sort(key=lambda row: getattr(row, by), reverse=by in LARGEST_FIRST)
+    return known + [row for row in named if getattr(row, by) is None]
+
+
+def summary(rows: Sequence[Row]) -> dict[str, Any]:
+    counts = Counter(row.state for row in rows)
+    headrooms = [row.headroom for row in rows if row.headroom is not None]
+    return {
+        "nodes": len(rows),
+        "classes": {state: counts[state] for state in CLASSES},
+        "headroomMean": round(sum(headrooms) / len(headrooms), 1) if headrooms else None,
+        "coolingMax": max((row.cooling for row in rows if row.cooling is not None), default=None),
+        "measuredW": round(sum(row.watts or 0 for row in rows), 1),
+        "measuredNodes": sum(row.watts is not None for row in rows),
+        "cappedW": round(sum(row.capped or 0 for row in rows), 1),
+        "tdpW": round(sum(row.tdp or 0 for row in rows), 1),
+        "performancePods": sum(row.perf_pods or 0 for row in rows),
+    }
+
+
+def headline(rows: Sequence[Row]) -> str:
+    told = summary(rows)
+    classes = "  ".join(f"{state} {told['classes'][state]}" for state in CLASSES)
+    measured = f"{told['measuredW'] / 1000:.1f} kW on {told['measuredNodes']} nodes"
+    budget = f"{told['cappedW'] / 1000:.1f} kW of {told['tdpW'] / 1000:.1f} kW"
+    headroom, cooling = _cell(told["headroomMean"]), _cell(told["coolingMax"])
+    return "\n".join(
+        [
+            f"Nodes     {told['nodes']}: {classes}",
+            f"Power     {measured} measured; caps allow {budget}",
+            f"Headroom  {headroom} on average; cooling stress at most {cooling}",
+            f"Demand    {told['performancePods']} performance pods running",
+        ]
+    )
+
+
+def table(rows: Sequence[Row], columns: dict[str, str]) -> str:
+    cells = [[_cell(getattr(row, field)) for field in columns] for row in rows]
+    lines = [list(columns.values()), *cells]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
+    return "\n".join(
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

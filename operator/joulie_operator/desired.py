@@ -1,0 +1,217 @@
+"""What the cluster's objects shall say, out of what is believed about a node. Pure.
+
+`spec` is the plan, `status` the twin, the label the profile that the node has now. Numbers that
+breathe are written in steps, so that a node that does the same costs no writes.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from msgspec.structs import replace
+
+from joulie_bus.events import Profile
+from joulie_operator.eligible import RESERVED_LABEL
+from joulie_operator.moments import rfc3339
+from joulie_operator.resources import (
+    CapState,
+    Condition,
+    CpuCap,
+    GpuCap,
+    GpuPowerCap,
+    NodeTwin,
+    NodeTwinSpec,
+    NodeTwinStatus,
+    PolicyName,
+    PowerMeasurement,
+    SchedulableClass,
+    Scheduling,
+)
+from joulie_projections.twins import PROFILE_LABEL, NodeClass, Source, Twin
+from joulie_projections.world import NodeState
+
+DRAINING_LABEL = "joulie.io/draining"
+CLASSES: Mapping[NodeClass, SchedulableClass] = {
+    NodeClass.UNKNOWN: "unknown",
+    NodeClass.PERFORMANCE: "performance",
+    NodeClass.ECO: "eco",
+    NodeClass.DRAINING: "draining",
+}
+PROFILES: Mapping[str, Profile] = {"performance": "performance", "eco": "eco"}
+SCORE_STEP = 5.0  # points of 100
+POWER_STEP = 0.05  # of what the node can draw
+FRESH_NS = 300_000_000_000  # a reading older than this is no reading
+
+
+class Moment(NamedTuple):
+    """When a status is written, and when the newest fact about its node was stored."""
+
+    now_ns: int
+    fact_ns: int
+
+
+def belongs(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
+    """Is the node ours to describe? One that is cordoned or not ready still is."""
+    return selector.items() <= labels.items() and labels.get(RESERVED_LABEL) != "true"
+
+
+def spec_of(name: str, node: NodeState, policy: str) -> NodeTwinSpec | None:
+    """None while no plan has named the node.
+
+    A node that drains shall become eco; until it is empty its caps are those that it had.
+    """
+    profile: Profile | None = "eco" if node.draining else PROFILES.get(node.profile)
+    if profile is None:
+        return None
+    cpu, gpu = node.cpu_cap_pct, node.gpu_cap_pct
+    return NodeTwinSpec(
+        node_name=name,
+        profile=profile,
+        cpu=None if cpu is None else CpuCap(package_power_cap_pct_of_max=cpu),
+        gpu=None
+        if gpu is None
+        else GpuCap(power_cap=GpuPowerCap(scope="perGpu", cap_pct_of_max=gpu)),
+        policy=PolicyName(name=policy) if policy else None,
+        scheduling=Scheduling(draining=True) if node.draining else None,
+    )
+
+
+def labels_of(node: NodeState, *, tell_draining: bool) -> dict[str, str]:
+    """The profile that the node has now: one that drains still supplies what it did."""
+    labels = {PROFILE_LABEL: node.profile} if node.profile else {}
+    return labels | ({DRAINING_LABEL: "true"} if tell_draining and node.draining else {})
+
+
+def status_of(node: NodeState, twin: Twin, before: NodeTwin, moment: Moment) -> NodeTwinStatus:
+    is_fresh = bool(twin.sampled_at) and moment.now_ns - twin.sampled_at < FRESH_NS
+    return NodeTwinStatus(
+        schedulable_class=CLASSES[twin.node_class],
+        predicted_power_headroom_score=round(twin.headroom, 1),
+        predicted_cooling_stress_score=round(twin.cooling, 1),
+        hardware_density_score=round(twin.density, 1),
+        effective_cap_state=_caps(node),
+        power_measurement=_power(node, twin, is_fresh=is_fresh),
+        performance_pods=node.performance_pods,
+        conditions=_conditions(
+            before, _holding(node, twin, is_fresh=is_fresh), rfc3339(moment.now_ns)
+        ),
+        observed_generation=before.metadata.generation,
+        last_updated=rfc3339(moment.fact_ns),
+    )
+
+
+def _caps(node: NodeState) -> CapState | None:
+    """Never an empty object: not every reader gives back what is empty."""
+    caps = CapState(cpu_pct=node.cpu_cap_pct, gpu_pct=node.gpu_cap_pct)
+    return caps if caps != CapState() else None
+
+
+def differs(known: NodeTwinStatus | None, wanted: NodeTwinStatus) -> bool:
+    """In anything that is not a number that breathes."""
+    return known is None or _plain(known) != _plain(wanted)
+
+
+def has_moved(known: NodeTwinStatus, wanted: NodeTwinStatus) -> bool:
+    """By more than a step, in a number that breathes."""
+    scores = (
+        (known.predicted_power_headroom_score, wanted.predicted_power_headroom_score),
+        (known.predicted_cooling_stress_score, wanted.predicted_cooling_stress_score),
+        (known.hardware_density_score, wanted.hardware_density_score),
+    )
+    before = known.power_measurement or PowerMeasurement()
+    after = wanted.power_measurement or PowerMeasurement()
+    watts = (
+        (before.measured_node_power_w, after.measured_node_power_w),
+        (before.power_trend_w_per_min, after.power_trend_w_per_min),
+        (before.node_capped_power_w, after.node_capped_power_w),
+        (before.node_tdp_w, after.node_tdp_w),
+    )
+    if known.performance_pods != wanted.performance_pods:
+        return True
+    step_w = POWER_STEP * (after.node_tdp_w or 0.0)
+    return any(_apart(*pair, SCORE_STEP) for pair in scores) or any(
+        _apart(*pair, step_w) for pair in watts
+    )
+
+
+def _apart(one: float | None, other: float | None, step: float) -> bool:
+    if one is None or other is None:
+        return one is not other
+    return abs(one - other) > step
+
+
+def _plain(status: NodeTwinStatus) -> NodeTwinStatus:
+    """What has to be right at once. Others' fields are none of our business."""
+    power = status.power_measurement or PowerMeasurement()
+    return NodeTwinStatus(
+        schedulable_class=status.schedulable_class,
+        effective_cap_state=status.effective_cap_state,
+        power_measurement=PowerMeasurement(source=power.source, provider=power.provider),
+        conditions=[
+            replace(condition, message="", last_transition_time="")
+            for condition in status.conditions or []
+            if condition.type in OUR_CONDITIONS
+        ],
+        observed_generation=status.observed_generation,
+    )
+
+
+def _power(node: NodeState, twin: Twin, *, is_fresh: bool) -> PowerMeasurement:
+    measured = is_fresh and node.source in ("kepler", "utilization")
+    return PowerMeasurement(
+        source=node.source if measured else "static",  # type: ignore[arg-type]
+        provider=node.provider if measured else "",
+        measured_node_power_w=round(twin.measured_w, 1) if is_fresh else None,
+        power_trend_w_per_min=round(twin.trend_w_per_min, 1) if is_fresh else None,
+        node_capped_power_w=round(twin.capped_w, 1),
+        node_tdp_w=round(twin.tdp_w, 1),
+        cpu_tdp_w=round(twin.cpu_max_w, 1),
+        gpu_tdp_w=round(twin.gpu_max_w * twin.gpus, 1),
+    )
+
+
+OUR_CONDITIONS = ("Planned", "Draining", "HardwareKnown", "PowerMeasured")
+
+
+class _Holds(NamedTuple):
+    """A condition, before it knows since when."""
+
+    type: str
+    holds: bool
+    reason: str
+    message: str = ""
+
+
+def _conditions(before: NodeTwin, holding: Sequence[_Holds], stamp: str) -> list[Condition]:
+    """Each remembers when it last turned."""
+    known = {each.type: each for each in (before.status or NodeTwinStatus()).conditions or []}
+    made = []
+    for each in holding:
+        status: Literal["True", "False"] = "True" if each.holds else "False"
+        last = known.get(each.type)
+        since = last.last_transition_time if last and last.status == status else ""
+        made.append(
+            Condition(
+                type=each.type,
+                status=status,
+                reason=each.reason,
+                message=each.message,
+                observed_generation=before.metadata.generation,
+                last_transition_time=since or stamp,
+            )
+        )
+    return made
+
+
+def _holding(node: NodeState, twin: Twin, *, is_fresh: bool) -> list[_Holds]:
+    planned = _Holds("Planned", bool(node.profile), "Assigned" if node.profile else "NoPlanYet")
+    draining = _Holds("Draining", False, "NotDraining")
+    if node.draining:
+        pods = f"{node.performance_pods} performance pods still run here"
+        draining = _Holds("Draining", True, "PerformancePodsRunning", pods)
+    known = _Holds("HardwareKnown", False, "Guessed", "from what Kubernetes can allocate")
+    if twin.hardware is Source.DISCOVERED:
+        known = _Holds("HardwareKnown", True, "Discovered")
+    measured = _Holds("PowerMeasured", False, "NoFreshReading", "the caps stand in for it")
+    if is_fresh:
+        measured = _Holds("PowerMeasured", True, "Fresh")
+    return [planned, draining, known, measured]

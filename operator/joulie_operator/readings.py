@@ -1,0 +1,116 @@
+"""Whole-node watts out of what exporters measure. Pure.
+
+RAPL's zones lie within one another, and adding them counts the same watts twice:
+
+    platform (BMC)   the whole box, cards included
+    psys             packages, memory and what the board has beside; no cards
+    package          one per socket; core and uncore are parts of it
+    dram             beside package
+    cards            beside all but platform
+
+So a node's power is its platform's; else psys, or packages and memory, and its cards. Half a
+reading is no reading: a node whose cards nobody measured would look nearly empty.
+"""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Container, Mapping, Sequence
+from typing import NamedTuple
+
+PLATFORM = "kepler_platform_watts"
+ZONES = "kepler_node_cpu_watts"  # Kepler from 0.10 on: one series per zone and sensor
+CARDS = "DCGM_FI_DEV_POWER_USAGE"
+# Kepler up to 0.9: counters of joules, in two modes that add up.
+OLD_PLATFORM = "rate(kepler_node_platform_joules_total[1m])"
+OLD_PACKAGE = "rate(kepler_node_package_joules_total[1m])"
+OLD_DRAM = "rate(kepler_node_dram_joules_total[1m])"
+QUERIES = (PLATFORM, ZONES, CARDS, OLD_PLATFORM, OLD_PACKAGE, OLD_DRAM)
+
+# Labels that may hold a node's name, the surest first. DCGM's Hostname may be its pod's.
+NODE_LABELS = ("node_name", "node", "kubernetes_node", "exported_node", "Hostname", "instance")
+_SOCKET = re.compile(r"-\d+$")  # package-0 is the package of socket 0
+
+
+class Series(NamedTuple):
+    """One result of an instant query."""
+
+    labels: Mapping[str, str]
+    value: float
+
+
+class Reading(NamedTuple):
+    watts: float
+    provider: str  # what it was made of
+
+
+Sensors = dict[str, dict[str, float]]  # of one node: zone -> sensor -> watts
+
+
+def whole_nodes(
+    found: Mapping[str, Sequence[Series]], cards_of: Mapping[str, int]
+) -> dict[str, Reading]:
+    """By node; `cards_of` are the nodes that we know, with the cards that each must show."""
+    sensors: dict[str, Sensors] = defaultdict(lambda: defaultdict(dict))
+    for query, series in found.items():
+        for each in series:
+            node = node_of(each.labels, cards_of)
+            if node and math.isfinite(each.value) and each.value >= 0:
+                _note(sensors[node], query, each)
+    readings = {node: _whole(of, cards_of[node]) for node, of in sensors.items()}
+    return {node: reading for node, reading in readings.items() if reading is not None}
+
+
+def node_of(labels: Mapping[str, str], known: Container[str]) -> str:
+    """The first label that names a node of ours; a port behind it is not part of the name."""
+    for label in NODE_LABELS:
+        value = labels.get(label, "")
+        for name in (value, value.rpartition(":")[0]):
+            if name and name in known:
+                return name
+    return ""
+
+
+def _note(sensors: Sensors, query: str, series: Series) -> None:
+    """One sensor once, though two exporters may show it while one replaces the other."""
+    zone, sensor = _place(query, series.labels)
+    known = sensors[zone].get(sensor, 0.0)
+    sensors[zone][sensor] = max(known, series.value)
+
+
+def _place(query: str, labels: Mapping[str, str]) -> tuple[str, str]:
+    match query:
+        case "kepler_node_cpu_watts":
+            zone = labels.get("zone", "")
+            return _SOCKET.sub("", zone), f"{zone} {labels.get('path', '')}"
+        case "DCGM_FI_DEV_POWER_USAGE":  # slices of a card show the watts of the whole one
+            return "cards", labels.get("UUID") or labels.get("gpu", "")
+        case "kepler_platform_watts":
+            return "platform", labels.get("chassis_id", "")
+        case _:
+            zone = query.removeprefix("rate(kepler_node_").partition("_")[0]
+            return f"old {zone}", f"{labels.get('package', '')} {labels.get('mode', '')}"
+
+
+def _whole(of: Sensors, cards: int) -> Reading | None:
+    if of.get("platform"):
+        return Reading(max(of["platform"].values()), "kepler platform")  # a chassis holds sleds
+    if of.get("old platform"):
+        return Reading(sum(of["old platform"].values()), "kepler platform")
+    board = _board(of)
+    shown = of.get("cards", {})
+    if board is None or len(shown) < cards:
+        return None
+    if not shown:
+        return board
+    return Reading(board.watts + sum(shown.values()), f"{board.provider}, dcgm")
+
+
+def _board(of: Sensors) -> Reading | None:
+    if of.get("psys"):
+        return Reading(max(of["psys"].values()), "kepler psys")
+    for package, dram in (("package", "dram"), ("old package", "old dram")):
+        if of.get(package):
+            watts = sum(of[package].values()) + sum(of.get(dram, {}).values())
+            return Reading(watts, "kepler package")
+    return None

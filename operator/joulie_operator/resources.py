@@ -1,0 +1,261 @@
+"""Our Kubernetes objects: NodeTwin, NodeHardware, GPU. The one source of their definitions.
+
+`crds` turns these types into CustomResourceDefinitions; the watchers decode with them and the
+applier encodes with them. All fields may be absent, because others write too. Pure.
+"""
+
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta, field
+
+from joulie_bus.events import PowerSource, Profile
+
+GROUP, GPU_GROUP, VERSION = "joulie.io", "gpu.mle.com", "v1alpha1"
+MANAGER = "joulie-operator"  # owns the fields that we apply
+NODETWINS = f"/apis/{GROUP}/{VERSION}/nodetwins"
+NODEHARDWARES = f"/apis/{GROUP}/{VERSION}/nodehardwares"
+GPUS = f"/apis/{GPU_GROUP}/{VERSION}/gpus"
+
+Score = Annotated[float, Meta(ge=0, le=100)]
+Pct = Annotated[float, Meta(ge=0, le=100)]
+Watts = Annotated[float, Meta(ge=0)]
+Number = Annotated[int, Meta(ge=0)]
+SchedulableClass = Literal["performance", "eco", "draining", "unknown"]
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
+    """A part of an object; what is absent is not written. `OPEN`: others may say more in it."""
+
+    OPEN: ClassVar[bool] = False
+
+
+class ManagedFields(Part, frozen=True, kw_only=True):
+    manager: str = ""
+
+
+class ObjectMeta(Part, frozen=True, kw_only=True):
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    managed_fields: list[ManagedFields] | None = None
+
+    def is_managed_by(self, manager: str) -> bool:
+        return any(entry.manager == manager for entry in self.managed_fields or [])
+
+
+# --- NodeTwin ---------------------------------------------------------------------------------
+
+
+class CpuCap(Part, frozen=True, kw_only=True):
+    """Absent means no cap."""
+
+    package_power_cap_pct_of_max: Annotated[
+        Pct | None, Meta(description="Share of what the packages can draw")
+    ] = None
+    package_power_cap_watts: Annotated[
+        Watts | None, Meta(description="Watts of all packages together")
+    ] = None
+
+
+class GpuPowerCap(Part, frozen=True, kw_only=True):
+    scope: Literal["perGpu"] | None = None
+    cap_pct_of_max: Annotated[Pct | None, Meta(description="Share of what a card can draw")] = None
+    cap_watts_per_gpu: Annotated[Watts | None, Meta(description="Watts of each card")] = None
+
+
+class GpuCap(Part, frozen=True, kw_only=True):
+    power_cap: GpuPowerCap | None = None
+
+
+class PolicyName(Part, frozen=True, kw_only=True):
+    name: str = ""
+
+
+class Scheduling(Part, frozen=True, kw_only=True):
+    draining: Annotated[
+        bool, Meta(description="Performance pods still run here; the caps wait for them")
+    ] = False
+
+
+class NodeTwinSpec(Part, frozen=True, kw_only=True):
+    """What the node shall be: written by the operator, enforced by the agent."""
+
+    node_name: Annotated[str, Meta(min_length=1)]
+    profile: Profile | None = None
+    cpu: CpuCap | None = None
+    gpu: GpuCap | None = None
+    policy: PolicyName | None = None
+    scheduling: Scheduling | None = None
+
+
+class PowerMeasurement(Part, frozen=True, kw_only=True):
+    source: PowerSource | None = None
+    provider: str = ""
+    measured_node_power_w: Watts | None = None
+    node_capped_power_w: Watts | None = None
+    node_tdp_w: Watts | None = None
+    cpu_capped_power_w: Watts | None = None
+    gpu_capped_power_w: Watts | None = None
+    cpu_tdp_w: Watts | None = None
+    gpu_tdp_w: Watts | None = None
+    power_trend_w_per_min: float | None = None
+
+
+class CapState(Part, frozen=True, kw_only=True):
+    cpu_pct: Pct | None = None
+    gpu_pct: Pct | None = None
+
+
+class ControlResult(Part, frozen=True, kw_only=True):
+    backend: str = ""
+    result: str = ""
+    message: str = ""
+    updated_at: str = ""
+
+
+class ControlStatus(Part, frozen=True, kw_only=True):
+    """What the agent says of the caps; not the operator's to write."""
+
+    cpu: ControlResult | None = None
+    gpu: ControlResult | None = None
+
+
+class Condition(Part, frozen=True, kw_only=True):
+    type: str
+    status: Literal["True", "False", "Unknown"]
+    reason: str = ""
+    message: str = ""
+    observed_generation: Number = 0
+    last_transition_time: str = ""
+
+
+class NodeTwinStatus(Part, frozen=True, kw_only=True):
+    """What the twin of the node says."""
+
+    schedulable_class: SchedulableClass | None = None
+    predicted_power_headroom_score: Score | None = None
+    predicted_cooling_stress_score: Score | None = None
+    predicted_psu_stress_score: Score | None = None
+    hardware_density_score: Score | None = None
+    estimated_pue: Annotated[float, Meta(ge=1)] | None = field(default=None, name="estimatedPUE")
+    effective_cap_state: CapState | None = None
+    power_measurement: PowerMeasurement | None = None
+    performance_pods: Number | None = None
+    control_status: ControlStatus | None = None
+    conditions: list[Condition] | None = None
+    observed_generation: Number | None = None
+    last_updated: Annotated[str, Meta(description="RFC 3339; of the newest fact")] | None = None
+
+
+class NodeTwin(Part, frozen=True, kw_only=True):
+    """A node's desired power state and what its twin predicts."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeTwinSpec | None = None
+    status: NodeTwinStatus | None = None
+
+
+# --- NodeHardware -----------------------------------------------------------------------------
+
+
+class CapRangePerSocket(Part, frozen=True, kw_only=True):
+    type: str = ""
+    min_watts_per_socket: Watts = 0
+    max_watts_per_socket: Watts = 0
+
+
+class HardwareCpu(Part, frozen=True, kw_only=True):
+    OPEN: ClassVar[bool] = True
+    vendor: str = ""
+    raw_model: str = ""
+    model: str = ""
+    sockets: Number = 0
+    cores_per_socket: Number = 0
+    total_cores: Number = 0
+    driver_family: str = ""
+    cap_range: CapRangePerSocket | None = None
+    control_available: bool = False
+    telemetry_available: bool = False
+    warnings: list[str] | None = None
+
+
+class CapRangePerGpu(Part, frozen=True, kw_only=True):
+    min_watts: Watts = 0
+    max_watts: Watts = 0
+    default_watts: Watts = 0
+
+
+class HardwareGpu(Part, frozen=True, kw_only=True):
+    OPEN: ClassVar[bool] = True
+    present: bool = False
+    vendor: str = ""
+    raw_model: str = ""
+    model: str = ""
+    count: Number = 0
+    cap_range_per_gpu: CapRangePerGpu | None = None
+    current_cap_watts: Watts = 0
+    control_available: bool = False
+    telemetry_available: bool = False
+    warnings: list[str] | None = None
+
+
+class HardwareMemory(Part, frozen=True, kw_only=True):
+    total_bytes: Number = 0
+
+
+class HardwareQuality(Part, frozen=True, kw_only=True):
+    overall: str = ""
+    warnings: list[str] | None = None
+
+
+class NodeHardwareSpec(Part, frozen=True, kw_only=True):
+    node_name: Annotated[str, Meta(min_length=1)]
+
+
+class NodeHardwareStatus(Part, frozen=True, kw_only=True):
+    OPEN: ClassVar[bool] = True
+    cpu: HardwareCpu | None = None
+    gpu: HardwareGpu | None = None
+    memory: HardwareMemory | None = None
+    quality: HardwareQuality | None = None
+    updated_at: str = ""
+
+
+class NodeHardware(Part, frozen=True, kw_only=True):
+    """What a node is made of, as its agent found it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeHardwareSpec | None = None
+    status: NodeHardwareStatus | None = None
+
+
+# --- GPU --------------------------------------------------------------------------------------
+
+
+class GpuSpec(Part, frozen=True, kw_only=True):
+    node_name: Annotated[str, Meta(min_length=1)]
+    uuid: Annotated[str, Meta(min_length=1)]
+    model: str = ""
+    total_vram_mb: Number = field(default=0, name="totalVRAMmb")
+    nvlink_group: str = ""
+
+
+class GpuStatus(Part, frozen=True, kw_only=True):
+    allocated_vram_mb: Number = field(default=0, name="allocatedVRAMmb")
+    pod_namespace: str = ""
+    pod_name: str = ""
+    pod_uid: str = field(default="", name="podUID")
+    phase: str = ""  # Available, Allocated, or whatever else its writer says
+    healthy: bool = True
+
+
+class Gpu(Part, frozen=True, kw_only=True):
+    """One physical card."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: GpuSpec | None = None
+    status: GpuStatus | None = None

@@ -1,0 +1,154 @@
+"""The operator as a process beside a cluster: from Node objects to applied NodeTwins, and back."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from asyncio.subprocess import Process
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from joulie_bus import codec
+from joulie_bus.embedded import address_within, free_port
+from joulie_bus.events import PlanMade, ProfileAssigned
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.roles import Role
+from joulie_bus.subjects import Stream
+from joulie_bus.testing import stored, until
+from joulie_cli.data import DataDirectory
+from kube_api import ApiServer
+from kube_builders import joulie_server, namespace, node, node_hardware, pod
+
+pytestmark = pytest.mark.anyio
+PATIENCE_S = 60.0
+RBAC = Path(__file__).parents[2] / "deploy/rbac.yaml"
+ENVIRONMENT = {
+    "LEASE_DURATION": "2s",
+    "RECONCILE_INTERVAL": "1s",
+    "STATIC_HP_FRAC": "0.5",
+    "POD_NAMESPACE": "joulie-system",
+}
+
+
+def granted() -> set[tuple[str, str, str]]:
+    """What deploy/rbac.yaml allows: group, resource, verb."""
+    return {
+        (group, resource, verb)
+        for document in yaml.safe_load_all(RBAC.read_text())
+        for rule in document.get("rules", [])
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+@pytest.fixture
+async def server() -> AsyncGenerator[ApiServer, None]:
+    """Four managed nodes, for an account that may do what the manifest says."""
+    made = joulie_server()
+    made.users["operator"] = ("system:serviceaccount:joulie-system:joulie-operator", granted())
+    for number in range(4):
+        made.put("nodes", node(f"n{number}"))
+    made.put("nodehardwares", node_hardware("n0"))
+    made.put("namespaces", namespace("fast", "performance"))
+    made.put("pods", pod("p1"), "team")
+    async with made.listening():
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def running(command: str, server: ApiServer, data: Path) -> AsyncGenerator[Process, None]:
+    """`joulie COMMAND --kubeconfig FILE`, told to end when the block does."""
+    kubeconfig = server.kubeconfig(data.parent, "operator")
+    told = ["--data", str(data), "--kubeconfig", str(kubeconfig)]
+    addresses = {name: f"127.0.0.1:{free_port()}" for name in ("METRICS_ADDR", "EXTENDER_ADDR")}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "joulie_cli.main", command, *told),
+        env={**os.environ, **ENVIRONMENT, **addresses},
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+        await asyncio.wait_for(process.wait(), PATIENCE_S)
+
+
+def profiles(server: ApiServer) -> Counter[str]:
+    return Counter(twin["spec"].get("profile", "") for twin in server.all("nodetwins").values())
+
+
+def labels(server: ApiServer) -> Counter[str]:
+    found = (each["metadata"]["labels"] for each in server.all("nodes").values())
+    return Counter(each.get("joulie.io/power-profile", "") for each in found)
+
+
+def holder(server: ApiServer) -> str:
+    lease = server.all("leases").get("joulie-operator", {"spec": {}})
+    return str(lease["spec"].get("holderIdentity", ""))
+
+
+async def so(condition: Callable[[], bool]) -> None:
+    await until(condition, PATIENCE_S)
+
+
+async def plans(data: Path) -> list[PlanMade | ProfileAssigned]:
+    running = DataDirectory(data).running()
+    assert running is not None
+    address = address_within(data, running.nats_url, Role.ADMIN)
+    connection = await Connection.open(address, "test")
+    try:
+        records = await stored(connection, Stream.PLAN)
+    finally:
+        await connection.close()
+    events = [codec.read(codec.open_envelope(record.data, ""), "") for record in records]
+    return [event for event in events if isinstance(event, PlanMade | ProfileAssigned)]
+
+
+async def test_from_nodes_to_applied_twins_with_the_rights_of_the_manifest(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    async with running("up", server, data) as process:
+        await so(lambda: profiles(server) == labels(server) == {"performance": 2, "eco": 2})
+        server.put("nodes", node("n4"))
+        await so(lambda: profiles(server).total() == labels(server).total() == 5)
+        server.delete("nodes", "n3")
+        await so(lambda: "n3" not in server.all("nodetwins"))
+        await so(lambda: len(server.all("events")) >= 5)
+    assert process.returncode == 0
+
+    statuses = [twin["status"]["schedulableClass"] for twin in server.all("nodetwins").values()]
+    assert set(statuses) == {"performance", "eco"}
+    assert holder(server) == ""  # given back
+    assert server.used == granted()
+
+
+@pytest.mark.drill
+async def test_an_operator_that_is_killed_is_followed_by_another_that_repeats_no_plan(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    async with running("up", server, data):
+        await so(lambda: profiles(server) == {"performance": 2, "eco": 2})
+        first = holder(server)
+        async with running("operator", server, data) as standby:
+            directory = DataDirectory(data).running()
+            assert directory is not None
+            os.kill(directory.parts["operator"], signal.SIGKILL)
+            for number in range(4, 8):  # while nobody leads
+                server.put("nodes", node(f"n{number}"))
+            await so(lambda: holder(server) not in ("", first))
+            await so(lambda: profiles(server) == labels(server) == {"performance": 4, "eco": 4})
+            events = await plans(data)
+        assert standby.returncode == 0
+
+    assigned = [event for event in events if isinstance(event, ProfileAssigned)]
+    made = [event for event in events if isinstance(event, PlanMade) and event.changes]
+    assert Counter((each.node, each.profile) for each in assigned).most_common(1)[0][1] == 1
+    assert len(made) == len({each.plan for each in made})

@@ -1,0 +1,129 @@
+import asyncio
+import json
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kube_api import ApiServer
+from kube_builders import joulie_server
+
+pytestmark = pytest.mark.anyio
+PATIENCE_S = 30
+
+
+def twin(name: str, state: str, *, headroom: float, watts: float | None = None) -> dict[str, Any]:
+    power: dict[str, Any] = {"nodeCappedPowerW": 600.0, "nodeTdpW": 1000.0}
+    if watts is not None:
+        power |= {"source": "kepler", "measuredNodePowerW": watts}
+    profile = "eco" if state == "eco" else "performance"
+    caps = {"packagePowerCapPctOfMax": 60 if state == "eco" else 100}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "nodeName": name,
+            "profile": profile,
+            "cpu": caps,
+        },
+        "status": {
+            "schedulableClass": state,
+            "predictedPowerHeadroomScore": headroom,
+            "predictedCoolingStressScore": 12.5,
+            "performancePods": 2,
+            "powerMeasurement": power,
+        },
+    }
+
+
+@pytest.fixture
+async def server() -> AsyncGenerator[ApiServer, None]:
+    made = joulie_server()
+    made.put("nodetwins", twin("n1", "eco", headroom=50, watts=300))
+    made.put("nodetwins", twin("n2", "performance", headroom=80, watts=500))
+    made.put("nodetwins", {"metadata": {"name": "n3"}, "spec": {"nodeName": "n3"}})
+    async with made.listening():
+        yield made
+
+
+async def kubectl(server: ApiServer, tmp: Path, *options: str) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "joulie_cli.kubectl", "status", *options]
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        "--kubeconfig",
+        str(server.kubeconfig(tmp)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+    return process.returncode or 0, out.decode(), err.decode()
+
+
+async def test_the_cluster_at_a_glance(server: ApiServer, tmp_path: Path) -> None:
+    code, out, _ = await kubectl(server, tmp_path)
+
+    assert code == 0
+    assert out.splitlines() == [
+        "Nodes     3: performance 1  eco 1  draining 0  unknown 1",
+        "Power     0.8 kW on 2 nodes measured; caps allow 1.2 kW of 2.0 kW",
+        "Headroom  65 on average; cooling stress at most 12.5",
+        "Demand    4 performance pods running",
+        "",
+        "NODE  PROFILE      CLASS        HEADROOM  COOLING  CPU-CAP  GPU-CAP  WATTS  PERF-PODS",
+        "n1    eco          eco          50        12.5     60       -        300    2",
+        "n2    performance  performance  80        12.5     100      -        500    2",
+        "n3    -            unknown      -         -        -        -        -      -",
+    ]
+
+
+async def test_it_is_sorted_by_whatever_column_and_what_is_unknown_comes_last(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    _, out, _ = await kubectl(server, tmp_path, "--sort-by", "headroom", "-o", "wide")
+
+    assert [line.split()[0] for line in out.splitlines()[6:]] == ["n2", "n1", "n3"]
+    assert "TDP" in out.splitlines()[5]
+
+
+async def test_machines_read_json(server: ApiServer, tmp_path: Path) -> None:
+    _, out, _ = await kubectl(server, tmp_path, "-o", "json")
+
+    told = json.loads(out)
+    assert told["summary"]["classes"] == {"performance": 1, "eco": 1, "draining": 0, "unknown": 1}
+    assert [node["watts"] for node in told["nodes"]] == [300, 500, None]
+
+
+async def test_watching_shows_what_changes(server: ApiServer, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "joulie_cli.kubectl", "status", "-w", "-o", "json"]
+    kubeconfig = str(server.kubeconfig(tmp_path))
+    process = await asyncio.create_subprocess_exec(
+        *command, "--kubeconfig", kubeconfig, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            first = json.loads(await process.stdout.readline())
+            server.put("nodetwins", twin("n3", "draining", headroom=10))
+            second = json.loads(await process.stdout.readline())
+    finally:
+        process.kill()
+        await process.communicate()
+
+    counts = [told["summary"]["classes"]["draining"] for told in (first, second)]
+    assert counts == [0, 1]
+
+
+async def test_a_cluster_without_joulie_says_so(tmp_path: Path) -> None:
+    async with ApiServer().listening() as server:
+        code, _, err = await kubectl(server, tmp_path)
+
+    assert code == 2
+    assert "Is Joulie installed? See deploy/crds." in err
+
+
+async def test_a_cluster_that_does_not_answer_is_no_traceback(tmp_path: Path) -> None:
+    code, _, err = await kubectl(ApiServer(), tmp_path)
+
+    assert code == 2
+    assert err.startswith("kubectl joulie: Cannot connect to host 127.0.0.1")

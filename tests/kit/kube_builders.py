@@ -1,0 +1,70 @@
+"""Kubernetes objects for tests that say only what matters."""
+
+from typing import Any
+
+from joulie_operator.crds import DEFINITIONS, definition
+from kube_api import ApiServer
+
+Tree = dict[str, Any]
+
+
+def joulie_server() -> ApiServer:
+    """With our kinds installed."""
+    server = ApiServer()
+    server.install([definition(each) for each in DEFINITIONS])
+    return server
+
+
+def node(name: str, *, cores: int = 96, gpus: int = 0, managed: bool = True, **labels: str) -> Tree:
+    """Ready; `power_profile="eco"` is the label joulie.io/power-profile."""
+    ours = {"joulie.io/managed": "true"} if managed else {}
+    told = {f"joulie.io/{key.replace('_', '-')}": value for key, value in labels.items()}
+    return {
+        "metadata": {"name": name, "labels": ours | told},
+        "status": {
+            "allocatable": {"cpu": str(cores), "memory": "1Gi"}
+            | ({"nvidia.com/gpu": str(gpus)} if gpus else {}),
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def pod(
+    name: str, *, node: str = "", workload: str = "", phase: str = "", namespace: str = "team"
+) -> Tree:
+    notes = {"annotations": {"joulie.io/workload-class": workload}} if workload else {}
+    return {
+        "metadata": {"name": name, "namespace": namespace, **notes},
+        "spec": {"containers": [{"name": "c"}]} | ({"nodeName": node} if node else {}),
+        "status": {"phase": phase or ("Running" if node else "Pending")},
+    }
+
+
+def namespace(name: str, workload: str = "") -> Tree:
+    notes = {"annotations": {"joulie.io/workload-class": workload}} if workload else {}
+    return {"metadata": {"name": name, **notes}}
+
+
+def node_hardware(name: str, *, watts: float = 360, gpus: int = 0) -> Tree:
+    """Two sockets of an EPYC 9654; GPUs of 700 W."""
+    status: Tree = {
+        "cpu": {
+            "model": "AMD EPYC 9654",
+            "sockets": 2,
+            "totalCores": 192,
+            "capRange": {"maxWattsPerSocket": watts},
+        }
+    }
+    if gpus:
+        ranges = {"maxWatts": 700}
+        status["gpu"] = {"model": "NVIDIA H100", "count": gpus, "capRangePerGpu": ranges}
+    return {"metadata": {"name": name}, "spec": {"nodeName": name}, "status": status}
+
+
+def card(uuid: str, node: str, *, used_mb: int = 0) -> Tree:
+    spec = {"nodeName": node, "uuid": uuid, "model": "NVIDIA H100", "totalVRAMmb": 81_559}
+    return {
+        "metadata": {"name": uuid.lower()},
+        "spec": spec,
+        "status": {"allocatedVRAMmb": used_mb, "phase": "Available"},
+    }

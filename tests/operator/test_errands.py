@@ -1,0 +1,240 @@
+"""What is found to be written, over a world and the objects of an API server. Pure."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from joulie_bus.events import Fact
+from joulie_bus.testing import caps, draining, eco, hardware, node_seen, noon, performance
+from joulie_bus.testing import power as reads
+from joulie_operator.desired import labels_of, spec_of
+from joulie_operator.errands import Clock, Differences, Step, Wishes
+from joulie_operator.mirror import Mirror
+from joulie_operator.observe import Node
+from joulie_operator.resources import MANAGER, ManagedFields, NodeTwin, NodeTwinSpec, ObjectMeta
+from joulie_projections.draft import Draft
+from joulie_projections.folds import evolve
+from joulie_projections.world import World
+
+WISHES = Wishes(selector={"joulie.io/managed": "true"}, status_s=60, tell_draining=False)
+MANAGED = {"joulie.io/managed": "true"}
+
+
+class Place:
+    """A world, the objects beside it, and a clock that a test moves."""
+
+    def __init__(self, *facts: Fact) -> None:
+        self.world = World()
+        self.nodes = Mirror[Node](lambda it: it.metadata)
+        self.twins = Mirror[NodeTwin](lambda it: it.metadata)
+        self.differences = Differences(self.nodes, self.twins, WISHES)
+        self.now_s = 0.0
+        self.version = 0
+        self.tell(*facts)
+
+    def tell(self, *facts: Fact) -> None:
+        draft = Draft(self.world)
+        for fact in facts:
+            evolve(draft, fact, noon(self.now_s))
+            if (name := getattr(fact, "node", "")) and self.nodes.get(name) is None:
+                self.show(name, MANAGED)
+        draft.commit()
+
+    def show(self, name: str, labels: dict[str, str]) -> None:
+        self.nodes.put(Node(metadata=self._meta(name, labels)))
+
+    def settle(self) -> None:
+        """Everything is written, as the API server would have it."""
+        for name, node in self.world.nodes.items():
+            spec = spec_of(name, node, "")
+            twin = NodeTwin(metadata=self._meta(name, generation=1), spec=spec)
+            status = self.differences.status(twin, node, noon(self.now_s))
+            self.twins.put(msgspec.structs.replace(twin, status=status))
+            self.show(name, MANAGED | labels_of(node, tell_draining=False))
+            kept = self.differences.kept(name)
+            kept.told, kept.status, kept.status_at = spec, status, self.now_s
+
+    def write(self, name: str, spec: NodeTwinSpec) -> None:
+        """Somebody else's hand."""
+        known = self.twins.get(name)
+        status = known.status if known else None
+        self.twins.put(NodeTwin(metadata=self._meta(name, generation=1), spec=spec, status=status))
+
+    def look(self) -> dict[str, list[str]]:
+        return {name: [step.what for step in steps] for name, steps in self.errands()}
+
+    def errands(self) -> list[tuple[str, list[Step]]]:
+        clock = Clock(self.now_s, noon(self.now_s))
+        found = self.differences.look(self.world, clock)
+        return [(errand.name, list(errand.steps)) for errand in found]
+
+    def _meta(self, name: str, labels: Any = None, *, generation: int = 0) -> ObjectMeta:
+        self.version += 1
+        return ObjectMeta(
+            name=name,
+            resource_version=str(self.version),
+            generation=generation,
+            labels=labels,
+            managed_fields=[ManagedFields(manager=MANAGER)],
+        )
+
+
+def one(*facts: Fact) -> Place:
+    """One node, settled."""
+    place = Place(node_seen("n1"), hardware("n1", watts=1000), *facts)
+    place.settle()
+    assert place.look() == {}
+    return place
+
+
+def test_five_thousand_nodes_that_do_nothing_need_nothing_and_a_hundred_changes_a_hundred() -> None:
+    names = [f"n{number:04}" for number in range(5000)]
+    place = Place(*[fact for name in names for fact in (node_seen(name), eco(name))])
+    place.settle()
+    idle = [place.look() for _ in range(3)]
+    place.tell(*[performance(name) for name in names[::50]])
+
+    assert idle == [{}, {}, {}]
+    assert place.look() == {name: ["spec", "status", "label"] for name in names[::50]}
+    assert place.look() == {}, "what is on its way is not found twice"
+
+
+@pytest.mark.parametrize(
+    ("fact", "steps"),
+    [
+        (eco("n1"), ["label", "spec", "status"]),
+        (performance("n1"), ["spec", "status", "label"]),
+    ],
+    ids=["to save: no new pods before less power", "to perform: power before new pods"],
+)
+def test_the_order_protects_the_pods(fact: Fact, steps: list[str]) -> None:
+    place = Place(node_seen("n1"), fact)
+
+    assert place.look() == {"n1": steps}
+
+
+def test_a_node_that_drains_gets_its_class_and_keeps_its_label() -> None:
+    place = one(performance("n1"), caps("n1", 100))
+    place.tell(draining("n1"))
+
+    assert place.look() == {"n1": ["spec", "status"]}
+
+
+def test_a_node_without_a_plan_is_left_alone() -> None:
+    assert Place(node_seen("n1"), hardware("n1")).look() == {}
+
+
+def test_a_reading_that_breathes_is_not_written() -> None:
+    place = one(eco("n1"), reads("n1", 500))
+    place.now_s = 70.0
+    place.tell(reads("n1", 540))
+
+    assert place.look() == {}
+
+
+def test_a_reading_that_has_moved_is_written_when_its_time_has_come() -> None:
+    place = one(eco("n1"), reads("n1", 500))
+    place.tell(reads("n1", 700))
+    at_once = place.look()
+    place.now_s = 61.0
+
+    assert (at_once, place.look()) == ({}, {"n1": ["status"]})
+
+
+def test_a_reading_that_has_grown_old_is_said_to_be() -> None:
+    place = one(eco("n1"), reads("n1", 500))
+    place.now_s = 290.0
+    young = place.look()
+    place.now_s = 400.0
+
+    assert (young, place.look()) == ({}, {"n1": ["status"]})
+
+
+def test_a_status_that_somebody_changes_is_not_raced_for() -> None:
+    place = one(eco("n1"))
+    twin = place.twins.get("n1")
+    assert twin is not None
+    assert twin.status is not None
+    other = msgspec.structs.replace(twin.status, schedulable_class="performance")
+    meta = msgspec.structs.replace(twin.metadata, resource_version="999")
+    place.twins.put(msgspec.structs.replace(twin, metadata=meta, status=other))
+    place.differences.kept("n1").status_at = 0.0
+    place.now_s = 30.0
+    early = place.look()
+    place.now_s = 61.0
+
+    assert (early, place.look()) == ({}, {"n1": ["status"]})
+
+
+def test_who_writes_his_own_again_and_again_is_overruled_at_a_growing_pace() -> None:
+    place, gaps, last = one(eco("n1")), list[float](), 0.0
+    for _ in range(3):
+        place.write("n1", NodeTwinSpec(node_name="n1", profile="performance"))
+        while "n1" not in place.look():
+            place.now_s += 0.5
+        gaps, last = [*gaps, place.now_s - last], place.now_s
+        place.settle()
+
+    assert gaps == sorted(gaps)
+    assert gaps[0] >= 2
+
+
+@pytest.mark.parametrize(
+    ("labels", "steps"),
+    [
+        (MANAGED | {"joulie.io/reserved": "true"}, ["delete"]),
+        ({}, ["delete"]),
+        ({"joulie.io/power-profile": "eco"}, ["label", "delete"]),
+    ],
+    ids=["reserved", "not managed any more", "still labelled"],
+)
+def test_a_node_that_leaves_loses_what_is_ours(labels: dict[str, str], steps: list[str]) -> None:
+    place = one(eco("n1"))
+    place.show("n1", labels)
+
+    assert place.look() == {"n1": steps}
+
+
+def test_a_node_that_is_gone_takes_its_twin_along() -> None:
+    place = one(eco("n1"))
+    place.nodes.drop("n1")
+
+    assert place.look() == {"n1": ["delete"]}
+
+
+def test_a_twin_that_somebody_made_for_no_node_stays() -> None:
+    place = Place()
+    spec = NodeTwinSpec(node_name="theirs")
+    place.twins.put(NodeTwin(metadata=ObjectMeta(name="theirs"), spec=spec))
+
+    assert place.look() == {}
+
+
+def test_a_world_that_has_not_heard_of_a_node_takes_nothing_from_it() -> None:
+    place = one(eco("n1"))
+    place.world = World()
+
+    assert place.look() == {}
+
+
+def test_nobody_is_always_last() -> None:
+    names = [f"n{number}" for number in range(20)]
+    place = Place(*[fact for name in names for fact in (node_seen(name), eco(name))])
+    firsts = set[str]()
+    for _ in range(40):
+        found = place.errands()
+        firsts.add(found[0][0])
+        for name, _steps in found:
+            place.differences.kept(name).look_again = 0.0
+
+    assert len(firsts) > 5
+
+
+def test_one_that_has_failed_waits_and_the_others_do_not() -> None:
+    place = Place(node_seen("n1"), node_seen("n2"), eco("n1"), eco("n2"))
+    place.differences.kept("n1").not_before = 5.0
+    early = set(place.look())
+    place.now_s = 6.0
+
+    assert (early, set(place.look())) == ({"n2"}, {"n1"})
