@@ -220,6 +220,7 @@ class PlanMade(Event, frozen=True, kw_only=True):
     changes: Count
     inputs: dict[str, Finite] = {}
     because: str = ""
+    settings: dict[str, Finite | str] = {}  # the operator's; with the view all that it decided by
 
     @property
     def key(self) -> str:

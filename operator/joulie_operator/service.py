@@ -19,8 +19,8 @@ from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
 from joulie_bus.records import Stored
 from joulie_bus.subjects import Stream, Subjects
-from joulie_operator.policies import static_partition
-from joulie_operator.reconcile import Plan, candidates, plan
+from joulie_operator.decide import decide
+from joulie_operator.reconcile import Plan
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.view import View
 
@@ -51,10 +51,7 @@ class Operator:
 
     def decide(self) -> Plan:
         """What the policy wants of the world as it is now."""
-        settings = self._settings
-        nodes = self._view.world.nodes
-        wanted = static_partition(candidates(nodes, settings.node_selector), settings.hp_frac)
-        return plan(wanted, nodes, settings.policy, self._view.position, settings.caps())
+        return decide(self._view.world.nodes, self._view.position, self._settings.rules())
 
     async def _reconcile(self) -> None:
         if not self._view.is_ready or not self._view.world.nodes:

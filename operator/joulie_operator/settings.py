@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from joulie_bus.settings import Parser, choice, integer, number, setting, some_time
+from joulie_operator.decide import Rules
 from joulie_operator.reconcile import Caps
 
 
@@ -40,5 +41,6 @@ class OperatorSettings:
     )
     gpu_eco: int = setting(_percent, "GPU_ECO_CAP_PCT_OF_MAX", "60", "GPU cap of eco nodes")
 
-    def caps(self) -> Caps:
-        return Caps(self.cpu_performance, self.cpu_eco, self.gpu_performance, self.gpu_eco)
+    def rules(self) -> Rules:
+        caps = Caps(self.cpu_performance, self.cpu_eco, self.gpu_performance, self.gpu_eco)
+        return Rules(self.policy, self.hp_frac, self.node_selector, caps)
