@@ -19,7 +19,9 @@
     ├── KubernetesRefused        the API server answered, and said no
     ├── BadRequest               a webhook body that kube-scheduler would never send
     ├── BadQuantity              a Kubernetes quantity that cannot be read
-    └── DataDirectoryError       a data directory that is missing, taken or not ours
+    ├── DataDirectoryError       a data directory that is missing, taken or not ours
+    ├── NotInTheLog              what somebody asked about is not there, or not any more
+    └── ArchiveBroken            an archive file that is not what was written
 
 Catch the narrowest. Each message says where, what was wrong, what the system did and what to do.
 """
@@ -178,3 +180,17 @@ class BadQuantity(JoulieError):
 
 class DataDirectoryError(JoulieError):
     """The message names the directory, what is in the way, and what to do."""
+
+
+class NotInTheLog(JoulieError):
+    """The message says what was looked for, where, and what there is instead."""
+
+
+class ArchiveBroken(JoulieError):
+    def __init__(self, file: str, why: str) -> None:
+        super().__init__(
+            f"{file} is not what was archived: {why}. Nothing of it was used. "
+            f"Take it from a copy, or leave out --archive if the streams still hold the facts."
+        )
+        self.file = file
+        self.why = why
