@@ -41,7 +41,9 @@ def _commands() -> None:
 
 
 def _flag(action: object) -> str:
-    option = action.option_strings[0]  # type: ignore[attr-defined]
+    if not action.option_strings:
+        return f"`{action.metavar or action.dest}`"
+    option = action.option_strings[0]
     wanted = action.metavar  # type: ignore[attr-defined]
     return f"`{option} {wanted}`" if wanted else f"`{option}`"
 

@@ -4,6 +4,8 @@
 """
 
 import argparse
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -11,6 +13,7 @@ from pathlib import Path
 
 from joulie_bus.errors import JoulieError
 from joulie_bus.settings import duration
+from joulie_cli import looking
 from joulie_cli.wiring import wired
 
 FAILED = 2
@@ -18,25 +21,33 @@ COMMANDS = {
     "demo": "everything, over a simulated cluster; no Kubernetes needed",
     "up": "all parts against a real cluster, in one process group",
     "status": "what runs, how far it is, where it answers",
+    "explain": "why a pod is where it is; also `explain node NAME`, `explain plan ID`",
+    "decisions": "what was answered, newest last",
+    "plans": "what the operator decided, and why",
+    "twin": "what was believed about a node, now or then",
     "verify": "re-hash the decision log and check every link and signature",
-    "replay": "fold all facts again and recompute every decision",
+    "prove": "proof that an entry is in the log, to be checked without our code",
+    "diff": "prove that a later signed head goes on from an earlier one",
+    "replay": "fold all facts again and recompute every decision and plan",
+    "whatif": "the same past under other settings; changes nothing",
+    "archive": "keep the log outside of broker and database, and restore it",
     "migrate": "bring the database to this version's schema",
     "projector": "give events their order, keep the twins, write the decision log",
     "operator": "decide which nodes supply performance and which save",
     "extender": "answer kube-scheduler",
     "simulator": "publish the facts of a simulated cluster",
 }
-WITH_JSON = ("demo", "status", "verify", "replay")
+WITH_JSON = ("demo", "status", *looking.OPTIONS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = parser().parse_args(argv)
+    args = parser().parse_args(looking.joined(sys.argv[1:] if argv is None else argv))
     command = import_module(f"joulie_cli.commands.{args.command}")
     try:
         wires = wired(args.command, command.SETTINGS, args.data, args.config)
         code: int = command.run(args, wires)
-    except KeyboardInterrupt:
-        return FAILED
+    except (KeyboardInterrupt, BrokenPipeError):  # the reader of a pipe has seen enough
+        return _silenced()
     except Exception as error:
         told = _known(error)
         if told is None:
@@ -44,6 +55,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"joulie {args.command}: {told}", file=sys.stderr)
         return FAILED
     return code
+
+
+def _silenced() -> int:
+    """What is still buffered has nobody to read it; Python would complain about that at exit."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return FAILED
 
 
 def _known(error: BaseException) -> str | None:
@@ -70,6 +88,8 @@ def parser() -> argparse.ArgumentParser:
             made.add_argument("--json", action="store_true", help="one JSON object on stdout")
         if name == "demo":
             _add_demo_options(made)
+        if name in looking.OPTIONS:
+            looking.OPTIONS[name](made)
         if name == "up":
             made.add_argument("--kubeconfig", metavar="FILE", help="how to reach the cluster")
     return top

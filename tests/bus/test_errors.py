@@ -25,6 +25,8 @@ EXAMPLES: list[JoulieError] = [
     errors.BadRequest("$.pod: expected an object. The request was not answered."),
     errors.BadQuantity("1Zi", "$.pod.spec.containers[0]"),
     errors.DataDirectoryError("/data holds no database. Start `joulie up` there first."),
+    errors.NotInTheLog("There is no entry 12: the log goes from 1 to 11. Nothing was proved."),
+    errors.ArchiveBroken("/archive/facts.seg", "its sha256 is another one"),
 ]
 
 
