@@ -5,21 +5,27 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import joulie_migrations
+from joulie_audit.archive import Archive
 from joulie_audit.facts import StreamFacts
+from joulie_audit.restore import Restored, restore
 from joulie_bus.events import AnyEvent, Fact, PodAsk
 from joulie_bus.memory import MemoryBroker, MemoryLog
 from joulie_bus.producer import Producer
+from joulie_bus.records import Record
 from joulie_bus.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import CLUSTER, VirtualClock, ask, hardware, node_seen, power
 from joulie_extender.decide import Moment, decide_filter, decide_prioritize, declaration
 from joulie_extender.scoring import Weights
 from joulie_operator.decide import Rules, decide
 from joulie_operator.reconcile import Caps
+from joulie_projections import database
 from joulie_projections.board import Board
 from joulie_projections.commit import Input
 from joulie_projections.decisions import DecisionLog, entry_of
 from joulie_projections.heads import Head, Signer
 from joulie_projections.history import History
+from joulie_projections.manifest import Manifest
 from joulie_projections.sequence import Standing, sequence
 from joulie_projections.store import Store
 from joulie_projections.world import World
@@ -128,3 +134,27 @@ async def small_past(past: Past) -> None:
     made.sign()
     await made.answer(ask("late-2", performance=True))
     made.sign()
+
+
+def restored(archive: Path, file: Path) -> Restored:
+    """A database of its own from an archive."""
+    made = database.migrator(file)
+    joulie_migrations.upgrade(made)
+    made.dispose()
+    engine = database.writer(file)
+    try:
+        store = Store(engine)
+        held = store.acquire("restore", 2**62, 0, "restored", lambda _: True)
+        assert held is not None
+        return restore(Archive.of(archive), store, DecisionLog(engine), held)
+    finally:
+        engine.dispose()
+
+
+class Gone:
+    """Facts that have aged out of every stream: who asks for one all the same fails."""
+
+    async def of(
+        self, manifest: Manifest, streams: frozenset[Stream] = frozenset(MERGE_ORDER)
+    ) -> list[Record]:
+        raise AssertionError(f"{len(streams)} streams were asked for {manifest.p_from}")

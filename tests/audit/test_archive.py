@@ -1,32 +1,26 @@
 """What is archived is what was there; what is not is named by its file."""
 
-import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import joulie_migrations
 from joulie_audit.archive import MANIFEST, Archive, ArchivedFacts
 from joulie_audit.archiver import HOUR_NS, Archived, Archiver
 from joulie_audit.facts import Facts
 from joulie_audit.replay import replay
-from joulie_audit.restore import Restored, restore
+from joulie_audit.restore import Restored
 from joulie_audit.tables import Format, Parquet, Segment, has_parquet
-from joulie_audit.testing import Past
+from joulie_audit.testing import Gone, Past, restored
 from joulie_audit.verify import Report, verify
 from joulie_audit.verify_archive import ArchiveReport, verify_archive
 from joulie_bus.errors import ArchiveBroken
 from joulie_bus.records import Record
-from joulie_bus.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import NOON, ask, power
-from joulie_projections import database
-from joulie_projections.decisions import DecisionLog
 from joulie_projections.history import History
 from joulie_projections.manifest import Manifest
 from joulie_projections.sequence import Sequenced, Standing, sequence
-from joulie_projections.store import Store
 from joulie_projections.world import World
 
 pytestmark = pytest.mark.anyio
@@ -42,15 +36,6 @@ async def archived(past: Past, to: Path, form: Format, before: int = FOR_EVER) -
 async def looked_at(past: Past, to: Path) -> ArchiveReport:
     async with past.reading() as (history, _):
         return verify_archive(Archive.of(to), past.maker.signer.public, history)
-
-
-class Gone:
-    """Streams that everything has aged out of."""
-
-    async def of(
-        self, manifest: Manifest, streams: frozenset[Stream] = frozenset(MERGE_ORDER)
-    ) -> list[Record]:
-        raise AssertionError(f"{manifest.p_from} was asked for")
 
 
 @pytest.fixture(params=FORMATS, ids=lambda form: form.suffix)
@@ -214,39 +199,24 @@ async def test_nothing_of_a_broken_part_is_used(small: Past, tmp_path: Path) -> 
 # --- and back ---------------------------------------------------------------------------------
 
 
-@contextlib.asynccontextmanager
-async def restored(path: Path, file: Path) -> AsyncGenerator[tuple[Restored, History], None]:
-    made = database.migrator(file)
-    joulie_migrations.upgrade(made)
-    made.dispose()
-    engine = database.writer(file)
-    store = Store(engine)
-    held = store.acquire("restore", FOR_EVER, 0, "new", lambda _: True)
-    assert held is not None
-    done = restore(Archive.of(path), store, DecisionLog(engine), held)
-    engine.dispose()
-    with History.of(file) as history:
-        yield done, history
-
-
 async def test_an_archive_becomes_the_database_that_it_was(
     small: Past, tmp_path: Path, form: Format
 ) -> None:
     await archived(small, tmp_path / "a", form)
-    async with (
-        small.reading() as (before, _),
-        restored(tmp_path / "a", tmp_path / "new.db") as (done, after),
-    ):
-        assert done == Restored(small.maker.position, 9)
-        assert list(after.entries()) == list(before.entries())
-        assert list(after.manifests()) == list(before.manifests())
-        assert after.heads() == before.heads()
-        assert after.digests() == before.digests()
+    done = restored(tmp_path / "a", tmp_path / "new.db")
+    with History.of(tmp_path / "new.db") as after:
+        async with small.reading() as (before, _):
+            assert done == Restored(small.maker.position, 9)
+            assert list(after.entries()) == list(before.entries())
+            assert list(after.manifests()) == list(before.manifests())
+            assert after.heads() == before.heads()
+            assert after.digests() == before.digests()
 
 
 async def test_a_restored_log_verifies_and_replays(small: Past, tmp_path: Path) -> None:
     await archived(small, tmp_path / "a", Segment())
-    async with restored(tmp_path / "a", tmp_path / "new.db") as (_, history):
+    restored(tmp_path / "a", tmp_path / "new.db")
+    with History.of(tmp_path / "new.db") as history:
         report = verify(history, small.maker.signer.public, ())
         done = await replay(history, ArchivedFacts(Archive.of(tmp_path / "a"), Gone()))
 
@@ -261,8 +231,7 @@ async def test_facts_that_fold_otherwise_are_not_restored(
     monkeypatch.setattr("joulie_audit.restore.sequence", _otherwise)
 
     with pytest.raises(ArchiveBroken, match="its facts give another state at"):
-        async with restored(tmp_path / "a", tmp_path / "new.db"):
-            pass
+        restored(tmp_path / "a", tmp_path / "new.db")
 
 
 def _otherwise(
