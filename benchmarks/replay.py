@@ -1,9 +1,9 @@
-"""How fast the past is looked at: fold, recompute, verify, time travel. One process.
+"""How fast the past is looked at: fold, recompute, verify. One process.
 
     make bench, or: .venv/bin/python benchmarks/replay.py [--events 300000] [--nodes 1000]
 
-Facts come from memory, so that no broker's speed is in it. Prints rates; compare their ratios, not
-the figures themselves, between machines.
+Facts come from memory, so that no broker's speed is in it. Rates are per second of CPU, that is,
+per core. Compare their ratios, not the figures themselves, between machines.
 """
 
 import argparse
@@ -41,9 +41,9 @@ CANDIDATES = 500
 
 
 def rate(call: Callable[[], int]) -> float:
-    started = time.perf_counter()
+    started = time.process_time()
     count = call()
-    return count / (time.perf_counter() - started)
+    return count / (time.process_time() - started)
 
 
 def names_of(nodes: int) -> list[str]:
