@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from joulie_audit.producers import Counters, Hole
 from joulie_audit.testing import Past
 from joulie_audit.verify import EVERYTHING, Flaw, Part, Report, columns_said, unlogged, verify
+from joulie_bus import codec
 from joulie_bus.events import DecisionEntry
 from joulie_bus.testing import ask, one_of_each, producer
-from joulie_projections.decisions import entry_of_body
+from joulie_projections.decisions import chain_hash, entry_of_body
 from joulie_projections.heads import Head, Signer
 
 pytestmark = pytest.mark.anyio
@@ -109,6 +111,18 @@ async def test_any_flipped_byte_of_any_body_is_found(small: Past) -> None:
         edited(small.database, "UPDATE decision SET body = ? WHERE pos = ?", body, pos)
 
     assert (await verified(small)).flaw is None
+
+
+async def test_an_entry_that_was_rewritten_with_its_hash_breaks_the_next_link(small: Past) -> None:
+    async with small.reading() as (history, _):
+        entry = next(history.entries(4, 4))
+    body = codec.seal(replace(codec.open_envelope(entry.body, "entry"), ts=1))
+    statement = "UPDATE decision SET body = ?, hash = ? WHERE pos = 4"
+    edited(small.database, statement, body, chain_hash(entry.prev, body))
+
+    report = await verified(small)
+
+    assert report.flaw == Flaw(5, "entry 5 does not follow the entry before it")
 
 
 async def test_a_log_that_was_cut_off_is_found_by_a_head_that_was_kept(small: Past) -> None:
