@@ -56,6 +56,14 @@ async def test_a_pod_that_came_again_is_told_by_its_last_attempt(small: Past) ->
     assert [terms.node for terms in found.scored.top] == ["n2"]
 
 
+async def test_a_name_that_was_another_pods_before_means_the_newest(small: Past) -> None:
+    await small.maker.answer(replace(ask("early-1"), uid="another"))
+    async with small.reading() as (history, _):
+        found = explain_pod(history, "team/early-1")
+
+    assert (found.pod.uid, found.attempts) == ("another", 1)
+
+
 async def test_an_outcome_in_the_log_is_what_became_of_it(small: Past) -> None:
     seen = OutcomeSeen(
         pod_uid="late-1", namespace="team", name="late-1", node="n3", rank=2, score=70
