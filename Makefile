@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt types arrows dead bench drills lock clean
+.PHONY: help setup demo test check fmt types arrows dead bench drills golden lock clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -37,6 +37,9 @@ bench: setup ## measure; prints ratios, asserts nothing
 
 drills: setup ## the long drills: kills, again and again
 	$(BIN)/python -m pytest -m drill --timeout 1800
+
+golden: setup ## record the golden log anew, when scores or folds change on purpose
+	$(BIN)/python tests/audit/renew.py
 
 lock: ## pin every dependency again; no index address ends up in the file
 	uv pip compile --quiet --universal --generate-hashes --all-extras --no-header \

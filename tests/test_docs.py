@@ -43,6 +43,8 @@ def test_the_reference_is_what_the_program_says_of_itself() -> None:
 def test_every_command_that_a_page_names_exists(page: Path) -> None:
     for command in commands_in(page.read_text()):
         words = [word for word in command if word.isupper() is False]
+        if words[0] in COMMANDS and len(words) == 1:
+            continue  # its name alone; what it needs is on its own page
         if words[0] in COMMANDS:
             joulie_parser().parse_args([word.strip("`") for word in command if "..." not in word])
         else:

@@ -1,198 +1,249 @@
-"""Folds the recorded ranges again and recomputes every decision on the way.
+"""Folds the recorded ranges again and recomputes every decision and every plan on the way.
 
-Reads the facts from the streams, not the rows: what the rows claim is compared with what the facts
-give. One pass: at each position that decisions looked at, they are taken again on the spot.
+Reads the facts, not the rows: what the rows claim is compared with what the facts give. One pass:
+at each position that somebody looked at, what they decided is decided again on the spot, or by
+another process that is handed the board.
 """
 
-import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections import deque
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import NamedTuple
 
-from joulie_audit.recompute import Mismatch, again, compare
-from joulie_bus import codec
-from joulie_bus.errors import Undecodable
-from joulie_bus.events import Decision, FilterDecided, PrioritizeDecided, SettingsDeclared
-from joulie_bus.log import Log, Reader
-from joulie_bus.records import Record
-from joulie_bus.subjects import MERGE_ORDER, Stream
-from joulie_extender.decide import weights_of
-from joulie_extender.scoring import Weights
+from joulie_audit.facts import Facts
+from joulie_audit.fold import Past, StateFlaw
+from joulie_audit.logged import Queue, answers_of, declared_in, plans_of
+from joulie_audit.recompute import (
+    MISSING,
+    STATE,
+    Answer,
+    Mismatch,
+    Planned,
+    check,
+    check_plan,
+)
+from joulie_extender.decide import CODE_VERSION as ANSWERS_BY
+from joulie_operator.plugins import chosen
+from joulie_operator.reconcile import Chosen
 from joulie_projections.board import Board
-from joulie_projections.draft import Draft
-from joulie_projections.history import History
-from joulie_projections.manifest import Manifest, Range, merkle_root
-from joulie_projections.rows import Digests, changed_rows, no_rows, state_digest
-from joulie_projections.sequence import fold
-from joulie_projections.world import NodeState, World
+from joulie_projections.history import NEWEST, History
+from joulie_projections.manifest import CODE_VERSION as FOLDED_BY
+from joulie_projections.manifest import Manifest
 
 KEPT = 20  # mismatches told in full; all are counted
-PATIENCE_S = 10.0  # for the broker to hand over the next messages
-STATE = "state-differs"
+ENOUGH = 200  # decisions handed to another process at once: a board costs as much as some of them
+Tell = Callable[[int, int], None]  # positions done, of how many
+
+
+class Scope(NamedTuple):
+    """What is looked at. Everything before `first` is folded and not compared."""
+
+    first: int = 1
+    last: int = NEWEST
+    sample: int = 0  # so many decisions, evenly spread; 0: all
+    jobs: int = 1  # processes that recompute
+
+
+ALL = Scope()
 
 
 class Replayed(NamedTuple):
     events: int
     decisions: int
+    plans: int
     mismatches: int
     seconds: float
     told: list[Mismatch]
 
 
-class Answer(NamedTuple):
-    entry: int
-    view: int
-    decision: Decision
+class Versions(NamedTuple):
+    """Programs whose work is in the log, where they are not this one."""
+
+    folds: list[str]
+    answers: list[str]
+
+    def __str__(self) -> str:
+        told = []
+        if self.folds:
+            told.append(f"folds of version {', '.join(self.folds)} (here {FOLDED_BY})")
+        if self.answers:
+            told.append(f"answers of {', '.join(self.answers)} (here {ANSWERS_BY})")
+        return (
+            f"Other code than this made a part of the log: {' and '.join(told)}. "
+            "What differs may be the code's doing; the version that decided decides it the same."
+        )
 
 
-class _Facts:
-    """The streams, read forward once, in the order that the manifests ask for."""
-
-    def __init__(self, readers: dict[Stream, Reader], bell: asyncio.Event) -> None:
-        self._readers = readers
-        self._bell = bell
-
-    @classmethod
-    @contextlib.asynccontextmanager
-    async def on(cls, bus: Log) -> AsyncGenerator["_Facts", None]:
-        bell = asyncio.Event()
-        async with contextlib.AsyncExitStack() as stack:
-            readers = {
-                stream: await stack.enter_async_context(bus.reading(stream, 0, bell=bell))
-                for stream in MERGE_ORDER
-            }
-            yield cls(readers, bell)
-
-    async def read(self, ranges: Sequence[Range]) -> list[Record]:
-        records: list[Record] = []
-        for wanted in ranges:
-            count = wanted.last - wanted.first + 1
-            part = await self._take(self._readers[wanted.stream], count)
-            records.extend(part)
-        return records
-
-    async def _take(self, reader: Reader, count: int) -> list[Record]:
-        taken: list[Record] = []
-        while len(taken) < count:
-            self._bell.clear()
-            taken.extend(reader.take(count - len(taken)))
-            if len(taken) < count and not len(reader):
-                await asyncio.wait_for(self._bell.wait(), PATIENCE_S)
-        return taken
+def other_versions(history: History) -> Versions | None:
+    answers = {declared.code for declared in declared_in(history)} - {ANSWERS_BY}
+    folds = set(history.fold_versions()) - {FOLDED_BY}
+    return Versions(sorted(folds), sorted(answers)) if folds or answers else None
 
 
-class _Again:
-    """The world as it was, position by position."""
+async def replay(
+    history: History, facts: Facts, scope: Scope = ALL, tell: Tell | None = None
+) -> Replayed:
+    started = time.perf_counter()
+    planned_then = await plans_of(history, facts, scope.first, scope.last)
+    plans = Queue(_plans(planned_then))
+    logged = Queue(answers_of(history, scope.first, scope.last, scope.sample))
+    checkpoint = history.checkpoint()
+    end = min(scope.last, checkpoint.position if checkpoint else 0)
+    past = Past(aside=history.set_aside())
+    found = _Found(installed(planned.made.policy for planned in planned_then))
+    with _recomputing(scope.jobs, found) as recompute:
+        recompute([each for _, each in logged.up_to(0)], past.board)
+        found.plans_upon(plans.up_to(0), past)
+        async for manifest, flaws in _folded(history, facts, scope, past):
+            found.state(flaws)
+            answers = [each for _, each in logged.up_to(manifest.p_to)]
+            recompute(answers, past.board)
+            found.plans_upon(plans.up_to(manifest.p_to), past)
+            if tell is not None:
+                tell(manifest.p_to, end)
+    found.state(past.settle())
+    for view, answer in logged.up_to(NEWEST):
+        what = f"its view {view} is beyond the last position {past.position}"
+        found.answer(Mismatch(answer.entry, MISSING, what))
+    if scope.last >= past.position:
+        found.rows(history, past)
+    seconds = time.perf_counter() - started
+    return Replayed(
+        past.position, found.decisions, found.plans, found.mismatches, seconds, found.told
+    )
 
-    def __init__(self, settings: dict[str, Weights]) -> None:
-        self.world = World()
-        self.digests: Digests = no_rows()
-        self.position = 0
-        self.events = self.decisions = self.mismatches = 0
+
+async def _folded(
+    history: History, facts: Facts, scope: Scope, past: Past
+) -> AsyncIterator[tuple[Manifest, list[StateFlaw]]]:
+    """Everything up to the last; what lies before the first is not compared."""
+    for manifest in history.manifests(1, scope.last):
+        records = await facts.of(manifest)
+        if manifest.p_to < scope.first:
+            past.skip(records)
+        else:
+            yield manifest, past.advance(records, manifest)
+
+
+def installed(names: Iterable[str]) -> dict[str, Chosen]:
+    """Policies by name, those that there are: the others' plans cannot be made again."""
+    found: dict[str, Chosen] = {}
+    for name in set(names):
+        with contextlib.suppress(ValueError):
+            found[name] = chosen(name)
+    return found
+
+
+class _Found:
+    """What was looked at, and what was not as recorded."""
+
+    def __init__(self, policies: Mapping[str, Chosen]) -> None:
+        self._policies = policies
+        self.decisions = self.plans = self.mismatches = 0
         self.told: list[Mismatch] = []
-        self._settings = settings
-        self._board = Board.empty()
-        self._dirty: dict[str, NodeState | None] = {}
 
-    def advance(self, records: Sequence[Record], manifest: Manifest) -> None:
-        draft = Draft(self.world)
-        fold(draft, records, self.position)
-        _, self.digests = changed_rows(draft.changed(), self.digests)
-        self._dirty.update(draft.nodes.changes)
-        draft.commit()
-        self.position = manifest.p_to
-        self.events += len(records)
-        if merkle_root([record.data for record in records]) != manifest.merkle_root:
-            span = f"{manifest.p_from} to {manifest.p_to}"
-            self.miss(Mismatch(self.position, STATE, f"other facts at {span}"))
-        if state_digest(self.digests) != manifest.state_digest:
-            self.miss(Mismatch(self.position, STATE, f"another state at {self.position}"))
+    def state(self, flaws: Sequence[StateFlaw]) -> None:
+        for flaw in flaws:
+            self._miss(Mismatch(flaw.position, STATE, flaw.what))
 
-    def compare_rows(self, history: History) -> None:
+    def answer(self, mismatch: Mismatch | None) -> None:
+        self.decisions += 1
+        self._miss(mismatch)
+
+    def plans_upon(self, plans: Iterable[tuple[int, Planned]], past: Past) -> None:
+        for _, planned in plans:
+            self.plans += 1
+            self._miss(check_plan(planned, past.world, self._policies))
+
+    def rows(self, history: History, past: Past) -> None:
         """What readers boot from must be what the facts give."""
         checkpoint, rows = history.checkpoint(), history.digests()
-        if checkpoint is None or checkpoint.position != self.position or rows == self.digests:
+        if checkpoint is None or checkpoint.position != past.position or rows == past.digests:
             return
-        tables = ", ".join(table for table in rows if rows[table] != self.digests[table])
-        what = f"the rows of {tables} are not the folded ones"
-        self.miss(Mismatch(self.position, STATE, what))
+        tables = ", ".join(table for table in rows if rows[table] != past.digests[table])
+        self._miss(Mismatch(past.position, STATE, f"the rows of {tables} are not the folded ones"))
 
-    def decide(self, logged: Answer) -> None:
-        self.decisions += 1
-        weights = self._settings.get(logged.decision.basis.settings)
-        if weights is None:
-            self.miss(Mismatch(logged.entry, "input-missing", "its settings are not in the log"))
+    def _miss(self, mismatch: Mismatch | None) -> None:
+        if mismatch is None:
             return
-        self._board = self._board.following(self.world, self._dirty)
-        self._dirty = {}
-        try:
-            now = again(logged.decision, self._board, weights)
-        except (KeyError, StopIteration):
-            self.miss(Mismatch(logged.entry, "input-missing", "a candidate was not on the board"))
-            return
-        if (found := compare(logged.entry, logged.decision, now)) is not None:
-            self.miss(found)
-
-    def miss(self, mismatch: Mismatch) -> None:
         self.mismatches += 1
         if len(self.told) < KEPT:
             self.told.append(mismatch)
 
 
-async def replay(history: History, bus: Log) -> Replayed:
-    started = time.perf_counter()
-    past = _Again(_settings(history))
-    logged = _Queue(_answers(history))
-    for found in logged.up_to(0):
-        past.decide(found)
-    async with _Facts.on(bus) as facts:
-        for manifest in history.manifests():
-            records = await facts.read(manifest.ranges)
-            past.advance(records, manifest)
-            for found in logged.up_to(manifest.p_to):
-                past.decide(found)
-    for found in logged.rest():
-        past.decisions += 1
-        what = f"its view {found.view} is beyond the last position {past.position}"
-        past.miss(Mismatch(found.entry, "input-missing", what))
-    past.compare_rows(history)
-    seconds = time.perf_counter() - started
-    return Replayed(past.events, past.decisions, past.mismatches, seconds, past.told)
+# --- here or in other processes ---------------------------------------------------------------
+
+Recompute = Callable[[Sequence[Answer], Callable[[], Board]], None]
 
 
-class _Queue:
-    """Decisions in the order of the positions that they looked at."""
-
-    def __init__(self, logged: Iterator[Answer]) -> None:
-        self._logged = logged
-        self._next = next(logged, None)
-
-    def up_to(self, position: int) -> Iterator[Answer]:
-        while self._next is not None and self._next.view <= position:
-            yield self._next
-            self._next = next(self._logged, None)
-
-    def rest(self) -> Iterator[Answer]:
-        while self._next is not None:
-            yield self._next
-            self._next = next(self._logged, None)
+@contextlib.contextmanager
+def _recomputing(jobs: int, found: _Found) -> Generator[Recompute, None, None]:
+    """The results come in the order of the questions, whoever answers."""
+    if jobs <= 1:
+        yield lambda answers, board: _here(answers, board, found)
+        return
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+        hands = _Hands(pool, jobs, found)
+        yield hands.recompute
+        hands.finish()
 
 
-def _settings(history: History) -> dict[str, Weights]:
-    declared = (_read(entry.body) for entry in history.declarations())
-    return {d.settings: weights_of(d) for d in declared if isinstance(d, SettingsDeclared)}
+def _here(answers: Sequence[Answer], board: Callable[[], Board], found: _Found) -> None:
+    for answer in answers:
+        found.answer(check(answer, board()))
 
 
-def _answers(history: History) -> Iterator[Answer]:
-    for entry in history.answers_by_view():
-        event = _read(entry.body)
-        if isinstance(event, FilterDecided | PrioritizeDecided):
-            yield Answer(entry.pos, entry.view_position, event)
+Work = list[tuple[Board, Sequence[Answer]]]
 
 
-def _read(body: bytes) -> object:
-    try:
-        return codec.read(codec.open_envelope(body, "decision"), "decision")
-    except Undecodable:
-        return None  # `verify` names it; there is nothing to compute from it
+class _Hands:
+    """Collects boards with their questions until it pays to hand them over."""
+
+    def __init__(self, pool: ProcessPoolExecutor, jobs: int, found: _Found) -> None:
+        self._pool, self._found = pool, found
+        self._waiting: deque[Future[list[Mismatch | None]]] = deque()
+        self._most = 2 * jobs
+        self._work: Work = []
+        self._count = 0
+
+    def recompute(self, answers: Sequence[Answer], board: Callable[[], Board]) -> None:
+        if not answers:
+            return
+        self._work.append((board(), answers))
+        self._count += len(answers)
+        if self._count >= ENOUGH:
+            self._hand_over()
+
+    def finish(self) -> None:
+        self._hand_over()
+        while self._waiting:
+            self._take()
+
+    def _hand_over(self) -> None:
+        self._waiting.append(self._pool.submit(_checked, self._work))
+        self._work, self._count = [], 0
+        while len(self._waiting) > self._most:
+            self._take()
+
+    def _take(self) -> None:
+        for mismatch in self._waiting.popleft().result():
+            self._found.answer(mismatch)
+
+
+def _checked(work: Work) -> list[Mismatch | None]:
+    return [check(answer, board) for board, answers in work for answer in answers]
+
+
+def _plans(made: Sequence[Planned]) -> Iterator[tuple[int, Planned]]:
+    return ((each.made.view, each) for each in made)

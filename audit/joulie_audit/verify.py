@@ -4,13 +4,17 @@ Nothing is believed because it is stored: bodies are hashed again, columns are c
 their body says, signatures are checked, and heads kept outside the database must still fit.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
 
+import msgspec
+
+from joulie_audit.producers import Counters, Hole
 from joulie_bus.errors import Undecodable
-from joulie_projections.decisions import FIRST_PREV, UNREADABLE, Entry, chain_hash, entry_of_body
+from joulie_projections.decisions import FIRST_PREV, UNREADABLE, Entry, entry_of_body
 from joulie_projections.heads import Checker, Head, is_genuine
-from joulie_projections.history import History, Logged
+from joulie_projections.history import NEWEST, History, Logged
 from joulie_projections.manifest import Manifest, chained
 
 
@@ -25,43 +29,153 @@ class Report(NamedTuple):
     entries: int
     heads: int
     batches: int
+    holes: Sequence[Hole]  # numbers that a replica used and that never came
     flaw: Flaw | None
 
 
-def verify(history: History, public: Checker, anchored: Sequence[Head]) -> Report:
+class Part(NamedTuple):
+    """Entries to look at: `first` to `last`, both included."""
+
+    first: int = 1
+    last: int = NEWEST
+
+
+EVERYTHING = Part()
+
+
+def verify(
+    history: History,
+    public: Checker,
+    anchored: Sequence[Head],
+    part: Part = EVERYTHING,
+) -> Report:
     """`anchored` are heads from outside the database; they show what was cut off or replaced."""
-    heads = history.heads()
-    entries, hashes, flaw = _check_entries(
-        history.entries(), {found.pos for found in (*heads, *anchored)}
-    )
-    flaw = flaw or _check_heads([*heads, *anchored], hashes, entries, public)
-    batches, batch_flaw = _check_manifests(history)
-    return Report(entries, len(heads), batches, flaw or batch_flaw)
+    inside = history.heads()
+    heads = [head for head in (*inside, *anchored) if part.first <= head.pos <= part.last]
+    check = _Check(part.first, {head.pos for head in heads}, counts_all=part.first == 1)
+    flaw = check.begin(history)
+    for page in history.pages(part.first, part.last):
+        flaw = flaw or check.page(page)
+        if flaw:
+            break
+    flaw = flaw or _check_heads(heads, check, public)
+    batches, batch_flaw = _check_manifests(history) if part == EVERYTHING else (0, None)
+    count = check.pos - part.first + 1
+    holes = check.counters.holes()
+    return Report(count, len(inside), batches, holes, flaw or batch_flaw)
 
 
-def _check_entries(
-    entries: Iterable[Logged], wanted: set[int]
-) -> tuple[int, dict[int, bytes], Flaw | None]:
-    """Also returns the hashes at those positions that some head speaks of."""
-    hashes: dict[int, bytes] = {}
-    count, prev = 0, FIRST_PREV
-    for entry in entries:
-        what = _entry_flaw(entry, count + 1, prev)
-        if what:
-            return count, hashes, Flaw(count + 1, what)
-        count, prev = entry.pos, entry.hash
-        if entry.pos in wanted:
-            hashes[entry.pos] = entry.hash
-    return count, hashes, None
+# --- entries ----------------------------------------------------------------------------------
 
 
-def _entry_flaw(entry: Logged, expected: int, prev: bytes) -> str:
+class _Pod(msgspec.Struct, gc=False):
+    uid: str
+    namespace: str
+    name: str
+
+
+class _Basis(msgspec.Struct, gc=False):
+    view: int
+    now: int
+
+
+class _About(msgspec.Struct, gc=False):
+    """What any entry's data says of pod and view; all the rest is skipped while decoding."""
+
+    pod: _Pod | None = None
+    basis: _Basis | None = None
+    pod_uid: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+class _Said(msgspec.Struct, gc=False):
+    id: str
+    type: str
+    ts: int
+    data: _About
+
+
+_said = msgspec.msgpack.Decoder(_Said).decode
+
+
+def columns_said(body: bytes) -> tuple[str, str, str, str, int, int]:
+    """The columns of an entry, by the short way: what `entry_of_body` says, a test holds the two.
+
+    Verifying spends most of its time here; whoever fails it is looked at by the long way.
+    """
+    said = _said(body)
+    data = said.data
+    pod, basis = data.pod, data.basis
+    if pod is not None:
+        uid, name = pod.uid, f"{pod.namespace}/{pod.name}"
+    elif data.pod_uid:
+        uid, name = data.pod_uid, f"{data.namespace}/{data.name}"
+    else:
+        uid, name = "", ""
+    if basis is None:
+        return said.id, said.type, uid, name, 0, said.ts
+    return said.id, said.type, uid, name, basis.view, basis.now
+
+
+class _Check:
+    """Goes along the chain; remembers the hashes that some head speaks of."""
+
+    def __init__(self, first: int, wanted: set[int], *, counts_all: bool) -> None:
+        self.pos = first - 1
+        self.hashes: dict[int, bytes] = {}
+        self.counters = Counters(from_one=counts_all)
+        self._prev = FIRST_PREV
+        self._wanted = wanted
+
+    def begin(self, history: History) -> Flaw | None:
+        """The entry before the first lends its hash; it is not looked at itself."""
+        if self.pos == 0:
+            return None
+        before = next(history.entries(self.pos, self.pos), None)
+        if before is None:
+            return Flaw(self.pos, f"entry {self.pos} is missing; nothing can follow it")
+        self._prev = before.hash
+        return None
+
+    def page(self, rows: Iterable[Sequence[Any]]) -> Flaw | None:
+        """The hot loop: plain rows, no names."""
+        here, before, wanted = self.pos, self._prev, self._wanted
+        seen = self.counters.seen
+        for row in rows:
+            pos, event_id, kind, uid, pod, view, at, body, prev, found = row
+            here += 1
+            if pos != here or prev != before or sha256(prev + body).digest() != found:
+                return Flaw(here, _link_flaw(Logged._make(row), here, before))
+            if not _says(body, (event_id, kind, uid, pod, view, at)):
+                what = _column_flaw(Logged._make(row))
+                if what:
+                    return Flaw(here, what)
+            before = found
+            seen(event_id)
+            if here in wanted:
+                self.hashes[here] = found
+            self.pos = here
+        self._prev = before
+        return None
+
+
+def _says(body: bytes, columns: tuple[str, str, str, str, int, int]) -> bool:
+    try:
+        return columns_said(body) == columns
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def _link_flaw(entry: Logged, expected: int, prev: bytes) -> str:
     if entry.pos != expected:
         return f"entry {expected} is missing; the log goes on at {entry.pos}"
     if entry.prev != prev:
         return f"entry {entry.pos} does not follow the entry before it"
-    if chain_hash(entry.prev, entry.body) != entry.hash:
-        return f"the body of entry {entry.pos} is not the one that was hashed"
+    return f"the body of entry {entry.pos} is not the one that was hashed"
+
+
+def _column_flaw(entry: Logged) -> str:
     if entry.kind == UNREADABLE:
         return ""
     try:
@@ -74,17 +188,18 @@ def _entry_flaw(entry: Logged, expected: int, prev: bytes) -> str:
     return ""
 
 
-def _check_heads(
-    heads: Iterable[Head], hashes: dict[int, bytes], entries: int, public: Checker
-) -> Flaw | None:
+# --- heads and manifests ----------------------------------------------------------------------
+
+
+def _check_heads(heads: Iterable[Head], check: _Check, public: Checker) -> Flaw | None:
     for found in heads:
         at = found.pos
         if not is_genuine(found, public):
             return Flaw(at, f"the signature of the head at {at} is not ours")
-        if at > entries:
-            what = f"a signed head speaks of entry {at}, but the log ends at {entries}"
-            return Flaw(entries + 1, what)
-        if hashes.get(at) != found.hash:
+        if at > check.pos:
+            what = f"a signed head speaks of entry {at}, but the log ends at {check.pos}"
+            return Flaw(check.pos + 1, what)
+        if check.hashes.get(at) != found.hash:
             return Flaw(at, f"entry {at} is not the one that was signed")
     return None
 
@@ -92,7 +207,7 @@ def _check_heads(
 def _check_manifests(history: History) -> tuple[int, Flaw | None]:
     count, position, prev = 0, 0, b""
     for manifest in history.manifests():
-        what = _manifest_flaw(manifest, position + 1, prev)
+        what = manifest_flaw(manifest, position + 1, prev)
         if what:
             return count, Flaw(position + 1, what)
         count, position, prev = count + 1, manifest.p_to, manifest.head
@@ -102,7 +217,7 @@ def _check_manifests(history: History) -> tuple[int, Flaw | None]:
     return count, None
 
 
-def _manifest_flaw(manifest: Manifest, expected: int, prev: bytes) -> str:
+def manifest_flaw(manifest: Manifest, expected: int, prev: bytes) -> str:
     if manifest.p_from != expected:
         return f"positions {expected} to {manifest.p_from - 1} are missing"
     span = (manifest.p_from, manifest.p_to)
@@ -112,3 +227,19 @@ def _manifest_flaw(manifest: Manifest, expected: int, prev: bytes) -> str:
     if (manifest.prev, manifest.head) != (prev, again):
         return f"the manifest at {expected} is not the one that was chained"
     return ""
+
+
+# --- what a replica said and the log does not hold --------------------------------------------
+
+
+def unlogged(holes: Sequence[Hole], said: Mapping[str, int]) -> Flaw | None:
+    """A hole is a drop, unless the stream still holds what was said: then it was taken out here.
+
+    `said` are the ids that the stream of decisions holds, and where.
+    """
+    for hole in holes:
+        for event_id in hole.ids():
+            if event_id in said:
+                what = f"{event_id} is #{said[event_id]} of the stream and not in the log"
+                return Flaw(0, what)
+    return None

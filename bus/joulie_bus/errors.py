@@ -29,7 +29,9 @@
     ├── BadQuantity              a Kubernetes quantity that cannot be read
     ├── BadAnnotation            an annotation of a pod that cannot be read
     ├── BadCatalog               a hardware catalog that cannot be used; all mistakes at once
-    └── DataDirectoryError       a data directory that is missing, taken or not ours
+    ├── DataDirectoryError       a data directory that is missing, taken or not ours
+    ├── NotInTheLog              what somebody asked about is not there, or not any more
+    └── ArchiveBroken            an archive file that is not what was written
 
 Catch the narrowest. Each message says where, what was wrong, what the system did and what to do.
 """
@@ -269,3 +271,17 @@ class BadCatalog(JoulieError):
 
 class DataDirectoryError(JoulieError):
     """The message names the directory, what is in the way, and what to do."""
+
+
+class NotInTheLog(JoulieError):
+    """The message says what was looked for, where, and what there is instead."""
+
+
+class ArchiveBroken(JoulieError):
+    def __init__(self, file: str, why: str) -> None:
+        super().__init__(
+            f"{file} is not what was archived: {why}. Nothing of it was used. "
+            f"Take it from a copy, or leave out --archive if the streams still hold the facts."
+        )
+        self.file = file
+        self.why = why

@@ -549,15 +549,10 @@ NodePlan: TypeAlias = (
 PlanEvent: TypeAlias = PlanMade | NodePlan
 ClaimEvent: TypeAlias = CardClaimed | ClaimConfirmed | ClaimReleased
 Fact: TypeAlias = NodeFact | FacilityPolled | CardFact | PodFact | PlanEvent | ClaimEvent
-Decision: TypeAlias = FilterDecided | PrioritizeDecided  # those that are computed again
+# Those that are computed again.
+Decision: TypeAlias = FilterDecided | PrioritizeDecided | PreemptDecided
 DecisionEntry: TypeAlias = (
-    SettingsDeclared
-    | Decision
-    | PreemptDecided
-    | FallbackAnswered
-    | DecisionsDropped
-    | BindDecided
-    | OutcomeSeen
+    SettingsDeclared | Decision | FallbackAnswered | DecisionsDropped | BindDecided | OutcomeSeen
 )
 AnyEvent: TypeAlias = Fact | DecisionEntry
 

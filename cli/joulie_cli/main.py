@@ -4,6 +4,8 @@
 """
 
 import argparse
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -11,6 +13,7 @@ from pathlib import Path
 
 from joulie_bus.errors import JoulieError
 from joulie_bus.settings import duration
+from joulie_cli import looking
 from joulie_cli.wiring import wired
 from joulie_migrations import PHASES
 
@@ -19,8 +22,16 @@ COMMANDS = {
     "demo": "everything, over a simulated cluster; no Kubernetes needed",
     "up": "all parts against a real cluster, in one process group",
     "status": "what runs, how far it is, where it answers",
+    "explain": "why a pod is where it is; also `explain node NAME`, `explain plan ID`",
+    "decisions": "what was answered, newest last",
+    "plans": "what the operator decided, and why",
+    "twin": "what was believed about a node, now or then",
     "verify": "re-hash the decision log and check every link and signature",
-    "replay": "fold all facts again and recompute every decision",
+    "prove": "proof that an entry is in the log, to be checked without our code",
+    "diff": "prove that a later signed head goes on from an earlier one",
+    "replay": "fold all facts again and recompute every decision and plan",
+    "whatif": "the same past under other settings; changes nothing",
+    "archive": "keep the log outside of broker and database, and restore it",
     "dead": "what could not be folded: list, show, retry",
     "rebuild": "fold all facts again beside the rows that serve, then flip",
     "migrate": "bring the database to this version's schema",
@@ -29,19 +40,18 @@ COMMANDS = {
     "extender": "answer kube-scheduler",
     "simulator": "publish the facts of a simulated cluster",
 }
-WITH_CLUSTER = ("up", "operator")
 ACTIONS = ("list", "show", "retry")  # of `joulie dead`
-WITH_JSON = ("demo", "status", "verify", "replay", "dead", "rebuild")
+WITH_JSON = ("demo", "status", "dead", "rebuild", *looking.OPTIONS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = parser().parse_args(argv)
+    args = parser().parse_args(looking.joined(sys.argv[1:] if argv is None else argv))
     command = import_module(f"joulie_cli.commands.{args.command}")
     try:
         wires = wired(args.command, command.SETTINGS, args.data, args.config)
         code: int = command.run(args, wires)
-    except KeyboardInterrupt:
-        return FAILED
+    except (KeyboardInterrupt, BrokenPipeError):  # the reader of a pipe has seen enough
+        return _silenced()
     except Exception as error:
         told = _known(error)
         if told is None:
@@ -49,6 +59,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"joulie {args.command}: {told}", file=sys.stderr)
         return FAILED
     return code
+
+
+def _silenced() -> int:
+    """What is still buffered has nobody to read it; Python would complain about that at exit."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return FAILED
 
 
 def _known(error: BaseException) -> str | None:
@@ -73,25 +90,29 @@ def parser() -> argparse.ArgumentParser:
         made.add_argument("--config", type=Path, metavar="FILE", help="settings (TOML)")
         if name in WITH_JSON:
             made.add_argument("--json", action="store_true", help="one JSON object on stdout")
-        if name == "demo":
-            _add_demo_options(made)
-        if name == "migrate":
-            made.add_argument(
-                "--phase", choices=PHASES, help="before or after the new code is rolled out"
-            )
-        if name == "dead":
-            made.add_argument("action", nargs="?", choices=ACTIONS, default="list", help="list")
-            made.add_argument("position", type=int, nargs="?", help="of the one to show or retry")
-        if name == "rebuild":
-            made.add_argument(
-                "--from-snapshot", action="store_true", help="and not from the first fact"
-            )
-        if name in WITH_CLUSTER:
-            made.add_argument("--kubeconfig", metavar="FILE", help="how to reach the cluster")
+        if name in OPTIONS:
+            OPTIONS[name](made)
     return top
 
 
-def _add_demo_options(made: argparse.ArgumentParser) -> None:
+def _migrate(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--phase", choices=PHASES, help="before or after the new code is rolled out")
+
+
+def _dead(made: argparse.ArgumentParser) -> None:
+    made.add_argument("action", nargs="?", choices=ACTIONS, default="list", help="list")
+    made.add_argument("position", type=int, nargs="?", help="of the one to show or retry")
+
+
+def _rebuild(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--from-snapshot", action="store_true", help="and not from the first fact")
+
+
+def _cluster(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--kubeconfig", metavar="FILE", help="how to reach the cluster")
+
+
+def _demo(made: argparse.ArgumentParser) -> None:
     made.add_argument("--nodes", type=int, default=200, metavar="N", help="nodes (200)")
     made.add_argument("--seed", type=int, default=1, metavar="S", help="of the workload (1)")
     made.add_argument(
@@ -109,6 +130,17 @@ def _seconds(text: str) -> float:
         return duration(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not {duration.__doc__}") from error
+
+
+OPTIONS = {
+    "demo": _demo,
+    "up": _cluster,
+    "operator": _cluster,
+    "migrate": _migrate,
+    "dead": _dead,
+    "rebuild": _rebuild,
+    **looking.OPTIONS,
+}
 
 
 if __name__ == "__main__":

@@ -152,6 +152,13 @@ class DecisionLog:
             db.execute(insert(head).values(**made.as_row()))
             return made
 
+    def keep_heads(self, epoch: int, heads: Sequence[Head]) -> None:
+        """Heads that were signed before, as they were: for a log that is restored."""
+        with self._engine.begin() as db:
+            require_epoch(db, epoch)
+            if heads:
+                db.execute(insert(head), [made.as_row() for made in heads])
+
 
 _COLUMNS = [column.name for column in decision.c]
 

@@ -5,9 +5,9 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, Engine, Row, Select, func, select
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, func, or_, select
 
-from joulie_bus.events import FilterDecided, PrioritizeDecided, SettingsDeclared
+from joulie_bus.events import FilterDecided, PreemptDecided, PrioritizeDecided, SettingsDeclared
 from joulie_projections import database, rows
 from joulie_projections.commit import Checkpoint, Poison
 from joulie_projections.database import Place
@@ -18,7 +18,9 @@ from joulie_projections.store import read_checkpoint, read_rows
 from joulie_projections.tables import batch, decision, head, quarantine, snapshot
 
 PAGE = 1000  # rows held in memory while a long table is read
+NEWEST = 2**63 - 1  # as far as there is
 ANSWERS = (FilterDecided.TYPE, PrioritizeDecided.TYPE)
+RECOMPUTED = (*ANSWERS, PreemptDecided.TYPE)
 
 
 class Logged(NamedTuple):
@@ -34,6 +36,16 @@ class Logged(NamedTuple):
     body: bytes
     prev: bytes
     hash: bytes
+
+
+class Wanted(NamedTuple):
+    """Which entries somebody wants to see; what is left empty does not matter."""
+
+    pod: str = ""  # namespace/name, a uid, or a name alone
+    namespace: str = ""
+    kinds: tuple[str, ...] = ()
+    since: int = 0  # when it was decided, ns
+    after: int = 0  # the entry's number
 
 
 class Counts(NamedTuple):
@@ -68,13 +80,38 @@ class History:
         with engine.connect() as db, db.begin():
             yield cls(db)
 
-    def entries(self) -> Iterator[Logged]:
-        return self._logged(select(decision).order_by(decision.c.pos))
+    def entries(self, first: int = 1, last: int = NEWEST) -> Iterator[Logged]:
+        return (Logged._make(row) for page in self.pages(first, last) for row in page)
 
-    def answers_by_view(self) -> Iterator[Logged]:
-        """Filter and prioritize answers, in the order of the positions that they looked at."""
-        answers = select(decision).where(decision.c.kind.in_(ANSWERS))
+    def pages(self, first: int = 1, last: int = NEWEST) -> Iterator[Sequence[Sequence[Any]]]:
+        """The same entries as plain rows, a page at a time: for those who read millions."""
+        query = select(decision).where(decision.c.pos.between(first, last)).order_by(decision.c.pos)
+        found = self._db.execute(query.execution_options(yield_per=PAGE))
+        return (page for page in found.partitions())
+
+    def find(self, wanted: Wanted, limit: int | None = None) -> Iterator[Logged]:
+        """Newest first."""
+        query = select(decision).where(decision.c.pos > wanted.after)
+        for condition in _conditions(wanted):
+            query = query.where(condition)
+        return self._logged(query.order_by(decision.c.pos.desc()).limit(limit))
+
+    def pod_names(self, limit: int) -> list[str]:
+        """Pods that were decided about, the newest first."""
+        newest = select(decision.c.pod).where(decision.c.pod != "").group_by(decision.c.pod)
+        return list(self._db.scalars(newest.order_by(func.max(decision.c.pos).desc()).limit(limit)))
+
+    def answers_by_view(self, first: int = 0, last: int = NEWEST) -> Iterator[Logged]:
+        """Answers that can be computed again, in the order of the positions they looked at."""
+        answers = select(decision).where(
+            decision.c.kind.in_(RECOMPUTED), decision.c.view_position.between(first, last)
+        )
         return self._logged(answers.order_by(decision.c.view_position, decision.c.pos))
+
+    def count_answers(self, first: int = 0, last: int = NEWEST) -> int:
+        views = decision.c.view_position.between(first, last)
+        counted = select(func.count()).where(decision.c.kind.in_(RECOMPUTED), views)
+        return self._db.scalar(counted) or 0
 
     def filters(self) -> Iterator[Logged]:
         return self._logged(select(decision).where(decision.c.kind == FilterDecided.TYPE))
@@ -89,22 +126,53 @@ class History:
     def heads(self) -> list[Head]:
         return [Head(**row._mapping) for row in self._db.execute(select(head).order_by(head.c.pos))]
 
-    def manifests(self, after: int = 0) -> Iterator[Manifest]:
-        """Those that end behind a position, in their order."""
-        wanted = select(batch).where(batch.c.p_to > after)
-        for row in self._paged(wanted.order_by(batch.c.p_to)):
+    def manifests(self, first: int = 1, last: int = NEWEST) -> Iterator[Manifest]:
+        """Those that hold one of the positions."""
+        touching = select(batch).where(batch.c.p_to >= first, batch.c.p_from <= last)
+        for row in self._paged(touching.order_by(batch.c.p_to)):
             found = Manifest(**row._mapping)
             ranges = msgspec.msgpack.decode(row.ranges, type=tuple[Range, ...])
             yield found._replace(ranges=ranges)
+
+    def fold_versions(self) -> list[str]:
+        """Of the code that folded what is committed."""
+        return list(self._db.scalars(select(batch.c.fold_version).distinct()))
+
+    def known_at(self, time: int) -> int:
+        """The newest position that was committed by then; 0 if none was."""
+        committed = select(func.max(batch.c.p_to)).where(batch.c.committed_at <= time)
+        return self._db.scalar(committed) or 0
+
+    def committed_between(self) -> tuple[int, int] | None:
+        """When the first and the newest commit were; None if there was none."""
+        query = select(func.min(batch.c.committed_at), func.max(batch.c.committed_at))
+        first, last = self._db.execute(query).one()
+        return None if first is None else (first, last)
+
+    def committed_at(self, position: int) -> int | None:
+        holding = select(func.min(batch.c.committed_at)).where(batch.c.p_to >= position)
+        found: int | None = self._db.scalar(holding)
+        return found
+
+    def states(self, table: str) -> list[rows.Row]:
+        """A table of states, as it lies there now."""
+        return read_rows(self._db, (table,), self._generation())
 
     def checkpoint(self) -> Checkpoint | None:
         return read_checkpoint(self._db)
 
     def digests(self) -> rows.Digests:
         """Of the rows as they lie there now, hashed again."""
+        return rows.digests_of(read_rows(self._db, tuple(rows.STATES), self._generation()))
+
+    def _generation(self) -> int:
+        """Which of the tables of states serve."""
         held = self.checkpoint()
-        generation = held.generation if held else 1
-        return rows.digests_of(read_rows(self._db, tuple(rows.STATES), generation))
+        return held.generation if held else 1
+
+    def set_aside(self) -> frozenset[int]:
+        """Positions whose messages were not folded: the past is folded without them again."""
+        return frozenset(self._db.scalars(select(quarantine.c.position)))
 
     def quarantined(self) -> list[Poison]:
         """What was set aside, by position."""
@@ -142,3 +210,17 @@ class History:
 
     def _paged(self, query: Select[Any]) -> Iterator[Row[Any]]:
         return iter(self._db.execute(query.execution_options(yield_per=PAGE)))
+
+
+def _conditions(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
+    if "/" in wanted.pod:
+        yield decision.c.pod == wanted.pod
+    elif wanted.pod:
+        ends = decision.c.pod.endswith(f"/{wanted.pod}", autoescape=True)
+        yield or_(decision.c.pod_uid == wanted.pod, ends)
+    if wanted.namespace:
+        yield decision.c.pod.startswith(f"{wanted.namespace}/", autoescape=True)
+    if wanted.kinds:
+        yield decision.c.kind.in_(wanted.kinds)
+    if wanted.since:
+        yield decision.c.decided_at >= wanted.since

@@ -165,8 +165,8 @@ async def _rebuild(
 
 def _manifests(engine: Engine, after: int) -> tuple[list[Manifest], frozenset[int]]:
     with History.on(engine) as history:
-        aside = frozenset(poison.position for poison in history.quarantined())
-        return list(history.manifests(after)), aside
+        aside = history.set_aside()
+        return list(history.manifests(after + 1)), aside
 
 
 def _take_over(store: Store, owner: str) -> Checkpoint:

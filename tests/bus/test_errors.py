@@ -35,6 +35,8 @@ EXAMPLES: list[JoulieError] = [
     errors.BadAnnotation("joulie.io/gpu-share", "half", "a share, such as 0.25"),
     errors.BadCatalog("catalog.toml", ["cpu number 1: no source"]),
     errors.DataDirectoryError("/data holds no database. Start `joulie up` there first."),
+    errors.NotInTheLog("There is no entry 12: the log goes from 1 to 11. Nothing was proved."),
+    errors.ArchiveBroken("/archive/facts.seg", "its sha256 is another one"),
 ]
 
 

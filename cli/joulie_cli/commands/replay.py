@@ -3,43 +3,58 @@
 import argparse
 import asyncio
 import json
+import sys
 from typing import Any
 
-from joulie_audit.replay import Replayed, replay
-from joulie_cli.past import broker_of
+from joulie_audit.replay import Replayed, Scope, Tell, other_versions, replay
+from joulie_cli.past import facts_of, jobs_of, progress
 from joulie_cli.wiring import Wiring
-from joulie_projections.history import History
+from joulie_projections.history import NEWEST
 
 SETTINGS = ()
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
-    done = asyncio.run(_replay(wires))
-    print(json.dumps(_as_json(done)) if args.json else _as_text(done))
-    return 0 if not done.mismatches else 1
+    last = NEWEST if args.last is None else args.last
+    scope = Scope(args.first, last, args.sample, args.jobs)
+    with progress("replay", args.json) as tell:
+        done = asyncio.run(_replay(args, wires, scope, tell))
+    print(json.dumps(done) if args.json else as_text(done))
+    return 0 if not done["mismatches"] else 1
 
 
-async def _replay(wires: Wiring) -> Replayed:
-    wires.data.require()
-    async with broker_of(wires) as bus:
-        with History.of(wires.data.database) as history:
-            return await replay(history, bus)
+async def _replay(
+    args: argparse.Namespace, wires: Wiring, scope: Scope, tell: Tell | None
+) -> dict[str, Any]:
+    async with facts_of(wires, args.archive) as (history, facts):
+        versions = other_versions(history)
+        if versions is not None:
+            print(f"joulie replay: {versions}", file=sys.stderr)
+        scope = scope._replace(jobs=jobs_of(scope.jobs, history))
+        done = await replay(history, facts, scope, tell)
+        return as_json(done) | {"other_code": versions._asdict() if versions else {}}
 
 
-def _as_json(done: Replayed) -> dict[str, Any]:
+def as_json(done: Replayed) -> dict[str, Any]:
     return {
         "events": done.events,
         "decisions": done.decisions,
+        "plans": done.plans,
         "mismatches": done.mismatches,
         "seconds": round(done.seconds, 3),
         "told": [mismatch._asdict() for mismatch in done.told],
     }
 
 
-def _as_text(done: Replayed) -> str:
+def as_text(done: dict[str, Any]) -> str:
     lines = [
-        f"{done.events} events folded and {done.decisions} decisions recomputed "
-        f"in {done.seconds:.1f} s: {done.mismatches or 'no'} mismatch(es)."
+        f"{done['events']} events folded, {done['decisions']} decisions and {done['plans']} plans "
+        f"recomputed in {done['seconds']:.1f} s: {done['mismatches'] or 'no'} mismatch(es)."
     ]
-    lines.extend(f"  entry {miss.entry}: {miss.kind}: {miss.what}" for miss in done.told)
+    lines.extend(f"  {_place(miss)}: {miss['kind']}: {miss['what']}" for miss in done["told"])
     return "\n".join(lines)
+
+
+def _place(miss: dict[str, Any]) -> str:
+    of_facts = miss["kind"] in ("state-differs", "plan-differs")
+    return f"{'position' if of_facts else 'entry'} {miss['entry']}"

@@ -4,61 +4,77 @@ import argparse
 import asyncio
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from joulie_audit.verify import Report, verify
-from joulie_bus.log import Log
-from joulie_bus.subjects import Stream
-from joulie_bus.tasks import rung
-from joulie_cli.past import broker_of
+from joulie_audit.archive import Archive
+from joulie_audit.verify import Part, Report, unlogged, verify
+from joulie_audit.verify_archive import ArchiveReport, verify_archive
+from joulie_cli.heads import heads_in, heads_of, ids_of, public_key
+from joulie_cli.past import broker_of, history_of
 from joulie_cli.wiring import Wiring
-from joulie_projections import heads
 from joulie_projections.heads import Head
-from joulie_projections.history import History
+from joulie_projections.history import NEWEST
 
 SETTINGS = ()
-PATIENCE_S = 5.0
+FROM_THE_STREAM = "stream"
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
-    report = asyncio.run(_verify(wires))
-    print(json.dumps(_as_json(report)) if args.json else _as_text(report))
-    return 0 if report.flaw is None else 1
+    report, archived = asyncio.run(_verify(args, wires))
+    print(json.dumps(as_json(report, archived)) if args.json else as_text(report, archived))
+    flawed = report.flaw is not None or (archived is not None and archived.flaw is not None)
+    return 1 if flawed else 0
 
 
-async def _verify(wires: Wiring) -> Report:
+async def _verify(args: argparse.Namespace, wires: Wiring) -> tuple[Report, ArchiveReport | None]:
     wires.data.require()
-    async with broker_of(wires) as bus:
-        anchored = await _anchored(bus)
-    with History.of(wires.data.database) as history:
-        return verify(history, heads.public_key(wires.data.public_key), anchored)
+    public = public_key(wires)
+    last = NEWEST if args.last is None else args.last
+    part = Part(args.first, last)
+    if args.heads == FROM_THE_STREAM:
+        async with broker_of(wires) as bus:
+            report = _report(wires, await heads_of(bus), part)
+            if report.flaw is None and report.holes:
+                report = report._replace(flaw=unlogged(report.holes, await ids_of(bus)))
+    else:
+        report = _report(wires, heads_in(Path(args.heads)), part)
+    if args.archive is None:
+        return report, None
+    with history_of(wires) as history:
+        return report, verify_archive(Archive.of(args.archive), public, history)
 
 
-async def _anchored(bus: Log) -> Sequence[Head]:
-    """The heads that were put out of the database's reach."""
-    last = (await bus.state(Stream.HEADS)).last
-    found: list[Head] = []
-    bell = asyncio.Event()
-    async with bus.reading(Stream.HEADS, 0, bell=bell) as reader:
-        while len(found) < last:
-            records = reader.take(1000)
-            found.extend(heads.decode(record.data) for record in records)
-            if not records:
-                await rung(bell, PATIENCE_S)
-    return found
+def _report(wires: Wiring, anchored: Sequence[Head], part: Part) -> Report:
+    with history_of(wires) as history:
+        return verify(history, public_key(wires), anchored, part)
 
 
-def _as_json(report: Report) -> dict[str, Any]:
+def as_json(report: Report, archived: ArchiveReport | None = None) -> dict[str, Any]:
     told: dict[str, Any] = {"entries": report.entries, "heads": report.heads}
+    if report.holes:
+        told["holes"] = [hole._asdict() for hole in report.holes]
     if report.flaw is not None:
         told |= {"first_bad": report.flaw.place, "what": report.flaw.what}
+    if archived is not None:
+        told["archive"] = archived._asdict()
     return told
 
 
-def _as_text(report: Report) -> str:
+def as_text(report: Report, archived: ArchiveReport | None = None) -> str:
     if report.flaw is not None:
-        return f"NOT what was written: {report.flaw.what}."
-    return (
-        f"{report.entries} entries, {report.heads} signed heads, {report.batches} manifests: "
-        "every hash, link and signature is right."
-    )
+        lines = [f"NOT what was written: {report.flaw.what}."]
+    else:
+        lines = [
+            f"{report.entries} entries, {report.heads} signed heads, {report.batches} manifests: "
+            "every hash, link and signature is right."
+        ]
+    lines.extend(f"  {hole}." for hole in report.holes)
+    if archived is not None and archived.flaw is not None:
+        lines.append(f"The archive is NOT what was written: {archived.flaw}")
+    elif archived is not None:
+        lines.append(
+            f"The archive holds {archived.facts} facts and {archived.entries} entries in "
+            f"{archived.parts} parts: every file is what was written, and fits the log."
+        )
+    return "\n".join(lines)

@@ -1,0 +1,121 @@
+"""Where the facts of a batch come from: the streams, as long as they hold them, or an archive."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import NamedTuple, Protocol
+
+from joulie_bus import codec
+from joulie_bus.errors import NotInTheLog, StreamGap, Undecodable
+from joulie_bus.events import PlanEvent
+from joulie_bus.log import Log, Reader
+from joulie_bus.records import Record
+from joulie_bus.subjects import MERGE_ORDER, Stream
+from joulie_projections.history import NEWEST, History
+from joulie_projections.manifest import Manifest, Range
+
+PATIENCE_S = 10.0  # for the broker to hand over the next messages
+_EVERY = frozenset(MERGE_ORDER)
+
+
+class Facts(Protocol):
+    async def of(self, manifest: Manifest, streams: frozenset[Stream] = _EVERY) -> list[Record]:
+        """What the batch was made of, in the order of the positions. Best asked for in order."""
+        ...
+
+
+class StreamFacts:
+    """The streams, read forward; a jump costs a new reader."""
+
+    def __init__(
+        self, bus: Log, created: Mapping[Stream, str], stack: contextlib.AsyncExitStack
+    ) -> None:
+        self._bus = bus
+        self._created = created
+        self._stack = stack
+        self._bell = asyncio.Event()
+        self._open: dict[Stream, tuple[Reader, int]] = {}  # and where it stands
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def on(cls, bus: Log, history: History) -> AsyncGenerator["StreamFacts", None]:
+        """Only the streams that the database was filled from: never another one of that name."""
+        checkpoint = history.checkpoint()
+        inputs = checkpoint.inputs if checkpoint else {}
+        created = {stream: read.created for stream, read in inputs.items()}
+        async with contextlib.AsyncExitStack() as stack:
+            yield cls(bus, created, stack)
+
+    async def of(self, manifest: Manifest, streams: frozenset[Stream] = _EVERY) -> list[Record]:
+        records: list[Record] = []
+        for wanted in manifest.ranges:
+            if wanted.stream in streams:
+                records.extend(await self._read(wanted))
+        return records
+
+    async def _read(self, wanted: Range) -> list[Record]:
+        reader = await self._reader_at(wanted)
+        count = wanted.last - wanted.first + 1
+        taken: list[Record] = []
+        while len(taken) < count:
+            self._bell.clear()
+            taken.extend(reader.take(count - len(taken)))
+            if len(taken) < count and not len(reader):
+                await self._await_more(wanted)
+        self._open[wanted.stream] = (reader, wanted.last)
+        return taken
+
+    async def _await_more(self, wanted: Range) -> None:
+        try:
+            await asyncio.wait_for(self._bell.wait(), PATIENCE_S)
+        except TimeoutError as error:
+            raise NotInTheLog(
+                f"{wanted.stream} does not hand over {wanted.first} to {wanted.last}: nothing came "
+                f"for {PATIENCE_S:g} s. Reading stopped; the broker's log may say why."
+            ) from error
+
+    async def _reader_at(self, wanted: Range) -> Reader:
+        reader, place = self._open.get(wanted.stream, (None, -1))
+        if reader is not None and place == wanted.first - 1:
+            return reader
+        created = self._created.get(wanted.stream, "")
+        reading = self._bus.reading(wanted.stream, wanted.first - 1, created, self._bell)
+        try:
+            return await self._stack.enter_async_context(reading)
+        except StreamGap as error:
+            raise NotInTheLog(
+                f"{wanted.stream} goes on at {error.first}; {wanted.first} to "
+                f"{error.first - 1} have aged out of it. Nothing was computed. "
+                "Give --archive DIR, if `joulie archive` was run in time."
+            ) from error
+
+
+class PlanFact(NamedTuple):
+    position: int
+    at: int
+    event: PlanEvent
+
+
+async def plan_facts(
+    history: History, facts: Facts, first: int = 1, last: int = NEWEST
+) -> AsyncIterator[PlanFact]:
+    """Every event of every plan; the plans' stream is small, and read alone."""
+    for manifest in history.manifests(first, last):
+        position = manifest.p_from
+        for part in manifest.ranges:
+            if part.stream is Stream.PLAN:
+                alone = manifest._replace(ranges=(part,), p_from=position)
+                for at, record in enumerate(
+                    await facts.of(alone, frozenset((Stream.PLAN,))), position
+                ):
+                    if first <= at <= last and (event := _plan_event(record)) is not None:
+                        yield PlanFact(at, record.at, event)
+            position += part.last - part.first + 1
+
+
+def _plan_event(record: Record) -> PlanEvent | None:
+    try:
+        event = codec.read(codec.open_envelope(record.data, "plan"), "plan")
+    except Undecodable:
+        return None  # it lies in quarantine, and changed nothing
+    return event if isinstance(event, PlanEvent) else None

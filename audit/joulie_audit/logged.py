@@ -1,0 +1,81 @@
+"""What a log holds that can be computed again: answers, settings, plans."""
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from joulie_audit.facts import Facts, plan_facts
+from joulie_audit.recompute import Answer, Planned
+from joulie_bus import codec
+from joulie_bus.errors import Undecodable
+from joulie_bus.events import (
+    FilterDecided,
+    PlanMade,
+    PreemptDecided,
+    PrioritizeDecided,
+    SettingsDeclared,
+)
+from joulie_extender.decide import weights_of
+from joulie_extender.scoring import Weights
+from joulie_projections.history import NEWEST, History
+
+T = TypeVar("T")
+
+
+class Queue(Generic[T]):
+    """Things in the order of the positions that they looked at."""
+
+    def __init__(self, logged: Iterator[tuple[int, T]]) -> None:
+        self._logged = logged
+        self._next = next(logged, None)
+
+    def up_to(self, position: int) -> Iterator[tuple[int, T]]:
+        while self._next is not None and self._next[0] <= position:
+            yield self._next
+            self._next = next(self._logged, None)
+
+
+def answers_of(
+    history: History, first: int = 1, last: int = NEWEST, sample: int = 0
+) -> Iterator[tuple[int, Answer]]:
+    views = (first if first > 1 else 0, last)
+    step = max(1, history.count_answers(*views) // sample) if sample else 1
+    settings = _settings(history)
+    for number, entry in enumerate(history.answers_by_view(*views)):
+        if number % step == 0:
+            event = _read(entry.body)
+            if isinstance(event, FilterDecided | PrioritizeDecided | PreemptDecided):
+                weights = settings.get(event.basis.settings)
+                yield entry.view_position, Answer(entry.pos, event, weights)
+
+
+def _settings(history: History) -> dict[str, Weights]:
+    return {declared.settings: weights_of(declared) for declared in declared_in(history)}
+
+
+def declared_in(history: History) -> Iterator[SettingsDeclared]:
+    for entry in history.declarations():
+        event = _read(entry.body)
+        if isinstance(event, SettingsDeclared):
+            yield event
+
+
+def _read(body: bytes) -> object:
+    try:
+        return codec.read(codec.open_envelope(body, "decision"), "decision")
+    except Undecodable:
+        return None  # `verify` names it; there is nothing to compute from it
+
+
+async def plans_of(
+    history: History, facts: Facts, first: int = 1, last: int = NEWEST
+) -> list[Planned]:
+    """Whole plans, in the order of the positions that they looked at."""
+    made: dict[str, Planned] = {}
+    async for found in plan_facts(history, facts, 1, last):
+        event = found.event
+        if isinstance(event, PlanMade):
+            made.setdefault(event.plan, Planned(found.position, event, []))
+        elif event.plan in made:
+            made[event.plan].changes.append(event)
+    inside = (each for each in made.values() if each.made.view >= (first if first > 1 else 0))
+    return sorted(inside, key=lambda each: each.made.view)

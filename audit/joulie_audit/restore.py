@@ -1,0 +1,71 @@
+"""An archive back into an empty database, by the projector's own transactions."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from joulie_audit.archive import LOG, Archive, FactPart
+from joulie_bus.errors import ArchiveBroken
+from joulie_bus.subjects import Stream
+from joulie_projections.commit import Checkpoint, Input
+from joulie_projections.decisions import DecisionLog, Entry
+from joulie_projections.manifest import CODE_VERSION, Manifest
+from joulie_projections.sequence import Standing, sequence
+from joulie_projections.store import Store
+from joulie_projections.world import World
+
+
+class Restored(NamedTuple):
+    facts: int
+    entries: int
+
+
+def restore(archive: Archive, store: Store, log: DecisionLog, held: Checkpoint) -> Restored:
+    """`held` is the lease of the empty database. What does not fold as it was recorded stops it."""
+    facts = _Restoring(store, held)
+    for place, part in archive.facts:
+        created = {Stream(stream): value for stream, value in part.created.items()}
+        facts.put(str(place), archive.read_facts(place, part), created)
+    log.open()
+    entries = 0
+    for place, part in archive.parts(LOG):
+        found = archive.read_log(place, part)
+        said = [Entry(*(getattr(entry, name) for name in Entry._fields)) for entry in found.entries]
+        log.append(held.epoch, said, Input("", 0))
+        log.keep_heads(held.epoch, found.heads)
+        entries = part.last
+    return Restored(facts.position, entries)
+
+
+class _Restoring:
+    def __init__(self, store: Store, held: Checkpoint) -> None:
+        self._store = store
+        self._epoch = held.epoch
+        self._world = World()
+        self._standing = Standing(held.position, held.inputs, held.digests, held.head)
+
+    @property
+    def position(self) -> int:
+        return self._standing.position
+
+    def put(self, place: str, part: FactPart, created: Mapping[Stream, str]) -> None:
+        start = 0
+        for manifest in part.manifests:
+            _require_version(place, manifest)
+            count = manifest.p_to - manifest.p_from + 1
+            records = part.records[start : start + count]
+            done = sequence(self._world, self._standing, records, created, manifest.committed_at)
+            if done.commit.manifest != manifest:
+                raise ArchiveBroken(place, f"its facts give another state at {manifest.p_to}")
+            self._store.commit(self._epoch, done.commit)
+            done.draft.commit()
+            self._standing = done.standing
+            start += count
+
+
+def _require_version(place: str, manifest: Manifest) -> None:
+    if manifest.fold_version != CODE_VERSION:
+        raise ArchiveBroken(
+            place,
+            f"it was folded by version {manifest.fold_version}, and this is {CODE_VERSION}; "
+            "restore with that one, then migrate",
+        )

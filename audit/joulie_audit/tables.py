@@ -1,0 +1,58 @@
+"""Columns in a file: Parquet where pyarrow is installed, else MessagePack that zlib has pressed."""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+Columns = Mapping[str, Sequence[Any]]  # int, str or bytes; all of one length
+
+
+class Format(Protocol):
+    suffix: str
+
+    def write(self, file: Path, columns: Columns) -> None: ...
+
+    def read(self, file: Path) -> Columns: ...
+
+
+class Parquet:
+    """For analysts' tools too; zstd."""
+
+    suffix = ".parquet"
+
+    def __init__(self) -> None:
+        self._arrow = import_module("pyarrow")
+        self._parquet = import_module("pyarrow.parquet")
+
+    def write(self, file: Path, columns: Columns) -> None:
+        self._parquet.write_table(self._arrow.table(dict(columns)), file, compression="zstd")
+
+    def read(self, file: Path) -> Columns:
+        table = self._parquet.read_table(file)
+        columns: Columns = table.to_pydict()
+        return columns
+
+
+class Segment:
+    """Needs nothing but what Joulie needs anyway."""
+
+    suffix = ".seg"
+
+    def write(self, file: Path, columns: Columns) -> None:
+        file.write_bytes(zlib.compress(msgspec.msgpack.encode(dict(columns)), 6))
+
+    def read(self, file: Path) -> Columns:
+        return msgspec.msgpack.decode(zlib.decompress(file.read_bytes()), type=dict[str, list[Any]])
+
+
+def has_parquet() -> bool:
+    return find_spec("pyarrow") is not None
+
+
+def format_of(suffix: str) -> Format:
+    return Parquet() if suffix == Parquet.suffix else Segment()

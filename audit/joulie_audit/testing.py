@@ -1,0 +1,163 @@
+"""For tests and benchmarks: a past in memory and in a real database, made as real ones are."""
+
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import joulie_migrations
+from joulie_audit.archive import Archive
+from joulie_audit.facts import StreamFacts
+from joulie_audit.restore import Restored, restore
+from joulie_bus.events import AnyEvent, Fact, PodAsk
+from joulie_bus.memory import MemoryBroker, MemoryLog
+from joulie_bus.producer import Producer
+from joulie_bus.records import Record
+from joulie_bus.subjects import MERGE_ORDER, Stream
+from joulie_bus.testing import CLUSTER, VirtualClock, ask, hardware, node_seen, power
+from joulie_extender.decide import Moment, decide_filter, decide_prioritize, declaration
+from joulie_extender.scoring import Weights
+from joulie_operator.plugins import chosen
+from joulie_operator.reconcile import Moment as Situation
+from joulie_operator.reconcile import plan
+from joulie_operator.rules import Rules
+from joulie_projections import database
+from joulie_projections.board import Board
+from joulie_projections.commit import Input
+from joulie_projections.decisions import DecisionLog, entry_of
+from joulie_projections.heads import Head, Signer
+from joulie_projections.history import History
+from joulie_projections.manifest import Manifest
+from joulie_projections.sequence import Standing, sequence
+from joulie_projections.store import Store
+from joulie_projections.world import World
+
+RULES = Rules(caps_settle_s=0.0)
+NAMES = ("n1", "n2", "n3", "n4")
+
+
+class LogMaker:
+    """Facts, plans and answers as the projector, the operator and an extender would leave them."""
+
+    def __init__(self, store: Store, log: DecisionLog, signer: Signer) -> None:
+        self.clock = VirtualClock()
+        self.broker = MemoryBroker(CLUSTER, self.clock)
+        self.bus = MemoryLog(self.broker)
+        self.signer = signer
+        self.world = World()
+        self.weights = Weights()
+        self._store, self._log = store, log
+        held = self._store.acquire("test", 2**62, 0, "inc", lambda _: True)
+        assert held is not None
+        self._epoch = held.epoch
+        self._standing = Standing(0, {}, held.digests, b"")
+        self._facts = Producer("facts", CLUSTER, self.clock, "b1")
+        self._says = Producer("extender-0", CLUSTER, self.clock, "b1")
+        self._read = dict.fromkeys(Stream, 0)
+        self._log.open()
+
+    @property
+    def position(self) -> int:
+        return self._standing.position
+
+    async def facts(self, *events: Fact, after_s: float = 1.0) -> None:
+        """One batch, committed."""
+        self.clock.advance(after_s)
+        await self.bus.publish([self._facts.stamp(event) for event in events])
+        records = []
+        for stream in MERGE_ORDER:
+            async with self.bus.reading(stream, self._read[stream]) as reader:
+                taken = reader.take(10_000)
+            records += taken
+            self._read[stream] += len(taken)
+        created = {stream: (await self.bus.state(stream)).created for stream in MERGE_ORDER}
+        done = sequence(self.world, self._standing, records, created, self.clock())
+        self._store.commit(self._epoch, done.commit)
+        done.draft.commit()
+        self._standing = done.standing
+
+    async def plan(self, rules: Rules = RULES) -> None:
+        moment = Situation(self.position, self.clock())
+        made = plan(self.world, chosen(rules.policy), rules, moment)
+        await self.facts(made.made, *made.events)
+
+    async def declare(self) -> None:
+        await self.say(declaration(self.weights))
+
+    async def answer(self, pod: PodAsk, names: Sequence[str] = NAMES) -> None:
+        """Filtered and scored, as kube-scheduler asks."""
+        board = Board.empty().following(self.world, self.world.nodes)
+        moment = Moment(board, self.position, 3, self.clock())
+        filtered = decide_filter(pod, names, moment, self.weights)
+        left = [name for name, code in zip(names, filtered.verdicts, strict=True) if code == 0]
+        await self.say(filtered, decide_prioritize(pod, left, moment, self.weights))
+
+    async def say(self, *entries: AnyEvent) -> None:
+        await self.bus.publish([self._says.stamp(entry) for entry in entries])
+        async with self.bus.reading(Stream.DEC, self._read[Stream.DEC]) as reader:
+            records = reader.take(10_000)
+        self._read[Stream.DEC] += len(records)
+        added = [entry_of(record) for record in records]
+        self._log.append(self._epoch, added, Input("", self._read[Stream.DEC]))
+
+    def drop(self) -> None:
+        """A number is used, and what it was for never comes."""
+        self._says.stamp(declaration(self.weights))
+
+    def sign(self) -> Head:
+        head = self._log.sign_head(self.signer, self.clock())
+        assert head is not None
+        return head
+
+
+class Past(NamedTuple):
+    """What was made, and how it is read."""
+
+    maker: LogMaker
+    database: Path
+
+    @contextlib.asynccontextmanager
+    async def reading(self) -> AsyncGenerator[tuple[History, StreamFacts], None]:
+        with History.of(self.database) as history:
+            async with StreamFacts.on(self.maker.bus, history) as facts:
+                yield history, facts
+
+
+async def small_past(past: Past) -> None:
+    """Four nodes, measured twice; a plan; two pods answered before it and two after. Signed."""
+    made = past.maker
+    await made.declare()
+    await made.facts(*(node_seen(name) for name in NAMES), *(hardware(name) for name in NAMES))
+    await made.facts(*(power(name, 100 + 90 * at) for at, name in enumerate(NAMES)))
+    await made.answer(ask("early-1"))
+    await made.answer(ask("early-2", performance=True, cores=8))
+    await made.plan()
+    await made.facts(*(power(name, 120 + 80 * at) for at, name in enumerate(NAMES)), after_s=20)
+    await made.answer(ask("late-1", cores=4))
+    made.sign()
+    await made.answer(ask("late-2", performance=True))
+    made.sign()
+
+
+def restored(archive: Path, file: Path) -> Restored:
+    """A database of its own from an archive."""
+    made = database.migrator(file)
+    joulie_migrations.upgrade(made)
+    made.dispose()
+    engine = database.writer(file)
+    try:
+        store = Store(engine)
+        held = store.acquire("restore", 2**62, 0, "restored", lambda _: True)
+        assert held is not None
+        return restore(Archive.of(archive), store, DecisionLog(engine), held)
+    finally:
+        engine.dispose()
+
+
+class Gone:
+    """Facts that have aged out of every stream: who asks for one all the same fails."""
+
+    async def of(
+        self, manifest: Manifest, streams: frozenset[Stream] = frozenset(MERGE_ORDER)
+    ) -> list[Record]:
+        raise AssertionError(f"{len(streams)} streams were asked for {manifest.p_from}")

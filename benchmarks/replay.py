@@ -1,0 +1,178 @@
+"""How fast the past is looked at: fold, recompute, verify. One process.
+
+    make bench, or: .venv/bin/python benchmarks/replay.py [--events 300000] [--nodes 1000]
+
+Facts come from memory, so that no broker's speed is in it. Rates are per second of CPU, that is,
+per core. Compare their ratios, not the figures themselves, between machines.
+"""
+
+import argparse
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import joulie_migrations
+from joulie_audit.fold import Past as Folding
+from joulie_audit.fold import rows_of
+from joulie_audit.recompute import Answer, check
+from joulie_audit.testing import LogMaker, Past
+from joulie_audit.verify import verify
+from joulie_bus.events import PodAsk, TelemetrySampled
+from joulie_bus.producer import Producer
+from joulie_bus.records import Record
+from joulie_bus.subjects import Stream
+from joulie_bus.testing import CLUSTER, NOON, SECOND, ask, hardware, node_seen, records
+from joulie_extender.decide import Moment, decide_filter, decide_prioritize
+from joulie_extender.scoring import Weights
+from joulie_projections import database
+from joulie_projections.board import Board
+from joulie_projections.decisions import DecisionLog
+from joulie_projections.heads import Signer
+from joulie_projections.manifest import Manifest
+from joulie_projections.rows import digests_of
+from joulie_projections.sequence import Standing, sequence
+from joulie_projections.store import Store
+
+BATCH = 1_000  # what a projector that has much to do commits at once
+CANDIDATES = 500
+
+
+def rate(call: Callable[[], int]) -> float:
+    started = time.process_time()
+    count = call()
+    return count / (time.process_time() - started)
+
+
+def names_of(nodes: int) -> list[str]:
+    return [f"node-{number:05d}" for number in range(nodes)]
+
+
+def introduced(names: list[str]) -> Folding:
+    past = Folding()
+    past.skip(records(*(fact for name in names for fact in (node_seen(name), hardware(name)))))
+    return past
+
+
+def telemetry(names: list[str], count: int) -> list[list[Record]]:
+    says = Producer("bench", CLUSTER, lambda: NOON, "b1")
+    made: list[Record] = []
+    for number in range(count):
+        name = names[number % len(names)]
+        sampled = TelemetrySampled(node=name, power_mw=300_000 + number % 977)
+        at = NOON + (number // len(names) + 10) * SECOND
+        made.append(Record(Stream.TEL, number + 1, at, says.stamp(sampled).data))
+    return [made[at : at + BATCH] for at in range(0, count, BATCH)]
+
+
+def fold(names: list[str], batches: list[list[Record]]) -> float:
+    past = introduced(names)
+
+    def run() -> int:
+        for batch in batches:
+            past.skip(batch)
+        return sum(map(len, batches))
+
+    return rate(run)
+
+
+def fold_and_compare(names: list[str], batches: list[list[Record]]) -> float:
+    past, recorded = introduced(names), introduced(names)
+    standing = Standing(recorded.position, {}, recorded.digests, b"")
+    standing = standing._replace(digests=digests_of(rows_of(recorded.world)))
+    manifests: list[Manifest] = []
+    for batch in batches:
+        done = sequence(recorded.world, standing, batch, {Stream.TEL: "x"}, NOON)
+        done.draft.commit()
+        standing = done.standing
+        manifests.append(done.commit.manifest)
+
+    def run() -> int:
+        flaws = 0
+        for manifest, batch in zip(manifests, batches, strict=True):
+            flaws += len(past.advance(batch, manifest))
+        assert flaws + len(past.settle()) == 0
+        return sum(map(len, batches))
+
+    return rate(run)
+
+
+def recompute(names: list[str], batches: list[list[Record]], count: int) -> dict[str, float]:
+    past = introduced(names)
+    past.skip(batches[0])
+    asked = names[:CANDIDATES]
+    pod: PodAsk = ask(cores=4)
+    weights = Weights()
+    board = Board.empty().following(past.world, past.world.nodes)
+    moment = Moment(board, past.position, 0, NOON + 11 * SECOND)
+    scored = Answer(1, decide_prioritize(pod, asked, moment, weights), weights)
+    filtered = Answer(1, decide_filter(pod, asked, moment, weights), weights)
+
+    def run(answer: Answer) -> int:
+        wrong = sum(check(answer, board) is not None for _ in range(count))
+        assert wrong == 0
+        return count
+
+    return {
+        "prioritize of 500 candidates recomputed, /s": rate(lambda: run(scored)),
+        "filter of 500 candidates recomputed, /s": rate(lambda: run(filtered)),
+    }
+
+
+async def verified(directory: Path, entries: int) -> dict[str, float]:
+    file = directory / "joulie.db"
+    engine = database.migrator(file)
+    joulie_migrations.upgrade(engine)
+    engine.dispose()
+    writer = database.writer(file)
+    signer = Signer.of(directory / "head.key")
+    maker = LogMaker(Store(writer), DecisionLog(writer), signer)
+    await maker.facts(node_seen("n1"), hardware("n1"))
+    moment = Moment(
+        Board.empty().following(maker.world, maker.world.nodes), maker.position, 0, NOON
+    )
+    answer = decide_filter(ask(), ["n1"] * 8, moment, maker.weights)
+    for _ in range(0, entries, 1_000):
+        await maker.say(*[answer] * 1_000)
+        maker.sign()
+    past = Past(maker, file)
+    async with past.reading() as (history, _):
+
+        def run() -> int:
+            report = verify(history, signer.public, ())
+            assert report.flaw is None
+            return report.entries
+
+        figures = {"entries verified, /s": rate(run)}
+    writer.dispose()
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--events", type=int, default=300_000)
+    parser.add_argument("--nodes", type=int, default=1_000)
+    parser.add_argument("--decisions", type=int, default=2_000)
+    parser.add_argument("--entries", type=int, default=100_000)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    names = names_of(args.nodes)
+    batches = telemetry(names, args.events)
+    figures = {
+        "events folded, /s": fold(names, batches),
+        "events folded, roots and states compared, /s": fold_and_compare(names, batches),
+        **recompute(names, batches, args.decisions),
+    }
+    with tempfile.TemporaryDirectory() as directory:
+        figures |= asyncio.run(verified(Path(directory), args.entries))
+    print(f"{args.nodes} nodes, {args.events} events, one process")
+    for name, value in figures.items():
+        print(f"  {name:<50} {value:>12,.0f}")
+    if args.json:
+        args.json.write_text(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

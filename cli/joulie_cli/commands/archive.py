@@ -1,0 +1,93 @@
+"""`joulie archive`: the log outside of broker and database, and back into an empty one."""
+
+import argparse
+import asyncio
+import json
+import secrets
+import shutil
+import time
+from pathlib import Path
+
+import joulie_migrations
+from joulie_audit.archive import Archive
+from joulie_audit.archiver import Archived, Archiver
+from joulie_audit.restore import Restored, restore
+from joulie_audit.tables import Parquet, Segment, has_parquet
+from joulie_bus.errors import DataDirectoryError
+from joulie_cli.past import facts_of
+from joulie_cli.wiring import Wiring
+from joulie_projections import database
+from joulie_projections.decisions import DecisionLog
+from joulie_projections.store import Store
+
+SETTINGS = ()
+KEY = "head.pub"
+LEASE_NS = 60_000_000_000
+
+
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    if args.action == "restore":
+        done = _restore(args.to, wires)
+        print(json.dumps(done._asdict()) if args.json else _restored(done, wires.data.path))
+        return 0
+    kept = asyncio.run(_archive(args, wires))
+    print(json.dumps(kept._asdict()) if args.json else _archived(kept, args.to, args.now))
+    return 0
+
+
+async def _archive(args: argparse.Namespace, wires: Wiring) -> Archived:
+    wires.data.require()
+    form = Parquet() if has_parquet() and not args.plain else Segment()
+    before = time.time_ns() + (2 * 3_600_000_000_000 if args.now else 0)
+    async with facts_of(wires, None) as (history, facts):
+        kept = await Archiver(args.to, form, before).run(history, facts)
+    if wires.data.public_key.exists():
+        shutil.copyfile(wires.data.public_key, args.to / KEY)
+    return kept
+
+
+def _restore(path: Path, wires: Wiring) -> Restored:
+    data = wires.data
+    archive = Archive.of(path)
+    data.create()
+    with_schema = database.migrator(data.database)
+    try:
+        if joulie_migrations.current(with_schema):
+            raise DataDirectoryError(
+                f"{database.shown(data.database)} exists already; an archive is restored into an "
+                "empty database only. Nothing was changed. Choose another one with --data."
+            )
+        joulie_migrations.upgrade(with_schema)
+    finally:
+        with_schema.dispose()
+    engine = database.writer(data.database)
+    try:
+        store, now = Store(engine), time.time_ns()
+        held = store.acquire("restore", now + LEASE_NS, now, secrets.token_hex(8), lambda _: True)
+        assert held is not None  # nobody else knows of this database
+        done = restore(archive, store, DecisionLog(engine), held)
+        store.renew(held.epoch, 0)
+    finally:
+        engine.dispose()
+    if (path / KEY).exists() and not data.public_key.exists():
+        shutil.copyfile(path / KEY, data.public_key)
+    return done
+
+
+def _archived(kept: Archived, to: Path, now: bool) -> str:
+    if not kept.parts:
+        hint = "" if now else " Hours that are over are archived; --now takes the running one too."
+        return (
+            f"Nothing new: facts to {kept.facts_to} and entries to {kept.log_to} are there.{hint}"
+        )
+    return (
+        f"{kept.parts} part(s) written to {to}, read back and compared: "
+        f"facts to position {kept.facts_to}, entries to {kept.log_to}."
+    )
+
+
+def _restored(done: Restored, path: Path) -> str:
+    return (
+        f"{done.facts} facts folded and {done.entries} entries chained again in {path}, as they "
+        "were. Put head.key beside it before a projector starts, else it signs with a new key."
+    )

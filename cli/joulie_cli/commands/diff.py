@@ -1,0 +1,38 @@
+"""`joulie diff`: does a later head go on from an earlier one, or was the log rewritten between?"""
+
+import argparse
+import json
+
+from joulie_audit.proof import Difference, difference
+from joulie_cli.heads import head_named, public_key
+from joulie_cli.past import history_of
+from joulie_cli.when import shown
+from joulie_cli.wiring import Wiring
+
+SETTINGS = ()
+
+
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    wires.data.require()
+    public = public_key(wires)
+    with history_of(wires) as history:
+        heads = [head_named(text, history, ()) for text in (args.one, args.other)]
+        found = difference(history, public, *heads)
+    told = {
+        "from": found.first.pos,
+        "to": found.last.pos,
+        "entries": found.entries,
+        "consistent": not found.flaw,
+        "what": found.flaw,
+    }
+    print(json.dumps(told) if args.json else as_text(found))
+    return 1 if found.flaw else 0
+
+
+def as_text(found: Difference) -> str:
+    if found.flaw:
+        return f"NOT one log: {found.flaw}."
+    return (
+        f"One log: the head at {found.last.pos} ({shown(found.last.signed_at)}) goes on from the "
+        f"head at {found.first.pos} ({shown(found.first.signed_at)}) by {found.entries} entries."
+    )

@@ -1,0 +1,261 @@
+"""`joulie explain`: why there? A pod by its name or uid; `node NAME`; `plan ID|POSITION`."""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from joulie_audit.explain import (
+    Explanation,
+    Outcome,
+    candidate_names,
+    explain_pod,
+    near,
+    node_names,
+    outcome_of,
+    terms_again,
+    weights_in,
+)
+from joulie_audit.facts import Facts, plan_facts
+from joulie_audit.travel import Step, binding_of, steps_of, world_at
+from joulie_bus.errors import BusError, DataDirectoryError, NotInTheLog
+from joulie_bus.events import Terms
+from joulie_cli.commands import plans
+from joulie_cli.past import facts_of, require_facts
+from joulie_cli.when import shown
+from joulie_cli.wiring import Wiring
+from joulie_projections.board import Board
+from joulie_projections.history import History
+
+SETTINGS = ()
+SHOWN_STEPS = 20
+
+
+class Told(msgspec.Struct):
+    """A pod's explanation, and what took reading the facts."""
+
+    pod: Explanation
+    candidates: int
+    asked_for: Terms | None
+    outcome: Outcome | None
+    missing: str = ""  # why something is not told
+
+
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    match args.what:
+        case ["node", name]:
+            return _tell(args, asyncio.run(_node(args, wires, name)), _node_text)
+        case ["plan", which]:
+            return _tell(args, asyncio.run(_plan(args, wires, which)), _plan_text)
+        case [pod] | ["pod", pod]:
+            told = asyncio.run(_pod(args, wires, pod))
+            print(json.dumps(pod_json(told)) if args.json else pod_text(told))
+            return 0
+        case _:
+            raise NotInTheLog(
+                "What shall be explained? A pod (namespace/name or uid), `node NAME` or `plan ID`."
+            )
+
+
+def _tell(args: argparse.Namespace, told: dict[str, Any], text: Any) -> int:
+    print(json.dumps(told) if args.json else text(told))
+    return 0
+
+
+# --- a pod ------------------------------------------------------------------------------------
+
+
+async def _pod(args: argparse.Namespace, wires: Wiring, pod: str) -> Told:
+    async with facts_of(wires, args.archive) as (history, facts):
+        found = explain_pod(history, pod)
+        count = len((found.scored or found.filtered).candidates.ordinals) // 4  # type: ignore[union-attr]
+        told = Told(found, count, None, found.outcome)
+        if args.node is not None:
+            told.asked_for = await _terms_of(history, facts, found, args.node)
+        if told.outcome is None:
+            try:
+                told.outcome = await _binding(history, facts, found)
+            except (BusError, NotInTheLog, DataDirectoryError) as error:
+                told.missing = f"where it went cannot be told: {error}"
+        return told
+
+
+async def _terms_of(history: History, facts: Facts, found: Explanation, node: str) -> Terms:
+    scored = found.scored
+    if scored is None:
+        raise NotInTheLog("This attempt ended with the filter: no node was scored.")
+    listed = next((terms for terms in scored.top if terms.node == node), None)
+    if listed is not None:
+        return listed
+    weights = weights_in(history, found.settings)
+    if weights is None:
+        raise NotInTheLog(f"The settings {found.settings} are not in the log.")
+    world = await world_at(history, facts, found.view)
+    terms = terms_again(scored, node, Board.empty().following(world, world.nodes), weights)
+    if terms is None:
+        raise NotInTheLog(_no_candidate(history, found, node))
+    return terms
+
+
+def _no_candidate(history: History, found: Explanation, node: str) -> str:
+    names = node_names(history)
+    filtered = found.filtered
+    if filtered and node in candidate_names(filtered.candidates, names):
+        return f"{node} was refused by the filter, so it was not scored: {filtered.reason}."
+    known = "is no node that we know" if node not in names.values() else "was no candidate"
+    return (
+        f"{node} {known}: kube-scheduler did not send it (it filters before us, and looks at a "
+        "sample of large clusters)."
+    )
+
+
+async def _binding(history: History, facts: Facts, found: Explanation) -> Outcome | None:
+    bound = await binding_of(history, facts, found.pod.uid, found.view)
+    return outcome_of(found.scored, bound.node, node_names(history)) if bound else None
+
+
+def pod_json(told: Told) -> dict[str, Any]:
+    found = told.pod
+    return {
+        "pod": msgspec.to_builtins(found.pod),
+        "attempts": found.attempts,
+        "entries": found.entries,
+        "decided_at": found.decided_at,
+        "view": found.view,
+        "view_age_ms": found.view_age_ms,
+        "settings": found.settings,
+        "candidates": told.candidates,
+        "top": msgspec.to_builtins(found.scored.top) if found.scored else [],
+        "asked_for": msgspec.to_builtins(told.asked_for),
+        "rejections": [rejection._asdict() for rejection in found.rejections],
+        "reason": found.filtered.reason if found.filtered else "",
+        "outcome": told.outcome._asdict() if told.outcome else None,
+        "missing": told.missing,
+    }
+
+
+def pod_text(told: Told) -> str:
+    return "\n".join([*_asked(told), *_refused(told.pod), *_scored(told), *_became(told)])
+
+
+def _asked(told: Told) -> Iterator[str]:
+    found, pod = told.pod, told.pod.pod
+    entries = " and ".join(map(str, found.entries))
+    tries = f", attempt {found.attempts}" if found.attempts > 1 else ""
+    yield f"{pod.namespace}/{pod.name}   {shown(found.decided_at)}{tries}   (entry {entries})"
+    yield f"  class      {pod.workload}, {pod.placement} (rule: {pod.rule})" + (
+        f"; never refused: {pod.exempt}" if pod.exempt else ""
+    )
+    gpus = f", {pod.gpu_milli / 1000:g} GPUs" if pod.gpu_milli else ""
+    memory = f", {pod.memory_bytes / 2**30:g} GiB" if pod.memory_bytes else ""
+    yield f"  asks for   {pod.cpu_milli / 1000:g} cores{memory}{gpus}"
+    yield (
+        f"  view       position {found.view}, {found.view_age_ms} ms old; settings {found.settings}"
+    )
+
+
+def _refused(found: Explanation) -> Iterator[str]:
+    filtered = found.filtered
+    if filtered is None:
+        return
+    asked = len(filtered.verdicts)
+    if not found.rejections:
+        yield f"  filter     all {asked} pass"
+        return
+    refused = sum(rejection.refused for rejection in found.rejections)
+    yield f"  filter     {asked - refused} of {asked} pass; {filtered.reason}:"
+    for each in found.rejections:
+        more = ", ..." if each.refused > len(each.nodes) else ""
+        yield f"             {each.refused} {each.reason} ({', '.join(each.nodes)}{more})"
+
+
+_HEAD = ("score", "headroom", "cooling", "trend", "bonus", "pressure", "draining", "marginal_w")
+
+
+def _scored(told: Told) -> Iterator[str]:
+    scored = told.pod.scored
+    if scored is None:
+        return
+    yield (
+        f"  scores     of {told.candidates} candidates; cluster trend "
+        f"{scored.cluster_trend_w_per_min:+.0f} W/min, pressure {scored.perf_pressure:.1f}"
+    )
+    yield f"  {'':<24}" + "".join(f"{name.replace('_w', ' W'):>11}" for name in _HEAD) + "  from"
+    for terms in scored.top:
+        yield _line(terms, told.outcome)
+    if told.asked_for is not None and told.asked_for not in scored.top:
+        yield _line(told.asked_for, told.outcome)
+
+
+def _line(terms: Terms, outcome: Outcome | None) -> str:
+    mark = "*" if outcome is not None and outcome.node == terms.node else " "
+    values = "".join(f"{getattr(terms, name):>11.2f}" for name in _HEAD)
+    return f"  {mark}{terms.node:<23}{values}  {terms.source}"
+
+
+def _became(told: Told) -> Iterator[str]:
+    outcome = told.outcome
+    if told.missing:
+        yield f"  outcome    {told.missing}"
+    elif outcome is None:
+        yield "  outcome    not bound, as far as the log goes"
+    elif outcome.rank is None:
+        yield f"  outcome    bound to {outcome.node}, which we did not score"
+    else:
+        yield (
+            f"  outcome    bound to {outcome.node}*, our number {outcome.rank} with "
+            f"{outcome.score} (from {outcome.said_by}); kube-scheduler adds its own scores to ours"
+        )
+
+
+# --- a node, a plan ---------------------------------------------------------------------------
+
+
+async def _node(args: argparse.Namespace, wires: Wiring, name: str) -> dict[str, Any]:
+    async with facts_of(wires, args.archive) as (history, facts):
+        require_facts(history)
+        steps = await steps_of(history, facts, name)
+        names = node_names(history)
+        if not steps and name not in names.values():
+            known = near(name, names.values())
+            raise NotInTheLog(f"Nothing is known of a node {name!r}. Known are {known}.")
+        return {"node": name, "steps": [step._asdict() for step in steps[-SHOWN_STEPS:]]}
+
+
+def _node_text(told: dict[str, Any]) -> str:
+    steps = [Step(**step) for step in told["steps"]]
+    if not steps:
+        return f"{told['node']}: no plan has ever touched it."
+    lines = [f"{told['node']}: its last {len(steps)} steps"]
+    lines += [f"{s.position:>9}  {shown(s.at)}  {s.what}\n{'':>11}{s.because}" for s in steps]
+    return "\n".join(lines)
+
+
+async def _plan(args: argparse.Namespace, wires: Wiring, which: str) -> dict[str, Any]:
+    async with facts_of(wires, args.archive) as (history, facts):
+        require_facts(history)
+        found = plans.grouped([fact async for fact in plan_facts(history, facts)])
+    for plan in found:
+        if which in (plan["plan"], str(plan["position"])):
+            return plan
+    newest = ", ".join(plan["plan"] for plan in found[-3:]) or "none"
+    raise NotInTheLog(f"There is no plan {which!r}. The newest are {newest}; see `joulie plans`.")
+
+
+def _plan_text(plan: dict[str, Any]) -> str:
+    lines = [
+        f"{plan['plan']}   {shown(plan['at'])}   position {plan['position']}",
+        f"  because    {plan['because']}",
+        f"  looked at  position {plan['view']}: {plan['nodes']} nodes",
+        "  inputs     " + ", ".join(f"{k} {v:g}" for k, v in plan.get("inputs", {}).items()),
+        f"  changes    {len(plan['events'])}",
+    ]
+    hidden = ("type", "plan", "node", "because")
+    for event in plan["events"]:
+        what = ", ".join(f"{k} {v}" for k, v in event.items() if k not in hidden)
+        kind = event["type"].removeprefix("plan.")
+        lines.append(f"    {event['node']:<24} {kind} {what}  {event.get('because', '')}".rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,59 @@
+"""`joulie plans`: what the operator decided, and why; one plan in full by `joulie explain plan`."""
+
+import argparse
+import asyncio
+import json
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from joulie_audit.facts import PlanFact, plan_facts
+from joulie_bus.events import PlanMade
+from joulie_cli.past import facts_of, require_facts
+from joulie_cli.when import shown
+from joulie_cli.wiring import Wiring
+
+SETTINGS = ()
+
+
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    plans = asyncio.run(_plans(args, wires))
+    newest = plans[-args.limit :]
+    print(json.dumps(newest) if args.json else as_text(newest, len(plans)))
+    return 0
+
+
+async def _plans(args: argparse.Namespace, wires: Wiring) -> list[dict[str, Any]]:
+    async with facts_of(wires, args.archive) as (history, facts):
+        require_facts(history)
+        found = [fact async for fact in plan_facts(history, facts)]
+    return [plan for plan in grouped(found) if plan["changes"] or args.all]
+
+
+def grouped(found: list[PlanFact]) -> list[dict[str, Any]]:
+    """A plan and what it changed; the parts of a large one are one plan."""
+    plans: dict[str, dict[str, Any]] = {}
+    for fact in found:
+        event = fact.event
+        if isinstance(event, PlanMade):
+            head = {"position": fact.position, "at": fact.at, **msgspec.to_builtins(event)}
+            plans.setdefault(event.plan, {**head, "changes": event.changes, "events": []})
+        elif event.plan in plans:
+            said = {"type": event.TYPE, **msgspec.to_builtins(event)}
+            plans[event.plan]["events"].append(said)
+    return list(plans.values())
+
+
+def as_text(plans: list[dict[str, Any]], of: int) -> str:
+    if not plans:
+        return "No plan has changed anything yet. --all shows those that changed nothing."
+    lines = [f"{len(plans)} of {of} plans, the newest last"]
+    for plan in plans:
+        kinds = Counter(event["type"].removeprefix("plan.") for event in plan["events"])
+        what = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        lines.append(
+            f"{plan['position']:>9}  {shown(plan['at'])}  {plan['plan']:<8} "
+            f"{plan['because']}: {what or 'no change'}"
+        )
+    return "\n".join(lines)

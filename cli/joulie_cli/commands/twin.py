@@ -1,0 +1,90 @@
+"""`joulie twin`: what was believed about a node, now or at any moment of the log."""
+
+import argparse
+import asyncio
+import json
+import time
+from typing import Any
+
+import msgspec
+
+from joulie_audit.explain import near
+from joulie_audit.travel import Step, TwinThen, steps_of, twin_then, world_at
+from joulie_bus.errors import NotInTheLog
+from joulie_cli.past import facts_of, require_facts
+from joulie_cli.when import position_at, shown
+from joulie_cli.wiring import Wiring
+from joulie_projections.history import History
+from joulie_projections.rows import world_of
+
+SETTINGS = ()
+
+
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    twin, steps = asyncio.run(_look(args, wires))
+    print(json.dumps(as_json(twin, steps)) if args.json else as_text(twin, steps))
+    return 0
+
+
+async def _look(args: argparse.Namespace, wires: Wiring) -> tuple[TwinThen, list[Step]]:
+    async with facts_of(wires, args.archive) as (history, facts):
+        newest = require_facts(history)
+        position = newest
+        if args.at is not None:
+            position = position_at(args.at, history, newest, time.time_ns())
+        if position == newest:
+            world = world_of(history.states("node"))
+        else:
+            world = await world_at(history, facts, position)
+        found = twin_then(world, args.node, position, history.committed_at(position) or 0)
+        if found is None:
+            raise NotInTheLog(_unknown(args.node, list(world.nodes), position, history))
+        steps = await steps_of(history, facts, args.node, position) if args.history else []
+        return found, steps
+
+
+def _unknown(node: str, names: list[str], position: int, history: History) -> str:
+    at = f"at position {position} ({shown(history.committed_at(position) or 0)})"
+    if not names:
+        return f"No node at all was known {at}."
+    return f"No node {node!r} was known {at}. Known were {near(node, names)}."
+
+
+def as_json(found: TwinThen, steps: list[Step]) -> dict[str, Any]:
+    twin = {name: _plain(getattr(found.twin, name)) for name in found.twin.__struct_fields__}
+    return {
+        "node": found.node,
+        "position": found.position,
+        "committed_at": found.committed_at,
+        "twin": twin,
+        "state": msgspec.to_builtins(found.state),
+        "history": [step._asdict() for step in steps],
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value.name.lower() if hasattr(value, "name") else value
+
+
+def as_text(found: TwinThen, steps: list[Step]) -> str:
+    twin, state = found.twin, found.state
+    age = (found.committed_at - twin.sampled_at) / 1e9
+    measured = f"{twin.measured_w:.1f} W, {age:.1f} s old" if twin.sampled_at else "never"
+    lines = [
+        f"{found.node} at position {found.position} ({shown(found.committed_at)})",
+        f"  class      {twin.node_class.name.lower()}",
+        f"  measured   {measured}, trend {twin.trend_w_per_min:+.1f} W/min",
+        f"  may draw   {twin.capped_w:.0f} W of {twin.tdp_w:.0f} W "
+        f"(caps: CPU {_percent(state.cpu_cap_pct)}, GPU {_percent(state.gpu_cap_pct)})",
+        f"  cooling    {twin.cooling:.1f}",
+        f"  headroom   {twin.headroom:.1f}, from caps and cooling alone",
+        f"  hardware   {twin.cores:g} cores, {twin.gpus:g} GPUs ({twin.hardware.name.lower()})",
+        f"  pods       {state.pods}, {state.performance_pods} of class performance",
+    ]
+    for step in steps:
+        lines.append(f"  {step.position:>9}  {shown(step.at)}  {step.what}  ({step.because})")
+    return "\n".join(lines)
+
+
+def _percent(cap: int | None) -> str:
+    return "none" if cap is None else f"{cap} %"

@@ -1,0 +1,153 @@
+"""`joulie whatif`: the same past under other settings or another policy. Changes nothing."""
+
+import argparse
+import asyncio
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from joulie_audit.plot import svg
+from joulie_audit.shifts import Compared, Group
+from joulie_audit.whatif import OPEN_LOOP, Other, what_if
+from joulie_bus.errors import SettingsError
+from joulie_bus.settings import Source
+from joulie_cli.past import facts_of, require_facts
+from joulie_cli.wiring import Wiring
+from joulie_extender.scoring import Weights
+from joulie_extender.settings import ScoringSettings
+from joulie_operator.rules import Rules
+from joulie_operator.settings import OperatorSettings
+from joulie_projections.history import NEWEST
+
+SETTINGS = ()
+SHOWN = 10
+
+
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    given = pairs(args.set, args.policy)
+    other = other_of(given)
+    found = asyncio.run(_compare(args, wires, other))
+    if args.plot is not None:
+        title = "what if " + ", ".join(f"{name}={value}" for name, value in given.items())
+        args.plot.write_text(svg(found, title))
+    print(json.dumps(as_json(given, found)) if args.json else as_text(given, found))
+    return 0
+
+
+async def _compare(args: argparse.Namespace, wires: Wiring, other: Other) -> Compared:
+    last = NEWEST if args.last is None else args.last
+    async with facts_of(wires, args.archive) as (history, facts):
+        require_facts(history)
+        return await what_if(history, facts, other, args.first, last)
+
+
+def pairs(texts: list[str], policy: str | None) -> dict[str, str]:
+    given: dict[str, str] = {}
+    wrong = [text for text in texts if "=" not in text]
+    if wrong:
+        raise SettingsError([f"--set {text}: write it as NAME=VALUE" for text in wrong])
+    for text in texts:
+        name, _, value = text.partition("=")
+        given[name.strip()] = value.strip()
+    if policy is not None:
+        given["POLICY_TYPE"] = policy
+    if not given:
+        raise SettingsError(["nothing is different: give --set NAME=VALUE or --policy NAME"])
+    return given
+
+
+def other_of(given: Mapping[str, str]) -> Other:
+    """The settings that scoring or planning read; any other name is a mistake, and told as one."""
+    scoring, planning = _fields(ScoringSettings), _fields(OperatorSettings)
+    unknown = [name for name in given if name not in scoring and name not in planning]
+    if unknown:
+        known = ", ".join(sorted({*scoring, *planning}))
+        raise SettingsError(
+            [f"{name}: not a setting of scores or plans; {known}" for name in unknown]
+        )
+    source = Source(given, None)
+    weights, rules = source.load(ScoringSettings).weights(), source.load(OperatorSettings).rules()
+    source.finish()
+    named = {scoring[name] for name in given if name in scoring}
+    planned = {planning[name] for name in given if name in planning}
+    return Other(
+        weights=(lambda then: revalued(then, weights, named)) if named else None,
+        rules=(lambda then: reruled(then, rules, planned)) if planned else None,
+    )
+
+
+def revalued(then: Weights, other: Weights, named: set[str]) -> Weights:
+    """What a replica scored with, but for the settings that were named."""
+    plain = {f: getattr(other, f) for f in Weights._fields if _field_of(f) in named}
+    inner = {f: getattr(other.coefficients, f) for f in then.coefficients._fields if f in named}
+    return then._replace(**plain, coefficients=then.coefficients._replace(**inner))
+
+
+def reruled(then: Rules, other: Rules, named: set[str]) -> Rules:
+    """What an operator planned by, but for the settings that were named."""
+    fields = {field: field for field in Rules._fields} | {"selector": "node_selector"}
+    return then._replace(**{f: getattr(other, f) for f, name in fields.items() if name in named})
+
+
+def _field_of(weight: str) -> str:
+    """The settings' name for a weight; they differ in one."""
+    return {"burst_w_per_min": "burst"}.get(weight, weight)
+
+
+def _fields(settings: type) -> dict[str, str]:
+    """Environment name -> field."""
+    return {field.metadata["name"]: field.name for field in dataclasses.fields(settings)}
+
+
+def as_json(given: Mapping[str, str], found: Compared) -> dict[str, Any]:
+    return {
+        "set": dict(given),
+        "open_loop": OPEN_LOOP,
+        "all": found.all._asdict(),
+        "by_class": {name: group._asdict() for name, group in found.by_class.items()},
+        "by_namespace": {name: group._asdict() for name, group in found.by_namespace.items()},
+        "changes": [
+            {
+                "entry": shift.entry,
+                "pod": shift.pod,
+                "before": shift.before.node,
+                "after": shift.after.node,
+                "score_before": shift.before.score,
+                "score_after": shift.after.score,
+            }
+            for shift in found.changes
+        ],
+    }
+
+
+def as_text(given: Mapping[str, str], found: Compared) -> str:
+    named = ", ".join(f"{name}={value}" for name, value in given.items())
+    if not found.all.decisions:
+        return f"With {named}: no score in this part of the log could be computed again."
+    lines = [f"With {named}, of {found.all.decisions} scored pods:", _HEAD, _row("all", found.all)]
+    lines += [_row(f"class {name}", group) for name, group in found.by_class.items()]
+    lines += [_row(f"namespace {name}", group) for name, group in found.by_namespace.items()]
+    for shift in found.changes[:SHOWN]:
+        lines.append(
+            f"  {shift.pod}: {shift.before.node} {shift.before.score:.1f} -> "
+            f"{shift.after.node} {shift.after.score:.1f}"
+        )
+    if len(found.changes) > SHOWN:
+        lines.append(f"  ... and {len(found.changes) - SHOWN} more (--json has all)")
+    lines.append(OPEN_LOOP)
+    return "\n".join(lines)
+
+
+_HEAD = (
+    f"  {'':<24}{'pods':>7}{'cores':>8}{'GPUs':>7}{'other winner':>14}{'score':>8}"
+    f"{'watts then':>13}{'now':>10}{'over cap then':>15}{'now':>6}"
+)
+
+
+def _row(name: str, group: Group) -> str:
+    return (
+        f"  {name:<24}{group.decisions:>7}{group.cores:>8.0f}{group.gpus:>7.0f}{group.changed:>14}"
+        f"{group.score_shift:>+8.2f}{group.watts_before:>13.0f}{group.watts_after:>10.0f}"
+        f"{group.over_cap_before:>15}{group.over_cap_after:>6}"
+    )

@@ -1,0 +1,43 @@
+"""Folds an archive, decides all of it again, and prints what came out: for other interpreters."""
+
+import asyncio
+import hashlib
+import sys
+import tempfile
+from pathlib import Path
+
+from joulie_audit.archive import Archive, ArchivedFacts
+from joulie_audit.fold import Past, rows_of
+from joulie_audit.logged import Queue, answers_of
+from joulie_audit.recompute import again
+from joulie_audit.testing import Gone, restored
+from joulie_bus import codec
+from joulie_projections.history import History
+from joulie_projections.rows import digests_of, state_digest
+
+
+async def fingerprint(archive: Path, file: Path) -> str:
+    past, digest = Past(), hashlib.sha256()
+    facts = ArchivedFacts(Archive.of(archive), Gone())
+    with History.of(file) as history:
+        logged = Queue(answers_of(history))
+        for manifest in history.manifests():
+            past.skip(await facts.of(manifest))
+            for _, answer in logged.up_to(manifest.p_to):
+                assert answer.weights is not None
+                decided = again(answer.decision, past.board(), answer.weights)
+                digest.update(codec.encode(decided))
+    digest.update(state_digest(digests_of(rows_of(past.world))))
+    return digest.hexdigest()
+
+
+def main() -> None:
+    archive = Path(sys.argv[1])
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "joulie.db"
+        restored(archive, file)
+        print(asyncio.run(fingerprint(archive, file)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""Records the golden log anew: `make golden`. A change of scores or folds needs it.
+
+A short demo, archived as plain segments beside this file. What the tests compute again is then
+what this version decides; so say in the changelog what users will see change, and why.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def joulie(*words: str) -> None:
+    subprocess.run([sys.executable, "-m", "joulie_cli.main", *words], check=True)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        data = ("--data", directory)
+        joulie("demo", "--headless", "--nodes", "40", "--seed", "7", "--for", "12s", *data)
+        shutil.rmtree(GOLDEN, ignore_errors=True)
+        joulie("archive", "--to", str(GOLDEN), "--now", "--plain", *data)
+        joulie("replay", "--archive", str(GOLDEN), *data)
+    size = sum(file.stat().st_size for file in GOLDEN.rglob("*") if file.is_file())
+    print(f"{GOLDEN} holds {size:,} bytes. Now write the line in CHANGELOG.md.")
+
+
+if __name__ == "__main__":
+    main()

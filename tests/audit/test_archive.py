@@ -1,0 +1,240 @@
+"""What is archived is what was there; what is not is named by its file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from joulie_audit.archive import MANIFEST, Archive, ArchivedFacts
+from joulie_audit.archiver import HOUR_NS, Archived, Archiver
+from joulie_audit.facts import Facts
+from joulie_audit.replay import replay
+from joulie_audit.restore import Restored
+from joulie_audit.tables import Format, Parquet, Segment, has_parquet
+from joulie_audit.testing import Gone, Past, restored
+from joulie_audit.verify import Report, verify
+from joulie_audit.verify_archive import ArchiveReport, verify_archive
+from joulie_bus.errors import ArchiveBroken
+from joulie_bus.records import Record
+from joulie_bus.testing import NOON, ask, power
+from joulie_projections.history import History
+from joulie_projections.manifest import Manifest
+from joulie_projections.sequence import Sequenced, Standing, sequence
+from joulie_projections.world import World
+
+pytestmark = pytest.mark.anyio
+FOR_EVER = 2**62
+FORMATS = [Segment(), *([Parquet()] if has_parquet() else [])]
+
+
+async def archived(past: Past, to: Path, form: Format, before: int = FOR_EVER) -> Archived:
+    async with past.reading() as (history, facts):
+        return await Archiver(to, form, before).run(history, facts)
+
+
+async def looked_at(past: Past, to: Path) -> ArchiveReport:
+    async with past.reading() as (history, _):
+        return verify_archive(Archive.of(to), past.maker.signer.public, history)
+
+
+@pytest.fixture(params=FORMATS, ids=lambda form: form.suffix)
+def form(request: pytest.FixtureRequest) -> Format:
+    found: Format = request.param
+    return found
+
+
+async def test_everything_is_archived_and_is_what_was_written(
+    small: Past, tmp_path: Path, form: Format
+) -> None:
+    done = await archived(small, tmp_path / "a", form)
+
+    assert done == Archived(parts=2, facts_to=small.maker.position, log_to=9)
+    assert await looked_at(small, tmp_path / "a") == ArchiveReport(2, small.maker.position, 9, None)
+
+
+async def test_a_log_replays_from_its_archive_alone(
+    small: Past, tmp_path: Path, form: Format
+) -> None:
+    await archived(small, tmp_path / "a", form)
+    async with small.reading() as (history, _):
+        done = await replay(history, ArchivedFacts(Archive.of(tmp_path / "a"), Gone()))
+
+    assert (done.decisions, done.plans, done.mismatches) == (8, 1, 0)
+
+
+async def test_what_is_not_archived_yet_comes_from_the_streams(small: Past, tmp_path: Path) -> None:
+    await archived(small, tmp_path / "a", Segment())
+    await small.maker.facts(power("n1", 99))
+    async with small.reading() as (history, facts):
+        done = await replay(history, ArchivedFacts(Archive.of(tmp_path / "a"), facts))
+
+    assert (done.events, done.mismatches) == (small.maker.position, 0)
+
+
+async def test_archiving_goes_on_where_it_was(small: Past, tmp_path: Path) -> None:
+    first = await archived(small, tmp_path / "a", Segment())
+    again = await archived(small, tmp_path / "a", Segment())
+    await small.maker.facts(power("n1", 99))
+    await small.maker.answer(ask("new"))
+    small.maker.sign()
+    more = await archived(small, tmp_path / "a", Segment())
+
+    assert again == first._replace(parts=0)
+    assert more == Archived(2, small.maker.position, 11)
+    assert (await looked_at(small, tmp_path / "a")).flaw is None
+
+
+async def test_an_hour_that_is_not_over_waits(small: Past, tmp_path: Path) -> None:
+    this_hour = NOON // HOUR_NS * HOUR_NS
+
+    early = await archived(small, tmp_path / "a", Segment(), before=this_hour + HOUR_NS - 1)
+    over = await archived(small, tmp_path / "a", Segment(), before=this_hour + HOUR_NS)
+
+    assert early == Archived(0, 0, 0)
+    assert over.parts == 2
+
+
+async def test_each_hour_is_a_part_of_its_own(small: Past, tmp_path: Path) -> None:
+    await small.maker.facts(power("n1", 99), after_s=3600)
+
+    await archived(small, tmp_path / "a", Segment())
+
+    places = [place.parent.name for place, _ in Archive.of(tmp_path / "a").facts]
+    assert places == ["17", "18"]
+
+
+async def test_entries_that_no_head_covers_wait(small: Past, tmp_path: Path) -> None:
+    await small.maker.answer(ask("unsigned"))
+
+    done = await archived(small, tmp_path / "a", Segment())
+
+    assert done.log_to == 9
+
+
+async def test_a_half_written_part_is_written_again(small: Past, tmp_path: Path) -> None:
+    await archived(small, tmp_path / "a", Segment())
+    place, _ = Archive.of(tmp_path / "a").facts[0]
+    place.rename(place.with_name(f".{place.name}.new"))  # the plug was pulled before the renaming
+
+    done = await archived(small, tmp_path / "a", Segment())
+
+    assert done.parts == 1
+    assert (await looked_at(small, tmp_path / "a")).flaw is None
+
+
+# --- tampering --------------------------------------------------------------------------------
+
+
+def files_of(path: Path) -> list[Path]:
+    return sorted(file for file in path.rglob("*") if file.is_file())
+
+
+async def test_one_flipped_byte_in_any_file_is_named_by_its_file(
+    small: Past, tmp_path: Path, form: Format
+) -> None:
+    await archived(small, tmp_path / "a", form)
+    for file in files_of(tmp_path / "a"):
+        content = file.read_bytes()
+        at = len(content) // 2
+        file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+
+        assert str(file) in ((await looked_at(small, tmp_path / "a")).flaw or "")
+        file.write_bytes(content)
+
+
+async def test_a_missing_file_is_named(small: Past, tmp_path: Path) -> None:
+    await archived(small, tmp_path / "a", Segment())
+    file = next(file for file in files_of(tmp_path / "a") if file.name == "facts.seg")
+    file.unlink()
+
+    assert f"{file} is not what was archived: it is missing" in (
+        (await looked_at(small, tmp_path / "a")).flaw or ""
+    )
+
+
+async def test_a_part_that_was_taken_away_is_missed(small: Past, tmp_path: Path) -> None:
+    await small.maker.facts(power("n1", 99), after_s=3600)
+    await archived(small, tmp_path / "a", Segment())
+    first, _ = Archive.of(tmp_path / "a").facts[0]
+    (first / MANIFEST).unlink()
+
+    found = await looked_at(small, tmp_path / "a")
+
+    assert "it does not follow facts 0; one is missing" in (found.flaw or "")
+
+
+async def test_the_archive_of_another_log_is_told(
+    small: Past, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await archived(small, tmp_path / "a", Segment())
+    monkeypatch.setattr(History, "manifests", _of_another_log)
+
+    found = await looked_at(small, tmp_path / "a")
+
+    assert "its facts are those of another log" in (found.flaw or "")
+
+
+def _of_another_log(history: History, first: int = 1, last: int = 1) -> object:
+    root = bytes(32)
+    return iter([Manifest(first, last, (), root, root, root, b"another", 0)])
+
+
+def test_a_folder_that_is_no_archive_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveBroken, match="there is neither facts/ nor log/ in it"):
+        Archive.of(tmp_path)
+
+
+async def test_nothing_of_a_broken_part_is_used(small: Past, tmp_path: Path) -> None:
+    await archived(small, tmp_path / "a", Segment())
+    file = next(file for file in files_of(tmp_path / "a") if file.name == "facts.seg")
+    file.write_bytes(file.read_bytes()[:-1])
+    async with small.reading() as (history, facts):
+        broken: Facts = ArchivedFacts(Archive.of(tmp_path / "a"), facts)
+
+        with pytest.raises(ArchiveBroken, match="its sha256 is another one"):
+            await replay(history, broken)
+
+
+# --- and back ---------------------------------------------------------------------------------
+
+
+async def test_an_archive_becomes_the_database_that_it_was(
+    small: Past, tmp_path: Path, form: Format
+) -> None:
+    await archived(small, tmp_path / "a", form)
+    done = restored(tmp_path / "a", tmp_path / "new.db")
+    with History.of(tmp_path / "new.db") as after:
+        async with small.reading() as (before, _):
+            assert done == Restored(small.maker.position, 9)
+            assert list(after.entries()) == list(before.entries())
+            assert list(after.manifests()) == list(before.manifests())
+            assert after.heads() == before.heads()
+            assert after.digests() == before.digests()
+
+
+async def test_a_restored_log_verifies_and_replays(small: Past, tmp_path: Path) -> None:
+    await archived(small, tmp_path / "a", Segment())
+    restored(tmp_path / "a", tmp_path / "new.db")
+    with History.of(tmp_path / "new.db") as history:
+        report = verify(history, small.maker.signer.public, ())
+        done = await replay(history, ArchivedFacts(Archive.of(tmp_path / "a"), Gone()))
+
+    assert report == Report(9, 2, 4, [], None)
+    assert (done.decisions, done.mismatches) == (8, 0)
+
+
+async def test_facts_that_fold_otherwise_are_not_restored(
+    small: Past, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await archived(small, tmp_path / "a", Segment())
+    monkeypatch.setattr("joulie_audit.restore.sequence", _otherwise)
+
+    with pytest.raises(ArchiveBroken, match="its facts give another state at"):
+        restored(tmp_path / "a", tmp_path / "new.db")
+
+
+def _otherwise(
+    world: World, standing: Standing, records: Sequence[Record], *rest: Any
+) -> Sequenced:
+    return sequence(world, standing, [r._replace(at=r.at + 1) for r in records], *rest)

@@ -1,0 +1,83 @@
+"""Back to any moment of the log."""
+
+import pytest
+
+from joulie_audit.facts import plan_facts
+from joulie_audit.fold import rows_of
+from joulie_audit.testing import Past
+from joulie_audit.travel import Step, steps_of, twin_then, world_at
+from joulie_bus.events import PlanMade
+from joulie_bus.testing import caps, eco, power
+from joulie_projections.rows import digests_of
+from joulie_projections.twins import NodeClass
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_world_at_the_end_is_the_one_in_the_database(small: Past) -> None:
+    async with small.reading() as (history, facts):
+        world = await world_at(history, facts, small.maker.position)
+
+        assert digests_of(rows_of(world)) == history.digests()
+
+
+@pytest.mark.parametrize(
+    ("position", "watts", "node_class"),
+    [
+        pytest.param(8, 0.0, NodeClass.UNKNOWN, id="before any reading"),
+        pytest.param(10, 190.0, NodeClass.UNKNOWN, id="in the middle of a batch"),
+        pytest.param(12, 190.0, NodeClass.UNKNOWN, id="before the plan"),
+        pytest.param(21, 190.0, NodeClass.PERFORMANCE, id="after it"),
+        pytest.param(25, 200.0, NodeClass.PERFORMANCE, id="at the end"),
+    ],
+)
+async def test_a_twin_is_what_was_believed_then(
+    small: Past, position: int, watts: float, node_class: NodeClass
+) -> None:
+    async with small.reading() as (history, facts):
+        found = twin_then(await world_at(history, facts, position), "n2", position, 0)
+
+    assert found is not None
+    assert (found.twin.measured_w, found.twin.node_class) == (watts, node_class)
+
+
+async def test_a_node_that_was_not_known_then_has_no_twin(small: Past) -> None:
+    async with small.reading() as (history, facts):
+        assert twin_then(await world_at(history, facts, 1), "n2", 1, 0) is None
+
+
+async def test_what_plans_did_to_a_node_is_told_with_the_reason(small: Past) -> None:
+    async with small.reading() as (history, facts):
+        steps = await steps_of(history, facts, "n4")
+        none = await steps_of(history, facts, "n4", last=12)
+
+    because = "p12: static_partition: 2 of 4 nodes supply performance"
+    at = small.maker.clock() - 20_000_000_000
+    assert steps == [
+        Step(20, at, "profile assigned: profile eco", f"the policy wants eco here; {because}"),
+        Step(21, at, "caps set: cpu_cap_pct 60", because),
+    ]
+    assert none == []
+
+
+async def test_plan_facts_have_the_positions_that_the_projector_gave_them(small: Past) -> None:
+    await small.maker.facts(power("n1", 1), eco("n1"), caps("n1", 60))
+    async with small.reading() as (history, facts):
+        found = [fact async for fact in plan_facts(history, facts)]
+        world = await world_at(history, facts, found[-1].position)
+
+    assert [fact.position for fact in found] == [*range(13, 22), 26, 27]
+    assert isinstance(found[0].event, PlanMade)
+    assert world.nodes["n1"].cpu_cap_pct == 60
+    assert world.nodes["n1"].samples[-1].power_mw == 120_000  # the reading of that batch is later
+
+
+async def test_a_moment_is_the_newest_position_that_was_committed_by_then(small: Past) -> None:
+    now = small.maker.clock()
+    async with small.reading() as (history, _):
+        assert history.known_at(now) == 25
+        assert history.known_at(now - 1) == 21
+        assert history.known_at(1) == 0
+        assert history.committed_between() == (now - 22_000_000_000, now)
+        assert history.committed_at(21) == now - 20_000_000_000
+        assert history.committed_at(26) is None

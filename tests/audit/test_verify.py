@@ -1,0 +1,239 @@
+"""Whatever was changed behind our back is named by its place."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from joulie_audit.producers import Counters, Hole
+from joulie_audit.testing import Past
+from joulie_audit.verify import EVERYTHING, Flaw, Part, Report, columns_said, unlogged, verify
+from joulie_bus import codec
+from joulie_bus.events import DecisionEntry
+from joulie_bus.testing import ask, one_of_each, producer
+from joulie_projections.decisions import chain_hash, entry_of_body
+from joulie_projections.heads import Head, Signer
+
+pytestmark = pytest.mark.anyio
+
+
+async def verified(past: Past, *anchored: Head, part: Part = EVERYTHING) -> Report:
+    async with past.reading() as (history, _):
+        return verify(history, past.maker.signer.public, anchored, part)
+
+
+def edited(database: Path, statement: str, *values: object) -> None:
+    with sqlite3.connect(database) as db:
+        for (trigger,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'"):
+            db.execute(f"DROP TRIGGER {trigger}")
+        db.execute(statement, values)
+
+
+async def test_a_log_that_is_what_was_written_has_no_flaw(small: Past) -> None:
+    report = await verified(small)
+
+    assert report == Report(entries=9, heads=2, batches=4, holes=[], flaw=None)
+
+
+async def test_an_empty_log_is_right(past: Past) -> None:
+    assert await verified(past) == Report(0, 0, 0, [], None)
+
+
+CHANGES = {
+    "a body": (
+        "UPDATE decision SET body = zeroblob(99) WHERE pos = 4",
+        Flaw(4, "the body of entry 4 is not the one that was hashed"),
+    ),
+    "a hash": (
+        "UPDATE decision SET hash = zeroblob(32) WHERE pos = 4",
+        Flaw(4, "the body of entry 4 is not the one that was hashed"),
+    ),
+    "a link": (
+        "UPDATE decision SET prev = zeroblob(32) WHERE pos = 4",
+        Flaw(4, "entry 4 does not follow the entry before it"),
+    ),
+    "a column": (
+        "UPDATE decision SET pod = 'team/other' WHERE pos = 4",
+        Flaw(4, "the column pod of entry 4 is not what its body says"),
+    ),
+    "a moment": (
+        "UPDATE decision SET decided_at = decided_at + 1 WHERE pos = 4",
+        Flaw(4, "the column decided_at of entry 4 is not what its body says"),
+    ),
+    "an entry taken out": (
+        "DELETE FROM decision WHERE pos = 4",
+        Flaw(4, "entry 4 is missing; the log goes on at 5"),
+    ),
+    "a signature": (
+        "UPDATE head SET signature = zeroblob(64) WHERE pos = 7",
+        Flaw(7, "the signature of the head at 7 is not ours"),
+    ),
+    "a signed moment": (
+        "UPDATE head SET signed_at = signed_at + 1 WHERE pos = 9",
+        Flaw(9, "the signature of the head at 9 is not ours"),
+    ),
+    "a manifest": (
+        "UPDATE batch SET state_digest = zeroblob(32) WHERE p_to = 12",
+        Flaw(9, "the manifest at 9 is not the one that was chained"),
+    ),
+    "a manifest taken out": (
+        "DELETE FROM batch WHERE p_to = 12",
+        Flaw(9, "positions 9 to 12 are missing"),
+    ),
+    "the checkpoint": (
+        "UPDATE checkpoint SET head = zeroblob(32) WHERE name = 'projector'",
+        Flaw(25, "the checkpoint and the last manifest do not fit together"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("statement", "flaw"), CHANGES.values(), ids=CHANGES)
+async def test_a_change_is_named_by_its_place(small: Past, statement: str, flaw: Flaw) -> None:
+    edited(small.database, statement)
+
+    report = await verified(small)
+
+    assert report.flaw == flaw
+
+
+async def test_any_flipped_byte_of_any_body_is_found(small: Past) -> None:
+    async with small.reading() as (history, _):
+        bodies = {entry.pos: entry.body for entry in history.entries()}
+    for pos, body in bodies.items():
+        at = (pos * 7919) % len(body)
+        changed = body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]
+        edited(small.database, "UPDATE decision SET body = ? WHERE pos = ?", changed, pos)
+
+        assert (await verified(small)).flaw is not None
+        edited(small.database, "UPDATE decision SET body = ? WHERE pos = ?", body, pos)
+
+    assert (await verified(small)).flaw is None
+
+
+async def test_an_entry_that_was_rewritten_with_its_hash_breaks_the_next_link(small: Past) -> None:
+    async with small.reading() as (history, _):
+        entry = next(history.entries(4, 4))
+    body = codec.seal(replace(codec.open_envelope(entry.body, "entry"), ts=1))
+    statement = "UPDATE decision SET body = ?, hash = ? WHERE pos = 4"
+    edited(small.database, statement, body, chain_hash(entry.prev, body))
+
+    report = await verified(small)
+
+    assert report.flaw == Flaw(5, "entry 5 does not follow the entry before it")
+
+
+async def test_a_log_that_was_cut_off_is_found_by_a_head_that_was_kept(small: Past) -> None:
+    async with small.reading() as (history, _):
+        kept = history.heads()[-1]
+    for table in ("decision", "head"):
+        edited(small.database, f"DELETE FROM {table} WHERE pos > 7")
+
+    report = await verified(small, kept)
+
+    assert report.flaw == Flaw(8, "a signed head speaks of entry 9, but the log ends at 7")
+
+
+async def test_the_heads_of_another_log_are_not_ours(small: Past, tmp_path: Path) -> None:
+    stranger = Signer.of(tmp_path / "other.key").sign(7, bytes(32), 1)
+
+    report = await verified(small, stranger)
+
+    assert report.flaw == Flaw(7, "the signature of the head at 7 is not ours")
+
+
+# --- a part of it -----------------------------------------------------------------------------
+
+
+async def test_a_part_hangs_on_the_entry_before_it(small: Past) -> None:
+    report = await verified(small, part=Part(4, 8))
+
+    assert report == Report(5, 2, 0, [], None)
+
+
+async def test_a_part_finds_what_is_in_it_and_nothing_else(small: Past) -> None:
+    edited(small.database, "UPDATE decision SET pod = 'x' WHERE pos = 3")
+
+    inside, behind = await verified(small, part=Part(2, 5)), await verified(small, part=Part(4, 9))
+
+    assert inside.flaw == Flaw(3, "the column pod of entry 3 is not what its body says")
+    assert behind.flaw is None
+
+
+# --- the short way and the long one -----------------------------------------------------------
+
+
+def entries() -> list[DecisionEntry]:
+    return [event for event in one_of_each() if isinstance(event, DecisionEntry)]
+
+
+@pytest.mark.parametrize("event", entries(), ids=lambda event: event.TYPE)
+def test_the_short_way_reads_the_columns_that_the_long_one_does(event: DecisionEntry) -> None:
+    body = producer().stamp(event).data
+
+    assert columns_said(body) == entry_of_body(body, "here")[:-1]
+
+
+# --- producers' numbers -----------------------------------------------------------------------
+
+
+async def test_a_number_that_never_came_is_told_as_a_drop_and_is_no_flaw(small: Past) -> None:
+    small.maker.drop()
+    small.maker.drop()
+    await small.maker.answer(ask("after"))
+
+    report = await verified(small)
+
+    assert (report.holes, report.flaw) == ([Hole("extender-0:b1", 10, 11)], None)
+    assert str(report.holes[0]) == (
+        "numbers 10 to 11 of extender-0:b1 never came: 2 dropped before they were logged"
+    )
+
+
+def test_what_the_stream_still_holds_was_no_drop() -> None:
+    hole = Hole("extender-0:b1", 10, 11)
+
+    assert unlogged([hole], {"extender-0:b1:12": 90}) is None
+    assert unlogged([hole], {"extender-0:b1:11": 91}) == Flaw(
+        0, "extender-0:b1:11 is #91 of the stream and not in the log"
+    )
+
+
+def counted(*ids: str, from_one: bool = True) -> list[Hole]:
+    counters = Counters(from_one=from_one)
+    for event_id in ids:
+        counters.seen(event_id)
+    return counters.holes()
+
+
+@pytest.mark.parametrize(
+    ("ids", "holes"),
+    [
+        pytest.param(["a:1:1", "a:1:2"], [], id="without a hole"),
+        pytest.param(["a:1:2"], [Hole("a:1", 1, 1)], id="the first never came"),
+        pytest.param(["a:1:1", "a:1:3", "a:1:2"], [], id="late is not lost"),
+        pytest.param(["a:1:1", "a:2:1"], [], id="another life counts anew"),
+        pytest.param(["a:1:1", "b:1:2"], [Hole("b:1", 1, 1)], id="each replica for itself"),
+        pytest.param(["unreadable:7", "unreadable:9"], [], id="nobody numbered these"),
+        pytest.param(["a:1:x"], [], id="no number at all"),
+        pytest.param(
+            ["a:1:1", "a:1:3", "a:1:6"], [Hole("a:1", 2, 2), Hole("a:1", 4, 5)], id="two runs"
+        ),
+    ],
+)
+def test_holes(ids: list[str], holes: list[Hole]) -> None:
+    assert counted(*ids) == holes
+
+
+def test_a_part_of_a_log_cannot_tell_what_was_before_it() -> None:
+    assert counted("a:1:50", "a:1:52", from_one=False) == [Hole("a:1", 51, 51)]
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.permutations(range(1, 9)), st.integers(1, 7))
+def test_the_holes_are_what_did_not_come_in_whatever_order(order: list[int], lost: int) -> None:
+    came = [f"a:1:{number}" for number in order if number != lost]
+
+    assert counted(*came) == [Hole("a:1", lost, lost)]
