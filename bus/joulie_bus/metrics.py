@@ -84,7 +84,7 @@ PLANS = Counter("joulie_plans_total", "Plans published", ["policy"], registry=RE
 KUBE_WRITES = Counter(
     "joulie_kube_writes_total",
     "Writes to the Kubernetes API server, by what and how it went",
-    ["what", "outcome"],
+    ["kind", "outcome"],
     registry=REGISTRY,
 )
 KUBE_BEHIND = Gauge(
