@@ -183,7 +183,7 @@ NODES_HELD = Gauge(
 KUBE_WRITES = Counter(
     "joulie_kube_writes_total",
     "Writes to the Kubernetes API server, by what and how it went",
-    ["what", "outcome"],
+    ["kind", "outcome"],
     registry=REGISTRY,
 )
 KUBE_BEHIND = Gauge(

@@ -115,7 +115,7 @@ class Applier:
                 self._is_away = True
                 self._failed(step.what, errand.name, kept, error)
                 return
-            metrics.KUBE_WRITES.labels(what=step.what, outcome="done").inc()
+            metrics.KUBE_WRITES.labels(kind=step.what, outcome="done").inc()
         kept.failures = 0
 
     def _failed(self, what: str, name: str, kept: Kept, error: Exception) -> None:
@@ -126,7 +126,7 @@ class Applier:
             self._is_away = self._is_away or error.code == TOO_MANY
         kept.not_before = time.monotonic() + pause_s * random.uniform(0.75, 1.25)
         kept.look_again = 0.0
-        metrics.KUBE_WRITES.labels(what=what, outcome="failed").inc()
+        metrics.KUBE_WRITES.labels(kind=what, outcome="failed").inc()
         log.warning(
             "not_applied", what=what, node=name, error=str(error), again_in_s=round(pause_s, 1)
         )
@@ -175,7 +175,7 @@ class Applier:
         try:
             await self._api.create(EVENTS, event)
         except (KubernetesRefused, *Unanswered) as error:
-            metrics.KUBE_WRITES.labels(what="event", outcome="failed").inc()
+            metrics.KUBE_WRITES.labels(kind="event", outcome="failed").inc()
             log.info("not_announced", node=twin.metadata.name, error=str(error))
 
 

@@ -155,8 +155,11 @@ class ApiServer:
 
     async def delete(self, path: str) -> None:
         """What is gone already is fine."""
-        with contextlib.suppress(_NotThere):
+        try:
             await self._send("DELETE", path, {}, None, JSON)
+        except KubernetesRefused as error:
+            if error.code != NOT_FOUND:
+                raise
 
     async def _get(self, path: str, query: Query) -> bytes:
         response = await self._request("GET", path, query, LIST_TIMEOUT_S)
@@ -200,10 +203,6 @@ class ApiServer:
         return response
 
 
-class _NotThere(KubernetesRefused):
-    pass
-
-
 def _event(path: str, line: bytes) -> tuple[RawEvent, str]:
     event = _read_event(line)
     if event.type == "ERROR":
@@ -220,6 +219,5 @@ def _refused(
     except msgspec.DecodeError:
         problem = Problem(message=bytes(body)[:200].decode(errors="replace").strip())
     code = problem.code or status
-    kind = _NotThere if code == NOT_FOUND else KubernetesRefused
     retry_after_s = float(patience) if patience.isdecimal() else 0.0
-    return kind(path, code, problem.message or problem.reason, retry_after_s)
+    return KubernetesRefused(path, code, problem.message or problem.reason, retry_after_s)
