@@ -19,7 +19,7 @@ from joulie_projections.board import Board, Ints
 Digits = npt.NDArray[np.uint8]
 
 REMEMBERED = 8  # lists: a few schedulers, each with what it asked and what it was answered
-FRAGMENTS = 50_000  # node names, the newest; so many that only invented ones are forgotten
+KNOWN = 50_000  # node names, the newest; so many that only invented ones are forgotten
 _HIGHEST = 100
 _WIDTH = 3
 _encode = msgspec.json.Encoder().encode
@@ -78,7 +78,7 @@ class Names:
     @property
     def card(self) -> "ScoreCard":
         if self._card is None:
-            self._card = ScoreCard(self.names)
+            self._card = ScoreCard(self.raw, self.names)
         return self._card
 
 
@@ -88,17 +88,23 @@ class ScoreCard:
     Each host stands there once: kube-scheduler would add a second score to the first.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, raw: bytes, names: Sequence[str]) -> None:
         self._once = _first_places(names)
-        fragments = [_fragment(name) for name in names]
-        if self._once is not None:
-            fragments = [fragments[at] for at in self._once.tolist()]
-        self.repeated = len(names) - len(fragments)
-        lengths = np.fromiter(map(len, fragments), np.int64, len(fragments))
-        ends = 1 + np.cumsum(lengths) + (_WIDTH + 2) * np.arange(len(fragments))
-        self._places = ends[:, None] + np.arange(_WIDTH)
-        body = b"[" + (b" " * _WIDTH + b"},").join([*fragments, b""])
-        self._blank: Digits = np.frombuffer(body[:-1] + b"]" if fragments else b"[]", np.uint8)
+        if self._once is None and _is_plain(raw, len(names)):
+            inner = raw.strip()[1:-1].strip()
+            ends = np.flatnonzero(np.frombuffer(inner + b",", np.uint8) == ord(","))
+            body = inner.replace(b'",', b'"' + _SCORE + b"," + _HOST)
+        else:
+            once = range(len(names)) if self._once is None else self._once.tolist()
+            quoted = [_quoted(names[at]) for at in once]
+            ends = np.cumsum([len(each) + 1 for each in quoted], dtype=np.int64) - 1
+            body = (_SCORE + b"," + _HOST).join(quoted)
+        self.repeated = len(names) - len(ends)
+        step = len(_HOST) + len(_SCORE)
+        places = ends + (1 + np.arange(len(ends))) * step - _WIDTH
+        self._places = places[:, None] + np.arange(_WIDTH)
+        whole = b"[" + _HOST + body + _SCORE + b"]" if len(ends) else b"[]"
+        self._blank: Digits = np.frombuffer(whole, np.uint8)
 
     def filled(self, scores: Ints) -> bytes:
         reply = self._blank.copy()
@@ -112,6 +118,15 @@ def _first_places(names: Sequence[str]) -> Ints | None:
         return None
     first = {name: at for at, name in reversed(list(enumerate(names)))}
     return np.sort(np.fromiter(first.values(), np.int64, len(first)))
+
+
+def _is_plain(raw: bytes, count: int) -> bool:
+    """Every comma parts two names, and no name needs a backslash: the list as Go writes it."""
+    is_tight = raw.count(b'","') == raw.count(b",") == count - 1
+    return is_tight and raw.count(b'"') == 2 * count and b"\\" not in raw
+
+
+_HOST, _SCORE = b'{"Host":', b',"Score":' + b" " * _WIDTH + b"}"
 
 
 class Remembered:
@@ -133,17 +148,10 @@ class Remembered:
         return names
 
 
-@lru_cache(maxsize=FRAGMENTS)
-def _fragment(name: str) -> bytes:
-    """`{"Host":"n1","Score":`, made once per node."""
-    return b'{"Host":' + _encode(name) + b',"Score":'
-
-
-_HEAD, _TAIL = len(b'{"Host":'), len(b',"Score":')
-
-
+@lru_cache(maxsize=KNOWN)
 def _quoted(name: str) -> bytes:
-    return _fragment(name)[_HEAD:-_TAIL]
+    """The name as JSON, made once per node."""
+    return _encode(name)
 
 
 def refused(names: Sequence[str], passed: Sequence[bool], reason: str) -> bytes:

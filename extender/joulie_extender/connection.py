@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable
 from enum import Enum
 from http import HTTPStatus
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 import httptools
 
@@ -89,9 +89,8 @@ class Connection(asyncio.Protocol):
     # --- called by the loop ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._is_known = self._house.knows(transport)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own is none by class
+        self._is_known = self._house.knows(self._transport)
         self._house.connections.add(self)
         metrics.CONNECTIONS.inc()
 
@@ -217,7 +216,7 @@ class Connection(asyncio.Protocol):
     def _refuse(self, status: int, why: str) -> None:
         if self._phase is _Phase.OVER:
             return
-        metrics.REQUESTS_REFUSED.labels(why=HTTPStatus(status).name.lower()).inc()
+        metrics.REQUESTS_REFUSED.labels(reason=HTTPStatus(status).name.lower()).inc()
         self._enter(_Phase.OVER)
         self._transport.write(rendered(refusal(status, why), closes=True))
         if self._transport.can_write_eof():
@@ -225,14 +224,10 @@ class Connection(asyncio.Protocol):
 
     # --- called by the door ---
 
-    @property
-    def is_idle(self) -> bool:
-        return self._phase is _Phase.IDLE
-
     def cut(self, now: float) -> None:
         """If it is over its time: a slow client is told, if it can still be told anything."""
         if self.written_by <= now:
-            metrics.REQUESTS_REFUSED.labels(why="not_read").inc()
+            metrics.REQUESTS_REFUSED.labels(reason="not_read").inc()
             self._transport.abort()
         elif self.deadline <= now and self._phase in (_Phase.HEAD, _Phase.BODY):
             self._refuse(408, f"The {self._phase.value} of this request took too long.")

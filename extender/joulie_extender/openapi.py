@@ -40,13 +40,15 @@ _POD = {
 }
 _VICTIMS = _object(Pods=_or_null(_array({"type": "object"})), NumPDBViolations=_COUNT)
 _META_VICTIMS = _object(Pods=_or_null(_array(_object(UID=_STRING))), NumPDBViolations=_COUNT)
+_NODE_LIST = _object(items=_or_null(_array(_NODE)))
+_NULL: Schema = {"type": "null"}
 _ARGS = {
-    **_object(
-        Pod=_POD,
-        Nodes=_or_null(_object(items=_or_null(_array(_NODE)))),
-        NodeNames=_or_null(_array(_STRING)),
-    ),
-    "required": ["Pod"],
+    "description": "By names or by whole nodes: whichever is not null.",
+    "anyOf": [
+        _object(Pod=_POD, NodeNames=_array(_STRING), Nodes=_NULL)
+        | {"required": ["Pod", "NodeNames"]},
+        _object(Pod=_POD, Nodes=_NODE_LIST, NodeNames=_NULL) | {"required": ["Pod", "Nodes"]},
+    ],
 }
 _PREEMPT_ARGS = {
     **_object(

@@ -29,7 +29,8 @@ from joulie_bus.events import (
 )
 from joulie_bus.testing import NOON, SECOND, hardware
 from joulie_extender.app import Extender
-from joulie_extender.exchange import Reply
+from joulie_extender.exchange import Reply, Request
+from joulie_extender.routes import routed
 from joulie_extender.scoring import Weights
 from joulie_projections.board import Board
 from joulie_projections.view import Snapshot
@@ -506,6 +507,36 @@ async def test_head_tells_the_length_and_keeps_the_body(path: str) -> None:
     assert length in whole.head
     assert length in bare.head
     assert (bare.status, bare.body) == (200, b"")
+
+
+@pytest.mark.parametrize("path", ["/filter", "/debug/scoring", "/explain/u1", "/openapi.json"])
+def test_who_should_have_shown_a_certificate_and_did_not_learns_nothing(path: str) -> None:
+    handle = routed(Extender(look, list[DecisionEntry]().append, Weights(), lambda: NOON), bool)
+    method = "POST" if path == "/filter" else "GET"
+
+    reply = handle(Request(method, path, BODY, 0.0, is_known=False))
+
+    assert isinstance(reply, Reply)
+    assert (reply.status, b"EXTENDER_TLS_CLIENT_CA_FILE" in reply.body) == (403, True)
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_the_kubelet_needs_no_certificate(path: str) -> None:
+    handle = routed(Extender(look, list[DecisionEntry]().append, Weights(), lambda: NOON), bool)
+
+    reply = handle(Request("GET", path, b"", 0.0, is_known=False))
+
+    assert isinstance(reply, Reply)
+    assert reply.status == 200
+
+
+def test_who_is_leaving_is_not_ready() -> None:
+    extender = Extender(look, list[DecisionEntry]().append, Weights(), lambda: NOON)
+
+    reply = routed(extender, lambda: True)(Request("GET", "/readyz", b"", 0.0, is_known=True))
+
+    assert isinstance(reply, Reply)
+    assert (reply.status, reply.body) == (503, b"this replica is leaving\n")
 
 
 # --- the examples that users have -------------------------------------------------------------

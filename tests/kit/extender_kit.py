@@ -68,11 +68,12 @@ class Served(NamedTuple):
     recorded: list[DecisionEntry]
     extender: Extender
     door: Door
+    clients: list[Client]
 
     def block(self, *, prefix: str = "", preempts: bool = True, **more: object) -> Block:
         """This extender, as kube-scheduler's configuration names it."""
-        client = Client("127.0.0.1", self.port, prefix)
-        return Block(client, preempts=preempts, **more)  # type: ignore[arg-type]
+        self.clients.append(Client("127.0.0.1", self.port, prefix))
+        return Block(self.clients[-1], preempts=preempts, **more)  # type: ignore[arg-type]
 
 
 @contextlib.asynccontextmanager
@@ -95,7 +96,12 @@ async def served(  # noqa: PLR0913
 
     extender = Extender(look, record or keep, weights, clock, is_ready, conduct)
     async with opened(routed(extender, lambda: False), limits, certificates) as door:
-        yield Served(door.port, recorded, extender, door)
+        found = Served(door.port, recorded, extender, door, [])
+        try:
+            yield found
+        finally:
+            for client in found.clients:
+                await client.close()
 
 
 @contextlib.asynccontextmanager

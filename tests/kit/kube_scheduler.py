@@ -300,8 +300,8 @@ class KubeScheduler:
 
     def _victims(self, pod: Pod, name: str) -> list[str] | None:
         """Of lower priority, as few as make room; None if that is not enough."""
-        node, wanted, found = self.nodes[name], cpu_of(pod), list[str]()
-        if node.is_cordoned or name not in self.nodes:
+        node, wanted, found = self.nodes.get(name), cpu_of(pod), list[str]()
+        if node is None or node.is_cordoned:
             return None
         free = node.free()
         for each in sorted(node.pods, key=lambda each: each.priority):
