@@ -5,6 +5,7 @@ The envelope is decoded first; its `data` stays raw until somebody wants it.
 
 import math
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -141,10 +142,18 @@ _WITH_FLOATS = frozenset(cls.TYPE for cls in EVENT_TYPES if _holds_floats(inspec
 def _parts(value: object) -> Iterable[object]:
     match value:
         case msgspec.Struct():
-            return (getattr(value, field) for field in value.__struct_fields__)
+            return [getattr(value, field) for field in _suspects(type(value))]
         case dict():
             return value.values()
         case list() | tuple():
             return value
         case _:
             return ()
+
+
+@lru_cache
+def _suspects(cls: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The fields in which a float can be at all."""
+    kind = inspect.type_info(cls)
+    assert isinstance(kind, inspect.StructType)
+    return tuple(field.name for field in kind.fields if _holds_floats(field.type))
