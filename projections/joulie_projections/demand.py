@@ -3,15 +3,25 @@
 import re
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
+
+import msgspec
 
 from joulie_bus.events import PodAsk
 from joulie_projections.classify import classify, exemption
-from joulie_projections.pod import Container, Pod, Resources
-from joulie_projections.quantities import parse, rounded_up
+from joulie_projections.pod import Container, Pod, Resources, Spec
+from joulie_projections.quantities import Quantity, parse, rounded_up
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915")
 _MIG = re.compile(r"nvidia\.com/mig-(\d)g\..+")
+KNOWN = 1024  # different ways of asking; all pods of a deployment ask in one
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(
+    tuple[
+        list[Container] | None, list[Container] | None, dict[str, Quantity] | None, Resources | None
+    ]
+).decode
 _SLICES = 7  # a card is cut into sevenths; mig-3g.20gb is three of them
 
 
@@ -42,6 +52,22 @@ def ask_of(
 
 
 def demand_of(pod: Pod, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Demand:
+    spec = pod.spec
+    parts = (spec.containers, spec.init_containers, spec.overhead, spec.resources)
+    return _demand(_encode(parts), gpu_resources)
+
+
+@lru_cache(maxsize=KNOWN)
+def _demand(parts: bytes, gpu_resources: tuple[str, ...]) -> Demand:
+    """Once for all pods of one deployment: exact fractions take their time."""
+    containers, init_containers, overhead, resources = _decode(parts)
+    spec = Spec(
+        containers=containers,
+        init_containers=init_containers,
+        overhead=overhead,
+        resources=resources,
+    )
+    pod = Pod(spec=spec)
     gpus = sum((effective(pod, name) for name in gpu_resources), Fraction())
     slices = sum(
         (effective(pod, name) * _slice_of(name) for name in sorted(_mig_names(pod))), Fraction()
