@@ -45,6 +45,7 @@ class Weights(NamedTuple):
     neutral: float = 50.0
     staleness_s: float = 300.0
     score_range: float = 100.0
+    filter_stale: str = "label"  # what the filter goes by when a twin is stale: or closed, or twin
     coefficients: Coefficients = Coefficients()
 
 
@@ -123,6 +124,17 @@ def _has_reading(board: Board, now: int, weights: Weights) -> Bools:
 
 
 def cluster_terms(board: Board, fresh: Bools, read: Bools, weights: Weights) -> ClusterTerms:
+    """Worked out once per board, and again only when some node has grown stale meanwhile."""
+    state = (weights, fresh.tobytes(), read.tobytes())
+    known = board.derived.get(ClusterTerms)
+    if isinstance(known, tuple) and known[0] == state:
+        return known[1]  # type: ignore[no-any-return]
+    terms = _cluster_terms(board, fresh, read, weights)
+    board.derived[ClusterTerms] = (state, terms)
+    return terms
+
+
+def _cluster_terms(board: Board, fresh: Bools, read: Bools, weights: Weights) -> ClusterTerms:
     """Sums are exact (`fsum`), so that no order of nodes tips the burst threshold."""
     trend = math.fsum(board.floats("trend_w_per_min")[read].tolist())
     performance = fresh & (board.columns["node_class"] == NodeClass.PERFORMANCE)

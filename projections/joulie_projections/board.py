@@ -215,6 +215,7 @@ class Board:
         self.rows = names  # node name -> row, of the nodes that are there
         self.columns = columns
         self.planned_at = planned_at
+        self.derived: dict[object, object] = {}  # what others have worked out from this board
 
     @classmethod
     def empty(cls) -> "Board":
