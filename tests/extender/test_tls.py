@@ -1,0 +1,183 @@
+"""TLS as kube-scheduler speaks it: its own certificate, ours renewed while it talks to us."""
+
+import asyncio
+import datetime
+import ipaddress
+import ssl
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from extender_kit import QUICK, opened
+from go_http import CallFailed, Client
+from joulie_bus.errors import SettingsError
+from joulie_bus.settings import Source
+from joulie_extender.exchange import Reply, Request
+from joulie_extender.settings import ServerSettings
+from joulie_extender.tls import Certificates
+
+pytestmark = pytest.mark.anyio
+YEAR = datetime.timedelta(days=365)
+
+
+class Authority(NamedTuple):
+    """Issues certificates for 127.0.0.1, of the server and of clients."""
+
+    name: x509.Name
+    key: ec.EllipticCurvePrivateKey
+    file: Path
+
+    @classmethod
+    def made(cls, directory: Path, name: str) -> "Authority":
+        key, subject = ec.generate_private_key(ec.SECP256R1()), _named(name)
+        made = cls(subject, key, directory / f"{name}.pem")
+        made.file.write_bytes(made._signed(subject, key, is_ca=True))
+        return made
+
+    def issue(self, directory: Path, name: str) -> tuple[Path, Path]:
+        key = ec.generate_private_key(ec.SECP256R1())
+        cert, secret = directory / f"{name}.crt", directory / f"{name}.key"
+        cert.write_bytes(self._signed(_named(name), key, is_ca=False))
+        secret.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+        return cert, secret
+
+    def _signed(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, is_ca: bool) -> bytes:
+        now = datetime.datetime.now(datetime.UTC)
+        here = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self.name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - YEAR)
+            .not_valid_after(now + YEAR)
+            .add_extension(x509.BasicConstraints(is_ca, None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([here]), critical=False)
+            .sign(self.key, hashes.SHA256())
+            .public_bytes(serialization.Encoding.PEM)
+        )
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def echo(request: Request) -> Reply:
+    return Reply(200, b"known" if request.is_known else b"unknown")
+
+
+def trusting(authority: Authority, own: tuple[Path, Path] | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(authority.file))
+    if own is not None:
+        context.load_cert_chain(*own)
+    return context
+
+
+async def said_to(port: int, context: ssl.SSLContext) -> bytes:
+    client = Client("127.0.0.1", port, tls=context)
+    try:
+        return await client.post("x", b"", 20)
+    finally:
+        await client.close()
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority.made(tmp_path, "authority")
+
+
+@pytest.fixture
+def ours(authority: Authority, tmp_path: Path) -> tuple[Path, Path]:
+    return authority.issue(tmp_path, "server")
+
+
+async def test_tls_is_spoken_with_the_certificate_of_the_settings(
+    authority: Authority, ours: tuple[Path, Path]
+) -> None:
+    async with opened(echo, QUICK, Certificates(*ours, None)) as door:
+        assert await said_to(door.port, trusting(authority)) == b"known"
+
+
+async def test_a_client_with_a_certificate_of_the_ca_is_known_and_one_without_is_not(
+    authority: Authority, ours: tuple[Path, Path], tmp_path: Path
+) -> None:
+    scheduler = authority.issue(tmp_path, "scheduler")
+    async with opened(echo, QUICK, Certificates(*ours, authority.file)) as door:
+        with_one = await said_to(door.port, trusting(authority, scheduler))
+        without = await said_to(door.port, trusting(authority))
+
+    assert (with_one, without) == (b"known", b"unknown")
+
+
+async def test_a_client_with_a_strangers_certificate_gets_no_connection(
+    authority: Authority, ours: tuple[Path, Path], tmp_path: Path
+) -> None:
+    stranger = Authority.made(tmp_path, "stranger").issue(tmp_path, "mallory")
+    async with opened(echo, QUICK, Certificates(*ours, authority.file)) as door:
+        with pytest.raises(CallFailed):
+            await said_to(door.port, trusting(authority, stranger))
+
+
+async def test_new_files_serve_new_connections_and_old_connections_go_on(
+    authority: Authority, ours: tuple[Path, Path], tmp_path: Path
+) -> None:
+    certificates = Certificates(*ours, None, look_every_s=0.01)
+    async with opened(echo, QUICK, certificates) as door:
+        old = Client("127.0.0.1", door.port, tls=trusting(authority))
+        await old.post("x", b"", 20)
+        renewed = Authority.made(tmp_path, "renewed")
+        renewed.issue(tmp_path, "server")
+        async with asyncio.timeout(20):
+            while True:
+                try:
+                    await said_to(door.port, trusting(renewed))
+                    break
+                except CallFailed:
+                    await asyncio.sleep(0.02)
+
+        assert await old.post("x", b"", 20) == b"known"
+        assert old.dialled == 1
+        await old.close()
+        with pytest.raises(CallFailed):
+            await said_to(door.port, trusting(authority))
+
+
+async def test_a_pair_that_does_not_go_together_changes_nothing(
+    authority: Authority, ours: tuple[Path, Path]
+) -> None:
+    certificates = Certificates(*ours, None, look_every_s=0.01)
+    async with opened(echo, QUICK, certificates) as door:
+        ours[1].write_text("half a ke")
+        await asyncio.sleep(0.1)
+
+        assert await said_to(door.port, trusting(authority)) == b"known"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["EXTENDER_TLS_CERT_FILE"], "one is of no use without the other"),
+        (["EXTENDER_TLS_KEY_FILE"], "one is of no use without the other"),
+        (["EXTENDER_TLS_CLIENT_CA_FILE"], "no TLS"),
+    ],
+)
+def test_settings_that_make_no_sense_together_stop_the_start(
+    ours: tuple[Path, Path], given: list[str], told: str
+) -> None:
+    source = Source(dict.fromkeys(given, str(ours[0])))
+    source.load(ServerSettings)
+
+    with pytest.raises(SettingsError, match=told):
+        source.finish()
