@@ -1,78 +1,188 @@
-"""kube-scheduler's extender contract: what it sends, what it takes for an answer.
+"""kube-scheduler's extender contract: what it sends, what it takes for an answer. Pure.
 
 Names are taken from the request and never built: a name that was not sent fails the whole call, or
-worse, gets a pod bound to a node that does not exist.
+worse, gets a pod bound to a node that does not exist. Nothing in a reply is ever null where
+kube-scheduler would stumble over it.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import compress
+from typing import Any, NamedTuple
 
 import msgspec
 
-from joulie_bus.errors import BadRequest
+from joulie_bus.errors import BadQuantity, BadRequest
+from joulie_bus.events import PodAsk
+from joulie_extender.candidates import Names, Remembered, refused
+from joulie_projections.board import Ints
+from joulie_projections.classify import PROFILE_LABEL
+from joulie_projections.demand import ask_of
 from joulie_projections.pod import Pod
 
-T = TypeVar("T")
+PODS = 1000  # pods as we understood them, by the bytes that they came in
+_SHORT = 64 * 1024  # bytes of a pod that is worth remembering
 
 
-class NodeList(msgspec.Struct):
+class _NodeList(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-class ExtenderArgs(msgspec.Struct, rename="pascal"):
+class _Args(msgspec.Struct, rename="pascal"):
     """Filter and prioritize. An unused field comes as null; keys match whatever their case."""
 
     pod: Pod | None = None
-    nodes: NodeList | None = None
-    node_names: list[str] | None = None
+    nodes: _NodeList | None = None
+    node_names: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _Named(msgspec.Struct):
+class _Victim(msgspec.Struct, rename={"uid": "UID"}):
+    """By its UID, or whole; what is not read is skipped."""
+
     class Metadata(msgspec.Struct):
-        name: str
+        uid: str | None = None
 
-    metadata: Metadata
+    uid: str | None = None
+    metadata: Metadata | None = None
+
+
+class _Victims(msgspec.Struct, rename={"pods": "Pods", "violations": "NumPDBViolations"}):
+    pods: list[_Victim | None] | None = None
+    violations: int | None = None
+
+
+class _PreemptArgs(msgspec.Struct, rename="pascal"):
+    pod: Pod | None = None
+    node_name_to_victims: dict[str, _Victims | None] | None = None
+    node_name_to_meta_victims: dict[str, _Victims | None] | None = None
+
+
+class _PodAlone(msgspec.Struct, rename="pascal"):
+    pod: Pod | None = None
+
+
+class _Labels(msgspec.Struct):
+    profile: Any = msgspec.field(name=PROFILE_LABEL, default=None)
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    labels: _Labels | None = None
+
+
+class _Node(msgspec.Struct):
+    metadata: _Metadata
 
 
 class Asked(NamedTuple):
     """One request, whichever form it came in."""
 
-    pod: Pod
-    names: list[str]
-    objects: list[msgspec.Raw] | None  # the full form: nodes as they were sent
+    pod: PodAsk
+    names: Names
+    objects: list[msgspec.Raw] | None = None  # the full form: nodes as they were sent
+    eco_labels: bytes = b""  # the full form: one byte each, 1 where the node says eco
 
 
-class HostPriority(msgspec.Struct, rename="pascal"):
-    host: str
-    score: int
+class Threatened(NamedTuple):
+    """Nodes that kube-scheduler would clear for a pod, with the pods that would have to go."""
+
+    pod: PodAsk
+    names: Names
+    victims: list[_Victims]
 
 
-class FilterResult(msgspec.Struct, rename="pascal"):
-    nodes: NodeList | None
-    node_names: list[str] | None
-    failed_nodes: dict[str, str]
-    failed_and_unresolvable_nodes: dict[str, str]
-    error: str
-
-
-_decode_args = msgspec.json.Decoder(ExtenderArgs).decode
+_decode_args = msgspec.json.Decoder(_Args).decode
+_decode_preempt = msgspec.json.Decoder(_PreemptArgs).decode
 _decode_any_case = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_decode_name = msgspec.json.Decoder(_Named).decode
+_decode_names = msgspec.json.Decoder(list[str]).decode
+_decode_node = msgspec.json.Decoder(_Node).decode
+_decode_pod = msgspec.json.Decoder(_PodAlone).decode
 _encode = msgspec.json.Encoder().encode
-_FIELDS = {"pod": "Pod", "nodes": "Nodes", "nodenames": "NodeNames"}
+_FIELDS = {
+    "pod": "Pod",
+    "nodes": "Nodes",
+    "nodenames": "NodeNames",
+    "nodenametovictims": "NodeNameToVictims",
+    "nodenametometavictims": "NodeNameToMetaVictims",
+}
+_NO_POD = "The body has no Pod. kube-scheduler always sends one."
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+class Reader:
+    """Remembers the lists and pods of the last requests, and finds them again by their bytes."""
+
+    def __init__(self) -> None:
+        self._lists = Remembered()
+
+    def read(self, body: bytes) -> Asked:
+        """Raises BadRequest for what kube-scheduler never sends, and says where in the body."""
+        names = self._lists.ending(body)
+        if names is not None and (pod := _pod_before(body, names)) is not None:
+            return Asked(pod, names)
+        asked = read_args(body)
+        if asked.objects is not None:
+            return asked
+        return asked._replace(names=self._lists.keep(asked.names))
+
+    def passed(self, asked: Asked, passed: Sequence[bool]) -> Names:
+        """Those let through, which is what prioritize will ask about next."""
+        return self._lists.keep(asked.names.where(passed))
+
+
+def _pod_before(body: bytes, names: Names) -> PodAsk | None:
+    """What stands before a list that is known. None if that is not a whole object with a Pod.
+
+    If the head closes to an object, what follows it are members of the same object: the body as a
+    whole means what the parts mean.
+    """
+    head = body[: -len(names.tail)] + b"}"
+    try:
+        return _short_pod(head) if len(head) <= _SHORT else _pod_in(head)
+    except _UNREADABLE:
+        return None
+
+
+def _pod_in(head: bytes) -> PodAsk | None:
+    pod = _decode_pod(head).pod
+    return None if pod is None else ask_of(pod)
+
+
+_short_pod = lru_cache(maxsize=PODS)(_pod_in)
 
 
 def read_args(body: bytes) -> Asked:
-    """Raises BadRequest for what kube-scheduler never sends, and says where in the body."""
     try:
         args = _decode_args(body)
-        if args.pod is None or (args.node_names is None and args.nodes is None):
+        if args.pod is None or (_is_null(args.node_names) and args.nodes is None):
             args = _decode_args(_in_pascal_case(body))
         if args.pod is None:
-            raise BadRequest("The body has no Pod. kube-scheduler always sends one.")
+            raise BadRequest(_NO_POD)
         return _asked(args.pod, args)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise BadRequest(f"The body is not an ExtenderArgs: {error}.") from error
+
+
+def read_preempt(body: bytes) -> Threatened:
+    try:
+        args = _decode_preempt(body)
+        if args.pod is None or _victims_of(args) is None:
+            args = _decode_preempt(_in_pascal_case(body))
+    except _UNREADABLE as error:
+        raise BadRequest(f"The body is not an ExtenderPreemptionArgs: {error}.") from error
+    if args.pod is None:
+        raise BadRequest(_NO_POD)
+    found = _victims_of(args) or {}  # no node would be cleared: nothing to say about
+    victims = [each or _Victims() for each in found.values()]
+    return Threatened(ask_of(args.pod), Names.of(list(found)), victims)
+
+
+def _victims_of(args: _PreemptArgs) -> dict[str, _Victims | None] | None:
+    meta = args.node_name_to_meta_victims
+    return args.node_name_to_victims if meta is None else meta
 
 
 def _in_pascal_case(body: bytes) -> bytes:
@@ -81,49 +191,93 @@ def _in_pascal_case(body: bytes) -> bytes:
     return _encode({_FIELDS.get(key.lower(), key): value for key, value in fields.items()})
 
 
-def _asked(pod: Pod, args: ExtenderArgs) -> Asked:
-    if args.node_names is not None:
-        return Asked(pod, args.node_names, None)
+def _is_null(raw: msgspec.Raw) -> bool:
+    return bytes(raw) == b"null"
+
+
+def _asked(pod: Pod, args: _Args) -> Asked:
+    if not _is_null(args.node_names):
+        raw = bytes(args.node_names)
+        return Asked(ask_of(pod), Names(raw, _names_in(raw)))
     if args.nodes is not None:
         objects = args.nodes.items or []
-        return Asked(pod, [_name_of(item, at) for at, item in enumerate(objects)], objects)
+        nodes = [_node_of(item, at) for at, item in enumerate(objects)]
+        eco = bytes(_says_eco(node) for node in nodes)
+        return Asked(ask_of(pod), Names.of([node.metadata.name for node in nodes]), objects, eco)
     raise BadRequest("Both Nodes and NodeNames are null. One of them must list the candidates.")
 
 
-def _name_of(item: msgspec.Raw, at: int) -> str:
+def _names_in(raw: bytes) -> list[str]:
     try:
-        return _decode_name(item).metadata.name
+        return _decode_names(raw)
+    except msgspec.ValidationError as error:
+        what, _, place = str(error).rstrip("`").partition(" - at `$")
+        raise BadRequest(
+            f"The body is not an ExtenderArgs: {what} - at `$.NodeNames{place}`."
+        ) from error
+
+
+def _node_of(item: msgspec.Raw, at: int) -> _Node:
+    try:
+        return _decode_node(item)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRequest(f"$.Nodes.items[{at}] is not a Node with a name: {error}.") from error
 
 
-def filter_reply(asked: Asked, passed: Sequence[bool], reason: str) -> bytes:
+def _says_eco(node: _Node) -> bool:
+    labels = node.metadata.labels
+    return labels is not None and labels.profile == "eco"
+
+
+# --- answering --------------------------------------------------------------------------------
+
+_NONE_FAILED = b',"FailedNodes":{},"FailedAndUnresolvableNodes":'
+_NO_ERROR = b',"Error":""}'
+
+
+def names_reply(asked: Asked, kept: Names, passed: Sequence[bool], reason: str) -> bytes:
     """Every node of the request in exactly one place; all rejections carry one text.
 
     Two texts, or a changing one, make kube-scheduler call again at once and for ever; a rejection
     that preemption could "solve" empties nodes for nothing. Hence one text and the second map.
     """
-    refused = {name: reason for name, fits in zip(asked.names, passed, strict=True) if not fits}
-    names, nodes = None, None
-    if asked.objects is None:
-        names = list(_where(passed, asked.names))
-    else:
-        nodes = NodeList(list(_where(passed, asked.objects)))
-    return _encode(
-        FilterResult(
-            nodes=nodes,
-            node_names=names,
-            failed_nodes={},
-            failed_and_unresolvable_nodes=refused,
-            error="",
-        )
-    )
+    out = b"{}" if kept is asked.names else refused(asked.names.names, passed, reason)
+    start = b'{"Nodes":null,"NodeNames":'
+    return b"".join((start, kept.raw, _NONE_FAILED, out, _NO_ERROR))
 
 
-def prioritize_reply(names: Sequence[str], scores: Sequence[int]) -> bytes:
-    pairs = zip(names, scores, strict=True)
-    return _encode([HostPriority(host=name, score=score) for name, score in pairs])
+def nodes_reply(asked: Asked, passed: Sequence[bool], reason: str) -> bytes:
+    """The same for the full form: the nodes go back byte for byte, for they are scored from."""
+    objects = b",".join(compress(asked.objects or [], passed))
+    out = refused(asked.names.names, passed, reason)
+    parts = (b'{"Nodes":{"items":[', objects, b']},"NodeNames":null')
+    return b"".join((*parts, _NONE_FAILED, out, _NO_ERROR))
 
 
-def _where(passed: Sequence[bool], values: Sequence[T]) -> Iterable[T]:
-    return (value for value, fits in zip(values, passed, strict=True) if fits)
+def error_reply(why: str) -> bytes:
+    """The pod waits, with a back-off; if the extender is ignorable, kube-scheduler goes on."""
+    nothing = b'{"Nodes":null,"NodeNames":null' + _NONE_FAILED + b"{}"
+    return nothing + b',"Error":' + _encode(why) + b"}"
+
+
+def prioritize_reply(names: Names, scores: Ints) -> bytes:
+    return names.card.filled(scores)
+
+
+def preempt_reply(asked: Threatened, kept: Sequence[bool]) -> bytes:
+    """Only victims that were sent, only by their UIDs; a null would end kube-scheduler."""
+    pairs = compress(zip(asked.names.names, asked.victims, strict=True), kept)
+    return _encode({"NodeNameToMetaVictims": {name: _meta(found) for name, found in pairs}})
+
+
+def _meta(victims: _Victims) -> dict[str, Any]:
+    uids = (_uid_of(pod) for pod in victims.pods or [] if pod is not None)
+    pods = [{"UID": uid} for uid in uids if uid]
+    return {"Pods": pods, "NumPDBViolations": victims.violations or 0}
+
+
+def _uid_of(pod: _Victim) -> str:
+    return pod.uid or (pod.metadata.uid if pod.metadata else None) or ""
+
+
+BAD_REQUESTS = (BadRequest, BadQuantity)  # what reading a request may raise

@@ -7,7 +7,6 @@ counterpart, everything else is shared.
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,36 +16,20 @@ from joulie_bus.events import (
     Candidates,
     FilterDecided,
     PodAsk,
+    PreemptDecided,
     PrioritizeDecided,
     SettingsDeclared,
 )
-from joulie_extender.filter import filter_nodes
+from joulie_extender.candidates import candidates_of
+from joulie_extender.candidates import rows_by_name as rows_by_name
+from joulie_extender.filter import can_refuse, filter_nodes
+from joulie_extender.moment import Moment as Moment  # replay asks for it here
 from joulie_extender.scoring import Weights, best, score, terms_digest, terms_of
 from joulie_projections.board import Board, Ints
 from joulie_projections.power import Coefficients
 
 CODE_VERSION = "joulie/1"  # of filter and scoring; a replay under another one says so first
 EXPLAINED = 5  # candidates whose terms are kept in full; the digest covers all
-
-
-class Moment(NamedTuple):
-    """What an answer rests on."""
-
-    board: Board
-    position: int
-    view_age_ms: int
-    now: int
-
-
-def rows_by_name(board: Board, names: Sequence[str]) -> Ints:
-    known = board.rows
-    return np.fromiter((known.get(name, 0) for name in names), np.int64, len(names))
-
-
-def candidates_of(names: Sequence[str], rows: Ints) -> Candidates:
-    """Four bytes a node: its ordinal, which never changes; names only of those we do not know."""
-    strangers = [names[at] for at in np.flatnonzero(rows == 0).tolist()]
-    return Candidates(ordinals=(rows - 1).astype("<i4").tobytes(), strangers=strangers)
 
 
 def rows_of(candidates: Candidates) -> Ints:
@@ -68,15 +51,35 @@ def decide_filter(
 
 
 def filter_decision(
-    pod: PodAsk, candidates: Candidates, rows: Ints, moment: Moment, weights: Weights
+    pod: PodAsk,
+    candidates: Candidates,
+    rows: Ints,
+    moment: Moment,
+    weights: Weights,
+    eco_labels: bytes = b"",
 ) -> FilterDecided:
-    filtered = filter_nodes(pod, moment.board, rows, moment.now, moment.view_age_ms, weights)
+    labels = eco_labels if can_refuse(pod) else b""
+    filtered = filter_nodes(pod, moment, rows, weights, labels)
+    verdicts = filtered.verdicts.tobytes()
     return FilterDecided(
         pod=pod,
-        basis=_basis(moment, weights),
+        basis=basis_of(moment, weights),
         candidates=candidates,
-        verdicts=filtered.verdicts.tobytes(),
-        reason=filtered.reason if filtered.verdicts.any() else "",
+        verdicts=verdicts,
+        reason="" if all_passed(verdicts) else filtered.reason,
+        eco_labels=labels,
+    )
+
+
+def preempt_decision(
+    pod: PodAsk, candidates: Candidates, rows: Ints, moment: Moment, weights: Weights
+) -> PreemptDecided:
+    """What the filter would refuse, nobody need be evicted for."""
+    return PreemptDecided(
+        pod=pod,
+        basis=basis_of(moment, weights),
+        candidates=candidates,
+        verdicts=filter_nodes(pod, moment, rows, weights).verdicts.tobytes(),
     )
 
 
@@ -94,7 +97,7 @@ def prioritize_decision(
     scores = score(pod, moment.board, rows, moment.now, moment.view_age_ms, weights)
     return PrioritizeDecided(
         pod=pod,
-        basis=_basis(moment, weights),
+        basis=basis_of(moment, weights),
         candidates=candidates,
         scores=scores.answer.astype("<i2").tobytes(),
         terms_digest=terms_digest(scores),
@@ -104,16 +107,19 @@ def prioritize_decision(
     )
 
 
-def passed(decision: FilterDecided) -> list[bool]:
+def all_passed(verdicts: bytes) -> bool:
+    return verdicts.count(0) == len(verdicts)
+
+
+def passed(decision: FilterDecided | PreemptDecided) -> list[bool]:
     return [verdict == 0 for verdict in decision.verdicts]
 
 
-def answered_scores(decision: PrioritizeDecided) -> list[int]:
-    scores: list[int] = np.frombuffer(decision.scores, "<i2").tolist()
-    return scores
+def answered_scores(decision: PrioritizeDecided) -> Ints:
+    return np.frombuffer(decision.scores, "<i2").astype(np.int64)
 
 
-def _basis(moment: Moment, weights: Weights) -> Basis:
+def basis_of(moment: Moment, weights: Weights) -> Basis:
     return Basis(
         view=moment.position,
         view_age_ms=moment.view_age_ms,

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from joulie_bus.events import PodAsk
+from joulie_extender.moment import Moment
 from joulie_extender.scoring import Bools, Weights, fresh_rows
-from joulie_projections.board import Board, Ints, NodeClass
+from joulie_projections.board import Ints, NodeClass
 
 Codes = npt.NDArray[np.uint8]
 
@@ -24,10 +25,12 @@ class Verdict(IntEnum):
     ECO = 1
     DRAINING = 2
     ECO_LABEL = 3  # no class that can be trusted; the label decided
+    STALE = 4  # no class that can be trusted, and the settings say that this is not enough
 
 
 # Fixed sentences without names, numbers or "%": kube-scheduler compares, counts and formats them.
 WANTS_PERFORMANCE = "the node is reserved for saving energy and the pod asks for performance"
+WANTS_FRESH = "the node is not known to be free for a pod that asks for performance"
 WANTS_ECO = "the node is draining and the pod runs only on eco nodes"
 
 
@@ -36,34 +39,65 @@ class Filtered(NamedTuple):
     reason: str  # the one text for all refused nodes; it depends on the pod alone
 
 
+class Look(NamedTuple):
+    """What the rules look at, candidate by candidate."""
+
+    classes: Codes
+    fresh: Bools  # is the class one that somebody has kept up to date?
+    known: Bools  # is there a twin at all?
+    labelled: Bools  # does the label say eco?
+
+
 def filter_nodes(
-    pod: PodAsk, board: Board, rows: Ints, now: int, view_age_ms: int, weights: Weights
+    pod: PodAsk, moment: Moment, rows: Ints, weights: Weights, eco_labels: bytes = b""
 ) -> Filtered:
-    if pod.exempt:
+    """`eco_labels` are those of the nodes that were sent; else the label is the one we know."""
+    if not can_refuse(pod):
         return Filtered(np.zeros(len(rows), np.uint8), "")
-    fresh = fresh_rows(board, now, view_age_ms, weights)[rows]
+    board = moment.board
+    fresh = fresh_rows(board, moment.now, moment.view_age_ms, weights)[rows]
+    labels = board.columns["eco_label"][rows]
+    look = Look(
+        board.columns["node_class"][rows],
+        fresh if weights.filter_stale != "twin" else np.ones(len(rows), np.bool_),
+        rows > 0,
+        np.frombuffer(eco_labels, np.bool_) if eco_labels else labels,
+    )
     if pod.workload == "performance":
-        return Filtered(_refuse_saving(board, rows, fresh), WANTS_PERFORMANCE)
-    if pod.placement == "eco-only":
-        classes = board.columns["node_class"][rows]
-        leaving = fresh & (classes == NodeClass.DRAINING)
-        return Filtered(
-            np.where(leaving, Verdict.DRAINING, Verdict.PASSED).astype(np.uint8), WANTS_ECO
-        )
-    return Filtered(np.zeros(len(rows), np.uint8), "")
+        reason = WANTS_FRESH if weights.filter_stale == "closed" else WANTS_PERFORMANCE
+        return Filtered(_refuse_saving(look, weights), reason)
+    return Filtered(_refuse_draining(look, weights), WANTS_ECO)
 
 
-def _refuse_saving(board: Board, rows: Ints, fresh: Bools) -> Codes:
+def can_refuse(pod: PodAsk) -> bool:
+    """Is there any node at all that this pod might be refused?"""
+    return not pod.exempt and (pod.workload == "performance" or pod.placement == "eco-only")
+
+
+def _refuse_saving(look: Look, weights: Weights) -> Codes:
     """The class decides while it is fresh; the label, which outlives us, when it is not."""
-    classes = board.columns["node_class"][rows]
-    trusted = fresh & (classes != NodeClass.UNKNOWN)
-    labelled = board.columns["eco_label"][rows] & ~trusted
+    trusted = look.fresh & (look.classes != NodeClass.UNKNOWN)
     return np.select(
         [
-            trusted & (classes == NodeClass.ECO),
-            trusted & (classes == NodeClass.DRAINING),
-            labelled.astype(np.bool_),
+            trusted & (look.classes == NodeClass.ECO),
+            trusted & (look.classes == NodeClass.DRAINING),
+            look.labelled & ~trusted,
+            _is_stale(look, weights),
         ],
-        [Verdict.ECO, Verdict.DRAINING, Verdict.ECO_LABEL],
+        [Verdict.ECO, Verdict.DRAINING, Verdict.ECO_LABEL, Verdict.STALE],
         Verdict.PASSED,
     ).astype(np.uint8)
+
+
+def _refuse_draining(look: Look, weights: Weights) -> Codes:
+    leaving = look.fresh & (look.classes == NodeClass.DRAINING)
+    return np.select(
+        [leaving, _is_stale(look, weights)], [Verdict.DRAINING, Verdict.STALE], Verdict.PASSED
+    ).astype(np.uint8)
+
+
+def _is_stale(look: Look, weights: Weights) -> Bools:
+    """A twin that was once known and is too old, where the settings want it refused."""
+    if weights.filter_stale != "closed":
+        return np.zeros(len(look.known), np.bool_)
+    return look.known & ~look.fresh

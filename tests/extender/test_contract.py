@@ -1,10 +1,27 @@
 import json
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from joulie_bus.errors import BadRequest
-from joulie_extender.contract import filter_reply, prioritize_reply, read_args
+from joulie_bus.events import PodAsk
+from joulie_bus.testing import ask
+from joulie_extender import contract
+from joulie_extender.candidates import Names
+from joulie_extender.contract import (
+    Asked,
+    Reader,
+    error_reply,
+    nodes_reply,
+    preempt_reply,
+    prioritize_reply,
+    read_args,
+    read_preempt,
+)
 
 # As kube-scheduler 1.34 writes them: no spaces, Go's order, nulls for what is not used.
 POD = (
@@ -30,17 +47,28 @@ def body(**fields: object) -> bytes:
     return json.dumps({"Pod": {"metadata": {"name": "p"}}, **fields}).encode()
 
 
+def filter_reply(asked: Asked, passed: list[bool], reason: str) -> bytes:
+    if asked.objects is not None:
+        return nodes_reply(asked, passed, reason)
+    kept = asked.names if all(passed) else asked.names.where(passed)
+    return contract.names_reply(asked, kept, passed, reason)
+
+
+def ints(*values: int) -> npt.NDArray[np.int64]:
+    return np.array(values, np.int64)
+
+
 def test_the_names_form_is_read_as_kube_scheduler_sends_it() -> None:
     asked = read_args(NAMES)
 
-    assert (asked.names, asked.objects) == (["n0", "n2", "n3", "n1"], None)
-    assert (asked.pod.metadata.name, asked.pod.metadata.uid) == ("a2", "3ebb")
+    assert (asked.names.names, asked.objects) == (["n0", "n2", "n3", "n1"], None)
+    assert (asked.pod.name, asked.pod.uid, asked.pod.cpu_milli) == ("a2", "3ebb", 500)
 
 
 def test_the_full_form_is_read_as_kube_scheduler_sends_it() -> None:
     asked = read_args(FULL)
 
-    assert asked.names == ["n0", "n1"]
+    assert asked.names.names == ["n0", "n1"]
     assert [bytes(item) for item in asked.objects or []] == [FIRST, SECOND]
 
 
@@ -58,7 +86,7 @@ def test_the_full_form_is_read_as_kube_scheduler_sends_it() -> None:
     ids=["lower", "camel", "mixed", "upper", "no names", "no items", "nulls and strangers"],
 )
 def test_what_go_would_read_is_read(sent: bytes, names: list[str]) -> None:
-    assert read_args(sent).names == names
+    assert read_args(sent).names.names == names
 
 
 @pytest.mark.parametrize(
@@ -114,7 +142,7 @@ def test_every_node_is_in_exactly_one_place() -> None:
     reply = json.loads(filter_reply(asked, [False, True, True, False], "because"))
 
     places = [*reply["NodeNames"], *reply["FailedNodes"], *reply["FailedAndUnresolvableNodes"]]
-    assert sorted(places) == sorted(asked.names)
+    assert sorted(places) == sorted(asked.names.names)
 
 
 def test_the_full_form_gets_the_very_objects_back_byte_for_byte() -> None:
@@ -126,18 +154,19 @@ def test_the_full_form_gets_the_very_objects_back_byte_for_byte() -> None:
 
 
 def test_scores_are_whole_numbers_in_a_bare_list() -> None:
-    reply = prioritize_reply(["n2", "n0"], [100, 0])
+    reply = prioritize_reply(Names.of(["n2", "n0", "n1"]), ints(100, 0, 7))
 
-    assert reply == b'[{"Host":"n2","Score":100},{"Host":"n0","Score":0}]'
+    told = b'[{"Host":"n2","Score":100},{"Host":"n0","Score":  0},{"Host":"n1","Score":  7}]'
+    assert reply == told
 
 
 def test_no_candidates_get_no_scores() -> None:
-    assert prioritize_reply([], []) == b"[]"
+    assert prioritize_reply(Names.of([]), ints()) == b"[]"
 
 
 def test_a_reply_never_covers_a_part_of_the_request() -> None:
     with pytest.raises(ValueError, match="zip"):
-        filter_reply(read_args(NAMES), [True], "because")
+        filter_reply(read_args(NAMES), [False], "because")
 
 
 def test_a_node_may_carry_what_no_other_version_knew() -> None:
@@ -145,3 +174,196 @@ def test_a_node_may_carry_what_no_other_version_knew() -> None:
     sent = b'{"Pod":{},"Nodes":{"items":[' + strange + b"]}}"
 
     assert strange in filter_reply(read_args(sent), [True], "")
+
+
+# --- the same lists again ---------------------------------------------------------------------
+
+PODS = {
+    "another pod": b'{"metadata":{"name":"b","uid":"u2"}}',
+    "another size": POD.replace(b"500m", b"2"),
+    "the list within": b'{"metadata":{"annotations":{"x":",\\"NodeNames\\":[\\"n0\\"]}"}}}',
+}
+
+
+def names_body(pod: bytes, names: bytes = b'["n0","n2","n3","n1"]') -> bytes:
+    return b'{"Pod":' + pod + b',"Nodes":null,"NodeNames":' + names + b"}"
+
+
+@pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
+def test_a_list_that_comes_again_is_the_same_one_whatever_the_pod(pod: bytes) -> None:
+    reader = Reader()
+    first = reader.read(NAMES)
+
+    second = reader.read(names_body(pod))
+
+    assert second.names is first.names
+    assert second.pod == read_args(names_body(pod)).pod
+
+
+@pytest.mark.parametrize(
+    "names",
+    [b'["n0","n2","n3"]', b'["n2","n0","n3","n1"]', b'["n0","n2","n3","n11"]', b'["x","n1"]'],
+    ids=["shorter", "another order", "another name", "the same end"],
+)
+def test_another_list_is_never_taken_for_a_known_one(names: bytes) -> None:
+    reader = Reader()
+    reader.read(NAMES)
+
+    assert reader.read(names_body(POD, names)).names.names == json.loads(names)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"", b"{", b'{"Pod":5', b'{"Pod":{},', b'{"Pod":{}}', b'{"Pod":[{}', b'{"Pod":{"a":{}', b"["],
+)
+def test_a_known_list_mends_no_broken_body(head: bytes) -> None:
+    reader = Reader()
+    tail = reader.read(NAMES).names.tail
+
+    with pytest.raises(BadRequest):
+        reader.read(head + tail)
+
+
+def test_what_filter_let_through_is_what_prioritize_asks_about_next() -> None:
+    reader = Reader()
+    asked = reader.read(NAMES)
+    kept = reader.passed(asked, [True, False, True, False])
+
+    asked_next = reader.read(names_body(POD, b'["n0","n3"]'))
+
+    assert asked_next.names is kept
+    assert kept.names == ["n0", "n3"]
+
+
+def test_a_pod_without_an_object_is_not_remembered_as_one() -> None:
+    reader = Reader()
+    reader.read(NAMES)
+
+    with pytest.raises(BadRequest, match="no Pod"):
+        reader.read(names_body(b"null"))
+
+
+def test_a_host_that_is_named_twice_gets_one_score() -> None:
+    reply = prioritize_reply(Names.of(["b", "a", "b", "a", "c"]), ints(1, 2, 1, 2, 3))
+
+    scores = [(each["Host"], each["Score"]) for each in json.loads(reply)]
+    assert scores == [("b", 1), ("a", 2), ("c", 3)]
+
+
+names = st.lists(st.text(max_size=5), max_size=20)
+
+
+@settings(deadline=None, max_examples=100)
+@given(names, st.data())
+def test_every_reply_is_json_with_the_very_names(names: list[str], data: st.DataObject) -> None:
+    scores = data.draw(st.lists(st.integers(0, 100), min_size=len(names), max_size=len(names)))
+    passed = [score % 2 == 0 for score in scores]
+    asked = Asked(ask(), Names.of(names))
+
+    listed = json.loads(prioritize_reply(asked.names, ints(*scores)))
+    filtered = json.loads(filter_reply(asked, passed, "because"))
+
+    assert [each["Host"] for each in listed] == list(dict.fromkeys(names))
+    assert filtered["NodeNames"] == [n for n, fits in zip(names, passed, strict=True) if fits]
+
+
+# --- errors and labels ------------------------------------------------------------------------
+
+
+def test_an_error_names_no_node() -> None:
+    assert json.loads(error_reply("not now")) == {
+        "Nodes": None,
+        "NodeNames": None,
+        "FailedNodes": {},
+        "FailedAndUnresolvableNodes": {},
+        "Error": "not now",
+    }
+
+
+@pytest.mark.parametrize(
+    ("labels", "eco"),
+    [
+        ('{"joulie.io/power-profile":"eco"}', 1),
+        ('{"a":"b","joulie.io/power-profile":"performance"}', 0),
+        ('{"joulie.io/power-profile":null}', 0),
+        ("{}", 0),
+        ("null", 0),
+    ],
+)
+def test_the_full_form_brings_the_labels(labels: str, eco: int) -> None:
+    node = '{"metadata":{"name":"n","labels":' + labels + "}}"
+    asked = read_args(b'{"Pod":{},"Nodes":{"items":[' + node.encode() + b"]}}")
+
+    assert asked.eco_labels == bytes([eco])
+
+
+# --- preempt ----------------------------------------------------------------------------------
+
+META = b'{"Pod":{},"NodeNameToVictims":null,"NodeNameToMetaVictims":%b}'
+WHOLE = b'{"Pod":{},"NodeNameToVictims":%b,"NodeNameToMetaVictims":null}'
+VICTIM = b'{"metadata":{"name":"v","uid":"e136"},"spec":{},"status":{}}'
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        META % b'{"n0":{"Pods":[{"UID":"e136"}],"NumPDBViolations":2}}',
+        WHOLE % (b'{"n0":{"Pods":[' + VICTIM + b'],"NumPDBViolations":2}}'),
+        b'{"pod":{},"nodenametometavictims":{"n0":{"Pods":[{"UID":"e136"}],"NumPDBViolations":2}}}',
+    ],
+    ids=["names", "full", "lower case"],
+)
+def test_victims_go_back_by_their_uids_in_either_form(sent: bytes) -> None:
+    told = preempt_reply(read_preempt(sent), [True])
+
+    assert json.loads(told) == {
+        "NodeNameToMetaVictims": {"n0": {"Pods": [{"UID": "e136"}], "NumPDBViolations": 2}}
+    }
+
+
+def test_a_node_that_would_be_refused_is_left_out() -> None:
+    asked = read_preempt(META % b'{"a":{"Pods":[{"UID":"1"}]},"b":{"Pods":[{"UID":"2"}]}}')
+
+    assert list(json.loads(preempt_reply(asked, [False, True]))["NodeNameToMetaVictims"]) == ["b"]
+
+
+@pytest.mark.parametrize(
+    "victims",
+    [
+        b"null",
+        b'{"Pods":null}',
+        b'{"Pods":[]}',
+        b'{"Pods":[null],"NumPDBViolations":null}',
+        b'{"Pods":[{"UID":null},{"metadata":null},{}]}',
+    ],
+)
+@pytest.mark.parametrize("form", [META, WHOLE], ids=["names", "full"])
+def test_nothing_in_a_preempt_reply_is_ever_null(form: bytes, victims: bytes) -> None:
+    told = preempt_reply(read_preempt(form % (b'{"n":' + victims + b"}")), [True])
+
+    assert json.loads(told)["NodeNameToMetaVictims"] == {"n": {"Pods": [], "NumPDBViolations": 0}}
+
+
+@pytest.mark.parametrize("sent", [META % b"null", META % b"{}", b'{"Pod":{}}'])
+def test_where_nobody_is_threatened_nobody_is_evicted(sent: bytes) -> None:
+    assert preempt_reply(read_preempt(sent), []) == b'{"NodeNameToMetaVictims":{}}'
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        (b"", "truncated"),
+        (b'{"NodeNameToMetaVictims":{}}', "no Pod"),
+        (b'{"Pod":{},"NodeNameToMetaVictims":[]}', "$.NodeNameToMetaVictims"),
+        (b'{"Pod":{},"NodeNameToMetaVictims":{"n":{"Pods":[{"UID":5}]}}}', "$.NodeNameTo"),
+    ],
+)
+def test_an_unreadable_preemption_is_refused_with_its_place(sent: bytes, told: str) -> None:
+    with pytest.raises(BadRequest) as refusal:
+        read_preempt(sent)
+
+    assert told in str(refusal.value)
+
+
+def test_a_bare_request_has_the_pod_that_it_names() -> None:
+    assert read_preempt(META % b"{}").pod == PodAsk(uid="", namespace="default", name="")

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from joulie_bus import codec
-from joulie_bus.events import Decision, FilterDecided, PrioritizeDecided
+from joulie_bus.events import Decision, FilterDecided, PreemptDecided, PrioritizeDecided
 from joulie_bus.testing import NOON, ask, hardware, producer
 from joulie_extender.decide import (
     Moment,
@@ -14,6 +14,7 @@ from joulie_extender.decide import (
     filter_decision,
     names_of,
     passed,
+    preempt_decision,
     prioritize_decision,
     rows_of,
     settings_id,
@@ -66,13 +67,30 @@ def test_a_prioritize_decision_can_be_made_again_from_the_log(names: list[str]) 
     assert prioritize_decision(told.pod, told.candidates, again, MOMENT, Weights()) == told
 
 
+@settings(deadline=None, max_examples=60)
+@given(asked)
+def test_a_preempt_decision_refuses_what_the_filter_refuses_and_can_be_made_again(
+    names: list[str],
+) -> None:
+    filtered = decide_filter(POD, names, MOMENT, Weights())
+    rows = rows_of(filtered.candidates)
+
+    told = preempt_decision(POD, filtered.candidates, rows, MOMENT, Weights())
+
+    sent = codec.open_envelope(producer("extender-0").stamp(told).data, "here")
+    read = codec.read(sent, "here")
+    assert isinstance(read, PreemptDecided)
+    assert read.verdicts == filtered.verdicts
+    assert preempt_decision(read.pod, read.candidates, rows, MOMENT, Weights()) == told == read
+
+
 def test_strangers_keep_their_place_and_their_names() -> None:
     names = ["x", "n3", "y", "n0", "x"]
     decision = decide_prioritize(POD, names, MOMENT, Weights())
 
     assert decision.candidates.strangers == ["x", "y", "x"]
     assert names_of(decision.candidates, BOARD) == names
-    assert [score == 50 for score in answered_scores(decision)] == [True, False, True, False, True]
+    assert (answered_scores(decision) == 50).tolist() == [True, False, True, False, True]
 
 
 def test_a_candidate_costs_four_bytes() -> None:

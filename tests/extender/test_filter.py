@@ -5,13 +5,14 @@ from msgspec.structs import replace
 
 from joulie_bus.events import Placement, PodAsk
 from joulie_bus.testing import NOON, SECOND, ask
-from joulie_extender.contract import Asked, filter_reply
+from joulie_extender.candidates import Names, candidates_of, rows_by_name
+from joulie_extender.contract import Asked, names_reply
 from joulie_extender.decide import Moment as Look
-from joulie_extender.decide import decide_filter, passed
-from joulie_extender.filter import WANTS_ECO, WANTS_PERFORMANCE
+from joulie_extender.decide import decide_filter, filter_decision, passed
+from joulie_extender.filter import WANTS_ECO, WANTS_FRESH, WANTS_PERFORMANCE
 from joulie_extender.scoring import Weights
+from joulie_extender.verbs import NOT_NOW
 from joulie_projections.board import Board
-from joulie_projections.pod import Pod
 from joulie_projections.world import NodeState
 
 LABEL = {"joulie.io/power-profile": "eco"}
@@ -34,8 +35,11 @@ def placed(pod: PodAsk, placement: Placement) -> PodAsk:
     return replace(pod, placement=placement)
 
 
-def refused(pod: PodAsk, board: Board = BOARD, now: int = NOON, age_ms: int = 0) -> set[str]:
-    decision = decide_filter(pod, NAMES, Look(board, 7, age_ms, now), Weights())
+def refused(
+    pod: PodAsk, board: Board = BOARD, now: int = NOON, age_ms: int = 0, stale: str = "label"
+) -> set[str]:
+    weights = Weights(filter_stale=stale)
+    decision = decide_filter(pod, NAMES, Look(board, 7, age_ms, now), weights)
     return {name for name, fits in zip(NAMES, passed(decision), strict=True) if not fits}
 
 
@@ -77,6 +81,54 @@ def test_the_label_decides_once_the_class_is_stale(
     assert refused(pod, now=now, age_ms=age_ms) == expected
 
 
+KNOWN = {*CLASSES, *LABELLED}
+
+
+@pytest.mark.parametrize(
+    ("stale", "pod", "expected"),
+    [
+        ("twin", PERFORMANCE, SAVING | {"unknown+label"}),
+        ("twin", placed(STANDARD, "eco-only"), {"draining", "draining+label"}),
+        ("closed", PERFORMANCE, KNOWN),
+        ("closed", placed(STANDARD, "eco-only"), KNOWN),
+        ("closed", STANDARD, set[str]()),
+        ("closed", replace(PERFORMANCE, exempt="daemonset"), set[str]()),
+    ],
+)
+def test_the_settings_say_what_a_stale_twin_is_good_for(
+    stale: str, pod: PodAsk, expected: set[str]
+) -> None:
+    assert refused(pod, now=LATER, stale=stale) == expected
+
+
+@pytest.mark.parametrize("stale", ["label", "closed", "twin"])
+def test_the_settings_about_stale_twins_change_nothing_for_fresh_ones(stale: str) -> None:
+    assert refused(PERFORMANCE, stale=stale) == SAVING | {"unknown+label"}
+
+
+def with_labels(names: list[str], eco: bytes, board: Board = BOARD) -> list[bool]:
+    moment, rows = Look(board, 7, 0, NOON), rows_by_name(board, names)
+    candidates = candidates_of(names, rows)
+    decision = filter_decision(PERFORMANCE, candidates, rows, moment, Weights(), eco)
+    assert decision.eco_labels == eco
+    return passed(decision)
+
+
+def test_the_label_of_a_node_that_was_sent_decides_where_there_is_no_class() -> None:
+    names = ["stranger", "unknown", "unknown+label", "performance", "other"]
+
+    assert with_labels(names, b"\x01\x01\x00\x01\x00") == [False, False, True, True, True]
+
+
+def test_labels_that_decide_nothing_are_not_kept() -> None:
+    rows = rows_by_name(BOARD, ["eco"])
+    moment, candidates = Look(BOARD, 7, 0, NOON), candidates_of(["eco"], rows)
+
+    decision = filter_decision(STANDARD, candidates, rows, moment, Weights(), b"\x01")
+
+    assert decision.eco_labels == b""
+
+
 def test_a_twin_is_trusted_until_it_is_too_old_to_the_nanosecond() -> None:
     last = NOON + 300 * SECOND
 
@@ -90,7 +142,8 @@ def test_nobody_is_refused_while_nothing_is_known() -> None:
 
 def answered(pod: PodAsk, names: list[str]) -> bytes:
     decision = decide_filter(pod, names, Look(BOARD, 7, 0, NOON), Weights())
-    return filter_reply(Asked(Pod(), names, None), passed(decision), decision.reason)
+    asked, fits = Asked(pod, Names.of(names)), passed(decision)
+    return names_reply(asked, asked.names.where(fits), fits, decision.reason)
 
 
 def test_a_pod_that_is_refused_again_hears_the_same_bytes() -> None:
@@ -116,6 +169,6 @@ def test_nobody_refused_needs_no_reason() -> None:
     assert decide_filter(PERFORMANCE, ["performance"], moment, Weights()).reason == ""
 
 
-@pytest.mark.parametrize("text", [WANTS_PERFORMANCE, WANTS_ECO])
+@pytest.mark.parametrize("text", [WANTS_PERFORMANCE, WANTS_ECO, WANTS_FRESH, NOT_NOW])
 def test_a_reason_holds_no_number_and_nothing_that_formats(text: str) -> None:
     assert re.fullmatch(r"[a-z ]+", text)

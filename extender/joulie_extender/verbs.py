@@ -1,0 +1,150 @@
+"""What kube-scheduler can ask: how each question is read, answered, and answered without thought.
+
+Pure but for what it remembers, which changes no answer.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from joulie_bus.events import FallbackAnswer, FilterDecided, Verb
+from joulie_extender import contract, decide
+from joulie_extender.contract import Asked, Reader, Threatened
+from joulie_extender.memory import Answered, Rejection, Rejections, valid_until
+from joulie_extender.moment import Moment
+from joulie_extender.scoring import Weights
+
+# In place of an answer; kube-scheduler shows it to users. No names, no numbers, no "%".
+NOT_NOW = "the energy rules cannot be looked at right now and are set to refuse in that case"
+
+A = TypeVar("A", Asked, Threatened)
+
+
+class Answer(NamedTuple):
+    decision: Answered
+    reply: bytes
+    is_remembered: bool = False
+    saved: int = 0  # scores that would have been counted twice
+
+
+class Question(ABC, Generic[A]):
+    """One verb."""
+
+    name: Verb
+
+    @abstractmethod
+    def read(self, body: bytes) -> A:
+        """Raises BadRequest or BadQuantity."""
+
+    @abstractmethod
+    def answer(self, asked: A, moment: Moment, weights: Weights) -> Answer: ...
+
+    @abstractmethod
+    def fallback(self, asked: A, answer: FallbackAnswer, weights: Weights) -> bytes:
+        """Everything through, or nothing; of the candidates that were sent, like any answer."""
+
+
+class Filter(Question[Asked]):
+    name: Verb = "filter"
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._rejections = Rejections()
+
+    def read(self, body: bytes) -> Asked:
+        return self._reader.read(body)
+
+    def answer(self, asked: Asked, moment: Moment, weights: Weights) -> Answer:
+        known = None
+        if asked.objects is None:
+            known = self._rejections.find(asked.pod, asked.names, moment, weights)
+        if known is not None:
+            return Answer(_again(known, moment, weights), known.reply, is_remembered=True)
+        rows, candidates = (
+            asked.names.rows_on(moment.board),
+            asked.names.candidates_on(moment.board),
+        )
+        decision = decide.filter_decision(
+            asked.pod, candidates, rows, moment, weights, asked.eco_labels
+        )
+        passed = decide.passed(decision)
+        if asked.objects is not None:
+            return Answer(decision, contract.nodes_reply(asked, passed, decision.reason))
+        if decide.all_passed(decision.verdicts):
+            return Answer(decision, contract.names_reply(asked, asked.names, passed, ""))
+        kept = self._reader.passed(asked, passed)
+        reply = contract.names_reply(asked, kept, passed, decision.reason)
+        until = valid_until(moment, rows, weights)
+        self._rejections.keep(
+            Rejection(
+                asked.pod,
+                asked.names,
+                moment.board,
+                until,
+                decision.verdicts,
+                decision.reason,
+                reply,
+            )
+        )
+        return Answer(decision, reply)
+
+    def fallback(self, asked: Asked, answer: FallbackAnswer, weights: Weights) -> bytes:
+        if answer == "closed":
+            return contract.error_reply(NOT_NOW)
+        passed = [True] * len(asked.names)
+        if asked.objects is None:
+            return contract.names_reply(asked, asked.names, passed, "")
+        return contract.nodes_reply(asked, passed, "")
+
+
+def _again(known: Rejection, moment: Moment, weights: Weights) -> Answered:
+    return FilterDecided(
+        pod=known.pod,
+        basis=decide.basis_of(moment, weights),
+        candidates=known.names.candidates_on(moment.board),
+        verdicts=known.verdicts,
+        reason=known.reason,
+    )
+
+
+class Prioritize(Question[Asked]):
+    name: Verb = "prioritize"
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def read(self, body: bytes) -> Asked:
+        return self._reader.read(body)
+
+    def answer(self, asked: Asked, moment: Moment, weights: Weights) -> Answer:
+        names = asked.names
+        candidates = names.candidates_on(moment.board)
+        decision = decide.prioritize_decision(asked.pod, candidates, names.names, moment, weights)
+        reply = contract.prioritize_reply(names, decide.answered_scores(decision))
+        return Answer(decision, reply, saved=names.card.repeated)
+
+    def fallback(self, asked: Asked, answer: FallbackAnswer, weights: Weights) -> bytes:
+        """Neutral, in either case: there is no error here, and a failure would lose all scores."""
+        neutral = int(weights.neutral * weights.score_range / 100)
+        scores = np.full(len(asked.names), neutral, np.int64)
+        return contract.prioritize_reply(asked.names, scores)
+
+
+class Preempt(Question[Threatened]):
+    name: Verb = "preempt"
+
+    def read(self, body: bytes) -> Threatened:
+        return contract.read_preempt(body)
+
+    def answer(self, asked: Threatened, moment: Moment, weights: Weights) -> Answer:
+        rows, candidates = (
+            asked.names.rows_on(moment.board),
+            asked.names.candidates_on(moment.board),
+        )
+        decision = decide.preempt_decision(asked.pod, candidates, rows, moment, weights)
+        return Answer(decision, contract.preempt_reply(asked, decide.passed(decision)))
+
+    def fallback(self, asked: Threatened, answer: FallbackAnswer, weights: Weights) -> bytes:
+        """Closed means that nobody is evicted."""
+        return contract.preempt_reply(asked, [answer == "open"] * len(asked.names))
