@@ -1,185 +1,160 @@
-"""The webhook itself: decodes, asks `decide`, writes down, encodes. It decides nothing."""
+"""The webhook itself: asks a verb, writes down, replies. It decides nothing."""
 
+import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Generic, NamedTuple
 
 import msgspec
-from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from joulie_bus import metrics
-from joulie_bus.errors import BadQuantity, BadRequest
-from joulie_bus.events import DecisionEntry, PodAsk
+from joulie_bus.events import DecisionEntry, FallbackAnswer, FallbackAnswered, FallbackReason
+from joulie_bus.logging import get_logger
 from joulie_extender import decide
-from joulie_extender.contract import Asked, filter_reply, prioritize_reply, read_args
-from joulie_extender.decide import Moment
-from joulie_extender.scoring import Weights, fresh_rows, score
-from joulie_projections.board import Board, NodeClass
-from joulie_projections.classify import UNKNOWN_ANNOTATION
-from joulie_projections.demand import ask_of
-from joulie_projections.power import Coefficients
+from joulie_extender.contract import BAD_REQUESTS, Reader
+from joulie_extender.counting import Counted
+from joulie_extender.exchange import Reply, Request, refusal
+from joulie_extender.memory import Explanations
+from joulie_extender.moment import Moment
+from joulie_extender.pages import explanation, scoring_page
+from joulie_extender.scoring import Weights
+from joulie_extender.verbs import A, Answer, Filter, Preempt, Prioritize
 from joulie_projections.view import Snapshot
 
 Look = Callable[[], Snapshot]
-Record = Callable[[DecisionEntry], None]
+# What comes back tells whether the broker has it; None if nobody waits for that.
+Record = Callable[[DecisionEntry], Awaitable[bool] | None]
 Clock = Callable[[], int]
-Answer = Callable[[bytes], bytes]
+log = get_logger("extender")
+
+
+class Conduct(NamedTuple):
+    """What to do when there is no answer to give."""
+
+    fails: FallbackAnswer = "open"
+    deadline_s: float = 0.1
+    is_strict: bool = False  # no answer that the broker has not stored
 
 
 class Extender:
     """Answers from one snapshot per request; every answer is recorded before it is given."""
 
-    def __init__(self, look: Look, record: Record, weights: Weights, clock: Clock) -> None:
+    def __init__(
+        self,
+        look: Look,
+        record: Record,
+        weights: Weights,
+        clock: Clock,
+        is_ready: Callable[[], bool] = lambda: True,
+        conduct: Conduct = Conduct(),  # noqa: B008
+    ) -> None:
         self._look = look
         self._record = record
         self._weights = weights
         self._clock = clock
+        self._conduct = conduct
+        self._explanations = Explanations()
+        self.is_ready = is_ready
+        reader = Reader()
+        self._filter = Counted(Filter(reader))
+        self._prioritize = Counted(Prioritize(reader))
+        self._preempt = Counted(Preempt())
 
-    def filter(self, body: bytes) -> bytes:
-        asked, pod, moment = self._read(body)
-        decision = decide.decide_filter(pod, asked.names, moment, self._weights)
-        self._record(decision)
-        return filter_reply(asked, decide.passed(decision), decision.reason)
+    def filter(self, request: Request) -> Reply | Awaitable[Reply]:
+        return self._answer(self._filter, request)
 
-    def prioritize(self, body: bytes) -> bytes:
-        asked, pod, moment = self._read(body)
-        decision = decide.decide_prioritize(pod, asked.names, moment, self._weights)
-        self._record(decision)
-        return prioritize_reply(asked.names, decide.answered_scores(decision))
+    def prioritize(self, request: Request) -> Reply | Awaitable[Reply]:
+        return self._answer(self._prioritize, request)
 
-    def debug(self) -> dict[str, Any]:
+    def preempt(self, request: Request) -> Reply | Awaitable[Reply]:
+        return self._answer(self._preempt, request)
+
+    def scoring(self) -> bytes:
+        return msgspec.json.encode(scoring_page(self._moment(), self._weights))
+
+    def explain(self, uid: str) -> bytes | None:
+        page = explanation(self._explanations.of(uid), self._look().board)
+        return None if page is None else msgspec.json.encode(page)
+
+    def _moment(self) -> Moment:
         position, board, age_ms = self._look()
-        names, now = sorted(board.rows), self._clock()
-        rows = decide.rows_by_name(board, names)
-        scores = score(_NOBODY, board, rows, now, age_ms, _without_pod(self._weights))
-        stale = ~fresh_rows(board, now, age_ms, self._weights)[rows]
-        return {
-            "position": position,
-            "viewAgeMs": age_ms,
-            "settings": decide.settings_id(self._weights),
-            "coefficients": _coefficients(self._weights),
-            "nodes": [
-                {**_row(board, name), "baseScore": base, "stale": old}
-                for name, base, old in zip(
-                    names, scores.score.tolist(), stale.tolist(), strict=True
-                )
-            ],
-        }
+        return Moment(board, position, age_ms, self._clock())
 
-    def _read(self, body: bytes) -> tuple[Asked, PodAsk, Moment]:
-        asked = read_args(body)
-        pod = ask_of(asked.pod)
-        if pod.rule == UNKNOWN_ANNOTATION:
-            metrics.UNKNOWN_CLASS.inc()
-        position, board, age_ms = self._look()
-        return asked, pod, Moment(board, position, age_ms, self._clock())
-
-
-def make_app(extender: Extender, is_ready: Callable[[], bool], body_limit: int) -> Starlette:
-    def verb(name: str, answer: Answer) -> Route:
-        return Route(f"/{name}", _endpoint(name, answer, body_limit), methods=["POST"])
-
-    async def healthz(_: Request) -> Response:
-        return Response("ok\n")
-
-    async def readyz(_: Request) -> Response:
-        if is_ready():
-            return Response("ok\n")
-        return Response("the projection is not loaded yet\n", 503)
-
-    async def debug(_: Request) -> Response:
-        return JSONResponse(extender.debug())
-
-    return Starlette(
-        routes=[
-            verb("filter", extender.filter),
-            verb("prioritize", extender.prioritize),
-            Route("/healthz", healthz),
-            Route("/readyz", readyz),
-            Route("/debug/scoring", debug),
-        ]
-    )
-
-
-def _endpoint(
-    name: str, answer: Answer, body_limit: int
-) -> Callable[[Request], Awaitable[Response]]:
-    async def endpoint(request: Request) -> Response:
-        body = await _body(request, body_limit)
-        if isinstance(body, Response):
-            return body
+    def _answer(self, verb: Counted[A], request: Request) -> Reply | Awaitable[Reply]:
         started = time.perf_counter()
         try:
-            reply = answer(body)
-        except (BadRequest, BadQuantity) as error:
-            metrics.ANSWERS.labels(verb=name, outcome="bad_request").inc()
-            return _refusal(400, str(error))
-        metrics.ANSWER_SECONDS.labels(verb=name).observe(time.perf_counter() - started)
-        metrics.ANSWERS.labels(verb=name, outcome="answered").inc()
-        return Response(reply, media_type="application/json")
+            asked = verb.question.read(request.body)
+        except BAD_REQUESTS as error:
+            verb.refused.inc()
+            return refusal(400, str(error))
+        verb.asked(asked)
+        call = _Call(verb, asked, self._moment(), request.begun + self._conduct.deadline_s)
+        answer = self._thought(call)
+        if not isinstance(answer, Answer):
+            return self._fallback(call, answer)
+        stored = self._record(answer.decision)
+        self._explanations.keep(answer.decision)
+        verb.answered(answer)
+        verb.seconds.observe(time.perf_counter() - started)
+        reply = _reply(answer.reply, call.moment)
+        return reply if stored is None else self._when_stored(call, stored, reply)
 
-    return endpoint
+    def _thought(self, call: "_Call[A]") -> Answer | FallbackReason:
+        """An answer, or why there is none."""
+        if self._conduct.fails == "closed" and not self.is_ready():
+            return "not-ready"
+        if time.monotonic() > call.deadline:
+            return "overdue"
+        try:
+            return call.verb.question.answer(call.asked, call.moment, self._weights)
+        except Exception:
+            log.exception("thinking_failed", verb=call.verb.question.name, pod=call.asked.pod.uid)
+            return "failed"
+
+    def _fallback(self, call: "_Call[A]", why: FallbackReason) -> Reply:
+        """Scheduling goes on; that this was no real answer is counted, and stands in the log."""
+        answer: FallbackAnswer = "closed" if why == "unrecorded" else self._conduct.fails
+        question, asked = call.verb.question, call.asked
+        metrics.FALLBACKS.labels(verb=question.name, why=why).inc()
+        if question.name == "prioritize":
+            metrics.SCORES_SAVED.inc(len(asked.names))
+        self._record(
+            FallbackAnswered(
+                pod_uid=asked.pod.uid,
+                namespace=asked.pod.namespace,
+                name=asked.pod.name,
+                verb=question.name,
+                why=why,
+                answer=answer,
+                candidates=len(asked.names),
+                basis=decide.basis_of(call.moment, self._weights),
+            )
+        )
+        call.verb.fallen_back.inc()
+        return _reply(question.fallback(asked, answer, self._weights), call.moment)
+
+    async def _when_stored(self, call: "_Call[A]", stored: Awaitable[bool], reply: Reply) -> Reply:
+        is_stored = False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(call.deadline - time.monotonic()):
+                is_stored = await stored
+        if is_stored:
+            return reply
+        metrics.DECISIONS_UNACKNOWLEDGED.inc()
+        return self._fallback(call, "unrecorded") if self._conduct.is_strict else reply
 
 
-async def _body(request: Request, limit: int) -> bytes | Response:
-    """Stops reading at the limit, whatever the header promised."""
-    too_large = f"The body is larger than {limit} bytes (EXTENDER_BODY_LIMIT)."
-    if int(request.headers.get("content-length", 0)) > limit:
-        return _refusal(413, too_large)
-    parts, size = [], 0
-    try:
-        async for part in request.stream():
-            parts.append(part)
-            size += len(part)
-            if size > limit:
-                return _refusal(413, too_large)
-    except ClientDisconnect:
-        return _refusal(400, "The connection ended before the body did.")
-    return b"".join(parts)
+class _Call(NamedTuple, Generic[A]):
+    """One request on its way through."""
+
+    verb: Counted[A]
+    asked: A
+    moment: Moment
+    deadline: float  # by the monotonic clock
 
 
-def _refusal(status: int, why: str) -> Response:
-    return Response(msgspec.json.encode({"error": why}), status, media_type="application/json")
-
-
-# What a node scores before any pod: no marginal power, no bonus, no pressure.
-_NOBODY = PodAsk(uid="", namespace="", name="", workload="performance")
-
-
-def _without_pod(weights: Weights) -> Weights:
-    return weights._replace(coefficients=Coefficients(0.0, 0.0, 0.0, False))
-
-
-def _coefficients(weights: Weights) -> dict[str, float | bool]:
-    return {
-        "cpuUtilCoeff": weights.coefficients.cpu,
-        "gpuUtilCoeffStandard": weights.coefficients.gpu_standard,
-        "gpuUtilCoeffPerformance": weights.coefficients.gpu_performance,
-        "memoryFactor": weights.coefficients.memory_factor,
-    }
-
-
-def _row(board: Board, name: str) -> dict[str, Any]:
-    at = board.rows[name]
-
-    def value(column: str) -> float:
-        return float(board.floats(column)[at])
-
-    return {
-        "nodeName": name,
-        "schedulableClass": NodeClass(int(board.columns["node_class"][at])).name.lower(),
-        "headroom": value("headroom"),
-        "coolingStress": value("cooling"),
-        "measuredPowerW": value("measured_w"),
-        "cappedPowerW": value("capped_w"),
-        "nodeTdpW": value("tdp_w"),
-        "powerTrendWPerMin": value("trend_w_per_min"),
-        "cpuTotalCores": value("cores"),
-        "cpuMaxWattsTotal": value("cpu_max_w"),
-        "gpuCount": int(value("gpus")),
-        "gpuMaxWattsPerGpu": value("gpu_max_w"),
-        "hasGpu": value("gpus") > 0,
-    }
+def _reply(body: bytes, moment: Moment) -> Reply:
+    """Says what it rests on."""
+    rests_on = (moment.position, moment.view_age_ms)
+    return Reply(200, body, b"Joulie-View: %d\r\nJoulie-View-Age-Ms: %d\r\n" % rests_on)

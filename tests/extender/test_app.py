@@ -1,155 +1,137 @@
+"""The app as kube-scheduler and people meet it: over a real socket, from one snapshot."""
+
 import asyncio
-import contextlib
 import json
-from collections.abc import AsyncGenerator
-from typing import Any, NamedTuple
+import shlex
+import subprocess
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from joulie_bus import codec
-from joulie_bus.embedded import free_port
-from joulie_bus.errors import PortTaken
-from joulie_bus.events import DecisionEntry, FilterDecided
-from joulie_bus.settings import HostPort
+from extender_kit import (
+    PATIENT,
+    Received,
+    get,
+    post,
+    request,
+    served,
+    snapshot_of,
+)
+from go_http import Client
+from joulie_bus import metrics
+from joulie_bus.events import (
+    DecisionEntry,
+    FallbackAnswered,
+    FilterDecided,
+    PreemptDecided,
+    PrioritizeDecided,
+)
 from joulie_bus.testing import NOON, SECOND, hardware
-from joulie_extender.app import Extender, make_app
+from joulie_extender.app import Extender
+from joulie_extender.exchange import Reply, Request
+from joulie_extender.routes import routed
 from joulie_extender.scoring import Weights
-from joulie_extender.service import listening
 from joulie_projections.board import Board
 from joulie_projections.view import Snapshot
 from joulie_projections.world import NodeState, Sample
-from joulie_simulator.webhook import Webhook, WebhookFailed
 
 pytestmark = pytest.mark.anyio
-LIMIT = 10_000
-NODES = {
-    "n0": NodeState(
-        ordinal=0,
-        at=NOON,
-        hardware=hardware("n0", cores=128, watts=700, gpus=8),
-        profile="performance",
-        samples=(Sample(NOON - 60 * SECOND, 460_400), Sample(NOON, 450_000)),
-    ),
-    "n1": NodeState(ordinal=1, at=NOON, hardware=hardware("n1"), profile="eco"),
-    "n2": NodeState(ordinal=2, at=NOON - 400 * SECOND, hardware=hardware("n2")),
+N0 = NodeState(
+    ordinal=0,
+    at=NOON,
+    hardware=hardware("n0", cores=128, watts=700, gpus=8),
+    profile="performance",
+    samples=(Sample(NOON - 60 * SECOND, 460_400), Sample(NOON, 450_000)),
+)
+N1 = NodeState(ordinal=1, at=NOON, hardware=hardware("n1"), profile="eco")
+N2 = NodeState(ordinal=2, at=NOON - 400 * SECOND, hardware=hardware("n2"))
+SNAPSHOT = snapshot_of(N0, N1, N2)
+POD = {
+    "metadata": {
+        "name": "p",
+        "uid": "u1",
+        "annotations": {"joulie.io/workload-class": "performance"},
+    }
 }
-SNAPSHOT = Snapshot(17, Board.of(NODES, 0), 3)
-POD = {"metadata": {"name": "p", "annotations": {"joulie.io/workload-class": "performance"}}}
 ARGS: dict[str, Any] = {"Pod": POD, "Nodes": None, "NodeNames": ["n1", "n0", "ghost"]}
+BODY = json.dumps(ARGS).encode()
+VICTIMS = {"n0": {"Pods": [{"UID": "a"}], "NumPDBViolations": 0}, "n1": {"Pods": [{"UID": "b"}]}}
+PREEMPT = json.dumps({"Pod": POD, "NodeNameToMetaVictims": VICTIMS}).encode()
 
 
-class Reply(NamedTuple):
-    status: int
-    body: bytes
+def look() -> Snapshot:
+    return SNAPSHOT
 
 
-class Served(NamedTuple):
-    port: int
-    recorded: list[DecisionEntry]
+async def answered(verb: str, body: bytes = BODY) -> Any:
+    async with served(look) as extender:
+        reply = await post(extender.port, f"/{verb}", body)
+    assert reply.status == 200, reply.body
+    return reply.json()
 
 
-@contextlib.asynccontextmanager
-async def served(*, ready: bool = True) -> AsyncGenerator[Served, None]:
-    recorded: list[DecisionEntry] = []
-
-    def record(entry: DecisionEntry) -> None:
-        codec.encode(entry)  # as whoever keeps it would
-        recorded.append(entry)
-
-    extender = Extender(lambda: SNAPSHOT, record, Weights(), lambda: NOON)
-    port = free_port()
-    async with listening(make_app(extender, lambda: ready, LIMIT), HostPort("127.0.0.1", port)):
-        yield Served(port, recorded)
-
-
-async def asked(port: int, verb: str, args: dict[str, Any] = ARGS) -> Any:
-    """As kube-scheduler asks."""
-    webhook = Webhook("127.0.0.1", port)
-    try:
-        return await webhook.call(verb, args)
-    finally:
-        await webhook.close()
-
-
-async def exchange(port: int, request: bytes) -> Reply:
-    """Writes the bytes as they are; the server closes, as it was asked to."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(request)
-    async with asyncio.timeout(10):
-        head = await reader.readuntil(b"\r\n\r\n")
-        body = await reader.read()
-    writer.close()
-    return Reply(int(head.split()[1]), body)
-
-
-async def get(port: int, path: str) -> Reply:
-    head = f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    return await exchange(port, head.encode())
-
-
-async def post(port: int, verb: str, body: bytes) -> Reply:
-    head = f"POST /{verb} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-    return await exchange(port, f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-
-
-async def test_filter_answers_over_a_real_socket() -> None:
-    async with served() as extender:
-        reply = await asked(extender.port, "filter")
+@pytest.mark.parametrize("prefix", ["", "energy/"])
+async def test_filter_answers_over_a_real_socket(prefix: str) -> None:
+    reply = await answered(f"{prefix}filter")
 
     assert reply["NodeNames"] == ["n0", "ghost"]
     assert list(reply["FailedAndUnresolvableNodes"]) == ["n1"]
 
 
-async def test_prioritize_scores_every_name_with_a_whole_number() -> None:
-    async with served() as extender:
-        reply = await asked(extender.port, "prioritize")
+@pytest.mark.parametrize("prefix", ["", "energy/"])
+async def test_prioritize_scores_every_name_with_a_whole_number(prefix: str) -> None:
+    reply = await answered(f"{prefix}prioritize")
 
     assert [entry["Host"] for entry in reply] == ARGS["NodeNames"]
     assert [type(entry["Score"]) for entry in reply] == [int, int, int]
 
 
-async def test_one_connection_serves_many_calls() -> None:
-    async with served() as extender:
-        webhook = Webhook("127.0.0.1", extender.port)
-        await webhook.call("filter", ARGS)
-        first = webhook._streams
-        for verb in ("prioritize", "filter", "prioritize"):
-            await webhook.call(verb, ARGS)
+@pytest.mark.parametrize("prefix", ["", "energy/"])
+async def test_preempt_keeps_the_nodes_that_the_filter_would_let_through(prefix: str) -> None:
+    reply = await answered(f"{prefix}preempt", PREEMPT)
 
-        assert webhook._streams is first is not None
-        await webhook.close()
+    assert reply == {
+        "NodeNameToMetaVictims": {"n0": {"Pods": [{"UID": "a"}], "NumPDBViolations": 0}}
+    }
 
 
 async def test_every_answer_is_recorded_with_what_it_rests_on() -> None:
-    async with served() as extender:
-        await asked(extender.port, "filter")
-        await asked(extender.port, "prioritize")
+    async with served(look) as extender:
+        for verb, body in (("filter", BODY), ("prioritize", BODY), ("preempt", PREEMPT)):
+            await post(extender.port, f"/{verb}", body)
 
-    assert [entry.TYPE for entry in extender.recorded] == [
-        "decision.filter",
-        "decision.prioritize",
-    ]
-    [decision, _] = extender.recorded
-    assert isinstance(decision, FilterDecided)
-    assert (decision.basis.view, decision.basis.view_age_ms, decision.basis.now) == (17, 3, NOON)
+    kinds = [type(entry) for entry in extender.recorded]
+    assert kinds == [FilterDecided, PrioritizeDecided, PreemptDecided]
+    for entry in extender.recorded:
+        assert isinstance(entry, FilterDecided | PrioritizeDecided | PreemptDecided)
+        assert (entry.basis.view, entry.basis.view_age_ms, entry.basis.now) == (17, 3, NOON)
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize"])
+async def test_every_answer_names_the_position_and_the_age_of_what_it_rests_on(verb: str) -> None:
+    async with served(look) as extender:
+        reply = await post(extender.port, f"/{verb}", BODY)
+
+    assert b"\r\nJoulie-View: 17\r\nJoulie-View-Age-Ms: 3\r\n" in reply.head
 
 
 async def test_no_answer_is_given_that_was_not_recorded_before() -> None:
     def refuse(_: DecisionEntry) -> None:
         raise RuntimeError("nothing can be recorded")
 
-    extender = Extender(lambda: SNAPSHOT, refuse, Weights(), lambda: NOON)
+    extender = Extender(look, refuse, Weights(), lambda: NOON, conduct=PATIENT)
 
     with pytest.raises(RuntimeError, match="nothing can be recorded"):
-        extender.filter(json.dumps(ARGS).encode())
+        extender.filter(request(BODY))
 
 
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        (b"", "not an ExtenderArgs"),
+        (b"", "not an Extender"),
         (b"{}", "no Pod"),
-        (b'{"Pod":{},"NodeNames":[1]}', "$.NodeNames[0]"),
+        (b'{"Pod":{},"NodeNames":[1],"NodeNameToMetaVictims":[1]}', "$.NodeName"),
         (
             b'{"Pod":{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"lots"}}}]}}'
             b',"NodeNames":[]}',
@@ -158,10 +140,10 @@ async def test_no_answer_is_given_that_was_not_recorded_before() -> None:
     ],
     ids=["empty", "no pod", "a number as a name", "no quantity"],
 )
-@pytest.mark.parametrize("verb", ["filter", "prioritize"])
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])
 async def test_garbage_is_refused_with_a_reason(verb: str, body: bytes, told: str) -> None:
-    async with served() as extender:
-        reply = await post(extender.port, verb, body)
+    async with served(look) as extender:
+        reply = await post(extender.port, f"/{verb}", body)
 
     assert reply.status == 400
     assert told in json.loads(reply.body)["error"]
@@ -172,53 +154,247 @@ async def test_a_pod_that_asks_for_more_than_there_can_be_is_answered() -> None:
     container = {"name": "c", "resources": {"requests": {"cpu": "9223372036854775807"}}}
     greedy = {**ARGS, "Pod": {"metadata": {"name": "p"}, "spec": {"containers": [container]}}}
 
-    async with served() as extender:
-        reply = await asked(extender.port, "prioritize", greedy)
-
-    assert len(reply) == 3
-    assert len(extender.recorded) == 1
+    assert len(await answered("prioritize", json.dumps(greedy).encode())) == 3
 
 
-async def test_a_body_that_says_it_is_too_large_is_refused_unread() -> None:
-    head = f"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: {LIMIT + 1}\r\n"
-    async with served() as extender:
-        reply = await exchange(extender.port, f"{head}Connection: close\r\n\r\n".encode())
-
-    assert reply.status == 413
-    assert "EXTENDER_BODY_LIMIT" in json.loads(reply.body)["error"]
+# --- the full form ----------------------------------------------------------------------------
 
 
-async def test_a_body_that_turns_out_too_large_is_refused_on_the_way() -> None:
-    head = b"POST /filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
-    chunk = f"{4096:x}\r\n".encode() + b"x" * 4096 + b"\r\n"
-    async with served() as extender:
-        reply = await exchange(extender.port, head + b"Connection: close\r\n\r\n" + chunk * 3)
-
-    assert reply.status == 413
+def full(*names: str, **labels: str) -> bytes:
+    items = [{"metadata": {"name": name, "labels": labels}, "spec": {"x": 1}} for name in names]
+    return json.dumps({"Pod": POD, "Nodes": {"items": items}, "NodeNames": None}).encode()
 
 
-async def test_a_body_as_large_as_the_limit_is_read() -> None:
-    body = json.dumps(ARGS).encode()
-    async with served() as extender:
-        reply = await post(extender.port, "filter", body + b" " * (LIMIT - len(body)))
+async def test_whole_nodes_come_back_whole() -> None:
+    reply = await answered("filter", full("n0", "n1"))
 
-    assert reply.status == 200
+    [node] = reply["Nodes"]["items"]
+    assert node == {"metadata": {"name": "n0", "labels": {}}, "spec": {"x": 1}}
+    assert (reply["NodeNames"], list(reply["FailedAndUnresolvableNodes"])) == (None, ["n1"])
+
+
+async def test_the_label_of_a_node_that_nobody_knows_decides() -> None:
+    reply = await answered("filter", full("stranger", **{"joulie.io/power-profile": "eco"}))
+
+    assert reply["Nodes"] == {"items": []}
+    assert list(reply["FailedAndUnresolvableNodes"]) == ["stranger"]
+
+
+# --- memory -----------------------------------------------------------------------------------
+
+
+def count(name: str, **labels: str) -> float:
+    return metrics.REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+class Moving:
+    """A state that the test changes between two questions."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+        self.snapshot = SNAPSHOT
+        self.recorded: list[DecisionEntry] = []
+        self.extender = Extender(
+            lambda: self.snapshot,
+            self.recorded.append,
+            Weights(),
+            lambda: self.now,
+            conduct=PATIENT,
+        )
+
+    def filter(self, body: bytes = BODY) -> bytes:
+        reply = self.extender.filter(request(body))
+        assert isinstance(reply, Reply)
+        return reply.body
+
+    def remembered(self, body: bytes = BODY) -> bool:
+        before = count("joulie_rejections_remembered_total")
+        self.filter(body)
+        return count("joulie_rejections_remembered_total") > before
+
+
+def test_a_rejection_is_given_again_from_memory_and_recorded_again() -> None:
+    state = Moving()
+    first = state.filter()
+    state.now += SECOND
+
+    assert state.remembered()
+    assert state.filter() == first
+    one, _, three = state.recorded
+    assert isinstance(one, FilterDecided)
+    assert isinstance(three, FilterDecided)
+    assert replace(three, basis=one.basis) == one
+    assert three.basis.now == NOON + SECOND
+
+
+def another_pod() -> bytes:
+    return BODY.replace(b"u1", b"u2")
+
+
+def the_same_uid_with_another_class() -> bytes:
+    return BODY.replace(b'"performance"', b'"standard"')
+
+
+def another_list() -> bytes:
+    return BODY.replace(b'"ghost"', b'"other"')
+
+
+@pytest.mark.parametrize(
+    "body", [another_pod(), the_same_uid_with_another_class(), another_list()], ids=str
+)
+def test_another_question_is_thought_about(body: bytes) -> None:
+    state = Moving()
+    state.filter()
+
+    assert not state.remembered(body)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "later_s"),
+    [
+        (snapshot_of(N0, N1), 0),
+        (SNAPSHOT, 301),
+        (SNAPSHOT._replace(age_ms=300_001), 0),
+    ],
+    ids=["another state", "a twin grew stale", "the view grew stale"],
+)
+def test_in_another_state_the_same_question_is_thought_about(
+    snapshot: Snapshot, later_s: int
+) -> None:
+    state = Moving()
+    state.filter()
+    state.snapshot, state.now = snapshot, NOON + later_s * SECOND
+
+    assert not state.remembered()
+
+
+def test_a_pod_that_was_let_through_is_thought_about_again() -> None:
+    state, body = Moving(), the_same_uid_with_another_class()
+    state.filter(body)
+
+    assert not state.remembered(body)
+
+
+async def test_calls_and_repeats_are_counted_per_verb() -> None:
+    labels = {"verb": "filter"}
+    calls = count("joulie_answers_total", outcome="answered", **labels)
+    repeats = count("joulie_answers_repeated_total", **labels)
+    async with served(look) as extender:
+        for _ in range(3):
+            await post(extender.port, "/filter", BODY)
+
+    assert count("joulie_answers_total", outcome="answered", **labels) == calls + 3
+    assert count("joulie_answers_repeated_total", **labels) == repeats + 2
+
+
+async def test_scores_that_would_have_been_added_up_are_counted() -> None:
+    before = count("joulie_scores_saved_total")
+    twice = json.dumps({"Pod": POD, "NodeNames": ["n0", "n0", "n1"]}).encode()
+
+    assert len(await answered("prioritize", twice)) == 2
+    assert count("joulie_scores_saved_total") == before + 1
+
+
+# --- when there is no answer to give ----------------------------------------------------------
+
+NOBODY_REFUSED: dict[str, Any] = {"FailedNodes": {}, "FailedAndUnresolvableNodes": {}}
+ALL_VICTIMS = {
+    "n0": {"Pods": [{"UID": "a"}], "NumPDBViolations": 0},
+    "n1": {"Pods": [{"UID": "b"}], "NumPDBViolations": 0},
+}
+NEUTRAL = [{"Host": name, "Score": 50} for name in ARGS["NodeNames"]]
+NOT_NOW = "the energy rules cannot be looked at right now and are set to refuse in that case"
+OPEN = {
+    "filter": {"Nodes": None, "NodeNames": ARGS["NodeNames"], **NOBODY_REFUSED, "Error": ""},
+    "prioritize": NEUTRAL,
+    "preempt": {"NodeNameToMetaVictims": ALL_VICTIMS},
+}
+CLOSED = {
+    "filter": {"Nodes": None, "NodeNames": None, **NOBODY_REFUSED, "Error": NOT_NOW},
+    "prioritize": NEUTRAL,
+    "preempt": {"NodeNameToMetaVictims": {}},
+}
+BODIES = {"filter": BODY, "prioritize": BODY, "preempt": PREEMPT}
+
+
+def broken() -> Snapshot:
+    board = Board({"n0": 1}, {}, 0)  # no column at all
+    return Snapshot(1, board, 0)
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])
+@pytest.mark.parametrize(("fails", "expected"), [("open", OPEN), ("closed", CLOSED)])
+async def test_a_failure_within_is_open_or_closed_and_never_a_500(
+    verb: str, fails: Any, expected: dict[str, Any]
+) -> None:
+    async with served(broken, conduct=PATIENT._replace(fails=fails)) as extender:
+        reply = await post(extender.port, f"/{verb}", BODIES[verb])
+
+    assert (reply.status, reply.json()) == (200, expected[verb])
+    [entry] = extender.recorded
+    assert isinstance(entry, FallbackAnswered)
+    assert (entry.verb, entry.why, entry.answer) == (verb, "failed", fails)
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])
+@pytest.mark.parametrize(("fails", "expected"), [("open", OPEN), ("closed", CLOSED)])
+async def test_a_request_that_waited_too_long_is_not_thought_about(
+    verb: str, fails: Any, expected: dict[str, Any]
+) -> None:
+    conduct = PATIENT._replace(fails=fails, deadline_s=1.0)
+    async with served(look, conduct=conduct) as extender:
+        extender.extender.filter(request(BODY, begun=0.0))
+        reply = getattr(extender.extender, verb)(request(BODIES[verb], begun=0.0))
+
+    assert json.loads(reply.body) == expected[verb]
+    entry = extender.recorded[-1]
+    assert isinstance(entry, FallbackAnswered)
+    assert (entry.why, entry.answer, entry.basis.view) == ("overdue", fails, 17)
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])
+async def test_closed_without_a_view_nothing_is_let_through(verb: str) -> None:
+    conduct = PATIENT._replace(fails="closed")
+    async with served(look, is_ready=lambda: False, conduct=conduct) as extender:
+        reply = await post(extender.port, f"/{verb}", BODIES[verb])
+
+    assert reply.json() == CLOSED[verb]
+    [entry] = extender.recorded
+    assert isinstance(entry, FallbackAnswered)
+    assert entry.why == "not-ready"
+
+
+async def test_the_full_form_is_let_through_whole() -> None:
+    async with served(broken) as extender:
+        reply = await post(extender.port, "/filter", full("n0", "n1"))
+
+    passed = json.loads(reply.body)["Nodes"]["items"]
+    assert [node["metadata"]["name"] for node in passed] == ["n0", "n1"]
+
+
+# --- pages ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("ready", "status"), [(True, 200), (False, 503)])
 async def test_readiness_waits_for_the_projection_and_liveness_does_not(
     ready: bool, status: int
 ) -> None:
-    async with served(ready=ready) as extender:
+    async with served(look, is_ready=lambda: ready) as extender:
         readiness = await get(extender.port, "/readyz")
         liveness = await get(extender.port, "/healthz")
 
     assert (readiness.status, liveness.status) == (status, 200)
 
 
+async def page(path: str) -> Any:
+    async with served(look) as extender:
+        shown = await get(extender.port, path)
+    assert shown.status == 200
+    return shown.json()
+
+
 async def test_the_debug_page_shows_what_a_score_is_made_of() -> None:
-    async with served() as extender:
-        shown = json.loads((await get(extender.port, "/debug/scoring")).body)
+    shown = await page("/debug/scoring")
 
     assert shown["coefficients"] == {
         "cpuUtilCoeff": 0.7,
@@ -227,6 +403,7 @@ async def test_the_debug_page_shows_what_a_score_is_made_of() -> None:
         "memoryFactor": True,
     }
     assert (shown["position"], shown["viewAgeMs"]) == (17, 3)
+    assert shown["weights"]["draining_penalty"] == 20
     [first, *_] = shown["nodes"]
     assert first == {
         "nodeName": "n0",
@@ -248,37 +425,161 @@ async def test_the_debug_page_shows_what_a_score_is_made_of() -> None:
 
 
 async def test_the_debug_page_lists_nodes_by_name_and_says_which_are_stale() -> None:
-    async with served() as extender:
-        shown = json.loads((await get(extender.port, "/debug/scoring")).body)
+    shown = await page("/debug/scoring")
 
     told = [(node["nodeName"], node["stale"]) for node in shown["nodes"]]
     assert told == [("n0", False), ("n1", False), ("n2", True)]
     assert shown["nodes"][2]["baseScore"] == 50
 
 
-@pytest.mark.parametrize("path", ["/filter", "/prioritize"])
-async def test_verbs_are_posted(path: str) -> None:
-    async with served() as extender:
-        assert (await get(extender.port, path)).status == 405
+async def test_a_pod_is_explained_with_every_answer_about_it() -> None:
+    async with served(look) as extender:
+        for verb, body in (("filter", BODY), ("prioritize", BODY), ("preempt", PREEMPT)):
+            await post(extender.port, f"/{verb}", body)
+        shown: Any = (await get(extender.port, "/explain/u1")).json()
+
+    filtered, scored, preempted = shown["answers"]
+    assert shown["pod"]["workload"] == "performance"
+    assert (filtered["verb"], filtered["refused"], filtered["basis"]["view"]) == (
+        *("filter", {"n1": "eco"}),
+        17,
+    )
+    assert (scored["verb"], list(scored["scores"])) == ("prioritize", ARGS["NodeNames"])
+    assert set(scored["best"][0]) >= {"node", "score", "headroom", "cooling", "trend", "marginal_w"}
+    assert (preempted["verb"], preempted["refused"]) == ("preempt", {"n1": "eco"})
 
 
-async def test_a_taken_port_is_named() -> None:
-    async with served() as extender:
-        app = make_app(
-            Extender(lambda: SNAPSHOT, list[DecisionEntry]().append, Weights(), lambda: NOON),
-            lambda: True,
-            LIMIT,
+async def test_a_pod_that_nobody_asked_about_cannot_be_explained() -> None:
+    async with served(look) as extender:
+        reply = await get(extender.port, "/explain/nobody")
+
+    assert reply.status == 404
+    assert "decision log has them all" in json.loads(reply.body)["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/gpu/filter", "energy rules are under /energy"),
+        ("/gpu/bind", "energy rules are under /energy"),
+        ("/bind", "Take bindVerb out"),
+        ("/energy/bind", "Take bindVerb out"),
+        ("/filter/", "kube-scheduler posts to /filter"),
+        ("/", "people look at /explain/POD-UID"),
+    ],
+)
+async def test_what_is_not_there_says_what_to_do(path: str, told: str) -> None:
+    async with served(look) as extender:
+        reply = await post(extender.port, path, BODY)
+
+    assert reply.status == 404
+    assert told in json.loads(reply.body)["error"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", "/filter", b"POST"),
+        ("PUT", "/prioritize", b"POST"),
+        ("GET", "/energy/preempt", b"POST"),
+        ("DELETE", "/healthz", b"GET, HEAD"),
+        ("PATCH", "/debug/scoring", b"GET, HEAD"),
+        ("OPTIONS", "/explain/u1", b"GET, HEAD"),
+    ],
+)
+async def test_another_method_is_refused_with_those_that_are_allowed(
+    method: str, path: str, allowed: bytes
+) -> None:
+    async with served(look) as extender:
+        reply = await get(extender.port, path, method)
+
+    assert reply.status == 405
+    assert b"\r\nAllow: %b\r\n" % allowed in reply.head
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/debug/scoring", "/openapi.json"])
+async def test_head_tells_the_length_and_keeps_the_body(path: str) -> None:
+    async with served(look) as extender:
+        whole, bare = await get(extender.port, path), await get(extender.port, path, "HEAD")
+
+    length = b"Content-Length: %d\r\n" % len(whole.body)
+    assert length in whole.head
+    assert length in bare.head
+    assert (bare.status, bare.body) == (200, b"")
+
+
+@pytest.mark.parametrize("path", ["/filter", "/debug/scoring", "/explain/u1", "/openapi.json"])
+def test_who_should_have_shown_a_certificate_and_did_not_learns_nothing(path: str) -> None:
+    handle = routed(Extender(look, list[DecisionEntry]().append, Weights(), lambda: NOON), bool)
+    method = "POST" if path == "/filter" else "GET"
+
+    reply = handle(Request(method, path, BODY, 0.0, is_known=False))
+
+    assert isinstance(reply, Reply)
+    assert (reply.status, b"EXTENDER_TLS_CLIENT_CA_FILE" in reply.body) == (403, True)
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_the_kubelet_needs_no_certificate(path: str) -> None:
+    handle = routed(Extender(look, list[DecisionEntry]().append, Weights(), lambda: NOON), bool)
+
+    reply = handle(Request("GET", path, b"", 0.0, is_known=False))
+
+    assert isinstance(reply, Reply)
+    assert reply.status == 200
+
+
+def test_who_is_leaving_is_not_ready() -> None:
+    extender = Extender(look, list[DecisionEntry]().append, Weights(), lambda: NOON)
+
+    reply = routed(extender, lambda: True)(Request("GET", "/readyz", b"", 0.0, is_known=True))
+
+    assert isinstance(reply, Reply)
+    assert (reply.status, reply.body) == (503, b"this replica is leaving\n")
+
+
+# --- the examples that users have -------------------------------------------------------------
+
+
+async def curled(command: str) -> Received:
+    done = await asyncio.to_thread(
+        subprocess.run, shlex.split(command), capture_output=True, check=True, timeout=20
+    )
+    return Received(200, b"", done.stdout)
+
+
+async def test_the_curl_example_of_the_documents_works_as_written() -> None:
+    pod = '{"metadata": {"annotations": {"joulie.io/workload-class": "performance"}}}'
+    nodes = '[{"metadata": {"name": "n0"}}, {"metadata": {"name": "n1"}}]'
+    async with served(look) as extender:
+        reply = await curled(
+            f"""curl -sf -X POST \
+              http://localhost:{extender.port}/filter \
+              -H 'Content-Type: application/json' \
+              -d '{{"pod": {pod}, "nodes": {{"items": {nodes}}}}}'"""
         )
-        at = HostPort("127.0.0.1", extender.port)
-        with pytest.raises(PortTaken, match=f"Nothing can listen on 127.0.0.1:{extender.port}"):
-            async with listening(app, at):
-                pass
+
+    told: Any = reply.json()
+    assert [item["metadata"]["name"] for item in told["Nodes"]["items"]] == ["n0"]
+    assert list(told["FailedAndUnresolvableNodes"]) == ["n1"]
 
 
-async def test_the_port_is_free_again_at_the_end_of_the_block() -> None:
-    async with served() as extender:
-        webhook = Webhook("127.0.0.1", extender.port)
-        await webhook.call("filter", ARGS)
+async def test_curl_may_ask_first_whether_a_large_body_is_welcome() -> None:
+    names = json.dumps([f"node-{number}" for number in range(500)])
+    async with served(look) as extender:
+        reply = await curled(
+            f"""curl -sf -H 'Expect: 100-continue' http://localhost:{extender.port}/prioritize \
+              -d '{{"pod": {{}}, "nodenames": {names}}}'"""
+        )
 
-    with pytest.raises(WebhookFailed):
-        await webhook.call("filter", ARGS)
+    assert len(json.loads(reply.body)) == 500
+
+
+async def test_one_connection_serves_many_calls() -> None:
+    async with served(look) as extender:
+        client = Client("127.0.0.1", extender.port)
+        for verb in ("filter", "prioritize", "filter", "prioritize"):
+            await client.post(verb, BODY, 20)
+        await client.close()
+
+    assert client.dialled == 1

@@ -1,0 +1,120 @@
+"""What people see: what scores are made of, and why a pod was answered as it was. Pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from joulie_bus.events import FilterDecided, PodAsk, PreemptDecided, PrioritizeDecided
+from joulie_extender import decide
+from joulie_extender.candidates import rows_by_name
+from joulie_extender.filter import Verdict
+from joulie_extender.memory import Answered
+from joulie_extender.moment import Moment
+from joulie_extender.scoring import Weights, fresh_rows, score
+from joulie_projections.board import Board, NodeClass
+from joulie_projections.power import Coefficients
+
+# What a node scores before any pod: no marginal power, no bonus, no pressure.
+_NOBODY = PodAsk(uid="", namespace="", name="", workload="performance")
+
+
+def scoring_page(moment: Moment, weights: Weights) -> dict[str, Any]:
+    board, names = moment.board, sorted(moment.board.rows)
+    rows = rows_by_name(board, names)
+    free = weights._replace(coefficients=Coefficients(0.0, 0.0, 0.0, False))
+    scores = score(_NOBODY, board, rows, moment.now, moment.view_age_ms, free)
+    stale = ~fresh_rows(board, moment.now, moment.view_age_ms, weights)[rows]
+    return {
+        "position": moment.position,
+        "viewAgeMs": moment.view_age_ms,
+        "settings": decide.settings_id(weights),
+        "coefficients": _coefficients(weights),
+        "weights": decide.values_of(weights),
+        "nodes": [
+            {**_row(board, name), "baseScore": base, "stale": old}
+            for name, base, old in zip(names, scores.score.tolist(), stale.tolist(), strict=True)
+        ],
+    }
+
+
+def _coefficients(weights: Weights) -> dict[str, float | bool]:
+    return {
+        "cpuUtilCoeff": weights.coefficients.cpu,
+        "gpuUtilCoeffStandard": weights.coefficients.gpu_standard,
+        "gpuUtilCoeffPerformance": weights.coefficients.gpu_performance,
+        "memoryFactor": weights.coefficients.memory_factor,
+    }
+
+
+def _row(board: Board, name: str) -> dict[str, Any]:
+    at = board.rows[name]
+
+    def value(column: str) -> float:
+        return float(board.floats(column)[at])
+
+    return {
+        "nodeName": name,
+        "schedulableClass": NodeClass(int(board.columns["node_class"][at])).name.lower(),
+        "headroom": value("headroom"),
+        "coolingStress": value("cooling"),
+        "measuredPowerW": value("measured_w"),
+        "cappedPowerW": value("capped_w"),
+        "nodeTdpW": value("tdp_w"),
+        "powerTrendWPerMin": value("trend_w_per_min"),
+        "cpuTotalCores": value("cores"),
+        "cpuMaxWattsTotal": value("cpu_max_w"),
+        "gpuCount": int(value("gpus")),
+        "gpuMaxWattsPerGpu": value("gpu_max_w"),
+        "hasGpu": value("gpus") > 0,
+    }
+
+
+def explanation(answers: Iterable[Answered], board: Board) -> dict[str, Any] | None:
+    """The newest answers about one pod, oldest first; None if there are none."""
+    known = list(answers)
+    if not known:
+        return None
+    return {
+        "pod": msgspec.to_builtins(known[-1].pod),
+        "answers": [_answer(answer, board) for answer in known],
+    }
+
+
+def _answer(answer: Answered, board: Board) -> dict[str, Any]:
+    names = _names(answer, board)
+    return {
+        "verb": answer.TYPE.removeprefix("decision."),
+        "basis": msgspec.to_builtins(answer.basis),
+        "candidates": len(names),
+        **_said(answer, names),
+    }
+
+
+def _said(answer: Answered, names: Sequence[str]) -> dict[str, Any]:
+    match answer:
+        case PrioritizeDecided():
+            scores = decide.answered_scores(answer).tolist()
+            return {
+                "scores": dict(zip(names, scores, strict=True)),
+                "clusterTrendWPerMin": answer.cluster_trend_w_per_min,
+                "performancePressure": answer.perf_pressure,
+                "best": msgspec.to_builtins(answer.top),
+            }
+        case FilterDecided():
+            return {"reason": answer.reason, "refused": _refused(answer, names)}
+        case PreemptDecided():
+            return {"refused": _refused(answer, names)}
+
+
+def _refused(answer: FilterDecided | PreemptDecided, names: Sequence[str]) -> dict[str, str]:
+    verdicts = zip(names, answer.verdicts, strict=True)
+    return {name: Verdict(code).name.lower() for name, code in verdicts if code}
+
+
+def _names(answer: Answered, board: Board) -> list[str]:
+    """A node that has gone since then is shown by its number."""
+    by_row = {row: name for name, row in board.rows.items()}
+    strangers = iter(answer.candidates.strangers)
+    rows: list[int] = decide.rows_of(answer.candidates).tolist()
+    return [by_row.get(row, f"#{row - 1}") if row else next(strangers) for row in rows]
