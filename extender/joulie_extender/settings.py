@@ -1,19 +1,26 @@
 """The extender's settings: the seeds' names where they have one."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from joulie_bus.settings import (
     HostPort,
     address,
     boolean,
     choice,
+    duration,
+    file,
     integer,
     number,
     setting,
     some_time,
     token,
 )
+from joulie_extender.app import Conduct
+from joulie_extender.exchange import Limits
 from joulie_extender.scoring import Weights
+from joulie_extender.shipping import Durability
+from joulie_extender.tls import Certificates
 from joulie_projections.power import Coefficients
 
 
@@ -25,9 +32,94 @@ class ServerSettings:
     replica: str = setting(
         token, "EXTENDER_REPLICA", "extender-0", "Name of this replica in the decision log"
     )
+    fails: str = setting(
+        choice("open", "closed"),
+        "EXTENDER_FAILS",
+        "open",
+        "What is answered when there is no answer: all nodes pass, or none",
+    )
+    deadline_s: float = setting(
+        some_time,
+        "EXTENDER_DEADLINE",
+        "100ms",
+        "Age of a request at which it gets that answer instead of a thought",
+    )
+    decision_durability: str = setting(
+        choice(*Durability),
+        "DECISION_DURABILITY",
+        "async",
+        "What a reply waits for, beside the local disk: nothing; the broker, until the deadline; "
+        "the broker, or there is no answer",
+    )
     body_limit: int = setting(
         integer(1024), "EXTENDER_BODY_LIMIT", "67108864", "Largest request body, in bytes"
     )
+    head_s: float = setting(
+        some_time, "EXTENDER_HEAD_TIMEOUT", "10s", "Time that the head of a request may take"
+    )
+    body_s: float = setting(
+        some_time,
+        "EXTENDER_BODY_TIMEOUT",
+        "30s",
+        "Time that a body may take, and the taking of a reply",
+    )
+    keep_alive_s: float = setting(
+        some_time,
+        "EXTENDER_KEEP_ALIVE",
+        "120s",
+        "Time that an idle connection is kept; kube-scheduler's own is 90s",
+    )
+    drain_s: float = setting(
+        duration, "EXTENDER_DRAIN", "3s", "Time to see clients out when told to end"
+    )
+    tls_cert: str = setting(
+        file, "EXTENDER_TLS_CERT_FILE", "", "Our certificate (PEM); given, TLS is spoken"
+    )
+    tls_key: str = setting(
+        file, "EXTENDER_TLS_KEY_FILE", "", "The key (PEM, no passphrase) of that certificate"
+    )
+    tls_client_ca: str = setting(
+        file,
+        "EXTENDER_TLS_CLIENT_CA_FILE",
+        "",
+        "CA (PEM) of the clients; given, only those with a certificate of it are answered",
+    )
+
+    def contradictions(self) -> list[str]:
+        found = []
+        if bool(self.tls_cert) != bool(self.tls_key):
+            found.append(
+                "EXTENDER_TLS_CERT_FILE and EXTENDER_TLS_KEY_FILE: one is of no use without the "
+                "other"
+            )
+        if self.tls_client_ca and not self.tls_cert:
+            found.append("EXTENDER_TLS_CLIENT_CA_FILE without EXTENDER_TLS_CERT_FILE: no TLS")
+        return found
+
+    def limits(self) -> Limits:
+        return Limits(
+            body=self.body_limit,
+            head_s=self.head_s,
+            body_s=self.body_s,
+            keep_alive_s=self.keep_alive_s,
+            drain_s=self.drain_s,
+        )
+
+    def certificates(self) -> Certificates | None:
+        if not self.tls_cert:
+            return None
+        client_ca = Path(self.tls_client_ca) if self.tls_client_ca else None
+        return Certificates(Path(self.tls_cert), Path(self.tls_key), client_ca)
+
+    def durability(self) -> Durability:
+        return Durability(self.decision_durability)
+
+    def conduct(self) -> Conduct:
+        return Conduct(
+            fails="closed" if self.fails == "closed" else "open",
+            deadline_s=self.deadline_s,
+            is_strict=self.durability() is Durability.STRICT,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +190,13 @@ class ScoringSettings:
         "20",
         "Points that a draining node costs a standard pod; 0 is the original formula",
     )
+    filter_stale: str = setting(
+        choice("label", "closed", "twin"),
+        "FILTER_STALE",
+        "label",
+        "What the filter goes by when a twin is stale: the node's label, nothing (refused), or the "
+        "twin all the same",
+    )
     neutral: float = setting(
         number(0, 100), "SCORE_NEUTRAL", "50", "Score of a node of which nothing fresh is known"
     )
@@ -119,6 +218,7 @@ class ScoringSettings:
             neutral=self.neutral,
             staleness_s=self.staleness_s,
             score_range=float(self.score_range),
+            filter_stale=self.filter_stale,
             coefficients=Coefficients(
                 self.cpu, self.gpu_standard, self.gpu_performance, self.memory_factor
             ),

@@ -8,7 +8,7 @@ import pytest
 
 from joulie_bus import codec, metrics
 from joulie_bus.embedded import Embedded
-from joulie_bus.events import FilterDecided
+from joulie_bus.events import DecisionsDropped, FilterDecided
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.producer import Producer
 from joulie_bus.subjects import Stream
@@ -16,7 +16,7 @@ from joulie_bus.tasks import background, rung
 from joulie_bus.testing import CLUSTER, NOON, ask
 from joulie_extender.decide import Moment, decide_filter
 from joulie_extender.scoring import Weights
-from joulie_extender.service import Shipper
+from joulie_extender.shipping import Durability, Shipper
 from joulie_extender.spool import Spool
 from joulie_projections.board import Board
 
@@ -33,10 +33,12 @@ def decided(number: int, candidate: str = "a") -> FilterDecided:
 
 
 @contextlib.contextmanager
-def shipper_on(directory: Path) -> Generator[Shipper, None, None]:
+def shipper_on(
+    directory: Path, durability: Durability = Durability.ASYNC
+) -> Generator[Shipper, None, None]:
     """Another life of the same replica."""
     with contextlib.closing(Spool(directory)) as spool:
-        yield Shipper(Producer("r", CLUSTER, lambda: NOON), spool)
+        yield Shipper(Producer("r", CLUSTER, lambda: NOON), spool, durability)
 
 
 @contextlib.asynccontextmanager
@@ -144,16 +146,102 @@ def small_disk() -> Generator[None, None, None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_a_full_disk_costs_the_entry_and_not_the_answer(
+async def shipped_envelopes(bus: JetStreamLog, count: int) -> list[codec.Envelope]:
+    bell, found = asyncio.Event(), list[codec.Envelope]()
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        bus.reading(Stream.DEC, 0, bell=bell) as reader,
+    ):
+        while len(found) < count:
+            await rung(bell, 0.5)
+            found += [codec.open_envelope(r.data, "here") for r in reader.take(1000)]
+    return found
+
+
+async def test_a_full_disk_costs_the_entry_and_not_the_answer_and_the_log_says_so(
     bus: JetStreamLog, tmp_path: Path
 ) -> None:
     before = metrics.DECISIONS_DROPPED._value.get()
     with shipper_on(tmp_path / "spool") as shipper:
         with small_disk():
             shipper.record(decided(1, "a" * MIB))
+            shipper.record(decided(2, "a" * MIB))
+        shipper.record(decided(3))
+        async with shipping(bus, shipper):
+            kept, told = await shipped_envelopes(bus, 2)
+
+    assert (kept.key, codec.origin_of(kept.id, "here").seq) == ("pod-3", 3)
+    assert isinstance(dropped := codec.read(told, "here"), DecisionsDropped)
+    assert (dropped.count, "full" in dropped.why) == (2, True)
+    assert metrics.DECISIONS_DROPPED._value.get() == before + 2
+
+
+async def test_a_decision_that_no_broker_takes_keeps_no_other_waiting(
+    bus: JetStreamLog, tmp_path: Path
+) -> None:
+    with shipper_on(tmp_path / "spool") as shipper:
+        shipper.record(decided(1, "a" * bus.max_payload))
         shipper.record(decided(2))
         async with shipping(bus, shipper):
-            pods = await shipped_pods(bus, 1)
+            await shipper.drained(PATIENCE_S)
+            shipper.record(decided(3))
+            found = await shipped_envelopes(bus, 3)
 
-    assert pods == ["pod-2"]
-    assert metrics.DECISIONS_DROPPED._value.get() == before + 1
+    assert [each.key for each in found] == ["pod-2", "pod-3", "_dropped"]
+
+
+# --- waiting for the broker -------------------------------------------------------------------
+
+
+async def test_nobody_waits_for_the_broker_unless_told_to(tmp_path: Path) -> None:
+    with shipper_on(tmp_path / "spool") as shipper:
+        assert shipper.record(decided(1)) is None
+
+
+@pytest.mark.parametrize("durability", [Durability.ACK, Durability.STRICT])
+async def test_who_waits_is_told_when_the_broker_has_it(
+    bus: JetStreamLog, tmp_path: Path, durability: Durability
+) -> None:
+    with shipper_on(tmp_path / "spool", durability) as shipper:
+        async with shipping(bus, shipper):
+            told = [shipper.record(decided(number)) for number in range(3)]
+            async with asyncio.timeout(PATIENCE_S):
+                acknowledged = [await each for each in told if each is not None]
+
+    assert acknowledged == [True] * 3
+    assert await stored(bus) == 3
+
+
+async def test_who_waits_is_told_at_once_when_the_disk_took_nothing(tmp_path: Path) -> None:
+    with shipper_on(tmp_path / "spool", Durability.ACK) as shipper, small_disk():
+        told = shipper.record(decided(1, "a" * MIB))
+
+    assert told is not None
+    assert told.result() is False
+
+
+async def test_who_gave_up_waiting_disturbs_nobody(bus: JetStreamLog, tmp_path: Path) -> None:
+    with shipper_on(tmp_path / "spool", Durability.ACK) as shipper:
+        impatient, patient = shipper.record(decided(1)), shipper.record(decided(2))
+        assert impatient is not None
+        assert patient is not None
+        impatient.cancel()
+        async with shipping(bus, shipper), asyncio.timeout(PATIENCE_S):
+            assert await patient
+
+
+def counted() -> tuple[float, float]:
+    return (metrics.DECISIONS_SPOOLED._value.get(), metrics.DECISIONS_SHIPPED._value.get())
+
+
+async def test_what_is_spooled_and_what_is_shipped_is_counted(
+    bus: JetStreamLog, tmp_path: Path
+) -> None:
+    spooled, shipped = counted()
+    with shipper_on(tmp_path / "spool") as shipper:
+        shipper.record(decided(1))
+        assert counted() == (spooled + 1, shipped)
+        async with shipping(bus, shipper):
+            await shipper.drained(PATIENCE_S)
+
+    assert counted() == (spooled + 1, shipped + 1)
