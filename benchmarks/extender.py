@@ -1,0 +1,375 @@
+"""How fast the extender answers, as kube-scheduler would feel it; beside an echo and a bare one.
+
+    make bench, or: .venv/bin/python benchmarks/extender.py [--calls 400] [--nodes 5000]
+
+The extender is the real one: broker, projector and database run beside it, every answer is spooled
+and shipped. The client is another process, on one kept connection, with bodies made beforehand;
+each pod asks filter about a sample of its own, and prioritize about what filter let through.
+Absolute times are this machine's and its neighbours'; the ratios to `bare` travel.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import msgspec
+
+from joulie_bus.embedded import address_within, free_port
+from joulie_bus.events import TelemetrySampled
+from joulie_bus.jetstream.connection import Address
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.producer import Producer
+from joulie_bus.roles import Role
+from joulie_bus.settings import HostPort
+from joulie_bus.subjects import Subjects
+from joulie_bus.testing import caps, eco, hardware, node_seen, performance, power
+from joulie_cli.data import DataDirectory
+from joulie_cli.supervisor import Supervisor
+
+HERE = Path(__file__).parent
+CLUSTER = Subjects("local")
+FAT = 9_000  # bytes of a whole node
+WARM = 60  # calls that are not counted
+EVENTS_PER_S = 5_000
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def name_of(number: int) -> str:
+    return f"node-{number:05d}.example.internal"
+
+
+class Figures(NamedTuple):
+    p50_ms: float
+    p99_ms: float
+    per_s: float
+    cpu_ms: float
+
+
+class Caller:
+    """One kept connection, read with as little as will do."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._port = port
+
+    def call(self, verb: str, body: bytes) -> bytes:
+        head = (
+            f"POST /{verb} HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\n"
+            f"User-Agent: Go-http-client/1.1\r\nContent-Length: {len(body)}\r\n"
+            "Content-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n"
+        )
+        self._socket.sendall(head.encode() + body)
+        got = bytearray(self._socket.recv(1 << 20))
+        while (end := got.find(b"\r\n\r\n")) < 0:
+            got += self._socket.recv(1 << 20)
+        assert got.startswith(b"HTTP/1.1 200"), bytes(got[:200])
+        at = got.find(b"Content-Length: ") + 16
+        whole = end + 4 + int(got[at : got.find(b"\r", at)])
+        while len(got) < whole:
+            got += self._socket.recv(1 << 22)
+        return bytes(got[end + 4 :])
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def pod(number: int) -> dict[str, Any]:
+    """1.4 KB, half of it managedFields, as kube-scheduler sends them; one in four wants speed."""
+    annotations = {"joulie.io/workload-class": "performance"} if number % 4 == 0 else {}
+    resources = {"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "4Gi"}}
+    managed = {"manager": "kube-controller-manager", "operation": "Update", "apiVersion": "v1"}
+    return {
+        "metadata": {
+            "name": f"web-{number}",
+            "namespace": "team",
+            "uid": f"8f1c0f5e-0000-4000-8000-{number:012d}",
+            "annotations": annotations,
+            "managedFields": [
+                {**managed, "fieldsV1": {"f:spec": {f"f:{n}": {} for n in range(60)}}}
+            ],
+        },
+        "spec": {
+            "containers": [{"name": "c", "image": "registry/x:1", "resources": resources}],
+            "schedulerName": "default-scheduler",
+        },
+        "status": {"phase": "Pending", "qosClass": "Burstable"},
+    }
+
+
+def whole_node(number: int) -> dict[str, Any]:
+    name = name_of(number)
+    images = [{"names": [f"registry/{n}@sha256:{'0' * 64}"], "sizeBytes": n} for n in range(60)]
+    labels = {f"feature.node.kubernetes.io/cpu-{n}": "true" for n in range(40)}
+    lean = len(json.dumps([name, labels, images]))
+    metadata = {"name": name, "labels": labels, "annotations": {"fill": "x" * (FAT - lean)}}
+    return {"metadata": metadata, "spec": {}, "status": {"images": images}}
+
+
+class Question(NamedTuple):
+    """Both calls for one pod; prioritize is made from what filter let through."""
+
+    filter: bytes
+    prioritize: Callable[[bytes], bytes]
+
+
+def by_names(size: int, nodes: int, count: int) -> Iterator[Question]:
+    draw = random.Random(size)
+    for number in range(count):
+        names = [name_of(at) for at in draw.sample(range(nodes), size)]
+        who = pod(number)
+
+        def then(reply: bytes, who: dict[str, Any] = who) -> bytes:
+            return args(who, None, msgspec.json.decode(reply)["NodeNames"])
+
+        yield Question(args(who, None, names), then)
+
+
+def by_nodes(size: int, count: int) -> Iterator[Question]:
+    items = [whole_node(number) for number in range(size)]
+    for number in range(count):
+        who = {**pod(number), "metadata": {"name": "p", "uid": str(number)}}
+        body = args(who, {"metadata": {}, "items": items}, None)
+        yield Question(body, lambda _, body=body: body)  # type: ignore[misc]
+
+
+def args(who: dict[str, Any], nodes: object, names: object) -> bytes:
+    return msgspec.json.encode({"Pod": who, "Nodes": nodes, "NodeNames": names})
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def measure(port: int, pid: int, questions: Iterator[Question]) -> dict[str, Figures]:
+    caller = Caller(port)
+    took: dict[str, list[float]] = {"filter": [], "prioritize": []}
+    before = 0.0
+    for at, question in enumerate(questions):
+        if at == WARM or at == 0:
+            took = {"filter": [], "prioritize": []}
+            before = cpu_s(pid)
+        started = time.perf_counter()
+        reply = caller.call("filter", question.filter)
+        took["filter"].append(time.perf_counter() - started)
+        body = question.prioritize(reply)
+        started = time.perf_counter()
+        caller.call("prioritize", body)
+        took["prioritize"].append(time.perf_counter() - started)
+    caller.close()
+    both = sum(map(len, took.values()))
+    cpu = (cpu_s(pid) - before) / both * 1000
+    return {verb: figures(times, cpu) for verb, times in took.items()}
+
+
+def figures(times: list[float], cpu_ms: float) -> Figures:
+    ordered = sorted(times)
+    p99 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
+    return Figures(median(ordered) * 1000, p99 * 1000, len(times) / sum(times), cpu_ms)
+
+
+def floor_ms(question: Question, size: int) -> float:
+    """Decoding the request and encoding a reply, and nothing else."""
+    reply = [{"Host": name_of(number), "Score": 41} for number in range(size)]
+    times = []
+    for _ in range(30):
+        started = time.perf_counter()
+        msgspec.json.decode(question.filter)
+        msgspec.json.encode(reply)
+        times.append(time.perf_counter() - started)
+    return median(times) * 1000
+
+
+@contextlib.contextmanager
+def peer(kind: str, nodes: int) -> Generator[tuple[int, int], None, None]:
+    port = free_port()
+    command = [sys.executable, str(HERE / "kit" / "peers.py"), kind, str(port), str(nodes)]
+    process = subprocess.Popen(command)
+    try:
+        _await_port(port)
+        yield port, process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _await_port(port: int) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.05)
+    raise TimeoutError(f"nobody listens on {port}")
+
+
+@contextlib.asynccontextmanager
+async def ours(nodes: int, directory: Path) -> AsyncGenerator[tuple[int, int, Path], None]:
+    """The real thing, with a cluster of so many nodes in it."""
+    data = DataDirectory(directory / "data")
+    addresses = {
+        "extender": HostPort("127.0.0.1", free_port()),
+        "metrics": HostPort("127.0.0.1", free_port()),
+    }
+    extra = {"TWIN_STALENESS_THRESHOLD": "10h", "EXTENDER_DEADLINE": "10s"}
+    parts = ["projector", "extender"]
+    async with Supervisor.over(data, parts, addresses, extra, CLUSTER) as supervisor:
+        await tell_of(supervisor.broker.address_of(Role.ADMIN), nodes)
+        port = addresses["extender"].port
+        await asyncio.to_thread(await_nodes, port, nodes)
+        running = data.running()
+        assert running is not None
+        yield port, running.parts["extender"], data.path
+
+
+async def tell_of(address: Address, nodes: int) -> None:
+    says = Producer("bench", CLUSTER, time.time_ns)
+    async with JetStreamLog.open(address, "bench") as bus:
+        for first in range(0, nodes, 500):
+            facts = [
+                fact
+                for name in map(name_of, range(first, min(nodes, first + 500)))
+                for fact in (
+                    node_seen(name),
+                    hardware(name),
+                    caps(name, 60),
+                    (eco if int(name[5:10]) % 8 == 0 else performance)(name),
+                    power(name, 200 + int(name[5:10]) % 100),
+                )
+            ]
+            await bus.publish([says.stamp(fact) for fact in facts])
+
+
+def await_nodes(port: int, nodes: int) -> None:
+    _await_port(port)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        with socket.create_connection(("127.0.0.1", port)) as page:
+            page.sendall(b"GET /debug/scoring HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            got = b""
+            while part := page.recv(1 << 20):
+                got += part
+        if got.count(b'"measuredPowerW"') == nodes and got.count(b'"stale":true') == 0:
+            return
+        time.sleep(0.2)
+    raise TimeoutError("the extender did not see all nodes")
+
+
+async def storm(data: Path, nodes: int) -> None:
+    """Readings of all nodes in turn, so many a second, until the process is ended."""
+    running = DataDirectory(data).running()
+    assert running is not None
+    says = Producer("storm", CLUSTER, time.time_ns)
+    address = address_within(data, running.nats_url, Role.ADMIN)
+    async with JetStreamLog.open(address, "storm") as bus:
+        number, step = 0, EVENTS_PER_S // 100
+        started = time.monotonic()
+        while True:
+            readings = [
+                TelemetrySampled(node=name_of((number + at) % nodes), power_mw=200_000 + at)
+                for at in range(step)
+            ]
+            await bus.publish([says.stamp(reading) for reading in readings])
+            number += step
+            await asyncio.sleep(max(0.0, started + number / EVENTS_PER_S - time.monotonic()))
+
+
+@contextlib.contextmanager
+def telemetry(data: Path, nodes: int) -> Generator[None, None, None]:
+    command = [sys.executable, __file__, "--storm", str(data), "--nodes", str(nodes)]
+    process = subprocess.Popen(command)
+    try:
+        time.sleep(3)
+        assert process.poll() is None
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+Asking = tuple[str, Callable[[], Iterator[Question]]]
+
+
+def askings(nodes: int, calls: int, few: int) -> list[Asking]:
+    sizes = [size for size in (100, 500, 5000) if size <= nodes]
+    made: list[Asking] = [
+        (f"{size} names", lambda size=size: by_names(size, nodes, calls + WARM))  # type: ignore[misc]
+        for size in sizes
+    ]
+    made += [
+        (f"{size} nodes", lambda size=size: by_nodes(size, few))  # type: ignore[misc]
+        for size in (500, 5000)
+        if size <= nodes and few
+    ]
+    return made
+
+
+def show(asking: str, who: str, found: dict[str, Figures], bare: dict[str, Figures]) -> None:
+    for verb, each in found.items():
+        ratio = each.p50_ms / bare[verb].p50_ms
+        print(
+            f"{asking:>12}  {verb:<11}{who:<16}{each.p50_ms:>9.3f}{each.p99_ms:>9.3f}"
+            f"{each.per_s:>9.0f}{each.cpu_ms:>9.3f}{ratio:>9.2f}",
+            flush=True,
+        )
+
+
+async def compare(nodes: int, calls: int, few: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    print(
+        f"{'':>12}  {'verb':<11}{'who':<16}{'p50 ms':>9}{'p99 ms':>9}{'calls/s':>9}{'cpu ms':>9}"
+        f"{'/ bare':>9}"
+    )
+    with tempfile.TemporaryDirectory() as place:
+        async with ours(nodes, Path(place)) as (port, pid, data):
+            for asking, questions in askings(nodes, calls, few):
+                rows: dict[str, dict[str, Figures]] = {}
+                for kind in ("bare", "echo"):
+                    with peer(kind, nodes) as (its_port, its_pid):
+                        rows[kind] = await asyncio.to_thread(
+                            measure, its_port, its_pid, questions()
+                        )
+                rows["ours"] = await asyncio.to_thread(measure, port, pid, questions())
+                if asking in ("500 names", "5000 names"):
+                    with telemetry(data, nodes):
+                        rows["ours, 5000 ev/s"] = await asyncio.to_thread(
+                            measure, port, pid, questions()
+                        )
+                for who, each in rows.items():
+                    show(asking, who, each, rows["bare"])
+                first = next(questions())
+                print(f"{asking:>12}  floor: {floor_ms(first, int(asking.split()[0])):.3f} ms")
+                found[asking] = {who: each for who, each in rows.items()}
+    return found
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("--nodes", type=int, default=5000)
+    options.add_argument("--calls", type=int, default=400)
+    options.add_argument("--few", type=int, default=12, help="calls with whole nodes; 0 for none")
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
+    options.add_argument("--storm", type=Path, help=argparse.SUPPRESS)
+    args = options.parse_args()
+    if args.storm:
+        asyncio.run(storm(args.storm, args.nodes))
+        return
+    found = asyncio.run(compare(args.nodes, args.calls, args.few))
+    if args.json:
+        args.json.write_bytes(msgspec.json.encode(found))
+
+
+if __name__ == "__main__":
+    main()
