@@ -77,8 +77,8 @@ REJECTIONS_REMEMBERED = Counter(
 )
 FALLBACKS = Counter(
     "joulie_fallbacks_total",
-    "Answers that were open or closed instead of thought about, by why",
-    ["verb", "why"],
+    "Answers that were open or closed instead of thought about, by reason",
+    ["verb", "reason"],
     registry=REGISTRY,
 )
 SCORES_SAVED = Counter(
@@ -90,8 +90,8 @@ SCORES_SAVED = Counter(
 CONNECTIONS = Gauge("joulie_connections", "Open connections to the extender", registry=REGISTRY)
 REQUESTS_REFUSED = Counter(
     "joulie_requests_refused_total",
-    "Requests refused before they were read to the end, and connections cut, by why",
-    ["why"],
+    "Requests refused before they were read to the end, and connections cut, by reason",
+    ["reason"],
     registry=REGISTRY,
 )
 SPOOLED = Gauge(

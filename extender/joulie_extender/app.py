@@ -116,7 +116,7 @@ class Extender:
         """Scheduling goes on; that this was no real answer is counted, and stands in the log."""
         answer: FallbackAnswer = "closed" if why == "unrecorded" else self._conduct.fails
         question, asked = call.verb.question, call.asked
-        metrics.FALLBACKS.labels(verb=question.name, why=why).inc()
+        metrics.FALLBACKS.labels(verb=question.name, reason=why).inc()
         if question.name == "prioritize":
             metrics.SCORES_SAVED.inc(len(asked.names))
         self._record(

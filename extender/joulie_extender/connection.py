@@ -216,7 +216,7 @@ class Connection(asyncio.Protocol):
     def _refuse(self, status: int, why: str) -> None:
         if self._phase is _Phase.OVER:
             return
-        metrics.REQUESTS_REFUSED.labels(why=HTTPStatus(status).name.lower()).inc()
+        metrics.REQUESTS_REFUSED.labels(reason=HTTPStatus(status).name.lower()).inc()
         self._enter(_Phase.OVER)
         self._transport.write(rendered(refusal(status, why), closes=True))
         if self._transport.can_write_eof():
@@ -227,7 +227,7 @@ class Connection(asyncio.Protocol):
     def cut(self, now: float) -> None:
         """If it is over its time: a slow client is told, if it can still be told anything."""
         if self.written_by <= now:
-            metrics.REQUESTS_REFUSED.labels(why="not_read").inc()
+            metrics.REQUESTS_REFUSED.labels(reason="not_read").inc()
             self._transport.abort()
         elif self.deadline <= now and self._phase in (_Phase.HEAD, _Phase.BODY):
             self._refuse(408, f"The {self._phase.value} of this request took too long.")
