@@ -32,6 +32,7 @@ from joulie_projections.world import NodeState, World
 
 SILENCE_S = 1.0  # four beats missed: ask the database
 POLL_S = 0.25
+BACKWARDS = 4  # beats in a row from before our position: the database is not the one we read
 log = get_logger("view")
 
 
@@ -96,6 +97,7 @@ class View:
         self._behind = asyncio.Event()
         self._moved = asyncio.Condition()
         self._reload = ""
+        self._backwards = 0
         self.last_beat: Beat | None = None
 
     @classmethod
@@ -173,11 +175,13 @@ class View:
         self.last_beat = beat
         if not self.is_ready:
             return
-        if beat.incarnation != self._incarnation or beat.position < self._held.position:
+        # A beat may be overtaken by a delta, or by what the database said: one of them means nothing.
+        self._backwards = self._backwards + 1 if beat.position < self._held.position else 0
+        if beat.incarnation != self._incarnation or self._backwards >= BACKWARDS:
             self._ask("another database")
         elif beat.position > self._held.position:
             self._behind.set()
-        elif not self._held.agrees(beat.digests):
+        elif not self._backwards and not self._held.agrees(beat.digests):
             self._ask("digest")
 
     def _ask(self, reason: str) -> None:

@@ -72,9 +72,10 @@ class ByHand:
         delta = delta_of(here, here, self._standing.digests, [row], 1_000_000)
         await self._bus.tell(CLUSTER.delta, delta)
 
-    async def beat(self) -> None:
-        digests = packed(self._standing.digests)
-        beat = Beat(self._standing.position, digests, self._incarnation, 1, 0, 0, 0)
+    async def beat(self, of: Standing | None = None) -> None:
+        standing = of or self._standing
+        digests = packed(standing.digests)
+        beat = Beat(standing.position, digests, self._incarnation, 1, 0, 0, 0)
         await self._bus.tell(CLUSTER.beat, on_the_bus(beat))
 
     def restored(self, standing: Standing) -> None:
@@ -244,6 +245,21 @@ async def test_a_restored_database_replaces_everything_that_was_believed(
         await until(lambda: view.position == 1)
 
         assert list(view.snapshot().board.rows) == ["a"]
+
+
+async def test_a_beat_that_a_delta_overtook_reloads_nothing(hand: ByHand, viewing: Viewing) -> None:
+    earlier = hand.commit(power("a", 1)).standing
+    async with viewing() as view:
+        await view.wait_ready(5)
+        before = reloads("another database")
+        await hand.tell(hand.commit(power("a", 2)))
+        await view.wait_for(2, 5)
+        await hand.beat(earlier)
+        await until(lambda: view.last_beat is not None and view.last_beat.position == 1)
+        await hand.tell(hand.commit(power("a", 3)))
+        await view.wait_for(3, 5)
+
+        assert (watts(view), reloads("another database")) == ({"a": 3}, before)
 
 
 async def test_a_view_follows_by_the_database_alone_where_the_bus_is_silent(
