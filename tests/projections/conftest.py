@@ -95,9 +95,11 @@ def viewing(bus: JetStreamLog, place: Place) -> Viewing:
     @contextlib.asynccontextmanager
     async def run() -> AsyncGenerator[View, None]:
         engine = database.reader(place)
-        async with View.open(bus, engine, CLUSTER) as view:
-            yield view
-        engine.dispose()
+        try:
+            async with View.open(bus, engine, CLUSTER) as view:
+                yield view
+        finally:
+            engine.dispose()
 
     return run
 
