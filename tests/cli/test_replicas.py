@@ -37,6 +37,7 @@ COUNT = 50
 PODS = 20  # of each client
 NAMES = [f"n{at}" for at in range(COUNT)]
 SUBJECTS = Subjects("local")
+FACTS = 3 * len(NAMES)
 _SCORES = list_of(struct(Host=string, Score=int64))
 _FILTERED = struct(NodeNames=list_of(string), Error=string)
 
@@ -66,10 +67,14 @@ class Replica:
         await self._until_ready()
 
     async def _until_ready(self) -> None:
+        """It has seen all facts: before that it answers without them, and is right to."""
         async with asyncio.timeout(60):
             while True:
                 with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                    if (await get(self.port, "/readyz")).status == 200:
+                    if (
+                        json.loads((await get(self.port, "/debug/scoring")).body)["position"]
+                        >= FACTS
+                    ):
                         return
                 await asyncio.sleep(0.05)
 
