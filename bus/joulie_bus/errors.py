@@ -13,7 +13,9 @@
     │   └── BrokerStartFailed    the embedded broker did not come up
     ├── StoreError
     │   ├── SchemaMismatch       the database was made by other code than this
+    │   ├── Unreadable           the database does not let itself be read now
     │   └── Fenced               another projector took over; this one stands down
+    ├── TooFarBack               the facts of that moment are not kept any more
     ├── ViewBehind               the projection did not come as far as somebody waited for
     ├── PortTaken                nobody can listen where the settings say
     ├── KubernetesRefused        the API server answered, and said no
@@ -128,6 +130,14 @@ class SchemaMismatch(StoreError):
         )
 
 
+class Unreadable(StoreError):
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(
+            f"{where} cannot be read: {why}. Nothing was changed. "
+            f"Is it there, and has `joulie migrate` been run?"
+        )
+
+
 class Fenced(StoreError):
     def __init__(self, epoch: int, position: int) -> None:
         super().__init__(
@@ -135,6 +145,14 @@ class Fenced(StoreError):
             f"Nothing of this batch was committed; this projector stands down."
         )
         self.epoch = epoch
+
+
+class TooFarBack(JoulieError):
+    def __init__(self, position: int, why: str) -> None:
+        super().__init__(
+            f"What was believed at position {position} cannot be folded again: {why} "
+            f"Nothing was changed; choose a later position."
+        )
 
 
 class ViewBehind(JoulieError):
