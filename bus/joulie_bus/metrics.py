@@ -81,6 +81,22 @@ UNKNOWN_CLASS = Counter(
 )
 PLANS = Counter("joulie_plans_total", "Plans published", ["policy"], registry=REGISTRY)
 
+STREAM_LISTENERS = Gauge(
+    "joulie_stream_listeners", "Listeners of the console's stream", registry=REGISTRY
+)
+STREAM_CUT = Counter(
+    "joulie_stream_cut_total",
+    "Listeners of the console's stream that were cut because they were too slow",
+    registry=REGISTRY,
+)
+CONSOLE_SECONDS = Histogram(
+    "joulie_console_seconds",
+    "One answer of the console's API, by route",
+    ["route"],
+    buckets=(0.001, 0.005, 0.02, 0.05, 0.2, 1, 5, 30),
+    registry=REGISTRY,
+)
+
 
 def serve(host: str, port: int) -> None:
     """Prometheus' text format, from a thread of its own, until the process ends."""
