@@ -215,6 +215,24 @@ async def test_a_twin_at_a_position_is_the_twin_of_back_then(browser: Client) ->
     assert found["transitions"] == []
 
 
+@pytest.mark.parametrize(
+    ("at", "classes"),
+    [
+        (9, ["unknown", "unknown", "unknown"]),
+        (10, ["performance", "unknown", "unknown"]),
+        (11, ["performance", "eco", "unknown"]),
+        (12, ["performance", "eco", "unknown"]),
+        (13, ["performance", "eco", "draining"]),
+    ],
+)
+async def test_every_position_within_a_batch_is_a_moment_of_its_own(
+    browser: Client, at: int, classes: list[str]
+) -> None:
+    found = await told(browser, "nodes", at=at)
+
+    assert [node["class"] for node in found["items"]] == classes
+
+
 async def test_time_goes_back_by_the_clock(browser: Client) -> None:
     reach = await told(browser, "reach")
     seconds, ms = divmod(reach["first_at_ms"] + 1, 1000)
