@@ -19,7 +19,9 @@
     │   ├── Unfoldable           a message that a rebuild can neither fold nor leave out
     │   ├── NoSnapshot           nothing that a rebuild could start from but the first fact
     │   ├── NotRetryable         a message in quarantine that would end there again
+    │   ├── Unreadable           the database does not let itself be read now
     │   └── Fenced               another projector took over; this one stands down
+    ├── TooFarBack               the facts of that moment are not kept any more
     ├── ViewBehind               the projection did not come as far as somebody waited for
     ├── PortTaken                nobody can listen where the settings say
     ├── KubernetesRefused        the API server answered, and said no
@@ -184,6 +186,14 @@ class NotRetryable(StoreError):
     """The message names the position, and what is in the way."""
 
 
+class Unreadable(StoreError):
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(
+            f"{where} cannot be read: {why}. Nothing was changed. "
+            f"Is it there, and has `joulie migrate` been run?"
+        )
+
+
 class Fenced(StoreError):
     def __init__(self, epoch: int, position: int) -> None:
         super().__init__(
@@ -191,6 +201,14 @@ class Fenced(StoreError):
             f"Nothing of this batch was committed; this projector stands down."
         )
         self.epoch = epoch
+
+
+class TooFarBack(JoulieError):
+    def __init__(self, position: int, why: str) -> None:
+        super().__init__(
+            f"What was believed at position {position} cannot be folded again: {why} "
+            f"Nothing was changed; choose a later position."
+        )
 
 
 class ViewBehind(JoulieError):

@@ -201,6 +201,22 @@ LEADING = Gauge(
     "joulie_operator_leading", "1 while this operator holds the lease", registry=REGISTRY
 )
 
+STREAM_LISTENERS = Gauge(
+    "joulie_stream_listeners", "Listeners of the console's stream", registry=REGISTRY
+)
+STREAM_CUT = Counter(
+    "joulie_stream_cut_total",
+    "Listeners of the console's stream that were cut because they were too slow",
+    registry=REGISTRY,
+)
+CONSOLE_SECONDS = Histogram(
+    "joulie_console_seconds",
+    "One answer of the console's API, by route",
+    ["route"],
+    buckets=(0.001, 0.005, 0.02, 0.05, 0.2, 1, 5, 30),
+    registry=REGISTRY,
+)
+
 
 Probe = Callable[[], str]  # why not; empty if all is well
 

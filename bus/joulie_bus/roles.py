@@ -18,6 +18,7 @@ class Role(StrEnum):
     AGENT = "agent"  # reads the power of its node
     SIMULATOR = "simulator"
     AUDITOR = "auditor"
+    CONSOLE = "console"  # shows people what happens and what happened
     VIEWER = "viewer"  # looks on
 
 
@@ -55,16 +56,19 @@ _SAYS: dict[Role, tuple[str, ...]] = {
     Role.AGENT: _to(Stream.TEL),
     Role.SIMULATOR: _to(Stream.TEL, Stream.OBS),
     Role.AUDITOR: _READ,
+    Role.CONSOLE: _READ,
     Role.VIEWER: (),
 }
-_VIEWING = frozenset({Role.OPERATOR, Role.EXTENDER, Role.SIMULATOR, Role.AUDITOR, Role.VIEWER})
+# As it is published, beside the streams: nothing that was said before, and nothing twice.
+_HEARS: dict[Role, tuple[str, ...]] = {Role.VIEWER: _to(Stream.PLAN, Stream.DEC, Stream.HEADS)}
+_VIEWING = frozenset(Role) - {Role.ADMIN, Role.PROJECTOR, Role.AGENT}
 
 
 def _grant(role: Role) -> Grant:
     if role is Role.ADMIN:
         return Grant((">",), (">",))
     live = (_LIVE,) if role in _VIEWING else ()
-    return Grant((*_ASK, *_SAYS[role]), (f"{inbox(role)}.>", *live))
+    return Grant((*_ASK, *_SAYS[role]), (f"{inbox(role)}.>", *live, *_HEARS.get(role, ())))
 
 
 GRANTS: dict[Role, Grant] = {role: _grant(role) for role in Role}

@@ -38,6 +38,7 @@ COMMANDS = {
     "projector": "give events their order, keep the twins, write the decision log",
     "operator": "decide which nodes supply performance and which save",
     "extender": "answer kube-scheduler",
+    "console": "show people what happens and why: API, stream of decisions, web page",
     "simulator": "publish the facts of a simulated cluster",
 }
 ACTIONS = ("list", "show", "retry")  # of `joulie dead`

@@ -240,5 +240,6 @@ def _environment(
         "NATS_INBOX": address.inbox,
         "EXTENDER_ADDR": str(addresses["extender"]),
         "SIM_EXTENDER": str(addresses["extender"]),
+        "CONSOLE_ADDR": str(addresses["console"]),
         "METRICS_ADDR": str(metrics),
     }

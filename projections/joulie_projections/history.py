@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, func, or_, select
+from sqlalchemy.exc import SQLAlchemyError
 
+from joulie_bus.errors import Unreadable
 from joulie_bus.events import FilterDecided, PreemptDecided, PrioritizeDecided, SettingsDeclared
 from joulie_projections import database, rows
 from joulie_projections.commit import Checkpoint, Poison
@@ -42,9 +44,11 @@ class Wanted(NamedTuple):
     """Which entries somebody wants to see; what is left empty does not matter."""
 
     pod: str = ""  # namespace/name, a uid, or a name alone
+    pod_uid: str = ""
     namespace: str = ""
-    kinds: tuple[str, ...] = ()
-    since: int = 0  # when it was decided, ns
+    kinds: Sequence[str] = ()
+    since: int | None = None  # of `decided_at`, both included
+    until: int | None = None
     after: int = 0  # the entry's number
 
 
@@ -73,6 +77,16 @@ class History:
                 yield history
         finally:
             engine.dispose()
+
+    @classmethod
+    @contextlib.contextmanager
+    def readable(cls, place: Place) -> Generator["History", None, None]:
+        """The same for those who go on without: what the database refuses has a name."""
+        try:
+            with cls.of(place) as history:
+                yield history
+        except SQLAlchemyError as error:
+            raise Unreadable(database.shown(place), str(error).splitlines()[0]) from error
 
     @classmethod
     @contextlib.contextmanager
@@ -119,6 +133,22 @@ class History:
     def declarations(self) -> Iterator[Logged]:
         return self._logged(select(decision).where(decision.c.kind == SettingsDeclared.TYPE))
 
+    def tip(self) -> int:
+        """The newest entry's position; 0 while there is none."""
+        return self._number(func.max(decision.c.pos))
+
+    def entry(self, pos: int) -> Logged | None:
+        return next(self._logged(select(decision).where(decision.c.pos == pos)), None)
+
+    def entries_after(self, pos: int, limit: int) -> list[Logged]:
+        following = select(decision).where(decision.c.pos > pos)
+        return list(self._logged(following.order_by(decision.c.pos).limit(limit)))
+
+    def entries_before(self, pos: int, wanted: Wanted) -> Iterator[Logged]:
+        """Newest first; who has enough of them stops reading."""
+        earlier = select(decision).where(decision.c.pos < pos, *_conditions(wanted))
+        return self._logged(earlier.order_by(decision.c.pos.desc()))
+
     def newest_answers(self, count: int) -> Sequence[Logged]:
         answers = select(decision).where(decision.c.kind.in_(ANSWERS))
         return list(self._logged(answers.order_by(decision.c.pos.desc()).limit(count)))
@@ -126,13 +156,26 @@ class History:
     def heads(self) -> list[Head]:
         return [Head(**row._mapping) for row in self._db.execute(select(head).order_by(head.c.pos))]
 
+    def heads_before(self, pos: int, limit: int) -> list[Head]:
+        """Newest first."""
+        earlier = select(head).where(head.c.pos < pos).order_by(head.c.pos.desc()).limit(limit)
+        return [Head(**row._mapping) for row in self._db.execute(earlier)]
+
     def manifests(self, first: int = 1, last: int = NEWEST) -> Iterator[Manifest]:
         """Those that hold one of the positions."""
         touching = select(batch).where(batch.c.p_to >= first, batch.c.p_from <= last)
-        for row in self._paged(touching.order_by(batch.c.p_to)):
-            found = Manifest(**row._mapping)
-            ranges = msgspec.msgpack.decode(row.ranges, type=tuple[Range, ...])
-            yield found._replace(ranges=ranges)
+        return map(_manifest, self._paged(touching.order_by(batch.c.p_to)))
+
+    def manifests_back(self) -> Iterator[Manifest]:
+        """Newest first."""
+        return map(_manifest, self._paged(select(batch).order_by(batch.c.p_to.desc())))
+
+    def manifest_by(self, time_ns: int) -> Manifest | None:
+        """The last one that was committed by then."""
+        # In the order of the key: commits are as monotone as the clock of their writer.
+        known = select(batch).where(batch.c.committed_at <= time_ns)
+        row = self._db.execute(known.order_by(batch.c.p_to.desc()).limit(1)).first()
+        return _manifest(row) if row else None
 
     def fold_versions(self) -> list[str]:
         """Of the code that folded what is committed."""
@@ -218,9 +261,22 @@ def _conditions(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
     elif wanted.pod:
         ends = decision.c.pod.endswith(f"/{wanted.pod}", autoescape=True)
         yield or_(decision.c.pod_uid == wanted.pod, ends)
+    if wanted.pod_uid:
+        yield decision.c.pod_uid == wanted.pod_uid
     if wanted.namespace:
         yield decision.c.pod.startswith(f"{wanted.namespace}/", autoescape=True)
     if wanted.kinds:
         yield decision.c.kind.in_(wanted.kinds)
-    if wanted.since:
-        yield decision.c.decided_at >= wanted.since
+    yield from _between(wanted.since, wanted.until)
+
+
+def _between(since: int | None, until: int | None) -> Iterator[ColumnElement[bool]]:
+    if since is not None:
+        yield decision.c.decided_at >= since
+    if until is not None:
+        yield decision.c.decided_at <= until
+
+
+def _manifest(row: Row[Any]) -> Manifest:
+    ranges = msgspec.msgpack.decode(row.ranges, type=tuple[Range, ...])
+    return Manifest(**row._mapping)._replace(ranges=ranges)

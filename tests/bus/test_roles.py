@@ -103,6 +103,8 @@ VERBS: dict[str, Verb] = {
     "tell the view": tells(CLUSTER.beat),
     "tell a stranger": tells("elsewhere"),
     "see the view": listens(CLUSTER.delta),
+    "hear decisions": listens("joulie.dec.test.*"),
+    "hear plans": listens("joulie.plan.test.*"),
     "listen to everything": listens(">"),
     "listen to facts": listens("joulie.tel.>"),
     "listen to the administrator": listens(f"{inbox(Role.ADMIN)}.>"),
@@ -135,7 +137,8 @@ MAY: dict[Role, set[str]] = {
     Role.AGENT: EVERYBODY | {"publish telemetry"},
     Role.SIMULATOR: EVERYBODY | {"publish telemetry", "publish observations", "see the view"},
     Role.AUDITOR: EVERYBODY | {"read plans", "see the view"},
-    Role.VIEWER: EVERYBODY | {"see the view"},
+    Role.CONSOLE: EVERYBODY | {"read plans", "see the view"},
+    Role.VIEWER: EVERYBODY | {"see the view", "hear decisions", "hear plans"},
 }
 
 
@@ -179,7 +182,7 @@ async def test_only_who_reads_streams_can_read_one(broker: Embedded) -> None:
             if verdicts == {False}:
                 readers.add(role)
 
-    assert readers == {Role.ADMIN, Role.PROJECTOR, Role.AUDITOR}
+    assert readers == {Role.ADMIN, Role.PROJECTOR, Role.AUDITOR, Role.CONSOLE}
 
 
 async def test_what_is_denied_leaves_room_for_what_is_not(

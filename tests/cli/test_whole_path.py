@@ -146,13 +146,13 @@ def test_the_demo_says_what_happened(past: Past) -> None:
     assert told["decisions"] > 50
     assert told["position"] >= told["events"] > told["decisions"] > told["pods"] > 0
     assert told["refused"] > 0
-    assert set(told["endpoints"]) == {"extender", "metrics"}
+    assert set(told["endpoints"]) == {"extender", "console", "metrics"}
 
 
 def test_the_demo_leaves_no_process_and_no_lock(past: Past) -> None:
     data, _, pids = past
 
-    assert set(pids) == {"nats-server", "projector", "operator", "extender", "simulator"}
+    assert set(pids) == {"nats-server", "projector", "operator", "extender", "console", "simulator"}
     assert [name for name, pid in pids.items() if is_alive(pid)] == []
     DataDirectory(data).hold().release()
 
@@ -257,7 +257,7 @@ def test_a_demo_goes_on_where_the_last_one_was(past: Past, tmp_path: Path) -> No
     code, found = told_by("replay", "--data", data)
 
     assert status_code == 0
-    assert [part["alive"] for part in status["parts"]] == [True] * 5
+    assert [part["alive"] for part in status["parts"]] == [True] * 6
     assert told["position"] > past[1]["position"]
     assert (code, found["mismatches"], found["decisions"]) == (0, 0, told["decisions"])
 

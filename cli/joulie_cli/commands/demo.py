@@ -20,7 +20,7 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.roles import Role
 from joulie_bus.settings import HostPort, Source
 from joulie_bus.tasks import background
-from joulie_cli.commands import extender, operator, projector, simulator
+from joulie_cli.commands import console, extender, operator, projector, simulator
 from joulie_cli.screen import SHOWN, Place, Screen
 from joulie_cli.supervisor import Supervisor
 from joulie_cli.wiring import Wiring, run_until_told
@@ -33,9 +33,10 @@ SETTINGS = (
     *projector.SETTINGS,
     *operator.SETTINGS,
     *extender.SETTINGS,
+    *console.SETTINGS,
     *simulator.SETTINGS,
 )
-PARTS = ["projector", "operator", "extender", "simulator"]
+PARTS = ["projector", "operator", "extender", "console", "simulator"]
 SCREEN_S = 1.0
 PROOF_S = 60.0  # after so long there is something to prove
 READINGS_PER_S = 500  # of all nodes together; large clusters are read less often
@@ -138,7 +139,11 @@ async def _viewing(wires: Wiring, supervisor: Supervisor) -> AsyncGenerator[View
 
 def _addresses() -> dict[str, HostPort]:
     """The documented ports if they are free, others if not: a demo must not fail over that."""
-    return {"extender": _free_or(9876), "metrics": _free_or(9877)}
+    return {
+        "extender": _free_or(9876),
+        "console": _free_or(9870),
+        "metrics": _free_or(9877),
+    }
 
 
 def _free_or(port: int) -> HostPort:

@@ -5,15 +5,16 @@ import asyncio
 
 from joulie_bus.errors import SettingsError
 from joulie_bus.logging import get_logger
-from joulie_cli.commands import extender, operator, projector
+from joulie_cli.commands import console, extender, operator, projector
 from joulie_cli.supervisor import Supervisor
 from joulie_cli.wiring import Wiring, run_until_told
+from joulie_console.settings import ConsoleSettings
 from joulie_extender.settings import ServerSettings
 from joulie_operator.edge import ClusterSettings
 
-SETTINGS = (*projector.SETTINGS, *operator.SETTINGS, *extender.SETTINGS)
+SETTINGS = (*projector.SETTINGS, *operator.SETTINGS, *extender.SETTINGS, *console.SETTINGS)
 
-PARTS = ["projector", "operator", "extender"]
+PARTS = ["projector", "operator", "extender", "console"]
 log = get_logger("up")
 
 
@@ -30,6 +31,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 async def _up(wires: Wiring, cluster: str, told: asyncio.Event) -> None:
     addresses = {
         "extender": wires.source.load(ServerSettings).addr,
+        "console": wires.source.load(ConsoleSettings).addr,
         "metrics": wires.bus.metrics_addr,
     }
     extra = {"KUBECONFIG": cluster, "JOULIE_CLUSTER": wires.bus.cluster}

@@ -1,0 +1,30 @@
+"""`joulie console`: shows people what happens, and what happened."""
+
+import argparse
+
+from joulie_bus.roles import Role
+from joulie_cli.wiring import Wiring, serve_part, viewing
+from joulie_console.service import serve
+from joulie_console.settings import ConsoleSettings
+from joulie_extender.settings import ScoringSettings
+from joulie_projections.history import History
+
+SETTINGS = (ConsoleSettings, ScoringSettings)
+
+
+def run(_: argparse.Namespace, wires: Wiring) -> int:
+    return serve_part(wires, _show(wires))
+
+
+async def _show(wires: Wiring) -> None:
+    settings = wires.source.load(ConsoleSettings)
+    staleness_s = wires.source.load(ScoringSettings).staleness_s
+    async with viewing(wires, Role.CONSOLE) as (bus, view):
+        await serve(
+            bus,
+            wires.subjects,
+            view,
+            lambda: History.readable(wires.data.database),
+            settings,
+            staleness_s,
+        )

@@ -1,0 +1,1 @@
+"""For people: the read API, the stream of decisions, and the page that shows it all."""

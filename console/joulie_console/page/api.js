@@ -1,0 +1,133 @@
+// Asks the console. The token, if one is wanted, lives in this tab and travels in a header only.
+
+const KEY = "joulie-token";
+const SILENCE_MS = 40_000;
+let askForToken = async () => {};
+
+export function onTokenWanted(ask) {
+  askForToken = ask;
+}
+
+export function setToken(token) {
+  sessionStorage.setItem(KEY, token);
+}
+
+function headers(more) {
+  const token = sessionStorage.getItem(KEY);
+  return token ? { Authorization: `Bearer ${token}`, ...more } : { ...more };
+}
+
+export class Problem extends Error {
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+async function problemOf(answer) {
+  try {
+    return new Problem(answer.status, (await answer.json()).detail);
+  } catch {
+    return new Problem(answer.status, `The console answered ${answer.status}.`);
+  }
+}
+
+export async function ask(path, query = {}, signal = undefined) {
+  const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const asked = new URLSearchParams(given).toString();
+  for (;;) {
+    const answer = await fetch(`/v1/${path}${asked ? `?${asked}` : ""}`, { headers: headers(), signal });
+    if (answer.ok) return answer.json();
+    const problem = await problemOf(answer);
+    if (problem.status !== 401) throw problem;
+    await askForToken(problem.message);
+  }
+}
+
+// --- the stream -------------------------------------------------------------------------------
+// EventSource can send no header, so the few lines of its protocol are here.
+
+export class Stream {
+  constructor(topics, on) {
+    this.topics = topics;
+    this.on = on; // { open, event(kind, data), lost(why, againInMs) }
+    this.lastId = "";
+    this.lost = 0;
+    this.abort = null;
+  }
+
+  async run() {
+    for (;;) {
+      const why = await this.#listen();
+      this.lost += 1;
+      const pause = Math.min(10_000, 500 * 2 ** Math.min(5, this.lost)) * (0.75 + Math.random() / 2);
+      this.on.lost(why, pause);
+      await new Promise((done) => setTimeout(done, pause));
+    }
+  }
+
+  async #listen() {
+    this.abort = new AbortController();
+    const quiet = new Watch(SILENCE_MS, () => this.abort.abort());
+    try {
+      const more = this.lastId ? { "Last-Event-ID": this.lastId } : {};
+      const answer = await fetch(`/v1/stream?topics=${this.topics}`, { headers: headers(more), signal: this.abort.signal });
+      if (!answer.ok) return await this.#refused(answer);
+      this.lost = 0;
+      this.on.open();
+      await this.#read(answer.body.getReader(), quiet);
+      return "the console ended the stream";
+    } catch (error) {
+      return error.name === "AbortError" ? "nothing was heard for too long" : "the console does not answer";
+    } finally {
+      quiet.stop();
+    }
+  }
+
+  async #refused(answer) {
+    const problem = await problemOf(answer);
+    if (problem.status === 401) await askForToken(problem.message);
+    return problem.message;
+  }
+
+  async #read(reader, quiet) {
+    const decoder = new TextDecoder();
+    let rest = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      quiet.heard();
+      const frames = (rest + decoder.decode(value, { stream: true })).split("\n\n");
+      rest = frames.pop();
+      for (const frame of frames) this.#take(frame);
+    }
+  }
+
+  #take(frame) {
+    let kind = "message";
+    let data = "";
+    for (const line of frame.split("\n")) {
+      if (line.startsWith("id: ")) this.lastId = line.slice(4);
+      else if (line.startsWith("event: ")) kind = line.slice(7);
+      else if (line.startsWith("data: ")) data += line.slice(6);
+    }
+    if (data) this.on.event(kind, JSON.parse(data));
+  }
+}
+
+class Watch {
+  constructor(ms, late) {
+    this.ms = ms;
+    this.late = late;
+    this.heard();
+  }
+
+  heard() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(this.late, this.ms);
+  }
+
+  stop() {
+    clearTimeout(this.timer);
+  }
+}

@@ -1,0 +1,66 @@
+// Ramps that differ in lightness from end to end, so that they read without colour too.
+// Dark: viridis. Light: YlGnBu. Classes: Okabe and Ito's palette, each with a mark of its own.
+
+const RAMPS = {
+  dark: ["#4a2a77", "#44508f", "#33698f", "#25888e", "#2fa985", "#86d04a", "#fde725"],
+  light: ["#f3f3b8", "#c9e4ae", "#8fd0b0", "#4fb3b8", "#2a88b0", "#23569c", "#14246b"],
+};
+const CLASS_COLOURS = {
+  dark: ["#5b6269", "#5ab4ec", "#2fb98d", "#eda62b"],
+  light: ["#a7adb3", "#0072b2", "#009e73", "#e08a00"],
+};
+const UNKNOWN = { dark: "#2b3035", light: "#dfe2e5" };
+const STEPS = 64;
+
+export function isDark() {
+  const chosen = document.documentElement.dataset.theme;
+  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+const theme = () => (isDark() ? "dark" : "light");
+
+function mixed(from, to, share) {
+  const parts = [1, 3, 5].map((at) => {
+    const [a, b] = [from, to].map((colour) => parseInt(colour.slice(at, at + 2), 16));
+    return Math.round(a + (b - a) * share);
+  });
+  return `rgb(${parts.join(" ")})`;
+}
+
+function stepped(stops) {
+  return Array.from({ length: STEPS }, (_, step) => {
+    const place = (step / (STEPS - 1)) * (stops.length - 1);
+    const at = Math.min(stops.length - 2, Math.floor(place));
+    return mixed(stops[at], stops[at + 1], place - at);
+  });
+}
+
+const steps = { dark: stepped(RAMPS.dark), light: stepped(RAMPS.light) };
+
+export function ramp() {
+  return steps[theme()];
+}
+
+export const classColours = () => CLASS_COLOURS[theme()];
+export const unknownColour = () => UNKNOWN[theme()];
+
+// How a value is coloured: which column, from where to where, in which unit.
+export const SCALES = {
+  headroom: { column: "headroom", low: 0, high: 100, unit: "%", what: "of the cap is free" },
+  cooling: { column: "cooling", low: 0, high: 100, unit: "%", what: "cooling stress" },
+  watts: { column: "watts", low: 0, high: 0, unit: "W", what: "measured" },
+  gpu: { column: "gpu", low: 0, high: 100, unit: "%", what: "of the GPUs are asked for" },
+};
+
+export function scaleOf(kind, columns) {
+  const scale = SCALES[kind];
+  if (!scale || scale.high) return scale;
+  const most = columns.watts.reduce((high, value) => Math.max(high, value), 100);
+  return { ...scale, high: Math.ceil(most / 100) * 100 };
+}
+
+export function colourOf(value, scale, colours, unknown) {
+  if (value < 0) return unknown;
+  const share = (value - scale.low) / (scale.high - scale.low);
+  return colours[Math.max(0, Math.min(STEPS - 1, Math.round(share * (STEPS - 1))))];
+}

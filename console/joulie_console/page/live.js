@@ -1,0 +1,76 @@
+// Decisions and plans as they happen. What comes while nobody can read it is counted, not shown.
+
+import { byId, h, name, put } from "./dom.js";
+import { clock } from "./format.js";
+
+const SHOWN = 60;
+const VERBS = { filter: "filter", prioritize: "score", bind: "bind", preempt: "preempt", outcome: "outcome", settings: "settings", unreadable: "unreadable" };
+
+export function decisionLine(brief, open) {
+  const why = brief.loss && brief.loss.term ? `${brief.runner_up} lost ${brief.loss.points.toFixed(1)} by ${brief.loss.term}` : "";
+  return h(
+    "li",
+    { class: `line ${brief.verb}${brief.refused ? " refused" : ""}` },
+    h(
+      "button",
+      { type: "button", class: "row", onclick: () => open(brief.entry), "data-entry": brief.entry },
+      h("span", { class: "when" }, clock(brief.at_ms)),
+      h("span", { class: "verb" }, VERBS[brief.verb] || brief.verb),
+      h("span", { class: "pod" }, brief.name ? name(`${brief.namespace}/${brief.name}`) : null),
+      brief.class ? h("span", { class: `chip ${brief.class}` }, brief.class === "performance" ? "perf" : "std") : null,
+      h("span", { class: "says" }, brief.winner ? [name(brief.winner, "strong"), brief.score === null ? null : h("span", { class: "score" }, brief.score.toFixed(1)), why ? h("span", { class: "muted" }, " ", name(why)) : null] : name(brief.refused ? `${brief.text}: ${brief.reason}` : brief.text)),
+    ),
+  );
+}
+
+export function planLine(entry, openNode) {
+  if (entry.plan) {
+    const { plan, changes, because } = entry.plan;
+    return h("li", { class: "line plan" }, h("span", { class: "row" }, h("span", { class: "when" }, clock(entry.at_ms)), h("span", { class: "verb" }, "plan"), h("span", { class: "says" }, name(plan, "strong"), ` ${changes} change(s): `, name(because))));
+  }
+  const { node, to, because } = entry.transition;
+  return h(
+    "li",
+    { class: "line transition" },
+    h("button", { type: "button", class: "row", onclick: () => openNode(node) }, h("span", { class: "when" }, clock(entry.at_ms)), h("span", { class: "verb" }, "node"), h("span", { class: "says" }, name(node, "strong"), " \u2192 ", name(to), because ? h("span", { class: "muted" }, " ", name(because)) : null)),
+  );
+}
+
+// A list whose newest line is on top; lines that come in one frame are put there together.
+export class Lines {
+  constructor(id, make, empty) {
+    this.list = byId(id);
+    this.make = make;
+    this.empty = empty;
+    this.waiting = [];
+    this.paused = false;
+    this.held = 0;
+    this.set([]);
+  }
+
+  set(items) {
+    this.waiting = [];
+    if (items.length) put(this.list, items.slice(0, SHOWN).map(this.make));
+    else put(this.list, h("li", { class: "empty" }, this.empty));
+  }
+
+  add(item) {
+    if (this.paused) {
+      this.held += 1;
+      return;
+    }
+    if (!this.waiting.length) requestAnimationFrame(() => this.#show());
+    this.waiting.push(item);
+  }
+
+  #show() {
+    const fresh = this.waiting.splice(0).slice(-SHOWN).reverse().map(this.make);
+    if (!fresh.length) return;
+    if (this.list.firstElementChild?.classList.contains("empty")) put(this.list);
+    // Who has a line under the finger or the focus keeps it there.
+    const kept = this.list.scrollTop > 4 ? this.list.scrollHeight : 0;
+    this.list.prepend(...fresh);
+    while (this.list.childElementCount > SHOWN) this.list.lastElementChild.remove();
+    if (kept) this.list.scrollTop += this.list.scrollHeight - kept;
+  }
+}

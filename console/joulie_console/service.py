@@ -1,0 +1,109 @@
+"""The running console: its view, its journal, its listeners, its door."""
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import AsyncGenerator
+
+import uvicorn
+from starlette.applications import Starlette
+
+from joulie_bus.errors import PortTaken
+from joulie_bus.log import Log
+from joulie_bus.logging import get_logger
+from joulie_bus.settings import HostPort
+from joulie_bus.subjects import Subjects
+from joulie_console.app import make_app
+from joulie_console.console import Console
+from joulie_console.journal import Journal
+from joulie_console.past import Opening, Past
+from joulie_console.picture import names_by_id
+from joulie_console.pulse import Pulse
+from joulie_console.security import Gate
+from joulie_console.settings import ConsoleSettings
+from joulie_console.stream import Pace
+from joulie_console.travel import Travel
+from joulie_projections.view import View
+
+KEEP_ALIVE_S = 30
+DRAIN_S = 1  # listeners never end by themselves; they come back to the next life
+log = get_logger("console")
+
+
+async def serve(
+    bus: Log,
+    subjects: Subjects,
+    view: View,
+    opening: Opening,
+    settings: ConsoleSettings,
+    staleness_s: float,
+) -> None:
+    """For ever."""
+    past = Past(opening)
+    journal = Journal(bus, past, lambda: names_by_id(view.world))
+    pulse = Pulse(view, journal, subjects.cluster, staleness_s)
+    console = Console(pulse, journal, past, Travel(bus, past), time.time_ns, staleness_s)
+    pace = Pace(heartbeat_s=settings.heartbeat_s, behind=settings.behind)
+    app = make_app(console, Gate(settings), pace, settings.listeners)
+
+    async def ring(_: bytes) -> None:
+        journal.bell.set()
+
+    try:
+        async with (
+            bus.listening(subjects.beat, ring),
+            listening(app, settings.addr),
+            contextlib.AsyncExitStack() as before,
+            asyncio.TaskGroup() as tasks,
+        ):
+            before.callback(journal.close)  # listeners leave by themselves, not with the door
+            log.info("showing", at=f"http://{settings.addr}")
+            tasks.create_task(journal.follow(), name="journal")
+            tasks.create_task(pulse.beat(), name="pulse")
+    finally:
+        past.close()
+
+
+class _Server(uvicorn.Server):
+    """Signals are the process's business, not a library's."""
+
+    @contextlib.contextmanager
+    def capture_signals(self):  # type: ignore[no-untyped-def]
+        yield
+
+
+@contextlib.asynccontextmanager
+async def listening(app: Starlette, at: HostPort) -> AsyncGenerator[None, None]:
+    config = uvicorn.Config(
+        app,
+        log_level="error",
+        access_log=False,
+        proxy_headers=False,  # who the peer is decides about trust: no header may change it
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=DRAIN_S,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        server_header=False,
+        backlog=2048,
+    )
+    server = _Server(config)
+    door = _open_door(at)
+    running = asyncio.create_task(server.serve([door]), name=f"http {at}")
+    try:
+        while not server.started and not running.done():
+            await asyncio.sleep(0.01)
+        yield
+    finally:
+        server.should_exit = True
+        await running
+        door.close()
+
+
+def _open_door(at: HostPort) -> socket.socket:
+    family = socket.AF_INET6 if ":" in at.host else socket.AF_INET
+    try:
+        return socket.create_server(at, family=family, backlog=2048)
+    except OSError as error:
+        raise PortTaken(str(at), error.strerror or str(error)) from error

@@ -1,0 +1,241 @@
+"""For tests, ours and our users': a whole console over a real broker, projector and database."""
+
+import asyncio
+import contextlib
+import socket
+import time
+import urllib.parse
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+import joulie_migrations
+from joulie_bus.embedded import Embedded, free_port
+from joulie_bus.events import AnyEvent, DecisionEntry, PodAsk
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.producer import Producer
+from joulie_bus.roles import Role
+from joulie_bus.settings import Source
+from joulie_bus.tasks import background
+from joulie_bus.testing import CLUSTER, connected, until
+from joulie_console.service import serve
+from joulie_console.settings import ConsoleSettings
+from joulie_extender.decide import Moment, decide_filter, decide_prioritize, declaration
+from joulie_extender.scoring import Weights
+from joulie_projections import database
+from joulie_projections.heads import Signer
+from joulie_projections.history import History
+from joulie_projections.projector import Projector, ProjectorSettings
+from joulie_projections.view import View
+
+STALENESS_S = 300.0
+WEIGHTS = Weights()
+
+
+class Stage:
+    """What happens, happens by `tell` and `place`; what is shown is at `url`."""
+
+    def __init__(self, bus: JetStreamLog, view: View, database_file: Path, url: str) -> None:
+        self.bus = bus
+        self.view = view
+        self.url = url
+        self._database = database_file
+        self._says = Producer("stage", CLUSTER, time.time_ns)
+        self._extender = Producer("extender-0", CLUSTER, time.time_ns)
+        self.entries = 0
+
+    async def tell(self, *events: AnyEvent) -> None:
+        """Returns when the view has them."""
+        goal = self.view.position + len(events)
+        await self.bus.publish([self._says.stamp(event) for event in events])
+        await self.view.wait_for(goal, 10)
+
+    async def place(self, pod: PodAsk) -> None:
+        """One filter and one prioritize answer over all nodes, in the log."""
+        names = sorted(self.view.world.nodes)
+        position, board, age_ms = self.view.snapshot()
+        moment = Moment(board, position, age_ms, time.time_ns())
+        await self.record(
+            *([] if self.entries else [declaration(WEIGHTS)]),
+            decide_filter(pod, names, moment, WEIGHTS),
+            decide_prioritize(pod, names, moment, WEIGHTS),
+        )
+
+    async def record(self, *entries: DecisionEntry) -> None:
+        self.entries += len(entries)
+        await self.bus.publish([self._extender.stamp(entry) for entry in entries])
+        await until(lambda: self._tip() >= self.entries)
+
+    def _tip(self) -> int:
+        with History.of(self._database) as history:
+            return history.tip()
+
+
+@contextlib.asynccontextmanager
+async def projecting(
+    bus: JetStreamLog, directory: Path
+) -> AsyncGenerator[asyncio.Task[None], None]:
+    """A projector on a new database in the directory, or on the one that is there."""
+    path = directory / "joulie.db"
+    migrator = database.migrator(path)
+    joulie_migrations.upgrade(migrator)
+    migrator.dispose()
+    engine = database.writer(path)
+    signer = Signer.of(directory / "head.key")
+    settings = ProjectorSettings(lease_s=0.3)
+    try:
+        run = Projector(bus, CLUSTER, engine, signer, settings).run()
+        async with background(run, "projector") as task:
+            yield task
+    finally:
+        engine.dispose()
+
+
+@contextlib.asynccontextmanager
+async def showing(broker: Embedded, directory: Path, **settings: str) -> AsyncGenerator[str, None]:
+    """A console; its URL. `settings` are those of the environment."""
+    source = Source.of(**{"CONSOLE_ADDR": f"127.0.0.1:{free_port()}", **settings})
+    loaded = source.load(ConsoleSettings)
+    source.finish()
+    path = directory / "joulie.db"
+    engine = database.reader(path)
+    try:
+        async with (
+            connected(broker, "console", Role.CONSOLE) as connection,
+            JetStreamLog.over(connection) as bus,
+            View.open(bus, engine, CLUSTER) as view,
+        ):
+            work = serve(bus, CLUSTER, view, lambda: History.readable(path), loaded, STALENESS_S)
+            async with background(work, "console"):
+                url = f"http://127.0.0.1:{loaded.addr.port}"
+                await _ready(url)
+                yield url
+    finally:
+        engine.dispose()
+
+
+async def _ready(url: str) -> None:
+    async with asyncio.timeout(20):
+        while not await _is_ready(url):
+            await asyncio.sleep(0.02)
+
+
+async def _is_ready(url: str) -> bool:
+    with contextlib.suppress(OSError, EOFError, Refusal):
+        async with asking(url, "/readyz"):
+            return True
+    return False
+
+
+@contextlib.asynccontextmanager
+async def staging(
+    broker: Embedded, directory: Path, **settings: str
+) -> AsyncGenerator[Stage, None]:
+    """All of it: projector, console, and somebody who makes things happen."""
+    async with (
+        connected(broker) as connection,
+        JetStreamLog.over(connection) as bus,
+        projecting(bus, directory),
+        contextlib.AsyncExitStack() as stack,
+    ):
+        url = await stack.enter_async_context(showing(broker, directory, **settings))
+        engine = database.reader(directory / "joulie.db")
+        stack.callback(engine.dispose)
+        view = await stack.enter_async_context(View.open(bus, engine, CLUSTER))
+        await view.wait_ready(10)
+        yield Stage(bus, view, directory / "joulie.db", url)
+
+
+class Heard(NamedTuple):
+    """One event of the stream."""
+
+    event: str
+    id: str
+    data: Any
+
+
+class Ear:
+    """A listener that knows no more of SSE than its standard says."""
+
+    def __init__(self, lines: AsyncIterator[str], last_id: str) -> None:
+        self._lines = lines
+        self.last_id = last_id
+
+    async def next(self, *events: str) -> Heard:
+        """The next event, or the next of these."""
+        while True:
+            heard = await self._one()
+            if not events or heard.event in events:
+                return heard
+
+    async def _one(self) -> Heard:
+        event, data = "message", list[str]()
+        async for line in self._lines:
+            name, _, value = line.partition(": ")
+            if name == "event":
+                event = value
+            elif name == "data":
+                data.append(value)
+            elif name == "id":
+                self.last_id = value
+            elif not line and data:
+                return Heard(event, self.last_id, msgspec.json.decode("\n".join(data)))
+        raise EOFError("the stream ended")
+
+
+@contextlib.asynccontextmanager
+async def listening_to(
+    url: str, last_id: str = "", buffer: int = 0, **query: str
+) -> AsyncGenerator[Ear, None]:
+    """At a console's stream, from now on or from where somebody else left."""
+    asked = urllib.parse.urlencode(query)
+    header = {"Last-Event-ID": last_id} if last_id else {}
+    async with asking(url, f"/v1/stream?{asked}", buffer, **header) as lines:
+        yield Ear(lines, last_id)
+
+
+class Refusal(Exception):
+    """Another status than 200."""
+
+
+@contextlib.asynccontextmanager
+async def asking(
+    url: str, path: str, buffer: int = 0, **headers: str
+) -> AsyncGenerator[AsyncIterator[str], None]:
+    """The lines of an answer as they come, over a socket of its own: cheap, by the hundreds.
+
+    With a small `buffer` for those who want to be slow.
+    """
+    at = urllib.parse.urlsplit(url)
+    door = socket.socket()
+    door.setblocking(False)
+    if buffer:
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    await asyncio.get_running_loop().sock_connect(door, (at.hostname, at.port))
+    reader, writer = await asyncio.open_connection(sock=door, limit=buffer or 2**16)
+    try:
+        sent = {"Host": at.netloc, "Connection": "close", **headers}
+        told = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
+        writer.write(f"GET {path} HTTP/1.1\r\n{told}\r\n".encode())
+        status = (await reader.readuntil(b"\r\n")).decode().strip()
+        if " 200 " not in status:
+            raise Refusal(status)
+        await reader.readuntil(b"\r\n\r\n")
+        yield _lines(reader)
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[str]:
+    """Out of the chunks in which they travel."""
+    rest = b""
+    while size := int(await reader.readline() or b"0", 16):
+        rest += await reader.readexactly(size)
+        await reader.readexactly(2)
+        *whole, rest = rest.split(b"\n")
+        for line in whole:
+            yield line.decode()

@@ -1,0 +1,307 @@
+"""The API over a real socket: every question, and what it may not be asked."""
+
+from typing import Any
+
+import httpx2
+import pytest
+
+from joulie_console.testing import Stage
+
+pytestmark = pytest.mark.anyio
+Client = httpx2.AsyncClient
+
+
+async def told(browser: Client, path: str, **query: str | int) -> Any:
+    answer = await browser.get(f"/v1/{path}", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def refused(browser: Client, path: str, **query: str | int) -> tuple[int, str]:
+    answer = await browser.get(f"/v1/{path}", params=query)
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert set(problem) == {"type", "title", "status", "detail"}
+    assert problem["status"] == answer.status_code
+    return answer.status_code, problem["detail"]
+
+
+async def test_the_cluster_at_a_glance(browser: Client, past: Stage) -> None:
+    found = await told(browser, "cluster")
+
+    assert (found["position"], found["entries"]) == (past.view.position, past.entries)
+    assert found["classes"] == {"performance": 1, "eco": 1, "draining": 1, "unknown": 0}
+    assert (found["measured_w"], found["unmeasured"]) == (450.0, 1)
+    assert found["capped_w"] == 600 + 360 + 400 + 5600
+    assert (found["pods_running"], found["pods_pending"]) == (2, 1)
+    assert (found["cards"], found["ambient_c"], found["it_w"]) == (1, 24.5, 1000.0)
+
+
+async def test_what_is_stale_is_said_plainly(browser: Client) -> None:
+    warnings = (await told(browser, "cluster"))["warnings"]
+
+    assert [warning["part"] for warning in warnings] == ["telemetry"]
+    assert "1 of 3 nodes have no fresh power reading" in warnings[0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ({}, ["n1", "n2", "n3"]),
+        ({"order": "desc"}, ["n3", "n2", "n1"]),
+        ({"class": "eco"}, ["n2"]),
+        ({"rack": "r2"}, ["n2", "n3"]),
+        ({"q": "3"}, ["n3"]),
+        ({"sort": "measured", "order": "desc"}, ["n2", "n1", "n3"]),
+        ({"sort": "measured"}, ["n1", "n2", "n3"]),
+        ({"sort": "pods", "order": "desc"}, ["n1", "n3", "n2"]),
+        ({"limit": 2}, ["n1", "n2"]),
+        ({"limit": 2, "offset": 2}, ["n3"]),
+    ],
+    ids=str,
+)
+async def test_nodes_are_filtered_sorted_and_paged(
+    browser: Client, query: dict[str, str | int], names: list[str]
+) -> None:
+    found = await told(browser, "nodes", **query)
+
+    assert [node["name"] for node in found["items"]] == names
+
+
+async def test_a_page_says_where_the_next_one_goes_on(browser: Client) -> None:
+    first, last = (
+        await told(browser, "nodes", limit=2),
+        await told(browser, "nodes", limit=2, offset=2),
+    )
+
+    assert (first["next"], first["total"], last["next"]) == (2, 3, None)
+
+
+async def test_a_node_with_its_history_and_what_it_went_through(browser: Client) -> None:
+    found = await told(browser, "nodes/n2")
+
+    assert found["node"]["class"] == "eco"
+    assert found["node"]["headroom"] == pytest.approx((360 - 300) / 360 * 100)
+    assert [sample[1] for sample in found["samples"]] == [300.0]
+    assert [move["to"] for move in found["transitions"]] == ["caps: CPU 60 %, GPU none", "eco"]
+
+
+async def test_a_node_that_drains_says_what_it_waits_for(browser: Client) -> None:
+    found = await told(browser, "nodes/n3")
+
+    assert found["machine"]["now"] == "draining"
+    assert found["machine"]["following"] == ["eco", "performance"]
+    assert found["machine"]["waits_for"] == "1 performance pod(s) still run here"
+    assert [pod["name"] for pod in found["pods"]] == ["heavy"]
+    assert [card["uuid"] for card in found["cards"]] == ["g1"]
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ({}, ["heavy", "runs", "waits"]),
+        ({"phase": "pending"}, ["waits"]),
+        ({"class": "performance"}, ["heavy"]),
+        ({"node": "n1"}, ["runs"]),
+        ({"q": "team/ru"}, ["runs"]),
+        ({"q": "nobody"}, []),
+    ],
+    ids=str,
+)
+async def test_pods_are_found(
+    browser: Client, query: dict[str, str | int], names: list[str]
+) -> None:
+    found = await told(browser, "pods", **query)
+
+    assert [pod["name"] for pod in found["items"]] == names
+
+
+async def test_a_pod_is_explained(browser: Client) -> None:
+    lines = (await told(browser, "pods/heavy"))["explanation"]
+
+    assert lines[0].startswith("Class performance, by the rule annotation; asks for 1 cores")
+    assert lines[1] == (
+        "2 of 3 nodes refused (entry 4): "
+        "the node is reserved for saving energy and the pod asks for performance."
+    )
+    assert lines[2].startswith("n1 scores")
+    assert lines[3].startswith("kube-scheduler put it on n3")
+
+
+async def test_cards_and_who_has_claimed_what(browser: Client) -> None:
+    (found,) = (await told(browser, "gpus"))["items"]
+
+    assert (found["uuid"], found["node"], found["allocated_mb"]) == ("g1", "n3", 40_000)
+    assert [claim["pod_uid"] for claim in found["claims"]] == ["heavy"]
+
+
+@pytest.mark.parametrize(
+    ("query", "entries"),
+    [
+        ({}, [5, 4, 3, 2, 1]),
+        ({"verb": "prioritize"}, [5, 3]),
+        ({"verb": "unreadable"}, []),
+        ({"pod": "team/runs"}, [3, 2]),
+        ({"uid": "heavy"}, [5, 4]),
+        ({"class": "standard"}, [3, 2]),
+        ({"node": "n2"}, [4]),
+        ({"before": 3}, [2, 1]),
+        ({"limit": 2}, [5, 4]),
+        ({"until": "2020-01-01T00:00:00Z"}, []),
+        ({"since": "2020-01-01T00:00:00Z", "verb": "filter"}, [4, 2]),
+    ],
+    ids=str,
+)
+async def test_decisions_are_found_newest_first(
+    browser: Client, query: dict[str, str | int], entries: list[int]
+) -> None:
+    found = await told(browser, "decisions", **query)
+
+    assert [decision["entry"] for decision in found["items"]] == entries
+
+
+async def test_decisions_are_paged_by_position(browser: Client) -> None:
+    page = await told(browser, "decisions", limit=2)
+    following = await told(browser, "decisions", limit=2, before=page["next"])
+
+    assert [decision["entry"] for decision in following["items"]] == [3, 2]
+
+
+async def test_a_decision_shows_every_term_and_why_the_others_lost(browser: Client) -> None:
+    found = await told(browser, "decisions/3")
+    winner, runner_up, _ = found["candidates"]
+
+    assert found["decision"]["winner"] == winner["node"]
+    points = winner["terms"]["points"]
+    assert sum(points.values()) == pytest.approx(winner["terms"]["score"])
+    assert runner_up["loss"]["behind"] == pytest.approx(
+        winner["terms"]["score"] - runner_up["terms"]["score"]
+    )
+    assert found["values"]["headroom"] == 0.7
+
+
+async def test_a_decision_is_computed_again_and_is_the_same_to_the_last_bit(
+    browser: Client,
+) -> None:
+    found = await told(browser, "decisions/5", terms="all")
+
+    assert found["same_digest"] is True
+    assert all(candidate["terms"] for candidate in found["candidates"])
+
+
+async def test_plans_and_transitions_come_newest_first_with_their_positions(
+    browser: Client,
+) -> None:
+    found = await told(browser, "plans")
+
+    kinds = [entry.get("transition", {}).get("kind", "plan") for entry in found["items"]]
+    assert kinds == [
+        *("draining-begun", "caps-set", "profile-assigned", "profile-assigned", "plan")
+    ]
+    assert [entry["position"] for entry in found["items"]] == [13, 12, 11, 10, 9]
+
+
+async def test_time_goes_back_by_position(browser: Client) -> None:
+    before, after = await told(browser, "cluster", at=8), await told(browser, "cluster", at=13)
+
+    assert before["classes"] == {"performance": 0, "eco": 0, "draining": 0, "unknown": 3}
+    assert after["classes"] == {"performance": 1, "eco": 1, "draining": 1, "unknown": 0}
+
+
+async def test_a_twin_at_a_position_is_the_twin_of_back_then(browser: Client) -> None:
+    found = await told(browser, "nodes/n2", at=9)
+
+    assert (found["position"], found["node"]["class"]) == (9, "unknown")
+    assert found["transitions"] == []
+
+
+@pytest.mark.parametrize(
+    ("at", "classes"),
+    [
+        (9, ["unknown", "unknown", "unknown"]),
+        (10, ["performance", "unknown", "unknown"]),
+        (11, ["performance", "eco", "unknown"]),
+        (12, ["performance", "eco", "unknown"]),
+        (13, ["performance", "eco", "draining"]),
+    ],
+)
+async def test_every_position_within_a_batch_is_a_moment_of_its_own(
+    browser: Client, at: int, classes: list[str]
+) -> None:
+    found = await told(browser, "nodes", at=at)
+
+    assert [node["class"] for node in found["items"]] == classes
+
+
+async def test_time_goes_back_by_the_clock(browser: Client) -> None:
+    reach = await told(browser, "reach")
+    seconds, ms = divmod(reach["first_at_ms"] + 1, 1000)
+    moment = f"{_utc(seconds)}.{ms:03d}Z"
+
+    found = await told(browser, "cluster", time=moment)
+
+    assert found["position"] == reach["first"]
+
+
+def _utc(seconds: int) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "status"),
+    [
+        ("nodes", {"sort": "beauty"}, 400),
+        ("nodes", {"limit": 0}, 400),
+        ("nodes", {"nodes": "n1"}, 400),
+        ("cluster", {"at": 8, "time": "2030-01-01T00:00:00Z"}, 400),
+        ("cluster", {"at": 10**9}, 404),
+        ("cluster", {"time": "1970-01-01T00:00:01Z"}, 410),
+        ("nodes/nobody", {}, 404),
+        ("pods/nobody", {}, 404),
+        ("decisions/99", {}, 404),
+        ("decisions/none", {}, 404),
+        ("nothing", {}, 404),
+        ("stream", {"topics": "gossip"}, 400),
+        ("stream", {"after": "1"}, 400),
+    ],
+    ids=str,
+)
+async def test_what_cannot_be_answered_is_a_problem_with_a_reason(
+    browser: Client, path: str, query: dict[str, str | int], status: int
+) -> None:
+    found, detail = await refused(browser, path, **query)
+
+    assert found == status
+    assert detail
+
+
+async def test_a_parameter_given_twice_is_a_mistake(browser: Client) -> None:
+    answer = await browser.get("/v1/nodes?q=a&q=b")
+
+    assert answer.status_code == 400
+
+
+async def test_what_has_not_changed_is_not_sent_again(browser: Client) -> None:
+    first = await browser.get("/v1/cluster", params={"at": 13})
+    again = await browser.get(
+        "/v1/cluster", params={"at": 13}, headers={"If-None-Match": first.headers["etag"]}
+    )
+
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["joulie-position"] == "13"
+
+
+async def test_long_answers_travel_compressed(browser: Client) -> None:
+    answer = await browser.get("/v1/cluster", headers={"Accept-Encoding": "gzip"})
+    assert answer.headers.get("content-encoding") is None or len(answer.content) >= 1000
+
+    document = await browser.get("/openapi.json", headers={"Accept-Encoding": "gzip"})
+    assert document.headers["content-encoding"] == "gzip"
+
+
+async def test_heads_tell_how_much_is_not_signed_yet(browser: Client) -> None:
+    found = await told(browser, "heads")
+
+    assert found["unsigned"] + (found["items"][0]["entry"] if found["items"] else 0) == 5
