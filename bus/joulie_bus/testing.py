@@ -127,7 +127,7 @@ async def connected(
         await connection.close()
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
     """Returns once it holds; for what has no event of its own to wait for."""
     async with asyncio.timeout(timeout_s):
         while not condition():
