@@ -2,16 +2,9 @@
 
 from typing import NamedTuple
 
-from joulie_bus.events import Decision, FilterDecided, PrioritizeDecided
-from joulie_extender.decide import (
-    Moment,
-    filter_decision,
-    names_of,
-    prioritize_decision,
-    rows_of,
-)
-from joulie_extender.scoring import Weights
-from joulie_projections.board import Board
+from joulie_bus.events import PrioritizeDecided
+from joulie_extender.decide import Recomputable
+from joulie_extender.decide import again as again  # replay asks for it here
 
 
 class Mismatch(NamedTuple):
@@ -20,20 +13,7 @@ class Mismatch(NamedTuple):
     what: str
 
 
-def again(decision: Decision, board: Board, weights: Weights) -> Decision:
-    """The same question to the same board; `now` and the view's age are inputs, not clocks."""
-    basis = decision.basis
-    moment = Moment(board, basis.view, basis.view_age_ms, basis.now)
-    match decision:
-        case FilterDecided():
-            rows = rows_of(decision.candidates)
-            return filter_decision(decision.pod, decision.candidates, rows, moment, weights)
-        case PrioritizeDecided():
-            names = names_of(decision.candidates, board)
-            return prioritize_decision(decision.pod, decision.candidates, names, moment, weights)
-
-
-def compare(entry: int, then: Decision, now: Decision) -> Mismatch | None:
+def compare(entry: int, then: Recomputable, now: Recomputable) -> Mismatch | None:
     """None if they are equal in every bit; else the first thing that differs."""
     if then == now:
         return None
@@ -53,7 +33,7 @@ def _first_term(then: PrioritizeDecided, now: PrioritizeDecided) -> str:
     return _first_field(then, now)
 
 
-def _first_field(then: Decision, now: Decision) -> str:
+def _first_field(then: Recomputable, now: Recomputable) -> str:
     for field in then.__struct_fields__:
         if getattr(then, field) != getattr(now, field):
             return f"{field} differs"

@@ -20,6 +20,7 @@ from joulie_bus.subjects import MERGE_ORDER, Stream
 from joulie_extender.decide import weights_of
 from joulie_extender.scoring import Weights
 from joulie_projections.board import Board
+from joulie_projections.cards import CardState
 from joulie_projections.draft import Draft
 from joulie_projections.history import History
 from joulie_projections.manifest import Manifest, Range, merkle_root
@@ -94,12 +95,14 @@ class _Again:
         self._settings = settings
         self._board = Board.empty()
         self._dirty: dict[str, NodeState | None] = {}
+        self._dirty_cards: dict[str, CardState | None] = {}
 
     def advance(self, records: Sequence[Record], manifest: Manifest) -> None:
         draft = Draft(self.world)
         fold(draft, records, self.position)
         _, self.digests = changed_rows(draft.changed(), self.digests)
         self._dirty.update(draft.nodes.changes)
+        self._dirty_cards.update(draft.gpus.changes)
         draft.commit()
         self.position = manifest.p_to
         self.events += len(records)
@@ -124,8 +127,8 @@ class _Again:
         if weights is None:
             self.miss(Mismatch(logged.entry, "input-missing", "its settings are not in the log"))
             return
-        self._board = self._board.following(self.world, self._dirty)
-        self._dirty = {}
+        self._board = self._board.following(self.world, self._dirty, self._dirty_cards)
+        self._dirty, self._dirty_cards = {}, {}
         try:
             now = again(logged.decision, self._board, weights)
         except (KeyError, StopIteration):

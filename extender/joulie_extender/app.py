@@ -4,17 +4,25 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
-from typing import Generic, NamedTuple
+from typing import Generic, NamedTuple, get_args
 
 import msgspec
 
 from joulie_bus import metrics
-from joulie_bus.events import DecisionEntry, FallbackAnswer, FallbackAnswered, FallbackReason
+from joulie_bus.events import (
+    DecisionEntry,
+    Duty,
+    FallbackAnswer,
+    FallbackAnswered,
+    FallbackReason,
+    PodAsk,
+)
 from joulie_bus.logging import get_logger
 from joulie_extender import decide
 from joulie_extender.contract import BAD_REQUESTS, Reader
 from joulie_extender.counting import Counted
 from joulie_extender.exchange import Reply, Request, refusal
+from joulie_extender.gpu import asks
 from joulie_extender.memory import Explanations
 from joulie_extender.moment import Moment
 from joulie_extender.pages import explanation, scoring_page
@@ -26,6 +34,7 @@ Look = Callable[[], Snapshot]
 # What comes back tells whether the broker has it; None if nobody waits for that.
 Record = Callable[[DecisionEntry], Awaitable[bool] | None]
 Clock = Callable[[], int]
+DUTIES: tuple[Duty, ...] = get_args(Duty)
 log = get_logger("extender")
 
 
@@ -33,8 +42,13 @@ class Conduct(NamedTuple):
     """What to do when there is no answer to give."""
 
     fails: FallbackAnswer = "open"
+    gpu_fails: FallbackAnswer = "closed"  # of pods that say what cards they want
     deadline_s: float = 0.1
     is_strict: bool = False  # no answer that the broker has not stored
+
+    def fails_for(self, duty: Duty, pod: PodAsk) -> FallbackAnswer:
+        """Energy is a preference, a card that is not there is none."""
+        return self.gpu_fails if duty != "energy" and asks(pod) else self.fails
 
 
 class Extender:
@@ -57,18 +71,18 @@ class Extender:
         self._explanations = Explanations()
         self.is_ready = is_ready
         reader = Reader()
-        self._filter = Counted(Filter(reader))
-        self._prioritize = Counted(Prioritize(reader))
-        self._preempt = Counted(Preempt())
+        self._filters = {duty: Counted(Filter(reader, duty)) for duty in DUTIES}
+        self._prioritizes = {duty: Counted(Prioritize(reader, duty)) for duty in DUTIES}
+        self._preempts = {duty: Counted(Preempt(duty)) for duty in DUTIES}
 
-    def filter(self, request: Request) -> Reply | Awaitable[Reply]:
-        return self._answer(self._filter, request)
+    def filter(self, request: Request, duty: Duty = "all") -> Reply | Awaitable[Reply]:
+        return self._answer(self._filters[duty], request)
 
-    def prioritize(self, request: Request) -> Reply | Awaitable[Reply]:
-        return self._answer(self._prioritize, request)
+    def prioritize(self, request: Request, duty: Duty = "all") -> Reply | Awaitable[Reply]:
+        return self._answer(self._prioritizes[duty], request)
 
-    def preempt(self, request: Request) -> Reply | Awaitable[Reply]:
-        return self._answer(self._preempt, request)
+    def preempt(self, request: Request, duty: Duty = "all") -> Reply | Awaitable[Reply]:
+        return self._answer(self._preempts[duty], request)
 
     def scoring(self) -> bytes:
         return msgspec.json.encode(scoring_page(self._moment(), self._weights))
@@ -102,7 +116,7 @@ class Extender:
 
     def _thought(self, call: "_Call[A]") -> Answer | FallbackReason:
         """An answer, or why there is none."""
-        if self._conduct.fails == "closed" and not self.is_ready():
+        if self._fails(call) == "closed" and not self.is_ready():
             return "not-ready"
         if time.monotonic() > call.deadline:
             return "overdue"
@@ -114,7 +128,7 @@ class Extender:
 
     def _fallback(self, call: "_Call[A]", why: FallbackReason) -> Reply:
         """Scheduling goes on; that this was no real answer is counted, and stands in the log."""
-        answer: FallbackAnswer = "closed" if why == "unrecorded" else self._conduct.fails
+        answer: FallbackAnswer = "closed" if why == "unrecorded" else self._fails(call)
         question, asked = call.verb.question, call.asked
         metrics.FALLBACKS.labels(verb=question.name, why=why).inc()
         if question.name == "prioritize":
@@ -133,6 +147,9 @@ class Extender:
         )
         call.verb.fallen_back.inc()
         return _reply(question.fallback(asked, answer, self._weights), call.moment)
+
+    def _fails(self, call: "_Call[A]") -> FallbackAnswer:
+        return self._conduct.fails_for(call.verb.question.duty, call.asked.pod)
 
     async def _when_stored(self, call: "_Call[A]", stored: Awaitable[bool], reply: Reply) -> Reply:
         is_stored = False

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from joulie_bus.events import PodAsk, Terms
+from joulie_extender.gpu import GpuWeights, packing, points
 from joulie_projections.board import Board, Floats, Ints, mean
 from joulie_projections.cooling import Heat, model_named, stress
 from joulie_projections.power import Coefficients, marginal_w
@@ -33,6 +34,7 @@ class Basis(IntEnum):
     NEUTRAL = 0  # nothing fresh is known
     PREDICTED = 1  # no fresh power reading: caps and cooling alone
     MEASURED = 2
+    CARDS = 3  # not asked: the score is about cards alone
 
 
 class Weights(NamedTuple):
@@ -55,6 +57,7 @@ class Weights(NamedTuple):
     facility: bool = False  # whether what cooling costs makes a pod's watts dearer
     filter_stale: str = "label"  # what the filter goes by when a twin is stale: or closed, or twin
     coefficients: Coefficients = Coefficients()
+    gpu: GpuWeights = GpuWeights()
 
 
 class ClusterTerms(NamedTuple):
@@ -79,6 +82,7 @@ class Scores(NamedTuple):
     assumed_w: Floats
     basis: Ints
     cluster: ClusterTerms
+    packing: Floats | None = None  # of pods that say what cards they want
 
 
 class Standing(NamedTuple):
@@ -123,10 +127,33 @@ def score(
         - pressure
         - draining
     )
+    packed = packing(pod, board, rows, weights.gpu)
+    if packed is not None:
+        total = total + packed
     final = _humbled(np.clip(total, 0.0, 100.0), basis == Basis.NEUTRAL, weights)
     answer = np.trunc(final * (weights.score_range / 100)).astype(np.int64)
     terms = (headroom, cooling, trend, bonus, pressure, draining, marginal)
-    return Scores(answer, final, *terms, standing.assumed_w[rows], basis, cluster)
+    return Scores(answer, final, *terms, standing.assumed_w[rows], basis, cluster, packed)
+
+
+def gpu_score(pod: PodAsk, board: Board, rows: Ints, weights: Weights) -> Scores:
+    """Of cards alone, 0..10, whatever the range of the others."""
+    of_ten, nothing = points(pod, board, rows, weights.gpu), np.zeros(len(rows))
+    return Scores(
+        answer=of_ten.astype(np.int64),
+        score=of_ten,
+        headroom=nothing,
+        cooling=nothing,
+        trend=nothing,
+        bonus=nothing,
+        pressure=nothing,
+        draining=nothing,
+        marginal_w=nothing,
+        assumed_w=nothing,
+        basis=np.full(len(rows), Basis.CARDS),
+        cluster=ClusterTerms(0.0, 0.0),
+        packing=of_ten,
+    )
 
 
 def _humbled(scores: Floats, neutral: Bools, weights: Weights) -> Floats:
@@ -271,6 +298,7 @@ _TERMS = (
     "marginal_w",
     "assumed_w",
 )
+_SELDOM = ("packing",)
 
 
 def terms_digest(scores: Scores) -> bytes:
@@ -278,12 +306,19 @@ def terms_digest(scores: Scores) -> bytes:
     digest = hashlib.sha256()
     for name in _TERMS:
         digest.update(np.ascontiguousarray(getattr(scores, name), "<f8").tobytes())
+    for name in _SELDOM:
+        if (column := getattr(scores, name)) is not None:
+            digest.update(name.encode() + np.ascontiguousarray(column, "<f8").tobytes())
     digest.update(scores.basis.astype("<i1").tobytes())
     return digest.digest()
 
 
 def terms_of(scores: Scores, names: list[str], at: int) -> Terms:
-    values = {name: float(getattr(scores, name)[at]) for name in _TERMS}
+    values = {
+        name: float(column[at])
+        for name in (*_TERMS, *_SELDOM)
+        if (column := getattr(scores, name)) is not None
+    }
     return Terms(node=names[at], source=Basis(int(scores.basis[at])).name.lower(), **values)
 
 

@@ -7,11 +7,14 @@ node's state and its room alone, so a board updated row by row equals one built 
 import math
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from joulie_projections.card_columns import Cards
+from joulie_projections.cards import CardState
 from joulie_projections.cooling import Heat, linear
 from joulie_projections.facility import NO_HALLS, Halls, halls_of
 from joulie_projections.power import Coefficients, LoadWatts, Rated, modelled_w
@@ -20,6 +23,7 @@ from joulie_projections.world import NodeState, World
 
 # Of `twins.Row`, in its order.
 _COLUMNS: dict[str, type] = {
+    "present": np.bool_,
     "node_class": np.int8,
     "eco_label": np.bool_,
     "at": np.int64,
@@ -53,6 +57,7 @@ _values_of = attrgetter(*_COLUMNS)
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Columns = dict[str, npt.NDArray[Any]]
+NO_CARDS = Cards.empty()
 
 
 class Board:
@@ -64,11 +69,13 @@ class Board:
         columns: Columns,
         planned_at: int,
         halls: Halls = NO_HALLS,
+        cards: Cards = NO_CARDS,
     ) -> None:
         self.rows = names  # node name -> row, of the nodes that are there
         self.columns = columns
         self.planned_at = planned_at
         self.halls = halls
+        self.cards = cards  # that these nodes have
         self.memo: dict[object, object] = {}  # what readers compute once for this board
 
     @classmethod
@@ -91,8 +98,22 @@ class Board:
     def ints(self, name: str) -> Ints:
         return self.columns[name]
 
-    def following(self, world: World, changes: Mapping[str, NodeState | None]) -> "Board":
-        """The board of `world`, where these nodes are not what they were on this one."""
+    def following(
+        self,
+        world: World,
+        changes: Mapping[str, NodeState | None],
+        cards: Mapping[str, CardState | None] = MappingProxyType({}),
+    ) -> "Board":
+        """The board of `world`, where these nodes and cards are not what they were on this one."""
+        board = self._following(world, changes)
+        return board.holding(self.cards.following(cards, board.rows))
+
+    def holding(self, cards: Cards) -> "Board":
+        if cards is self.cards:
+            return self
+        return Board(self.rows, self.columns, self.planned_at, self.halls, cards)
+
+    def _following(self, world: World, changes: Mapping[str, NodeState | None]) -> "Board":
         halls = halls_of(world.facilities)
         if halls.names != self.halls.names:  # every node may now be somewhere else
             return self.updated({**changes, **world.nodes}.items(), world.planned_at, halls)
@@ -133,7 +154,7 @@ class Board:
             column[blanks] = 0
         for column, these in zip(columns.values(), values, strict=False):
             column[where] = these
-        return Board(names, columns | _in_rooms(columns, halls), planned_at, halls)
+        return Board(names, columns | _in_rooms(columns, halls), planned_at, halls, self.cards)
 
     def rated(self, at: Ints) -> Rated:
         """The hardware of some rows."""
