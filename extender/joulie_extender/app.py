@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple, get_args
 import msgspec
 
 from joulie_bus import metrics
+from joulie_bus.errors import BadRequest
 from joulie_bus.events import (
     DecisionEntry,
     Duty,
@@ -19,7 +20,8 @@ from joulie_bus.events import (
 )
 from joulie_bus.logging import get_logger
 from joulie_extender import decide
-from joulie_extender.contract import BAD_REQUESTS, Reader
+from joulie_extender.bind import Bindings
+from joulie_extender.contract import BAD_REQUESTS, Reader, bind_reply, read_binding
 from joulie_extender.counting import Counted
 from joulie_extender.exchange import Reply, Request, refusal
 from joulie_extender.gpu import asks
@@ -34,6 +36,9 @@ Look = Callable[[], Snapshot]
 # What comes back tells whether the broker has it; None if nobody waits for that.
 Record = Callable[[DecisionEntry], Awaitable[bool] | None]
 Clock = Callable[[], int]
+NOBODY_BINDS = (
+    "nothing is bound here: the log is out of reach, or EXTENDER_BINDS names nobody to bind with"
+)
 DUTIES: tuple[Duty, ...] = get_args(Duty)
 log = get_logger("extender")
 
@@ -70,6 +75,7 @@ class Extender:
         self._conduct = conduct
         self._explanations = Explanations()
         self.is_ready = is_ready
+        self.bindings: Bindings | None = None  # once there is a log to claim in
         reader = Reader()
         self._filters = {duty: Counted(Filter(reader, duty)) for duty in DUTIES}
         self._prioritizes = {duty: Counted(Prioritize(reader, duty)) for duty in DUTIES}
@@ -83,6 +89,24 @@ class Extender:
 
     def preempt(self, request: Request, duty: Duty = "all") -> Reply | Awaitable[Reply]:
         return self._answer(self._preempts[duty], request)
+
+    async def bind(self, request: Request) -> Reply:
+        """One call at a time per pod, many pods at once: each waits for the log and for others."""
+        started = time.perf_counter()
+        try:
+            asked = read_binding(request.body)
+        except BadRequest as error:
+            return refusal(400, str(error))
+        if self.bindings is None:
+            return Reply(200, bind_reply(NOBODY_BINDS))
+        decided = await self.bindings.bind(asked)
+        stored = self._record(decided)
+        metrics.BINDINGS.labels(outcome=decided.outcome).inc()
+        metrics.BIND_SECONDS.observe(time.perf_counter() - started)
+        if stored is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stored, self._conduct.deadline_s)
+        return Reply(200, bind_reply(decided.error))
 
     def scoring(self) -> bytes:
         return msgspec.json.encode(scoring_page(self._moment(), self._weights))

@@ -12,8 +12,8 @@ EXPLAIN = "/explain/"
 # A cluster may register its duties apart, with their own `ignorable`, or all of them at once.
 DUTIES: tuple[tuple[str, Duty], ...] = (("", "all"), ("/energy", "energy"), ("/gpu", "gpu"))
 _NO_BIND = (
-    "Joulie binds nothing in this version. Take bindVerb out of kube-scheduler's extenders: "
-    "kube-scheduler binds by itself then."
+    "Pods are bound under /gpu/bind, or without a prefix. Take bindVerb out of this block of "
+    "kube-scheduler's extenders: it binds by itself then."
 )
 _NOTHING = (
     "There is nothing here. kube-scheduler posts to /filter, /prioritize and /preempt, by "
@@ -35,6 +35,7 @@ def routed(extender: Extender, is_draining: Callable[[], bool]) -> Handler:
             ("preempt", partial(extender.preempt, duty=duty)),
         )
     }
+    verbs["/bind"] = verbs["/gpu/bind"] = extender.bind
 
     def readiness() -> Reply:
         if is_draining():

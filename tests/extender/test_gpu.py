@@ -45,7 +45,10 @@ def fitting(pod: PodAsk, **cards: CardState) -> bool:
 def scored(pod: PodAsk, **cards: CardState) -> list[int]:
     moment = Moment(board_of(cards), 1, 0, NOON)
     rows = decide.decide_filter(pod, NODES, moment, Weights()).candidates
-    return answered_scores(prioritize_decision(pod, rows, NODES, moment, Weights(), "gpu")).tolist()
+    found: list[int] = answered_scores(
+        prioritize_decision(pod, rows, NODES, moment, Weights(), "gpu")
+    ).tolist()
+    return found
 
 
 @given(cards=CARDS, pod=PODS)
@@ -213,7 +216,7 @@ def test_every_answer_about_cards_can_be_given_again(
     moment = Moment(board, 1, 0, NOON)
     asked = decide.decide_filter(pod, NODES, moment, weights).candidates
     sent = Sent(duty="all", victims=("p",))
-    answers = [
+    answers: list[decide.Recomputable] = [
         filter_decision(pod, asked, rows_of(asked), moment, weights, sent),
         decide.preempt_decision(pod, asked, rows_of(asked), moment, weights, sent),
         prioritize_decision(pod, asked, NODES, moment, weights, "gpu"),

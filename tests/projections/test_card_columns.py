@@ -68,7 +68,7 @@ def test_a_row_without_a_card_holds_nothing(facts: list[Fact]) -> None:
 
 
 def test_a_pod_that_goes_leaves_what_it_held() -> None:
-    story = [node_seen("n1"), card("a"), card("b"), claim("a", "p"), claim("b", "q")]
+    story: list[Fact] = [node_seen("n1"), card("a"), card("b"), claim("a", "p"), claim("b", "q")]
     board, _ = after_each(story)
     gone, _ = after_each([*story, released("a", "p")])
 

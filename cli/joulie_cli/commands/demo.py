@@ -78,6 +78,7 @@ async def run_demo(
         "JOULIE_CLUSTER": wires.bus.cluster,
         "RECONCILE_INTERVAL": "10s",
         "KUBECONFIG": "",  # a simulated cluster must never reach a real one
+        "EXTENDER_BINDS": "simulated",
     }
     wires.data.create()
     async with (

@@ -1,0 +1,336 @@
+"""A small kube-apiserver over HTTP, for tests: answers as the recordings in tests/data/kube-api do.
+
+Lists in pages, watches with bookmarks, server-side apply with field ownership, leases, bindings,
+rights; and everything that goes wrong: refusals to order, outages, slow and cut streams.
+"""
+
+import asyncio
+import bisect
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from aiohttp import web
+
+from joulie_bus.embedded import free_port
+from kube_fields import Kind, Patch, Refused, Tree
+from kube_objects import Objects
+from kube_requests import (
+    VERBS,
+    Asked,
+    Place,
+    answered,
+    body_of,
+    encode,
+    forbidden,
+    partial,
+    place_of,
+    selector_of,
+    token_of,
+    token_read,
+    verb_of,
+)
+from kube_watch import Watch
+
+ADMIN = "secret"  # the token of who may do everything
+EXPIRED_LIST = "The resourceVersion for the provided list is too old."
+
+
+class Trouble(NamedTuple):
+    """What is answered instead, to requests that `to` picks, so many times."""
+
+    to: Callable[[Asked], bool]
+    status: int = 500
+    reason: str = "InternalError"
+    headers: Mapping[str, str] = MappingProxyType({})
+    times: int = 1
+
+
+class ApiServer:
+    """`async with server.listening():` it answers; `server.objects` is what it holds."""
+
+    def __init__(self) -> None:
+        self.objects = Objects()
+        self.port = free_port()
+        self.asked: list[Asked] = []
+        self.users: dict[str, tuple[str, set[tuple[str, str, str]] | None]] = {
+            ADMIN: ("admin", None)  # None: no limits
+        }
+        self.troubles: list[Trouble] = []
+        self.slowness_s = 0.0
+        self.bookmark_s = 60.0
+        self.watches: set[Watch] = set()
+        self.most_at_once = 0
+        self._now = 0
+        self._bodies: dict[int, bytes] = {}
+        self._kept: tuple[object, list[str], list[Tree]] | None = None
+
+    # --- for tests ----------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncGenerator["ApiServer", None]:
+        app = web.Application(client_max_size=64 * 2**20)
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        runner = web.AppRunner(app, shutdown_timeout=0.2, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", self.port).start()
+        try:
+            yield self
+        finally:
+            self.cut_watches()
+            await runner.cleanup()
+
+    def kubeconfig(self, directory: Path, token: str = ADMIN) -> Path:
+        path = directory / f"kubeconfig-{token}"
+        path.write_text(
+            f"""
+apiVersion: v1
+kind: Config
+current-context: here
+contexts: [{{name: here, context: {{cluster: here, user: me}}}}]
+clusters: [{{name: here, cluster: {{server: "http://127.0.0.1:{self.port}"}}}}]
+users: [{{name: me, user: {{token: {token}}}}}]
+"""
+        )
+        return path
+
+    def kind(self, plural: str) -> Kind:
+        return next(kind for kind in self.objects.kinds.values() if kind.plural == plural)
+
+    def put(self, plural: str, body: Tree, namespace: str = "") -> Tree:
+        """Made, or changed where it differs; nodes without the taint of new ones."""
+        kind, name = self.kind(plural), body["metadata"]["name"]
+        if (namespace, name) in self.objects.table(kind):
+            return self.objects.merge(kind, namespace, name, body)
+        made = self.objects.create(kind, namespace, body)
+        if plural == "nodes":
+            return self.objects.merge(kind, "", name, {"spec": {"taints": None}})
+        if kind.schema is not None and "status" in body:
+            return self.objects.merge(kind, namespace, name, {"status": body["status"]})
+        return made
+
+    def delete(self, plural: str, name: str, namespace: str = "") -> None:
+        self.objects.delete(self.kind(plural), namespace, name)
+
+    def all(self, plural: str) -> dict[str, Tree]:
+        kind = self.kind(plural)
+        return {name: tree for (_, name), tree in sorted(self.objects.table(kind).items())}
+
+    def install(self, definitions: Iterable[Tree]) -> None:
+        for definition in definitions:
+            self.put("customresourcedefinitions", definition)
+
+    def cut_watches(self) -> None:
+        for watch in self.watches:
+            watch.cut()
+
+    def forget_the_past(self) -> None:
+        """Watches from before now are gone, as after a compaction."""
+        self.objects.forgotten = self.objects.version
+
+    def count(self, verb: str, resource: str) -> int:
+        return sum(asked.verb == verb and asked.resource == resource for asked in self.asked)
+
+    def writes(self) -> list[Asked]:
+        """All but leases, which are renewed whatever happens."""
+        return [
+            asked
+            for asked in self.asked
+            if asked.verb in VERBS.values() and asked.resource != "leases"
+        ]
+
+    # --- answering ----------------------------------------------------------------------------
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        self._now += 1
+        self.most_at_once = max(self.most_at_once, self._now)
+        try:
+            return await self._answered(request)
+        except Refused as refused:
+            return answered(refused.body, refused.code)
+        finally:
+            self._now -= 1
+
+    async def _answered(self, request: web.Request) -> web.StreamResponse:
+        if request.path in ("/version", "/readyz"):
+            ready = request.path == "/readyz"
+            return (
+                web.Response(text="ok") if ready else answered({"major": "1", "minor": "34"}, 200)
+            )
+        place = place_of(request, self.objects)
+        if place is None:
+            return web.Response(
+                status=404, body=b"404 page not found\n", content_type="text/plain", charset="utf-8"
+            )
+        asked = self._authorized(request, place)
+        self.asked.append(asked)
+        if self.slowness_s:
+            await asyncio.sleep(self.slowness_s)
+        if (trouble := self._trouble(asked)) is not None:
+            refused = Refused(trouble.status, trouble.reason, "trouble to order")
+            return answered(refused.body, trouble.status, trouble.headers)
+        if asked.verb == "watch":
+            return await self._watch(request, place)
+        if asked.verb == "list":
+            return self._list(request, place)
+        return await self._one(request, place)
+
+    def _trouble(self, asked: Asked) -> Trouble | None:
+        for number, trouble in enumerate(self.troubles):
+            if trouble.to(asked):
+                left = trouble.times - 1
+                self.troubles[number : number + 1] = [trouble._replace(times=left)] if left else []
+                return trouble
+        return None
+
+    def _authorized(self, request: web.Request, place: Place) -> Asked:
+        verb = verb_of(request, place)
+        asked = Asked(
+            verb,
+            place.kind.group,
+            place.kind.plural + (f"/{place.sub}" if place.sub else ""),
+            place.name,
+            version=request.query.get("resourceVersion", ""),
+            more="continue" in request.query,
+        )
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if not token:
+            raise forbidden(asked, place.kind, "system:anonymous")
+        if token not in self.users:
+            raise Refused(401, "Unauthorized", "Unauthorized")
+        user, rights = self.users[token]
+        if rights is not None and asked.right not in rights:
+            raise forbidden(asked, place.kind, user)
+        return asked._replace(user=user)
+
+    async def _one(self, request: web.Request, place: Place) -> web.StreamResponse:
+        objects, kind = self.objects, place.kind
+        match request.method:
+            case "GET":
+                return answered(objects.get(kind, place.namespace, place.name), 200)
+            case "POST":
+                return self._create(request, place, await body_of(request))
+            case "PUT":
+                return answered(objects.replace(kind, place.namespace, await body_of(request)), 200)
+            case "DELETE":
+                return answered(objects.delete(kind, place.namespace, place.name), 200)
+            case _:
+                return await self._patch(request, place)
+
+    def _create(self, request: web.Request, place: Place, body: Tree) -> web.StreamResponse:
+        if place.sub == "binding":
+            self.objects.bind(place.namespace, place.name, body)
+            return answered({"kind": "Status", "apiVersion": "v1", "status": "Success"}, 201)
+        validation = request.query.get("fieldValidation", "Warn")
+        made = self.objects.create(place.kind, place.namespace, body, validation)
+        unknown = [key for key in body.get("spec", {}) if key not in made.get("spec", {})]
+        told = ", ".join(f'299 - "unknown field \\"spec.{key}\\""' for key in unknown)
+        return answered(made, 201, {"Warning": told} if unknown and place.kind.schema else {})
+
+    async def _patch(self, request: web.Request, place: Place) -> web.StreamResponse:
+        body, query = await body_of(request), request.query
+        if request.content_type != "application/apply-patch+yaml":
+            return answered(self.objects.merge(place.kind, place.namespace, place.name, body), 200)
+        if not query.get("fieldManager"):
+            why = "Required value: is required for apply patch"
+            cause = {"reason": "FieldValueRequired", "message": why, "field": "fieldManager"}
+            details = {"group": "meta.k8s.io", "kind": "PatchOptions", "causes": [cause]}
+            message = f'PatchOptions.meta.k8s.io "" is invalid: fieldManager: {why}'
+            raise Refused(422, "Invalid", message, details)
+        patch = Patch(
+            query["fieldManager"], query.get("force") == "true", "dryRun" in query, place.sub
+        )
+        status, tree = self.objects.apply(place.kind, place.namespace, place.name, body, patch)
+        return answered(tree, status)
+
+    # --- lists and watches --------------------------------------------------------------------
+
+    def _list(self, request: web.Request, place: Place) -> web.Response:
+        query, objects = request.query, self.objects
+        version, start = objects.version, ""
+        if more := query.get("continue"):
+            version, start = token_read(more)
+            if version < objects.forgotten:
+                raise Refused(410, "Expired", EXPIRED_LIST)
+        elif query.get("resourceVersionMatch") == "Exact":
+            version = int(query["resourceVersion"])
+            if version < objects.forgotten:
+                raise Refused(410, "Expired", EXPIRED_LIST)
+        keys, chosen = self._chosen(request, place)
+        first = bisect.bisect_right(keys, start)
+        page = chosen[first:][: int(query.get("limit", 0)) or None]
+        meta: Tree = {"resourceVersion": str(version)}
+        if left := len(chosen) - first - len(page):
+            meta["continue"] = token_of(version, keys[first + len(page) - 1])
+            meta["remainingItemCount"] = left
+        return self._listed(request, place.kind, page, meta)
+
+    def _chosen(self, request: web.Request, place: Place) -> tuple[list[str], list[Tree]]:
+        """What a list holds, in its order; kept for the pages that follow."""
+        query, rows = request.query, self.objects.table(place.kind)
+        picks = (query.get("labelSelector"), query.get("fieldSelector"))
+        asked = (place, *picks, self.objects.version)
+        if self._kept is None or self._kept[0] != asked:
+            fits = selector_of(query)
+            chosen = {
+                f"{namespace}/{name}": tree
+                for (namespace, name), tree in sorted(rows.items())
+                if place.namespace in ("", namespace) and fits(tree)
+            }
+            self._kept = (asked, list(chosen), list(chosen.values()))
+        return self._kept[1], self._kept[2]
+
+    def _listed(
+        self, request: web.Request, kind: Kind, page: list[Tree], meta: Tree
+    ) -> web.Response:
+        name, api_version, show = f"{kind.kind}List", kind.api_version, self._item
+        if "as=PartialObjectMetadataList" in request.headers.get("Accept", ""):
+            name, api_version, show = "PartialObjectMetadataList", "meta.k8s.io/v1", partial
+        head = {"kind": name, "apiVersion": api_version, "metadata": meta}
+        items = b",".join(show(tree) for tree in page)
+        body = encode(head)[:-1] + b',"items":[' + items + b"]}"
+        return web.Response(body=body, content_type="application/json")
+
+    def _item(self, tree: Tree) -> bytes:
+        """Encoded once; built-in kinds do not repeat kind and apiVersion in a list."""
+        version = int(tree["metadata"]["resourceVersion"])
+        found = self._bodies.get(version)
+        if found is None:
+            built_in = "." not in tree["apiVersion"] or ".k8s.io" in tree["apiVersion"]
+            hidden = ("kind", "apiVersion") if built_in else ()
+            found = encode({key: value for key, value in tree.items() if key not in hidden})
+            self._bodies[version] = found
+        return found
+
+    async def _watch(self, request: web.Request, place: Place) -> web.StreamResponse:
+        query, kind = request.query, place.kind
+        wanted = query.get("resourceVersion", "")
+        if wanted and not wanted.isdecimal():
+            message = (
+                f'resourceVersion: Invalid value: "{wanted}": strconv.ParseUint: '
+                f'parsing "{wanted}": invalid syntax'
+            )
+            raise Refused(500, "", message)
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        watch = Watch(
+            self.objects, self.bookmark_s, kind, place.namespace, selector_of(query), response
+        )
+        self.watches.add(watch)
+        with contextlib.suppress(ConnectionResetError, ConnectionAbortedError, TimeoutError):
+            if query.get("sendInitialEvents") == "true":
+                await watch.begin_with_the_list()
+            else:
+                watch.version = int(wanted or 0)
+            async with asyncio.timeout(float(query.get("timeoutSeconds", 1800))):
+                await watch.follow(bookmarks=query.get("allowWatchBookmarks") == "true")
+        self.watches.discard(watch)
+        if watch.is_cut and request.transport is not None:
+            request.transport.abort()
+        elif query.get("allowWatchBookmarks") == "true" and not watch.has_failed:
+            with contextlib.suppress(ConnectionResetError):
+                await watch.bookmark()
+        return response

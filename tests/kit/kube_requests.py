@@ -1,0 +1,150 @@
+"""Requests to the stand-in API server: where they lead, what they ask for, how answers look."""
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+from aiohttp import web
+
+from kube_fields import Kind, Refused, Tree
+from kube_objects import Objects
+
+VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+encode = msgspec.json.Encoder().encode
+
+
+class Asked(NamedTuple):
+    """One request, in the words of RBAC."""
+
+    verb: str
+    group: str
+    resource: str  # with its subresource: nodetwins/status
+    name: str
+    user: str = "admin"
+    version: str = ""  # from which a watch begins
+    more: bool = False  # a further page of a list
+
+    @property
+    def right(self) -> tuple[str, str, str]:
+        return self.group, self.resource, self.verb
+
+
+class Place(NamedTuple):
+    kind: Kind
+    namespace: str
+    name: str
+    sub: str
+
+
+def place_of(request: web.Request, objects: Objects) -> Place | None:
+    parts = request.path.strip("/").split("/")
+    if parts[0] == "api":
+        group, rest = "", parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group, rest = parts[1], parts[3:]
+    else:
+        return None
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2:
+        namespace, rest = rest[1], rest[2:]
+    kind = objects.kinds.get((group, rest[0]))
+    if kind is None:
+        return None
+    name, sub = (*rest[1:], "", "")[:2]
+    return Place(kind, namespace, name, sub)
+
+
+def verb_of(request: web.Request, place: Place) -> str:
+    if request.method != "GET":
+        return VERBS[request.method]
+    if place.name:
+        return "get"
+    return "watch" if request.query.get("watch") == "true" else "list"
+
+
+def forbidden(asked: Asked, kind: Kind, user: str) -> Refused:
+    message = (
+        f'{kind.resource} is forbidden: User "{user}" cannot {asked.verb} resource '
+        f'"{asked.resource}" in API group "{asked.group}" at the cluster scope'
+    )
+    details = {"name": asked.name, "group": asked.group, "kind": kind.plural}
+    if asked.name:
+        message = message.replace(f"{kind.resource} is", f'{kind.resource} "{asked.name}" is', 1)
+    told = {key: value for key, value in details.items() if value}
+    return Refused(403, "Forbidden", message, told)
+
+
+async def body_of(request: web.Request) -> Tree:
+    data = await request.read()
+    try:
+        body: Tree = json.loads(data)
+    except ValueError:
+        message = (
+            "error decoding YAML: error converting YAML to JSON: yaml: line 1: did not find "
+            "expected node content"
+        )
+        raise Refused(400, "BadRequest", message) from None
+    return body
+
+
+def answered(body: Tree, status: int, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.Response(
+        body=encode(body), status=status, content_type="application/json", headers=headers
+    )
+
+
+def partial(tree: Tree) -> bytes:
+    return encode(
+        {
+            "kind": "PartialObjectMetadata",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": tree["metadata"],
+        }
+    )
+
+
+def token_of(version: int, start: str) -> str:
+    told = {"v": "meta.k8s.io/v1", "rv": version, "start": start}
+    return base64.urlsafe_b64encode(encode(told)).decode().rstrip("=")
+
+
+def token_read(token: str) -> tuple[int, str]:
+    try:
+        found = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        return found["rv"], found["start"]
+    except (ValueError, KeyError):
+        message = (
+            "invalid continue token: continue key is not valid: invalid character 'i' looking for "
+            "beginning of value"
+        )
+        raise Refused(400, "BadRequest", message) from None
+
+
+def selector_of(query: Any) -> Callable[[Tree], bool]:
+    labels = _terms(query.get("labelSelector", ""))
+    fields = _terms(query.get("fieldSelector", ""))
+
+    def fits(tree: Tree) -> bool:
+        found = tree["metadata"].get("labels", {})
+        return all((found.get(key) == value) is wanted for key, value, wanted in labels) and all(
+            (_field(tree, key) == value) is wanted for key, value, wanted in fields
+        )
+
+    return fits
+
+
+def _terms(text: str) -> list[tuple[str, str, bool]]:
+    terms = []
+    for part in filter(None, text.split(",")):
+        wanted = "!=" not in part
+        key, _, value = part.replace("!=", "=").replace("==", "=").partition("=")
+        terms.append((key, value, wanted))
+    return terms
+
+
+def _field(tree: Any, path: str) -> str:
+    for step in path.split("."):
+        tree = (tree or {}).get(step)
+    return tree or ""

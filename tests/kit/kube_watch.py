@@ -1,0 +1,100 @@
+"""Watches of the stand-in API server: from a version, with bookmarks, until somebody cuts them."""
+
+import asyncio
+from collections.abc import Callable
+
+from aiohttp import web
+
+from joulie_bus.tasks import rung
+from kube_fields import Kind, Refused, Tree
+from kube_objects import Happened, Objects
+from kube_requests import encode
+
+
+class Watch:
+    """One watch that somebody reads."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        bookmark_s: float,
+        kind: Kind,
+        namespace: str,
+        fits: Callable[[Tree], bool],
+        response: web.StreamResponse,
+    ) -> None:
+        self._objects = objects
+        self._bookmark_s = bookmark_s
+        self._kind = kind
+        self._namespace = namespace
+        self._fits = fits
+        self._response = response
+        self._news = asyncio.Event()
+        self.version = 0
+        self.has_failed = False
+        self.is_cut = False
+
+    async def begin_with_the_list(self) -> None:
+        objects = self._objects
+        for _, tree in sorted(objects.table(self._kind).items()):
+            if self._fits(tree):
+                await self._write("ADDED", tree)
+        self.version = objects.version
+        await self.bookmark({"k8s.io/initial-events-end": "true"})
+
+    async def follow(self, *, bookmarks: bool) -> None:
+        listeners = self._objects.listeners
+        listeners.append(self._news.set)
+        try:
+            while not self.is_cut and await self._tell():
+                if not await rung(self._news, self._bookmark_s) and bookmarks:
+                    await self.bookmark()
+        finally:
+            listeners.remove(self._news.set)
+
+    def cut(self) -> None:
+        self.is_cut = True
+        self._news.set()
+
+    async def _tell(self) -> bool:
+        objects = self._objects
+        try:
+            happened = objects.since(self.version)
+        except Refused as refused:
+            self.has_failed = True
+            await self._write("ERROR", refused.body)
+            return False
+        for event in happened:
+            if (kind := self._seen(event)) is not None:
+                left = kind == "DELETED" and event.type != "DELETED" and event.before
+                await self._write(kind, _as_it_was(left, event) if left else event.after)
+        self.version = max(self.version, objects.version)
+        return True
+
+    def _seen(self, event: Happened) -> str | None:
+        """An object that enters the selection is ADDED, one that leaves it DELETED."""
+        if event.kind != self._kind:
+            return None
+        if self._namespace not in ("", event.after["metadata"].get("namespace", "")):
+            return None
+        was = event.before is not None and self._fits(event.before)
+        is_ = event.type != "DELETED" and self._fits(event.after)
+        return {(True, True): "MODIFIED", (False, True): "ADDED", (True, False): "DELETED"}.get(
+            (was, is_)
+        )
+
+    async def bookmark(self, annotations: Tree | None = None) -> None:
+        meta: Tree = {"resourceVersion": str(self.version)}
+        if annotations:
+            meta["annotations"] = annotations
+        kind = self._kind
+        told = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": meta}
+        await self._write("BOOKMARK", told)
+
+    async def _write(self, kind: str, tree: Tree) -> None:
+        await self._response.write(encode({"type": kind, "object": tree}) + b"\n")
+
+
+def _as_it_was(before: Tree, event: Happened) -> Tree:
+    """What leaves a selection is shown as it last was in it, at its new version."""
+    return {**before, "metadata": {**before["metadata"], "resourceVersion": str(event.version)}}
