@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable
 from enum import Enum
 from http import HTTPStatus
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 import httptools
 
@@ -89,9 +89,8 @@ class Connection(asyncio.Protocol):
     # --- called by the loop ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._is_known = self._house.knows(transport)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own is none by class
+        self._is_known = self._house.knows(self._transport)
         self._house.connections.add(self)
         metrics.CONNECTIONS.inc()
 
