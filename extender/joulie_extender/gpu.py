@@ -196,11 +196,29 @@ def fitting(cards: Cards, wish: Wish) -> Bools:
 def precious(cards: Cards, wish: Wish) -> Bools:
     """Cards of linked groups that nobody has touched, and that are larger than what is asked."""
     links = cards.ints("link")
-    usable = cards.bools("idle") & cards.bools("healthy")
-    size = np.bincount(links)
-    untouched = np.bincount(links[usable], minlength=len(size)) == size
-    found: Bools = (untouched & (size > wish.number))[links] & (links != NO_LINK)
+    groups = _groups(cards)
+    found: Bools = (groups.untouched & (groups.size > wish.number))[links]
     return found
+
+
+class _Groups(NamedTuple):
+    """One value per number of a link."""
+
+    size: Ints
+    untouched: Bools
+
+
+def _groups(cards: Cards) -> _Groups:
+    kept = cards.memo.get(_Groups)
+    if isinstance(kept, _Groups):
+        return kept
+    links = cards.ints("link")
+    usable = cards.bools("idle") & cards.bools("healthy")
+    size = np.bincount(links, minlength=1)
+    untouched = np.bincount(links[usable], minlength=len(size)) == size
+    untouched[NO_LINK] = False
+    cards.memo[_Groups] = _Groups(size, untouched)
+    return _Groups(size, untouched)
 
 
 def _rows_with(cards: Cards, fit: Bools, groups: Ints, count: int, height: int) -> Bools:

@@ -27,6 +27,7 @@ _COLUMNS: dict[str, type] = {
     "healthy": np.bool_,
     "idle": np.bool_,  # nobody has it or has claimed any of it
 }
+_USE = ("used_mb", "free_mb", "idle")
 Columns = dict[str, npt.NDArray[Any]]
 
 
@@ -108,10 +109,18 @@ class Cards:
             self = Cards.empty()
         places = self._placed(changes)
         rows, _, states = places
-        columns = {name: _grown(column, len(states)) for name, column in self.columns.items()}
+        columns = dict(self.columns)
+        # Claims come and go; where a card is and what it is stays, and is shared then.
+        is_use_alone = all(self._is_same(uuid, state) for uuid, state in changes.items())
+        for name in _USE if is_use_alone else _COLUMNS:
+            columns[name] = _grown(columns[name], len(states))
         for uuid in changes:
             at = rows.get(uuid, self.rows.get(uuid))
-            if at is not None:
+            if at is None:
+                continue
+            if is_use_alone and (state := states[at]) is not None:
+                _write_use(columns, at, state, frozenset())
+            else:
                 self._write(columns, at, states[at], board_rows)
         if board_rows is not self._board_rows:
             hosts = (board_rows.get(state.node, 0) if state else 0 for state in states)
@@ -132,13 +141,18 @@ class Cards:
         if not held:
             return self
         columns = dict(self.columns)
-        for name in ("used_mb", "free_mb", "idle"):
+        for name in _USE:
             columns[name] = columns[name].copy()
         for row in held:
             state = self.states[row]
             if state is not None:
                 _write_use(columns, row, state, gone)
         return Cards(self._places(), columns, self.numbers, {}, self._board_rows)
+
+    def _is_same(self, uuid: str, state: CardState | None) -> bool:
+        at = self.rows.get(uuid)
+        before = None if at is None else self.states[at]
+        return before is not None and state is not None and _fixed(before) == _fixed(state)
 
     def _places(self) -> Places:
         return Places(self.rows, self.uuids, self.states)
@@ -151,7 +165,7 @@ class Cards:
         for uuid, state in changes.items():
             if state is None and uuid in rows:
                 states[rows.pop(uuid)] = None
-        free = iter([at for at, state in enumerate(states) if state is None])
+        free = (at for at, state in enumerate(states) if state is None)  # looked for when needed
         for uuid, state in changes.items():
             if state is None:
                 continue
@@ -204,6 +218,10 @@ def _with_rows(
         for uid in () if state is None else _uids(state):
             holders[uid] = (*holders.get(uid, ()), rows[uuid])
     return holders
+
+
+def _fixed(card: CardState) -> tuple[object, ...]:
+    return card.node, card.model, card.nvlink_group, card.total_mb, card.healthy
 
 
 def _uids(card: CardState) -> set[str]:

@@ -217,7 +217,7 @@ def test_every_answer_about_cards_can_be_given_again(
     asked = decide.decide_filter(pod, NODES, moment, weights).candidates
     sent = Sent(duty="all", victims=("p",))
     answers: list[decide.Recomputable] = [
-        filter_decision(pod, asked, rows_of(asked), moment, weights, sent),
+        filter_decision(pod, asked, rows_of(asked), moment, weights, Sent(duty="all")),
         decide.preempt_decision(pod, asked, rows_of(asked), moment, weights, sent),
         prioritize_decision(pod, asked, NODES, moment, weights, "gpu"),
     ]
