@@ -22,6 +22,7 @@ from joulie_bus.events import (
     PrioritizeDecided,
     SettingsDeclared,
 )
+from joulie_extender import preferences
 from joulie_extender.candidates import candidates_of
 from joulie_extender.candidates import rows_by_name as rows_by_name
 from joulie_extender.filter import Filtered, can_refuse, filter_nodes
@@ -210,18 +211,22 @@ def settings_id(weights: Weights) -> str:
 def values_of(weights: Weights) -> dict[str, float | str | bool]:
     values = weights._asdict()
     coefficients, gpu = values.pop("coefficients"), values.pop("gpu")
+    wished = preferences.written(values.pop("preferences"))
     named = {f"coefficient_{name}": value for name, value in coefficients._asdict().items()}
     cards = {f"gpu_{name}": value for name, value in gpu._asdict().items()}
-    return {**values, **named, **cards, "gpu_aliases": written(gpu.aliases)}
+    told = {"gpu_aliases": written(gpu.aliases), "preferences": wished}
+    return {**values, **named, **cards, **told}
 
 
 def weights_of(declared: SettingsDeclared) -> Weights:
     """The counterpart of `values_of`: what a replica scored with, from the log."""
     values = dict(declared.values)
     aliases = read(str(values.pop("gpu_aliases", "")))
+    wished = preferences.read(str(values.pop("preferences", "")))
     cards = GpuWeights(**_taken(values, "gpu_"), aliases=aliases)
     coefficients = Coefficients(**_taken(values, "coefficient_"))
-    return Weights(**values, coefficients=coefficients, gpu=cards)  # type: ignore[arg-type]
+    nested = {"coefficients": coefficients, "gpu": cards, "preferences": wished}
+    return Weights(**values, **nested)  # type: ignore[arg-type]
 
 
 def _taken(values: dict[str, Any], prefix: str) -> dict[str, Any]:

@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from joulie_bus.events import PodAsk, Terms
-from joulie_extender.gpu import GpuWeights, packing, points
+from joulie_extender.gpu import HIGHEST, GpuWeights, packing, points
+from joulie_extender.preferences import Preferences, wishes
 from joulie_projections.board import Board, Floats, Ints, mean
 from joulie_projections.cooling import Heat, model_named, stress
 from joulie_projections.power import Coefficients, marginal_w
@@ -58,6 +59,7 @@ class Weights(NamedTuple):
     filter_stale: str = "label"  # what the filter goes by when a twin is stale: or closed, or twin
     coefficients: Coefficients = Coefficients()
     gpu: GpuWeights = GpuWeights()
+    preferences: Preferences = Preferences()
 
 
 class ClusterTerms(NamedTuple):
@@ -83,6 +85,7 @@ class Scores(NamedTuple):
     basis: Ints
     cluster: ClusterTerms
     packing: Floats | None = None  # of pods that say what cards they want
+    wishes: Floats | None = None  # where somebody prefers some nodes
 
 
 class Standing(NamedTuple):
@@ -128,17 +131,21 @@ def score(
         - draining
     )
     packed = packing(pod, board, rows, weights.gpu)
-    if packed is not None:
-        total = total + packed
+    wished = wishes(pod, board, rows, weights.preferences)
+    for seldom in (packed, wished):
+        if seldom is not None:
+            total = total + seldom
     final = _humbled(np.clip(total, 0.0, 100.0), basis == Basis.NEUTRAL, weights)
     answer = np.trunc(final * (weights.score_range / 100)).astype(np.int64)
     terms = (headroom, cooling, trend, bonus, pressure, draining, marginal)
-    return Scores(answer, final, *terms, standing.assumed_w[rows], basis, cluster, packed)
+    return Scores(answer, final, *terms, standing.assumed_w[rows], basis, cluster, packed, wished)
 
 
 def gpu_score(pod: PodAsk, board: Board, rows: Ints, weights: Weights) -> Scores:
     """Of cards alone, 0..10, whatever the range of the others."""
-    of_ten, nothing = points(pod, board, rows, weights.gpu), np.zeros(len(rows))
+    packed, nothing = points(pod, board, rows, weights.gpu), np.zeros(len(rows))
+    wished = wishes(pod, board, rows, weights.preferences)
+    of_ten = packed if wished is None else np.clip(packed + wished / HIGHEST, 0.0, HIGHEST)
     return Scores(
         answer=of_ten.astype(np.int64),
         score=of_ten,
@@ -152,7 +159,8 @@ def gpu_score(pod: PodAsk, board: Board, rows: Ints, weights: Weights) -> Scores
         assumed_w=nothing,
         basis=np.full(len(rows), Basis.CARDS),
         cluster=ClusterTerms(0.0, 0.0),
-        packing=of_ten,
+        packing=packed,
+        wishes=wished,
     )
 
 
@@ -298,7 +306,7 @@ _TERMS = (
     "marginal_w",
     "assumed_w",
 )
-_SELDOM = ("packing",)
+_SELDOM = ("packing", "wishes")
 
 
 def terms_digest(scores: Scores) -> bytes:

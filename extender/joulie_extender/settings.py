@@ -22,6 +22,7 @@ from joulie_extender.bind import Patience
 from joulie_extender.exchange import Limits
 from joulie_extender.gpu import GpuWeights
 from joulie_extender.gpu_names import aliases_of
+from joulie_extender.preferences import Preference, Preferences, Team, label_scores, teams_in
 from joulie_extender.scoring import Weights
 from joulie_extender.shipping import Durability
 from joulie_extender.tls import Certificates
@@ -37,6 +38,16 @@ def a_cooling_model(name: str) -> str:
     if name not in model_names():
         raise ValueError(f"no such model; installed are {', '.join(model_names())}")
     return name
+
+
+def team_file(path: str) -> tuple[Team, ...]:
+    """a TOML file of teams, each with the labels that it prefers; empty for none"""
+    if not path:
+        return ()
+    try:
+        return teams_in(Path(path).read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(str(error)) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,6 +292,16 @@ class ScoringSettings:
         "Points of ten that breaking up an untouched group of linked cards costs",
     )
 
+    label_scores: tuple[Preference, ...] = setting(
+        label_scores,
+        "NODE_LABEL_SCORES",
+        "",
+        "Points of a hundred for nodes with a label, for every pod",
+    )
+    teams: tuple[Team, ...] = setting(
+        team_file, "TEAM_PREFERENCES", "", "What the pods of a team prefer"
+    )
+
     def weights(self, catalog: Catalog = EMPTY) -> Weights:
         return Weights(
             headroom=self.headroom,
@@ -302,5 +323,6 @@ class ScoringSettings:
             coefficients=Coefficients(
                 self.cpu, self.gpu_standard, self.gpu_performance, self.memory_factor
             ),
+            preferences=Preferences(self.label_scores, self.teams),
             gpu=GpuWeights(self.gpu_binpack, self.gpu_links, aliases_of(catalog)),
         )

@@ -17,6 +17,7 @@ from joulie_projections.card_columns import Cards
 from joulie_projections.cards import CardState
 from joulie_projections.cooling import Heat, linear
 from joulie_projections.facility import NO_HALLS, Halls, halls_of
+from joulie_projections.labels import NONE, Labels
 from joulie_projections.power import Coefficients, LoadWatts, Rated, modelled_w
 from joulie_projections.twins import Row, Source, row_of
 from joulie_projections.world import NodeState, World
@@ -58,6 +59,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Columns = dict[str, npt.NDArray[Any]]
 NO_CARDS = Cards.empty()
+NO_LABELS = Labels()
 
 
 class Board:
@@ -70,12 +72,14 @@ class Board:
         planned_at: int,
         halls: Halls = NO_HALLS,
         cards: Cards = NO_CARDS,
+        labels: Labels = NO_LABELS,
     ) -> None:
         self.rows = names  # node name -> row, of the nodes that are there
         self.columns = columns
         self.planned_at = planned_at
         self.halls = halls
         self.cards = cards  # that these nodes have
+        self.labels = labels
         self.memo: dict[object, object] = {}  # what readers compute once for this board
 
     @classmethod
@@ -111,7 +115,7 @@ class Board:
     def holding(self, cards: Cards) -> "Board":
         if cards is self.cards:
             return self
-        return Board(self.rows, self.columns, self.planned_at, self.halls, cards)
+        return Board(self.rows, self.columns, self.planned_at, self.halls, cards, self.labels)
 
     def _following(self, world: World, changes: Mapping[str, NodeState | None]) -> "Board":
         halls = halls_of(world.facilities)
@@ -135,6 +139,7 @@ class Board:
         names = self.rows
         rows: list[tuple[int, Row]] = []
         blanks: list[int] = []
+        labelled: dict[int, Mapping[str, str]] = {}
         for name, node in changes:
             at = None if node is None else node.ordinal + 1
             left = names.get(name)
@@ -146,6 +151,7 @@ class Board:
                 blanks.append(left)
             if node is not None:
                 rows.append((node.ordinal + 1, row_of(node, halls)))
+                labelled[node.ordinal + 1] = node.labels
         height = max((at for at, _ in rows), default=0) + 1
         columns = {name: _grown(self.columns[name], height) for name in _COLUMNS}
         where = [at for at, _ in rows]
@@ -154,7 +160,9 @@ class Board:
             column[blanks] = 0
         for column, these in zip(columns.values(), values, strict=False):
             column[where] = these
-        return Board(names, columns | _in_rooms(columns, halls), planned_at, halls, self.cards)
+        derived = columns | _in_rooms(columns, halls)
+        labels = self.labels.following({**dict.fromkeys(blanks, NONE), **labelled})
+        return Board(names, derived, planned_at, halls, self.cards, labels)
 
     def rated(self, at: Ints) -> Rated:
         """The hardware of some rows."""

@@ -13,6 +13,7 @@ from joulie_projections.pod import Container, Pod, Resources
 from joulie_projections.quantities import parse, rounded_up
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915")
+TEAM_LABEL = "joulie.io/team"
 _MIG = re.compile(r"nvidia\.com/mig-(\d)g\..+")
 _SLICES = 7  # a card is cut into sevenths; mig-3g.20gb is three of them
 
@@ -44,6 +45,7 @@ def ask_of(
         gpu_milli=demand.gpu_milli or gpu.share_milli,
         gpu_cards=demand.gpu_cards,
         gpu=gpu,
+        team=(pod.metadata.labels or {}).get(TEAM_LABEL, ""),
     )
 
 
