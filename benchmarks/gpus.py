@@ -10,24 +10,46 @@ import argparse
 import asyncio
 import json
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count, cycle
 from pathlib import Path
 
 import numpy as np
-from msgspec.structs import replace
 
-from joulie_bus.events import Duty, GpuAsk, PodAsk
-from joulie_bus.testing import CLUSTER, NOON, SECOND, VirtualClock, hardware, memory_log
+import joulie_migrations
+from joulie_bus.events import Duty, Fact, GpuAsk, GpuSeen, PodAsk, PodPending
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.tasks import background
+from joulie_bus.testing import (
+    CLUSTER,
+    NOON,
+    SECOND,
+    connected,
+    hardware,
+    node_seen,
+    producer,
+    running_broker,
+    until,
+)
+from joulie_extender.bind import Bindings
 from joulie_extender.candidates import Names
+from joulie_extender.contract import Binding
 from joulie_extender.decide import Sent, filter_decision, preempt_decision, prioritize_decision
 from joulie_extender.gpu_pick import pick
+from joulie_extender.ledger import Ledger
 from joulie_extender.moment import Moment
+from joulie_extender.pretence import PretendedBinder
 from joulie_extender.scoring import Weights
+from joulie_projections import database
 from joulie_projections.board import Board
 from joulie_projections.card_columns import Cards
 from joulie_projections.cards import CardState, Claim
+from joulie_projections.heads import Signer
+from joulie_projections.projector import Projector, ProjectorSettings
+from joulie_projections.view import View
 from joulie_projections.world import NodeState, Sample
 
 RUNS, PER_NODE = 31, 8
@@ -119,7 +141,7 @@ def measure(size: int) -> dict[str, float]:
         if asked <= size:
             found |= verbs(board, cards, shuffled[:asked])
     found |= picks(board, shuffled[:200])
-    found |= asyncio.run(claims())
+    found |= asyncio.run(bindings(size))
     return found
 
 
@@ -146,9 +168,9 @@ def verbs(board: Board, cards: dict[str, CardState], asked: list[str]) -> dict[s
 
     for name, verb in (("filter", filtered), ("prioritize", scored), ("preempt", preempted)):
         warm = moment(False)
-        energy = median_s(lambda v=verb, m=warm: v("energy", m))
-        gpu = median_s(lambda v=verb, m=warm: v("gpu", m))
-        both = median_s(lambda v=verb, m=warm: v("all", m))
+        energy = median_s(partial(verb, "energy", warm))
+        gpu = median_s(partial(verb, "gpu", warm))
+        both = median_s(partial(verb, "all", warm))
         first = [timed(verb, moment(True)) for _ in range(RUNS)]
         found[f"/energy/{name} {len(asked)}, ms"] = energy * 1000
         found[f"/gpu/{name} {len(asked)}, ms"] = gpu * 1000
@@ -172,20 +194,71 @@ def picks(board: Board, nodes: list[str]) -> dict[str, float]:
     return {"cards of a node picked, ms": call * 1000}
 
 
-async def claims() -> dict[str, float]:
-    """What the claim itself costs without a broker: envelopes and comparing."""
-    from joulie_bus.producer import Producer
-    from joulie_bus.subjects import Stream
-    from joulie_bus.testing import claim
+async def bindings(size: int, pods: int = 200) -> dict[str, float]:
+    """With a real broker and a projector; nobody but the API server is missing."""
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        path = place / "joulie.db"
+        migrator = database.migrator(path)
+        joulie_migrations.upgrade(migrator)
+        migrator.dispose()
+        writer, reader = database.writer(path), database.reader(path)
+        async with (
+            running_broker(place / "broker") as broker,
+            connected(broker) as connection,
+            JetStreamLog.over(connection) as bus,
+            background(
+                Projector(
+                    bus, CLUSTER, writer, Signer.of(place / "key"), ProjectorSettings()
+                ).run(),
+                "projector",
+            ),
+            View.open(bus, reader, CLUSTER) as view,
+        ):
+            found = await timed_bindings(bus, view, size, pods)
+        writer.dispose()
+        reader.dispose()
+    return found
 
-    log, says = memory_log(), Producer("bench", CLUSTER, VirtualClock())
+
+async def timed_bindings(bus: JetStreamLog, view: View, size: int, pods: int) -> dict[str, float]:
+    names = [f"node-{number:05d}" for number in range(size)]
+    says = producer("bench")
+    facts: list[Fact] = [node_seen(name, gpus=PER_NODE) for name in names]
+    facts += [
+        GpuSeen(uuid=f"{name}-{at}", node=name, model=MODELS[0], total_mb=40_960)
+        for name in names
+        for at in range(PER_NODE)
+    ]
+    ask = GpuAsk(model="A100", vram_mb=30_000)
+    facts += [
+        PodPending(pod=PodAsk(uid=f"u{at}", namespace="t", name="p", gpu_cards=1, gpu=ask))
+        for at in range(2 * pods)
+    ]
+    for at in range(0, len(facts), 1000):
+        await bus.publish([says.stamp(fact) for fact in facts[at : at + 1000]])
+    await until(lambda: len(view.world.pods) == 2 * pods, 120)
+    ledger = Ledger(bus, CLUSTER, view, "r0")
+    binds = Bindings(view, ledger, PretendedBinder(view), WEIGHTS, time.time_ns)
+    asked = [
+        Binding(pod_name="p", namespace="t", pod_uid=f"u{at}", node=names[at * 7 % size])
+        for at in range(2 * pods)
+    ]
     times = []
-    for number in range(500):
+    for each in asked[:pods]:
         started = time.perf_counter()
-        message = says.stamp(replace(claim(f"g{number}", "p"), expires_s=90))
-        await log.append(Stream.CLAIM, [message], {message.subject: 0})
+        decided = await binds.bind(each)
         times.append(time.perf_counter() - started)
-    return {"a claim in a log in memory, ms": statistics.median(times) * 1000}
+        assert decided.outcome == "bound", decided
+    started = time.perf_counter()
+    many = await asyncio.gather(*(binds.bind(each) for each in asked[pods:]))
+    took = time.perf_counter() - started
+    bound = sum(decided.outcome == "bound" for decided in many)
+    return {
+        "/gpu/bind, one after the other, ms": statistics.median(times) * 1000,
+        f"/gpu/bind, {pods} at once: bound": float(bound),
+        f"/gpu/bind, {pods} at once, pods/s": bound / took,
+    }
 
 
 def main() -> None:

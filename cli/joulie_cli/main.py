@@ -20,13 +20,14 @@ COMMANDS = {
     "status": "what runs, how far it is, where it answers",
     "verify": "re-hash the decision log and check every link and signature",
     "replay": "fold all facts again and recompute every decision",
+    "gpus": "cards, who has them, and what is left of them",
     "migrate": "bring the database to this version's schema",
     "projector": "give events their order, keep the twins, write the decision log",
     "operator": "decide which nodes supply performance and which save",
     "extender": "answer kube-scheduler",
     "simulator": "publish the facts of a simulated cluster",
 }
-WITH_JSON = ("demo", "status", "verify", "replay")
+WITH_JSON = ("demo", "status", "verify", "replay", "gpus")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -70,6 +71,8 @@ def parser() -> argparse.ArgumentParser:
             made.add_argument("--json", action="store_true", help="one JSON object on stdout")
         if name == "demo":
             _add_demo_options(made)
+        if name == "gpus":
+            _add_gpu_options(made)
         if name == "up":
             made.add_argument("--kubeconfig", metavar="FILE", help="how to reach the cluster")
     return top
@@ -82,6 +85,13 @@ def _add_demo_options(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--for", dest="seconds", type=_seconds, metavar="TIME", help="end after, such as 45s"
     )
+
+
+def _add_gpu_options(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--node", metavar="NAME", help="of this node")
+    made.add_argument("--model", metavar="NAME", help="of this model, as a pod would write it")
+    made.add_argument("--pod", metavar="POD", help="of this pod: uid, name or namespace/name")
+    made.add_argument("--free", action="store_true", help="with room for somebody")
 
 
 def _seconds(text: str) -> float:

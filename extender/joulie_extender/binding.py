@@ -19,7 +19,6 @@ from joulie_projections.pod import Pod
 
 IN_CLUSTER = "in-cluster"
 CALL_S = 2.0  # one call; `bind` has a deadline for all of them together
-CONNECTIONS = 64
 _FINE, _NOT_FOUND, _CONFLICT, _TOO_MANY, _BROKEN = range(200, 300), 404, 409, 429, 500
 _UNANSWERED = (aiohttp.ClientError, TimeoutError, OSError)
 
@@ -48,7 +47,6 @@ class KubeBinder:
     async def of(cls, where: str) -> AsyncGenerator["KubeBinder", None]:
         """`in-cluster`, or the path of a kubeconfig."""
         configuration = Configuration()
-        configuration.connection_pool_maxsize = CONNECTIONS
         try:
             if where == IN_CLUSTER:
                 load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]

@@ -15,6 +15,7 @@ from joulie_projections.heads import Head
 from joulie_projections.manifest import Manifest, Range
 from joulie_projections.store import read_checkpoint, read_rows
 from joulie_projections.tables import batch, decision, head, quarantine
+from joulie_projections.world import World
 
 PAGE = 1000  # rows held in memory while a long table is read
 ANSWERS = (FilterDecided.TYPE, PrioritizeDecided.TYPE)
@@ -89,6 +90,10 @@ class History:
 
     def checkpoint(self) -> Checkpoint | None:
         return read_checkpoint(self._db)
+
+    def world(self) -> World:
+        """As readers see it."""
+        return rows.world_of(read_rows(self._db, rows.VIEWED))
 
     def digests(self) -> rows.Digests:
         """Of the rows as they lie there now, hashed again."""

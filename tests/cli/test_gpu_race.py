@@ -54,7 +54,6 @@ class Replica:
         }
         self._data, self._log = data, log
         self._process: Process | None = None
-        self.falls = 0
 
     async def live(self) -> None:
         while True:
@@ -74,7 +73,6 @@ class Replica:
                 self._process.kill()
                 await self._process.wait()
                 raise
-            self.falls += 1
 
     def kill(self) -> None:
         if self._process is not None and self._process.returncode is None:

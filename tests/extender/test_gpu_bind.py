@@ -29,7 +29,8 @@ from joulie_projections.heads import Signer
 from joulie_projections.pod import Pod
 from joulie_projections.projector import Projector, ProjectorSettings
 from joulie_projections.view import View
-from kube_api import ApiServer, Asked, Trouble
+from kube_api import ApiServer, Trouble
+from kube_requests import Asked
 
 pytestmark = pytest.mark.anyio
 A100 = "NVIDIA-A100-SXM4-40GB"

@@ -22,8 +22,13 @@ def world_of(card: CardState, **pods: PodState) -> World:
     return world
 
 
-def due(card: CardState, now: int = NOON, **pods: PodState) -> list[Proposal]:
-    return list(proposals(world_of(card, **pods), "g", now))
+def due(card: CardState, **pods: PodState) -> list[Proposal]:
+    """In the last moment of the claim's life."""
+    return list(proposals(world_of(card, **pods), "g", NOON))
+
+
+def later(card: CardState, **pods: PodState) -> list[Proposal]:
+    return list(proposals(world_of(card, **pods), "g", NOON + 1))
 
 
 def why(found: list[Proposal]) -> list[str]:
@@ -59,12 +64,12 @@ def test_what_is_due_before_a_claim_has_lapsed(
 
 @pytest.mark.parametrize("pods", [{}, {"p": PodState(pod=wanting("p"))}], ids=["gone", "waiting"])
 def test_a_claim_whose_pod_never_binds_lapses(pods: dict[str, PodState]) -> None:
-    assert why(due(HELD, NOON + 1, **pods)) == ["expired"]
-    assert why(due(HELD, NOON, **pods)) == []
+    assert why(later(HELD, **pods)) == ["expired"]
+    assert why(due(HELD, **pods)) == []
 
 
 def test_that_a_pod_is_gone_or_not_bound_has_to_be_proved() -> None:
-    proved = [each.unless_bound is not None for each in (*due(HELD, NOON + 1), *due(CONFIRMED))]
+    proved = [each.unless_bound is not None for each in (*later(HELD), *due(CONFIRMED))]
 
     assert proved == [True, True]
     assert due(HELD, p=replace(BOUND, finished=True))[0].unless_bound is None
@@ -79,7 +84,7 @@ def test_that_a_pod_is_gone_or_not_bound_has_to_be_proved() -> None:
     ],
 )
 def test_a_card_that_fails_under_a_running_pod_stays_its_until_it_ends(card: CardState) -> None:
-    assert due(card, NOON + 10**18, p=BOUND) == []
+    assert later(card, p=BOUND) == []
     assert why(due(card, p=replace(BOUND, finished=True))) == ["finished"]
 
 
