@@ -461,7 +461,6 @@ async def test_a_pod_that_nobody_asked_about_cannot_be_explained() -> None:
     ("path", "told"),
     [
         ("/gpu/", "and to /gpu/bind"),
-        ("/bind", "Take bindVerb out"),
         ("/energy/bind", "Take bindVerb out"),
         ("/filter/", "kube-scheduler posts to /filter"),
         ("/", "people look at /explain/POD-UID"),
