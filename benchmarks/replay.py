@@ -105,7 +105,7 @@ def recompute(names: list[str], batches: list[list[Record]], count: int) -> dict
     asked = names[:CANDIDATES]
     pod: PodAsk = ask(cores=4)
     weights = Weights()
-    board = Board.empty().following(past.world, past.world.nodes)
+    board = Board.believing(past.world)
     moment = Moment(board, past.position, 0, NOON + 11 * SECOND)
     scored = Answer(1, decide_prioritize(pod, asked, moment, weights), weights)
     filtered = Answer(1, decide_filter(pod, asked, moment, weights), weights)
@@ -130,9 +130,7 @@ async def verified(directory: Path, entries: int) -> dict[str, float]:
     signer = Signer.of(directory / "head.key")
     maker = LogMaker(Store(writer), DecisionLog(writer), signer)
     await maker.facts(node_seen("n1"), hardware("n1"))
-    moment = Moment(
-        Board.empty().following(maker.world, maker.world.nodes), maker.position, 0, NOON
-    )
+    moment = Moment(Board.believing(maker.world), maker.position, 0, NOON)
     answer = decide_filter(ask(), ["n1"] * 8, moment, maker.weights)
     for _ in range(0, entries, 1_000):
         await maker.say(*[answer] * 1_000)

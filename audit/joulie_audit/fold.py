@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from joulie_bus.records import Record
 from joulie_projections.board import Board
+from joulie_projections.cards import CardState
 from joulie_projections.draft import Change, Draft
 from joulie_projections.manifest import Manifest, merkle_root
 from joulie_projections.rows import (
@@ -52,6 +53,7 @@ class Past:
         self._stride: list[tuple[Manifest, Sequence[Record]]] = []
         self._board = Board.empty()
         self._dirty: dict[str, NodeState | None] = dict(self.world.nodes)
+        self._cards: dict[str, CardState | None] = dict(self.world.gpus)
 
     def skip(self, records: Sequence[Record]) -> None:
         """Folds what nobody asked about."""
@@ -90,8 +92,8 @@ class Past:
         return flaws
 
     def board(self) -> Board:
-        self._board = self._board.following(self.world, self._dirty)
-        self._dirty = {}
+        self._board = self._board.following(self.world, self._dirty, self._cards)
+        self._dirty, self._cards = {}, {}
         return self._board
 
     def _fold(self, records: Sequence[Record]) -> list[Change]:
@@ -99,6 +101,7 @@ class Past:
         fold(draft, records, self.position, self._aside)
         changes = list(draft.changed())
         self._dirty.update(draft.nodes.changes)
+        self._cards.update(draft.gpus.changes)
         draft.commit()
         self.position += len(records)
         return changes

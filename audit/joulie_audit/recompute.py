@@ -7,21 +7,12 @@ from msgspec.structs import replace
 
 from joulie_bus.events import (
     Decision,
-    FilterDecided,
     PlanEvent,
     PlanMade,
-    PreemptDecided,
     PrioritizeDecided,
     Terms,
 )
-from joulie_extender.decide import (
-    Moment,
-    filter_decision,
-    names_of,
-    preempt_decision,
-    prioritize_decision,
-    rows_of,
-)
+from joulie_extender.decide import again
 from joulie_extender.scoring import Weights
 from joulie_operator import reconcile
 from joulie_operator.reconcile import Chosen
@@ -58,23 +49,6 @@ class Planned(NamedTuple):
     position: int
     made: PlanMade
     changes: list[PlanEvent]
-
-
-def again(decision: Decision, board: Board, weights: Weights) -> Decision:
-    """The same question to the same board; `now` and the view's age are inputs, not clocks."""
-    basis = decision.basis
-    moment = Moment(board, basis.view, basis.view_age_ms, basis.now)
-    match decision:
-        case FilterDecided():
-            rows = rows_of(decision.candidates)
-            labels = decision.eco_labels
-            return filter_decision(decision.pod, decision.candidates, rows, moment, weights, labels)
-        case PreemptDecided():
-            rows = rows_of(decision.candidates)
-            return preempt_decision(decision.pod, decision.candidates, rows, moment, weights)
-        case PrioritizeDecided():
-            names = names_of(decision.candidates, board)
-            return prioritize_decision(decision.pod, decision.candidates, names, moment, weights)
 
 
 def check(answer: Answer, board: Board) -> Mismatch | None:

@@ -86,7 +86,7 @@ class LogMaker:
 
     async def answer(self, pod: PodAsk, names: Sequence[str] = NAMES) -> None:
         """Filtered and scored, as kube-scheduler asks."""
-        board = Board.empty().following(self.world, self.world.nodes)
+        board = Board.believing(self.world)
         moment = Moment(board, self.position, 3, self.clock())
         filtered = decide_filter(pod, names, moment, self.weights)
         left = [name for name, code in zip(names, filtered.verdicts, strict=True) if code == 0]

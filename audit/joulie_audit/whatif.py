@@ -13,9 +13,10 @@ from msgspec.structs import replace
 from joulie_audit.facts import Facts
 from joulie_audit.fold import Past
 from joulie_audit.logged import Queue, answers_of
-from joulie_audit.recompute import Answer, again
+from joulie_audit.recompute import Answer
 from joulie_audit.shifts import Compared, Shift, compared
 from joulie_bus.events import PlanMade, PrioritizeDecided, Terms
+from joulie_extender.decide import again
 from joulie_extender.scoring import Weights
 from joulie_operator.plugins import chosen
 from joulie_operator.reconcile import Moment, plan

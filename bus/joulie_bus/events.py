@@ -25,11 +25,12 @@ PowerSource = Literal["kepler", "utilization", "static"]
 CardSource = Literal["agent", "resource"]
 GpuTopology = Literal["", "nvlink"]
 HardwareSource = Literal["resource", "agent", "labels"]
-ReleaseReason = Literal["bound-elsewhere", "finished", "gone", "expired", "moved"]
+ReleaseReason = Literal["bound-elsewhere", "finished", "gone", "expired", "moved", "not-bound"]
 BindOutcome = Literal["bound", "lost-race", "failed"]
 Verb = Literal["filter", "prioritize", "preempt"]
 FallbackReason = Literal["not-ready", "overdue", "failed", "unrecorded"]
 FallbackAnswer = Literal["open", "closed"]
+Duty = Literal["energy", "gpu", "all"]  # which rules an answer was asked for
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -165,6 +166,7 @@ class GpuAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     topology: GpuTopology = ""
     share_milli: Count = 0  # thousandths of one card that it shares with others; 0: whole cards
     unreadable: str = ""  # the annotation that makes no sense: this pod fits nowhere
+    given: tuple[str, ...] = ()  # the cards that its Binding names
 
 
 class PodAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -182,6 +184,7 @@ class PodAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gpu_milli: Count = 0  # thousandths of a card, because a MIG slice is a fraction
     gpu_cards: Count = 0  # whole ones
     gpu: GpuAsk = GpuAsk()
+    team: str = ""  # whose pod it is, as its label says
 
 
 class PodPending(Event, frozen=True, kw_only=True):
@@ -421,6 +424,7 @@ class FilterDecided(Event, frozen=True, kw_only=True):
     verdicts: bytes  # one byte each: 0 passed, else the code of the reason
     reason: str = ""  # the one text that the reply gave
     eco_labels: bytes = b""  # one byte each: does the node that was sent say eco? "" for names
+    duty: Duty = "energy"
 
     @property
     def key(self) -> str:
@@ -440,6 +444,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     draining: Finite
     marginal_w: Finite
     assumed_w: Finite = 0.0  # of pods that the reading does not show yet
+    packing: Finite = 0.0  # how well the pod's cards fill up the node, weighted
+    wishes: Finite = 0.0  # what labels and teams prefer
     source: str  # what the headroom rests on; "neutral" where nothing fresh was known
 
 
@@ -453,6 +459,7 @@ class PrioritizeDecided(Event, frozen=True, kw_only=True):
     cluster_trend_w_per_min: Finite
     perf_pressure: Finite
     top: list[Terms]
+    duty: Duty = "energy"
 
     @property
     def key(self) -> str:
@@ -467,6 +474,8 @@ class PreemptDecided(Event, frozen=True, kw_only=True):
     basis: Basis
     candidates: Candidates
     verdicts: bytes  # one byte each: 0 kept, else the code of the reason
+    duty: Duty = "energy"
+    victims: list[str] = []  # uids of those that hold cards, whose cards count as free
 
     @property
     def key(self) -> str:
@@ -515,6 +524,7 @@ class BindDecided(Event, frozen=True, kw_only=True):
     outcome: BindOutcome
     cards: list[str] = []
     error: str = ""  # what the reply said
+    because: str = ""  # why these cards
 
     @property
     def key(self) -> str:

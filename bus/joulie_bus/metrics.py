@@ -161,6 +161,24 @@ UNKNOWN_CLASS = Counter(
     "Pods whose workload-class annotation is neither performance nor standard",
     registry=REGISTRY,
 )
+BINDINGS = Counter(
+    "joulie_bindings_total",
+    "Pods that were to be bound, by outcome",
+    ["outcome"],
+    registry=REGISTRY,
+)
+BIND_SECONDS = Histogram(
+    "joulie_bind_seconds",
+    "One binding: cards chosen and claimed, Binding made",
+    buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5),
+    registry=REGISTRY,
+)
+CLAIMS_TENDED = Counter(
+    "joulie_claims_tended_total",
+    "Events about claims that were due, by what: confirmed, made, or why released",
+    ["what"],
+    registry=REGISTRY,
+)
 PLANS = Counter("joulie_plans_total", "Plans published", ["policy"], registry=REGISTRY)
 PLANS_STOPPED = Gauge(
     "joulie_plans_stopped",

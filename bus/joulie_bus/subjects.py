@@ -120,6 +120,9 @@ class Subjects:
     def decisions(self, replica: str) -> str:
         return f"joulie.dec.{self._token}.{escape(replica)}"
 
+    def claim(self, card: str) -> str:
+        return f"joulie.claim.{self._token}.{escape(card)}"
+
     def of(self, event: AnyEvent, replica: str = "") -> str:
         match event:
             case TelemetrySampled():
@@ -136,7 +139,7 @@ class Subjects:
             ):
                 return f"joulie.plan.{self._token}.{escape(event.node)}"
             case CardClaimed() | ClaimConfirmed() | ClaimReleased():
-                return f"joulie.claim.{self._token}.{escape(event.card)}"
+                return self.claim(event.card)
             case (
                 SettingsDeclared()
                 | FilterDecided()

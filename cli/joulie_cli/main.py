@@ -34,6 +34,7 @@ COMMANDS = {
     "archive": "keep the log outside of broker and database, and restore it",
     "dead": "what could not be folded: list, show, retry",
     "rebuild": "fold all facts again beside the rows that serve, then flip",
+    "gpus": "cards, who has them, and what is left of them",
     "migrate": "bring the database to this version's schema",
     "projector": "give events their order, keep the twins, write the decision log",
     "operator": "decide which nodes supply performance and which save",
@@ -42,7 +43,7 @@ COMMANDS = {
     "simulator": "publish the facts of a simulated cluster",
 }
 ACTIONS = ("list", "show", "retry")  # of `joulie dead`
-WITH_JSON = ("demo", "status", "dead", "rebuild", *looking.OPTIONS)
+WITH_JSON = ("demo", "status", "dead", "rebuild", "gpus", *looking.OPTIONS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -126,6 +127,13 @@ def _demo(made: argparse.ArgumentParser) -> None:
     )
 
 
+def _gpus(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--node", metavar="NAME", help="of this node")
+    made.add_argument("--model", metavar="NAME", help="of this model, as a pod would write it")
+    made.add_argument("--pod", metavar="POD", help="of this pod: uid, name or namespace/name")
+    made.add_argument("--free", action="store_true", help="with room for somebody")
+
+
 def _seconds(text: str) -> float:
     try:
         return duration(text)
@@ -140,6 +148,7 @@ OPTIONS = {
     "migrate": _migrate,
     "dead": _dead,
     "rebuild": _rebuild,
+    "gpus": _gpus,
     **looking.OPTIONS,
 }
 

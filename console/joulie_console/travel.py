@@ -75,7 +75,7 @@ class Travel:
         except TimeoutError as error:
             why = f"it takes longer than {LONGEST_S:.0f} s from the nearest known state."
             raise TooFarBack(position, why) from error
-        board = Board.empty().following(world, world.nodes)
+        board = Board.believing(world)
         moment = Moment(position, journey.committed_at, 0, world, board)
         return Seen(moment, journey.proved)
 

@@ -4,17 +4,27 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
-from typing import Generic, NamedTuple
+from typing import Generic, NamedTuple, get_args
 
 import msgspec
 
 from joulie_bus import metrics
-from joulie_bus.events import DecisionEntry, FallbackAnswer, FallbackAnswered, FallbackReason
+from joulie_bus.errors import BadRequest
+from joulie_bus.events import (
+    DecisionEntry,
+    Duty,
+    FallbackAnswer,
+    FallbackAnswered,
+    FallbackReason,
+    PodAsk,
+)
 from joulie_bus.logging import get_logger
 from joulie_extender import decide
-from joulie_extender.contract import BAD_REQUESTS, Reader
+from joulie_extender.bind import Bindings
+from joulie_extender.contract import BAD_REQUESTS, Reader, bind_reply, read_binding
 from joulie_extender.counting import Counted
 from joulie_extender.exchange import Reply, Request, refusal
+from joulie_extender.gpu import asks
 from joulie_extender.memory import Explanations
 from joulie_extender.moment import Moment
 from joulie_extender.pages import explanation, scoring_page
@@ -26,6 +36,10 @@ Look = Callable[[], Snapshot]
 # What comes back tells whether the broker has it; None if nobody waits for that.
 Record = Callable[[DecisionEntry], Awaitable[bool] | None]
 Clock = Callable[[], int]
+NOBODY_BINDS = (
+    "nothing is bound here: the log is out of reach, or EXTENDER_BINDS names nobody to bind with"
+)
+DUTIES: tuple[Duty, ...] = get_args(Duty)
 log = get_logger("extender")
 
 
@@ -33,8 +47,13 @@ class Conduct(NamedTuple):
     """What to do when there is no answer to give."""
 
     fails: FallbackAnswer = "open"
+    gpu_fails: FallbackAnswer = "closed"  # of pods that say what cards they want
     deadline_s: float = 0.1
     is_strict: bool = False  # no answer that the broker has not stored
+
+    def fails_for(self, duty: Duty, pod: PodAsk) -> FallbackAnswer:
+        """Energy is a preference, a card that is not there is none."""
+        return self.gpu_fails if duty != "energy" and asks(pod) else self.fails
 
 
 class Extender:
@@ -56,19 +75,38 @@ class Extender:
         self._conduct = conduct
         self._explanations = Explanations()
         self.is_ready = is_ready
+        self.bindings: Bindings | None = None  # once there is a log to claim in
         reader = Reader()
-        self._filter = Counted(Filter(reader))
-        self._prioritize = Counted(Prioritize(reader))
-        self._preempt = Counted(Preempt())
+        self._filters = {duty: Counted(Filter(reader, duty)) for duty in DUTIES}
+        self._prioritizes = {duty: Counted(Prioritize(reader, duty)) for duty in DUTIES}
+        self._preempts = {duty: Counted(Preempt(duty)) for duty in DUTIES}
 
-    def filter(self, request: Request) -> Reply | Awaitable[Reply]:
-        return self._answer(self._filter, request)
+    def filter(self, request: Request, duty: Duty = "all") -> Reply | Awaitable[Reply]:
+        return self._answer(self._filters[duty], request)
 
-    def prioritize(self, request: Request) -> Reply | Awaitable[Reply]:
-        return self._answer(self._prioritize, request)
+    def prioritize(self, request: Request, duty: Duty = "all") -> Reply | Awaitable[Reply]:
+        return self._answer(self._prioritizes[duty], request)
 
-    def preempt(self, request: Request) -> Reply | Awaitable[Reply]:
-        return self._answer(self._preempt, request)
+    def preempt(self, request: Request, duty: Duty = "all") -> Reply | Awaitable[Reply]:
+        return self._answer(self._preempts[duty], request)
+
+    async def bind(self, request: Request) -> Reply:
+        """One call at a time per pod, many pods at once: each waits for the log and for others."""
+        started = time.perf_counter()
+        try:
+            asked = read_binding(request.body)
+        except BadRequest as error:
+            return refusal(400, str(error))
+        if self.bindings is None:
+            return Reply(200, bind_reply(NOBODY_BINDS))
+        decided = await self.bindings.bind(asked)
+        stored = self._record(decided)
+        metrics.BINDINGS.labels(outcome=decided.outcome).inc()
+        metrics.BIND_SECONDS.observe(time.perf_counter() - started)
+        if stored is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stored, self._conduct.deadline_s)
+        return Reply(200, bind_reply(decided.error))
 
     def scoring(self) -> bytes:
         return msgspec.json.encode(scoring_page(self._moment(), self._weights))
@@ -102,7 +140,7 @@ class Extender:
 
     def _thought(self, call: "_Call[A]") -> Answer | FallbackReason:
         """An answer, or why there is none."""
-        if self._conduct.fails == "closed" and not self.is_ready():
+        if self._fails(call) == "closed" and not self.is_ready():
             return "not-ready"
         if time.monotonic() > call.deadline:
             return "overdue"
@@ -114,7 +152,7 @@ class Extender:
 
     def _fallback(self, call: "_Call[A]", why: FallbackReason) -> Reply:
         """Scheduling goes on; that this was no real answer is counted, and stands in the log."""
-        answer: FallbackAnswer = "closed" if why == "unrecorded" else self._conduct.fails
+        answer: FallbackAnswer = "closed" if why == "unrecorded" else self._fails(call)
         question, asked = call.verb.question, call.asked
         metrics.FALLBACKS.labels(verb=question.name, reason=why).inc()
         if question.name == "prioritize":
@@ -133,6 +171,9 @@ class Extender:
         )
         call.verb.fallen_back.inc()
         return _reply(question.fallback(asked, answer, self._weights), call.moment)
+
+    def _fails(self, call: "_Call[A]") -> FallbackAnswer:
+        return self._conduct.fails_for(call.verb.question.duty, call.asked.pod)
 
     async def _when_stored(self, call: "_Call[A]", stored: Awaitable[bool], reply: Reply) -> Reply:
         is_stored = False

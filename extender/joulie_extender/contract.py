@@ -5,7 +5,7 @@ worse, gets a pod bound to a node that does not exist. Nothing in a reply is eve
 kube-scheduler would stumble over it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import compress
 from typing import Any, NamedTuple
@@ -57,6 +57,24 @@ class _PreemptArgs(msgspec.Struct, rename="pascal"):
     node_name_to_meta_victims: dict[str, _Victims | None] | None = None
 
 
+class Binding(
+    msgspec.Struct,
+    frozen=True,
+    rename={
+        "pod_name": "PodName",
+        "namespace": "PodNamespace",
+        "pod_uid": "PodUID",
+        "node": "Node",
+    },
+):
+    """A pod that kube-scheduler has found a node for."""
+
+    pod_name: str = ""
+    namespace: str = "default"
+    pod_uid: str = ""
+    node: str = ""
+
+
 class _PodAlone(msgspec.Struct, rename="pascal"):
     pod: Pod | None = None
 
@@ -93,6 +111,7 @@ class Threatened(NamedTuple):
 
 _decode_args = msgspec.json.Decoder(_Args).decode
 _decode_preempt = msgspec.json.Decoder(_PreemptArgs).decode
+_decode_binding = msgspec.json.Decoder(Binding).decode
 _decode_any_case = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_names = msgspec.json.Decoder(list[str]).decode
 _decode_node = msgspec.json.Decoder(_Node).decode
@@ -104,6 +123,10 @@ _FIELDS = {
     "nodenames": "NodeNames",
     "nodenametovictims": "NodeNameToVictims",
     "nodenametometavictims": "NodeNameToMetaVictims",
+    "podname": "PodName",
+    "podnamespace": "PodNamespace",
+    "poduid": "PodUID",
+    "node": "Node",
 }
 _NO_POD = "The body has no Pod. kube-scheduler always sends one."
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -164,6 +187,18 @@ def read_args(body: bytes) -> Asked:
         return _asked(args.pod, args)
     except _UNREADABLE as error:
         raise BadRequest(f"The body is not an ExtenderArgs: {error}.") from error
+
+
+def read_binding(body: bytes) -> Binding:
+    try:
+        binding = _decode_binding(body)
+        if not binding.pod_name:
+            binding = _decode_binding(_in_pascal_case(body))
+    except _UNREADABLE as error:
+        raise BadRequest(f"The body is not an ExtenderBindingArgs: {error}.") from error
+    if not (binding.pod_name and binding.pod_uid and binding.node):
+        raise BadRequest("PodName, PodUID and Node must be given. kube-scheduler always does.")
+    return binding
 
 
 def read_preempt(body: bytes) -> Threatened:
@@ -260,6 +295,11 @@ def error_reply(why: str) -> bytes:
     return nothing + b',"Error":' + _encode(why) + b"}"
 
 
+def bind_reply(error: str = "") -> bytes:
+    """Empty means bound, and nobody checks: it is said only of a Binding that is there."""
+    return b'{"Error":' + _encode(error) + b"}"
+
+
 def prioritize_reply(names: Names, scores: Ints) -> bytes:
     return names.card.filled(scores)
 
@@ -268,6 +308,11 @@ def preempt_reply(asked: Threatened, kept: Sequence[bool]) -> bytes:
     """Only victims that were sent, only by their UIDs; a null would end kube-scheduler."""
     pairs = compress(zip(asked.names.names, asked.victims, strict=True), kept)
     return _encode({"NodeNameToMetaVictims": {name: _meta(found) for name, found in pairs}})
+
+
+def victims_of(asked: Threatened) -> Iterator[str]:
+    for victims in asked.victims:
+        yield from (_uid_of(pod) for pod in victims.pods or [] if pod is not None)
 
 
 def _meta(victims: _Victims) -> dict[str, Any]:

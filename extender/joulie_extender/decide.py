@@ -7,6 +7,7 @@ counterpart, everything else is shared.
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,22 +15,38 @@ import numpy as np
 from joulie_bus.events import (
     Basis,
     Candidates,
+    Decision,
+    Duty,
     FilterDecided,
     PodAsk,
     PreemptDecided,
     PrioritizeDecided,
     SettingsDeclared,
 )
+from joulie_extender import preferences
 from joulie_extender.candidates import candidates_of
 from joulie_extender.candidates import rows_by_name as rows_by_name
-from joulie_extender.filter import can_refuse, filter_nodes
+from joulie_extender.filter import Filtered, can_refuse, filter_nodes
+from joulie_extender.gpu import GpuWeights, asks, gpu_verdicts, reason_of
+from joulie_extender.gpu_names import read, written
 from joulie_extender.moment import Moment as Moment  # replay asks for it here
-from joulie_extender.scoring import Weights, best, score, terms_digest, terms_of
+from joulie_extender.scoring import Weights, best, gpu_score, score, terms_digest, terms_of
 from joulie_projections.board import Board, Ints
 from joulie_projections.power import Coefficients
 
-CODE_VERSION = "joulie/2"  # of filter and scoring; a replay under another one says so first
+CODE_VERSION = "joulie/3"  # of filter and scoring; a replay under another one says so first
 EXPLAINED = 5  # candidates whose terms are kept in full; the digest covers all
+
+
+class Sent(NamedTuple):
+    """What a question says beside its pod and its candidates."""
+
+    duty: Duty = "energy"  # which rules are asked for
+    eco_labels: bytes = b""
+    victims: tuple[str, ...] = ()  # pods that would go, and that hold cards
+
+
+ENERGY = Sent()
 
 
 def rows_of(candidates: Candidates) -> Ints:
@@ -56,10 +73,10 @@ def filter_decision(
     rows: Ints,
     moment: Moment,
     weights: Weights,
-    eco_labels: bytes = b"",
+    sent: Sent = ENERGY,
 ) -> FilterDecided:
-    labels = eco_labels if can_refuse(pod) else b""
-    filtered = filter_nodes(pod, moment, rows, weights, labels)
+    labels = sent.eco_labels if sent.duty != "gpu" and can_refuse(pod) else b""
+    filtered = _filtered(pod, moment, rows, weights, sent._replace(eco_labels=labels))
     verdicts = filtered.verdicts.tobytes()
     return FilterDecided(
         pod=pod,
@@ -68,19 +85,42 @@ def filter_decision(
         verdicts=verdicts,
         reason="" if all_passed(verdicts) else filtered.reason,
         eco_labels=labels,
+        duty=sent.duty,
     )
 
 
 def preempt_decision(
-    pod: PodAsk, candidates: Candidates, rows: Ints, moment: Moment, weights: Weights
+    pod: PodAsk,
+    candidates: Candidates,
+    rows: Ints,
+    moment: Moment,
+    weights: Weights,
+    sent: Sent = ENERGY,
 ) -> PreemptDecided:
-    """What the filter would refuse, nobody need be evicted for."""
+    """What the filter would refuse with these pods gone, nobody need be evicted for."""
     return PreemptDecided(
         pod=pod,
         basis=basis_of(moment, weights),
         candidates=candidates,
-        verdicts=filter_nodes(pod, moment, rows, weights).verdicts.tobytes(),
+        verdicts=_filtered(pod, moment, rows, weights, sent).verdicts.tobytes(),
+        duty=sent.duty,
+        victims=list(sent.victims),
     )
+
+
+def _filtered(pod: PodAsk, moment: Moment, rows: Ints, weights: Weights, sent: Sent) -> Filtered:
+    """By the rules that were asked for. One text for all nodes; it depends on the pod alone."""
+    if sent.duty == "energy":
+        return filter_nodes(pod, moment, rows, weights, sent.eco_labels)
+    aliases = weights.gpu.aliases
+    cards = gpu_verdicts(pod, moment.board, rows, aliases, sent.victims)
+    if sent.duty == "gpu":
+        return Filtered(cards, reason_of(pod))
+    energy = filter_nodes(pod, moment, rows, weights, sent.eco_labels)
+    if not asks(pod):
+        return energy
+    reason = f"{energy.reason}, or {reason_of(pod)}" if energy.reason else reason_of(pod)
+    return Filtered(np.where(energy.verdicts, energy.verdicts, cards), reason)
 
 
 def decide_prioritize(
@@ -91,10 +131,18 @@ def decide_prioritize(
 
 
 def prioritize_decision(
-    pod: PodAsk, candidates: Candidates, names: list[str], moment: Moment, weights: Weights
+    pod: PodAsk,
+    candidates: Candidates,
+    names: list[str],
+    moment: Moment,
+    weights: Weights,
+    duty: Duty = "energy",
 ) -> PrioritizeDecided:
     rows = rows_of(candidates)
-    scores = score(pod, moment.board, rows, moment.now, moment.view_age_ms, weights)
+    if duty == "gpu":
+        scores = gpu_score(pod, moment.board, rows, weights)
+    else:
+        scores = score(pod, moment.board, rows, moment.now, moment.view_age_ms, weights)
     return PrioritizeDecided(
         pod=pod,
         basis=basis_of(moment, weights),
@@ -104,7 +152,30 @@ def prioritize_decision(
         cluster_trend_w_per_min=scores.cluster.trend_w_per_min,
         perf_pressure=scores.cluster.pressure,
         top=[terms_of(scores, names, at) for at in best(scores, EXPLAINED)],
+        duty=duty,
     )
+
+
+def again(decision: Decision, board: Board, weights: Weights) -> Decision:
+    """The same question to the board of that position; equal in every bit, or something differs.
+
+    Raises KeyError or StopIteration for a candidate that was not on the board.
+    """
+    basis, candidates = decision.basis, decision.candidates
+    moment = Moment(board, basis.view, basis.view_age_ms, basis.now)
+    rows = rows_of(candidates)
+    match decision:
+        case FilterDecided():
+            sent = Sent(decision.duty, decision.eco_labels)
+            return filter_decision(decision.pod, candidates, rows, moment, weights, sent)
+        case PreemptDecided():
+            sent = Sent(decision.duty, victims=tuple(decision.victims))
+            return preempt_decision(decision.pod, candidates, rows, moment, weights, sent)
+        case PrioritizeDecided():
+            names = names_of(candidates, board)
+            return prioritize_decision(
+                decision.pod, candidates, names, moment, weights, decision.duty
+            )
 
 
 def all_passed(verdicts: bytes) -> bool:
@@ -139,17 +210,29 @@ def settings_id(weights: Weights) -> str:
 
 def values_of(weights: Weights) -> dict[str, float | str | bool]:
     values = weights._asdict()
-    coefficients = values.pop("coefficients")
+    coefficients, gpu = values.pop("coefficients"), values.pop("gpu")
+    wished = preferences.written(values.pop("preferences"))
     named = {f"coefficient_{name}": value for name, value in coefficients._asdict().items()}
-    return {**values, **named}
+    cards = {f"gpu_{name}": value for name, value in gpu._asdict().items()}
+    told = {"gpu_aliases": written(gpu.aliases), "preferences": wished}
+    return {**values, **named, **cards, **told}
 
 
 def weights_of(declared: SettingsDeclared) -> Weights:
     """The counterpart of `values_of`: what a replica scored with, from the log."""
-    prefix = "coefficient_"
-    plain = {k: v for k, v in declared.values.items() if not k.startswith(prefix)}
-    named = {k.removeprefix(prefix): v for k, v in declared.values.items() if k.startswith(prefix)}
-    return Weights(**plain, coefficients=Coefficients(**named))  # type: ignore[arg-type]
+    values = dict(declared.values)
+    aliases = read(str(values.pop("gpu_aliases", "")))
+    wished = preferences.read(str(values.pop("preferences", "")))
+    cards = GpuWeights(**_taken(values, "gpu_"), aliases=aliases)
+    coefficients = Coefficients(**_taken(values, "coefficient_"))
+    nested = {"coefficients": coefficients, "gpu": cards, "preferences": wished}
+    return Weights(**values, **nested)  # type: ignore[arg-type]
+
+
+def _taken(values: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """Out of `values`, without the prefix."""
+    keys = [key for key in values if key.startswith(prefix)]
+    return {key.removeprefix(prefix): values.pop(key) for key in keys}
 
 
 def declaration(weights: Weights) -> SettingsDeclared:

@@ -116,9 +116,16 @@ _VERBS = {
     "prioritize": _verb("How good each candidate is", _ARGS, _PRIORITIES),
     "preempt": _verb("Which nodes are worth clearing", _PREEMPT_ARGS, _PREEMPT_RESULT),
 }
+_NAME: Schema = {**_STRING, "minLength": 1}
+_BINDING_ARGS = {
+    **_object(PodName=_NAME, PodNamespace=_STRING, PodUID=_NAME, Node=_NAME),
+    "required": ["PodName", "PodUID", "Node"],
+}
+_BIND = _verb("Bind a pod, with the cards that it gets", _BINDING_ARGS, _object(Error=_STRING))
 _UID = {"name": "uid", "in": "path", "required": True, "schema": {**_STRING, "minLength": 1}}
 _PATHS = {
-    **{f"{prefix}/{name}": verb for prefix in ("", "/energy") for name, verb in _VERBS.items()},
+    **{f"{at}/{name}": verb for at in ("", "/energy", "/gpu") for name, verb in _VERBS.items()},
+    **dict.fromkeys(("/bind", "/gpu/bind"), _BIND),
     "/healthz": _page("Is this process alive?", "text/plain"),
     "/readyz": _health("Is the projection loaded and following?"),
     "/debug/scoring": _page("What scores are made of, node by node", "application/json"),

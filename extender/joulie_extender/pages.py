@@ -9,6 +9,7 @@ from joulie_bus.events import FilterDecided, PodAsk, PreemptDecided, PrioritizeD
 from joulie_extender import decide
 from joulie_extender.candidates import rows_by_name
 from joulie_extender.filter import Verdict
+from joulie_extender.gpu import GpuVerdict
 from joulie_extender.memory import Answered
 from joulie_extender.moment import Moment
 from joulie_extender.scoring import Weights, fresh_rows, score, standing_of
@@ -117,7 +118,12 @@ def _said(answer: Answered, names: Sequence[str]) -> dict[str, Any]:
 
 def _refused(answer: FilterDecided | PreemptDecided, names: Sequence[str]) -> dict[str, str]:
     verdicts = zip(names, answer.verdicts, strict=True)
-    return {name: Verdict(code).name.lower() for name, code in verdicts if code}
+    return {name: _named(code) for name, code in verdicts if code}
+
+
+def _named(code: int) -> str:
+    verdict = GpuVerdict(code) if code >= GpuVerdict.NO_CARDS else Verdict(code)
+    return verdict.name.lower()
 
 
 def _names(answer: Answered, board: Board) -> list[str]:

@@ -1,24 +1,23 @@
 """Which path is whose: verbs for kube-scheduler, pages for people, health for the kubelet."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
+from joulie_bus.events import Duty
 from joulie_extender.app import Extender
 from joulie_extender.exchange import Handler, Reply, Request, refusal
 from joulie_extender.openapi import DOCUMENT
 
 EXPLAIN = "/explain/"
-# A cluster may register its duties apart, with their own `ignorable`; energy is all there is yet.
-ENERGY = ("", "/energy")
-_NO_GPU = (
-    "The GPU rules are not part of this version. Take this block out of kube-scheduler's "
-    "extenders; the energy rules are under /energy, or without a prefix."
-)
+# A cluster may register its duties apart, with their own `ignorable`, or all of them at once.
+DUTIES: tuple[tuple[str, Duty], ...] = (("", "all"), ("/energy", "energy"), ("/gpu", "gpu"))
 _NO_BIND = (
-    "Joulie binds nothing in this version. Take bindVerb out of kube-scheduler's extenders: "
-    "kube-scheduler binds by itself then."
+    "Pods are bound under /gpu/bind, or without a prefix. Take bindVerb out of this block of "
+    "kube-scheduler's extenders: it binds by itself then."
 )
 _NOTHING = (
-    "There is nothing here. kube-scheduler posts to /filter, /prioritize and /preempt; people look "
+    "There is nothing here. kube-scheduler posts to /filter, /prioritize and /preempt, by "
+    "themselves or under /energy or /gpu, and to /gpu/bind; people look "
     "at /explain/POD-UID, /debug/scoring, /healthz, /readyz and /openapi.json."
 )
 _TEXT = b"text/plain; charset=utf-8"
@@ -29,13 +28,14 @@ Page = Callable[[], Reply]
 def routed(extender: Extender, is_draining: Callable[[], bool]) -> Handler:
     verbs: dict[str, Verb] = {
         f"{prefix}/{name}": answer
-        for prefix in ENERGY
+        for prefix, duty in DUTIES
         for name, answer in (
-            ("filter", extender.filter),
-            ("prioritize", extender.prioritize),
-            ("preempt", extender.preempt),
+            ("filter", partial(extender.filter, duty=duty)),
+            ("prioritize", partial(extender.prioritize, duty=duty)),
+            ("preempt", partial(extender.preempt, duty=duty)),
         )
     }
+    verbs["/bind"] = verbs["/gpu/bind"] = extender.bind
 
     def readiness() -> Reply:
         if is_draining():
@@ -70,8 +70,6 @@ def _page(extender: Extender, pages: dict[str, Page], request: Request) -> Reply
         return _refused(request, ("GET", "HEAD")) or page()
     if request.path.startswith(EXPLAIN):
         return _refused(request, ("GET", "HEAD")) or _explained(extender, request.path)
-    if request.path.startswith("/gpu/"):
-        return refusal(404, _NO_GPU)
     return refusal(404, _NO_BIND if request.path.endswith("/bind") else _NOTHING)
 
 

@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from joulie_bus.events import PodAsk, Terms
+from joulie_extender.gpu import HIGHEST, GpuWeights, packing, points
+from joulie_extender.preferences import Preferences, wishes
 from joulie_projections.board import Board, Floats, Ints, mean
 from joulie_projections.cooling import Heat, model_named, stress
 from joulie_projections.power import Coefficients, marginal_w
@@ -33,6 +35,7 @@ class Basis(IntEnum):
     NEUTRAL = 0  # nothing fresh is known
     PREDICTED = 1  # no fresh power reading: caps and cooling alone
     MEASURED = 2
+    CARDS = 3  # not asked: the score is about cards alone
 
 
 class Weights(NamedTuple):
@@ -55,6 +58,8 @@ class Weights(NamedTuple):
     facility: bool = False  # whether what cooling costs makes a pod's watts dearer
     filter_stale: str = "label"  # what the filter goes by when a twin is stale: or closed, or twin
     coefficients: Coefficients = Coefficients()
+    gpu: GpuWeights = GpuWeights()
+    preferences: Preferences = Preferences()
 
 
 class ClusterTerms(NamedTuple):
@@ -79,6 +84,8 @@ class Scores(NamedTuple):
     assumed_w: Floats
     basis: Ints
     cluster: ClusterTerms
+    packing: Floats | None = None  # of pods that say what cards they want
+    wishes: Floats | None = None  # where somebody prefers some nodes
 
 
 class Standing(NamedTuple):
@@ -123,10 +130,38 @@ def score(
         - pressure
         - draining
     )
+    packed = packing(pod, board, rows, weights.gpu)
+    wished = wishes(pod, board, rows, weights.preferences)
+    for seldom in (packed, wished):
+        if seldom is not None:
+            total = total + seldom
     final = _humbled(np.clip(total, 0.0, 100.0), basis == Basis.NEUTRAL, weights)
     answer = np.trunc(final * (weights.score_range / 100)).astype(np.int64)
     terms = (headroom, cooling, trend, bonus, pressure, draining, marginal)
-    return Scores(answer, final, *terms, standing.assumed_w[rows], basis, cluster)
+    return Scores(answer, final, *terms, standing.assumed_w[rows], basis, cluster, packed, wished)
+
+
+def gpu_score(pod: PodAsk, board: Board, rows: Ints, weights: Weights) -> Scores:
+    """Of cards alone, 0..10, whatever the range of the others."""
+    packed, nothing = points(pod, board, rows, weights.gpu), np.zeros(len(rows))
+    wished = wishes(pod, board, rows, weights.preferences)
+    of_ten = packed if wished is None else np.clip(packed + wished / HIGHEST, 0.0, HIGHEST)
+    return Scores(
+        answer=of_ten.astype(np.int64),
+        score=of_ten,
+        headroom=nothing,
+        cooling=nothing,
+        trend=nothing,
+        bonus=nothing,
+        pressure=nothing,
+        draining=nothing,
+        marginal_w=nothing,
+        assumed_w=nothing,
+        basis=np.full(len(rows), Basis.CARDS),
+        cluster=ClusterTerms(0.0, 0.0),
+        packing=packed,
+        wishes=wished,
+    )
 
 
 def _humbled(scores: Floats, neutral: Bools, weights: Weights) -> Floats:
@@ -271,6 +306,7 @@ _TERMS = (
     "marginal_w",
     "assumed_w",
 )
+_SELDOM = ("packing", "wishes")
 
 
 def terms_digest(scores: Scores) -> bytes:
@@ -278,12 +314,19 @@ def terms_digest(scores: Scores) -> bytes:
     digest = hashlib.sha256()
     for name in _TERMS:
         digest.update(np.ascontiguousarray(getattr(scores, name), "<f8").tobytes())
+    for name in _SELDOM:
+        if (column := getattr(scores, name)) is not None:
+            digest.update(name.encode() + np.ascontiguousarray(column, "<f8").tobytes())
     digest.update(scores.basis.astype("<i1").tobytes())
     return digest.digest()
 
 
 def terms_of(scores: Scores, names: list[str], at: int) -> Terms:
-    values = {name: float(getattr(scores, name)[at]) for name in _TERMS}
+    values = {
+        name: float(column[at])
+        for name in (*_TERMS, *_SELDOM)
+        if (column := getattr(scores, name)) is not None
+    }
     return Terms(node=names[at], source=Basis(int(scores.basis[at])).name.lower(), **values)
 
 

@@ -18,10 +18,15 @@ from joulie_bus.producer import Producer
 from joulie_bus.subjects import Subjects
 from joulie_bus.tasks import background
 from joulie_extender.app import Extender
+from joulie_extender.bind import Bindings
+from joulie_extender.binder import Binder
+from joulie_extender.caretaker import Caretaker
 from joulie_extender.decide import declaration
+from joulie_extender.ledger import Ledger
 from joulie_extender.routes import routed
+from joulie_extender.scoring import Weights
 from joulie_extender.server import Door, listening
-from joulie_extender.settings import ScoringSettings, ServerSettings
+from joulie_extender.settings import ServerSettings
 from joulie_extender.shipping import Shipper
 from joulie_extender.spool import Spool
 from joulie_projections.board import Board
@@ -37,11 +42,15 @@ log = get_logger("extender")
 class Service:
     """What answers, and what it looks at."""
 
-    def __init__(self, shipper: Shipper, scoring: ScoringSettings, server: ServerSettings) -> None:
+    def __init__(
+        self, shipper: Shipper, weights: Weights, server: ServerSettings, subjects: Subjects
+    ) -> None:
         self._shipper = shipper
+        self._weights = weights
+        self._server = server
+        self._subjects = subjects
         self._view: View | None = None
         self.door: Door | None = None
-        weights = scoring.weights()
         self.extender = Extender(
             self._look,
             shipper.record,
@@ -58,7 +67,7 @@ class Service:
     def is_draining(self) -> bool:
         return self.door is not None and self.door.is_draining
 
-    async def work(self, bus: Log, view: View) -> None:
+    async def work(self, bus: Log, view: View, binder: Binder | None = None) -> None:
         """Until cancelled; then sees everybody out and ships what was decided meanwhile.
 
         The view stays, whatever becomes of its bus: its age tells.
@@ -67,6 +76,7 @@ class Service:
         async with (
             background(self._shipper.ship(bus), "ship"),
             background(_stay_current(view), "boards"),
+            self._binding(bus, view, binder),
         ):
             try:
                 await asyncio.Event().wait()
@@ -75,6 +85,26 @@ class Service:
                     await self.door.drain()
                 await self._shipper.drained(FAREWELL_S)
                 raise
+
+    @contextlib.asynccontextmanager
+    async def _binding(
+        self, bus: Log, view: View, binder: Binder | None
+    ) -> AsyncGenerator[None, None]:
+        """While the block lasts pods are bound, and their claims tended to."""
+        if binder is None:
+            yield
+            return
+        ledger = Ledger(bus, self._subjects, view, self._server.replica)
+        patience = self._server.patience()
+        self.extender.bindings = Bindings(
+            view, ledger, binder, self._weights, time.time_ns, patience
+        )
+        caretaker = Caretaker(view, ledger, binder, time.time_ns, 2 * patience.bind_s)
+        try:
+            async with background(caretaker.run(), "claims"):
+                yield
+        finally:
+            self.extender.bindings = None
 
 
 async def _stay_current(view: View) -> None:
@@ -95,12 +125,12 @@ async def _stay_current(view: View) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(
-    subjects: Subjects, spool_directory: Path, server: ServerSettings, scoring: ScoringSettings
+    subjects: Subjects, spool_directory: Path, server: ServerSettings, weights: Weights
 ) -> AsyncGenerator[Service, None]:
     """Listens for as long as the block lasts; `Service.work` gives it something to look at."""
     with contextlib.closing(Spool(spool_directory / server.replica)) as spool:
         producer = Producer(server.replica, subjects, time.time_ns)
-        service = Service(Shipper(producer, spool, server.durability()), scoring, server)
+        service = Service(Shipper(producer, spool, server.durability()), weights, server, subjects)
         handler = routed(service.extender, service.is_draining)
         async with listening(handler, server.addr, server.limits(), server.certificates()) as door:
             service.door = door

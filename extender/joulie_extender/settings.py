@@ -14,15 +14,23 @@ from joulie_bus.settings import (
     number,
     setting,
     some_time,
+    text,
     token,
 )
 from joulie_extender.app import Conduct
+from joulie_extender.bind import Patience
 from joulie_extender.exchange import Limits
+from joulie_extender.gpu import GpuWeights
+from joulie_extender.gpu_names import aliases_of
+from joulie_extender.preferences import Preference, Preferences, Team, label_scores, teams_in
 from joulie_extender.scoring import Weights
 from joulie_extender.shipping import Durability
 from joulie_extender.tls import Certificates
+from joulie_projections.catalog import EMPTY, Catalog
 from joulie_projections.cooling import model_names
 from joulie_projections.power import Coefficients
+
+LONGEST_CLAIM_S = 86_400
 
 
 def a_cooling_model(name: str) -> str:
@@ -30,6 +38,16 @@ def a_cooling_model(name: str) -> str:
     if name not in model_names():
         raise ValueError(f"no such model; installed are {', '.join(model_names())}")
     return name
+
+
+def team_file(path: str) -> tuple[Team, ...]:
+    """a TOML file of teams, each with the labels that it prefers; empty for none"""
+    if not path:
+        return ()
+    try:
+        return teams_in(Path(path).read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(str(error)) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +63,31 @@ class ServerSettings:
         "EXTENDER_FAILS",
         "open",
         "What is answered when there is no answer: all nodes pass, or none",
+    )
+    gpu_fails: str = setting(
+        choice("open", "closed"),
+        "GPU_FAILS",
+        "closed",
+        "The same for pods that say what cards they want",
+    )
+    binds: str = setting(
+        text,
+        "EXTENDER_BINDS",
+        "",
+        "Whom to bind pods with: a kubeconfig, in-cluster for the service account, simulated where "
+        "there is no Kubernetes, empty for nobody (kube-scheduler binds by itself)",
+    )
+    bind_s: float = setting(
+        some_time,
+        "GPU_BIND_TIMEOUT",
+        "3s",
+        "Time that a binding may take in all; less than httpTimeout of kube-scheduler's block",
+    )
+    claim_s: float = setting(
+        some_time,
+        "GPU_CLAIM_LIFE",
+        "90s",
+        "How long a card stays claimed for a pod that is not seen bound",
     )
     deadline_s: float = setting(
         some_time,
@@ -102,6 +145,11 @@ class ServerSettings:
             )
         if self.tls_client_ca and not self.tls_cert:
             found.append("EXTENDER_TLS_CLIENT_CA_FILE without EXTENDER_TLS_CERT_FILE: no TLS")
+        if not 2 * self.bind_s <= self.claim_s <= LONGEST_CLAIM_S:
+            found.append(
+                "GPU_CLAIM_LIFE: at least twice GPU_BIND_TIMEOUT, so that no claim lapses while "
+                "its pod is being bound, and a day at most"
+            )
         return found
 
     def limits(self) -> Limits:
@@ -119,12 +167,16 @@ class ServerSettings:
         client_ca = Path(self.tls_client_ca) if self.tls_client_ca else None
         return Certificates(Path(self.tls_cert), Path(self.tls_key), client_ca)
 
+    def patience(self) -> Patience:
+        return Patience(self.bind_s, round(self.claim_s))
+
     def durability(self) -> Durability:
         return Durability(self.decision_durability)
 
     def conduct(self) -> Conduct:
         return Conduct(
             fails="closed" if self.fails == "closed" else "open",
+            gpu_fails="open" if self.gpu_fails == "open" else "closed",
             deadline_s=self.deadline_s,
             is_strict=self.durability() is Durability.STRICT,
         )
@@ -227,7 +279,30 @@ class ScoringSettings:
         choice("100", "10"), "SCORE_RANGE", "100", "Highest score that is answered"
     )
 
-    def weights(self) -> Weights:
+    gpu_binpack: float = setting(
+        number(0, 10),
+        "GPU_BINPACK_WEIGHT",
+        "0.3",
+        "Weight of how well a pod's cards fill up a node, for pods that say what cards they want",
+    )
+    gpu_links: float = setting(
+        number(0, 10),
+        "GPU_LINK_PENALTY",
+        "1",
+        "Points of ten that breaking up an untouched group of linked cards costs",
+    )
+
+    label_scores: tuple[Preference, ...] = setting(
+        label_scores,
+        "NODE_LABEL_SCORES",
+        "",
+        "Points of a hundred for nodes with a label, for every pod",
+    )
+    teams: tuple[Team, ...] = setting(
+        team_file, "TEAM_PREFERENCES", "", "What the pods of a team prefer"
+    )
+
+    def weights(self, catalog: Catalog = EMPTY) -> Weights:
         return Weights(
             headroom=self.headroom,
             cooling=self.cooling,
@@ -248,4 +323,6 @@ class ScoringSettings:
             coefficients=Coefficients(
                 self.cpu, self.gpu_standard, self.gpu_performance, self.memory_factor
             ),
+            preferences=Preferences(self.label_scores, self.teams),
+            gpu=GpuWeights(self.gpu_binpack, self.gpu_links, aliases_of(catalog)),
         )

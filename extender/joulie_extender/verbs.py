@@ -8,15 +8,18 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from joulie_bus.events import FallbackAnswer, FilterDecided, Verb
+from joulie_bus.events import Duty, FallbackAnswer, FilterDecided, Verb
 from joulie_extender import contract, decide
 from joulie_extender.contract import Asked, Reader, Threatened
+from joulie_extender.decide import Sent
+from joulie_extender.gpu import asks
 from joulie_extender.memory import Answered, Rejection, Rejections, valid_until
 from joulie_extender.moment import Moment
 from joulie_extender.scoring import Weights
 
 # In place of an answer; kube-scheduler shows it to users. No names, no numbers, no "%".
 NOT_NOW = "the energy rules cannot be looked at right now and are set to refuse in that case"
+NO_CARDS_NOW = "the GPU cards cannot be looked at right now and are set not to be given out then"
 
 A = TypeVar("A", Asked, Threatened)
 
@@ -32,6 +35,7 @@ class Question(ABC, Generic[A]):
     """One verb."""
 
     name: Verb
+    duty: Duty
 
     @abstractmethod
     def read(self, body: bytes) -> A:
@@ -48,8 +52,9 @@ class Question(ABC, Generic[A]):
 class Filter(Question[Asked]):
     name: Verb = "filter"
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, duty: Duty = "energy") -> None:
         self._reader = reader
+        self.duty = duty
         self._rejections = Rejections()
 
     def read(self, body: bytes) -> Asked:
@@ -60,14 +65,14 @@ class Filter(Question[Asked]):
         if asked.objects is None:
             known = self._rejections.find(asked.pod, asked.names, moment, weights)
         if known is not None:
-            return Answer(_again(known, moment, weights), known.reply, is_remembered=True)
+            again = _again(known, moment, weights, self.duty)
+            return Answer(again, known.reply, is_remembered=True)
         rows, candidates = (
             asked.names.rows_on(moment.board),
             asked.names.candidates_on(moment.board),
         )
-        decision = decide.filter_decision(
-            asked.pod, candidates, rows, moment, weights, asked.eco_labels
-        )
+        sent = Sent(self.duty, asked.eco_labels)
+        decision = decide.filter_decision(asked.pod, candidates, rows, moment, weights, sent)
         passed = decide.passed(decision)
         if asked.objects is not None:
             return Answer(decision, contract.nodes_reply(asked, passed, decision.reason))
@@ -91,28 +96,30 @@ class Filter(Question[Asked]):
 
     def fallback(self, asked: Asked, answer: FallbackAnswer, weights: Weights) -> bytes:
         if answer == "closed":
-            return contract.error_reply(NOT_NOW)
+            return contract.error_reply(NO_CARDS_NOW if asks(asked.pod) else NOT_NOW)
         passed = [True] * len(asked.names)
         if asked.objects is None:
             return contract.names_reply(asked, asked.names, passed, "")
         return contract.nodes_reply(asked, passed, "")
 
 
-def _again(known: Rejection, moment: Moment, weights: Weights) -> Answered:
+def _again(known: Rejection, moment: Moment, weights: Weights, duty: Duty) -> Answered:
     return FilterDecided(
         pod=known.pod,
         basis=decide.basis_of(moment, weights),
         candidates=known.names.candidates_on(moment.board),
         verdicts=known.verdicts,
         reason=known.reason,
+        duty=duty,
     )
 
 
 class Prioritize(Question[Asked]):
     name: Verb = "prioritize"
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, duty: Duty = "energy") -> None:
         self._reader = reader
+        self.duty = duty
 
     def read(self, body: bytes) -> Asked:
         return self._reader.read(body)
@@ -120,19 +127,24 @@ class Prioritize(Question[Asked]):
     def answer(self, asked: Asked, moment: Moment, weights: Weights) -> Answer:
         names = asked.names
         candidates = names.candidates_on(moment.board)
-        decision = decide.prioritize_decision(asked.pod, candidates, names.names, moment, weights)
+        decision = decide.prioritize_decision(
+            asked.pod, candidates, names.names, moment, weights, self.duty
+        )
         reply = contract.prioritize_reply(names, decide.answered_scores(decision))
         return Answer(decision, reply, saved=names.card.repeated)
 
     def fallback(self, asked: Asked, answer: FallbackAnswer, weights: Weights) -> bytes:
         """Neutral, in either case: there is no error here, and a failure would lose all scores."""
-        neutral = int(weights.neutral * weights.score_range / 100)
+        neutral = 0 if self.duty == "gpu" else int(weights.neutral * weights.score_range / 100)
         scores = np.full(len(asked.names), neutral, np.int64)
         return contract.prioritize_reply(asked.names, scores)
 
 
 class Preempt(Question[Threatened]):
     name: Verb = "preempt"
+
+    def __init__(self, duty: Duty = "energy") -> None:
+        self.duty = duty
 
     def read(self, body: bytes) -> Threatened:
         return contract.read_preempt(body)
@@ -142,8 +154,15 @@ class Preempt(Question[Threatened]):
             asked.names.rows_on(moment.board),
             asked.names.candidates_on(moment.board),
         )
-        decision = decide.preempt_decision(asked.pod, candidates, rows, moment, weights)
+        sent = Sent(self.duty, victims=self._holders(asked, moment))
+        decision = decide.preempt_decision(asked.pod, candidates, rows, moment, weights, sent)
         return Answer(decision, contract.preempt_reply(asked, decide.passed(decision)))
+
+    def _holders(self, asked: Threatened, moment: Moment) -> tuple[str, ...]:
+        if self.duty == "energy" or not asks(asked.pod):
+            return ()
+        holders = moment.board.cards.holders
+        return tuple(sorted({uid for uid in contract.victims_of(asked) if uid in holders}))
 
     def fallback(self, asked: Threatened, answer: FallbackAnswer, weights: Weights) -> bytes:
         """Closed means that nobody is evicted."""

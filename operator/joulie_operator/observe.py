@@ -27,7 +27,15 @@ from joulie_projections.pod import Pod
 from joulie_projections.quantities import LARGEST, Quantity, parse
 from joulie_projections.world import NodeState, PodState, World
 
-_OUR_LABELS = "joulie.io/"
+# Ours, and those by which clouds say what a node costs.
+_OUR_LABELS = (
+    "joulie.io/",
+    "cloud.google.com/gke-spot",
+    "eks.amazonaws.com/capacityType",
+    "karpenter.sh/capacity-type",
+    "kubernetes.azure.com/scalesetpriority",
+    "node.kubernetes.io/lifecycle",
+)
 
 
 class NodeSpec(msgspec.Struct):

@@ -7,19 +7,24 @@ node's state and its room alone, so a board updated row by row equals one built 
 import math
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from joulie_projections.card_columns import Cards
+from joulie_projections.cards import CardState
 from joulie_projections.cooling import Heat, linear
 from joulie_projections.facility import NO_HALLS, Halls, halls_of
+from joulie_projections.labels import NONE, Labels
 from joulie_projections.power import Coefficients, LoadWatts, Rated, modelled_w
 from joulie_projections.twins import Row, Source, row_of
 from joulie_projections.world import NodeState, World
 
 # Of `twins.Row`, in its order.
 _COLUMNS: dict[str, type] = {
+    "present": np.bool_,
     "node_class": np.int8,
     "eco_label": np.bool_,
     "at": np.int64,
@@ -53,6 +58,8 @@ _values_of = attrgetter(*_COLUMNS)
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Columns = dict[str, npt.NDArray[Any]]
+NO_CARDS = Cards.empty()
+NO_LABELS = Labels()
 
 
 class Board:
@@ -64,11 +71,15 @@ class Board:
         columns: Columns,
         planned_at: int,
         halls: Halls = NO_HALLS,
+        cards: Cards = NO_CARDS,
+        labels: Labels = NO_LABELS,
     ) -> None:
         self.rows = names  # node name -> row, of the nodes that are there
         self.columns = columns
         self.planned_at = planned_at
         self.halls = halls
+        self.cards = cards  # that these nodes have
+        self.labels = labels
         self.memo: dict[object, object] = {}  # what readers compute once for this board
 
     @classmethod
@@ -82,6 +93,11 @@ class Board:
     ) -> "Board":
         return cls.empty().updated(nodes.items(), planned_at, halls)
 
+    @classmethod
+    def believing(cls, world: World) -> "Board":
+        """All of a world at once."""
+        return cls.empty().following(world, world.nodes, world.gpus)
+
     def __len__(self) -> int:
         return len(self.rows)
 
@@ -91,8 +107,22 @@ class Board:
     def ints(self, name: str) -> Ints:
         return self.columns[name]
 
-    def following(self, world: World, changes: Mapping[str, NodeState | None]) -> "Board":
-        """The board of `world`, where these nodes are not what they were on this one."""
+    def following(
+        self,
+        world: World,
+        changes: Mapping[str, NodeState | None],
+        cards: Mapping[str, CardState | None] = MappingProxyType({}),
+    ) -> "Board":
+        """The board of `world`, where these nodes and cards are not what they were on this one."""
+        board = self._following(world, changes)
+        return board.holding(self.cards.following(cards, board.rows))
+
+    def holding(self, cards: Cards) -> "Board":
+        if cards is self.cards:
+            return self
+        return Board(self.rows, self.columns, self.planned_at, self.halls, cards, self.labels)
+
+    def _following(self, world: World, changes: Mapping[str, NodeState | None]) -> "Board":
         halls = halls_of(world.facilities)
         if halls.names != self.halls.names:  # every node may now be somewhere else
             return self.updated({**changes, **world.nodes}.items(), world.planned_at, halls)
@@ -114,6 +144,7 @@ class Board:
         names = self.rows
         rows: list[tuple[int, Row]] = []
         blanks: list[int] = []
+        labelled: dict[int, Mapping[str, str]] = {}
         for name, node in changes:
             at = None if node is None else node.ordinal + 1
             left = names.get(name)
@@ -125,6 +156,7 @@ class Board:
                 blanks.append(left)
             if node is not None:
                 rows.append((node.ordinal + 1, row_of(node, halls)))
+                labelled[node.ordinal + 1] = node.labels
         height = max((at for at, _ in rows), default=0) + 1
         columns = {name: _grown(self.columns[name], height) for name in _COLUMNS}
         where = [at for at, _ in rows]
@@ -133,7 +165,9 @@ class Board:
             column[blanks] = 0
         for column, these in zip(columns.values(), values, strict=False):
             column[where] = these
-        return Board(names, columns | _in_rooms(columns, halls), planned_at, halls)
+        derived = columns | _in_rooms(columns, halls)
+        labels = self.labels.following({**dict.fromkeys(blanks, NONE), **labelled})
+        return Board(names, derived, planned_at, halls, self.cards, labels)
 
     def rated(self, at: Ints) -> Rated:
         """The hardware of some rows."""

@@ -96,3 +96,38 @@ def _claim(made: CardClaimed, at: int) -> Claim:
         mb=made.mb,
         expires_at=at + made.expires_s * _SECOND,
     )
+
+
+# --- what is left of a card -------------------------------------------------------------------
+
+NOBODY: frozenset[str] = frozenset()
+
+
+def used_mb(card: CardState, gone: frozenset[str] = NOBODY) -> int:
+    """What is seen of it and what is claimed, counted once where one is the other.
+
+    `gone` are pods that count as if they had ended, and whatever was seen with them.
+    """
+    claims = {uid: claim for uid, claim in card.claims.items() if uid not in gone}
+    claimed_mb = sum(claim.mb for claim in claims.values())
+    seen_mb = 0 if _was_theirs(card, gone) else card.allocated_mb
+    owned = card.owner in claims if card.owner else any(c.confirmed for c in claims.values())
+    return max(seen_mb, claimed_mb) if owned else seen_mb + claimed_mb
+
+
+def room_mb(card: CardState, gone: frozenset[str] = NOBODY) -> int:
+    """Nothing is left beside somebody who has the card and has claimed nothing of it."""
+    if card.owner and card.owner not in card.claims and card.owner not in gone:
+        return 0
+    return max(0, card.total_mb - used_mb(card, gone))
+
+
+def is_idle(card: CardState, gone: frozenset[str] = NOBODY) -> bool:
+    return card.claims.keys() <= gone and (not card.owner or card.owner in gone)
+
+
+def _was_theirs(card: CardState, gone: frozenset[str]) -> bool:
+    """What is seen on a card is its owner's; without one, that of whoever has claimed it."""
+    if card.owner:
+        return card.owner in gone
+    return bool(card.claims) and card.claims.keys() <= gone

@@ -16,6 +16,7 @@ from joulie_projections.pod import Container, Pod, Resources, Spec
 from joulie_projections.quantities import Quantity, parse, rounded_up
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915")
+TEAM_LABEL = "joulie.io/team"
 _MIG = re.compile(r"nvidia\.com/mig-(\d)g\..+")
 KNOWN = 1024  # different ways of asking; all pods of a deployment ask in one
 _encode = msgspec.msgpack.Encoder().encode
@@ -54,6 +55,7 @@ def ask_of(
         gpu_milli=demand.gpu_milli or gpu.share_milli,
         gpu_cards=demand.gpu_cards,
         gpu=gpu,
+        team=(pod.metadata.labels or {}).get(TEAM_LABEL, ""),
     )
 
 

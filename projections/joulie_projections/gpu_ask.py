@@ -15,6 +15,7 @@ MODEL = ("joulie.io/gpu-model", "gpu-extender.mle.com/model")
 VRAM_MB = ("joulie.io/gpu-vram-mb", "gpu-extender.mle.com/vram-mb")
 TOPOLOGY = ("joulie.io/gpu-topology",)
 SHARE = ("joulie.io/gpu-share",)
+GIVEN = "joulie.io/gpus"  # the cards that its Binding named, with commas between
 
 _LARGEST_MB = 100_000_000  # a hundred terabytes; no card comes near it
 _SHARE = re.compile(r"(?:0?\.\d{1,3}|1(?:\.0{1,3})?)", re.ASCII)
@@ -27,7 +28,13 @@ def gpu_ask_of(annotations: Mapping[str, str]) -> GpuAsk:
         vram_mb=_vram_mb(annotations),
         topology=_topology(annotations),
         share_milli=_share_milli(annotations),
+        given=given_cards(annotations),
     )
+
+
+def given_cards(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    names = (name.strip() for name in annotations.get(GIVEN, "").split(","))
+    return tuple(dict.fromkeys(name for name in names if name))
 
 
 def _model(annotations: Mapping[str, str]) -> str:

@@ -18,6 +18,7 @@ from joulie_projections.manifest import CODE_VERSION, Manifest, Range
 from joulie_projections.snapshots import Snapshot
 from joulie_projections.store import read_checkpoint, read_rows
 from joulie_projections.tables import batch, decision, head, quarantine, snapshot
+from joulie_projections.world import World
 
 PAGE = 1000  # rows held in memory while a long table is read
 NEWEST = 2**63 - 1  # as far as there is
@@ -203,6 +204,10 @@ class History:
 
     def checkpoint(self) -> Checkpoint | None:
         return read_checkpoint(self._db)
+
+    def world(self) -> World:
+        """As readers see it."""
+        return rows.world_of(read_rows(self._db, rows.VIEWED, self._generation()))
 
     def digests(self) -> rows.Digests:
         """Of the rows as they lie there now, hashed again."""

@@ -52,6 +52,7 @@ class Metadata(msgspec.Struct, rename="camel"):
     namespace: str | None = None
     uid: str | None = None
     annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
     resource_version: str | None = None
 

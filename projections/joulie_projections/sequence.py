@@ -3,6 +3,8 @@
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from joulie_bus import codec
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import DECISION_TYPES, Fact, PodBound
@@ -12,9 +14,10 @@ from joulie_projections.commit import Bound, Commit, Input, Inputs, Poison
 from joulie_projections.draft import Draft
 from joulie_projections.folds import evolve
 from joulie_projections.manifest import Manifest, Range, chained, merkle_root
+from joulie_projections.nodes import cluster_of
 from joulie_projections.producers import is_news, is_overtaken
 from joulie_projections.rows import Digests, Row, changed_rows, state_digest
-from joulie_projections.world import World
+from joulie_projections.world import CLUSTER, World
 
 DECISIONS = frozenset(cls.TYPE for cls in DECISION_TYPES)
 HERE = "it"  # spelled out once something is wrong: most messages never need the place's name
@@ -99,7 +102,16 @@ def _fold_all(
             folded.poison.append(_poison(position, record, error.why))
         except Exception as error:
             raise _Broken(position, f"its fold failed: {error!r}") from error
+    _note_claims(draft, records)
     return folded._replace(duplicates=duplicates)
+
+
+def _note_claims(draft: Draft, records: Iterable[Record]) -> None:
+    """Who writes a claim must know that no other is between it and what was looked at."""
+    read = max((each.sequence for each in records if each.stream is Stream.CLAIM), default=0)
+    cluster = cluster_of(draft)
+    if read > cluster.claims_read:
+        draft.cluster.put(CLUSTER, replace(cluster, claims_read=read))
 
 
 def _poison(position: int, record: Record, why: str) -> Poison:

@@ -34,6 +34,7 @@ class Source(IntEnum):
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """What a node's own state says of it: one row of the board."""
 
+    present: bool  # Kubernetes shows it
     node_class: NodeClass
     eco_label: bool
     at: int
@@ -136,6 +137,7 @@ def row_of(node: NodeState, halls: Halls) -> Row:
     last = node.samples[-1] if node.samples else None
     pods, new = _load_w(node.load, hardware), _load_w(_arrived(node), hardware)
     return Row(
+        present=node.present,
         node_class=class_of(node),
         eco_label=node.labels.get(PROFILE_LABEL) == "eco",
         at=node.at,

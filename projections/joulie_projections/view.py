@@ -24,6 +24,7 @@ from joulie_bus.subjects import Subjects
 from joulie_bus.tasks import background, rung
 from joulie_projections import rows as rowlib
 from joulie_projections.board import Board
+from joulie_projections.cards import CardState
 from joulie_projections.commit import Checkpoint
 from joulie_projections.live import Beat, Delta, decode_beat, decode_delta, unpacked
 from joulie_projections.rows import VIEWED, Row
@@ -54,6 +55,7 @@ class Held:
         self._prints: dict[tuple[str, str], int] = {}
         self._board = Board.empty()
         self._dirty: dict[str, NodeState | None] = {}
+        self._dirty_cards: dict[str, CardState | None] = {}
 
     def put(self, rows: Sequence[Row], position: int) -> None:
         rowlib.put(self.world, rows)
@@ -61,12 +63,14 @@ class Held:
             self._keep_digest(row)
             if row.table == "node":
                 self._dirty[row.key] = self.world.nodes.get(row.key)
+            elif row.table == "gpu":
+                self._dirty_cards[row.key] = self.world.gpus.get(row.key)
         self.position = position
 
     def board(self) -> Board:
         """Built when somebody looks, so that a storm of changes costs one building."""
-        self._board = self._board.following(self.world, self._dirty)
-        self._dirty = {}
+        self._board = self._board.following(self.world, self._dirty, self._dirty_cards)
+        self._dirty, self._dirty_cards = {}, {}
         return self._board
 
     def agrees(self, digests: dict[str, bytes]) -> bool:

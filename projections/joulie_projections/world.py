@@ -82,6 +82,7 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     free_rows: tuple[int, ...] = ()  # left by nodes that are gone, ascending
     planned_at: int = 0  # when the operator last looked, whether it changed anything or not
     plan: PlanMade | None = None
+    claims_read: int = 0  # the newest message about claims that the world has in it
 
 
 class Reading(msgspec.Struct, frozen=True, array_like=True):
@@ -114,3 +115,7 @@ class World:
     @property
     def planned_at(self) -> int:
         return self.cluster[CLUSTER].planned_at if self.cluster else 0
+
+    @property
+    def claims_read(self) -> int:
+        return self.cluster[CLUSTER].claims_read if self.cluster else 0

@@ -9,9 +9,9 @@ from pathlib import Path
 from joulie_audit.archive import Archive, ArchivedFacts
 from joulie_audit.fold import Past, rows_of
 from joulie_audit.logged import Queue, answers_of
-from joulie_audit.recompute import again
 from joulie_audit.testing import Gone, restored
 from joulie_bus import codec
+from joulie_extender.decide import again
 from joulie_projections.history import History
 from joulie_projections.rows import digests_of, state_digest
 

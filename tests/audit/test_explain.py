@@ -101,7 +101,7 @@ async def test_any_candidates_terms_are_computed_as_they_were(small: Past) -> No
         weights = weights_in(history, found.settings)
         assert found.scored is not None
         assert weights is not None
-        board = Board.empty().following(world, world.nodes)
+        board = Board.believing(world)
         again = [terms_again(found.scored, name, board, weights) for name in NAMES]
 
     assert sorted(again, key=lambda t: t.node if t else "") == sorted(
@@ -116,7 +116,7 @@ async def test_the_terms_of_no_candidate_are_nobodys(small: Past) -> None:
         weights = weights_in(history, found.settings)
         assert found.scored is not None
         assert weights is not None
-        board = Board.empty().following(world, world.nodes)
+        board = Board.believing(world)
 
         assert terms_again(found.scored, "n9", board, weights) is None
 

@@ -20,6 +20,8 @@ from joulie_extender.decide import (
     settings_id,
     weights_of,
 )
+from joulie_extender.gpu import GpuWeights
+from joulie_extender.preferences import Preference, Preferences, Team
 from joulie_extender.scoring import Weights
 from joulie_projections.board import Board
 from joulie_projections.power import Coefficients
@@ -118,13 +120,18 @@ def test_the_five_best_are_explained_in_full() -> None:
     assert [terms.node for terms in decision.top] == ["n0", "n1", "n2", "n3", "n4"]
 
 
-RATES, FIELDS = Coefficients(), set(Weights._fields) - {"coefficients"}
+RATES, FIELDS = Coefficients(), set(Weights._fields) - {"coefficients", "gpu", "preferences"}
 OTHERS = [
     *(Weights(**{name: 3.25}) for name in sorted(FIELDS)),  # type: ignore[arg-type]
     Weights(coefficients=RATES._replace(cpu=0.5)),
     Weights(coefficients=RATES._replace(gpu_standard=0.5)),
     Weights(coefficients=RATES._replace(gpu_performance=0.5)),
     Weights(coefficients=RATES._replace(memory_factor=False)),
+    Weights(gpu=GpuWeights(binpack=0.5)),
+    Weights(gpu=GpuWeights(links=0.5)),
+    Weights(preferences=Preferences((Preference("pool", "spot", 5.0),))),
+    Weights(preferences=Preferences((), (Team("t", ("ns",), (Preference("a", "b", -1.5),)),))),
+    Weights(gpu=GpuWeights(aliases=(("A100", "Ampere 100"), ("T4",)))),
 ]
 
 

@@ -8,7 +8,7 @@ from joulie_bus.testing import NOON, SECOND, ask
 from joulie_extender.candidates import Names, candidates_of, rows_by_name
 from joulie_extender.contract import Asked, names_reply
 from joulie_extender.decide import Moment as Look
-from joulie_extender.decide import decide_filter, filter_decision, passed
+from joulie_extender.decide import Sent, decide_filter, filter_decision, passed
 from joulie_extender.filter import WANTS_ECO, WANTS_FRESH, WANTS_PERFORMANCE
 from joulie_extender.scoring import Weights
 from joulie_extender.verbs import NOT_NOW
@@ -109,7 +109,9 @@ def test_the_settings_about_stale_twins_change_nothing_for_fresh_ones(stale: str
 def with_labels(names: list[str], eco: bytes, board: Board = BOARD) -> list[bool]:
     moment, rows = Look(board, 7, 0, NOON), rows_by_name(board, names)
     candidates = candidates_of(names, rows)
-    decision = filter_decision(PERFORMANCE, candidates, rows, moment, Weights(), eco)
+    decision = filter_decision(
+        PERFORMANCE, candidates, rows, moment, Weights(), Sent(eco_labels=eco)
+    )
     assert decision.eco_labels == eco
     return passed(decision)
 
@@ -124,7 +126,8 @@ def test_labels_that_decide_nothing_are_not_kept() -> None:
     rows = rows_by_name(BOARD, ["eco"])
     moment, candidates = Look(BOARD, 7, 0, NOON), candidates_of(["eco"], rows)
 
-    decision = filter_decision(STANDARD, candidates, rows, moment, Weights(), b"\x01")
+    sent = Sent(eco_labels=b"\x01")
+    decision = filter_decision(STANDARD, candidates, rows, moment, Weights(), sent)
 
     assert decision.eco_labels == b""
 

@@ -67,7 +67,7 @@ class Site(NamedTuple):
         source = Source({**ACTIVE, **values})
         server, scoring = source.load(ServerSettings), source.load(ScoringSettings)
         source.finish()
-        async with serving(CLUSTER, self.directory / "spool", server, scoring) as service:
+        async with serving(CLUSTER, self.directory / "spool", server, scoring.weights()) as service:
             yield service
 
     @contextlib.asynccontextmanager

@@ -79,6 +79,19 @@ class Block:
         except (CallFailed, GoError) as error:
             raise ExtenderFailed(str(error)) from error
 
+    async def bind(self, pod: Pod, node: str) -> None:
+        """Instead of the scheduler's own binder. No error means bound, whatever really happened."""
+        metadata = pod["metadata"]
+        args = {
+            "PodName": metadata["name"],
+            "PodNamespace": metadata["namespace"],
+            "PodUID": metadata["uid"],
+            "Node": node,
+        }
+        reply = await self.call("bind", args, struct(Error=string))
+        if reply["Error"]:
+            raise ExtenderFailed(reply["Error"])
+
     def wants(self, pod: Pod) -> bool:
         if not self.managed:
             return True

@@ -106,6 +106,7 @@ async def run_demo(wires: Wiring, wish: Wish, told: asyncio.Event) -> dict[str, 
         **_asked(wish),
         "JOULIE_CLUSTER": wires.bus.cluster,
         "KUBECONFIG": "",  # a simulated cluster must never reach a real one
+        "EXTENDER_BINDS": "simulated",
     }
     wires.data.create()
     async with (

@@ -94,7 +94,7 @@ async def _terms_of(history: History, facts: Facts, found: Explanation, node: st
     if weights is None:
         raise NotInTheLog(f"The settings {found.settings} are not in the log.")
     world = await world_at(history, facts, found.view)
-    terms = terms_again(scored, node, Board.empty().following(world, world.nodes), weights)
+    terms = terms_again(scored, node, Board.believing(world), weights)
     if terms is None:
         raise NotInTheLog(_no_candidate(history, found, node))
     return terms

@@ -2,15 +2,22 @@
 
 import argparse
 import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
 
 from joulie_bus.errors import BusError
 from joulie_bus.logging import get_logger
 from joulie_bus.roles import Role
 from joulie_cli.wiring import Wiring, serve_part, viewing
+from joulie_extender.binder import Binder
+from joulie_extender.pretence import PretendedBinder
 from joulie_extender.service import serving
 from joulie_extender.settings import ScoringSettings, ServerSettings
+from joulie_projections.catalog_file import CatalogSettings
+from joulie_projections.view import View
 
-SETTINGS = (ServerSettings, ScoringSettings)
+SETTINGS = (ServerSettings, ScoringSettings, CatalogSettings)
+SIMULATED = "simulated"
 RETRY_S = 1.0
 log = get_logger("extender")
 
@@ -22,12 +29,30 @@ def run(_: argparse.Namespace, wires: Wiring) -> int:
 async def _answer(wires: Wiring) -> None:
     """Listens at once; a broker that is not there yet makes it wait, not end."""
     server, scoring = wires.source.load(ServerSettings), wires.source.load(ScoringSettings)
+    weights = scoring.weights(wires.source.load(CatalogSettings).catalog)
     wires.data.require()
-    async with serving(wires.subjects, wires.data.spool, server, scoring) as service:
+    async with serving(wires.subjects, wires.data.spool, server, weights) as service:
         while True:
             try:
-                async with viewing(wires, Role.EXTENDER) as (bus, view):
-                    await service.work(bus, view)
+                async with (
+                    viewing(wires, Role.EXTENDER) as (bus, view),
+                    _binder(server.binds, view) as binder,
+                ):
+                    await service.work(bus, view, binder)
             except BusError as error:
                 log.error("no_view_yet", error=str(error), what="answers without one; tries again")
                 await asyncio.sleep(RETRY_S)
+
+
+@contextlib.asynccontextmanager
+async def _binder(binds: str, view: View) -> AsyncGenerator[Binder | None, None]:
+    if not binds:
+        yield None
+    elif binds == SIMULATED:
+        yield PretendedBinder(view)
+    else:
+        # Half a second and 40 MB that nobody else needs.
+        from joulie_extender.binding import KubeBinder
+
+        async with KubeBinder.of(binds) as binder:
+            yield binder

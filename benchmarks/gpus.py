@@ -1,0 +1,282 @@
+"""What the GPU rules cost, beside the energy verbs, at 40,000 cards on 5,000 nodes.
+
+    make bench, or: .venv/bin/python benchmarks/gpus.py [--nodes 5000] [--json FILE]
+
+Prints medians and ratios; ratios hold on other machines, absolute times do not. Each question is
+about another pod; the first one on a board pays for what all that are like it have in common.
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count, cycle
+from pathlib import Path
+
+import numpy as np
+
+import joulie_migrations
+from joulie_bus.events import Duty, Fact, GpuAsk, GpuSeen, PodAsk, PodPending
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.tasks import background
+from joulie_bus.testing import (
+    CLUSTER,
+    NOON,
+    SECOND,
+    connected,
+    hardware,
+    node_seen,
+    producer,
+    running_broker,
+    until,
+)
+from joulie_extender.bind import Bindings
+from joulie_extender.candidates import Names
+from joulie_extender.contract import Binding
+from joulie_extender.decide import Sent, filter_decision, preempt_decision, prioritize_decision
+from joulie_extender.gpu_pick import pick
+from joulie_extender.ledger import Ledger
+from joulie_extender.moment import Moment
+from joulie_extender.pretence import PretendedBinder
+from joulie_extender.scoring import Weights
+from joulie_projections import database
+from joulie_projections.board import Board
+from joulie_projections.card_columns import Cards
+from joulie_projections.cards import CardState, Claim
+from joulie_projections.heads import Signer
+from joulie_projections.projector import Projector, ProjectorSettings
+from joulie_projections.view import View
+from joulie_projections.world import NodeState, Sample
+
+RUNS, PER_NODE = 31, 8
+MODELS = ("NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3", "Tesla-T4")
+WEIGHTS = Weights()
+
+
+def median_s(call: Callable[[], object], runs: int = RUNS) -> float:
+    times = []
+    for _ in range(runs):
+        started = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
+def cards_of(nodes: list[str]) -> dict[str, CardState]:
+    """Two thirds of them claimed, in groups of four that are linked."""
+    draw = np.random.default_rng(1)
+    busy = draw.random(len(nodes) * PER_NODE) < 2 / 3
+    made = {}
+    for at, is_busy in enumerate(busy.tolist()):
+        name, number = nodes[at // PER_NODE], at % PER_NODE
+        claim = Claim(namespace="t", name="p", node=name, mb=40_960, expires_at=0, confirmed=True)
+        made[f"GPU-{at:05d}"] = CardState(
+            at=NOON,
+            node=name,
+            model=MODELS[(at // PER_NODE) % len(MODELS)],
+            total_mb=40_960,
+            healthy=True,
+            nvlink_group=str(number // 4),
+            claims={f"pod-{at}": claim} if is_busy else {},
+        )
+    return made
+
+
+def cluster(size: int) -> tuple[Board, dict[str, CardState]]:
+    names = [f"node-{number:05d}.example.internal" for number in range(size)]
+    nodes = {
+        name: NodeState(
+            ordinal=at,
+            at=NOON,
+            present=True,
+            hardware=hardware(name, gpus=PER_NODE),
+            profile="eco" if at % 3 else "performance",
+            samples=(Sample(NOON, 900_000 + at),),
+        )
+        for at, name in enumerate(names)
+    }
+    board, cards = Board.of(nodes, NOON), cards_of(names)
+    return board.holding(Cards.of(cards, board.rows)), cards
+
+
+def pods() -> Iterator[PodAsk]:
+    asks = cycle(
+        [
+            GpuAsk(model="NVIDIA-A100-SXM4-40GB", vram_mb=30_000),
+            GpuAsk(model="H100", topology="nvlink"),
+            GpuAsk(vram_mb=10_000),
+        ]
+    )
+    for number, ask in zip(count(), asks, strict=False):
+        yield PodAsk(
+            uid=f"new-{number}",
+            namespace="t",
+            name="p",
+            workload="performance",
+            cpu_milli=8000,
+            gpu_milli=2000,
+            gpu_cards=2,
+            gpu=ask,
+        )
+
+
+def changed(board: Board, cards: dict[str, CardState], number: int) -> Board:
+    uuid = f"GPU-{number:05d}"
+    return board.holding(board.cards.following({uuid: cards[uuid]}, board.rows))
+
+
+def measure(size: int) -> dict[str, float]:
+    board, cards = cluster(size)
+    found = {"cards": float(len(cards))}
+    numbers = count()
+    found["a card that changed, on the columns, ms"] = (
+        median_s(lambda: changed(board, cards, next(numbers))) * 1000
+    )
+    shuffled = np.random.default_rng(2).permutation(list(board.rows)).tolist()
+    for asked in (500, 5000):
+        if asked <= size:
+            found |= verbs(board, cards, shuffled[:asked])
+    found |= picks(board, shuffled[:200])
+    found |= asyncio.run(bindings(size))
+    return found
+
+
+def verbs(board: Board, cards: dict[str, CardState], asked: list[str]) -> dict[str, float]:
+    names = Names.of(asked)
+    rows, candidates = names.rows_on(board), names.candidates_on(board)
+    wanting, numbers = pods(), count()
+    found = {}
+
+    def moment(is_fresh: bool) -> Moment:
+        """A board is another one after each fact; cards change much more seldom."""
+        there = changed(board, cards, next(numbers)) if is_fresh else board
+        return Moment(there, 1, 0, NOON + 10 * SECOND)
+
+    def filtered(duty: Duty, at: Moment) -> object:
+        return filter_decision(next(wanting), candidates, rows, at, WEIGHTS, Sent(duty=duty))
+
+    def scored(duty: Duty, at: Moment) -> object:
+        return prioritize_decision(next(wanting), candidates, asked, at, WEIGHTS, duty)
+
+    def preempted(duty: Duty, at: Moment) -> object:
+        sent = Sent(duty=duty, victims=("pod-1", "pod-2"))
+        return preempt_decision(next(wanting), candidates, rows, at, WEIGHTS, sent)
+
+    for name, verb in (("filter", filtered), ("prioritize", scored), ("preempt", preempted)):
+        warm = moment(False)
+        energy = median_s(partial(verb, "energy", warm))
+        gpu = median_s(partial(verb, "gpu", warm))
+        both = median_s(partial(verb, "all", warm))
+        first = [timed(verb, "gpu", moment(True)) for _ in range(RUNS)]
+        anew = [timed(verb, "energy", moment(True)) for _ in range(RUNS)]
+        found[f"/energy/{name} {len(asked)}, ms"] = energy * 1000
+        found[f"/gpu/{name} {len(asked)}, ms"] = gpu * 1000
+        found[f"/energy/{name} {len(asked)}, the first on a board, ms"] = (
+            statistics.median(anew) * 1000
+        )
+        found[f"/gpu/{name} {len(asked)}, the first on a board, ms"] = (
+            statistics.median(first) * 1000
+        )
+        found[f"/gpu / /energy, {name} {len(asked)}"] = gpu / energy
+        found[f"both / /energy, {name} {len(asked)}"] = both / energy
+    return found
+
+
+def timed(verb: Callable[[Duty, Moment], object], duty: Duty, at: Moment) -> float:
+    started = time.perf_counter()
+    verb(duty, at)
+    return time.perf_counter() - started
+
+
+def picks(board: Board, nodes: list[str]) -> dict[str, float]:
+    wanting, names = pods(), cycle(nodes)
+    call = median_s(lambda: pick(next(wanting), next(names), board, ()))
+    return {"cards of a node picked, ms": call * 1000}
+
+
+async def bindings(size: int, pods: int = 200) -> dict[str, float]:
+    """With a real broker and a projector; nobody but the API server is missing."""
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        path = place / "joulie.db"
+        migrator = database.migrator(path)
+        joulie_migrations.upgrade(migrator)
+        migrator.dispose()
+        writer, reader = database.writer(path), database.reader(path)
+        async with (
+            running_broker(place / "broker") as broker,
+            connected(broker) as connection,
+            JetStreamLog.over(connection) as bus,
+            background(
+                Projector(
+                    bus, CLUSTER, writer, Signer.of(place / "key"), ProjectorSettings()
+                ).run(),
+                "projector",
+            ),
+            View.open(bus, reader, CLUSTER) as view,
+        ):
+            found = await timed_bindings(bus, view, size, pods)
+        writer.dispose()
+        reader.dispose()
+    return found
+
+
+async def timed_bindings(bus: JetStreamLog, view: View, size: int, pods: int) -> dict[str, float]:
+    names = [f"node-{number:05d}" for number in range(size)]
+    says = producer("bench")
+    facts: list[Fact] = [node_seen(name, gpus=PER_NODE) for name in names]
+    facts += [
+        GpuSeen(uuid=f"{name}-{at}", node=name, model=MODELS[0], total_mb=40_960)
+        for name in names
+        for at in range(PER_NODE)
+    ]
+    ask = GpuAsk(model="A100", vram_mb=30_000)
+    facts += [
+        PodPending(pod=PodAsk(uid=f"u{at}", namespace="t", name="p", gpu_cards=1, gpu=ask))
+        for at in range(2 * pods)
+    ]
+    for at in range(0, len(facts), 1000):
+        await bus.publish([says.stamp(fact) for fact in facts[at : at + 1000]])
+    await until(lambda: len(view.world.pods) == 2 * pods, 120)
+    ledger = Ledger(bus, CLUSTER, view, "r0")
+    binds = Bindings(view, ledger, PretendedBinder(view), WEIGHTS, time.time_ns)
+    asked = [
+        Binding(pod_name="p", namespace="t", pod_uid=f"u{at}", node=names[at * 7 % size])
+        for at in range(2 * pods)
+    ]
+    times = []
+    for each in asked[:pods]:
+        started = time.perf_counter()
+        decided = await binds.bind(each)
+        times.append(time.perf_counter() - started)
+        assert decided.outcome == "bound", decided
+    started = time.perf_counter()
+    many = await asyncio.gather(*(binds.bind(each) for each in asked[pods:]))
+    took = time.perf_counter() - started
+    bound = sum(decided.outcome == "bound" for decided in many)
+    return {
+        "/gpu/bind, one after the other, ms": statistics.median(times) * 1000,
+        f"/gpu/bind, {pods} at once: bound": float(bound),
+        f"/gpu/bind, {pods} at once, pods/s": bound / took,
+    }
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("--nodes", type=int, default=5000)
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
+    args = options.parse_args()
+    found = measure(args.nodes)
+    print(f"{args.nodes} nodes, {args.nodes * PER_NODE} cards, median of {RUNS} runs")
+    for name, value in found.items():
+        print(f"  {name:<60}{value:>12,.3f}")
+    if args.json:
+        args.json.write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""`joulie gpus`: cards, who has them, what is left of them, and how broken up that is."""
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from joulie_cli.wiring import Wiring
+from joulie_extender.gpu_names import Aliases, aliases_of, is_model
+from joulie_projections.cards import CardState, is_idle, room_mb, used_mb
+from joulie_projections.catalog_file import CatalogSettings
+from joulie_projections.history import History
+from joulie_projections.world import World
+
+SETTINGS = (CatalogSettings,)
+
+
+class Wish(NamedTuple):
+    """What the command line asked for."""
+
+    node: str = ""
+    model: str = ""
+    pod: str = ""  # a uid, a name, or namespace/name
+    is_free: bool = False
+
+
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    wires.data.require()
+    with History.of(wires.data.database) as history:
+        world = history.world()
+    aliases = aliases_of(wires.source.load(CatalogSettings).catalog)
+    wish = Wish(args.node or "", args.model or "", args.pod or "", args.free)
+    found = report(world, wish, aliases)
+    print(json.dumps(found) if args.json else as_text(found))
+    return 0
+
+
+def report(world: World, wish: Wish, aliases: Aliases = ()) -> dict[str, Any]:
+    cards = [
+        _card(world, uuid, card)
+        for uuid, card in sorted(world.gpus.items(), key=lambda item: (item[1].node, item[0]))
+        if _is_wished(card, wish, aliases)
+    ]
+    return {"cards": cards, "total": _total(cards)}
+
+
+def _is_wished(card: CardState, wish: Wish, aliases: Aliases) -> bool:
+    return (
+        (not wish.node or card.node == wish.node)
+        and (not wish.model or is_model(wish.model, card.model, aliases))
+        and (not wish.is_free or (card.healthy and room_mb(card) > 0))
+        and (not wish.pod or any(wish.pod in names for names in _names(card)))
+    )
+
+
+def _names(card: CardState) -> Iterator[tuple[str, ...]]:
+    yield (card.owner,)
+    for uid, claim in card.claims.items():
+        yield uid, claim.name, f"{claim.namespace}/{claim.name}"
+
+
+def _card(world: World, uuid: str, card: CardState) -> dict[str, Any]:
+    node = world.nodes.get(card.node)
+    return {
+        "uuid": uuid,
+        "node": card.node,
+        "is_node_there": node is not None and node.present,
+        "model": card.model,
+        "total_mb": card.total_mb,
+        "used_mb": used_mb(card),
+        "free_mb": room_mb(card) if card.healthy else 0,
+        "healthy": card.healthy,
+        "idle": is_idle(card),
+        "link": card.nvlink_group,
+        "owner": card.owner,
+        "claims": [
+            {
+                "pod": f"{claim.namespace}/{claim.name}",
+                "uid": uid,
+                "mb": claim.mb,
+                "confirmed": claim.confirmed,
+            }
+            for uid, claim in sorted(card.claims.items())
+        ],
+    }
+
+
+def _total(cards: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Fragmentation: of all memory that is free, the share that is left over beside somebody."""
+    free = _sum(cards, "free_mb")
+    whole = [card for card in cards if card["idle"] and card["free_mb"]]
+    holes = [card for card in cards if not card["idle"] and card["free_mb"]]
+    return {
+        "cards": len(cards),
+        "nodes": len({card["node"] for card in cards}),
+        "whole": len(whole),
+        "holes": len(holes),
+        "unhealthy": sum(not card["healthy"] for card in cards),
+        "total_mb": _sum(cards, "total_mb"),
+        "used_mb": _sum(cards, "used_mb"),
+        "free_mb": free,
+        "largest_free_mb": max((card["free_mb"] for card in cards), default=0),
+        "fragmentation_pct": round(100 * _sum(holes, "free_mb") / free, 1) if free else 0.0,
+    }
+
+
+def _sum(cards: Iterable[dict[str, Any]], what: str) -> int:
+    return sum(card[what] for card in cards)
+
+
+def as_text(found: dict[str, Any]) -> str:
+    total = found["total"]
+    lines = [_line(card) for card in found["cards"]]
+    if lines:
+        head = ("node", "card", "model", "MB used", "of", "link", "who has it")
+        lines.insert(0, _FORM.format(*head))
+    lines.append(
+        f"{total['cards']} card(s) on {total['nodes']} node(s): {total['whole']} whole, "
+        f"{total['holes']} shared with room, {total['unhealthy']} unhealthy; "
+        f"{total['free_mb']} MB free, at most {total['largest_free_mb']} MB on one card, "
+        f"{total['fragmentation_pct']:g} % of it beside somebody"
+    )
+    return "\n".join(lines)
+
+
+_FORM = "{:<24}{:<18}{:<26}{:>8}{:>8}  {:<6}{}"
+
+
+def _line(card: dict[str, Any]) -> str:
+    node = card["node"] or "gone"
+    where = node if card["is_node_there"] or not card["node"] else f"{node} (gone)"
+    sizes = (card["used_mb"], card["total_mb"])
+    return _FORM.format(where, card["uuid"], card["model"], *sizes, card["link"], _whose(card))
+
+
+def _whose(card: dict[str, Any]) -> str:
+    claims = [
+        f"{claim['pod']} ({claim['mb']} MB{'' if claim['confirmed'] else ', being bound'})"
+        for claim in card["claims"]
+    ]
+    if card["owner"] and card["owner"] not in {claim["uid"] for claim in card["claims"]}:
+        claims.append(f"{card['owner']}, who has claimed nothing")
+    return "; ".join([*claims, *([] if card["healthy"] else ["unhealthy"])])

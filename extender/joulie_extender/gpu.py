@@ -1,0 +1,239 @@
+"""Which nodes have the cards that a pod wants, and how well it would fill them up. Pure.
+
+A pod that asks for whole cards has them alone, as the device plugin gives them out; one that asks
+for a share or for memory shares a card with others. It needs as many fitting cards of one model as
+it asks for, linked to each other where it says so.
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from joulie_bus.events import PodAsk
+from joulie_extender.gpu_names import Aliases, is_model
+from joulie_projections.board import Board, Floats, Ints
+from joulie_projections.card_columns import NO_LINK, Bools, Cards
+
+Codes = npt.NDArray[np.uint8]
+_CARD_MILLI = 1000
+DRIVER_MB = 1024  # what a driver may keep of a card that nobody uses
+WISHES = 64  # whose seats are kept, for as long as the cards are as they are
+HIGHEST = 10.0  # of the scores of kube-scheduler's extenders
+
+
+class GpuVerdict(IntEnum):
+    """Goes on where the verdicts of energy end; the decision log keeps one per candidate."""
+
+    PASSED = 0
+    NO_CARDS = 16
+    NOT_LINKED = 17
+    UNREADABLE = 18
+
+
+# Fixed sentences without names, numbers or "%", one for each kind of pod.
+WANTS_CARDS = "the node has not the healthy, free GPU cards of one model that the pod asks for"
+WANTS_LINKED = "the node has not the healthy, free and linked GPU cards that the pod asks for"
+WANTS_SENSE = "an annotation of the pod about GPUs cannot be read:"
+
+
+class GpuWeights(NamedTuple):
+    binpack: float = 0.3  # of the packing, in a score that is mostly about energy
+    links: float = 1.0  # points of ten that breaking up a whole group of linked cards costs
+    aliases: Aliases = ()
+
+
+class Wish(NamedTuple):
+    """What a pod wants of each of its cards; pods of one wish are alike."""
+
+    model: str
+    number: int  # of cards
+    mb: int
+    share_milli: int
+    is_alone: bool  # nobody else may be on the card
+    is_linked: bool
+
+
+class Seats(NamedTuple):
+    """One value per row of the board."""
+
+    fits: Bools
+    fits_unlinked: Bools  # it would, if cards need not be linked
+    filled: Floats  # percent of the memory of all cards of the model that is used
+    breaks: Bools  # a whole group of linked cards would be broken up
+
+
+def wish_of(pod: PodAsk) -> Wish | None:
+    """None if it said nothing about its cards: then there is no rule about them."""
+    asked = pod.gpu
+    if not asks(pod):
+        return None
+    milli = asked.share_milli or (0 if pod.gpu_cards else pod.gpu_milli)
+    count = pod.gpu_cards or max(1, -(-milli // _CARD_MILLI))
+    is_linked = asked.topology == "nvlink" and count > 1
+    share = asked.share_milli or -(-milli // count)
+    is_alone = not share and (pod.gpu_cards > 0 or not asked.vram_mb)
+    return Wish(asked.model, count, asked.vram_mb, share, is_alone, is_linked)
+
+
+def asks(pod: PodAsk) -> bool:
+    asked = pod.gpu
+    return bool(
+        asked.model or asked.vram_mb or asked.topology or asked.share_milli or asked.unreadable
+    )
+
+
+def wanted_mb(wish: Wish, total_mb: int) -> int:
+    """What it would claim of a card of this size."""
+    if wish.is_alone:
+        return total_mb
+    return max(wish.mb, -(-wish.share_milli * total_mb // _CARD_MILLI))
+
+
+def reason_of(pod: PodAsk) -> str:
+    """The one text for all refused nodes; it depends on the pod alone."""
+    if pod.gpu.unreadable:
+        return f"{WANTS_SENSE} {pod.gpu.unreadable}"
+    wish = wish_of(pod)
+    return WANTS_LINKED if wish is not None and wish.is_linked else WANTS_CARDS
+
+
+def gpu_verdicts(
+    pod: PodAsk, board: Board, rows: Ints, aliases: Aliases, gone: Sequence[str] = ()
+) -> Codes:
+    """`gone` are pods whose cards count as free; the pod's own claims always do."""
+    if pod.gpu.unreadable:
+        return np.full(len(rows), GpuVerdict.UNREADABLE, np.uint8)
+    wish = wish_of(pod)
+    if wish is None:
+        return np.zeros(len(rows), np.uint8)
+    seats = seats_of(wish, board, aliases, (pod.uid, *gone))
+    there = board.columns["present"][rows]
+    return np.select(
+        [seats.fits[rows] & there, seats.fits_unlinked[rows] & there],
+        [GpuVerdict.PASSED, GpuVerdict.NOT_LINKED],
+        GpuVerdict.NO_CARDS,
+    ).astype(np.uint8)
+
+
+def points(pod: PodAsk, board: Board, rows: Ints, weights: GpuWeights) -> Floats:
+    """0..10 on a path of its own, as the article counts: a pod that names no model packs, too."""
+    any_card = Wish("", max(1, pod.gpu_cards), 0, 0, is_alone=True, is_linked=False)
+    wish = wish_of(pod) or any_card
+    return (
+        np.zeros(len(rows)) if pod.gpu.unreadable else _packing(wish, pod.uid, board, rows, weights)
+    )
+
+
+def packing(pod: PodAsk, board: Board, rows: Ints, weights: GpuWeights) -> Floats | None:
+    """The same in points of a hundred, weighted; None where energy alone decides."""
+    wish = wish_of(pod)
+    if wish is None or pod.gpu.unreadable or not weights.binpack:
+        return None
+    of_ten = _packing(wish, pod.uid, board, rows, weights)
+    return np.asarray(weights.binpack * (of_ten * HIGHEST), np.float64)
+
+
+def _packing(wish: Wish, uid: str, board: Board, rows: Ints, weights: GpuWeights) -> Floats:
+    seats = seats_of(wish, board, weights.aliases, (uid,))
+    of_ten = seats.filled[rows] / HIGHEST - weights.links * seats.breaks[rows]
+    return np.clip(of_ten, 0.0, HIGHEST)
+
+
+# --- nodes ------------------------------------------------------------------------------------
+
+
+def seats_of(wish: Wish, board: Board, aliases: Aliases, gone: tuple[str, ...]) -> Seats:
+    """Computed once for some cards and a wish: many pods are alike."""
+    cards, height = board.cards.without(gone), len(board.columns["present"])
+    key = (wish, aliases, height)
+    kept = cards.memo.get(key)
+    if isinstance(kept, Seats):
+        return kept
+    seats = _seats(wish, cards, height, aliases)
+    if len(cards.memo) >= WISHES:
+        cards.memo.clear()
+    cards.memo[key] = seats
+    return seats
+
+
+def _seats(wish: Wish, cards: Cards, height: int, aliases: Aliases) -> Seats:
+    of_model = matching(cards, wish.model, aliases) & (cards.ints("node") > 0)
+    fit = of_model & fitting(cards, wish)
+    bundles, links = cards.ints("bundle"), cards.ints("link")
+    unlinked = _rows_with(cards, fit, bundles, wish.number, height)
+    loose = fit & ~precious(cards, wish)
+    if wish.is_linked:
+        fits = _rows_with(cards, fit & (links != NO_LINK), links, wish.number, height)
+        whole = _rows_with(cards, loose & (links != NO_LINK), links, wish.number, height)
+    else:
+        fits, whole = unlinked, _rows_with(cards, loose, bundles, wish.number, height)
+    return Seats(fits, unlinked, _filled(cards, of_model, height), fits & ~whole)
+
+
+def matching(cards: Cards, model: str, aliases: Aliases) -> Bools:
+    """Cards of a model; of any, if none is named."""
+    if not model:
+        return np.ones(len(cards.states), np.bool_)
+    known = cards.numbers.models
+    names = np.fromiter((is_model(model, name, aliases) for name in known), np.bool_, len(known))
+    found: Bools = names[cards.ints("model")] if len(names) else np.zeros(0, np.bool_)
+    return found
+
+
+def fitting(cards: Cards, wish: Wish) -> Bools:
+    total, free = cards.ints("total_mb"), cards.ints("free_mb")
+    usable = cards.bools("healthy") & (total > 0)
+    if wish.is_alone:
+        least = wish.mb if wish.mb else np.maximum(total - DRIVER_MB, 0)
+        return usable & cards.bools("idle") & (free >= least) & (total >= wish.mb)
+    least = np.maximum(wish.mb, -(-wish.share_milli * total // _CARD_MILLI))
+    return usable & (free >= least)
+
+
+def precious(cards: Cards, wish: Wish) -> Bools:
+    """Cards of linked groups that nobody has touched, and that are larger than what is asked."""
+    links = cards.ints("link")
+    groups = _groups(cards)
+    found: Bools = (groups.untouched & (groups.size > wish.number))[links]
+    return found
+
+
+class _Groups(NamedTuple):
+    """One value per number of a link."""
+
+    size: Ints
+    untouched: Bools
+
+
+def _groups(cards: Cards) -> _Groups:
+    kept = cards.memo.get(_Groups)
+    if isinstance(kept, _Groups):
+        return kept
+    links = cards.ints("link")
+    usable = cards.bools("idle") & cards.bools("healthy")
+    size = np.bincount(links, minlength=1)
+    untouched = np.bincount(links[usable], minlength=len(size)) == size
+    untouched[NO_LINK] = False
+    cards.memo[_Groups] = _Groups(size, untouched)
+    return _Groups(size, untouched)
+
+
+def _rows_with(cards: Cards, fit: Bools, groups: Ints, count: int, height: int) -> Bools:
+    """Rows of the board with so many fitting cards in one group."""
+    here = groups[fit]
+    enough = np.bincount(here)[here] >= count if len(here) else np.zeros(0, np.bool_)
+    found = np.zeros(height, np.bool_)
+    found[cards.ints("node")[fit][enough]] = True
+    return found
+
+
+def _filled(cards: Cards, of_model: Bools, height: int) -> Floats:
+    """As the article has it: (allocated / total) x 100, of all cards of the model."""
+    at = cards.ints("node")[of_model]
+    used = np.bincount(at, cards.ints("used_mb")[of_model], height)
+    total = np.bincount(at, cards.ints("total_mb")[of_model], height)
+    shares = np.divide(used, total, out=np.zeros(height), where=total > 0)
+    return np.asarray(shares * 100, np.float64)

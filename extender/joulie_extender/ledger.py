@@ -1,0 +1,56 @@
+"""Claims on their way into the log, each only if nobody has written about its card meanwhile."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from joulie_bus.events import ClaimEvent
+from joulie_bus.log import Log
+from joulie_bus.producer import Producer
+from joulie_bus.records import Stored
+from joulie_bus.subjects import Stream, Subjects
+from joulie_projections.view import View
+
+AT_ONCE = 16  # batches under way; the broker takes 50 of a stream, of all replicas together
+FOLLOWS_S = 2.0  # for the view to have what the log has
+Decide = Callable[[], Sequence[ClaimEvent]]
+
+
+class Ledger:
+    def __init__(self, bus: Log, subjects: Subjects, view: View, replica: str) -> None:
+        self._bus = bus
+        self._view = view
+        self._subjects = subjects
+        self._producer = Producer(f"{replica}-claims", subjects, time.time_ns)
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    async def write(self, cards: Iterable[str], decide: Decide) -> Sequence[ClaimEvent]:
+        """What `decide` says of these cards, once the view has all that was written about them.
+
+        Returns what was stored. ExpectationFailed if another writer came first: look again.
+        """
+        asked = sorted(set(cards))
+        async with self._turns:
+            newest = await asyncio.gather(*(self._newest(card) for card in asked))
+            await self._has(max((stored.sequence for stored in newest), default=0))
+            events = decide()  # from here to the stamps nothing else happens
+            if not events:
+                return ()
+            messages = [self._producer.stamp(event, corr=event.pod_uid) for event in events]
+            at = {card: stored.sequence for card, stored in zip(asked, newest, strict=True)}
+            expected = {
+                message.subject: at[event.card]
+                for message, event in zip(messages, events, strict=True)
+            }
+            await self._bus.append(Stream.CLAIM, messages, expected)
+        return events
+
+    async def _newest(self, card: str) -> Stored:
+        subject = self._subjects.claim(card)
+        return await self._bus.last(Stream.CLAIM, subject) or Stored(0, b"")
+
+    async def _has(self, sequence: int) -> None:
+        """ViewBehind if it does not come in time."""
+        end = time.monotonic() + FOLLOWS_S
+        while self._view.world.claims_read < sequence:
+            await self._view.wait_for(self._view.position + 1, max(0.0, end - time.monotonic()))

@@ -1,0 +1,124 @@
+"""What people prefer, without a line of code: points for node labels, for all pods or for a team's.
+
+Pure: text in, rules out, and points for each row of a board. The rules in force are part of the
+settings that each decision names, so a replay needs no file.
+"""
+
+import tomllib
+from collections.abc import Iterator
+from typing import Annotated, NamedTuple
+
+import msgspec
+import numpy as np
+
+from joulie_bus.events import PodAsk
+from joulie_projections.board import Board, Floats, Ints
+from joulie_projections.labels import Labels
+
+MOST = 100.0  # points; a score has no more
+Points = Annotated[float, msgspec.Meta(ge=-MOST, le=MOST)]
+Name = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class Preference(NamedTuple):
+    label: str
+    value: str
+    points: float
+
+
+class Team(NamedTuple):
+    name: str
+    namespaces: tuple[str, ...]
+    prefers: tuple[Preference, ...]
+
+
+class Preferences(NamedTuple):
+    all_pods: tuple[Preference, ...] = ()
+    teams: tuple[Team, ...] = ()
+
+
+class _Prefer(msgspec.Struct, forbid_unknown_fields=True):
+    label: Name
+    value: Name
+    points: Points
+
+
+class _Team(msgspec.Struct, forbid_unknown_fields=True):
+    name: Name
+    namespaces: tuple[Name, ...] = ()
+    prefer: tuple[_Prefer, ...] = ()
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    team: tuple[_Team, ...] = ()
+
+
+def label_scores(text: str) -> tuple[Preference, ...]:
+    """label=value:points, with commas between, such as karpenter.sh/capacity-type=spot:5"""
+    return tuple(_label_score(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _label_score(part: str) -> Preference:
+    label, equals, rest = part.partition("=")
+    value, _, points = rest.rpartition(":")
+    try:
+        number = float(points)
+    except ValueError:
+        number = np.nan
+    if not (label and equals and value and abs(number) <= MOST):
+        raise ValueError(f"{part!r} is not label=value:points, with at most {MOST:g} points")
+    return Preference(label, value, number)
+
+
+def teams_in(text: str) -> tuple[Team, ...]:
+    """Raises ValueError, with the place of the mistake."""
+    try:
+        found = msgspec.convert(tomllib.loads(text), _File)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise ValueError(str(error)) from error
+    names = [team.name for team in found.team]
+    if len(set(names)) < len(names):
+        raise ValueError("two teams have one name")
+    return tuple(
+        Team(team.name, team.namespaces, tuple(map(_preference, team.prefer)))
+        for team in found.team
+    )
+
+
+def _preference(said: _Prefer) -> Preference:
+    return Preference(said.label, said.value, said.points)
+
+
+def written(preferences: Preferences) -> str:
+    """As one text, which a declaration of settings can hold; `read` is its counterpart."""
+    return msgspec.json.encode(preferences).decode()
+
+
+def read(text: str) -> Preferences:
+    return msgspec.json.decode(text, type=Preferences) if text else Preferences()
+
+
+def wishes(pod: PodAsk, board: Board, rows: Ints, preferences: Preferences) -> Floats | None:
+    """Points of a hundred for each candidate; None if nobody prefers anything."""
+    prefers = tuple(_of(pod, preferences))
+    return _points(prefers, board.labels, len(board.columns["at"]))[rows] if prefers else None
+
+
+def _of(pod: PodAsk, preferences: Preferences) -> Iterator[Preference]:
+    """The label of a pod says whose it is; without one, its namespace does."""
+    yield from preferences.all_pods
+    for team in preferences.teams:
+        if pod.team == team.name or (not pod.team and pod.namespace in team.namespaces):
+            yield from team.prefers
+
+
+def _points(prefers: tuple[Preference, ...], labels: Labels, height: int) -> Floats:
+    """Computed once for some labels: they change much more seldom than anything else."""
+    kept = labels.memo.get((prefers, height))
+    if isinstance(kept, np.ndarray):
+        return kept
+    points = np.zeros(height)
+    for row, found in enumerate(labels.rows):
+        points[row] = sum(each.points for each in prefers if found.get(each.label) == each.value)
+    labels.memo[prefers, height] = points
+    return points

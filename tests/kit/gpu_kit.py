@@ -1,0 +1,188 @@
+"""Cards, pods that want some, and what a plain loop over all of them would say."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from hypothesis import strategies as st
+
+from joulie_bus.events import GpuAsk, PodAsk
+from joulie_bus.testing import NOON
+from joulie_projections.board import Board
+from joulie_projections.card_columns import Cards
+from joulie_projections.cards import CardState, Claim
+from joulie_projections.world import NodeState
+
+A100 = "NVIDIA-A100-SXM4-40GB"
+MB = 40_960
+
+
+def a_card(  # noqa: PLR0913
+    node: str = "n0",
+    *,
+    model: str = A100,
+    mb: int = MB,
+    used_mb: int = 0,
+    healthy: bool = True,
+    group: str = "",
+    owner: str = "",
+    claims: Mapping[str, Claim] = {},
+) -> CardState:
+    return CardState(
+        at=NOON,
+        node=node,
+        model=model,
+        total_mb=mb,
+        allocated_mb=used_mb,
+        healthy=healthy,
+        nvlink_group=group,
+        owner=owner,
+        claims=dict(claims),
+    )
+
+
+def a_claim(mb: int = MB, node: str = "n0", *, confirmed: bool = False) -> Claim:
+    return Claim(namespace="team", name="p", node=node, mb=mb, expires_at=NOON, confirmed=confirmed)
+
+
+def wanting(uid: str = "p", *, cards: int = 1, team: str = "", **gpu: object) -> PodAsk:
+    """A pod that wants whole cards; `model`, `vram_mb`, `topology`, `share_milli` say which."""
+    asked = GpuAsk(**gpu)  # type: ignore[arg-type]
+    return PodAsk(
+        uid=uid,
+        namespace="team",
+        name=uid,
+        gpu_milli=cards * 1000 or asked.share_milli,
+        gpu_cards=cards,
+        gpu=asked,
+        team=team,
+    )
+
+
+def board_of(cards: Mapping[str, CardState], nodes: Iterable[str] = ("n0", "n1", "n2")) -> Board:
+    there = {name: node(at) for at, name in enumerate(nodes)}
+    board = Board.of(there, 0)
+    return board.holding(Cards.of(cards, board.rows))
+
+
+def node(ordinal: int, *, present: bool = True) -> NodeState:
+    return NodeState(ordinal=ordinal, at=NOON, present=present)
+
+
+# --- random ones ------------------------------------------------------------------------------
+
+_MODELS = (A100, "NVIDIA A10", "Tesla T4")
+_CLAIMS = st.dictionaries(
+    st.sampled_from("pqr"),
+    st.builds(a_claim, st.sampled_from([1000, 10_000, MB]), confirmed=st.booleans()),
+    max_size=2,
+)
+CARDS = st.dictionaries(
+    st.sampled_from([f"g{number}" for number in range(14)]),
+    st.builds(
+        a_card,
+        st.sampled_from(["n0", "n1", "n2", "elsewhere"]),
+        model=st.sampled_from(_MODELS),
+        mb=st.sampled_from([0, 16_000, MB, 81_920]),
+        used_mb=st.sampled_from([0, 0, 500, 20_000]),
+        healthy=st.sampled_from([True, True, True, False]),
+        group=st.sampled_from(["", "0", "0", "1"]),
+        owner=st.sampled_from(["", "", "p", "z"]),
+        claims=st.one_of(st.just({}), _CLAIMS),
+    ),
+    max_size=14,
+)
+PODS = st.builds(
+    wanting,
+    st.sampled_from(["p", "q", "new"]),
+    cards=st.integers(0, 3),
+    model=st.sampled_from(["", "A100", A100, "A10", "T4", "H100"]),
+    vram_mb=st.sampled_from([0, 0, 10_000, 30_000]),
+    topology=st.sampled_from(["", "", "nvlink"]),
+    share_milli=st.sampled_from([0, 0, 250, 1000]),
+)
+
+
+# --- what a plain loop says -------------------------------------------------------------------
+
+
+class Plain(NamedTuple):
+    fits: bool
+    is_only_unlinked: bool  # it would fit if cards need not be linked
+    of_ten: float
+
+
+def plainly(pod: PodAsk, name: str, cards: Mapping[str, CardState]) -> Plain:
+    """One node, card by card; the other cards have no say."""
+    here = [card for card in cards.values() if card.node == name]
+    alike = [card for card in here if is_alike(pod.gpu.model, card.model)]
+    fit = [card for card in alike if fits_on(pod, card)]
+    loose = [card for card in fit if not is_precious(pod, card, here)]
+    unlinked = together(pod, fit, is_linked=False)
+    wants_links = pod.gpu.topology == "nvlink" and number(pod) > 1
+    fits = together(pod, fit, is_linked=wants_links)
+    used = sum(left_of(card, pod.uid)[0] for card in alike)
+    total = sum(card.total_mb for card in alike)
+    share = (used / total) * 100 if total else 0.0
+    breaks = fits and not together(pod, loose, is_linked=wants_links)
+    of_ten = min(10.0, max(0.0, share / 10.0 - 1.0 * breaks))
+    return Plain(fits, unlinked and not fits, of_ten)
+
+
+def number(pod: PodAsk) -> int:
+    milli = pod.gpu.share_milli or (0 if pod.gpu_cards else pod.gpu_milli)
+    return pod.gpu_cards or max(1, (milli + 999) // 1000)
+
+
+def is_alike(asked: str, model: str) -> bool:
+    """All words of one in the other, in order, without the makers' names."""
+    makers = "nvidia|amd|intel|tesla|instinct"
+    wanted = [word for word in re.findall(r"\w+", asked.lower()) if not re.fullmatch(makers, word)]
+    pattern = r"\b.*\b".join(map(re.escape, wanted))
+    return not asked or bool(re.search(rf"\b{pattern}\b", model.lower()))
+
+
+def left_of(card: CardState, me: str) -> tuple[int, int, bool]:
+    """Used, free and untouched, as if this pod had gone."""
+    others = {uid: claim for uid, claim in card.claims.items() if uid != me}
+    if card.owner:
+        seen = 0 if card.owner == me else card.allocated_mb
+        is_theirs = card.owner in others
+    else:
+        seen = 0 if card.claims and not others else card.allocated_mb
+        is_theirs = any(claim.confirmed for claim in others.values())
+    claimed = sum(claim.mb for claim in others.values())
+    used = max(seen, claimed) if is_theirs else seen + claimed
+    stranger = card.owner not in ("", me) and card.owner not in card.claims
+    free = 0 if stranger else max(0, card.total_mb - used)
+    return used, free, not others and card.owner in ("", me)
+
+
+def fits_on(pod: PodAsk, card: CardState) -> bool:
+    if not card.healthy or card.total_mb == 0:
+        return False
+    _, free, untouched = left_of(card, pod.uid)
+    milli = pod.gpu.share_milli or (0 if pod.gpu_cards else pod.gpu_milli // number(pod))
+    if not milli and (pod.gpu_cards or not pod.gpu.vram_mb):
+        least = pod.gpu.vram_mb or max(0, card.total_mb - 1024)
+        return untouched and free >= least
+    share = (milli * card.total_mb + 999) // 1000
+    return free >= max(pod.gpu.vram_mb, share)
+
+
+def together(pod: PodAsk, fit: list[CardState], *, is_linked: bool) -> bool:
+    groups: dict[tuple[str, str], int] = {}
+    for card in fit:
+        if is_linked and not card.nvlink_group:
+            continue
+        key = (card.model, card.nvlink_group if is_linked else "")
+        groups[key] = groups.get(key, 0) + 1
+    return any(count >= number(pod) for count in groups.values())
+
+
+def is_precious(pod: PodAsk, card: CardState, here: list[CardState]) -> bool:
+    if not card.nvlink_group:
+        return False
+    group = [c for c in here if (c.model, c.nvlink_group) == (card.model, card.nvlink_group)]
+    untouched = all(c.healthy and left_of(c, pod.uid)[2] for c in group)
+    return untouched and len(group) > number(pod)

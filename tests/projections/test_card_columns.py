@@ -1,0 +1,82 @@
+"""Cards in columns: kept card by card, they are what building them anew would give."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from joulie_bus.events import Fact, GpuGone
+from joulie_bus.testing import card, claim, confirmed, node_seen, records, released
+from joulie_projections.board import Board
+from joulie_projections.card_columns import Cards
+from joulie_projections.draft import Draft
+from joulie_projections.sequence import fold
+from joulie_projections.world import World
+
+UUIDS, NODES, PODS = st.sampled_from("abcde"), st.sampled_from(["n1", "n2"]), st.sampled_from("pq")
+FACTS = st.lists(
+    st.one_of(
+        st.builds(card, UUIDS, NODES, used_mb=st.integers(0, 9)),
+        st.builds(lambda uuid: GpuGone(uuid=uuid), UUIDS),
+        st.builds(claim, UUIDS, PODS, st.integers(1, 9)),
+        st.builds(confirmed, UUIDS, PODS),
+        st.builds(released, UUIDS, PODS),
+        st.builds(node_seen, NODES),
+    ),
+    max_size=40,
+)
+
+
+def after_each(facts: list[Fact], batch: int = 1) -> tuple[Board, World]:
+    """As a reader keeps it: only what changed is written anew."""
+    world, board, story = World(), Board.empty(), records(*facts)
+    for first in range(0, len(story), batch):
+        draft = Draft(world)
+        fold(draft, story[first : first + batch], 0)
+        nodes, cards = dict(draft.nodes.changes), dict(draft.gpus.changes)
+        draft.commit()
+        board = board.following(world, nodes, cards)
+    return board, world
+
+
+def content(cards: Cards) -> dict[str, object]:
+    """By card; what is only a number for a name is left out, and so are the rows' numbers."""
+    plain = ("node", "total_mb", "used_mb", "free_mb", "healthy", "idle")
+    rows = {
+        uuid: [cards.columns[name][at].item() for name in plain] for uuid, at in cards.rows.items()
+    }
+    holders = {uid: sorted(cards.uuids[at] for at in held) for uid, held in cards.holders.items()}
+    return {"rows": rows, "holders": holders}
+
+
+@given(facts=FACTS, batch=st.integers(1, 7))
+@settings(deadline=None, max_examples=100)
+def test_cards_kept_one_by_one_equal_cards_built_from_scratch(
+    facts: list[Fact], batch: int
+) -> None:
+    board, world = after_each(facts, batch)
+
+    assert content(board.cards) == content(Cards.of(world.gpus, board.rows))
+
+
+@given(facts=FACTS)
+@settings(deadline=None, max_examples=50)
+def test_a_row_without_a_card_holds_nothing(facts: list[Fact]) -> None:
+    cards = after_each(facts)[0].cards
+    free = sorted(set(range(len(cards.states))) - set(cards.rows.values()))
+
+    assert [cards.states[at] for at in free] == [None] * len(free)
+    assert all(not column[free].any() for column in cards.columns.values())
+
+
+def test_a_pod_that_goes_leaves_what_it_held() -> None:
+    story: list[Fact] = [node_seen("n1"), card("a"), card("b"), claim("a", "p"), claim("b", "q")]
+    board, _ = after_each(story)
+    gone, _ = after_each([*story, released("a", "p")])
+
+    assert content(board.cards.without(["p"]))["rows"] == content(gone.cards)["rows"]
+    assert content(board.cards.without(["p"])) != content(board.cards)
+
+
+def test_cards_that_are_as_they_were_are_the_same_cards() -> None:
+    board, world = after_each([node_seen("n1"), card("a", "n1")])
+
+    assert board.following(world, {"n1": world.nodes["n1"]}).cards is board.cards
