@@ -134,12 +134,21 @@ class DecisionLog:
                 db.execute(delete(outcome_due).where(outcome_due.c.pod_uid.in_(told)))
             return len(rows)
 
-    def due(self, at_most: int, after: int = -1) -> list[tuple[Bound, bytes | None]]:
+    def due(self, at_most: int) -> list[tuple[Bound, bytes | None]]:
         """Pods that are bound and have no outcome yet, each with the last score it was given."""
         with self._engine.connect() as db, db.begin():
-            wanted = select(outcome_due).where(outcome_due.c.position > after)
-            found = db.execute(wanted.order_by(outcome_due.c.position).limit(at_most))
+            oldest = select(outcome_due).order_by(outcome_due.c.position).limit(at_most)
+            found = list(db.execute(oldest))
             return [(bound, _last_score(db, bound.pod_uid)) for bound in map(Bound._make, found)]
+
+    def settle(self, epoch: int) -> None:
+        """A pod that is seen bound a second time is due again, and has its outcome already."""
+        has_one = select(decision.c.pos).where(
+            decision.c.pod_uid == outcome_due.c.pod_uid, decision.c.kind == OutcomeSeen.TYPE
+        )
+        with self._engine.begin() as db:
+            require_epoch(db, epoch)
+            db.execute(delete(outcome_due).where(has_one.exists()))
 
     def sign_head(self, signer: Signer, now: int) -> Head | None:
         """Signs where the log ends; nothing if that has been signed already."""

@@ -44,7 +44,7 @@ log = get_logger("projector")
 @dataclass(frozen=True, kw_only=True)
 class ProjectorSettings:
     batch: int = setting(
-        integer(1, 10_000), "PROJECTOR_BATCH", "1000", "Events in one transaction at most"
+        integer(1, 10_000), "PROJECTOR_BATCH", "5000", "Events in one transaction at most"
     )
     lease_s: float = setting(
         some_time,
@@ -105,9 +105,16 @@ class Projector:
         self._in_hand = 0
         self._lag_s = 0.0
         self._world = World()
-        self._standing = Standing(0, {}, {}, b"")
+        self._standing = Standing(0, {}, {}, b"")  # committed
+        self._folded = self._standing
         self._kept_at = 0  # position of the newest snapshot, made or in the making
         self._readers: dict[Stream, Reader] = {}
+        self._keeping: asyncio.Task[None] | None = None
+
+    @property
+    def position(self) -> int:
+        """What is committed."""
+        return self._standing.position
 
     async def run(self) -> None:
         """For ever; raises when it was fenced or a stream is not what it was."""
@@ -117,7 +124,8 @@ class Projector:
                 tasks.create_task(self._project(tasks), name="project")
                 tasks.create_task(self._scribe.write(self._lead, self._settings.batch))
                 tasks.create_task(self._scribe.sign(self._lead))
-                tasks.create_task(self._scribe.tell_outcomes(self._settings.outcome_grace_s))
+                grace_s = self._settings.outcome_grace_s
+                tasks.create_task(self._scribe.tell_outcomes(self._lead, grace_s))
                 tasks.create_task(self._keep_lease(), name="lease")
                 tasks.create_task(self._beat(), name="beat")
                 tasks.create_task(self._count_lost(), name="lost")
@@ -128,6 +136,9 @@ class Projector:
             metrics.GAPS.inc()
             raise
         finally:
+            if self._keeping is not None:
+                self._keeping.cancel()
+                await asyncio.wait([self._keeping])
             self._thread.close()
 
     # --- the lease ----------------------------------------------------------------------------
@@ -163,6 +174,7 @@ class Projector:
         _, rows = await self._thread.until_done(self._store.load)
         self._standing = Standing(held.position, held.inputs, held.digests, held.head)
         snapshots.require_intact("The rows", rows, self._standing)
+        self._folded = self._standing
         self._world = world_of(rows)
         self._lead = Lead(held.epoch, held.incarnation)
         self._kept_at = await self._thread.until_done(self._store.newest_snapshot)
@@ -181,15 +193,27 @@ class Projector:
     # --- facts --------------------------------------------------------------------------------
 
     async def _project(self, tasks: asyncio.TaskGroup) -> None:
+        """Folds a batch while the one before it is on its way to the disk.
+
+        Nobody sees the world in here, and a commit that fails for good ends everything: so the
+        world may be a batch ahead of what is committed, and what is told never is.
+        """
         bell = asyncio.Event()
+        before = tasks.create_task(asyncio.sleep(0))
         async with self._reading(bell) as readers:
             self._readers = readers
             created = {stream: reader.created for stream, reader in readers.items()}
             while True:
                 await rung(bell, IDLE_S)
                 while records := self._merged(readers):
-                    await self._advance(records, created)
-                    self._keep_now_and_then(tasks)
+                    self._in_hand += len(records)
+                    self._oldest = self._oldest or min(record.at for record in records)
+                    done = sequence(self._world, self._folded, records, created, time.time_ns())
+                    done.draft.commit()
+                    self._folded = done.standing
+                    moment = self._moment_now_and_then()
+                    await before
+                    before = tasks.create_task(self._commit(done, records, moment))
 
     @contextlib.asynccontextmanager
     async def _reading(self, bell: asyncio.Event) -> AsyncGenerator[dict[Stream, Reader], None]:
@@ -208,34 +232,33 @@ class Projector:
             records.extend(readers[stream].take(self._settings.batch - len(records)))
         return records
 
-    async def _advance(self, records: Sequence[Record], created: dict[Stream, str]) -> None:
-        self._oldest, self._in_hand = min(record.at for record in records), len(records)
-        done = sequence(self._world, self._standing, records, created, time.time_ns())
+    async def _commit(
+        self, done: Sequenced, records: Sequence[Record], moment: snapshots.Moment | None
+    ) -> None:
         started = time.perf_counter()
         await self._thread.until_done(self._store.commit, self._lead.epoch, done.commit)
         metrics.COMMIT_SECONDS.observe(time.perf_counter() - started)
-        done.draft.commit()
         self._standing = done.standing
-        self._lag_s = self._age_s()
-        self._oldest = self._in_hand = 0
+        self._lag_s = max(0.0, (time.time_ns() - min(record.at for record in records)) / 1e9)
+        self._in_hand -= len(records)
+        self._oldest = 0
         _count(done)
         limit = self._bus.max_payload // 2
         manifest = done.commit.manifest
         delta = delta_of(manifest.p_from, manifest.p_to, done.standing.digests, done.rows, limit)
         # A reader who misses it reads the database.
         await self._bus.tell(self._subjects.delta, delta)
-
-    def _age_s(self) -> float:
-        return max(0.0, (time.time_ns() - self._oldest) / 1e9)
+        if moment is not None:  # only now: what is not committed may yet get other positions
+            self._keeping = asyncio.create_task(self._keep(moment), name="snapshot")
 
     # --- snapshots ----------------------------------------------------------------------------
 
-    def _keep_now_and_then(self, tasks: asyncio.TaskGroup) -> None:
+    def _moment_now_and_then(self) -> snapshots.Moment | None:
         every = self._settings.snapshot_every
-        if every and self._standing.position - self._kept_at >= every:
-            self._kept_at = self._standing.position
-            moment = snapshots.moment_of(self._world, self._standing)
-            tasks.create_task(self._keep(moment), name="snapshot")
+        if not every or self._folded.position - self._kept_at < every:
+            return None
+        self._kept_at = self._folded.position
+        return snapshots.moment_of(self._world, self._folded)
 
     async def _keep(self, moment: snapshots.Moment) -> None:
         """Beside the fold. One that fails is missed; the next one is on its way."""
@@ -246,6 +269,8 @@ class Projector:
             metrics.SNAPSHOT_POSITION.set(made.position)
         except PASSING as error:
             log.warning("snapshot_missed", position=made.position, error=str(error.orig))
+        except Fenced:
+            log.warning("snapshot_missed", position=made.position, error="another one leads")
 
     # --- telling ------------------------------------------------------------------------------
 
@@ -253,7 +278,8 @@ class Projector:
         while True:
             lag = sum(len(reader) + reader.pending for reader in self._readers.values())
             lag += self._in_hand
-            lag_s = self._age_s() if self._in_hand else self._lag_s if lag else 0.0
+            age_s = (time.time_ns() - self._oldest) / 1e9 if self._oldest else 0.0
+            lag_s = max(age_s, self._lag_s if lag else 0.0)
             metrics.LAG_EVENTS.set(lag)
             metrics.LAG_SECONDS.set(lag_s)
             self.progress.saw(self._standing.position, lag)

@@ -103,22 +103,21 @@ class Scribe:
 
     # --- outcomes -----------------------------------------------------------------------------
 
-    async def tell_outcomes(self, grace_s: float) -> None:
+    async def tell_outcomes(self, lead: Lead, grace_s: float) -> None:
         """Into the stream of the answers, and from there into the log like them.
 
         A pod whose answer is not known yet is waited for: its replica may still be shipping it.
         """
-        told = -1  # what was told comes back as an entry, and only then is no longer due
         while True:
             await asyncio.sleep(LOOK_S)
             try:
-                due = await self._thread.once(self._log.due, DUE_AT_ONCE, told)
+                due = await self._thread.once(self._log.due, DUE_AT_ONCE)
+                patience = time.time_ns() - int(grace_s * 1e9)
+                ripe = [(pod, said) for pod, said in due if said is not None or pod.at < patience]
+                if ripe:
+                    # What is told comes back as an entry, and only then is no longer due.
+                    told = [outcomes.message_of(*outcome, self._subjects) for outcome in ripe]
+                    await self._bus.publish(told)
+                    await self._thread.once(self._log.settle, lead.epoch)
             except PASSING:
-                continue
-            patience = time.time_ns() - int(grace_s * 1e9)
-            ripe = [(pod, said) for pod, said in due if said is not None or pod.at < patience]
-            messages = [outcomes.message_of(pod, said, self._subjects) for pod, said in ripe]
-            if messages:
-                await self._bus.publish(messages)
-            if len(ripe) == len(due) and due:
-                told = due[-1][0].position
+                continue  # the next look tries again

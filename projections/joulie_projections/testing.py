@@ -1,6 +1,8 @@
-"""For tests, ours and our users': a PostgreSQL of one's own, and databases that nobody has seen."""
+"""For tests, ours and our users': a PostgreSQL of one's own, and projectors that fall on demand."""
 
+import asyncio
 import contextlib
+import multiprocessing
 import os
 import pwd
 import shutil
@@ -12,12 +14,23 @@ from collections.abc import Generator, Sequence
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
+from sqlalchemy import Engine, event
 
 import joulie_migrations
+from joulie_bus import logging
+from joulie_bus.errors import Fenced
+from joulie_bus.jetstream.connection import Address
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.subjects import Subjects
 from joulie_projections import database
+from joulie_projections.database import Place
+from joulie_projections.decisions import DecisionLog
+from joulie_projections.heads import Signer
+from joulie_projections.projector import Projector, ProjectorSettings
+from joulie_projections.store import Store
 
 PATIENCE_S = 20.0
 WANTED = (
@@ -162,3 +175,102 @@ def _programs() -> Path:
         if (place / "initdb").exists() and (place / "postgres").exists():
             return place
     raise PostgresMissing(WANTED)
+
+
+# --- projectors that fall ---------------------------------------------------------------------
+
+
+class Fall(NamedTuple):
+    """SIGKILL at the so-manieth call of a method: just before its COMMIT, or just behind it."""
+
+    method: str  # commit, keep or append
+    when: str  # before or after
+    nth: int = 1
+
+
+STOOD_DOWN = 3  # exit code of a projector that found another one leading
+
+
+class Victim:
+    """A projector in a process of its own, for those who want to kill it."""
+
+    def __init__(
+        self,
+        address: Address,
+        subjects: Subjects,
+        place: Place,
+        key: Path,
+        settings: ProjectorSettings,
+        fall: Fall | None = None,
+    ) -> None:
+        # Forked from a process that has everything imported: a life begins in milliseconds.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__])
+        self._process = context.Process(
+            target=_project, args=(address, subjects, place, key, settings, fall), daemon=True
+        )
+        self._process.start()
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.exitcode
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process.pid is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._process.pid, number)
+
+    def end(self) -> None:
+        if self._process.is_alive():
+            self.signal(signal.SIGKILL)
+        self._process.join(PATIENCE_S)
+
+
+def _project(
+    address: Address,
+    subjects: Subjects,
+    place: Place,
+    key: Path,
+    settings: ProjectorSettings,
+    fall: Fall | None,
+) -> None:
+    logging.configure("error", "console", "victim")
+    engine = database.writer(place)
+    if fall is not None:
+        _arm(engine, fall)
+
+    async def run() -> None:
+        async with JetStreamLog.open(address, "victim") as bus:
+            projector = Projector(bus, subjects, engine, Signer.of(key), settings)
+            life = asyncio.ensure_future(projector.run())
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, life.cancel)
+            with contextlib.suppress(asyncio.CancelledError):
+                await life
+
+    try:
+        asyncio.run(run())
+    except* Fenced:
+        os._exit(STOOD_DOWN)
+
+
+def _arm(engine: Engine, fall: Fall) -> None:
+    """The method as it is, and a bullet in it."""
+    owner: type[Any] = DecisionLog if fall.method == "append" else Store
+    original, calls = getattr(owner, fall.method), count(1)
+    armed = False
+
+    def dangerous(self: object, *args: Any) -> Any:
+        nonlocal armed
+        armed = next(calls) == fall.nth
+        done = original(self, *args)
+        if armed:
+            _fall()
+        return done
+
+    setattr(owner, fall.method, dangerous)
+    if fall.when == "before":
+        event.listen(engine, "commit", lambda _: _fall() if armed else None)
+
+
+def _fall() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,5 @@
 import socket
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -33,6 +34,23 @@ def test_prometheus_can_read_them() -> None:
         text = answer.read().decode()
 
     assert "joulie_position 4812.0" in text
+
+
+def asked(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}{path}") as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as refused:
+        with refused:
+            return refused.code, refused.read().decode()
+
+
+def test_a_process_says_whether_it_is_well_and_if_not_why() -> None:
+    port = free_port()
+    metrics.serve("127.0.0.1", port, alive=lambda: "", ready=lambda: "waiting for the broker")
+
+    assert asked(port, "/healthz") == (200, "ok\n")
+    assert asked(port, "/readyz") == (503, "waiting for the broker\n")
 
 
 def test_a_taken_port_is_told_with_a_way_out() -> None:

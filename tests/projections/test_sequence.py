@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from joulie_bus import codec
 from joulie_bus.codec import Envelope, seal
 from joulie_bus.events import Fact, SettingsDeclared
 from joulie_bus.records import Record
@@ -12,6 +13,7 @@ from joulie_bus.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import (
     ANY_FACTS,
     any_fact,
+    bound,
     eco,
     node_seen,
     noon,
@@ -19,11 +21,12 @@ from joulie_bus.testing import (
     producer,
     records,
 )
-from joulie_projections.commit import Input
+from joulie_projections import sequence as sequence_module
+from joulie_projections.commit import Bound, Input
 from joulie_projections.manifest import Range, chained, merkle_root
-from joulie_projections.rows import no_rows, state_digest
-from joulie_projections.sequence import Sequenced, Standing, ranges_of, sequence
-from joulie_projections.world import World
+from joulie_projections.rows import changed_rows, no_rows, state_digest
+from joulie_projections.sequence import Sequenced, Standing, fold, ranges_of, sequence
+from joulie_projections.world import Draft, World, evolve
 
 FACTS = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), min_size=1, max_size=30)
 START = Standing(0, {}, no_rows(), b"")
@@ -185,3 +188,60 @@ def test_whatever_bytes_come_the_order_goes_on(data: bytes) -> None:
     done = sequenced([garbage(data)])
 
     assert (done.standing.position, len(done.commit.poison)) == (1, 1)
+
+
+# --- what was set aside -----------------------------------------------------------------------
+
+
+def falls_over(monkeypatch: pytest.MonkeyPatch, node: str) -> None:
+    """A bug: the fold of a node's facts changes something, and raises then."""
+
+    def broken(draft: Draft, fact: Fact, at: int) -> None:
+        evolve(draft, fact, at)
+        if getattr(fact, "node", "") == node:
+            raise KeyError(node)
+
+    monkeypatch.setattr(sequence_module, "evolve", broken)
+
+
+@given(facts=FACTS, wrong=st.sampled_from(["n0", "n1", "n2"]))
+@settings(deadline=None, max_examples=50)
+def test_a_fold_that_falls_over_a_fact_leaves_the_rest_as_if_it_were_unreadable(
+    facts: list[Fact], wrong: str
+) -> None:
+    told = merged(*facts)
+    with pytest.MonkeyPatch.context() as patch:
+        falls_over(patch, wrong)
+        done = sequenced(told)
+
+    positions = [poison.position for poison in done.commit.poison]
+    draft = Draft(World())
+    fold(draft, told, 0, frozenset(positions))
+    assert changed_rows(draft.changed(), no_rows()) == (done.rows, done.commit.digests)
+    assert all("its fold failed: KeyError" in poison.why for poison in done.commit.poison)
+    assert positions == [at for at, record in enumerate(told, 1) if is_of(record, wrong)]
+
+
+def is_of(record: Record, node: str) -> bool:
+    envelope = codec.open_envelope(record.data, "it")
+    return getattr(codec.read(envelope, "it"), "node", "") == node
+
+
+def test_what_was_set_aside_stays_aside_though_it_could_be_read_now() -> None:
+    told = records(node_seen("a"), node_seen("b"))
+    draft = Draft(World())
+
+    folded = fold(draft, told, 40, {41})
+
+    assert (folded.poison, list(draft.nodes.changes)) == ([], ["b"])
+
+
+def test_a_pod_is_bound_once_however_often_it_is_seen() -> None:
+    told = records(node_seen("a"), bound("p", "a"), bound("p", "a"), bound("q", "nowhere"))
+
+    done = sequenced(told)
+
+    assert done.commit.bound == [
+        Bound(2, noon(1), "p", "team", "p", "a", 0),
+        Bound(4, noon(3), "q", "team", "q", "nowhere", 1),
+    ]

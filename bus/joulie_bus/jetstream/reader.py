@@ -24,7 +24,7 @@ from joulie_bus.records import Record
 from joulie_bus.subjects import Stream
 from joulie_bus.tasks import background, rung
 
-PULL = 500  # messages per request; two requests are kept in flight
+PULL = 2500  # messages per request; two requests are kept in flight
 EXPIRES_S = 2.0
 SILENCE_S = EXPIRES_S + 2.0  # a request that neither delivered nor expired by then is lost
 RETRY_S = 0.2

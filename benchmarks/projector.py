@@ -1,0 +1,264 @@
+"""What the projector commits durably, how fresh a view is, and how soon a new one is there.
+
+    .venv/bin/python benchmarks/projector.py [--events 60000]
+
+Each database once with our batches and once with one transaction per event, in the same run, with
+the time of an fsync on the same disk beside it. Readings of 1,000 nodes, an agent on each. Broker,
+projector and PostgreSQL are processes of their own and share the cores: trust ratios. The broker
+syncs now and then: one that syncs each message takes fewer than 5,000 of them a second here, and
+its queue would be all that is seen (benchmarks/bus.py measures it).
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import multiprocessing
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+from typing import NamedTuple
+
+import joulie_migrations
+from joulie_bus import logging
+from joulie_bus.embedded import free_port, server_binary
+from joulie_bus.events import AnyEvent
+from joulie_bus.jetstream.connection import Address, Connection
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.jetstream.streams import ensure
+from joulie_bus.producer import Producer
+from joulie_bus.records import Message
+from joulie_bus.tasks import background
+from joulie_bus.testing import CLUSTER, hardware, node_seen, power
+from joulie_projections import database
+from joulie_projections.database import Place
+from joulie_projections.heads import Signer
+from joulie_projections.projector import Projector, ProjectorSettings
+from joulie_projections.testing import Postgres, PostgresMissing
+from joulie_projections.view import View
+
+NODES = 1000
+LARGE = 5000
+RATE = 5000  # events a second while freshness is measured
+TICK_S = 0.005
+SYNCS = 200
+
+
+class Fresh(NamedTuple):
+    p50_ms: float
+    p99_ms: float
+
+
+def messages(count: int, boot: str) -> list[Message]:
+    """One producer per node, as agents are."""
+    says = [Producer(f"agent-{n}", CLUSTER, time.time_ns, boot) for n in range(NODES)]
+    return [says[k % NODES].stamp(power(f"node-{k % NODES}", 300 + k % 50)) for k in range(count)]
+
+
+def fsync_ms(folder: Path) -> float:
+    """The median of a small write that has to be on the disk."""
+    taken = []
+    with open(folder / "sync", "wb", buffering=0) as file:
+        for _ in range(SYNCS):
+            file.write(b"x" * 4096)
+            started = time.perf_counter()
+            os.fdatasync(file.fileno())
+            taken.append(time.perf_counter() - started)
+    return statistics.median(taken) * 1000
+
+
+@contextlib.asynccontextmanager
+async def lazy_broker(directory: Path) -> AsyncGenerator[Address, None]:
+    """Syncs now and then: what is measured is behind it."""
+    port = free_port()
+    process = await asyncio.create_subprocess_exec(
+        *(server_binary(), "-js", "-a", "127.0.0.1", "-p", str(port), "-sd", str(directory)),
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    address = Address(url=f"nats://127.0.0.1:{port}")
+    while True:
+        with contextlib.suppress(Exception):
+            connection = await Connection.open(address, "bench", patience_s=1)
+            await ensure(connection, CLUSTER)
+            await connection.close()
+            break
+        await asyncio.sleep(0.05)
+    try:
+        yield address
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def durable_per_s(bus: JetStreamLog, place: Place, key: Path, goal: int, batch: int) -> float:
+    """From the first event in the stream to `goal`, each batch on the disk."""
+    engine = database.writer(place)
+    settings = ProjectorSettings(batch=batch)
+    projector = Projector(bus, CLUSTER, engine, Signer.of(key), settings)
+    started = time.perf_counter()
+    async with background(projector.run(), "projector"):
+        while projector.position < goal:
+            await asyncio.sleep(0.002)
+        seconds = time.perf_counter() - started
+    position = projector.position
+    engine.dispose()
+    return position / seconds
+
+
+def project(address: Address, place: Place, key: Path) -> None:
+    """A process of its own."""
+    logging.configure("warning", "console", "bench")
+
+    async def run() -> None:
+        engine = database.writer(place)
+        async with JetStreamLog.open(address, "bench-projector") as bus:
+            signer = Signer.of(key)
+            await Projector(bus, CLUSTER, engine, signer, ProjectorSettings()).run()
+
+    asyncio.run(run())
+
+
+@contextlib.contextmanager
+def projecting(address: Address, place: Place, key: Path) -> Generator[None, None, None]:
+    process = multiprocessing.get_context("spawn").Process(
+        target=project, args=(address, place, key), daemon=True
+    )
+    process.start()
+    try:
+        yield
+    finally:
+        process.kill()
+        process.join()
+
+
+async def freshness(bus: JetStreamLog, view: View, seconds: float) -> Fresh:
+    """From the moment that an event is handed to the bus to the moment that the view holds it."""
+    first, count = view.position, int(RATE * seconds)
+    told = messages(count, f"fresh-{time.time_ns()}")
+    sent: list[float] = []
+    ages: list[float] = []
+    sending: set[asyncio.Task[None]] = set()
+
+    async def send() -> None:
+        per_tick, started = int(RATE * TICK_S), time.perf_counter()
+        for tick, at in enumerate(range(0, count, per_tick), 1):
+            part = told[at : at + per_tick]
+            sent.extend([time.perf_counter()] * len(part))
+            sending.add(asyncio.create_task(bus.publish(part)))
+            await asyncio.sleep(max(0.0, started + tick * TICK_S - time.perf_counter()))
+
+    async with background(send(), "send"):
+        seen = first
+        while seen < first + count:
+            await view.wait_for(seen + 1, 20)
+            now = time.perf_counter()
+            ages.extend(now - at for at in sent[seen - first : view.position - first])
+            seen = view.position
+    await asyncio.gather(*sending)
+    ages.sort()
+    return Fresh(ages[len(ages) // 2] * 1000, ages[len(ages) * 99 // 100] * 1000)
+
+
+async def cold_view_ms(bus: JetStreamLog, place: Place) -> float:
+    """From nothing to the first snapshot of everything."""
+    engine = database.reader(place)
+    started = time.perf_counter()
+    async with View.open(bus, engine, CLUSTER) as view:
+        await view.wait_ready(30)
+        assert len(view.snapshot().board.rows) >= LARGE
+        taken = time.perf_counter() - started
+    engine.dispose()
+    return taken * 1000
+
+
+async def throughput(places: list[Place], folder: Path, events: int) -> dict[str, float]:
+    batch, (ours, naive), key = ProjectorSettings().batch, places, folder / "key"
+    async with (
+        lazy_broker(folder / "broker") as address,
+        JetStreamLog.open(address, "bench") as bus,
+    ):
+        await bus.publish(messages(events, "b"))
+        few = max(200, events // 60)
+        cpu = time.process_time()
+        per_s = await durable_per_s(bus, ours, key, events, batch)
+        cpu = time.process_time() - cpu
+        return {
+            "ours": per_s,
+            "ours, CPU of this process, us each": cpu / events * 1e6,
+            "one transaction per event": await durable_per_s(bus, naive, key, few, 1),
+        }
+
+
+async def following(place: Place, folder: Path, seconds: float) -> dict[str, float]:
+    async with (
+        lazy_broker(folder / "broker-to-follow") as address,
+        JetStreamLog.open(address, "bench") as bus,
+    ):
+        with projecting(address, place, folder / "key"):
+            fresh = await fresh_and_large(bus, place, seconds)
+        return {**fresh, "cold view of 5,000 nodes, ms": await cold_view_ms(bus, place)}
+
+
+async def fresh_and_large(bus: JetStreamLog, place: Place, seconds: float) -> dict[str, float]:
+    engine = database.reader(place)
+    says = Producer("watcher", CLUSTER, time.time_ns)
+    async with View.open(bus, engine, CLUSTER) as view:
+        await view.wait_ready(30)
+        await freshness(bus, view, 1)  # warm
+        fresh = await freshness(bus, view, seconds)
+        large: list[AnyEvent] = [node_seen(f"node-{n}") for n in range(LARGE)]
+        large.extend(hardware(f"node-{n}") for n in range(LARGE))
+        before = view.position
+        await bus.publish([says.stamp(event) for event in large])
+        await view.wait_for(before + 2 * LARGE, 60)
+    engine.dispose()
+    return {"publish to view, p50 ms": fresh.p50_ms, "publish to view, p99 ms": fresh.p99_ms}
+
+
+async def measure(places: list[Place], events: int, seconds: float) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        disk = {"fdatasync, ms": fsync_ms(Path(folder))}
+        for place in places:
+            engine = database.migrator(place)
+            joulie_migrations.upgrade(engine)
+            engine.dispose()
+        rates = await throughput(places[:2], Path(folder), events)
+        return {**disk, **rates, **await following(places[2], Path(folder), seconds)}
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("--events", type=int, default=60_000)
+    options.add_argument("--seconds", type=float, default=5.0, help="of following")
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
+    args = options.parse_args()
+    logging.configure("error", "console", "bench")
+    found: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        files: list[Place] = [Path(folder) / f"{name}.db" for name in "abc"]
+        found["SQLite"] = asyncio.run(measure(files, args.events, args.seconds))
+    try:
+        with Postgres.running(durable=True) as server:
+            urls: list[Place] = [server.empty() for _ in "abc"]
+            found["PostgreSQL"] = asyncio.run(measure(urls, args.events, args.seconds))
+    except PostgresMissing as missing:
+        print(f"PostgreSQL was left out; it wants {missing}")
+    for name, figures in found.items():
+        show(name, figures)
+    if args.json:
+        args.json.write_text(json.dumps(found))
+
+
+def show(name: str, figures: dict[str, float]) -> None:
+    print(name)
+    for what, value in figures.items():
+        print(f"  {what:<32}{value:>12,.2f}")
+    ratio = figures["ours"] / figures["one transaction per event"]
+    print(f"  ours beside one transaction per event: x {ratio:.0f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,324 @@
+"""Whatever falls, wherever: no position is lost, none is there twice, and the rows add up."""
+
+import asyncio
+import random
+import signal
+import sqlite3
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+from sqlalchemy.exc import DatabaseError
+
+from joulie_bus.embedded import Embedded
+from joulie_bus.events import AnyEvent, Fact, FilterDecided, OutcomeSeen
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.jetstream.streams import state_of
+from joulie_bus.roles import Role
+from joulie_bus.subjects import MERGE_ORDER, Stream
+from joulie_bus.testing import (
+    ANY_FACTS,
+    CLUSTER,
+    any_fact,
+    one_of_each,
+    producer,
+    running_broker,
+    stored,
+)
+from joulie_projections import database
+from joulie_projections.database import Place
+from joulie_projections.decisions import DecisionLog
+from joulie_projections.history import History, Logged
+from joulie_projections.manifest import merkle_root
+from joulie_projections.projector import ProjectorSettings
+from joulie_projections.rows import changed_rows, no_rows, state_digest
+from joulie_projections.sequence import fold
+from joulie_projections.store import Store
+from joulie_projections.testing import STOOD_DOWN, Fall, Postgres, Victim
+from joulie_projections.world import Draft, World
+
+pytestmark = pytest.mark.anyio
+
+SETTINGS = ProjectorSettings(
+    batch=20, lease_s=0.4, snapshot_every=50, snapshots=3, outcome_grace_s=0.2
+)
+Start = Callable[..., Victim]
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncGenerator[Embedded, None]:
+    """Of this test alone: it may be killed."""
+    async with running_broker(tmp_path / "broker") as running:
+        yield running
+
+
+@pytest.fixture
+def start(broker: Embedded, place: Place, tmp_path: Path) -> Generator[Start, None, None]:
+    lives: list[Victim] = []
+
+    def begin(fall: Fall | None = None, at: Place = place) -> Victim:
+        key = tmp_path / "signing.key"
+        address = broker.address_of(Role.PROJECTOR)
+        lives.append(Victim(address, CLUSTER, at, key, SETTINGS, fall))
+        return lives[-1]
+
+    yield begin
+    for victim in lives:
+        victim.end()
+
+
+class Story:
+    """Facts and answers without an end; each producer sends some of it twice."""
+
+    def __init__(self, bus: JetStreamLog, seed: int) -> None:
+        self._bus = bus
+        self._rng = random.Random(seed)
+        self._says = producer()
+
+    async def tell(self, count: int) -> None:
+        messages = [self._says.stamp(self._event()) for _ in range(count)]
+        again = [m._replace(id=f"again {m.id}") for m in self._rng.sample(messages, count // 10)]
+        await self._bus.publish([*messages, *again])
+
+    def _event(self) -> AnyEvent:
+        if self._rng.random() < 0.2:
+            return ANSWER
+        fact: Fact = any_fact(self._rng.randrange(ANY_FACTS))
+        return fact
+
+
+[ANSWER] = [event for event in one_of_each() if isinstance(event, FilterDecided)]
+
+
+async def came_to_the_end(connection: Connection, place: Place) -> None:
+    """Until everything that the streams hold is committed, answers and outcomes too."""
+    async with asyncio.timeout(30):
+        while not await asyncio.to_thread(is_at, place, await ends(connection)):
+            await asyncio.sleep(0.05)
+
+
+async def ends(connection: Connection) -> dict[Stream, int]:
+    wanted = (*MERGE_ORDER, Stream.DEC)
+    return {stream: (await state_of(connection, stream)).last for stream in wanted}
+
+
+def is_at(place: Place, last: dict[Stream, int]) -> bool:
+    engine = database.reader(place)
+    try:
+        held, log = Store(engine).checkpoint(), DecisionLog(engine)
+        told = held.inputs if held else {}
+        at = {stream: told[stream].sequence if stream in told else 0 for stream in MERGE_ORDER}
+        return {**at, Stream.DEC: log.read_to()} == last and not log.due(1)
+    except (DatabaseError, OSError):
+        return False  # it is down, or somebody is just coming
+    finally:
+        engine.dispose()
+
+
+async def require_whole(connection: Connection, place: Place) -> None:
+    """Folds the streams again by what the manifests say, and compares everything."""
+    facts = {stream: await stored(connection, stream) for stream in MERGE_ORDER}
+    with History.of(place) as history:
+        manifests, held = list(history.manifests()), history.checkpoint()
+        aside = frozenset(poison.position for poison in history.quarantined())
+        digests, entries = history.digests(), list(history.entries())
+    world, position, now = World(), 0, no_rows()
+    for manifest in manifests:
+        assert manifest.p_from == position + 1
+        records = [r for at in manifest.ranges for r in facts[at.stream][at.first - 1 : at.last]]
+        assert merkle_root([record.data for record in records]) == manifest.merkle_root
+        draft = Draft(world)
+        fold(draft, records, position, aside)
+        _, now = changed_rows(draft.changed(), now)
+        draft.commit()
+        position += len(records)
+        assert (position, state_digest(now)) == (manifest.p_to, manifest.state_digest)
+    assert position == sum(len(records) for records in facts.values())
+    assert held is not None
+    assert (held.position, held.digests, digests) == (position, now, now)
+    await require_every_answer(connection, entries)
+
+
+async def require_every_answer(connection: Connection, entries: list[Logged]) -> None:
+    said = dict.fromkeys(record.data for record in await stored(connection, Stream.DEC))
+    outcomes = [entry.pod_uid for entry in entries if entry.kind == OutcomeSeen.TYPE]
+
+    assert [entry.pos for entry in entries] == list(range(1, len(entries) + 1))
+    assert [entry.body for entry in entries] == list(said)
+    assert len(set(outcomes)) == len(outcomes)
+
+
+def is_dead(victim: Victim) -> bool:
+    return victim.exit_code is not None
+
+
+async def dies(victim: Victim) -> int | None:
+    async with asyncio.timeout(20):
+        while not is_dead(victim):
+            await asyncio.sleep(0.01)
+    return victim.exit_code
+
+
+METHODS = ("commit", "keep", "append")
+FALLS = [Fall(method, when) for method in METHODS for when in ("before", "after")]
+
+
+@pytest.mark.parametrize("fall", FALLS, ids=lambda fall: f"{fall.when} {fall.method}")
+async def test_a_projector_killed_at_the_worst_moment_loses_nothing(
+    fall: Fall, start: Start, bus: JetStreamLog, connection: Connection, place: Place
+) -> None:
+    story = Story(bus, seed=1)
+    for nth in (1, 2):
+        await story.tell(100)
+        assert await dies(start(fall._replace(nth=nth))) == -signal.SIGKILL
+    start()
+    await came_to_the_end(connection, place)
+
+    await require_whole(connection, place)
+
+
+async def test_two_projectors_at_once_are_one(
+    start: Start, bus: JetStreamLog, connection: Connection, place: Place
+) -> None:
+    story = Story(bus, seed=2)
+    both = [start(), start()]
+    for _ in range(5):
+        await story.tell(60)
+    await came_to_the_end(connection, place)
+    await require_whole(connection, place)
+
+    ended = {victim.exit_code for victim in both}
+    assert None in ended  # the other one stands by, or was too slow for its lease
+    assert ended <= {None, STOOD_DOWN}
+
+
+async def test_a_paused_projector_that_wakes_after_its_lease_stands_down(
+    start: Start, bus: JetStreamLog, connection: Connection, place: Place
+) -> None:
+    story, paused = Story(bus, seed=3), start()
+    await story.tell(60)
+    await came_to_the_end(connection, place)
+    paused.signal(signal.SIGSTOP)
+    await story.tell(60)
+    start()
+    await came_to_the_end(connection, place)
+
+    paused.signal(signal.SIGCONT)
+
+    assert await dies(paused) == STOOD_DOWN
+    await require_whole(connection, place)
+
+
+async def test_a_broker_that_falls_and_comes_back_is_read_on(
+    start: Start, bus: JetStreamLog, connection: Connection, place: Place, broker: Embedded
+) -> None:
+    story = Story(bus, seed=4)
+    victim = start()
+    for _ in range(3):
+        await story.tell(60)
+        broker.kill()
+        await broker.wait()
+        await broker.start()
+    await came_to_the_end(connection, place)
+    await require_whole(connection, place)
+
+    assert victim.exit_code is None
+
+
+@pytest.fixture
+def own() -> Generator[Postgres, None, None]:
+    """A server that may be killed, and that asks the disk."""
+    with Postgres.running(durable=True) as server:
+        yield server
+
+
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+async def test_a_postgres_that_falls_and_comes_back_lacks_nothing(
+    start: Start, bus: JetStreamLog, connection: Connection, own: Postgres
+) -> None:
+    place, story = own.migrated(), Story(bus, seed=5)
+    victim = start(at=place)
+    for _ in range(3):
+        await story.tell(100)
+        await asyncio.to_thread(own.stop, signal.SIGQUIT)
+        await story.tell(20)
+        await asyncio.to_thread(own.start)
+    await came_to_the_end(connection, place)
+    await require_whole(connection, place)
+
+    assert victim.exit_code is None
+
+
+async def test_an_older_copy_of_the_database_catches_up_and_says_that_it_is_another_one(
+    start: Start,
+    bus: JetStreamLog,
+    connection: Connection,
+    place: Place,
+    postgres: Postgres,
+    tmp_path: Path,
+) -> None:
+    story, first = Story(bus, seed=6), start()
+    await story.tell(100)
+    await came_to_the_end(connection, place)
+    first.signal(signal.SIGTERM)
+    await dies(first)
+    older = copy_of(place, postgres, tmp_path)
+    second = start()
+    await story.tell(100)
+    await came_to_the_end(connection, place)
+    second.signal(signal.SIGTERM)  # a clean end: the last head is signed and anchored
+    await dies(second)
+
+    start(at=older)
+    await came_to_the_end(connection, older)
+
+    await require_whole(connection, older)
+    assert incarnation(older) != incarnation(place)
+    assert bodies(older) == bodies(place)
+
+
+def copy_of(place: Place, postgres: Postgres, folder: Path) -> Place:
+    if isinstance(place, Path):
+        copy = folder / "older.db"
+        with closing(sqlite3.connect(place)) as source, closing(sqlite3.connect(copy)) as target:
+            source.backup(target)
+        return copy
+    name = make_url(place).database
+    postgres.execute("postgres", f"CREATE DATABASE older_{name} TEMPLATE {name}")
+    return postgres.url(f"older_{name}")
+
+
+def incarnation(place: Place) -> str:
+    with History.of(place) as history:
+        held = history.checkpoint()
+    assert held is not None
+    return held.incarnation
+
+
+def bodies(place: Place) -> list[bytes]:
+    with History.of(place) as history:
+        return [entry.body for entry in history.entries()]
+
+
+@pytest.mark.drill
+@pytest.mark.timeout(900)
+async def test_a_hundred_kills_at_any_moment_lose_nothing(
+    start: Start, bus: JetStreamLog, connection: Connection, place: Place, broker: Embedded
+) -> None:
+    story, rng = Story(bus, seed=7), random.Random(7)
+    for kill in range(100):
+        victim = start()
+        await story.tell(rng.randrange(20, 60))
+        await asyncio.sleep(rng.uniform(0, 0.4))
+        if kill % 20 == 19:
+            broker.kill()
+            await broker.wait()
+            await broker.start()
+        victim.end()
+    start()
+    await came_to_the_end(connection, place)
+
+    await require_whole(connection, place)
