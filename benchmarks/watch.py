@@ -100,7 +100,7 @@ async def watching(api: Api, log: MemoryLog, world: World, cluster: Cluster) -> 
 
 async def started(watchers: list[Watcher[Any]]) -> list[asyncio.Task[None]]:
     tasks = [asyncio.create_task(watcher.run()) for watcher in watchers]
-    await asyncio.gather(*(watcher.listed.wait() for watcher in watchers))
+    await asyncio.gather(*(watcher.eye.listed.wait() for watcher in watchers))
     return tasks
 
 

@@ -1,6 +1,7 @@
 """Watches the cluster and tells the log what it sees: the only source of facts about objects."""
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from joulie_bus import metrics
-from joulie_bus.errors import BadQuantity, BusError, KubernetesRefused
+from joulie_bus.errors import BadQuantity, BusError, KubernetesRefused, ViewBehind
 from joulie_bus.events import Fact
 from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
@@ -32,6 +33,7 @@ from joulie_operator.observe import (
     class_of,
 )
 from joulie_operator.resources import GPUS, NODEHARDWARES, NODETWINS, Gpu, NodeHardware, NodeTwin
+from joulie_operator.sight import Eye, Eyes
 from joulie_projections.pod import Pod
 from joulie_projections.view import View
 
@@ -67,7 +69,14 @@ class Watcher(Generic[K]):
     """One kind of object: a list, then what changes, then a list again if the past is gone."""
 
     def __init__(
-        self, api: ApiServer, path: str, shape: type[K], sink: Sink[K], query: Query | None = None
+        self,
+        api: ApiServer,
+        path: str,
+        shape: type[K],
+        sink: Sink[K],
+        query: Query | None = None,
+        *,
+        eye: Eye | None = None,
     ) -> None:
         self._api = api
         self._path = path
@@ -77,13 +86,14 @@ class Watcher(Generic[K]):
         self._query = query
         self._version = ""
         self._pause_s = FIRST_PAUSE_S
-        self.listed = asyncio.Event()  # once, for those who want to see everything first
+        self.eye = eye or Eye(self._kind)
 
     async def run(self) -> None:
         """For ever. An outage is waited out with growing pauses, never hammered."""
         while True:
             try:
                 if not self._version:
+                    self.eye.close()
                     await self._list()
                 await self._follow()
             except KubernetesRefused as error:
@@ -105,12 +115,15 @@ class Watcher(Generic[K]):
             count, version = count + len(page.items), page.version
         await self._sink.whole()
         self._version = version
-        self.listed.set()
+        self.eye.listed.set()
         took_s = round(time.monotonic() - began, 2)
         log.info("listed", path=self._path, objects=count, took_s=took_s)
 
     async def _follow(self) -> None:
         async for events in self._api.watch(self._path, self._version, self._query):
+            self.eye.open()
+            if not events:
+                continue
             news = [
                 (event.type, thing)
                 for event, _ in events
@@ -130,6 +143,7 @@ class Watcher(Generic[K]):
             return None
 
     async def _wait(self, error: Exception) -> None:
+        self.eye.close()
         pause_s = self._pause_s
         if isinstance(error, KubernetesRefused):
             pause_s = max(pause_s, error.retry_after_s)
@@ -192,14 +206,19 @@ class Facts(Generic[K]):
 
 
 class Cluster(NamedTuple):
-    """What the applier needs to know of the objects that it writes: as the API server has them."""
+    """What is seen of it: the objects that the applier writes, and whether plans may rest on it."""
 
     nodes: Mirror[Node]
     twins: Mirror[NodeTwin]
+    eyes: Eyes
 
     @classmethod
     def unseen(cls) -> "Cluster":
-        return cls(Mirror[Node](lambda it: it.metadata), Mirror[NodeTwin](lambda it: it.metadata))
+        nodes, twins = (
+            Mirror[Node](lambda it: it.metadata),
+            Mirror[NodeTwin](lambda it: it.metadata),
+        )
+        return cls(nodes, twins, Eyes())
 
 
 async def watch_cluster(
@@ -219,27 +238,33 @@ async def watch_cluster(
     hardware_facts = facts(Told(HardwareKind(), believed_hardware(world)))
     card_facts = facts(Told(GpuKind(), believed_cards(world)))
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(Watcher(api, NODES, Node, node_facts).run())
+        tasks.create_task(Watcher(api, NODES, Node, node_facts, eye=cluster.eyes.nodes).run())
         tasks.create_task(Watcher(api, NODETWINS, NodeTwin, cluster.twins).run())
         tasks.create_task(Watcher(api, NODEHARDWARES, NodeHardware, hardware_facts).run())
         tasks.create_task(Watcher(api, GPUS, Gpu, card_facts).run())
         tasks.create_task(namespaces.run())
-        await _patiently(namespaces.listed)
-        tasks.create_task(Watcher(api, PODS, Pod, pod_facts, ALIVE).run())
+        await _patiently(namespaces.eye.listed)
+        pods = Watcher(api, PODS, Pod, pod_facts, ALIVE, eye=cluster.eyes.pods)
+        tasks.create_task(pods.run())
+        await cluster.eyes.listed()
+        await caught_up(view)
+        cluster.eyes.is_folded = True
 
 
 async def caught_up(view: View) -> None:
-    """Until the view holds what a former operator said last.
+    """Until the view holds what was said before now, by a former operator or by this one.
 
-    Otherwise an object that is just what it was before those words would not be told again.
+    Otherwise an object that is just what it was before those words would not be told again, and a
+    plan would rest on what was known before them.
     """
     await view.wait_ready(30)
     before, deadline = view.last_beat, time.monotonic() + SETTLED_S
     while time.monotonic() < deadline:
         beat = view.last_beat
         if beat is not None and beat is not before and beat.lag == 0:
-            await view.wait_for(beat.position, SETTLED_S)
-            return
+            with contextlib.suppress(ViewBehind):
+                await view.wait_for(beat.position, SETTLED_S)
+                return
         await asyncio.sleep(0.05)
     log.warning("not_caught_up", what="going on with what the view holds", position=view.position)
 
