@@ -26,7 +26,8 @@ from joulie_operator.resources import (
     SchedulableClass,
     Scheduling,
 )
-from joulie_projections.twins import PROFILE_LABEL, NodeClass, Source, Twin
+from joulie_projections.catalog import unreadable
+from joulie_projections.twins import PROFILE_LABEL, NodeClass, Twin
 from joulie_projections.world import NodeState
 
 DRAINING_LABEL = "joulie.io/draining"
@@ -91,9 +92,7 @@ def status_of(node: NodeState, twin: Twin, before: NodeTwin, moment: Moment) -> 
         effective_cap_state=_caps(node),
         power_measurement=_power(node, twin, is_fresh=is_fresh),
         performance_pods=node.performance_pods,
-        conditions=_conditions(
-            before, _holding(node, twin, is_fresh=is_fresh), rfc3339(moment.now_ns)
-        ),
+        conditions=_conditions(before, _holding(node, is_fresh=is_fresh), rfc3339(moment.now_ns)),
         observed_generation=before.metadata.generation,
         last_updated=rfc3339(moment.fact_ns),
     )
@@ -202,16 +201,27 @@ def _conditions(before: NodeTwin, holding: Sequence[_Holds], stamp: str) -> list
     return made
 
 
-def _holding(node: NodeState, twin: Twin, *, is_fresh: bool) -> list[_Holds]:
+def _holding(node: NodeState, *, is_fresh: bool) -> list[_Holds]:
     planned = _Holds("Planned", bool(node.profile), "Assigned" if node.profile else "NoPlanYet")
     draining = _Holds("Draining", False, "NotDraining")
     if node.draining:
         pods = f"{node.performance_pods} performance pods still run here"
         draining = _Holds("Draining", True, "PerformancePodsRunning", pods)
-    known = _Holds("HardwareKnown", False, "Guessed", "from what Kubernetes can allocate")
-    if twin.hardware is Source.DISCOVERED:
-        known = _Holds("HardwareKnown", True, "Discovered")
+    known = _hardware(node)
     measured = _Holds("PowerMeasured", False, "NoFreshReading", "the caps stand in for it")
     if is_fresh:
         measured = _Holds("PowerMeasured", True, "Fresh")
     return [planned, draining, known, measured]
+
+
+def _hardware(node: NodeState) -> _Holds:
+    """Labels count only while no agent has described the node; so do their typing errors."""
+    source = node.hardware.source if node.hardware is not None else ""
+    if source not in ("", "labels"):
+        return _Holds("HardwareKnown", True, "Discovered")
+    if wrong := unreadable(node.labels):
+        told = ", ".join(f"{label}={value!r}" for label, value in wrong.items())
+        return _Holds("HardwareKnown", False, "UnreadableLabel", f"not a number: {told}")
+    if source:
+        return _Holds("HardwareKnown", True, "Labelled")
+    return _Holds("HardwareKnown", False, "Guessed", "from what Kubernetes can allocate")

@@ -5,35 +5,35 @@ import contextlib
 import random
 import time
 from collections.abc import Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from joulie_bus import metrics
-from joulie_bus.errors import BadQuantity, BusError, KubernetesRefused, ViewBehind
-from joulie_bus.events import Fact
+from joulie_bus.errors import BusError, KubernetesRefused, ViewBehind
 from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
 from joulie_bus.subjects import Subjects
 from joulie_operator.kube import GONE, NOT_FOUND, ApiServer, Query, Unanswered
+from joulie_operator.machines import machines_told
 from joulie_operator.mirror import Mirror
 from joulie_operator.observe import (
     GpuKind,
-    HardwareKind,
     Namespace,
     Node,
     NodeKind,
     PodKind,
     Told,
     believed_cards,
-    believed_hardware,
     believed_nodes,
     believed_pods,
     class_of,
 )
 from joulie_operator.resources import GPUS, NODEHARDWARES, NODETWINS, Gpu, NodeHardware, NodeTwin
 from joulie_operator.sight import Eye, Eyes
+from joulie_operator.telling import Facts, Sink
+from joulie_projections.catalog import EMPTY, Catalog
 from joulie_projections.pod import Pod
 from joulie_projections.view import View
 
@@ -45,24 +45,7 @@ NOT_INSTALLED_PAUSE_S = 30.0  # a kind that nobody has installed may be installe
 NAMESPACES_PATIENCE_S = 10.0
 SETTLED_S = 10.0
 K = TypeVar("K")
-S = TypeVar("S", contravariant=True)
 log = get_logger("watch")
-
-
-class Sink(Protocol[S]):
-    """Where what was seen goes."""
-
-    def begin(self) -> None:
-        """A whole list follows."""
-        ...
-
-    async def listed(self, things: Sequence[S]) -> None: ...
-
-    async def whole(self) -> None:
-        """The list was complete: what it did not show is gone."""
-        ...
-
-    async def happened(self, events: Sequence[tuple[str, S]]) -> None: ...
 
 
 class Watcher(Generic[K]):
@@ -156,55 +139,6 @@ class Watcher(Generic[K]):
         self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
 
 
-class Facts(Generic[K]):
-    """Objects become facts, and facts go to the log; `beside` hears of every object, too."""
-
-    def __init__(
-        self, told: Told[K], bus: Log, producer: Producer, beside: Sink[K] | None = None
-    ) -> None:
-        self._told = told
-        self._bus = bus
-        self._producer = producer
-        self._beside = beside
-
-    def begin(self) -> None:
-        self._told.begin()
-        if self._beside is not None:
-            self._beside.begin()
-
-    async def listed(self, things: Sequence[K]) -> None:
-        if self._beside is not None:
-            await self._beside.listed(things)
-        await self._tell([self._news("ADDED", thing) for thing in things])
-
-    async def whole(self) -> None:
-        if self._beside is not None:
-            await self._beside.whole()
-        await self._tell(self._told.missing())
-
-    async def happened(self, events: Sequence[tuple[str, K]]) -> None:
-        if self._beside is not None:
-            await self._beside.happened(events)
-        await self._tell([self._news(kind, thing) for kind, thing in events])
-
-    def _news(self, kind: str, thing: K) -> Fact | None:
-        try:
-            return self._told.deleted(thing) if kind == "DELETED" else self._told.seen(thing)
-        except BadQuantity as error:
-            log.warning("object_left_out", why=str(error))
-            return None
-
-    async def _tell(self, found: Sequence[Fact | None]) -> None:
-        facts = [fact for fact in found if fact is not None]
-        if not facts:
-            return
-        try:
-            await self._bus.publish([self._producer.stamp(fact) for fact in facts])
-        except BaseException:
-            self._told.doubt(facts)
-            raise
-
-
 class Cluster(NamedTuple):
     """What is seen of it: the objects that the applier writes, and whether plans may rest on it."""
 
@@ -222,7 +156,12 @@ class Cluster(NamedTuple):
 
 
 async def watch_cluster(
-    api: ApiServer, bus: Log, subjects: Subjects, view: View, cluster: Cluster
+    api: ApiServer,
+    bus: Log,
+    subjects: Subjects,
+    view: View,
+    cluster: Cluster,
+    catalog: Catalog = EMPTY,
 ) -> None:
     """All kinds. What the log believes in and the cluster does not show is told as gone."""
     await caught_up(view)
@@ -230,12 +169,13 @@ async def watch_cluster(
     world, classes = view.world, dict[str, str]()
     namespaces = Watcher(api, NAMESPACES, Namespace, _Classes(classes))
 
-    def facts(told: Told[K], beside: Sink[K] | None = None) -> Facts[K]:
+    def facts(*told: Told[K], beside: Sink[K] | None = None) -> Facts[K]:
         return Facts(told, bus, producer, beside)
 
-    node_facts = facts(Told(NodeKind(), believed_nodes(world)), cluster.nodes)
+    labelled, described = machines_told(catalog, world, _complain)
+    node_facts = facts(Told(NodeKind(), believed_nodes(world)), labelled, beside=cluster.nodes)
     pod_facts = facts(Told(PodKind(classes), believed_pods(world)))
-    hardware_facts = facts(Told(HardwareKind(), believed_hardware(world)))
+    hardware_facts = facts(described)
     card_facts = facts(Told(GpuKind(), believed_cards(world)))
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(Watcher(api, NODES, Node, node_facts, eye=cluster.eyes.nodes).run())
@@ -249,6 +189,10 @@ async def watch_cluster(
         await cluster.eyes.listed()
         await caught_up(view)
         cluster.eyes.is_folded = True
+
+
+def _complain(node: str, why: str) -> None:
+    log.warning("label_unreadable", node=node, why=why)
 
 
 async def caught_up(view: View) -> None:

@@ -21,6 +21,7 @@ from joulie_operator.eligible import selector
 from joulie_operator.service import Operator
 from joulie_operator.settings import OperatorSettings
 from joulie_operator.sight import Eyes, Sight, clear_sight
+from joulie_projections.catalog_file import CatalogSettings
 from joulie_projections.view import View
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ SETTINGS = (
     LeaseSettings,
     FacilitySettings,
     PowerSettings,
+    CatalogSettings,
 )
 
 
@@ -70,7 +72,8 @@ async def _lead(wires: Wiring, bus: Log, view: View, api: "ApiServer") -> None:
     nodes = selector(load(OperatorSettings).node_selector)
     applier = Applier(api, view, cluster, nodes, load(ApplierSettings))
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(watch_cluster(api, bus, wires.subjects, view, cluster))
+        catalog = load(CatalogSettings).catalog
+        tasks.create_task(watch_cluster(api, bus, wires.subjects, view, cluster, catalog))
         tasks.create_task(applier.run())
         tasks.create_task(_plan(wires, bus, view, cluster.eyes))
 
