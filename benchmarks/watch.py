@@ -35,7 +35,8 @@ from joulie_operator.observe import (
     believed_pods,
 )
 from joulie_operator.resources import NodeTwin
-from joulie_operator.watch import ALIVE, NODES, PODS, Cluster, Facts, Watcher
+from joulie_operator.telling import Facts
+from joulie_operator.watch import ALIVE, NODES, PODS, Cluster, Watcher
 from joulie_projections.draft import Draft
 from joulie_projections.folds import evolve
 from joulie_projections.pod import Pod
@@ -89,8 +90,8 @@ class Meter:
 async def watching(api: Api, log: MemoryLog, world: World, cluster: Cluster) -> list[Watcher[Any]]:
     """Nodes and pods; returns when both were listed."""
     producer = Producer("bench", SUBJECTS, time.time_ns)
-    nodes = Facts(Told(NodeKind(), believed_nodes(world)), log, producer, cluster.nodes)
-    pods = Facts(Told(PodKind(), believed_pods(world)), log, producer)
+    nodes = Facts([Told(NodeKind(), believed_nodes(world))], log, producer, cluster.nodes)
+    pods = Facts([Told(PodKind(), believed_pods(world))], log, producer)
     watchers: list[Watcher[Any]] = [
         Watcher(api, NODES, Node, nodes),
         Watcher(api, PODS, Pod, pods, ALIVE),
@@ -100,7 +101,7 @@ async def watching(api: Api, log: MemoryLog, world: World, cluster: Cluster) -> 
 
 async def started(watchers: list[Watcher[Any]]) -> list[asyncio.Task[None]]:
     tasks = [asyncio.create_task(watcher.run()) for watcher in watchers]
-    await asyncio.gather(*(watcher.listed.wait() for watcher in watchers))
+    await asyncio.gather(*(watcher.eye.listed.wait() for watcher in watchers))
     return tasks
 
 

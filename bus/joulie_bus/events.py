@@ -104,6 +104,7 @@ class HardwareDiscovered(Event, frozen=True, kw_only=True):
     source: HardwareSource = "resource"
     cpu_min_mw_per_socket: Milliwatts = 0  # the lowest cap that it takes; 0: nobody knows
     gpu_min_mw: Milliwatts = 0
+    gpu_by_catalog: bool = False  # the card's watts are a catalog's; a setting knows better
 
     @property
     def key(self) -> str:

@@ -22,6 +22,7 @@ from joulie_operator.watch import Watcher
 
 CLASSES = ("performance", "eco", "draining", "unknown")
 FRAME_S = 1.0
+MEASURED = "kepler"  # the source of a reading; any other watts are a model's
 HOME = Path.home() / ".kube/config"
 CLEAR = "\x1b[2J\x1b[H"
 _read = msgspec.json.Decoder(NodeTwin).decode
@@ -39,9 +40,14 @@ class Row(NamedTuple):
     gpu_cap: float | None
     watts: float | None
     perf_pods: int | None
+    cpu_cap_w: float | None
+    gpu_cap_w: float | None
+    psu: float | None
+    pue: float | None
     capped: float | None
     tdp: float | None
     source: str | None
+    measured_at: str | None
     updated: str | None
 
 
@@ -56,9 +62,19 @@ COLUMNS = {
     "watts": "WATTS",
     "perf_pods": "PERF-PODS",
 }
-WIDE = {"capped": "CAPPED", "tdp": "TDP", "source": "SOURCE", "updated": "UPDATED"}
+WIDE = {
+    "cpu_cap_w": "CPU-CAP-W",
+    "gpu_cap_w": "GPU-CAP-W",
+    "psu": "PSU",
+    "pue": "PUE",
+    "capped": "CAPPED",
+    "tdp": "TDP",
+    "source": "SOURCE",
+    "measured_at": "MEASURED",
+    "updated": "UPDATED",
+}
 SORTS = {title.lower(): field for field, title in (COLUMNS | WIDE).items()}
-LARGEST_FIRST = {"headroom", "cooling", "watts", "perf_pods", "capped", "tdp"}
+LARGEST_FIRST = {"headroom", "cooling", "watts", "perf_pods", "psu", "pue", "capped", "tdp"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -139,9 +155,14 @@ def row_of(twin: NodeTwin) -> Row:
         gpu_cap=gpu.cap_pct_of_max,
         watts=power.measured_node_power_w,
         perf_pods=status.performance_pods if status else None,
+        cpu_cap_w=spec.cpu.package_power_cap_watts if spec and spec.cpu else None,
+        gpu_cap_w=gpu.cap_watts_per_gpu,
+        psu=status.predicted_psu_stress_score if status else None,
+        pue=status.estimated_pue if status else None,
         capped=power.node_capped_power_w,
         tdp=power.node_tdp_w,
         source=power.source,
+        measured_at=power.measured_at or None,
         updated=status.last_updated if status else None,
     )
 
@@ -162,8 +183,10 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
         "classes": {state: counts[state] for state in CLASSES},
         "headroomMean": round(sum(headrooms) / len(headrooms), 1) if headrooms else None,
         "coolingMax": max((row.cooling for row in rows if row.cooling is not None), default=None),
-        "measuredW": round(sum(row.watts or 0 for row in rows), 1),
-        "measuredNodes": sum(row.watts is not None for row in rows),
+        "measuredW": round(sum(row.watts or 0 for row in rows if row.source == MEASURED), 1),
+        "measuredNodes": sum(row.source == MEASURED for row in rows),
+        "drawnW": round(sum(row.watts or 0 for row in rows), 1),
+        "psuMax": max((row.psu for row in rows if row.psu is not None), default=None),
         "cappedW": round(sum(row.capped or 0 for row in rows), 1),
         "tdpW": round(sum(row.tdp or 0 for row in rows), 1),
         "performancePods": sum(row.perf_pods or 0 for row in rows),
@@ -199,7 +222,7 @@ def table(rows: Sequence[Row], columns: dict[str, str]) -> str:
 def _cell(value: object) -> str:
     if value is None:
         return "-"
-    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from joulie_bus.errors import KubernetesRefused
 from joulie_bus.logging import get_logger
 from joulie_bus.tasks import rung
 from joulie_operator.announce import EVENTS, event_of
-from joulie_operator.edge import ApplierSettings
+from joulie_operator.edge import ApplierSettings, racks_of
 from joulie_operator.errands import Clock, Differences, Errand, Kept, Step, Wishes
 from joulie_operator.kube import TOO_MANY, ApiServer, Unanswered
 from joulie_operator.observe import Node
@@ -63,7 +63,13 @@ class Applier:
         self._view = view
         self._cluster = cluster
         self._settings = settings
-        wishes = Wishes(selector, settings.status_s, settings.tell_draining)
+        wishes = Wishes(
+            selector,
+            settings.status_s,
+            settings.tell_draining,
+            settings.rack_w,
+            racks_of(settings.racks),
+        )
         self._differences = Differences(cluster.nodes, cluster.twins, wishes)
         self._pace = Pace(settings.rate)
         self._is_away = False

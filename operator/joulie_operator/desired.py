@@ -26,7 +26,10 @@ from joulie_operator.resources import (
     SchedulableClass,
     Scheduling,
 )
-from joulie_projections.twins import PROFILE_LABEL, NodeClass, Source, Twin
+from joulie_projections.catalog import unreadable
+from joulie_projections.facility import NO_HALLS, Halls, is_polled
+from joulie_projections.totals import Measurement, measurement_of
+from joulie_projections.twins import PROFILE_LABEL, NodeClass, twin_of
 from joulie_projections.world import NodeState
 
 DRAINING_LABEL = "joulie.io/draining"
@@ -39,7 +42,8 @@ CLASSES: Mapping[NodeClass, SchedulableClass] = {
 PROFILES: Mapping[str, Profile] = {"performance": "performance", "eco": "eco"}
 SCORE_STEP = 5.0  # points of 100
 POWER_STEP = 0.05  # of what the node can draw
-FRESH_NS = 300_000_000_000  # a reading older than this is no reading
+PUE_STEP = 0.05
+FRESH_S = 300.0  # a reading older than this is no reading
 
 
 class Moment(NamedTuple):
@@ -47,6 +51,13 @@ class Moment(NamedTuple):
 
     now_ns: int
     fact_ns: int
+
+
+class Room(NamedTuple):
+    """What a node's own state does not say of it."""
+
+    halls: Halls = NO_HALLS
+    psu_stress: float = 0.0
 
 
 def belongs(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
@@ -62,17 +73,35 @@ def spec_of(name: str, node: NodeState, policy: str) -> NodeTwinSpec | None:
     profile: Profile | None = "eco" if node.draining else PROFILES.get(node.profile)
     if profile is None:
         return None
-    cpu, gpu = node.cpu_cap_pct, node.gpu_cap_pct
     return NodeTwinSpec(
         node_name=name,
         profile=profile,
-        cpu=None if cpu is None else CpuCap(package_power_cap_pct_of_max=cpu),
-        gpu=None
-        if gpu is None
-        else GpuCap(power_cap=GpuPowerCap(scope="perGpu", cap_pct_of_max=gpu)),
+        cpu=_cpu_cap(node),
+        gpu=_gpu_cap(node),
         policy=PolicyName(name=policy) if policy else None,
         scheduling=Scheduling(draining=True) if node.draining else None,
     )
+
+
+def _cpu_cap(node: NodeState) -> CpuCap | None:
+    """Absent without a cap; watts alone where nobody knows of which maximum they are a share."""
+    cap = CpuCap(
+        package_power_cap_pct_of_max=node.cpu_cap_pct,
+        package_power_cap_watts=_watts(node.cpu_cap_mw_per_socket),
+    )
+    return cap if cap != CpuCap() else None
+
+
+def _gpu_cap(node: NodeState) -> GpuCap | None:
+    if node.gpu_cap_pct is None and node.gpu_cap_mw is None:
+        return None
+    watts = _watts(node.gpu_cap_mw)
+    cap = GpuPowerCap(scope="perGpu", cap_pct_of_max=node.gpu_cap_pct, cap_watts_per_gpu=watts)
+    return GpuCap(power_cap=cap)
+
+
+def _watts(milliwatts: int | None) -> float | None:
+    return None if milliwatts is None else milliwatts / 1000
 
 
 def labels_of(node: NodeState, *, tell_draining: bool) -> dict[str, str]:
@@ -81,19 +110,22 @@ def labels_of(node: NodeState, *, tell_draining: bool) -> dict[str, str]:
     return labels | ({DRAINING_LABEL: "true"} if tell_draining and node.draining else {})
 
 
-def status_of(node: NodeState, twin: Twin, before: NodeTwin, moment: Moment) -> NodeTwinStatus:
-    is_fresh = bool(twin.sampled_at) and moment.now_ns - twin.sampled_at < FRESH_NS
+def status_of(node: NodeState, before: NodeTwin, moment: Moment, room: Room) -> NodeTwinStatus:
+    twin, measured = twin_of(node, room.halls), measurement_of(node, moment.now_ns, FRESH_S)
+    is_fresh = measured.age_s is not None and measured.age_s <= FRESH_S
+    holding = _holding(node, is_fresh=is_fresh)
     return NodeTwinStatus(
         schedulable_class=CLASSES[twin.node_class],
         predicted_power_headroom_score=round(twin.headroom, 1),
         predicted_cooling_stress_score=round(twin.cooling, 1),
+        predicted_psu_stress_score=round(room.psu_stress, 1),
         hardware_density_score=round(twin.density, 1),
+        estimated_pue=max(1.0, round(twin.pue, 3)),
+        estimated_pue_source="facility" if is_polled(node, room.halls) else "assumed",
         effective_cap_state=_caps(node),
-        power_measurement=_power(node, twin, is_fresh=is_fresh),
+        power_measurement=_power(node, measured),
         performance_pods=node.performance_pods,
-        conditions=_conditions(
-            before, _holding(node, twin, is_fresh=is_fresh), rfc3339(moment.now_ns)
-        ),
+        conditions=_conditions(before, holding, rfc3339(moment.now_ns)),
         observed_generation=before.metadata.generation,
         last_updated=rfc3339(moment.fact_ns),
     )
@@ -101,7 +133,12 @@ def status_of(node: NodeState, twin: Twin, before: NodeTwin, moment: Moment) -> 
 
 def _caps(node: NodeState) -> CapState | None:
     """Never an empty object: not every reader gives back what is empty."""
-    caps = CapState(cpu_pct=node.cpu_cap_pct, gpu_pct=node.gpu_cap_pct)
+    caps = CapState(
+        cpu_pct=node.cpu_cap_pct,
+        gpu_pct=node.gpu_cap_pct,
+        cpu_watts_per_socket=_watts(node.cpu_cap_mw_per_socket),
+        gpu_watts=_watts(node.gpu_cap_mw),
+    )
     return caps if caps != CapState() else None
 
 
@@ -115,6 +152,7 @@ def has_moved(known: NodeTwinStatus, wanted: NodeTwinStatus) -> bool:
     scores = (
         (known.predicted_power_headroom_score, wanted.predicted_power_headroom_score),
         (known.predicted_cooling_stress_score, wanted.predicted_cooling_stress_score),
+        (known.predicted_psu_stress_score, wanted.predicted_psu_stress_score),
         (known.hardware_density_score, wanted.hardware_density_score),
     )
     before = known.power_measurement or PowerMeasurement()
@@ -126,6 +164,10 @@ def has_moved(known: NodeTwinStatus, wanted: NodeTwinStatus) -> bool:
         (before.node_tdp_w, after.node_tdp_w),
     )
     if known.performance_pods != wanted.performance_pods:
+        return True
+    if _apart(known.estimated_pue, wanted.estimated_pue, PUE_STEP):
+        return True
+    if (before.source, before.provider) != (after.source, after.provider):
         return True
     step_w = POWER_STEP * (after.node_tdp_w or 0.0)
     return any(_apart(*pair, SCORE_STEP) for pair in scores) or any(
@@ -141,11 +183,10 @@ def _apart(one: float | None, other: float | None, step: float) -> bool:
 
 def _plain(status: NodeTwinStatus) -> NodeTwinStatus:
     """What has to be right at once. Others' fields are none of our business."""
-    power = status.power_measurement or PowerMeasurement()
     return NodeTwinStatus(
         schedulable_class=status.schedulable_class,
+        estimated_pue_source=status.estimated_pue_source,
         effective_cap_state=status.effective_cap_state,
-        power_measurement=PowerMeasurement(source=power.source, provider=power.provider),
         conditions=[
             replace(condition, message="", last_transition_time="")
             for condition in status.conditions or []
@@ -155,17 +196,20 @@ def _plain(status: NodeTwinStatus) -> NodeTwinStatus:
     )
 
 
-def _power(node: NodeState, twin: Twin, *, is_fresh: bool) -> PowerMeasurement:
-    measured = is_fresh and node.source in ("kepler", "utilization")
+def _power(node: NodeState, measured: Measurement) -> PowerMeasurement:
+    """Whoever says so: a reading, else a model of the pods, else the caps; `source` tells."""
     return PowerMeasurement(
-        source=node.source if measured else "static",  # type: ignore[arg-type]
-        provider=node.provider if measured else "",
-        measured_node_power_w=round(twin.measured_w, 1) if is_fresh else None,
-        power_trend_w_per_min=round(twin.trend_w_per_min, 1) if is_fresh else None,
-        node_capped_power_w=round(twin.capped_w, 1),
-        node_tdp_w=round(twin.tdp_w, 1),
-        cpu_tdp_w=round(twin.cpu_max_w, 1),
-        gpu_tdp_w=round(twin.gpu_max_w * twin.gpus, 1),
+        source=measured.source,
+        provider=measured.provider,
+        measured_node_power_w=round(measured.measured_w, 1),
+        power_trend_w_per_min=round(measured.trend_w_per_min, 1),
+        node_capped_power_w=round(measured.node_capped_w, 1),
+        cpu_capped_power_w=round(measured.cpu_capped_w, 1),
+        gpu_capped_power_w=round(measured.gpu_capped_w, 1),
+        node_tdp_w=round(measured.node_tdp_w, 1),
+        cpu_tdp_w=round(measured.cpu_tdp_w, 1),
+        gpu_tdp_w=round(measured.gpu_tdp_w, 1),
+        measured_at=rfc3339(node.samples[-1].at) if node.samples else "",
     )
 
 
@@ -202,16 +246,27 @@ def _conditions(before: NodeTwin, holding: Sequence[_Holds], stamp: str) -> list
     return made
 
 
-def _holding(node: NodeState, twin: Twin, *, is_fresh: bool) -> list[_Holds]:
+def _holding(node: NodeState, *, is_fresh: bool) -> list[_Holds]:
     planned = _Holds("Planned", bool(node.profile), "Assigned" if node.profile else "NoPlanYet")
     draining = _Holds("Draining", False, "NotDraining")
     if node.draining:
         pods = f"{node.performance_pods} performance pods still run here"
         draining = _Holds("Draining", True, "PerformancePodsRunning", pods)
-    known = _Holds("HardwareKnown", False, "Guessed", "from what Kubernetes can allocate")
-    if twin.hardware is Source.DISCOVERED:
-        known = _Holds("HardwareKnown", True, "Discovered")
+    known = _hardware(node)
     measured = _Holds("PowerMeasured", False, "NoFreshReading", "the caps stand in for it")
     if is_fresh:
         measured = _Holds("PowerMeasured", True, "Fresh")
     return [planned, draining, known, measured]
+
+
+def _hardware(node: NodeState) -> _Holds:
+    """Labels count only while no agent has described the node; so do their typing errors."""
+    source = node.hardware.source if node.hardware is not None else ""
+    if source not in ("", "labels"):
+        return _Holds("HardwareKnown", True, "Discovered")
+    if wrong := unreadable(node.labels):
+        told = ", ".join(f"{label}={value!r}" for label, value in wrong.items())
+        return _Holds("HardwareKnown", False, "UnreadableLabel", f"not a number: {told}")
+    if source:
+        return _Holds("HardwareKnown", True, "Labelled")
+    return _Holds("HardwareKnown", False, "Guessed", "from what Kubernetes can allocate")

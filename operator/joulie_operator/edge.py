@@ -7,6 +7,20 @@ and 40 MB that a simulated cluster does not need.
 from dataclasses import dataclass
 
 from joulie_bus.settings import boolean, choice, integer, number, setting, some_time, text, token
+from joulie_operator.rules import numbers
+
+
+def racks(text: str) -> str:
+    """rack=watts pairs, separated by commas"""
+    racks_of(text)
+    return text
+
+
+def racks_of(text: str) -> dict[str, float]:
+    found = numbers(text)
+    if any(watts <= 0 for watts in found.values()):
+        raise ValueError("a rack without power")
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +63,13 @@ class ApplierSettings:
         "NODE_DRAINING_LABEL",
         "false",
         "Label nodes that drain with joulie.io/draining=true",
+    )
+
+    rack_w: float = setting(
+        number(1, 1e9), "RACK_CAPACITY_WATTS", "50000", "What the feed of a rack carries"
+    )
+    racks: str = setting(
+        racks, "RACK_CAPACITIES", "", "Racks whose feed carries something else, in watts"
     )
 
 

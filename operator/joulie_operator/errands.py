@@ -12,6 +12,7 @@ from joulie_bus.events import PlanMade
 from joulie_operator.desired import (
     DRAINING_LABEL,
     Moment,
+    Room,
     belongs,
     differs,
     has_moved,
@@ -21,7 +22,9 @@ from joulie_operator.desired import (
 )
 from joulie_operator.observe import Node
 from joulie_operator.resources import MANAGER, NodeTwin, NodeTwinSpec, NodeTwinStatus, ObjectMeta
-from joulie_projections.twins import PROFILE_LABEL, twin_of
+from joulie_projections.facility import NO_HALLS, halls_of
+from joulie_projections.totals import RACK_CAPACITY_W, RunningTotals, psu_stress
+from joulie_projections.twins import PROFILE_LABEL
 from joulie_projections.world import NodeState, World
 
 OUR_LABELS = (PROFILE_LABEL, DRAINING_LABEL)
@@ -56,6 +59,8 @@ class Wishes(NamedTuple):
     selector: Mapping[str, str]
     status_s: float
     tell_draining: bool
+    rack_w: float = RACK_CAPACITY_W
+    racks_w: Mapping[str, float] = {}
 
 
 @dataclass
@@ -88,12 +93,16 @@ class Differences:
         self._wishes = wishes
         self._kept: dict[str, Kept] = {}
         self._turn = 0
+        self._drawn = RunningTotals()
+        self._halls = NO_HALLS
 
     def kept(self, name: str) -> Kept:
         return self._kept.setdefault(name, Kept())
 
     def look(self, world: World, now: Clock) -> list[Errand]:
         """Each time beginning with another node, so that nobody is always last."""
+        self._drawn.follow(world.nodes, now.wall_ns)
+        self._halls = halls_of(world.facilities)
         names = self._names(world)
         self._turn = (self._turn + 1 + len(names) // 7) % max(1, len(names))
         rotated = names[self._turn :] + names[: self._turn]
@@ -103,7 +112,10 @@ class Differences:
         return [errand for errand in found if errand is not None]
 
     def status(self, twin: NodeTwin, node: NodeState, now_ns: int) -> NodeTwinStatus:
-        return status_of(node, twin_of(node), twin, Moment(now_ns, node.at))
+        """In the room and the rack of the last look."""
+        wishes = self._wishes
+        stress = psu_stress(node, self._drawn.totals, wishes.racks_w, wishes.rack_w)
+        return status_of(node, twin, Moment(now_ns, node.at), Room(self._halls, stress))
 
     def _names(self, world: World) -> list[str]:
         """Whatever the log, the nodes or the NodeTwins know of."""

@@ -4,7 +4,6 @@ Percent of the maximum, or watts where the settings ask for them; watts never st
 maximum is known, because everything else that reasons about power knows percent. No cap is absent.
 """
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -26,13 +25,6 @@ class WattRange(NamedTuple):
         return min(self.high, max(self.low, watts))
 
 
-Catalog = Callable[[str], WattRange | None]  # by GPU model
-
-
-def no_catalog(_: str) -> WattRange | None:
-    return None
-
-
 class Intent(NamedTuple):
     cpu_pct: int | None = None
     gpu_pct: int | None = None
@@ -49,11 +41,9 @@ class ModelCaps(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
             raise ValueError("minCapWatts must lie between 0 and maxCapWatts")
 
 
-def intended(
-    profile: Profile, node: NodeState, rules: Rules, catalog: Catalog = no_catalog
-) -> Intent:
+def intended(profile: Profile, node: NodeState, rules: Rules) -> Intent:
     cpu_pct, cpu_mw = _cpu(profile, node, rules)
-    gpu_pct, gpu_mw = _gpu(profile, node, rules, catalog)
+    gpu_pct, gpu_mw = _gpu(profile, node, rules)
     return Intent(cpu_pct, gpu_pct, cpu_mw, gpu_mw)
 
 
@@ -74,30 +64,30 @@ def _cpu(profile: Profile, node: NodeState, rules: Rules) -> tuple[int | None, i
     return _percent(clamped, limits.high), _milliwatts(clamped)
 
 
-def _gpu(
-    profile: Profile, node: NodeState, rules: Rules, catalog: Catalog
-) -> tuple[int | None, int | None]:
+def _gpu(profile: Profile, node: NodeState, rules: Rules) -> tuple[int | None, int | None]:
     percent = rules.gpu_performance_pct if profile == "performance" else rules.gpu_eco_pct
+    found = node.hardware
     if percent is None or not hardware_of(node).gpus:
         return None, None
-    limits = gpu_range(node, rules.gpu_models, catalog) if rules.gpu_absolute else None
-    if limits is None:
+    limits = gpu_range(node, rules.gpu_models) if rules.gpu_absolute else None
+    if limits is None or found is None:
         return percent, None
     watts = limits.clamped(limits.high * percent / 100)
-    return _percent(watts, limits.high), _milliwatts(watts)
+    most_w = found.gpu_max_mw / 1000 or limits.high  # what percentages are of, everywhere
+    return min(100, _percent(watts, most_w)), _milliwatts(watts)
 
 
-def gpu_range(node: NodeState, models: str, catalog: Catalog) -> WattRange | None:
-    """The node's own word first, then the settings', then the catalog's."""
+def gpu_range(node: NodeState, models: str) -> WattRange | None:
+    """The node's own word first, then the settings', then the catalog's that came with it."""
     found = node.hardware
     if found is None:
         return None
-    if found.gpu_max_mw:
-        return WattRange(found.gpu_min_mw / 1000, found.gpu_max_mw / 1000)
     said = model_caps(models).get(found.gpu_model)
-    if said is not None:
+    if said is not None and (found.gpu_by_catalog or not found.gpu_max_mw):
         return WattRange(said.min_cap_watts, said.max_cap_watts)
-    return catalog(found.gpu_model)
+    if not found.gpu_max_mw:
+        return None
+    return WattRange(found.gpu_min_mw / 1000, found.gpu_max_mw / 1000)
 
 
 @lru_cache(maxsize=4)

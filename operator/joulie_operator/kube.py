@@ -112,7 +112,7 @@ class ApiServer:
     ) -> AsyncIterator[list[tuple[RawEvent, str]]]:
         """What happens after `version`, as much as has come at once, each with its own version.
 
-        Ends when the server ends it.
+        First of all nothing: the server has agreed to tell. Ends when the server ends it.
         """
         asked = {
             **(query or {}),
@@ -123,6 +123,7 @@ class ApiServer:
         }
         response = await self._request("GET", path, asked, timeout_s=WATCH_S * 1.3)
         try:
+            yield []
             rest = b""
             while chunk := await response.content.readany():
                 *lines, rest = (rest + chunk).split(b"\n")

@@ -10,7 +10,6 @@ from joulie_bus.events import (
     Fact,
     GpuGone,
     GpuSeen,
-    HardwareDiscovered,
     NodeGone,
     NodeSeen,
     PodAsk,
@@ -19,7 +18,7 @@ from joulie_bus.events import (
     PodGone,
     PodPending,
 )
-from joulie_operator.resources import Gpu, GpuStatus, NodeHardware, ObjectMeta
+from joulie_operator.resources import Gpu, GpuStatus, ObjectMeta
 from joulie_projections.cards import CardState
 from joulie_projections.classify import CLASS_ANNOTATION
 from joulie_projections.demand import GPU_RESOURCES, ask_of
@@ -167,37 +166,6 @@ def _is_ready(node: Node) -> bool:
     return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions or [])
 
 
-class HardwareKind:
-    def key(self, seen: NodeHardware, /) -> str:
-        return seen.metadata.name
-
-    def version(self, seen: NodeHardware, /) -> str:
-        return seen.metadata.resource_version
-
-    def fact(self, seen: NodeHardware, /) -> HardwareDiscovered | None:
-        if seen.spec is None or seen.status is None or seen.status.cpu is None:
-            return None  # its agent has not said anything yet
-        cpu, gpu = seen.status.cpu, seen.status.gpu
-        sockets = cpu.sockets or 1
-        per_socket = cpu.cap_range.max_watts_per_socket if cpu.cap_range else 0
-        per_card = gpu.cap_range_per_gpu if gpu else None
-        memory = seen.status.memory
-        return HardwareDiscovered(
-            node=seen.spec.node_name,
-            cpu_model=cpu.model or cpu.raw_model,
-            cpu_sockets=sockets,
-            cpu_cores=cpu.total_cores or cpu.cores_per_socket * sockets,
-            cpu_max_mw_per_socket=_milliwatts(per_socket),
-            gpu_model=(gpu.model or gpu.raw_model) if gpu else "",
-            gpu_count=gpu.count if gpu else 0,
-            gpu_max_mw=_milliwatts(per_card.max_watts) if per_card else 0,
-            memory_bytes=memory.total_bytes if memory else 0,
-        )
-
-    def gone(self, _: str, /) -> None:
-        return None  # the machine is still what it was; when the node goes, all of it goes
-
-
 class GpuKind:
     def key(self, seen: Gpu, /) -> str:
         return seen.spec.uuid if seen.spec else ""
@@ -228,21 +196,12 @@ def class_of(namespace: Namespace) -> str:
     return (namespace.metadata.annotations or {}).get(CLASS_ANNOTATION, "")
 
 
-def _milliwatts(watts: float) -> int:
-    return round(watts * 1000)
-
-
 # --- what the log believes already ------------------------------------------------------------
 # An operator that starts again compares with it, instead of telling everything once more.
 
 
 def believed_nodes(world: World) -> dict[str, Fact | None]:
     return {name: _seen_node(name, node) for name, node in world.nodes.items() if node.present}
-
-
-def believed_hardware(world: World) -> dict[str, Fact | None]:
-    found = {name: node.hardware for name, node in world.nodes.items()}
-    return {name: hardware for name, hardware in found.items() if hardware is not None}
 
 
 def believed_pods(world: World) -> dict[str, Fact | None]:
@@ -312,6 +271,10 @@ class Told(Generic[K]):
             return None
         self._last[key] = fact
         return fact
+
+    def heard(self, fact: Fact) -> None:
+        """Somebody else told it."""
+        self._last[fact.key] = fact
 
     def deleted(self, thing: K) -> Fact | None:
         return self._forget(self._kind.key(thing))

@@ -32,7 +32,7 @@ from joulie_operator.guard import (
     guarded,
     next_move,
 )
-from joulie_operator.intent import Catalog, in_force, intended, no_catalog
+from joulie_operator.intent import in_force, intended
 from joulie_operator.policies import (
     Policy,
     Seat,
@@ -74,13 +74,7 @@ class Chosen(NamedTuple):
     code: str = CODE_VERSION
 
 
-def plan(
-    world: World,
-    policy: Chosen,
-    rules: Rules,
-    moment: Moment,
-    catalog: Catalog = no_catalog,
-) -> Plan:
+def plan(world: World, policy: Chosen, rules: Rules, moment: Moment) -> Plan:
     nodes = by_density(candidates(world.nodes, selector(rules.selector)))
     demand = demand_of(world)
     situation = Situation(nodes, demand, moment.now / _SECOND, rules.numbers())
@@ -90,7 +84,7 @@ def plan(
         situation,
         floor_always=rules.family_floor == "always",
     )
-    steps = _Steps(world.nodes, rules, moment, catalog)
+    steps = _Steps(world.nodes, rules, moment)
     steps.take(asked.seats)
     return Plan(_made(asked, steps, policy, rules, moment), steps.changes, steps.held)
 
@@ -107,10 +101,10 @@ def _answer(policy: Chosen, situation: Situation, name: str) -> Share:
         raise PolicyFailed(name, f"{type(error).__name__}: {error}") from error
 
 
-def again(made: PlanMade, world: World, policy: Chosen, catalog: Catalog = no_catalog) -> Plan:
+def again(made: PlanMade, world: World, policy: Chosen) -> Plan:
     """The plan behind an event, from the world at its position."""
     moment = Moment(made.view, made.now, made.pods_known)
-    return plan(world, policy, rules_of(made.settings), moment, catalog)
+    return plan(world, policy, rules_of(made.settings), moment)
 
 
 # --- what happens next ------------------------------------------------------------------------
@@ -119,16 +113,13 @@ def again(made: PlanMade, world: World, policy: Chosen, catalog: Catalog = no_ca
 class _Steps:
     """Node by node, until as many change as may."""
 
-    def __init__(
-        self, nodes: Mapping[str, NodeState], rules: Rules, moment: Moment, catalog: Catalog
-    ) -> None:
+    def __init__(self, nodes: Mapping[str, NodeState], rules: Rules, moment: Moment) -> None:
         self.changes: list[list[NodePlan]] = []
         self.held: dict[str, str] = {}
         self.moves: Counter[Stage] = Counter()
         self._nodes = nodes
         self._rules = rules
         self._moment = moment
-        self._catalog = catalog
         self._plan = f"p{moment.view}"
         self._changing = self._recent()
 
@@ -184,7 +175,7 @@ class _Steps:
     def _caps(self, name: str, node: NodeState, profile: Profile | None) -> Iterator[CapsSet]:
         if profile is None:
             return
-        meant = intended(profile, node, self._rules, self._catalog)
+        meant = intended(profile, node, self._rules)
         if meant != in_force(node):
             yield CapsSet(
                 plan=self._plan,

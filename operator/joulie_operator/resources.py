@@ -57,7 +57,7 @@ class CpuCap(Part, frozen=True, kw_only=True):
         Pct | None, Meta(description="Share of what the packages can draw")
     ] = None
     package_power_cap_watts: Annotated[
-        Watts | None, Meta(description="Watts of all packages together")
+        Watts | None, Meta(description="Watts of each package (socket)")
     ] = None
 
 
@@ -103,11 +103,14 @@ class PowerMeasurement(Part, frozen=True, kw_only=True):
     cpu_tdp_w: Watts | None = None
     gpu_tdp_w: Watts | None = None
     power_trend_w_per_min: float | None = None
+    measured_at: Annotated[str, Meta(description="RFC 3339; of the last reading, used or not")] = ""
 
 
 class CapState(Part, frozen=True, kw_only=True):
     cpu_pct: Pct | None = None
     gpu_pct: Pct | None = None
+    cpu_watts_per_socket: Watts | None = None
+    gpu_watts: Annotated[Watts | None, Meta(description="Watts of each card")] = None
 
 
 class ControlResult(Part, frozen=True, kw_only=True):
@@ -142,6 +145,9 @@ class NodeTwinStatus(Part, frozen=True, kw_only=True):
     predicted_psu_stress_score: Score | None = None
     hardware_density_score: Score | None = None
     estimated_pue: Annotated[float, Meta(ge=1)] | None = field(default=None, name="estimatedPUE")
+    estimated_pue_source: Literal["facility", "assumed"] | None = field(
+        default=None, name="estimatedPUESource"
+    )
     effective_cap_state: CapState | None = None
     power_measurement: PowerMeasurement | None = None
     performance_pods: Number | None = None

@@ -23,23 +23,13 @@ from joulie_bus.subjects import Stream, Subjects
 from joulie_operator.plugins import chosen
 from joulie_operator.reconcile import Moment, Plan, plan
 from joulie_operator.settings import OperatorSettings
+from joulie_operator.sight import Sight, clear_sight
 from joulie_projections.view import View
 
 LOOK_S = 0.5  # how soon after an event the operator looks again
 LEISURE = 19  # pauses are so many times longer than looks: at most 5 % of a core
 SETTLED_S = 5.0  # a plan is visible in the view long before
 log = get_logger("operator")
-
-
-class Sight(NamedTuple):
-    """How well the cluster can be seen just now."""
-
-    blind: str = ""  # why what is believed of it cannot be relied on; empty if it can
-    pods_known: bool = True  # has the log been told of every pod that runs?
-
-
-def clear_sight() -> Sight:
-    return Sight()
 
 
 class Stopped(NamedTuple):

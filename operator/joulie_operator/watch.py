@@ -1,37 +1,39 @@
 """Watches the cluster and tells the log what it sees: the only source of facts about objects."""
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from joulie_bus import metrics
-from joulie_bus.errors import BadQuantity, BusError, KubernetesRefused
-from joulie_bus.events import Fact
+from joulie_bus.errors import BusError, KubernetesRefused, ViewBehind
 from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
 from joulie_bus.subjects import Subjects
 from joulie_operator.kube import GONE, NOT_FOUND, ApiServer, Query, Unanswered
+from joulie_operator.machines import machines_told
 from joulie_operator.mirror import Mirror
 from joulie_operator.observe import (
     GpuKind,
-    HardwareKind,
     Namespace,
     Node,
     NodeKind,
     PodKind,
     Told,
     believed_cards,
-    believed_hardware,
     believed_nodes,
     believed_pods,
     class_of,
 )
 from joulie_operator.resources import GPUS, NODEHARDWARES, NODETWINS, Gpu, NodeHardware, NodeTwin
+from joulie_operator.sight import Eye, Eyes
+from joulie_operator.telling import Facts, Sink
+from joulie_projections.catalog import EMPTY, Catalog
 from joulie_projections.pod import Pod
 from joulie_projections.view import View
 
@@ -43,31 +45,21 @@ NOT_INSTALLED_PAUSE_S = 30.0  # a kind that nobody has installed may be installe
 NAMESPACES_PATIENCE_S = 10.0
 SETTLED_S = 10.0
 K = TypeVar("K")
-S = TypeVar("S", contravariant=True)
 log = get_logger("watch")
-
-
-class Sink(Protocol[S]):
-    """Where what was seen goes."""
-
-    def begin(self) -> None:
-        """A whole list follows."""
-        ...
-
-    async def listed(self, things: Sequence[S]) -> None: ...
-
-    async def whole(self) -> None:
-        """The list was complete: what it did not show is gone."""
-        ...
-
-    async def happened(self, events: Sequence[tuple[str, S]]) -> None: ...
 
 
 class Watcher(Generic[K]):
     """One kind of object: a list, then what changes, then a list again if the past is gone."""
 
     def __init__(
-        self, api: ApiServer, path: str, shape: type[K], sink: Sink[K], query: Query | None = None
+        self,
+        api: ApiServer,
+        path: str,
+        shape: type[K],
+        sink: Sink[K],
+        query: Query | None = None,
+        *,
+        eye: Eye | None = None,
     ) -> None:
         self._api = api
         self._path = path
@@ -77,13 +69,14 @@ class Watcher(Generic[K]):
         self._query = query
         self._version = ""
         self._pause_s = FIRST_PAUSE_S
-        self.listed = asyncio.Event()  # once, for those who want to see everything first
+        self.eye = eye or Eye(self._kind)
 
     async def run(self) -> None:
         """For ever. An outage is waited out with growing pauses, never hammered."""
         while True:
             try:
                 if not self._version:
+                    self.eye.close()
                     await self._list()
                 await self._follow()
             except KubernetesRefused as error:
@@ -105,12 +98,15 @@ class Watcher(Generic[K]):
             count, version = count + len(page.items), page.version
         await self._sink.whole()
         self._version = version
-        self.listed.set()
+        self.eye.listed.set()
         took_s = round(time.monotonic() - began, 2)
         log.info("listed", path=self._path, objects=count, took_s=took_s)
 
     async def _follow(self) -> None:
         async for events in self._api.watch(self._path, self._version, self._query):
+            self.eye.open()
+            if not events:
+                continue
             news = [
                 (event.type, thing)
                 for event, _ in events
@@ -130,6 +126,7 @@ class Watcher(Generic[K]):
             return None
 
     async def _wait(self, error: Exception) -> None:
+        self.eye.close()
         pause_s = self._pause_s
         if isinstance(error, KubernetesRefused):
             pause_s = max(pause_s, error.retry_after_s)
@@ -142,68 +139,29 @@ class Watcher(Generic[K]):
         self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
 
 
-class Facts(Generic[K]):
-    """Objects become facts, and facts go to the log; `beside` hears of every object, too."""
-
-    def __init__(
-        self, told: Told[K], bus: Log, producer: Producer, beside: Sink[K] | None = None
-    ) -> None:
-        self._told = told
-        self._bus = bus
-        self._producer = producer
-        self._beside = beside
-
-    def begin(self) -> None:
-        self._told.begin()
-        if self._beside is not None:
-            self._beside.begin()
-
-    async def listed(self, things: Sequence[K]) -> None:
-        if self._beside is not None:
-            await self._beside.listed(things)
-        await self._tell([self._news("ADDED", thing) for thing in things])
-
-    async def whole(self) -> None:
-        if self._beside is not None:
-            await self._beside.whole()
-        await self._tell(self._told.missing())
-
-    async def happened(self, events: Sequence[tuple[str, K]]) -> None:
-        if self._beside is not None:
-            await self._beside.happened(events)
-        await self._tell([self._news(kind, thing) for kind, thing in events])
-
-    def _news(self, kind: str, thing: K) -> Fact | None:
-        try:
-            return self._told.deleted(thing) if kind == "DELETED" else self._told.seen(thing)
-        except BadQuantity as error:
-            log.warning("object_left_out", why=str(error))
-            return None
-
-    async def _tell(self, found: Sequence[Fact | None]) -> None:
-        facts = [fact for fact in found if fact is not None]
-        if not facts:
-            return
-        try:
-            await self._bus.publish([self._producer.stamp(fact) for fact in facts])
-        except BaseException:
-            self._told.doubt(facts)
-            raise
-
-
 class Cluster(NamedTuple):
-    """What the applier needs to know of the objects that it writes: as the API server has them."""
+    """What is seen of it: the objects that the applier writes, and whether plans may rest on it."""
 
     nodes: Mirror[Node]
     twins: Mirror[NodeTwin]
+    eyes: Eyes
 
     @classmethod
     def unseen(cls) -> "Cluster":
-        return cls(Mirror[Node](lambda it: it.metadata), Mirror[NodeTwin](lambda it: it.metadata))
+        nodes, twins = (
+            Mirror[Node](lambda it: it.metadata),
+            Mirror[NodeTwin](lambda it: it.metadata),
+        )
+        return cls(nodes, twins, Eyes())
 
 
 async def watch_cluster(
-    api: ApiServer, bus: Log, subjects: Subjects, view: View, cluster: Cluster
+    api: ApiServer,
+    bus: Log,
+    subjects: Subjects,
+    view: View,
+    cluster: Cluster,
+    catalog: Catalog = EMPTY,
 ) -> None:
     """All kinds. What the log believes in and the cluster does not show is told as gone."""
     await caught_up(view)
@@ -211,35 +169,46 @@ async def watch_cluster(
     world, classes = view.world, dict[str, str]()
     namespaces = Watcher(api, NAMESPACES, Namespace, _Classes(classes))
 
-    def facts(told: Told[K], beside: Sink[K] | None = None) -> Facts[K]:
+    def facts(*told: Told[K], beside: Sink[K] | None = None) -> Facts[K]:
         return Facts(told, bus, producer, beside)
 
-    node_facts = facts(Told(NodeKind(), believed_nodes(world)), cluster.nodes)
+    labelled, described = machines_told(catalog, world, _complain)
+    node_facts = facts(Told(NodeKind(), believed_nodes(world)), labelled, beside=cluster.nodes)
     pod_facts = facts(Told(PodKind(classes), believed_pods(world)))
-    hardware_facts = facts(Told(HardwareKind(), believed_hardware(world)))
+    hardware_facts = facts(described)
     card_facts = facts(Told(GpuKind(), believed_cards(world)))
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(Watcher(api, NODES, Node, node_facts).run())
+        tasks.create_task(Watcher(api, NODES, Node, node_facts, eye=cluster.eyes.nodes).run())
         tasks.create_task(Watcher(api, NODETWINS, NodeTwin, cluster.twins).run())
         tasks.create_task(Watcher(api, NODEHARDWARES, NodeHardware, hardware_facts).run())
         tasks.create_task(Watcher(api, GPUS, Gpu, card_facts).run())
         tasks.create_task(namespaces.run())
-        await _patiently(namespaces.listed)
-        tasks.create_task(Watcher(api, PODS, Pod, pod_facts, ALIVE).run())
+        await _patiently(namespaces.eye.listed)
+        pods = Watcher(api, PODS, Pod, pod_facts, ALIVE, eye=cluster.eyes.pods)
+        tasks.create_task(pods.run())
+        await cluster.eyes.listed()
+        await caught_up(view)
+        cluster.eyes.is_folded = True
+
+
+def _complain(node: str, why: str) -> None:
+    log.warning("label_unreadable", node=node, why=why)
 
 
 async def caught_up(view: View) -> None:
-    """Until the view holds what a former operator said last.
+    """Until the view holds what was said before now, by a former operator or by this one.
 
-    Otherwise an object that is just what it was before those words would not be told again.
+    Otherwise an object that is just what it was before those words would not be told again, and a
+    plan would rest on what was known before them.
     """
     await view.wait_ready(30)
     before, deadline = view.last_beat, time.monotonic() + SETTLED_S
     while time.monotonic() < deadline:
         beat = view.last_beat
         if beat is not None and beat is not before and beat.lag == 0:
-            await view.wait_for(beat.position, SETTLED_S)
-            return
+            with contextlib.suppress(ViewBehind):
+                await view.wait_for(beat.position, SETTLED_S)
+                return
         await asyncio.sleep(0.05)
     log.warning("not_caught_up", what="going on with what the view holds", position=view.position)
 

@@ -137,13 +137,15 @@ GPU_COUNT = "joulie.io/hw.gpu-count"
 def rated(found: HardwareDiscovered, catalog: Catalog) -> HardwareDiscovered:
     """What was discovered, with the catalog's figures where the discovery has none."""
     cpu, gpu = catalog.cpu(found.cpu_model), catalog.gpu(found.gpu_model)
-    cores, cpu_mw, gpu_mw = found.cpu_cores, found.cpu_max_mw_per_socket, found.gpu_max_mw
+    cores, cpu_mw = found.cpu_cores, found.cpu_max_mw_per_socket
     if cpu is not None:
         cores = cores or cpu.cores * found.cpu_sockets
         cpu_mw = cpu_mw or cpu.tdp_w * 1000
-    if gpu is not None:
-        gpu_mw = gpu_mw or gpu.tdp_w * 1000
-    return replace(found, cpu_cores=cores, cpu_max_mw_per_socket=cpu_mw, gpu_max_mw=gpu_mw)
+    if gpu is not None and not found.gpu_max_mw:
+        lowest_w = gpu.cap_w[0] if gpu.cap_w is not None else 0
+        watts = {"gpu_max_mw": gpu.tdp_w * 1000, "gpu_min_mw": lowest_w * 1000}
+        found = replace(found, **watts, gpu_by_catalog=True)
+    return replace(found, cpu_cores=cores, cpu_max_mw_per_socket=cpu_mw)
 
 
 def from_labels(seen: NodeSeen, catalog: Catalog) -> HardwareDiscovered | None:
@@ -172,6 +174,16 @@ def from_labels(seen: NodeSeen, catalog: Catalog) -> HardwareDiscovered | None:
     return rated(found, catalog)
 
 
+def unreadable(labels: Mapping[str, str]) -> dict[str, str]:
+    """Those that should hold a number and do not: whoever uses `from_labels` has to say so."""
+    counts = {label: labels[label] for label in (CPU_SOCKETS, GPU_COUNT) if label in labels}
+    return {label: value for label, value in counts.items() if not _is_count(value)}
+
+
 def _count(label: str | None) -> int:
     """0 if the label holds no number: what can be allocated tells more than a typing error."""
-    return int(label) if label and label.isascii() and label.isdecimal() and len(label) < 6 else 0
+    return int(label) if label is not None and _is_count(label) else 0
+
+
+def _is_count(label: str) -> bool:
+    return label.isascii() and label.isdecimal() and len(label) < 6

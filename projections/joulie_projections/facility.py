@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from joulie_projections.cooling import BASELINE_C
-from joulie_projections.world import FacilityState
+from joulie_projections.world import FacilityState, NodeState
 
 ZONE_LABEL = "joulie.io/cooling-zone"
 
@@ -29,6 +29,11 @@ class Halls(NamedTuple):
 
 
 NO_HALLS = Halls()
+
+
+def is_polled(node: NodeState, halls: Halls) -> bool:
+    """Is the efficiency of the room that it stands in the facility's own?"""
+    return halls.halls[halls.number(node.labels.get(ZONE_LABEL, ""))].is_polled
 
 
 def halls_of(facilities: Mapping[str, FacilityState]) -> Halls:

@@ -10,6 +10,7 @@ from joulie_projections.world import NodeState
 
 RACK_LABEL = "joulie.io/rack"
 RACK_CAPACITY_W = 50_000  # a usual feed of one rack
+_LOOK_AGAIN_NS = 60_000_000_000
 
 
 class Measurement(NamedTuple):
@@ -107,11 +108,51 @@ def rack_of(node: NodeState) -> str:
     return node.labels.get(RACK_LABEL, "")
 
 
+class RunningTotals:
+    """The totals of nodes that change one by one; the same as if all were summed at once."""
+
+    def __init__(self) -> None:
+        self._shares: dict[str, tuple[NodeState, int, str, int]] = {}
+        self._racks: dict[str, int] = {}
+        self._cluster = 0
+
+    @property
+    def totals(self) -> Totals:
+        return Totals(self._cluster, self._racks)
+
+    def follow(self, nodes: Mapping[str, NodeState], now: int) -> None:
+        """Looks again at those that changed, and at each once a minute: readings grow old."""
+        for name, node in nodes.items():
+            known = self._shares.get(name)
+            if known is None or known[0] is not node or now - known[3] > _LOOK_AGAIN_NS:
+                self._add(name, node, now)
+        if len(self._shares) > len(nodes):
+            for name in self._shares.keys() - nodes.keys():
+                self._drop(name)
+
+    def _add(self, name: str, node: NodeState, now: int) -> None:
+        self._drop(name)
+        milliwatts, rack = round(measurement_of(node, now).measured_w * 1000), rack_of(node)
+        self._shares[name] = (node, milliwatts, rack, now)
+        self._cluster += milliwatts
+        if rack:
+            self._racks[rack] = self._racks.get(rack, 0) + milliwatts
+
+    def _drop(self, name: str) -> None:
+        _, milliwatts, rack, _ = self._shares.pop(name, (None, 0, "", 0))
+        self._cluster -= milliwatts
+        if rack:
+            self._racks[rack] -= milliwatts
+
+
 def psu_stress(
-    node: NodeState, totals: Totals, capacities_w: Mapping[str, float] | None = None
+    node: NodeState,
+    totals: Totals,
+    capacities_w: Mapping[str, float] | None = None,
+    usual_w: float = RACK_CAPACITY_W,
 ) -> float:
     """How much of its rack's feed is used; of the whole cluster's, for a node in no rack."""
     rack = rack_of(node)
     drawn_mw = totals.racks_mw.get(rack, 0) if rack else totals.cluster_mw
-    capacity_w = (capacities_w or {}).get(rack, RACK_CAPACITY_W)
+    capacity_w = (capacities_w or {}).get(rack, usual_w)
     return min(100.0, max(0.0, drawn_mw / 1000 / capacity_w * 100))

@@ -86,6 +86,38 @@ async def test_it_is_sorted_by_whatever_column_and_what_is_unknown_comes_last(
     assert "TDP" in out.splitlines()[5]
 
 
+async def test_the_wide_form_has_watts_feeds_and_sources(server: ApiServer, tmp_path: Path) -> None:
+    wide = twin("n1", "eco", headroom=50, watts=300)
+    wide["spec"]["cpu"]["packagePowerCapWatts"] = 180
+    wide["spec"]["gpu"] = {"powerCap": {"capPctOfMax": 60, "capWattsPerGpu": 210.5}}
+    wide["status"] |= {"predictedPsuStressScore": 30, "estimatedPUE": 1.25}
+    wide["status"]["powerMeasurement"]["measuredAt"] = "2026-01-01T00:00:00Z"
+    server.put("nodetwins", wide)
+    _, out, _ = await kubectl(server, tmp_path, "-o", "wide")
+
+    cells = dict(zip(out.splitlines()[5].split(), out.splitlines()[6].split(), strict=False))
+    told = ("CPU-CAP-W", "GPU-CAP-W", "PSU", "PUE", "SOURCE", "MEASURED")
+    assert [cells[name] for name in told] == [
+        "180",
+        "210.5",
+        "30",
+        "1.25",
+        "kepler",
+        "2026-01-01T00:00:00Z",
+    ]
+
+
+async def test_what_a_model_says_is_not_counted_as_measured(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    modelled = twin("n2", "performance", headroom=80, watts=500)
+    modelled["status"]["powerMeasurement"]["source"] = "utilization"
+    server.put("nodetwins", modelled)
+    _, out, _ = await kubectl(server, tmp_path)
+
+    assert "0.3 kW on 1 nodes measured" in out
+
+
 async def test_machines_read_json(server: ApiServer, tmp_path: Path) -> None:
     _, out, _ = await kubectl(server, tmp_path, "-o", "json")
 

@@ -172,9 +172,12 @@ async def test_a_status_says_what_the_twin_says_and_which_spec_it_saw(
         "measuredNodePowerW": 123.5,
         "powerTrendWPerMin": 0.0,
         "nodeCappedPowerW": 200.0,
+        "cpuCappedPowerW": 200.0,
+        "gpuCappedPowerW": 0.0,
         "nodeTdpW": 400.0,
         "cpuTdpW": 400.0,
         "gpuTdpW": 0.0,
+        "measuredAt": found["lastUpdated"],
     }
     assert found["effectiveCapState"] == {"cpuPct": 50}
     assert found["predictedPowerHeadroomScore"] == 48.0  # 50 % of caps, cooling stress 4

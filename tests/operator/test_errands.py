@@ -4,15 +4,33 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from joulie_bus.events import Fact
-from joulie_bus.testing import caps, draining, eco, hardware, node_seen, noon, performance
+from joulie_bus.testing import (
+    bound,
+    caps,
+    draining,
+    eco,
+    hardware,
+    node_seen,
+    noon,
+    performance,
+    polled,
+)
 from joulie_bus.testing import power as reads
 from joulie_operator.desired import labels_of, spec_of
 from joulie_operator.errands import Clock, Differences, Step, Wishes
 from joulie_operator.mirror import Mirror
 from joulie_operator.observe import Node
-from joulie_operator.resources import MANAGER, ManagedFields, NodeTwin, NodeTwinSpec, ObjectMeta
+from joulie_operator.resources import (
+    MANAGER,
+    ManagedFields,
+    NodeTwin,
+    NodeTwinSpec,
+    NodeTwinStatus,
+    ObjectMeta,
+)
 from joulie_projections.draft import Draft
 from joulie_projections.folds import evolve
 from joulie_projections.world import World
@@ -46,6 +64,7 @@ class Place:
 
     def settle(self) -> None:
         """Everything is written, as the API server would have it."""
+        self.look()
         for name, node in self.world.nodes.items():
             spec = spec_of(name, node, "")
             twin = NodeTwin(metadata=self._meta(name, generation=1), spec=spec)
@@ -60,6 +79,11 @@ class Place:
         known = self.twins.get(name)
         status = known.status if known else None
         self.twins.put(NodeTwin(metadata=self._meta(name, generation=1), spec=spec, status=status))
+
+    def status(self, name: str) -> NodeTwinStatus:
+        twin = self.twins.get(name)
+        assert twin is not None
+        return self.differences.status(twin, self.world.nodes[name], noon(self.now_s))
 
     def look(self) -> dict[str, list[str]]:
         return {name: [step.what for step in steps] for name, steps in self.errands()}
@@ -86,6 +110,79 @@ def one(*facts: Fact) -> Place:
     place.settle()
     assert place.look() == {}
     return place
+
+
+def test_caps_in_watts_stand_beside_the_percentages_and_alone_where_there_are_none() -> None:
+    both = replace(caps("n1", 50, 60), cpu_cap_mw_per_socket=180_000, gpu_cap_mw=210_500)
+    alone = replace(caps("n2"), cpu_cap_mw_per_socket=120_000)
+    place = Place(node_seen("n1"), eco("n1"), both, node_seen("n2"), eco("n2"), alone)
+    specs = {name: spec_of(name, node, "") for name, node in place.world.nodes.items()}
+
+    assert msgspec.to_builtins(specs) == {
+        "n1": {
+            "nodeName": "n1",
+            "profile": "eco",
+            "cpu": {"packagePowerCapPctOfMax": 50, "packagePowerCapWatts": 180},
+            "gpu": {
+                "powerCap": {"scope": "perGpu", "capPctOfMax": 60, "capWattsPerGpu": 210.5},
+            },
+        },
+        "n2": {"nodeName": "n2", "profile": "eco", "cpu": {"packagePowerCapWatts": 120}},
+    }
+
+
+def test_a_status_knows_the_room_and_the_rack() -> None:
+    place = one(
+        replace(node_seen("n1"), labels={"joulie.io/rack": "r1"} | MANAGED),
+        reads("n1", 15_000),
+        replace(polled(it_w=1000), cooling_mw=250_000),
+    )
+    place.look()
+    told = place.status("n1")
+
+    assert told.predicted_psu_stress_score == 30
+    assert (told.estimated_pue, told.estimated_pue_source) == (1.25, "facility")
+
+
+def test_without_a_facility_the_efficiency_is_assumed() -> None:
+    told = one().status("n1")
+
+    assert (told.estimated_pue, told.estimated_pue_source) == (1.0, "assumed")
+
+
+@pytest.mark.parametrize(
+    ("facts", "source", "watts"),
+    [
+        ([reads("n1", 412.3)], "kepler", 412.3),
+        ([bound("p", "n1")], "utilization", 7.3),
+        ([], "static", 1000),
+    ],
+    ids=["a reading", "the model of its pods", "its caps"],
+)
+def test_a_status_says_who_says_so(facts: list[Fact], source: str, watts: float) -> None:
+    power = one(*facts).status("n1").power_measurement
+
+    assert power is not None
+    assert (power.source, power.measured_node_power_w) == (source, watts)
+    assert bool(power.measured_at) == (source == "kepler")
+
+
+@pytest.mark.parametrize(
+    ("labels", "status", "reason"),
+    [
+        ({}, "False", "Guessed"),
+        ({"joulie.io/hw.gpu-count": "8"}, "False", "Guessed"),
+        ({"joulie.io/hw.gpu-count": "eight"}, "False", "UnreadableLabel"),
+    ],
+)
+def test_a_typing_error_in_a_label_stands_where_people_look(
+    labels: dict[str, str], status: str, reason: str
+) -> None:
+    place = Place(replace(node_seen("n1"), labels=labels | MANAGED), eco("n1"))
+    place.settle()
+    [known] = [it for it in place.status("n1").conditions or [] if it.type == "HardwareKnown"]
+
+    assert (known.status, known.reason) == (status, reason)
 
 
 def test_five_thousand_nodes_that_do_nothing_need_nothing_and_a_hundred_changes_a_hundred() -> None:

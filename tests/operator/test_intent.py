@@ -14,11 +14,8 @@ from joulie_projections.world import NodeState
 CPUS = replace(hardware("n", watts=400), cpu_sockets=2, cpu_min_mw_per_socket=150_000)
 CARDS = replace(CPUS, gpu_count=4, gpu_model="L40S", gpu_max_mw=350_000, gpu_min_mw=200_000)
 SILENT = replace(CARDS, gpu_max_mw=0, gpu_min_mw=0)  # says nothing of its cards' watts
+RATED = replace(CARDS, gpu_max_mw=320_000, gpu_min_mw=90_000, gpu_by_catalog=True)
 SAID = '{"L40S": {"minCapWatts": 100, "maxCapWatts": 300}}'
-
-
-def catalog(model: str) -> WattRange | None:
-    return {"L40S": WattRange(90, 320)}.get(model)
 
 
 def node(found: HardwareDiscovered | None, **fields: Any) -> NodeState:
@@ -89,17 +86,18 @@ def test_cpu_watts_stay_within_what_the_node_takes(
     ("found", "said", "expected"),
     [
         (CARDS, SAID, WattRange(200, 350)),
+        (RATED, SAID, WattRange(100, 300)),
         (SILENT, SAID, WattRange(100, 300)),
-        (SILENT, "{}", WattRange(90, 320)),
+        (RATED, "{}", WattRange(90, 320)),
         (replace(SILENT, gpu_model="new"), SAID, None),
         (None, SAID, None),
     ],
-    ids=["the node", "the settings", "the catalog", "nobody", "no hardware"],
+    ids=["the node", "the settings", "the settings alone", "the catalog", "nobody", "no hardware"],
 )
 def test_the_range_of_a_card_is_the_word_of_who_knows_best(
     found: HardwareDiscovered | None, said: str, expected: WattRange | None
 ) -> None:
-    assert gpu_range(node(found), said, catalog) == expected
+    assert gpu_range(node(found), said) == expected
 
 
 @pytest.mark.parametrize(
@@ -109,7 +107,7 @@ def test_the_range_of_a_card_is_the_word_of_who_knows_best(
         (CARDS, 58, 58, 203_000),
         (CARDS, 40, 57, 200_000),
         (CARDS, 100, 100, 350_000),
-        (SILENT, 50, 50, 160_000),
+        (RATED, 50, 50, 160_000),
         (replace(SILENT, gpu_model="new"), 50, 50, None),
     ],
     ids=["eco", "exact", "raised to the lowest", "all of it", "by the catalog", "unknown model"],
@@ -118,9 +116,16 @@ def test_gpu_watts_stand_beside_the_percentage(
     found: HardwareDiscovered, percent: int, gpu_pct: int, gpu_mw: int | None
 ) -> None:
     rules = Rules(gpu_eco_pct=percent, gpu_absolute=True)
-    meant = intended("eco", node(found), rules, catalog)
+    meant = intended("eco", node(found), rules)
 
     assert (meant.gpu_pct, meant.gpu_mw) == (gpu_pct, gpu_mw)
+
+
+def test_a_percentage_is_of_what_the_card_draws_and_not_of_what_a_setting_allows() -> None:
+    rules = Rules(gpu_eco_pct=80, gpu_absolute=True, gpu_models=SAID)
+    meant = intended("eco", node(RATED), rules)
+
+    assert (meant.gpu_pct, meant.gpu_mw) == (75, 240_000)  # of 320 W, and of 300 W
 
 
 def test_what_is_in_force_can_be_compared_with_what_is_meant() -> None:

@@ -9,7 +9,7 @@ from joulie_operator.announce import event_of
 from joulie_operator.mirror import Mirror
 from joulie_operator.observe import Node, NodeKind, Told
 from joulie_operator.resources import NodeTwinSpec, ObjectMeta
-from joulie_operator.watch import Facts
+from joulie_operator.telling import Facts
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +46,7 @@ async def test_what_a_whole_list_does_not_show_is_gone() -> None:
 async def test_what_the_log_did_not_take_is_told_when_it_is_seen_again() -> None:
     broker = MemoryBroker(CLUSTER, VirtualClock())
     log = MemoryLog(broker)
-    facts = Facts(Told(NodeKind(), {}), log, producer())
+    facts = Facts([Told[Node](NodeKind(), {})], log, producer())
     broker.fill(Stream.OBS)
     with pytest.raises(BrokerRefused):
         await facts.listed([node("n1", "1")])

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from joulie_bus.errors import BadQuantity
 from joulie_bus.events import (
     GpuSeen,
-    HardwareDiscovered,
     NodeGone,
     NodeSeen,
     PodBound,
@@ -15,19 +14,18 @@ from joulie_bus.events import (
     PodPending,
 )
 from joulie_bus.testing import ANY_FACTS, any_fact, noon
+from joulie_operator.machines import believed_hardware
 from joulie_operator.observe import (
     GpuKind,
-    HardwareKind,
     Node,
     NodeKind,
     PodKind,
     Told,
     believed_cards,
-    believed_hardware,
     believed_nodes,
     believed_pods,
 )
-from joulie_operator.resources import Gpu, NodeHardware
+from joulie_operator.resources import Gpu
 from joulie_projections.demand import ask_of
 from joulie_projections.draft import Draft
 from joulie_projections.folds import evolve
@@ -204,32 +202,6 @@ def test_a_node_that_was_made_anew_under_its_name_is_news() -> None:
     anew = msgspec.convert({"metadata": {"name": "n", "uid": "another"}}, Node)
 
     assert sight(told, node(), anew) == [True, True]
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        {"spec": {"nodeName": "n"}},
-        {"spec": {"nodeName": "n"}, "status": {}},
-        {"status": {"cpu": {"sockets": 2}}},
-    ],
-    ids=["no status", "an empty status", "no spec"],
-)
-def test_hardware_that_its_agent_has_not_described_is_nothing_to_tell(said: object) -> None:
-    assert HardwareKind().fact(msgspec.convert(said, NodeHardware)) is None
-
-
-def test_hardware_with_the_least_that_an_agent_knows() -> None:
-    cpu = {"rawModel": "AMD EPYC 9654", "coresPerSocket": 96, "sockets": 2}
-    said = {"spec": {"nodeName": "n"}, "status": {"cpu": cpu}}
-
-    assert HardwareKind().fact(msgspec.convert(said, NodeHardware)) == HardwareDiscovered(
-        node="n",
-        cpu_model="AMD EPYC 9654",
-        cpu_sockets=2,
-        cpu_cores=192,
-        cpu_max_mw_per_socket=0,
-    )
 
 
 def test_a_card_that_nobody_has_a_status_for_is_free_and_healthy() -> None:

@@ -26,8 +26,9 @@ from joulie_bus.testing import (
 from joulie_operator.guard import UNKNOWN
 from joulie_operator.plugins import chosen
 from joulie_operator.reconcile import Chosen, Plan, again
-from joulie_operator.service import Operator, Sight, batches
+from joulie_operator.service import Operator, batches
 from joulie_operator.settings import OperatorSettings
+from joulie_operator.sight import Sight
 from joulie_projections.view import View
 
 pytestmark = pytest.mark.anyio

@@ -13,6 +13,7 @@ from joulie_bus.testing import CLUSTER, card
 from joulie_operator import watch
 from joulie_operator.kube import ApiServer as Api
 from joulie_operator.watch import Cluster, watch_cluster
+from joulie_projections.catalog_file import shipped
 from joulie_projections.view import View
 from kube_api import ADMIN, ApiServer, Trouble
 from kube_builders import card as gpu
@@ -49,7 +50,7 @@ async def watching(
     cluster = Cluster.unseen()
     async with (
         Api.of(server.kubeconfig(tmp, token)) as api,
-        background(watch_cluster(api, bus, CLUSTER, view, cluster), "watch"),
+        background(watch_cluster(api, bus, CLUSTER, view, cluster, shipped()), "watch"),
     ):
         yield cluster
 
@@ -146,6 +147,25 @@ async def test_hardware_and_cards_come_from_their_own_resources(
     assert found is not None
     assert (found.cpu_sockets, found.cpu_cores, found.cpu_max_mw_per_socket) == (2, 192, 360_000)
     assert (found.gpu_model, found.gpu_count, found.gpu_max_mw) == ("NVIDIA H100", 4, 700_000)
+
+
+async def test_hardware_without_a_resource_comes_from_labels_and_what_can_be_allocated(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
+) -> None:
+    labelled = node("n1", gpus=8)
+    labelled["metadata"]["labels"]["joulie.io/hw.gpu-model"] = "NVIDIA-H100-80GB-HBM3"
+    server.put("nodes", labelled)
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(lambda: knows(view, NODES)() and bool(view.world.nodes["n1"].hardware))
+
+    found = view.world.nodes["n1"].hardware
+    assert found is not None
+    assert (found.source, found.cpu_cores, found.gpu_count, found.gpu_max_mw) == (
+        "labels",
+        96,
+        8,
+        700_000,
+    )
 
 
 async def test_a_pod_without_a_word_of_its_own_has_the_class_of_its_namespace(

@@ -9,7 +9,7 @@ from joulie_bus.errors import BadCatalog, SettingsError
 from joulie_bus.events import HardwareDiscovered
 from joulie_bus.settings import Source
 from joulie_bus.testing import hardware, node_seen, records
-from joulie_projections.catalog import Catalog, from_labels, parsed, rated, words
+from joulie_projections.catalog import Catalog, from_labels, parsed, rated, unreadable, words
 from joulie_projections.catalog_file import CatalogSettings, shipped
 from joulie_projections.draft import Draft
 from joulie_projections.sequence import fold
@@ -234,6 +234,7 @@ def test_labels_tell_the_models_and_what_can_be_allocated_the_rest() -> None:
         gpu_model="NVIDIA-H200",
         gpu_count=8,
         gpu_max_mw=700_000,
+        gpu_by_catalog=True,
         source="labels",
     )
 
@@ -247,6 +248,12 @@ def test_a_label_that_holds_no_number_leaves_it_to_what_can_be_allocated(
 
     assert found is not None
     assert found.cpu_sockets == counted
+
+
+def test_labels_that_should_hold_a_number_and_do_not_are_named() -> None:
+    labels = {"joulie.io/hw.cpu-sockets": "2", "joulie.io/hw.gpu-count": "eight", "x": "y"}
+
+    assert unreadable(labels) == {"joulie.io/hw.gpu-count": "eight"}
 
 
 def test_a_node_without_such_labels_tells_nothing_more() -> None:

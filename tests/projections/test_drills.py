@@ -31,6 +31,7 @@ from joulie_bus.testing import (
 from joulie_projections import database
 from joulie_projections.database import Place
 from joulie_projections.decisions import DecisionLog
+from joulie_projections.draft import Draft
 from joulie_projections.history import History, Logged
 from joulie_projections.manifest import merkle_root
 from joulie_projections.projector import ProjectorSettings
@@ -38,7 +39,7 @@ from joulie_projections.rows import changed_rows, no_rows, state_digest
 from joulie_projections.sequence import fold
 from joulie_projections.store import Store
 from joulie_projections.testing import STOOD_DOWN, Fall, Postgres, Victim
-from joulie_projections.world import Draft, World
+from joulie_projections.world import World
 
 pytestmark = pytest.mark.anyio
 

@@ -23,10 +23,12 @@ from joulie_bus.testing import (
 )
 from joulie_projections import sequence as sequence_module
 from joulie_projections.commit import Bound, Input
+from joulie_projections.draft import Draft
+from joulie_projections.folds import evolve
 from joulie_projections.manifest import Range, chained, merkle_root
 from joulie_projections.rows import changed_rows, no_rows, state_digest
 from joulie_projections.sequence import Sequenced, Standing, fold, ranges_of, sequence
-from joulie_projections.world import Draft, World, evolve
+from joulie_projections.world import World
 
 FACTS = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), min_size=1, max_size=30)
 START = Standing(0, {}, no_rows(), b"")

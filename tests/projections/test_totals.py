@@ -11,12 +11,13 @@ from joulie_projections.draft import Draft
 from joulie_projections.sequence import fold
 from joulie_projections.totals import (
     Measurement,
+    RunningTotals,
     Totals,
     measurement_of,
     psu_stress,
     totals_of,
 )
-from joulie_projections.world import NodeState, World
+from joulie_projections.world import NodeState, Sample, World
 
 
 def node(*facts: Fact) -> NodeState:
@@ -114,3 +115,45 @@ def test_the_specifications_node_of_cards_and_sockets() -> None:
 
     assert measurement_of(state, noon()).node_capped_w == 1440
     assert measurement_of(state, noon()).node_tdp_w == 2400
+
+
+STORIES = st.lists(
+    st.tuples(
+        st.sampled_from(["n1", "n2", "n3"]),
+        st.sampled_from(["", "r1", "r2"]),
+        st.integers(0, 9_000_000),
+        st.booleans(),
+    ),
+    max_size=30,
+)
+
+
+@settings(deadline=None, max_examples=100)
+@given(STORIES)
+def test_totals_that_follow_equal_totals_that_are_summed(
+    story: list[tuple[str, str, int, bool]],
+) -> None:
+    running, nodes = RunningTotals(), dict[str, NodeState]()
+    for name, rack, milliwatts, stays in story:
+        reading = (Sample(noon(), milliwatts),)
+        nodes[name] = replace(in_rack(rack), samples=reading)
+        running.follow(nodes, noon())
+        if not stays:
+            del nodes[name]
+    running.follow(nodes, noon())
+
+    drawn = {name: node.samples[-1].power_mw / 1000 for name, node in nodes.items()}
+    expected = totals_of(drawn, nodes)
+    assert running.totals.cluster_mw == expected.cluster_mw
+    assert {rack: mw for rack, mw in running.totals.racks_mw.items() if mw} == {
+        rack: mw for rack, mw in expected.racks_mw.items() if mw
+    }
+
+
+def test_a_reading_that_grows_old_is_noticed_within_a_minute_or_so() -> None:
+    running, nodes = RunningTotals(), {"n": node(hardware("n"), power("n", 10))}
+    running.follow(nodes, noon(5))
+    fresh = running.totals.cluster_mw
+    running.follow(nodes, noon(400))
+
+    assert (fresh, running.totals.cluster_mw) == (10_000, 720_000)

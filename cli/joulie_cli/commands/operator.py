@@ -20,6 +20,8 @@ from joulie_operator.edge import (
 from joulie_operator.eligible import selector
 from joulie_operator.service import Operator
 from joulie_operator.settings import OperatorSettings
+from joulie_operator.sight import Eyes, Sight, clear_sight
+from joulie_projections.catalog_file import CatalogSettings
 from joulie_projections.view import View
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ SETTINGS = (
     LeaseSettings,
     FacilitySettings,
     PowerSettings,
+    CatalogSettings,
 )
 
 
@@ -69,15 +72,21 @@ async def _lead(wires: Wiring, bus: Log, view: View, api: "ApiServer") -> None:
     nodes = selector(load(OperatorSettings).node_selector)
     applier = Applier(api, view, cluster, nodes, load(ApplierSettings))
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(watch_cluster(api, bus, wires.subjects, view, cluster))
+        catalog = load(CatalogSettings).catalog
+        tasks.create_task(watch_cluster(api, bus, wires.subjects, view, cluster, catalog))
         tasks.create_task(applier.run())
-        tasks.create_task(_plan(wires, bus, view))
+        tasks.create_task(_plan(wires, bus, view, cluster.eyes))
 
 
-async def _plan(wires: Wiring, bus: Log, view: View) -> None:
+async def _plan(wires: Wiring, bus: Log, view: View, eyes: Eyes | None = None) -> None:
     load = wires.source.load
+    settings = load(OperatorSettings)
+
+    def sight() -> Sight:
+        return eyes.sight(settings.max_view_age_s) if eyes is not None else clear_sight()
+
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(Operator(bus, wires.subjects, view, load(OperatorSettings)).run())
+        tasks.create_task(Operator(bus, wires.subjects, view, settings, sight).run())
         if (facility := load(FacilitySettings)).enabled:
             from joulie_operator.facility import poll_facility
 

@@ -1,0 +1,142 @@
+"""What nodes are made of: as their agents found it, else as their labels say. Pure.
+
+The catalog is looked at here, before anything is published: what a plan or a score rests on is in
+the log.
+"""
+
+from collections.abc import Callable, Mapping
+
+from joulie_bus.events import HardwareDiscovered
+from joulie_operator.observe import Node, NodeKind, Told
+from joulie_operator.resources import NodeHardware
+from joulie_projections.catalog import Catalog, from_labels, rated, unreadable
+from joulie_projections.world import World
+
+Hear = Callable[[HardwareDiscovered], None]
+Complain = Callable[[str, str], None]  # about a node, in words
+
+
+def no_one_hears(_: HardwareDiscovered) -> None:
+    pass
+
+
+def no_one_complains(_: str, __: str) -> None:
+    pass
+
+
+class HardwareKind:
+    """`heard` learns of every description, told or not."""
+
+    def __init__(self, catalog: Catalog, heard: Hear = no_one_hears) -> None:
+        self._catalog = catalog
+        self._heard = heard
+
+    def key(self, seen: NodeHardware, /) -> str:
+        return seen.metadata.name
+
+    def version(self, seen: NodeHardware, /) -> str:
+        return seen.metadata.resource_version
+
+    def fact(self, seen: NodeHardware, /) -> HardwareDiscovered | None:
+        described = _described(seen)
+        if described is None:
+            return None  # its agent has not said anything yet
+        found = rated(described, self._catalog)
+        self._heard(found)
+        return found
+
+    def gone(self, _: str, /) -> None:
+        return None  # the machine is still what it was; when the node goes, all of it goes
+
+
+def _described(seen: NodeHardware) -> HardwareDiscovered | None:
+    if seen.spec is None or seen.status is None or seen.status.cpu is None:
+        return None
+    cpu, gpu, memory = seen.status.cpu, seen.status.gpu, seen.status.memory
+    sockets = cpu.sockets or 1
+    per_socket, per_card = cpu.cap_range, gpu.cap_range_per_gpu if gpu else None
+    return HardwareDiscovered(
+        node=seen.spec.node_name,
+        cpu_model=cpu.model or cpu.raw_model,
+        cpu_sockets=sockets,
+        cpu_cores=cpu.total_cores or cpu.cores_per_socket * sockets,
+        cpu_max_mw_per_socket=_milliwatts(per_socket.max_watts_per_socket) if per_socket else 0,
+        cpu_min_mw_per_socket=_milliwatts(per_socket.min_watts_per_socket) if per_socket else 0,
+        gpu_model=(gpu.model or gpu.raw_model) if gpu else "",
+        gpu_count=gpu.count if gpu else 0,
+        gpu_max_mw=_milliwatts(per_card.max_watts) if per_card else 0,
+        gpu_min_mw=_milliwatts(per_card.min_watts) if per_card else 0,
+        memory_bytes=memory.total_bytes if memory else 0,
+    )
+
+
+class MachineKind:
+    """A node's hardware out of the Node object: by its labels, while no agent has described it.
+
+    A node that went and came back has lost its description in the log; it is told again with it.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        descriptions: Mapping[str, HardwareDiscovered],
+        complain: Complain = no_one_complains,
+    ) -> None:
+        self._described = dict(descriptions)
+        self._catalog = catalog
+        self._complain = complain
+        self._complaints: dict[str, dict[str, str]] = {}
+        self._nodes = NodeKind()
+
+    def described(self, found: HardwareDiscovered) -> None:
+        self._described[found.node] = found
+
+    def key(self, seen: Node, /) -> str:
+        return seen.metadata.name
+
+    def version(self, seen: Node, /) -> str:
+        return seen.metadata.resource_version
+
+    def fact(self, seen: Node, /) -> HardwareDiscovered | None:
+        described = self._described.get(seen.metadata.name)
+        if described is not None:
+            return described
+        node = self._nodes.fact(seen)
+        self._complain_of(node.node, unreadable(node.labels))
+        return from_labels(node, self._catalog)
+
+    def gone(self, key: str, /) -> None:
+        self._complaints.pop(key, None)
+
+    def _complain_of(self, node: str, labels: dict[str, str]) -> None:
+        """Once, until it changes."""
+        if labels and self._complaints.get(node) != labels:
+            told = ", ".join(f"{label}={value!r}" for label, value in labels.items())
+            self._complain(node, f"{told}: not a number; what can be allocated stands in for it")
+        self._complaints[node] = labels
+
+
+def believed_hardware(world: World) -> dict[str, HardwareDiscovered]:
+    """What the log holds of it already."""
+    found = ((name, node.hardware) for name, node in world.nodes.items())
+    return {name: hardware for name, hardware in found if hardware is not None}
+
+
+def machines_told(
+    catalog: Catalog, world: World, complain: Complain = no_one_complains
+) -> tuple[Told[Node], Told[NodeHardware]]:
+    """By Node objects and by descriptions. What one of them told, the other one knows."""
+    known = believed_hardware(world)
+    descriptions = {node: it for node, it in known.items() if it.source != "labels"}
+    machine = MachineKind(catalog, descriptions, complain)
+    labelled = Told[Node](machine, known)
+
+    def heard(found: HardwareDiscovered) -> None:
+        machine.described(found)
+        labelled.heard(found)
+
+    return labelled, Told(HardwareKind(catalog, heard), descriptions)
+
+
+def _milliwatts(watts: float) -> int:
+    return round(watts * 1000)

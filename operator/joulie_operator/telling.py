@@ -1,0 +1,86 @@
+"""What watchers see becomes facts, and facts go to the log."""
+
+from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
+
+from joulie_bus.errors import BadQuantity
+from joulie_bus.events import Fact
+from joulie_bus.log import Log
+from joulie_bus.logging import get_logger
+from joulie_bus.producer import Producer
+from joulie_operator.observe import Told
+
+K = TypeVar("K")
+S = TypeVar("S", contravariant=True)
+log = get_logger("watch")
+
+
+class Sink(Protocol[S]):
+    """Where what was seen goes."""
+
+    def begin(self) -> None:
+        """A whole list follows."""
+        ...
+
+    async def listed(self, things: Sequence[S]) -> None: ...
+
+    async def whole(self) -> None:
+        """The list was complete: what it did not show is gone."""
+        ...
+
+    async def happened(self, events: Sequence[tuple[str, S]]) -> None: ...
+
+
+class Facts(Generic[K]):
+    """One object may be several facts, in the order of `told`; `beside` hears of all, too."""
+
+    def __init__(
+        self, told: Sequence[Told[K]], bus: Log, producer: Producer, beside: Sink[K] | None = None
+    ) -> None:
+        self._told = told
+        self._bus = bus
+        self._producer = producer
+        self._beside = beside
+
+    def begin(self) -> None:
+        for told in self._told:
+            told.begin()
+        if self._beside is not None:
+            self._beside.begin()
+
+    async def listed(self, things: Sequence[K]) -> None:
+        if self._beside is not None:
+            await self._beside.listed(things)
+        await self._tell([fact for thing in things for fact in self._news("ADDED", thing)])
+
+    async def whole(self) -> None:
+        if self._beside is not None:
+            await self._beside.whole()
+        await self._tell([fact for told in self._told for fact in told.missing()])
+
+    async def happened(self, events: Sequence[tuple[str, K]]) -> None:
+        if self._beside is not None:
+            await self._beside.happened(events)
+        await self._tell([fact for kind, thing in events for fact in self._news(kind, thing)])
+
+    def _news(self, kind: str, thing: K) -> list[Fact]:
+        facts = []
+        for told in self._told:
+            try:
+                fact = told.deleted(thing) if kind == "DELETED" else told.seen(thing)
+            except BadQuantity as error:
+                log.warning("object_left_out", why=str(error))
+                continue
+            if fact is not None:
+                facts.append(fact)
+        return facts
+
+    async def _tell(self, facts: Sequence[Fact]) -> None:
+        if not facts:
+            return
+        try:
+            await self._bus.publish([self._producer.stamp(fact) for fact in facts])
+        except BaseException:
+            for told in self._told:
+                told.doubt(facts)
+            raise
