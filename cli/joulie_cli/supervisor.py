@@ -193,6 +193,17 @@ class Supervisor:
         finally:
             engine.dispose()
 
+    @property
+    def restarts(self) -> dict[str, int]:
+        parts = {part.name: part.restarts for part in self._parts}
+        return {"nats-server": self._broker_restarts} | parts
+
+    @property
+    def fell(self) -> str:
+        """Which parts had to be started again, and how often; empty if none."""
+        fallen = [f"{name} ({count})" for name, count in self.restarts.items() if count]
+        return f"started again: {', '.join(fallen)}" if fallen else ""
+
     def _announce(self) -> None:
         self._data.announce(
             Running(
@@ -201,8 +212,7 @@ class Supervisor:
                 endpoints=self.endpoints,
                 parts={"nats-server": self._broker.pid or 0}
                 | {part.name: part.pid for part in self._parts},
-                restarts={"nats-server": self._broker_restarts}
-                | {part.name: part.restarts for part in self._parts},
+                restarts=self.restarts,
             )
         )
 

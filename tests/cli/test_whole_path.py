@@ -180,7 +180,7 @@ def test_every_decision_is_recomputed_to_the_last_bit(past: Past) -> None:
 def test_the_demo_itself_proves_what_it_did(past: Past, tmp_path: Path) -> None:
     data = tmp_path / "data"
     subprocess.run(["cp", "-r", str(past[0]), str(data)], check=True)
-    place = Place({}, f"--data {data}", 60)
+    place = Place({}, "joulie", f" --data {data}", 60)
     wires = Wiring(Source.of(), BusSettings(), DataDirectory(data), Subjects("local"))
     screen = Screen(View(database.reader(data / "joulie.db"), wires.subjects), place)
 
