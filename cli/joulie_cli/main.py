@@ -20,7 +20,7 @@ from joulie_migrations import PHASES
 FAILED = 2
 COMMANDS = {
     "demo": "everything, over a simulated cluster; no Kubernetes needed",
-    "up": "all parts against a real cluster, in one process group",
+    "up": "all parts beside a real cluster or none, in one process group",
     "status": "what runs, how far it is, where it answers",
     "explain": "why a pod is where it is; also `explain node NAME`, `explain plan ID`",
     "decisions": "what was answered, newest last",
