@@ -31,6 +31,8 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: dict[str, str]
     parts: dict[str, int] = {}
     restarts: dict[str, int] = {}
+    metrics: dict[str, str] = {}  # where each part tells its own
+    since: int = 0
 
 
 class DataDirectory:

@@ -20,7 +20,7 @@ from joulie_migrations import PHASES
 FAILED = 2
 COMMANDS = {
     "demo": "everything, over a simulated cluster; no Kubernetes needed",
-    "up": "all parts against a real cluster, in one process group",
+    "up": "all parts beside a real cluster or none, in one process group",
     "status": "what runs, how far it is, where it answers",
     "explain": "why a pod is where it is; also `explain node NAME`, `explain plan ID`",
     "decisions": "what was answered, newest last",
@@ -31,6 +31,7 @@ COMMANDS = {
     "diff": "prove that a later signed head goes on from an earlier one",
     "replay": "fold all facts again and recompute every decision and plan",
     "whatif": "the same past under other settings; changes nothing",
+    "simulate": "what scores do to GPUs, on the pods of a trace, beside kube-scheduler's own",
     "archive": "keep the log outside of broker and database, and restore it",
     "dead": "what could not be folded: list, show, retry",
     "rebuild": "fold all facts again beside the rows that serve, then flip",
@@ -43,7 +44,7 @@ COMMANDS = {
     "simulator": "publish the facts of a simulated cluster",
 }
 ACTIONS = ("list", "show", "retry")  # of `joulie dead`
-WITH_JSON = ("demo", "status", "dead", "rebuild", "gpus", *looking.OPTIONS)
+WITH_JSON = ("demo", "status", "simulate", "dead", "rebuild", "gpus", *looking.OPTIONS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -134,6 +135,15 @@ def _gpus(made: argparse.ArgumentParser) -> None:
     made.add_argument("--free", action="store_true", help="with room for somebody")
 
 
+def _simulate(made: argparse.ArgumentParser) -> None:
+    made.add_argument("what", choices=("gpus",), help="GPUs that nobody can use")
+    made.add_argument("--trace", type=Path, metavar="FILE", help="pods: openb's pod list")
+    made.add_argument("--cluster", type=Path, metavar="FILE", help="nodes: openb's node list")
+    made.add_argument("--nodes", type=int, default=500, metavar="N", help="without it (500)")
+    made.add_argument("--seeds", type=int, default=3, metavar="N", help="orders of pods (3)")
+    made.add_argument("--weight", type=int, default=1, metavar="W", help="of the extender (1)")
+
+
 def _seconds(text: str) -> float:
     try:
         return duration(text)
@@ -144,6 +154,7 @@ def _seconds(text: str) -> float:
 OPTIONS = {
     "demo": _demo,
     "up": _cluster,
+    "simulate": _simulate,
     "operator": _cluster,
     "migrate": _migrate,
     "dead": _dead,

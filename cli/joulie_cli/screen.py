@@ -1,6 +1,7 @@
 """The demo's live picture: what the cluster looks like, and what was decided last.
 
 Everything that it shows comes from the view and the decision log, as any other reader would see it.
+It fits the terminal, from 80 x 24 on; columns stay where they are from one picture to the next.
 """
 
 import time
@@ -10,16 +11,18 @@ from typing import NamedTuple
 import numpy as np
 from rich.console import Group, RenderableType
 from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
-from joulie_bus.events import AnyEvent, FilterDecided, PrioritizeDecided
+from joulie_cli.placements import Placement
 from joulie_projections.board import Board
 from joulie_projections.twins import NodeClass
 from joulie_projections.view import View
+from joulie_projections.world import World
 
-SHOWN = 6  # decisions; all of the picture fits a terminal of 80 x 24
-MAP_WIDTH, MAP_ROWS = 72, 8
+SMALL = (80, 24)  # the least terminal that all of it fits
+AROUND = 16  # lines that are neither a bar of the map nor a decision
+MAP_SHARE = 2  # of these two kinds, one in so many may be the map's
+FRAME = 8  # columns that the map's frame takes, and some air
 BARS = "▁▂▃▄▅▆▇█"
 COLOURS = {
     NodeClass.UNKNOWN: "grey50",
@@ -33,8 +36,33 @@ class Place(NamedTuple):
     """What does not change while the demo runs."""
 
     urls: Mapping[str, str]
-    where: str  # of the data, as commands want it
+    joulie: str  # as it is called from where the user stands
+    where: str  # of the data, as commands want it; empty if they find it by themselves
     speed: float
+
+
+class Extent(NamedTuple):
+    """Of a terminal."""
+
+    width: int = SMALL[0]
+    height: int = SMALL[1]
+
+    @property
+    def rows(self) -> int:
+        """For the map and the decisions."""
+        return max(SMALL[1], self.height) - AROUND
+
+    @property
+    def map_width(self) -> int:
+        return max(SMALL[0], self.width) - FRAME
+
+    @property
+    def map_rows(self) -> int:
+        return self.rows // MAP_SHARE
+
+    def per_bar(self, nodes: int) -> int:
+        """How many nodes share a bar of the map."""
+        return max(1, -(-nodes // (self.map_width * self.map_rows)))
 
 
 class Rate:
@@ -55,38 +83,59 @@ class Screen:
         self._view = view
         self._place = place
         self._rate = Rate()
+        self._example: Placement | None = None  # stays, so that it can be copied
         self.proof = ""  # what the replay of all decisions so far has found
+        self.fell = ""  # which parts had to be started again
 
-    def picture(self, newest: Sequence[AnyEvent]) -> RenderableType:
-        board = self._view.snapshot().board
-        return Group(self._head(board), decisions(newest), heat_map(board), self._foot())
+    def picture(self, newest: Sequence[Placement], extent: Extent) -> RenderableType:
+        board, world = self._view.snapshot().board, self._view.world
+        self._example = self._example or next((each for each in newest if each.node), None)
+        bars = heat_map(board, extent)
+        shown = extent.rows - bars.plain.count("\n") - 1
+        return Group(
+            self._head(board, world),
+            _framed(board, bars, extent),
+            *decisions(newest[:shown]),
+            self._foot(),
+        )
 
-    def _head(self, board: Board) -> RenderableType:
+    def _head(self, board: Board, world: World) -> RenderableType:
         beat = self._view.last_beat
         entries = beat.decisions if beat else 0
         rate = self._rate.of(entries, time.monotonic())
-        line = Text.assemble(
-            f"position {self._view.position}   lag {beat.lag_ms if beat else '?'} ms   ",
+        speed = f"{self._place.speed:g}x real time"
+        return _line(
+            (f"Joulie over {len(board)} simulated nodes, {speed}   ", "bold"),
+            (self.fell, "bold red"),
+            "\n",
             (f"{rate:.0f} decisions/s", "bold"),
-            f"   {entries} in the log   {self._place.speed:g}x real time\n",
+            f"   {entries} in the log   position {self._view.position}   "
+            f"{beat.lag_ms if beat else '?'} ms behind\n",
             *by_class(board),
-            f"   measured {float(board.floats('measured_w').sum()) / 1000:.1f} kW",
+            f" {float(board.floats('measured_w').sum()) / 1000:.1f} kW measured\n",
+            in_use(world),
         )
-        return line
 
     def _foot(self) -> RenderableType:
-        where = self._place.where
+        joulie, where = self._place.joulie, self._place.where
+        example = self._example
+        pod, node = (example.pod, example.node) if example else ("POD", "NODE")
         urls = "   ".join(f"{name} {url}" for name, url in self._place.urls.items())
         proof = self.proof or "after a minute: proof, by taking every decision so far again"
-        return Text(
-            f"{urls}\n"
-            f"try elsewhere: joulie status|verify|replay {where}\n"
-            f"{proof}\n"
-            "Ctrl-C stops everything; the same command goes on where it was.",
-            style="dim",
-            no_wrap=True,
-            overflow="ellipsis",
+        return _line(
+            ("In another terminal, why was it put there, what was known, is it true:\n", "dim"),
+            f"  {joulie} explain {pod}{where}\n"
+            f"  {joulie} twin {node} --at -10s{where}\n"
+            f"  {joulie} replay{where}\n",
+            (f"{proof}\n", "bold" if self.proof else "dim"),
+            (f"{urls}\n", "dim"),
+            ("Ctrl-C stops everything; the same command goes on where it was.", "dim"),
         )
+
+
+def _line(*parts: str | tuple[str, str]) -> Text:
+    """Cut at the edge, never broken: the picture keeps its height."""
+    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
 def by_class(board: Board) -> list[tuple[str, str]]:
@@ -101,18 +150,31 @@ def by_class(board: Board) -> list[tuple[str, str]]:
     ]
 
 
-def heat_map(board: Board) -> RenderableType:
+def in_use(world: World) -> str:
+    """What runs, and on how much of the GPUs."""
+    nodes = [node for node in world.nodes.values() if node.present]
+    loads = [node.load for node in nodes]
+    used = sum(load.gpu_standard_milli + load.gpu_performance_milli for load in loads) // 1000
+    pods = sum(node.pods for node in nodes)
+    return f"{pods} pods run   {used} of {sum(node.gpus for node in nodes)} GPUs in use"
+
+
+def heat_map(board: Board, extent: Extent) -> Text:
     """One bar per node, or per few nodes of a large cluster: how much of its cap is free."""
-    names = sorted(board.rows)
-    rows = np.array([board.rows[name] for name in names], np.int64)
-    per_bar = max(1, -(-len(rows) // (MAP_WIDTH * MAP_ROWS)))
-    title = "headroom by node" if per_bar == 1 else f"headroom, {per_bar} nodes a bar"
+    rows = np.array([board.rows[name] for name in sorted(board.rows)], np.int64)
+    width, per_bar = extent.map_width, extent.per_bar(len(rows))
     picture = Text()
     for at in range(0, len(rows), per_bar):
         picture.append(*_bar(board, rows[at : at + per_bar]))
-        if (at // per_bar + 1) % MAP_WIDTH == 0 and at + per_bar < len(rows):
+        if (at // per_bar + 1) % width == 0 and at + per_bar < len(rows):
             picture.append("\n")
-    return Panel(picture, title=f"{title} (low: little is free)", title_align="left", expand=False)
+    return picture
+
+
+def _framed(board: Board, bars: Text, extent: Extent) -> Panel:
+    per_bar = extent.per_bar(len(board))
+    title = "headroom by node" if per_bar == 1 else f"headroom, {per_bar} nodes a bar"
+    return Panel(bars, title=f"{title} (low: little is free)", title_align="left", expand=False)
 
 
 def _bar(board: Board, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[str, str]:
@@ -124,27 +186,17 @@ def _bar(board: Board, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tupl
     return BARS[min(len(BARS) - 1, int(free * len(BARS)))], COLOURS[commonest]
 
 
-def decisions(newest: Sequence[AnyEvent]) -> RenderableType:
-    table = Table(box=None, pad_edge=False)
-    for column in ("pod", "class", "asked", "answer"):
-        table.add_column(column, no_wrap=True, overflow="ellipsis")
-    for event in newest[:SHOWN]:
-        if isinstance(event, FilterDecided | PrioritizeDecided):
-            pod = f"{event.pod.namespace}/{event.pod.name}"
-            asked = len(event.candidates.ordinals) // 4
-            table.add_row(pod, event.pod.workload, f"{asked} nodes", answer(event))
-    return table
+def decisions(newest: Sequence[Placement]) -> list[Text]:
+    """A line per pod; columns that stand still, so that eyes can, too."""
+    head = _line((_columns("pod", "class", "pass", "best for it, and why"), "dim"))
+    return [
+        head,
+        *(
+            _line(_columns(one.pod.partition("/")[2], one.workload, one.share, one.answer))
+            for one in newest
+        ),
+    ]
 
 
-def answer(event: FilterDecided | PrioritizeDecided) -> str:
-    """What was said, and why."""
-    if isinstance(event, FilterDecided):
-        refused = sum(verdict > 0 for verdict in event.verdicts)
-        return f"{refused} refused: {event.reason}" if refused else "all pass"
-    if not event.top:
-        return "nobody was asked about"
-    winner = event.top[0]
-    return (
-        f"{winner.node} {winner.score:.1f} = headroom {winner.headroom:.0f} %, "
-        f"cooling {winner.cooling:.0f}, +{winner.marginal_w:.0f} W"
-    )
+def _columns(pod: str, workload: str, share: str, answer: str) -> str:
+    return f"{pod:<20.20} {workload:<11} {share:>7}  {answer}"

@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncGenerator, Callable, Mapping
 
@@ -113,6 +114,8 @@ class Supervisor:
         self._broker = broker
         self._parts = parts
         self._broker_restarts = 0
+        self._began = time.time_ns()
+        self._numbers: dict[str, str] = {}  # where each part tells its metrics
         self.endpoints: dict[str, str] = {}
 
     @classmethod
@@ -132,11 +135,15 @@ class Supervisor:
             await broker.start()
             await made_ready(broker, subjects)
             _migrate(data)
+            numbers = {name: HostPort("127.0.0.1", free_port()) for name in names}
+            numbers |= {"extender": addresses["metrics"]}
             parts = [
-                Child(name, data, _environment(broker, addresses, extra, name)) for name in names
+                Child(name, data, _environment(broker, addresses, extra, name, numbers[name]))
+                for name in names
             ]
             supervisor = cls(data, broker, parts)
             supervisor.endpoints = {name: f"http://{at}" for name, at in addresses.items()}
+            supervisor._numbers = {name: str(numbers[name]) for name in names}
             async with supervisor._running():
                 yield supervisor
         finally:
@@ -193,6 +200,17 @@ class Supervisor:
         finally:
             engine.dispose()
 
+    @property
+    def restarts(self) -> dict[str, int]:
+        parts = {part.name: part.restarts for part in self._parts}
+        return {"nats-server": self._broker_restarts} | parts
+
+    @property
+    def fell(self) -> str:
+        """Which parts had to be started again, and how often; empty if none."""
+        fallen = [f"{name} ({count})" for name, count in self.restarts.items() if count]
+        return f"started again: {', '.join(fallen)}" if fallen else ""
+
     def _announce(self) -> None:
         self._data.announce(
             Running(
@@ -201,8 +219,9 @@ class Supervisor:
                 endpoints=self.endpoints,
                 parts={"nats-server": self._broker.pid or 0}
                 | {part.name: part.pid for part in self._parts},
-                restarts={"nats-server": self._broker_restarts}
-                | {part.name: part.restarts for part in self._parts},
+                restarts=self.restarts,
+                metrics=self._numbers,
+                since=self._began,
             )
         )
 
@@ -225,9 +244,12 @@ def _migrate(data: DataDirectory) -> None:
 
 
 def _environment(
-    broker: Embedded, addresses: Mapping[str, HostPort], extra: Mapping[str, str], part: str
+    broker: Embedded,
+    addresses: Mapping[str, HostPort],
+    extra: Mapping[str, str],
+    part: str,
+    metrics: HostPort,
 ) -> dict[str, str]:
-    metrics = addresses["metrics"] if part == "extender" else HostPort("127.0.0.1", free_port())
     address = broker.address_of(Role(part))
     # Another broker's keys and certificates would contradict what this one asks for.
     ours = {name: value for name, value in os.environ.items() if not name.startswith("NATS_")}

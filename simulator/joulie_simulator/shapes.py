@@ -23,6 +23,14 @@ class Cards(NamedTuple):
     is_linked: bool  # NVLink between all of them
 
 
+class Machine(NamedTuple):
+    """A node as a trace tells it; all of its cards are taken to be alike."""
+
+    milli: int
+    memory_mib: int
+    gpus: int
+
+
 class Shape(NamedTuple):
     share: int  # of 100 nodes, how many are like this
     prefix: str

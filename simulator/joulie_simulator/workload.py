@@ -21,6 +21,9 @@ TEAMS = ("team-a", "team-b", "team-c")
 Quantiles = tuple[float, ...]
 
 
+CARD_MB = 16_384  # of the cards that the pods of the trace shared
+
+
 class Kind(NamedTuple):
     """A kind of job: how often, how big, how long, how hard it works."""
 
@@ -169,7 +172,7 @@ class Table:
 
 def share_mb(gpu_milli: float) -> int:
     """A part of a card, as memory of the 16 GiB cards that such pods ran on."""
-    return round(gpu_milli / 1000 * 16_384) if 0 < gpu_milli < 1000 else 0
+    return round(gpu_milli / 1000 * CARD_MB) if 0 < gpu_milli < 1000 else 0
 
 
 def between(quantiles: Sequence[float], at: float) -> float:

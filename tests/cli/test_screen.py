@@ -1,9 +1,11 @@
 from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
 
 import pytest
 from rich.console import Console, RenderableType
 
-from joulie_bus.events import AnyEvent
+from joulie_bus.events import AnyEvent, FilterDecided, PodBound, PrioritizeDecided
 from joulie_bus.testing import (
     NOON,
     SECOND,
@@ -11,32 +13,68 @@ from joulie_bus.testing import (
     draining,
     eco,
     hardware,
+    node_seen,
     performance,
     power,
     records,
 )
-from joulie_cli.screen import MAP_ROWS, MAP_WIDTH, Rate, by_class, decisions, heat_map
+from joulie_cli.commands.demo import as_called
+from joulie_cli.placements import placements
+from joulie_cli.screen import Extent, Place, Rate, Screen, by_class, decisions, heat_map, in_use
 from joulie_extender.decide import Moment, decide_filter, decide_prioritize
 from joulie_extender.scoring import Weights
 from joulie_projections.board import Board
 from joulie_projections.draft import Draft
 from joulie_projections.sequence import fold
+from joulie_projections.view import Snapshot, View
 from joulie_projections.world import World
 
 HALF_FREE: list[AnyEvent] = [hardware("half", watts=600), power("half", 300), eco("half")]
 NEARLY_FULL: list[AnyEvent] = [hardware("full", watts=600), power("full", 590), performance("full")]
 
 
-def board_of(events: Sequence[AnyEvent]) -> Board:
+def world_of(events: Sequence[AnyEvent]) -> World:
     world = World()
     draft = Draft(world)
     fold(draft, records(*events, step_s=0.001), 0)
     draft.commit()
-    return Board.of(world.nodes, NOON)
+    return world
 
 
-def drawn(picture: RenderableType) -> str:
-    console = Console(width=120, color_system=None)
+def board_of(events: Sequence[AnyEvent]) -> Board:
+    return Board.of(world_of(events).nodes, NOON)
+
+
+MOMENT = Moment(board_of([*HALF_FREE, *NEARLY_FULL]), 1, 0, NOON + SECOND)
+PLACE = Place({"extender": "http://127.0.0.1:9876"}, "bin/joulie", " --data d", 60)
+
+
+def scored(pod: str = "plain") -> PrioritizeDecided:
+    return decide_prioritize(ask(pod), ["half", "full"], MOMENT, Weights())
+
+
+def refused() -> FilterDecided:
+    return decide_filter(ask("picky", performance=True), ["half"], MOMENT, Weights())
+
+
+class Shown:
+    """What a screen looks at, without a broker."""
+
+    def __init__(self, events: Sequence[AnyEvent]) -> None:
+        self.world = world_of(events)
+        self.position = len(events)
+        self.last_beat = None
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self.position, Board.of(self.world.nodes, NOON), 0)
+
+
+def shown(events: Sequence[AnyEvent]) -> View:
+    return cast(View, Shown(events))
+
+
+def drawn(picture: RenderableType, width: int = 80) -> str:
+    console = Console(width=max(80, width), color_system=None)
     with console.capture() as captured:
         console.print(picture)
     return captured.get()
@@ -54,39 +92,88 @@ def test_nodes_are_counted_by_class() -> None:
 
 
 def test_a_bar_per_node_says_how_much_is_free() -> None:
-    assert "▁▅" in drawn(heat_map(board_of([*HALF_FREE, *NEARLY_FULL])))
+    assert "▁▅" in drawn(heat_map(board_of([*HALF_FREE, *NEARLY_FULL]), Extent()))
 
 
 def test_a_node_without_a_budget_has_nothing_free() -> None:
-    assert "▁" in drawn(heat_map(board_of([power("n", 5)])))
+    assert "▁" in drawn(heat_map(board_of([power("n", 5)]), Extent()))
 
 
-@pytest.mark.parametrize(("nodes", "bars"), [(1, 1), (576, 576), (577, 289), (5000, 556)])
+@pytest.mark.parametrize(("nodes", "bars"), [(1, 1), (288, 288), (289, 145), (5000, 278)])
 def test_a_large_cluster_shares_its_bars(nodes: int, bars: int) -> None:
-    picture = drawn(heat_map(board_of([hardware(f"n{at}", cores=1) for at in range(nodes)])))
+    board = board_of([hardware(f"n{at}", cores=1) for at in range(nodes)])
 
-    assert picture.count("█") == bars <= MAP_WIDTH * MAP_ROWS
+    assert heat_map(board, Extent()).plain.count("█") == bars
 
 
+@pytest.mark.parametrize("extent", [Extent(), Extent(120, 40), Extent(40, 10)], ids=str)
 @pytest.mark.parametrize("nodes", [1, 72, 200, 5000])
-def test_the_map_fits_a_small_terminal(nodes: int) -> None:
-    lines = drawn(heat_map(board_of([hardware(f"n{at}", cores=1) for at in range(nodes)])))
+def test_the_picture_fits_its_terminal(nodes: int, extent: Extent) -> None:
+    screen = Screen(shown([hardware(f"n{at}", cores=1) for at in range(nodes)]), PLACE)
+    lines = drawn(screen.picture(40 * placements([scored()]), extent), extent.width).splitlines()
 
-    assert max(map(len, lines.splitlines())) <= 80
-    assert len(lines.splitlines()) <= MAP_ROWS + 2
+    assert max(map(len, lines)) <= max(80, extent.width)
+    assert len(lines) <= max(24, extent.height) - 1  # the line of the prompt stays
 
 
-def test_the_last_decisions_come_with_their_reasons() -> None:
-    board = board_of([*HALF_FREE, *NEARLY_FULL])
-    moment = Moment(board, 1, 0, NOON + SECOND)
-    picky = decide_filter(ask("picky", performance=True), ["half", "full"], moment, Weights())
-    scored = decide_prioritize(ask("plain"), ["half", "full"], moment, Weights())
-    picture = drawn(decisions([picky, scored]))
+def test_a_pod_is_one_line_with_its_best_node_and_the_reason() -> None:
+    picture = "".join(map(drawn, decisions(placements([scored(), refused()]))))
 
-    assert "team/picky" in picture
-    assert "1 refused: the node is reserved for saving energy" in picture
-    assert "half " in picture
+    assert "plain                standard        2/2  half" in picture
     assert "headroom 49 %" in picture
+    assert "picky                performance     0/1  waits: the node is reserved for" in picture
+
+
+def test_a_pod_that_passed_and_has_no_scores_yet_is_on_its_way() -> None:
+    passed = decide_filter(ask("plain"), ["half", "full"], MOMENT, Weights())
+
+    assert placements([passed]) == []
+    assert [one.share for one in placements([scored(), passed])] == ["2/2"]
+
+
+def test_scores_of_an_earlier_try_are_not_shown_beside_a_later_refusal() -> None:
+    again = decide_filter(ask("plain", performance=True), ["half"], MOMENT, Weights())
+
+    assert [(one.share, one.node) for one in placements([again, scored()])] == [("0/1", "")]
+
+
+def test_the_commands_to_try_stay_while_decisions_go_by() -> None:
+    screen = Screen(shown(HALF_FREE), PLACE)
+    screen.picture(placements([scored("first")]), Extent())
+    picture = drawn(screen.picture(placements([scored("second")]), Extent()))
+
+    assert "bin/joulie explain team/first --data d" in picture
+    assert "bin/joulie twin half --at -10s --data d" in picture
+
+
+def test_what_fell_is_told() -> None:
+    screen = Screen(shown(HALF_FREE), PLACE)
+    screen.fell = "started again: projector (1)"
+
+    assert "started again: projector (1)" in drawn(screen.picture([], Extent()))
+
+
+def test_what_runs_is_counted() -> None:
+    view = shown([node_seen("n", gpus=4), PodBound(pod=ask("pod", gpus=2), node="n")])
+
+    assert in_use(view.world) == "1 pods run   2 of 4 GPUs in use"
+
+
+def test_a_program_is_called_as_the_user_called_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin" / "joulie"
+    program.parent.mkdir()
+    program.touch(0o755)
+    monkeypatch.chdir(tmp_path)
+    by_way = as_called(str(program))
+    monkeypatch.setenv("PATH", str(program.parent))
+
+    assert (by_way, as_called(str(program)), as_called("main.py")) == (
+        "bin/joulie",
+        "joulie",
+        "joulie",
+    )
 
 
 def test_a_rate_is_what_came_since_the_last_picture() -> None:

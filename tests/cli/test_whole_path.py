@@ -44,17 +44,17 @@ def told_by(*args: str | Path) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
-class Demo:
-    """A demo that runs until `end`."""
+class Running:
+    """`joulie demo` or `joulie up`, until `end`."""
 
-    def __init__(self, data: Path, *options: str) -> None:
+    def __init__(self, data: Path, *words: str, **environ: str) -> None:
         self.data = DataDirectory(data)
-        command = [sys.executable, "-m", "joulie_cli.main", "demo", "--headless", "--json"]
         self.process = subprocess.Popen(
-            [*command, "--data", str(data), *options],
+            [sys.executable, "-m", "joulie_cli.main", *words, "--data", str(data)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env={**os.environ, **environ},
         )
 
     def counts(self) -> Counts:
@@ -93,14 +93,20 @@ class Demo:
 
 
 @contextlib.contextmanager
-def demo(data: Path, *options: str) -> Generator[Demo, None, None]:
-    running = Demo(data, *options)
+def running(
+    command: str, data: Path, *options: str, **environ: str
+) -> Generator[Running, None, None]:
+    started = Running(data, command, *options, **environ)
     try:
-        yield running
+        yield started
     finally:
-        if running.process.poll() is None:
-            running.process.kill()
-            running.process.communicate()
+        if started.process.poll() is None:
+            started.process.kill()
+            started.process.communicate()
+
+
+def demo(data: Path, *options: str) -> contextlib.AbstractContextManager[Running]:
+    return running("demo", data, "--headless", "--json", *options)
 
 
 @contextlib.contextmanager
@@ -180,7 +186,7 @@ def test_every_decision_is_recomputed_to_the_last_bit(past: Past) -> None:
 def test_the_demo_itself_proves_what_it_did(past: Past, tmp_path: Path) -> None:
     data = tmp_path / "data"
     subprocess.run(["cp", "-r", str(past[0]), str(data)], check=True)
-    place = Place({}, f"--data {data}", 60)
+    place = Place({}, "joulie", f" --data {data}", 60)
     wires = Wiring(Source.of(), BusSettings(), DataDirectory(data), Subjects("local"))
     screen = Screen(View(database.reader(data / "joulie.db"), wires.subjects), place)
 
@@ -258,6 +264,8 @@ def test_a_demo_goes_on_where_the_last_one_was(past: Past, tmp_path: Path) -> No
 
     assert status_code == 0
     assert [part["alive"] for part in status["parts"]] == [True] * 6
+    assert all(part["position"] for part in status["parts"] if part["name"] != "nats-server")
+    assert status["readings"]["nodes"] == 40
     assert told["position"] > past[1]["position"]
     assert (code, found["mismatches"], found["decisions"]) == (0, 0, told["decisions"])
 
@@ -325,11 +333,18 @@ def test_settings_that_cannot_be_used_stop_the_start_all_at_once(tmp_path: Path)
     assert not (tmp_path / "joulie.db").exists()
 
 
-def test_up_without_a_cluster_says_what_it_wants(tmp_path: Path) -> None:
-    done = joulie("up", "--data", tmp_path, KUBECONFIG="")
+def test_up_without_a_cluster_runs_and_says_that_nothing_is_watched(tmp_path: Path) -> None:
+    with running("up", tmp_path, KUBECONFIG="") as up:
+        up.wait_until(
+            lambda: set(up.pids()) == {"nats-server", "projector", "operator", "extender"}
+        )
+        pids = up.pids()
+        up.process.send_signal(signal.SIGINT)
+        _, err = up.process.communicate(timeout=PATIENCE_S)
 
-    assert done.returncode == 2
-    assert "give --kubeconfig FILE" in done.stderr
+    assert up.process.returncode == 0
+    assert "For a cluster give --kubeconfig FILE" in err
+    assert [name for name, pid in pids.items() if is_alive(pid)] == []
 
 
 def test_a_part_alone_without_a_broker_says_where_it_looked(tmp_path: Path) -> None:

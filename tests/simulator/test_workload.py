@@ -135,7 +135,7 @@ def test_a_workload_draws_from_a_trace_in_any_order(tmp_path: Path) -> None:
     [
         (HEAD + ROW + ROW.replace("6000", "many"), r"line 3 cannot be used: .*'many'"),
         ("sn,cpu_milli\nx,1\n", r"line 2 cannot be used: there is no column memory_mib"),
-        (HEAD, "there is no pod in it"),
+        (HEAD, "there is nothing in it"),
     ],
     ids=["no number", "another file", "empty"],
 )

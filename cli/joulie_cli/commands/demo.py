@@ -4,10 +4,13 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
+import shutil
 import socket
 import sys
 import time
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
@@ -21,7 +24,9 @@ from joulie_bus.roles import Role
 from joulie_bus.settings import HostPort, Source
 from joulie_bus.tasks import background
 from joulie_cli.commands import console, extender, operator, projector, simulator
-from joulie_cli.screen import SHOWN, Place, Screen
+from joulie_cli.data import DEFAULT
+from joulie_cli.placements import placements
+from joulie_cli.screen import Extent, Place, Screen
 from joulie_cli.supervisor import Supervisor
 from joulie_cli.wiring import Wiring, run_until_told
 from joulie_projections import database
@@ -72,13 +77,27 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 def _farewell(summary: dict[str, Any], wires: Wiring) -> str:
-    where = f"--data {wires.data.path}"
+    joulie, where = as_called(sys.argv[0]), _option(wires)
     return (
         f"{summary['decisions']} decisions for {summary['pods']} pods on {summary['nodes']} "
         f"nodes; {summary['refused']} of them refused some node.\n"
         f"All of it is in {wires.data.path}. To prove it:\n"
-        f"  joulie verify {where}\n  joulie replay {where}"
+        f"  {joulie} verify{where}\n  {joulie} replay{where}"
     )
+
+
+def as_called(program: str) -> str:
+    """How the user calls us again: by name if PATH leads here, else by the way there."""
+    path = Path(program)
+    found = shutil.which("joulie")
+    if path.name != "joulie" or (found and Path(found).resolve() == path.resolve()):
+        return "joulie"
+    return os.path.relpath(path)
+
+
+def _option(wires: Wiring) -> str:
+    """What a command needs to find the data, with a blank before it."""
+    return "" if wires.data.path == DEFAULT.resolve() else f" --data {wires.data.path}"
 
 
 def _asked(wish: Wish) -> dict[str, str]:
@@ -109,6 +128,8 @@ async def run_demo(wires: Wiring, wish: Wish, told: asyncio.Event) -> dict[str, 
         "EXTENDER_BINDS": "simulated",
     }
     wires.data.create()
+    if not wish.headless:
+        print(f"Starting {', '.join(PARTS)} and a broker; the data is in {wires.data.path} ...")
     async with (
         Supervisor.over(wires.data, PARTS, _addresses(), extra, wires.subjects) as supervisor,
         _viewing(wires, supervisor) as view,
@@ -118,8 +139,9 @@ async def run_demo(wires: Wiring, wish: Wish, told: asyncio.Event) -> dict[str, 
         if wish.headless:
             await _until_over(told, wish.seconds)
         else:
-            place = Place(supervisor.endpoints, f"--data {wires.data.path}", wish.speed)
-            await _show(wires, wish, told, Screen(view, place))
+            joulie = as_called(sys.argv[0])
+            place = Place(supervisor.endpoints, joulie, _option(wires), wish.speed)
+            await _show(_Shown(wires, supervisor, Screen(view, place)), wish.seconds, told)
         summary = _summary(view, start, supervisor)
     with History.of(wires.data.database) as history:  # everything that came in until the end
         return {**_told(history), **summary}
@@ -165,18 +187,29 @@ async def _until_over(told: asyncio.Event, seconds: float | None) -> bool:
     return told.is_set()
 
 
-async def _show(wires: Wiring, wish: Wish, told: asyncio.Event, screen: Screen) -> None:
+class _Shown(NamedTuple):
+    wires: Wiring
+    supervisor: Supervisor
+    screen: Screen
+
+    def draw(self, live: Live) -> None:
+        extent = Extent(*live.console.size)
+        with History.of(self.wires.data.database) as history:
+            # Two answers for a pod, and more for those that are tried again.
+            newest = [_event(entry) for entry in history.newest_answers(4 * extent.rows)]
+        self.screen.fell = self.supervisor.fell
+        live.update(self.screen.picture(placements(newest), extent), refresh=True)
+
+
+async def _show(shown: _Shown, seconds: float | None, told: asyncio.Event) -> None:
     """Draws once a second; after a minute it has all decisions so far taken again."""
-    began = time.monotonic()
-    ending = float("inf") if wish.seconds is None else began + wish.seconds
+    ending = float("inf") if seconds is None else time.monotonic() + seconds
     with Live(console=Console(stderr=True), auto_refresh=False) as live:
-        async with background(prove(wires, screen, PROOF_S), "proof"):
+        async with background(prove(shown.wires, shown.screen, PROOF_S), "proof"):
             while (left := ending - time.monotonic()) > 0:
                 if await _until_over(told, min(SCREEN_S, left)):
                     return
-                with History.of(wires.data.database) as history:
-                    newest = [_event(entry) for entry in history.newest_answers(SHOWN)]
-                live.update(screen.picture(newest), refresh=True)
+                shown.draw(live)
 
 
 async def prove(wires: Wiring, screen: Screen, after_s: float) -> None:

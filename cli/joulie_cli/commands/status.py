@@ -3,53 +3,87 @@
 import argparse
 import json
 import time
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from joulie_cli.data import DataDirectory, Running, is_alive
+from joulie_cli.gauges import Gauges, gauges_of
 from joulie_cli.wiring import Wiring
+from joulie_extender.settings import ScoringSettings
+from joulie_projections import rows
 from joulie_projections.history import History
+from joulie_projections.world import World
 
-SETTINGS = ()
+SETTINGS = (ScoringSettings,)
+SILENT_S = 5.0  # a view beats four times a second; after so long something is wrong
+NS = 10**9
+
+
+class Ages(NamedTuple):
+    """From when on something counts as stale."""
+
+    now: int
+    reading_s: float
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
-    found = status_of(wires.data)
-    print(json.dumps(found) if args.json else as_text(found, time.time_ns()))
+    ages = Ages(time.time_ns(), wires.source.load(ScoringSettings).staleness_s)
+    found = status_of(wires.data, ages)
+    print(json.dumps(found) if args.json else as_text(found))
     return 0 if found["running"] else 1
 
 
-def status_of(data: DataDirectory) -> dict[str, Any]:
+def status_of(data: DataDirectory, ages: Ages) -> dict[str, Any]:
     data.require()
     running = data.running()
+    parts = _parts(running)
     with History.of(data.database) as history:
-        return {
-            "running": running is not None,
-            "parts": _parts(running),
-            **_positions(history),
-            "endpoints": running.endpoints if running else {},
-        }
+        believed = _positions(history, ages.now) | {"readings": _readings(history, ages)}
+    return {
+        "running": running is not None,
+        "up_s": (ages.now - running.since) / NS if running else None,
+        "parts": parts,
+        **believed,
+        "endpoints": running.endpoints if running else {},
+        "stale": [*_silent(parts, data.logs), *_old(believed, running is not None)],
+    }
 
 
 def _parts(running: Running | None) -> list[dict[str, Any]]:
     if running is None:
         return []
+    told = gauges_of(running.metrics)
     return [
         {
             "name": name,
             "pid": pid,
             "alive": is_alive(pid),
             "restarts": running.restarts.get(name, 0),
+            **_figures(name, told.get(name)),
         }
         for name, pid in running.parts.items()
     ]
 
 
-def _positions(history: History) -> dict[str, Any]:
+def _figures(name: str, gauges: Gauges | None) -> dict[str, Any]:
+    """What a part says of itself; the projector is ahead of all views, so it has a lag instead."""
+    if gauges is None:
+        return {"position": None}
+    position = int(gauges.get("joulie_position", 0))
+    if name == "projector":
+        waiting, behind = gauges.get("joulie_lag_events", 0), gauges.get("joulie_lag_seconds", 0)
+        return {"position": position, "lag_events": int(waiting), "lag_s": behind}
+    return {"position": position, "view_age_s": gauges.get("joulie_view_age_seconds")}
+
+
+def _positions(history: History, now: int) -> dict[str, Any]:
     checkpoint, counts = history.checkpoint(), history.counts()
+    committed = counts.committed_at
     return {
         "position": checkpoint.position if checkpoint else 0,
         "epoch": checkpoint.epoch if checkpoint else 0,
-        "committed_at": counts.committed_at,
+        "committed_at": committed,
+        "commit_age_s": max(0, now - committed) / NS if committed else None,
         "decisions": counts.answers,
         "entries": counts.entries,
         "signed_to": counts.signed_to,
@@ -57,16 +91,81 @@ def _positions(history: History) -> dict[str, Any]:
     }
 
 
-def as_text(status: dict[str, Any], now: int) -> str:
-    lines = ["running" if status["running"] else "not running"]
-    for part in status["parts"]:
-        state = f"pid {part['pid']}" if part["alive"] else "down"
-        lines.append(f"  {part['name']:<11}{state}, {part['restarts']} restart(s)")
-    committed = status["committed_at"]
-    age = f", last commit {(now - committed) / 1e9:.1f} s ago" if committed else ""
-    lines.append(f"position     {status['position']}{age}")
+def _readings(history: History, ages: Ages) -> dict[str, Any]:
+    """Of the nodes that are there: how many have a reading that is not too old to count."""
+    world = World()
+    rows.put(world, history.states("node"))
+    there = [node for node in world.nodes.values() if node.present]
+    old = [max(0, ages.now - node.samples[-1].at) / NS for node in there if node.samples]
+    return {
+        "nodes": len(there),
+        "fresh": sum(age <= ages.reading_s for age in old),
+        "oldest_s": max(old, default=None),
+    }
+
+
+def _silent(parts: list[dict[str, Any]], logs: Path) -> list[str]:
+    """What a part does not say, or says of a view that nobody feeds."""
+    told = []
+    for part in parts:
+        age, name = part.get("view_age_s") or 0, part["name"]
+        if not part["alive"]:
+            told.append(f"{name} is down; {logs / name}.log says why")
+        elif part["position"] is None and name != "nats-server":
+            told.append(f"{name} does not answer for its metrics; it may still be starting")
+        elif age > SILENT_S:
+            told.append(f"{name} has heard nothing of the projector for {_span(age)}")
+    return told
+
+
+def _old(believed: dict[str, Any], is_running: bool) -> list[str]:
+    age, readings = believed["commit_age_s"], believed["readings"]
+    missing = readings["nodes"] - readings["fresh"]
+    told = []
+    if not is_running and age is not None:
+        told.append(f"nothing runs: all of this was true {_span(age)} ago")
+    elif missing:
+        told.append(f"{missing} node(s) without a fresh reading are scored by the model")
+    return told
+
+
+def as_text(status: dict[str, Any]) -> str:
+    up = status["up_s"]
+    lines = ["not running" if up is None else f"running for {_span(up)}"]
+    lines += [_part_line(part) for part in status["parts"]]
+    age, readings = status["commit_age_s"], status["readings"]
+    committed = f", last commit {_span(age)} ago" if age is not None else ""
+    lines.append(f"position     {status['position']}{committed}")
     signed = f"{status['entries']} entries, signed up to {status['signed_to']}"
     lines.append(f"decisions    {status['decisions']} ({signed})")
+    oldest = readings["oldest_s"]
+    told = f", the oldest {_span(oldest)} old" if oldest is not None else ""
+    lines.append(f"readings     {readings['fresh']} of {readings['nodes']} nodes fresh{told}")
     lines.append(f"quarantined  {status['quarantined']}")
-    lines.extend(f"{name:<12} {url}" for name, url in status["endpoints"].items())
+    lines += [f"{name:<12} {url}" for name, url in status["endpoints"].items()]
+    lines += [f"STALE        {what}" for what in status["stale"]]
     return "\n".join(lines)
+
+
+def _part_line(part: dict[str, Any]) -> str:
+    state = f"pid {part['pid']}" if part["alive"] else "down"
+    line = f"  {part['name']:<12}{state:<12}"
+    if part["position"] is not None:
+        line += f"at {part['position']:<11}"
+    if "lag_s" in part:
+        line += f"{part['lag_events']} events, {_span(part['lag_s'])} behind"
+    if part.get("view_age_s") is not None:
+        line += f"view {_span(part['view_age_s'])} old"
+    return f"{line.rstrip()}{_restarted(part['restarts'])}"
+
+
+def _restarted(times: int) -> str:
+    return f"   started again {times} time(s)" if times else ""
+
+
+def _span(seconds: float) -> str:
+    """As people say it."""
+    for least, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * least:
+            return f"{seconds / least:.0f} {unit}"
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"

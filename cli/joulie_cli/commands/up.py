@@ -1,9 +1,9 @@
-"""`joulie up`: all parts against a real cluster, from outside it or inside."""
+"""`joulie up`: all parts, beside a real cluster or without any."""
 
 import argparse
 import asyncio
+import sys
 
-from joulie_bus.errors import SettingsError
 from joulie_bus.logging import get_logger
 from joulie_cli.commands import console, extender, operator, projector
 from joulie_cli.supervisor import Supervisor
@@ -21,8 +21,11 @@ log = get_logger("up")
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
     if not cluster:
-        raise SettingsError(
-            ["KUBECONFIG: no cluster is named; give --kubeconfig FILE, or try `joulie demo`"]
+        print(
+            "No cluster is named, so nothing is watched: facts come from whoever publishes them "
+            "to the broker. For a cluster give --kubeconfig FILE; for a simulated one try "
+            "`joulie demo`.",
+            file=sys.stderr,
         )
     run_until_told(lambda told: _up(wires, cluster, told))
     return 0

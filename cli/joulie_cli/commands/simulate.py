@@ -1,0 +1,62 @@
+"""`joulie simulate gpus`: what packing does to the GPUs of a cluster, on the pods of a trace."""
+
+import argparse
+import json
+from collections.abc import Iterator
+from statistics import mean
+from typing import Any
+
+from joulie_cli.wiring import Wiring
+from joulie_simulator.fragments import POLICIES, Farm, Filling, Outcome, fill
+from joulie_simulator.shapes import Machine, shape_of
+from joulie_simulator.trace import Trace, machines_of
+from joulie_simulator.workload import Sizes, Table
+
+SETTINGS = ()
+LOADS = (
+    0.9,
+    1.0,
+)  # what is asked for, by what there is: where there is room, and where there is not
+HEAD = ("asked for", "scored by", "in use", "nobody can use", "pods wait", "of them want 8")
+
+
+def run(args: argparse.Namespace, _: Wiring) -> int:
+    sizes: Sizes = Trace.of(args.trace) if args.trace else Table()
+    machines = machines_of(args.cluster) if args.cluster else _ours(args.nodes)
+    rows = list(_measured(machines, sizes, args))
+    print(json.dumps(rows) if args.json else as_table(rows))
+    return 0
+
+
+def _ours(nodes: int) -> list[Machine]:
+    """As the demo's cluster is built."""
+    shapes = [shape_of(number) for number in range(nodes)]
+    return [Machine(shape.cores * 1000, shape.memory_gib * 1024, shape.gpus) for shape in shapes]
+
+
+def _measured(
+    machines: list[Machine], sizes: Sizes, args: argparse.Namespace
+) -> Iterator[dict[str, Any]]:
+    for load in LOADS:
+        for name, policy in POLICIES.items():
+            fillings = [Filling(seed, load, args.weight) for seed in range(1, args.seeds + 1)]
+            found = [fill(Farm(machines), sizes, policy, filling) for filling in fillings]
+            yield {"load": load, "policy": name, **_means(found)}
+
+
+def _means(outcomes: list[Outcome]) -> dict[str, float]:
+    return {
+        field: round(mean(getattr(outcome, field) for outcome in outcomes), 1)
+        for field in ("gpus", "used", "stranded", "waiting", "waiting_whole")
+    }
+
+
+def as_table(rows: list[dict[str, Any]]) -> str:
+    lines = ["{:<11}{:<34}{:>8}{:>16}{:>11}{:>16}".format(*HEAD)]
+    for row in rows:
+        used = f"{100 * row['used'] / row['gpus']:.1f} %"
+        lines.append(
+            f"{100 * row['load']:>4.0f} %     {row['policy']:<34}{used:>8}"
+            f"{row['stranded']:>11.0f} GPUs{row['waiting']:>11.0f}{row['waiting_whole']:>16.0f}"
+        )
+    return "\n".join(lines)

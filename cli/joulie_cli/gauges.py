@@ -1,0 +1,33 @@
+"""What running parts say of themselves, from their metrics, all at once."""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException
+
+from prometheus_client.parser import text_string_to_metric_families
+
+PATIENCE_S = 1.0
+Gauges = dict[str, float]
+
+
+def gauges_of(addresses: Mapping[str, str]) -> dict[str, Gauges]:
+    """By part; who does not answer in time is left out."""
+    if not addresses:
+        return {}
+    with ThreadPoolExecutor(len(addresses)) as threads:
+        found = zip(addresses, threads.map(_asked, addresses.values()), strict=True)
+        return {name: gauges for name, gauges in found if gauges is not None}
+
+
+def _asked(address: str) -> Gauges | None:
+    """What has no labels."""
+    try:
+        with closing(HTTPConnection(address, timeout=PATIENCE_S)) as connection:
+            connection.request("GET", "/metrics")
+            text = connection.getresponse().read().decode()
+        families = list(text_string_to_metric_families(text))
+    except (OSError, HTTPException, ValueError):
+        return None
+    samples = [sample for family in families for sample in family.samples]
+    return {sample.name: sample.value for sample in samples if not sample.labels}

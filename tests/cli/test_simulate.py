@@ -1,0 +1,65 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from joulie_cli.main import main
+
+PODS = (
+    "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,"
+    "creation_time,deletion_time,scheduled_time\n"
+    "p0,4000,8192,1,1000,,LS,Running,0,100,0\n"
+    "p1,4000,8192,1,460,,BE,Running,0,100,0\n"
+    "p2,32000,65536,8,1000,,LS,Running,0,100,0\n"
+)
+NODES = "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(
+    f"n{at},96000,786432,8,G2\n" for at in range(6)
+)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, ...]:
+    pods, nodes = tmp_path / "pods.csv", tmp_path / "nodes.csv"
+    pods.write_text(PODS)
+    nodes.write_text(NODES)
+    return ("--trace", str(pods), "--cluster", str(nodes), "--seeds", "2")
+
+
+def test_all_policies_stand_beside_one_another(
+    files: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["simulate", "gpus", *files])
+    head, *rows = capsys.readouterr().out.splitlines()
+
+    assert code == 0
+    assert head.split()[-6:] == ["pods", "wait", "of", "them", "want", "8"]
+    assert [row[:45].split("%")[1].strip() for row in rows] == [
+        "kube-scheduler's default",
+        "the article's formula",
+        "the same, best fitting cards",
+    ] * 2
+
+
+def test_json_has_the_same_rows(files: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    main(["simulate", "gpus", "--json", *files])
+    rows = json.loads(capsys.readouterr().out)
+
+    assert len(rows) == 6
+    assert all(row["gpus"] == 48 and 0 < row["used"] <= 48 for row in rows)
+
+
+def test_without_files_it_is_the_demo_cluster_and_its_pods(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main(["simulate", "gpus", "--json", "--nodes", "40", "--seeds", "1"])
+
+    assert {row["gpus"] for row in json.loads(capsys.readouterr().out)} == {88}
+
+
+def test_a_trace_that_is_not_there_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["simulate", "gpus", "--trace", str(tmp_path / "none.csv")])
+
+    assert code == 2
+    assert "none.csv cannot be used" in capsys.readouterr().err

@@ -1,0 +1,108 @@
+import contextlib
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+import joulie_migrations
+from joulie_bus import metrics
+from joulie_bus.embedded import free_port
+from joulie_cli.commands.status import Ages, as_text, status_of
+from joulie_cli.data import DataDirectory, Running
+from joulie_cli.gauges import gauges_of
+from joulie_projections import database
+
+NOW = 10**18
+PART = {"name": "extender", "pid": 7, "alive": True, "restarts": 0}
+STATUS = {
+    "up_s": 200.0,
+    "parts": [],
+    "position": 12,
+    "commit_age_s": 0.25,
+    "decisions": 4,
+    "entries": 6,
+    "signed_to": 5,
+    "readings": {"nodes": 3, "fresh": 2, "oldest_s": 7.5},
+    "quarantined": 0,
+    "endpoints": {"extender": "http://e"},
+    "stale": [],
+}
+
+
+@contextlib.contextmanager
+def announced(data: DataDirectory, pid: int, address: str) -> Generator[None, None, None]:
+    """As if an extender ran here."""
+    data.create()
+    engine = database.migrator(data.database)
+    joulie_migrations.upgrade(engine)
+    engine.dispose()
+    hold = data.hold()
+    parts, said = {"extender": pid}, {"extender": address}
+    data.announce(Running(pid=os.getpid(), nats_url="", endpoints={}, parts=parts, metrics=said))
+    yield
+    hold.release()
+
+
+def test_the_status_says_positions_lags_and_ages() -> None:
+    projector = PART | {"name": "projector", "position": 12, "lag_events": 3, "lag_s": 0.008}
+    extender = PART | {"position": 11, "view_age_s": 0.1, "restarts": 2}
+
+    assert as_text(STATUS | {"parts": [projector, extender]}) == (
+        "running for 3 min\n"
+        "  projector   pid 7       at 12         3 events, 8 ms behind\n"
+        "  extender    pid 7       at 11         view 100 ms old   started again 2 time(s)\n"
+        "position     12, last commit 250 ms ago\n"
+        "decisions    4 (6 entries, signed up to 5)\n"
+        "readings     2 of 3 nodes fresh, the oldest 7.5 s old\n"
+        "quarantined  0\n"
+        "extender     http://e"
+    )
+
+
+def test_what_is_stale_is_said_plainly() -> None:
+    told = as_text(STATUS | {"up_s": None, "stale": ["nothing runs: all of this was true 2 h ago"]})
+
+    assert told.startswith("not running\n")
+    assert told.endswith("STALE        nothing runs: all of this was true 2 h ago")
+
+
+@pytest.mark.parametrize(
+    ("age", "told"),
+    [(0.0, "0 ms"), (1.24, "1.2 s"), (119, "119.0 s"), (7200, "2 h"), (200_000, "2 d")],
+)
+def test_an_age_is_told_as_people_say_it(age: float, told: str) -> None:
+    assert f"last commit {told} ago" in as_text(STATUS | {"commit_age_s": age})
+
+
+def test_a_part_tells_its_gauges_and_one_that_is_silent_is_left_out() -> None:
+    answers, silent = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    metrics.serve("127.0.0.1", int(answers.rpartition(":")[2]))
+    metrics.POSITION.set(41)
+
+    told = gauges_of({"extender": answers, "operator": silent})
+
+    assert set(told) == {"extender"}
+    assert told["extender"]["joulie_position"] == 41
+
+
+@pytest.mark.parametrize(
+    ("pid", "age", "stale"),
+    [
+        (1, 0.1, []),
+        (1, 9.0, ["extender has heard nothing of the projector for 9.0 s"]),
+        (2**22 + 1, 0.1, ["extender is down; {logs}/extender.log says why"]),
+    ],
+    ids=["well", "silent projector", "down"],
+)
+def test_a_part_that_is_not_well_is_named(
+    pid: int, age: float, stale: list[str], tmp_path: Path
+) -> None:
+    data = DataDirectory(tmp_path)
+    address = f"127.0.0.1:{free_port()}"
+    metrics.serve("127.0.0.1", int(address.rpartition(":")[2]))
+    metrics.VIEW_AGE_SECONDS.set(age)
+    with announced(data, pid, address):
+        found = status_of(data, Ages(NOW, 300))
+
+    assert found["stale"] == [text.format(logs=data.logs) for text in stale]
