@@ -83,7 +83,7 @@ async def test_without_one_its_binding_tells(small: Past) -> None:
         outcome = outcome_of(found.scored, "n2", node_names(history))
 
     assert where == Bound(small.maker.position, "n2")
-    assert (outcome.node, outcome.rank, outcome.said_by) == ("n2", 2, "its binding")
+    assert (outcome.node, outcome.rank, outcome.said_by) == ("n2", 4, "its binding")
 
 
 async def test_a_binding_to_a_node_that_we_did_not_score_has_no_rank(small: Past) -> None:
@@ -212,6 +212,8 @@ ANSWERS = {
     "decision.filter": "1 of 2 pass: eco",
     "decision.prioritize": "best n1 41.2",
     "decision.preempt": "1 of 2 pass",
+    "decision.fallback": "not thought about (overdue): all of 2 let through",
+    "decision.dropped": "3 answers could not be kept: No space left on device",
     "decision.bind": "lost-race on n1: another replica was first",
     "decision.outcome": "bound to n1, our number 2",
 }

@@ -86,7 +86,7 @@ def decided() -> PrioritizeDecided:
 @pytest.mark.parametrize(
     ("change", "kind", "what"),
     [
-        pytest.param({"trend": 1.0}, "score-differs", "trend of a: -0.0 then, 1.0 now", id="term"),
+        pytest.param({"trend": 1.0}, "score-differs", "trend of a: 0.0 then, 1.0 now", id="term"),
         pytest.param(
             {"score": 51.0},
             "score-differs",
@@ -278,7 +278,7 @@ async def test_the_work_of_other_code_is_told_first(small: Past) -> None:
 
     assert found is not None
     assert (found.folds, found.answers) == (["0"], ["joulie/0"])
-    assert "folds of version 0 (here 1) and answers of joulie/0 (here joulie/1)" in str(found)
+    assert "folds of version 0 (here 2) and answers of joulie/0 (here joulie/2)" in str(found)
 
 
 async def test_a_log_of_this_code_needs_no_such_remark(small: Past) -> None:

@@ -27,8 +27,8 @@ async def test_the_world_at_the_end_is_the_one_in_the_database(small: Past) -> N
         pytest.param(8, 0.0, NodeClass.UNKNOWN, id="before any reading"),
         pytest.param(10, 190.0, NodeClass.UNKNOWN, id="in the middle of a batch"),
         pytest.param(12, 190.0, NodeClass.UNKNOWN, id="before the plan"),
-        pytest.param(21, 190.0, NodeClass.PERFORMANCE, id="after it"),
-        pytest.param(25, 200.0, NodeClass.PERFORMANCE, id="at the end"),
+        pytest.param(19, 190.0, NodeClass.PERFORMANCE, id="after it"),
+        pytest.param(23, 200.0, NodeClass.PERFORMANCE, id="at the end"),
     ],
 )
 async def test_a_twin_is_what_was_believed_then(
@@ -48,14 +48,15 @@ async def test_a_node_that_was_not_known_then_has_no_twin(small: Past) -> None:
 
 async def test_what_plans_did_to_a_node_is_told_with_the_reason(small: Past) -> None:
     async with small.reading() as (history, facts):
-        steps = await steps_of(history, facts, "n4")
-        none = await steps_of(history, facts, "n4", last=12)
+        steps = await steps_of(history, facts, "n2")
+        none = await steps_of(history, facts, "n2", last=12)
 
+    densest = "performance is wanted; it is among the densest"
     because = "p12: static_partition: 2 of 4 nodes supply performance"
     at = small.maker.clock() - 20_000_000_000
     assert steps == [
-        Step(20, at, "profile assigned: profile eco", f"the policy wants eco here; {because}"),
-        Step(21, at, "caps set: cpu_cap_pct 60", because),
+        Step(16, at, "caps set: cpu_cap_pct 100", because),
+        Step(17, at, "profile assigned: profile performance", f"{densest}; {because}"),
     ]
     assert none == []
 
@@ -66,7 +67,7 @@ async def test_plan_facts_have_the_positions_that_the_projector_gave_them(small:
         found = [fact async for fact in plan_facts(history, facts)]
         world = await world_at(history, facts, found[-1].position)
 
-    assert [fact.position for fact in found] == [*range(13, 22), 26, 27]
+    assert [fact.position for fact in found] == [*range(13, 20), 24, 25]
     assert isinstance(found[0].event, PlanMade)
     assert world.nodes["n1"].cpu_cap_pct == 60
     assert world.nodes["n1"].samples[-1].power_mw == 120_000  # the reading of that batch is later
@@ -75,9 +76,9 @@ async def test_plan_facts_have_the_positions_that_the_projector_gave_them(small:
 async def test_a_moment_is_the_newest_position_that_was_committed_by_then(small: Past) -> None:
     now = small.maker.clock()
     async with small.reading() as (history, _):
-        assert history.known_at(now) == 25
-        assert history.known_at(now - 1) == 21
+        assert history.known_at(now) == 23
+        assert history.known_at(now - 1) == 19
         assert history.known_at(1) == 0
         assert history.committed_between() == (now - 22_000_000_000, now)
-        assert history.committed_at(21) == now - 20_000_000_000
-        assert history.committed_at(26) is None
+        assert history.committed_at(19) == now - 20_000_000_000
+        assert history.committed_at(24) is None

@@ -85,7 +85,7 @@ CHANGES = {
     ),
     "the checkpoint": (
         "UPDATE checkpoint SET head = zeroblob(32) WHERE name = 'projector'",
-        Flaw(25, "the checkpoint and the last manifest do not fit together"),
+        Flaw(23, "the checkpoint and the last manifest do not fit together"),
     ),
 }
 
