@@ -1,13 +1,14 @@
 """For tests and benchmarks: a past in memory and in a real database, made as real ones are."""
 
 import contextlib
+import sqlite3
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import joulie_migrations
 from joulie_audit.archive import Archive
-from joulie_audit.facts import StreamFacts
+from joulie_audit.facts import Facts, StreamFacts
 from joulie_audit.restore import Restored, restore
 from joulie_bus.events import AnyEvent, Fact, PodAsk
 from joulie_bus.memory import MemoryBroker, MemoryLog
@@ -29,6 +30,7 @@ from joulie_projections.heads import Head, Signer
 from joulie_projections.history import History
 from joulie_projections.manifest import Manifest
 from joulie_projections.sequence import Standing, sequence
+from joulie_projections.snapshots import moment_of, pack
 from joulie_projections.store import Store
 from joulie_projections.world import World
 
@@ -100,6 +102,12 @@ class LogMaker:
         added = [entry_of(record) for record in records]
         self._log.append(self._epoch, added, Input("", self._read[Stream.DEC]))
 
+    def snapshot(self) -> int:
+        """Kept as the projector would; its position."""
+        made = pack(moment_of(self.world, self._standing), self.clock())
+        self._store.keep(self._epoch, made, 100)
+        return made.position
+
     def drop(self) -> None:
         """A number is used, and what it was for never comes."""
         self._says.stamp(declaration(self.weights))
@@ -152,6 +160,27 @@ def restored(archive: Path, file: Path) -> Restored:
         return restore(Archive.of(archive), store, DecisionLog(engine), held)
     finally:
         engine.dispose()
+
+
+class Since:
+    """Facts of which the older ones have aged out: who asks for one all the same fails."""
+
+    def __init__(self, facts: Facts, position: int) -> None:
+        self._facts, self._position = facts, position
+
+    async def of(
+        self, manifest: Manifest, streams: frozenset[Stream] = frozenset(MERGE_ORDER)
+    ) -> list[Record]:
+        assert manifest.p_from > self._position, f"{manifest.p_from} was asked for"
+        return await self._facts.of(manifest, streams)
+
+
+def edited(file: Path, statement: str, *values: object) -> None:
+    """Behind the program's back, past the triggers."""
+    with sqlite3.connect(file) as db:
+        for (trigger,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'"):
+            db.execute(f"DROP TRIGGER {trigger}")
+        db.execute(statement, values)
 
 
 class Gone:

@@ -150,8 +150,8 @@ class History:
         return None if first is None else (first, last)
 
     def committed_at(self, position: int) -> int | None:
-        holding = select(func.min(batch.c.committed_at)).where(batch.c.p_to >= position)
-        found: int | None = self._db.scalar(holding)
+        holding = select(batch.c.committed_at).where(batch.c.p_to >= position)
+        found: int | None = self._db.scalar(holding.order_by(batch.c.p_to).limit(1))
         return found
 
     def states(self, table: str) -> list[rows.Row]:
@@ -188,6 +188,17 @@ class History:
 
     def snapshot_positions(self) -> list[int]:
         return list(self._db.scalars(select(snapshot.c.position).order_by(snapshot.c.position)))
+
+    def starts(self) -> list[int]:
+        """Where this code may begin to fold."""
+        usable = select(snapshot.c.position).where(snapshot.c.fold_version == CODE_VERSION)
+        return list(self._db.scalars(usable.order_by(snapshot.c.position)))
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        """All of them, also those of other folds, one in memory at a time."""
+        for position in self.snapshot_positions():
+            found = self._db.execute(select(snapshot).where(snapshot.c.position == position)).one()
+            yield Snapshot._make(found)
 
     def counts(self) -> Counts:
         is_answer = decision.c.kind.in_(ANSWERS)

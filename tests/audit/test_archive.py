@@ -220,7 +220,7 @@ async def test_a_restored_log_verifies_and_replays(small: Past, tmp_path: Path) 
         report = verify(history, small.maker.signer.public, ())
         done = await replay(history, ArchivedFacts(Archive.of(tmp_path / "a"), Gone()))
 
-    assert report == Report(9, 2, 4, [], None)
+    assert report == Report(9, 2, 4, 0, [], None)
     assert (done.decisions, done.mismatches) == (8, 0)
 
 

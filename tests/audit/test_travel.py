@@ -1,10 +1,14 @@
 """Back to any moment of the log."""
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import pytest
+from structlog.testing import capture_logs
 
 from joulie_audit.facts import plan_facts
 from joulie_audit.fold import rows_of
-from joulie_audit.testing import Past
+from joulie_audit.testing import Gone, Past, Since, edited
 from joulie_audit.travel import Step, steps_of, twin_then, world_at
 from joulie_bus.events import PlanMade
 from joulie_bus.testing import caps, eco, power
@@ -82,3 +86,60 @@ async def test_a_moment_is_the_newest_position_that_was_committed_by_then(small:
         assert history.committed_between() == (now - 22_000_000_000, now)
         assert history.committed_at(19) == now - 20_000_000_000
         assert history.committed_at(24) is None
+
+
+# --- from the nearest snapshot ----------------------------------------------------------------
+
+DAMAGES = {
+    "a flipped byte": "UPDATE snapshot SET body = zeroblob(9) WHERE position = {at}",
+    "another world with a digest of its own": (
+        "UPDATE snapshot SET (body, digest) = "
+        "(SELECT body, digest FROM snapshot ORDER BY position LIMIT 1) WHERE position = {at}"
+    ),
+}
+
+
+async def grown(past: Past, count: int) -> list[int]:
+    """So many batches more, each with a snapshot behind it; where these are."""
+    kept: list[int] = []
+    for number in range(count):
+        await past.maker.facts(power("n1", 100 + number), power("n2", 200 - number))
+        kept.append(past.maker.snapshot())
+    return kept
+
+
+def told(lines: Sequence[Any]) -> Iterator[tuple[str, int]]:
+    return ((line["event"], line["position"]) for line in lines)
+
+
+async def test_travel_reads_no_fact_before_the_nearest_snapshot(small: Past) -> None:
+    _, second, third = await grown(small, 3)
+    async with small.reading() as (history, facts):
+        between = await world_at(history, Since(facts, second), third - 1)
+        upon = await world_at(history, Gone(), second)
+
+    assert [between.nodes[name].samples[-1].power_mw for name in ("n1", "n2")] == [102_000, 199_000]
+    assert upon.nodes["n1"].samples[-1].power_mw == 101_000
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+async def test_a_damaged_snapshot_is_told_and_an_earlier_one_used(small: Past, damage: str) -> None:
+    first, second = await grown(small, 2)
+    edited(small.database, damage.format(at=second))
+    async with small.reading() as (history, facts):
+        with capture_logs() as lines:
+            world = await world_at(history, Since(facts, first), second)
+
+        assert list(told(lines)) == [("snapshot_damaged", second)]
+        assert digests_of(rows_of(world)) == history.digests()
+
+
+async def test_without_any_sound_snapshot_travel_starts_at_the_beginning(small: Past) -> None:
+    kept = await grown(small, 2)
+    edited(small.database, "UPDATE snapshot SET digest = zeroblob(32)")
+    async with small.reading() as (history, facts):
+        with capture_logs() as lines:
+            world = await world_at(history, facts, kept[-1])
+
+        assert list(told(lines)) == [("snapshot_damaged", at) for at in reversed(kept)]
+        assert digests_of(rows_of(world)) == history.digests()
