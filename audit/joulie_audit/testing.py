@@ -1,7 +1,6 @@
 """For tests and benchmarks: a past in memory and in a real database, made as real ones are."""
 
 import contextlib
-import sqlite3
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +23,7 @@ from joulie_operator.reconcile import plan
 from joulie_operator.rules import Rules
 from joulie_projections import database
 from joulie_projections.board import Board
-from joulie_projections.commit import Input
+from joulie_projections.commit import Input, Poison
 from joulie_projections.decisions import DecisionLog, entry_of
 from joulie_projections.heads import Head, Signer
 from joulie_projections.history import History
@@ -66,15 +65,32 @@ class LogMaker:
         """One batch, committed."""
         self.clock.advance(after_s)
         await self.bus.publish([self._facts.stamp(event) for event in events])
-        records = []
+        await self._commit(await self._new_facts())
+
+    async def poisoned(self, *events: Fact) -> None:
+        """A batch that the code of then could not read, though today's can."""
+        await self.bus.publish([self._facts.stamp(event) for event in events])
+        records, first = await self._new_facts(), self.position + 1
+        poison = [
+            Poison(position, str(record.stream), record.sequence, "unknown then", record.data)
+            for position, record in enumerate(records, first)
+        ]
+        await self._commit(records, poison)
+
+    async def _new_facts(self) -> list[Record]:
+        records: list[Record] = []
         for stream in MERGE_ORDER:
             async with self.bus.reading(stream, self._read[stream]) as reader:
                 taken = reader.take(10_000)
             records += taken
             self._read[stream] += len(taken)
+        return records
+
+    async def _commit(self, records: Sequence[Record], poison: Sequence[Poison] = ()) -> None:
         created = {stream: (await self.bus.state(stream)).created for stream in MERGE_ORDER}
-        done = sequence(self.world, self._standing, records, created, self.clock())
-        self._store.commit(self._epoch, done.commit)
+        aside = {found.position for found in poison}
+        done = sequence(self.world, self._standing, records, created, self.clock(), aside)
+        self._store.commit(self._epoch, done.commit._replace(poison=poison))
         done.draft.commit()
         self._standing = done.standing
 
@@ -173,14 +189,6 @@ class Since:
     ) -> list[Record]:
         assert manifest.p_from > self._position, f"{manifest.p_from} was asked for"
         return await self._facts.of(manifest, streams)
-
-
-def edited(file: Path, statement: str, *values: object) -> None:
-    """Behind the program's back, past the triggers."""
-    with sqlite3.connect(file) as db:
-        for (trigger,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'"):
-            db.execute(f"DROP TRIGGER {trigger}")
-        db.execute(statement, values)
 
 
 class Gone:

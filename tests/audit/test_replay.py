@@ -18,7 +18,7 @@ from joulie_audit.facts import Facts
 from joulie_audit.recompute import Mismatch, compare
 from joulie_audit.replay import ALL, Elsewhere, Replayed, Scope, other_versions, replay
 from joulie_audit.tables import Segment
-from joulie_audit.testing import Gone, Past, Since, edited
+from joulie_audit.testing import Gone, Past, Since
 from joulie_bus.errors import NotInTheLog, StreamReplaced
 from joulie_bus.events import PrioritizeDecided, SettingsDeclared
 from joulie_bus.records import Record
@@ -32,6 +32,7 @@ from joulie_projections.board import Board
 from joulie_projections.history import History
 from joulie_projections.manifest import Manifest
 from joulie_projections.power import marginal_w
+from joulie_projections.testing import edited
 
 pytestmark = pytest.mark.anyio
 

@@ -8,11 +8,12 @@ from structlog.testing import capture_logs
 
 from joulie_audit.facts import plan_facts
 from joulie_audit.fold import rows_of
-from joulie_audit.testing import Gone, Past, Since, edited
+from joulie_audit.testing import Gone, Past, Since
 from joulie_audit.travel import Step, steps_of, twin_then, world_at
 from joulie_bus.events import PlanMade
 from joulie_bus.testing import caps, eco, power
 from joulie_projections.rows import digests_of
+from joulie_projections.testing import edited
 from joulie_projections.twins import NodeClass
 
 pytestmark = pytest.mark.anyio

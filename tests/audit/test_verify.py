@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from joulie_audit.producers import Counters, Hole
-from joulie_audit.testing import Past, edited
+from joulie_audit.testing import Past
 from joulie_audit.verify import EVERYTHING, Flaw, Part, Report, columns_said, unlogged, verify
 from joulie_bus import codec
 from joulie_bus.events import DecisionEntry
 from joulie_bus.testing import ask, one_of_each, producer
 from joulie_projections.decisions import chain_hash, entry_of_body
 from joulie_projections.heads import Head, Signer
+from joulie_projections.testing import edited
 
 pytestmark = pytest.mark.anyio
 
