@@ -14,7 +14,7 @@ from joulie_projections.database import Place
 from joulie_projections.heads import Head
 from joulie_projections.manifest import CODE_VERSION, Manifest, Range
 from joulie_projections.snapshots import Snapshot
-from joulie_projections.store import read_checkpoint, read_rows
+from joulie_projections.store import read_checkpoint, read_rows, rows_moved_at
 from joulie_projections.tables import batch, decision, head, quarantine, snapshot
 
 PAGE = 1000  # rows held in memory while a long table is read
@@ -157,6 +157,10 @@ class History:
     def states(self, table: str) -> list[rows.Row]:
         """A table of states, as it lies there now."""
         return read_rows(self._db, (table,), self._generation())
+
+    def rows_moved_at(self) -> int:
+        """Answers to an older view name nodes by rows that may be other nodes' by now."""
+        return rows_moved_at(self._db)
 
     def checkpoint(self) -> Checkpoint | None:
         return read_checkpoint(self._db)

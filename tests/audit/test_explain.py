@@ -17,8 +17,8 @@ from joulie_audit.listing import about_node, answer_of, line_of, row_of
 from joulie_audit.testing import NAMES, Past
 from joulie_audit.travel import Bound, binding_of, world_at
 from joulie_bus.errors import NotInTheLog
-from joulie_bus.events import DecisionEntry, OutcomeSeen, PrioritizeDecided
-from joulie_bus.testing import ask, bound, one_of_each
+from joulie_bus.events import DecisionEntry, NodeGone, OutcomeSeen, PrioritizeDecided
+from joulie_bus.testing import ask, bound, node_seen, one_of_each
 from joulie_projections.board import Board
 from joulie_projections.history import Wanted
 
@@ -119,6 +119,19 @@ async def test_the_terms_of_no_candidate_are_nobodys(small: Past) -> None:
         board = Board.empty().following(world, world.nodes)
 
         assert terms_again(found.scored, "n9", board, weights) is None
+
+
+async def test_a_row_that_passed_to_another_node_is_noticed(small: Past) -> None:
+    async with small.reading() as (history, _):
+        before = history.rows_moved_at()
+    await small.maker.facts(NodeGone(node="n4"), node_seen("n5"))
+    async with small.reading() as (history, facts):
+        view = explain_pod(history, "team/early-1").view
+        world = await world_at(history, facts, view)
+
+        assert (before, history.rows_moved_at()) == (0, small.maker.position)
+        assert node_names(history)[3] == "n5"
+        assert {state.ordinal: name for name, state in world.nodes.items()}[3] == "n4"
 
 
 # --- wrong names ------------------------------------------------------------------------------
