@@ -1,6 +1,6 @@
 """The log outside of the broker and the database: parts of one hour at most, each proved.
 
-    DIR/facts/2026-11-21/10/000000000001-000000012345/   facts.* batches.* manifest.json
+    DIR/facts/2026-11-21/10/000000000001-000000012345/   facts.* batches.* aside.* manifest.json
     DIR/log/2026-11-21/10/000000000001-000000004711/     entries.* heads.* manifest.json
 
 A part is written beside its place, read back and compared, and only then put there. Its manifest
@@ -22,6 +22,7 @@ from joulie_audit.tables import Columns, format_of
 from joulie_bus.errors import ArchiveBroken
 from joulie_bus.records import Record
 from joulie_bus.subjects import MERGE_ORDER, Stream
+from joulie_projections.commit import Poison
 from joulie_projections.heads import Head
 from joulie_projections.history import Logged
 from joulie_projections.manifest import Manifest, Range, merkle_root
@@ -59,6 +60,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 class FactPart(NamedTuple):
     manifests: list[Manifest]
     records: list[Record]
+    aside: list[Poison]  # what the projector could not fold then, and nobody folds again
 
 
 class LogPart(NamedTuple):
@@ -91,6 +93,7 @@ def columns_of_facts(part: FactPart) -> dict[str, Columns]:
             name: [_plain(getattr(manifest, name)) for manifest in part.manifests]
             for name in Manifest._fields
         },
+        "aside": _columns(Poison._fields, part.aside),
     }
 
 
@@ -109,7 +112,8 @@ def facts_of_columns(tables: Mapping[str, Columns]) -> FactPart:
     for row in _rows(batches):
         ranges = msgspec.msgpack.decode(row["ranges"], type=tuple[Range, ...])
         manifests.append(Manifest(**row)._replace(ranges=ranges))
-    return FactPart(manifests, records)
+    aside = [Poison(**row) for row in _rows(tables.get("aside", {}))]  # older archives have none
+    return FactPart(manifests, records, aside)
 
 
 def log_of_columns(tables: Mapping[str, Columns]) -> LogPart:

@@ -59,15 +59,16 @@ class Archiver:
 
     async def _keep_facts(self, history: History, facts: Facts) -> int:
         last = self._last(FACTS)
-        created = _created(history)
+        created, aside = _created(history), history.quarantined()
         for hour, manifests in _facts_by_hour(history.manifests(last.last + 1)):
             if (hour + 1) * HOUR_NS > self._before:
                 break
             records: list[Record] = []
             for manifest in manifests:
                 records.extend(await facts.of(manifest))
-            found = FactPart(manifests, records)
             span = manifests[0].p_from, manifests[-1].p_to
+            inside = [poison for poison in aside if span[0] <= poison.position <= span[1]]
+            found = FactPart(manifests, records, inside)
             last = self._write(FACTS, hour, span, last, found, created)
         return last.last
 

@@ -89,7 +89,8 @@ def attempts_of(history: History, pod: str) -> list[tuple[Logged, AnyEvent]]:
     ]
 
 
-def explain_pod(history: History, pod: str) -> Explanation:
+def explain_pod(history: History, pod: str, names: Mapping[int, str] | None = None) -> Explanation:
+    """`names` are those of the view, where rows have passed to other nodes since."""
     said = attempts_of(history, pod)
     scored = _first(said, PrioritizeDecided)
     filtered = _first(said, FilterDecided)
@@ -100,7 +101,7 @@ def explain_pod(history: History, pod: str) -> Explanation:
     last = scored or filtered
     assert last is not None
     basis = last[1].basis
-    names = node_names(history)
+    names = node_names(history) if names is None else names
     return Explanation(
         pod=last[1].pod,
         attempts=sum(isinstance(event, FilterDecided) for _, event in said),
@@ -117,7 +118,7 @@ def explain_pod(history: History, pod: str) -> Explanation:
 
 
 def node_names(history: History) -> dict[int, str]:
-    """By ordinal, which is never given to another node. Nodes that are gone are not in it."""
+    """By ordinal, as of now. Since `History.rows_moved_at` no ordinal was another node's."""
     named: dict[int, str] = {}
     for row in history.states("node"):
         if row.body is not None and isinstance(state := decode("node", row.body), NodeState):

@@ -76,6 +76,8 @@ class Past:
         return flaws
 
     def settle(self) -> list[StateFlaw]:
+        if self._stale:
+            self.digests, self._stale = digests_of(rows_of(self.world)), False
         if not self._stride:
             return []
         tables = tables_of(self.world)

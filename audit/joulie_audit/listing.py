@@ -11,6 +11,8 @@ from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import (
     AnyEvent,
     BindDecided,
+    DecisionsDropped,
+    FallbackAnswered,
     FilterDecided,
     OutcomeSeen,
     PreemptDecided,
@@ -50,6 +52,11 @@ def answer_of(event: AnyEvent | None) -> str:
         case PrioritizeDecided():
             best = event.top[0] if event.top else None
             return f"best {best.node} {best.score:.1f}" if best else "nobody was asked about"
+        case FallbackAnswered():
+            answer = "all of" if event.answer == "open" else "none of"
+            return f"not thought about ({event.why}): {answer} {event.candidates} let through"
+        case DecisionsDropped():
+            return f"{event.count} answers could not be kept: {event.why}"
         case BindDecided():
             return f"{event.outcome} on {event.node}{f': {event.error}' if event.error else ''}"
         case OutcomeSeen():

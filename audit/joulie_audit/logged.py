@@ -1,7 +1,7 @@
 """What a log holds that can be computed again: answers, settings, plans."""
 
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from joulie_audit.facts import Facts, plan_facts
 from joulie_audit.recompute import Answer, Planned
@@ -34,14 +34,28 @@ class Queue(Generic[T]):
             self._next = next(self._logged, None)
 
 
+class Every(NamedTuple):
+    """A sample: each `step`th answer, of which `before` have been counted already."""
+
+    step: int = 1
+    before: int = 0
+
+
+ALL = Every()
+
+
+def seen_from(first: int) -> int:
+    """The first view that belongs to a span: before the first fact there is one of nothing."""
+    return first if first > 1 else 0
+
+
 def answers_of(
-    history: History, first: int = 1, last: int = NEWEST, sample: int = 0
+    history: History, first: int = 1, last: int = NEWEST, every: Every = ALL
 ) -> Iterator[tuple[int, Answer]]:
-    views = (first if first > 1 else 0, last)
-    step = max(1, history.count_answers(*views) // sample) if sample else 1
     settings = _settings(history)
-    for number, entry in enumerate(history.answers_by_view(*views)):
-        if number % step == 0:
+    answers = history.answers_by_view(seen_from(first), last)
+    for number, entry in enumerate(answers, every.before):
+        if number % every.step == 0:
             event = _read(entry.body)
             if isinstance(event, FilterDecided | PrioritizeDecided | PreemptDecided):
                 weights = settings.get(event.basis.settings)
@@ -71,11 +85,11 @@ async def plans_of(
 ) -> list[Planned]:
     """Whole plans, in the order of the positions that they looked at."""
     made: dict[str, Planned] = {}
-    async for found in plan_facts(history, facts, 1, last):
+    async for found in plan_facts(history, facts, first, last):
         event = found.event
         if isinstance(event, PlanMade):
             made.setdefault(event.plan, Planned(found.position, event, []))
         elif event.plan in made:
             made[event.plan].changes.append(event)
-    inside = (each for each in made.values() if each.made.view >= (first if first > 1 else 0))
+    inside = (each for each in made.values() if each.made.view >= seen_from(first))
     return sorted(inside, key=lambda each: each.made.view)

@@ -1,58 +1,41 @@
 """Folds the recorded ranges again and recomputes every decision and every plan on the way.
 
 Reads the facts, not the rows: what the rows claim is compared with what the facts give. One pass:
-at each position that somebody looked at, what they decided is decided again on the spot, or by
-another process that is handed the board.
+at each position that somebody looked at, what they decided is decided again on the spot. Where
+there are snapshots, several processes each take a span between two of them: every span ends by
+comparing its state with the digest that the next one has started from, so none is taken on trust.
 """
 
-import contextlib
+import asyncio
 import time
-from collections import deque
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Generator,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractAsyncContextManager
 from multiprocessing import get_context
 from typing import NamedTuple
 
 from joulie_audit.facts import Facts
-from joulie_audit.fold import Past, StateFlaw
-from joulie_audit.logged import Queue, answers_of, declared_in, plans_of
-from joulie_audit.recompute import (
-    MISSING,
-    STATE,
-    Answer,
-    Mismatch,
-    Planned,
-    check,
-    check_plan,
-)
+from joulie_audit.logged import Every, Queue, declared_in, plans_of, seen_from
+from joulie_audit.recompute import Mismatch
+from joulie_audit.span import KEPT, Span, Spanned, replay_span
+from joulie_bus import logging
+from joulie_bus.errors import JoulieError, NotInTheLog
 from joulie_extender.decide import CODE_VERSION as ANSWERS_BY
-from joulie_operator.plugins import chosen
-from joulie_operator.reconcile import Chosen
-from joulie_projections.board import Board
+from joulie_projections.database import Place
 from joulie_projections.history import NEWEST, History
 from joulie_projections.manifest import CODE_VERSION as FOLDED_BY
-from joulie_projections.manifest import Manifest
 
-KEPT = 20  # mismatches told in full; all are counted
-ENOUGH = 200  # decisions handed to another process at once: a board costs as much as some of them
+PARTS_PER_JOB = 3  # so that nobody waits long for the one that got the hardest part
 Tell = Callable[[int, int], None]  # positions done, of how many
 
 
 class Scope(NamedTuple):
-    """What is looked at. Everything before `first` is folded and not compared."""
+    """What is compared; folding begins at the nearest snapshot before it."""
 
     first: int = 1
     last: int = NEWEST
     sample: int = 0  # so many decisions, evenly spread; 0: all
-    jobs: int = 1  # processes that recompute
+    jobs: int = 1  # processes
 
 
 ALL = Scope()
@@ -91,159 +74,103 @@ def other_versions(history: History) -> Versions | None:
     return Versions(sorted(folds), sorted(answers)) if folds or answers else None
 
 
+Opening = Callable[[History], AbstractAsyncContextManager[Facts]]
+
+
+class Elsewhere(NamedTuple):
+    """How another process gets at the same past. `opening` must be something to pickle."""
+
+    database: Place
+    opening: Opening
+
+
 async def replay(
-    history: History, facts: Facts, scope: Scope = ALL, tell: Tell | None = None
+    history: History,
+    facts: Facts,
+    scope: Scope = ALL,
+    tell: Tell | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> Replayed:
+    """By `elsewhere` several processes share the work, if there are snapshots to start from."""
     started = time.perf_counter()
-    planned_then = await plans_of(history, facts, scope.first, scope.last)
-    plans = Queue(_plans(planned_then))
-    logged = Queue(answers_of(history, scope.first, scope.last, scope.sample))
-    checkpoint = history.checkpoint()
-    end = min(scope.last, checkpoint.position if checkpoint else 0)
-    past = Past(aside=history.set_aside())
-    found = _Found(installed(planned.made.policy for planned in planned_then))
-    with _recomputing(scope.jobs, found) as recompute:
-        recompute([each for _, each in logged.up_to(0)], past.board)
-        found.plans_upon(plans.up_to(0), past)
-        async for manifest, flaws in _folded(history, facts, scope, past):
-            found.state(flaws)
-            answers = [each for _, each in logged.up_to(manifest.p_to)]
-            recompute(answers, past.board)
-            found.plans_upon(plans.up_to(manifest.p_to), past)
-            if tell is not None:
-                tell(manifest.p_to, end)
-    found.state(past.settle())
-    for view, answer in logged.up_to(NEWEST):
-        what = f"its view {view} is beyond the last position {past.position}"
-        found.answer(Mismatch(answer.entry, MISSING, what))
-    if scope.last >= past.position:
-        found.rows(history, past)
-    seconds = time.perf_counter() - started
+    spans = await _spans(history, facts, scope, scope.jobs if elsewhere else 1)
+    end = min(scope.last, _newest(history))
+    if len(spans) == 1 or elsewhere is None:
+        heard = None if tell is None else lambda position: tell(position, end)
+        done = [await replay_span(history, facts, span, heard) for span in spans]
+    else:
+        done = await _shared(spans, scope.jobs, elsewhere, lambda at: tell(at, end) if tell else 0)
     return Replayed(
-        past.position, found.decisions, found.plans, found.mismatches, seconds, found.told
+        events=sum(each.events for each in done),
+        decisions=sum(each.decisions for each in done),
+        plans=sum(each.plans for each in done),
+        mismatches=sum(each.mismatches for each in done),
+        seconds=time.perf_counter() - started,
+        told=[miss for each in done for miss in each.told][:KEPT],
     )
 
 
-async def _folded(
-    history: History, facts: Facts, scope: Scope, past: Past
-) -> AsyncIterator[tuple[Manifest, list[StateFlaw]]]:
-    """Everything up to the last; what lies before the first is not compared."""
-    for manifest in history.manifests(1, scope.last):
-        records = await facts.of(manifest)
-        if manifest.p_to < scope.first:
-            past.skip(records)
-        else:
-            yield manifest, past.advance(records, manifest)
+async def _spans(history: History, facts: Facts, scope: Scope, jobs: int) -> list[Span]:
+    """Each but the first begins behind a snapshot."""
+    plans = Queue(
+        (each.made.view, each) for each in await plans_of(history, facts, scope.first, scope.last)
+    )
+    looked_at = seen_from(scope.first), scope.last
+    count = history.count_answers(*looked_at) if scope.sample else 0
+    step = max(1, count // scope.sample) if scope.sample else 1
+    cuts = _cuts(history, scope, jobs)
+    spans: list[Span] = []
+    for begin, last in zip([scope.first - 1, *cuts], [*cuts, scope.last], strict=True):
+        before = history.count_answers(looked_at[0], begin) if spans and scope.sample else 0
+        mine = [planned for _, planned in plans.up_to(last)]
+        spans.append(Span(begin + 1, last, mine, Every(step, before)))
+    return spans
 
 
-def installed(names: Iterable[str]) -> dict[str, Chosen]:
-    """Policies by name, those that there are: the others' plans cannot be made again."""
-    found: dict[str, Chosen] = {}
-    for name in set(names):
-        with contextlib.suppress(ValueError):
-            found[name] = chosen(name)
-    return found
+def _cuts(history: History, scope: Scope, jobs: int) -> list[int]:
+    """Snapshots that divide the scope into about equal parts, more of them than processes."""
+    first, last = scope.first, min(scope.last, _newest(history))
+    usable = [at for at in history.starts() if first <= at < last]
+    if jobs <= 1 or not usable:
+        return []
+    parts = jobs * PARTS_PER_JOB
+    wanted = [first + (last - first) * part // parts for part in range(1, parts)]
+    return sorted({min(usable, key=lambda at: abs(at - goal)) for goal in wanted})
 
 
-class _Found:
-    """What was looked at, and what was not as recorded."""
-
-    def __init__(self, policies: Mapping[str, Chosen]) -> None:
-        self._policies = policies
-        self.decisions = self.plans = self.mismatches = 0
-        self.told: list[Mismatch] = []
-
-    def state(self, flaws: Sequence[StateFlaw]) -> None:
-        for flaw in flaws:
-            self._miss(Mismatch(flaw.position, STATE, flaw.what))
-
-    def answer(self, mismatch: Mismatch | None) -> None:
-        self.decisions += 1
-        self._miss(mismatch)
-
-    def plans_upon(self, plans: Iterable[tuple[int, Planned]], past: Past) -> None:
-        for _, planned in plans:
-            self.plans += 1
-            self._miss(check_plan(planned, past.world, self._policies))
-
-    def rows(self, history: History, past: Past) -> None:
-        """What readers boot from must be what the facts give."""
-        checkpoint, rows = history.checkpoint(), history.digests()
-        if checkpoint is None or checkpoint.position != past.position or rows == past.digests:
-            return
-        tables = ", ".join(table for table in rows if rows[table] != past.digests[table])
-        self._miss(Mismatch(past.position, STATE, f"the rows of {tables} are not the folded ones"))
-
-    def _miss(self, mismatch: Mismatch | None) -> None:
-        if mismatch is None:
-            return
-        self.mismatches += 1
-        if len(self.told) < KEPT:
-            self.told.append(mismatch)
+def _newest(history: History) -> int:
+    checkpoint = history.checkpoint()
+    return checkpoint.position if checkpoint else 0
 
 
-# --- here or in other processes ---------------------------------------------------------------
-
-Recompute = Callable[[Sequence[Answer], Callable[[], Board]], None]
+# --- in other processes -----------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _recomputing(jobs: int, found: _Found) -> Generator[Recompute, None, None]:
-    """The results come in the order of the questions, whoever answers."""
-    if jobs <= 1:
-        yield lambda answers, board: _here(answers, board, found)
-        return
+async def _shared(
+    spans: Sequence[Span], jobs: int, elsewhere: Elsewhere, tell: Callable[[int], object]
+) -> list[Spanned]:
+    loop, done = asyncio.get_running_loop(), 0
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        hands = _Hands(pool, jobs, found)
-        yield hands.recompute
-        hands.finish()
+
+        async def one(span: Span) -> Spanned:
+            nonlocal done
+            found = await loop.run_in_executor(pool, _in_another_process, elsewhere, span)
+            done += found.events
+            tell(done)
+            return found
+
+        return list(await asyncio.gather(*map(one, spans)))
 
 
-def _here(answers: Sequence[Answer], board: Callable[[], Board], found: _Found) -> None:
-    for answer in answers:
-        found.answer(check(answer, board()))
+def _in_another_process(elsewhere: Elsewhere, span: Span) -> Spanned:
+    logging.configure("warning", "console", "replay")
+    return asyncio.run(_elsewhere(elsewhere, span))
 
 
-Work = list[tuple[Board, Sequence[Answer]]]
-
-
-class _Hands:
-    """Collects boards with their questions until it pays to hand them over."""
-
-    def __init__(self, pool: ProcessPoolExecutor, jobs: int, found: _Found) -> None:
-        self._pool, self._found = pool, found
-        self._waiting: deque[Future[list[Mismatch | None]]] = deque()
-        self._most = 2 * jobs
-        self._work: Work = []
-        self._count = 0
-
-    def recompute(self, answers: Sequence[Answer], board: Callable[[], Board]) -> None:
-        if not answers:
-            return
-        self._work.append((board(), answers))
-        self._count += len(answers)
-        if self._count >= ENOUGH:
-            self._hand_over()
-
-    def finish(self) -> None:
-        self._hand_over()
-        while self._waiting:
-            self._take()
-
-    def _hand_over(self) -> None:
-        self._waiting.append(self._pool.submit(_checked, self._work))
-        self._work, self._count = [], 0
-        while len(self._waiting) > self._most:
-            self._take()
-
-    def _take(self) -> None:
-        for mismatch in self._waiting.popleft().result():
-            self._found.answer(mismatch)
-
-
-def _checked(work: Work) -> list[Mismatch | None]:
-    return [check(answer, board) for board, answers in work for answer in answers]
-
-
-def _plans(made: Sequence[Planned]) -> Iterator[tuple[int, Planned]]:
-    return ((each.made.view, each) for each in made)
+async def _elsewhere(elsewhere: Elsewhere, span: Span) -> Spanned:
+    try:
+        with History.of(elsewhere.database) as history:
+            async with elsewhere.opening(history) as facts:
+                return await replay_span(history, facts, span)
+    except JoulieError as error:  # most of ours cannot be pickled; what they say can
+        raise NotInTheLog(str(error)) from None

@@ -10,8 +10,11 @@ from joulie_projections.commit import Checkpoint, Input
 from joulie_projections.decisions import DecisionLog, Entry
 from joulie_projections.manifest import CODE_VERSION, Manifest
 from joulie_projections.sequence import Standing, sequence
+from joulie_projections.snapshots import moment_of, pack
 from joulie_projections.store import Store
 from joulie_projections.world import World
+
+EVERY, AT_MOST = 25_000, 400  # positions between two snapshots, and how many are kept
 
 
 class Restored(NamedTuple):
@@ -41,6 +44,7 @@ class _Restoring:
         self._store = store
         self._epoch = held.epoch
         self._world = World()
+        self._kept_at = 0
         self._standing = Standing(held.position, held.inputs, held.digests, held.head)
 
     @property
@@ -48,18 +52,30 @@ class _Restoring:
         return self._standing.position
 
     def put(self, place: str, part: FactPart, created: Mapping[Stream, str]) -> None:
-        start = 0
+        start, aside = 0, {poison.position: poison for poison in part.aside}
         for manifest in part.manifests:
             _require_version(place, manifest)
             count = manifest.p_to - manifest.p_from + 1
             records = part.records[start : start + count]
-            done = sequence(self._world, self._standing, records, created, manifest.committed_at)
+            now = manifest.committed_at
+            done = sequence(self._world, self._standing, records, created, now, aside)
             if done.commit.manifest != manifest:
                 raise ArchiveBroken(place, f"its facts give another state at {manifest.p_to}")
-            self._store.commit(self._epoch, done.commit)
+            span = range(manifest.p_from, manifest.p_to + 1)
+            known = [aside[position] for position in span if position in aside]
+            poison = sorted([*known, *done.commit.poison])
+            self._store.commit(self._epoch, done.commit._replace(poison=poison))
             done.draft.commit()
             self._standing = done.standing
+            self._keep_now_and_then(now)
             start += count
+
+    def _keep_now_and_then(self, now: int) -> None:
+        """The old database's snapshots, or nearly: whoever travels need not fold all of it."""
+        if self.position - self._kept_at >= EVERY:
+            self._kept_at = self.position
+            made = pack(moment_of(self._world, self._standing), now)
+            self._store.keep(self._epoch, made, AT_MOST)
 
 
 def _require_version(place: str, manifest: Manifest) -> None:

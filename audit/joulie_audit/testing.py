@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import joulie_migrations
 from joulie_audit.archive import Archive
-from joulie_audit.facts import StreamFacts
+from joulie_audit.facts import Facts, StreamFacts
 from joulie_audit.restore import Restored, restore
 from joulie_bus.events import AnyEvent, Fact, PodAsk
 from joulie_bus.memory import MemoryBroker, MemoryLog
@@ -23,12 +23,13 @@ from joulie_operator.reconcile import plan
 from joulie_operator.rules import Rules
 from joulie_projections import database
 from joulie_projections.board import Board
-from joulie_projections.commit import Input
+from joulie_projections.commit import Input, Poison
 from joulie_projections.decisions import DecisionLog, entry_of
 from joulie_projections.heads import Head, Signer
 from joulie_projections.history import History
 from joulie_projections.manifest import Manifest
 from joulie_projections.sequence import Standing, sequence
+from joulie_projections.snapshots import moment_of, pack
 from joulie_projections.store import Store
 from joulie_projections.world import World
 
@@ -64,15 +65,32 @@ class LogMaker:
         """One batch, committed."""
         self.clock.advance(after_s)
         await self.bus.publish([self._facts.stamp(event) for event in events])
-        records = []
+        await self._commit(await self._new_facts())
+
+    async def poisoned(self, *events: Fact) -> None:
+        """A batch that the code of then could not read, though today's can."""
+        await self.bus.publish([self._facts.stamp(event) for event in events])
+        records, first = await self._new_facts(), self.position + 1
+        poison = [
+            Poison(position, str(record.stream), record.sequence, "unknown then", record.data)
+            for position, record in enumerate(records, first)
+        ]
+        await self._commit(records, poison)
+
+    async def _new_facts(self) -> list[Record]:
+        records: list[Record] = []
         for stream in MERGE_ORDER:
             async with self.bus.reading(stream, self._read[stream]) as reader:
                 taken = reader.take(10_000)
             records += taken
             self._read[stream] += len(taken)
+        return records
+
+    async def _commit(self, records: Sequence[Record], poison: Sequence[Poison] = ()) -> None:
         created = {stream: (await self.bus.state(stream)).created for stream in MERGE_ORDER}
-        done = sequence(self.world, self._standing, records, created, self.clock())
-        self._store.commit(self._epoch, done.commit)
+        aside = {found.position for found in poison}
+        done = sequence(self.world, self._standing, records, created, self.clock(), aside)
+        self._store.commit(self._epoch, done.commit._replace(poison=poison))
         done.draft.commit()
         self._standing = done.standing
 
@@ -99,6 +117,12 @@ class LogMaker:
         self._read[Stream.DEC] += len(records)
         added = [entry_of(record) for record in records]
         self._log.append(self._epoch, added, Input("", self._read[Stream.DEC]))
+
+    def snapshot(self) -> int:
+        """Kept as the projector would; its position."""
+        made = pack(moment_of(self.world, self._standing), self.clock())
+        self._store.keep(self._epoch, made, 100)
+        return made.position
 
     def drop(self) -> None:
         """A number is used, and what it was for never comes."""
@@ -152,6 +176,19 @@ def restored(archive: Path, file: Path) -> Restored:
         return restore(Archive.of(archive), store, DecisionLog(engine), held)
     finally:
         engine.dispose()
+
+
+class Since:
+    """Facts of which the older ones have aged out: who asks for one all the same fails."""
+
+    def __init__(self, facts: Facts, position: int) -> None:
+        self._facts, self._position = facts, position
+
+    async def of(
+        self, manifest: Manifest, streams: frozenset[Stream] = frozenset(MERGE_ORDER)
+    ) -> list[Record]:
+        assert manifest.p_from > self._position, f"{manifest.p_from} was asked for"
+        return await self._facts.of(manifest, streams)
 
 
 class Gone:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from joulie_audit.facts import Facts, plan_facts
-from joulie_audit.fold import Past
+from joulie_audit.start import start_before
 from joulie_bus import codec
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import PlanMade, PodBound
@@ -37,7 +37,7 @@ class TwinThen(NamedTuple):
 
 async def world_at(history: History, facts: Facts, position: int) -> World:
     """As it was believed after that position; from the nearest place where it is known."""
-    past = Past(aside=history.set_aside())
+    past = start_before(history, position)
     for manifest in history.manifests(past.position + 1, position):
         records = await facts.of(manifest)
         past.skip(records[: position - manifest.p_from + 1])

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from joulie_audit.producers import Counters, Hole
-from joulie_bus.errors import Undecodable
+from joulie_audit.start import opened
+from joulie_bus.errors import StateDamaged, Undecodable
 from joulie_projections.decisions import FIRST_PREV, UNREADABLE, Entry, entry_of_body
 from joulie_projections.heads import Checker, Head, is_genuine
 from joulie_projections.history import NEWEST, History, Logged
@@ -29,6 +30,7 @@ class Report(NamedTuple):
     entries: int
     heads: int
     batches: int
+    snapshots: int
     holes: Sequence[Hole]  # numbers that a replica used and that never came
     flaw: Flaw | None
 
@@ -59,10 +61,12 @@ def verify(
         if flaw:
             break
     flaw = flaw or _check_heads(heads, check, public)
-    batches, batch_flaw = _check_manifests(history) if part == EVERYTHING else (0, None)
+    is_whole = part == EVERYTHING
+    batches, batch_flaw = _check_manifests(history) if is_whole else (0, None)
+    snapshots, snapshot_flaw = _check_snapshots(history) if is_whole else (0, None)
     count = check.pos - part.first + 1
-    holes = check.counters.holes()
-    return Report(count, len(inside), batches, holes, flaw or batch_flaw)
+    flaw = flaw or batch_flaw or snapshot_flaw
+    return Report(count, len(inside), batches, snapshots, check.counters.holes(), flaw)
 
 
 # --- entries ----------------------------------------------------------------------------------
@@ -227,6 +231,18 @@ def manifest_flaw(manifest: Manifest, expected: int, prev: bytes) -> str:
     if (manifest.prev, manifest.head) != (prev, again):
         return f"the manifest at {expected} is not the one that was chained"
     return ""
+
+
+def _check_snapshots(history: History) -> tuple[int, Flaw | None]:
+    count = 0
+    for found in history.snapshots():
+        try:
+            opened(history, found)
+        except StateDamaged:
+            at = found.position
+            return count, Flaw(at, f"the snapshot at position {at} is not the one that was kept")
+        count += 1
+    return count, None
 
 
 # --- what a replica said and the log does not hold --------------------------------------------

@@ -1,9 +1,12 @@
 """What the commands that look back have in common: a moment of the log, and where its facts are."""
 
+import asyncio
 import contextlib
 import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -12,19 +15,27 @@ from rich.progress import Progress
 import joulie_migrations
 from joulie_audit.archive import Archive, ArchivedFacts
 from joulie_audit.facts import Facts, StreamFacts
+from joulie_audit.replay import Elsewhere
 from joulie_bus.embedded import Embedded
-from joulie_bus.errors import NotInTheLog
+from joulie_bus.errors import DataDirectoryError, NotInTheLog
+from joulie_bus.jetstream.connection import Address
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.records import Record
 from joulie_bus.roles import Role
 from joulie_bus.subjects import MERGE_ORDER, Stream
+from joulie_cli.data import Hold
 from joulie_cli.supervisor import made_ready
-from joulie_cli.wiring import Wiring, connected
+from joulie_cli.wiring import Wiring, address_of, connected
 from joulie_projections import database
 from joulie_projections.history import History
 from joulie_projections.manifest import Manifest
 
-MANY = 5_000  # decisions; below that other processes cost more than they bring
+# Below that other processes cost more than they bring.
+MANY_DECISIONS = 5_000
+MANY_EVENTS = 200_000
+WAIT_S = 0.2  # between two looks whether the directory is free
+WAITING = "Something else reads the facts in {}: waiting for it to end. Ctrl-C gives up."
+WHO = "joulie-audit"
 Tell = Callable[[int, int], None]
 
 
@@ -35,16 +46,39 @@ async def broker_of(wires: Wiring) -> AsyncGenerator[JetStreamLog, None]:
         async with connected(wires, Role.AUDITOR) as bus:
             yield bus
         return
-    hold = wires.data.hold()
+    async with _address(wires) as address, JetStreamLog.open(address, WHO) as bus:
+        yield bus
+
+
+@contextlib.asynccontextmanager
+async def _address(wires: Wiring) -> AsyncGenerator[Address, None]:
+    """Where a broker with the facts answers, for as long as the block lasts."""
+    hold = await _held(wires)
+    if hold is None:
+        yield address_of(wires, Role.AUDITOR)
+        return
     broker = Embedded(wires.data.path)
     try:
         await broker.start()
         await made_ready(broker, wires.subjects)
-        async with JetStreamLog.open(broker.address_of(Role.AUDITOR), "joulie-audit") as bus:
-            yield bus
+        yield broker.address_of(Role.AUDITOR)
     finally:
         await broker.stop()
         hold.release()
+
+
+async def _held(wires: Wiring) -> Hold | None:
+    """None: there is a broker to ask. Whoever looks back at the same time ends by itself."""
+    is_told = False
+    while wires.data.running() is None and (wires.data.path / "nats").exists():
+        try:
+            return wires.data.hold()
+        except DataDirectoryError:
+            if not is_told:
+                print(WAITING.format(wires.data.path), file=sys.stderr, flush=True)
+            is_told = True
+            await asyncio.sleep(WAIT_S)
+    return None
 
 
 @contextlib.contextmanager
@@ -73,6 +107,47 @@ async def facts_of(
 
         facts = LazyFacts(streams)
         yield history, facts if archive is None else ArchivedFacts(Archive.of(archive), facts)
+
+
+@contextlib.asynccontextmanager
+async def shared_facts_of(
+    wires: Wiring, archive: Path | None
+) -> AsyncGenerator[tuple[History, Facts, Elsewhere], None]:
+    """For several processes: the broker answers from the beginning, if any fact is asked of it."""
+    async with contextlib.AsyncExitStack() as stack:
+        history = stack.enter_context(history_of(wires))
+        kept = Archive.of(archive).facts if archive else []
+        newest = history.checkpoint()
+        is_kept = newest is not None and kept and kept[-1][1].last >= newest.position
+        address = None if is_kept else await stack.enter_async_context(_address(wires))
+        opening = Opening(address, archive)
+        facts = await stack.enter_async_context(opening(history))
+        yield history, facts, Elsewhere(wires.data.database, opening)
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Where the facts are, told to another process."""
+
+    address: Address | None
+    archive: Path | None
+
+    def __call__(self, history: History) -> AbstractAsyncContextManager[Facts]:
+        return self._facts(history)
+
+    @contextlib.asynccontextmanager
+    async def _facts(self, history: History) -> AsyncGenerator[Facts, None]:
+        async with contextlib.AsyncExitStack() as stack:
+
+            async def streams() -> Facts:
+                if self.address is None:
+                    raise NotInTheLog(f"{self.archive} ended before the log did. Try again.")
+                opened = JetStreamLog.open(self.address, WHO)
+                bus = await stack.enter_async_context(opened)
+                return await stack.enter_async_context(StreamFacts.on(bus, history))
+
+            facts = LazyFacts(streams)
+            yield ArchivedFacts(Archive.of(self.archive), facts) if self.archive else facts
 
 
 class LazyFacts:
@@ -105,7 +180,9 @@ def jobs_of(wanted: int, history: History) -> int:
     """As many processes as were asked for (0: as many as pay)."""
     if wanted:
         return wanted
-    return (os.cpu_count() or 1) if history.count_answers() > MANY else 1
+    newest = history.checkpoint()
+    is_long = newest is not None and newest.position > MANY_EVENTS
+    return (os.cpu_count() or 1) if is_long or history.count_answers() > MANY_DECISIONS else 1
 
 
 def require_facts(history: History) -> int:

@@ -7,6 +7,7 @@ that 5,000 nodes that do nothing cost next to nothing.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, TypeVar
+from zlib import crc32
 
 from joulie_bus.events import PlanMade
 from joulie_operator.desired import (
@@ -132,7 +133,7 @@ class Differences:
         if at < kept.not_before or (is_same and at < kept.look_again):
             return None
         # The next look is for what changes by time alone: a reading that grows old.
-        kept.look_again = at + self._wishes.status_s * (0.75 + hash(name) % 64 / 128)
+        kept.look_again = at + self._wishes.status_s * (0.75 + crc32(name.encode()) % 64 / 128)
         kept.node, kept.twin, kept.actual = node, twin, actual
         if actual is None or not belongs(actual.metadata.labels or {}, self._wishes.selector):
             steps = _farewell(twin, actual)

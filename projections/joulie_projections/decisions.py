@@ -24,7 +24,8 @@ from joulie_bus.subjects import Stream
 from joulie_projections import statements
 from joulie_projections.commit import Bound, Input
 from joulie_projections.heads import Head, Signer
-from joulie_projections.store import blank, insert_new, require_epoch
+from joulie_projections.outcomes import MOVED
+from joulie_projections.store import blank, insert_new, require_epoch, rows_moved_at
 from joulie_projections.tables import checkpoint, decision, head, outcome_due
 
 NAME = "decisions"
@@ -139,7 +140,8 @@ class DecisionLog:
         with self._engine.connect() as db, db.begin():
             oldest = select(outcome_due).order_by(outcome_due.c.position).limit(at_most)
             found = list(db.execute(oldest))
-            return [(bound, _last_score(db, bound.pod_uid)) for bound in map(Bound._make, found)]
+            moved_at = rows_moved_at(db)
+            return [_with_answer(db, bound, moved_at) for bound in map(Bound._make, found)]
 
     def settle(self, epoch: int) -> None:
         """A pod that is seen bound a second time is due again, and has its outcome already."""
@@ -197,6 +199,11 @@ def _unknown(db: Connection, entries: Sequence[Entry]) -> list[Entry]:
     return [by_id[event_id] for event_id in fresh]
 
 
-def _last_score(db: Connection, pod_uid: str) -> bytes | None:
-    mine = (decision.c.pod_uid == pod_uid, decision.c.kind == PrioritizeDecided.TYPE)
-    return db.scalar(select(decision.c.body).where(*mine).order_by(decision.c.pos.desc()).limit(1))
+def _with_answer(db: Connection, bound: Bound, moved_at: int) -> tuple[Bound, bytes | None]:
+    """The row that an answer names is no longer its node's for sure, once any node has gone."""
+    mine = (decision.c.pod_uid == bound.pod_uid, decision.c.kind == PrioritizeDecided.TYPE)
+    scored = select(decision.c.body, decision.c.view_position).where(*mine)
+    found = db.execute(scored.order_by(decision.c.pos.desc()).limit(1)).first()
+    if found is None:
+        return bound, None
+    return bound._replace(ordinal=MOVED) if found.view_position < moved_at else bound, found.body

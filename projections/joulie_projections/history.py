@@ -16,7 +16,7 @@ from joulie_projections.database import Place
 from joulie_projections.heads import Head
 from joulie_projections.manifest import CODE_VERSION, Manifest, Range
 from joulie_projections.snapshots import Snapshot
-from joulie_projections.store import read_checkpoint, read_rows
+from joulie_projections.store import read_checkpoint, read_rows, rows_moved_at
 from joulie_projections.tables import batch, decision, head, quarantine, snapshot
 from joulie_projections.world import World
 
@@ -194,13 +194,17 @@ class History:
         return None if first is None else (first, last)
 
     def committed_at(self, position: int) -> int | None:
-        holding = select(func.min(batch.c.committed_at)).where(batch.c.p_to >= position)
-        found: int | None = self._db.scalar(holding)
+        holding = select(batch.c.committed_at).where(batch.c.p_to >= position)
+        found: int | None = self._db.scalar(holding.order_by(batch.c.p_to).limit(1))
         return found
 
     def states(self, table: str) -> list[rows.Row]:
         """A table of states, as it lies there now."""
         return read_rows(self._db, (table,), self._generation())
+
+    def rows_moved_at(self) -> int:
+        """Answers to an older view name nodes by rows that may be other nodes' by now."""
+        return rows_moved_at(self._db)
 
     def checkpoint(self) -> Checkpoint | None:
         return read_checkpoint(self._db)
@@ -236,6 +240,17 @@ class History:
 
     def snapshot_positions(self) -> list[int]:
         return list(self._db.scalars(select(snapshot.c.position).order_by(snapshot.c.position)))
+
+    def starts(self) -> list[int]:
+        """Where this code may begin to fold."""
+        usable = select(snapshot.c.position).where(snapshot.c.fold_version == CODE_VERSION)
+        return list(self._db.scalars(usable.order_by(snapshot.c.position)))
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        """All of them, also those of other folds, one in memory at a time."""
+        for position in self.snapshot_positions():
+            found = self._db.execute(select(snapshot).where(snapshot.c.position == position)).one()
+            yield Snapshot._make(found)
 
     def counts(self) -> Counts:
         is_answer = decision.c.kind.in_(ANSWERS)

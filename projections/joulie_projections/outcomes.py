@@ -11,6 +11,7 @@ from joulie_bus.records import Message
 from joulie_bus.subjects import Subjects
 from joulie_projections.commit import Bound
 
+MOVED = -2  # in place of an ordinal: since the answer, rows may have passed to other nodes
 REPLICA = "projector"  # whose answer it is, among those that the decision stream carries
 
 
@@ -54,7 +55,7 @@ def _ranked(seen: OutcomeSeen, given: PrioritizeDecided, bound: Bound) -> Outcom
     scores = _numbers("<i2", given.scores)
     at = _place_of(bound, given)
     if at is None or at >= len(scores):
-        return seen  # bound to a node that was no candidate
+        return seen  # bound to a node that was no candidate, as far as we can tell
     mine = scores[at]
     better = sum(score > mine for score in scores)
     return msgspec.structs.replace(seen, rank=better + 1, score=mine, regret=max(scores) - mine)
@@ -62,6 +63,8 @@ def _ranked(seen: OutcomeSeen, given: PrioritizeDecided, bound: Bound) -> Outcom
 
 def _place_of(bound: Bound, given: PrioritizeDecided) -> int | None:
     """Nodes that were known are named by their ordinals, the others by name, in their order."""
+    if bound.ordinal == MOVED:
+        return _place_by_name(bound.node, given)
     ordinals = _numbers("<i4", given.candidates.ordinals)
     if bound.ordinal >= 0 and bound.ordinal in ordinals:
         return ordinals.index(bound.ordinal)
@@ -70,6 +73,16 @@ def _place_of(bound: Bound, given: PrioritizeDecided) -> int | None:
         if ordinal == -1 and next(strangers, "") == bound.node:
             return at
     return None
+
+
+def _place_by_name(node: str, given: PrioritizeDecided) -> int | None:
+    """Only the best are named; the first of them has the highest score, and so on down."""
+    named = [terms.node for terms in given.top]
+    if node not in named:
+        return None
+    scores = _numbers("<i2", given.scores)
+    from_the_best = sorted(range(len(scores)), key=lambda at: -scores[at])
+    return dict(enumerate(from_the_best)).get(named.index(node))
 
 
 def _numbers(kind: str, packed: bytes) -> list[int]:

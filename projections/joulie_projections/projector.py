@@ -61,11 +61,11 @@ class ProjectorSettings:
     snapshot_every: int = setting(
         integer(0),
         "PROJECTOR_SNAPSHOT_EVERY",
-        "250000",
+        "25000",
         "Events between two snapshots of everything; 0 for none",
     )
     snapshots: int = setting(
-        integer(1, 1000), "PROJECTOR_SNAPSHOTS", "20", "Snapshots that are kept, the newest ones"
+        integer(1, 1000), "PROJECTOR_SNAPSHOTS", "400", "Snapshots that are kept, the newest ones"
     )
     outcome_grace_s: float = setting(
         some_time,

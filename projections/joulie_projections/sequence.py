@@ -156,10 +156,11 @@ def sequence(
     records: Sequence[Record],
     created: Mapping[Stream, str],
     now: int,
+    aside: Container[int] = (),
 ) -> Sequenced:
     """One batch: `records` lie in merge order, each stream's without a hole."""
     draft = Draft(world)
-    folded = fold(draft, records, standing.position)
+    folded = fold(draft, records, standing.position, aside)
     rows, digests = changed_rows(draft.changed(), standing.digests)
     ranges = tuple(ranges_of(records))
     root = merkle_root([record.data for record in records])

@@ -66,7 +66,10 @@ def unpack(snapshot: Snapshot) -> tuple[Standing, list[Row]]:
     """Believes nothing that it has not hashed again."""
     if hashlib.sha256(snapshot.body).digest() != snapshot.digest:
         raise StateDamaged("The snapshot", snapshot.position)
-    packed = _decode(zlib.decompress(snapshot.body))
+    try:
+        packed = _decode(zlib.decompress(snapshot.body))
+    except (zlib.error, msgspec.DecodeError) as error:
+        raise StateDamaged("The snapshot", snapshot.position) from error
     digests = {table: int.from_bytes(value) for table, value in packed.digests.items()}
     rows = [Row(*row) for row in packed.rows]
     require_intact("The snapshot", rows, Standing(snapshot.position, {}, digests, b""))

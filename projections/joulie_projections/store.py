@@ -272,6 +272,15 @@ def read_rows(db: Connection, tables: Sequence[str], generation: int, after: int
     return rows
 
 
+def rows_moved_at(db: Connection) -> int:
+    """Since then no node has gone, so that every row is still the node's that it was.
+
+    A rebuild forgets what had gone before it, and may give rows to nodes in another order.
+    """
+    went = select(func.max(gone.c.position)).where(gone.c.table_name == "node")
+    return max(db.scalar(went) or 0, db.scalar(select(func.max(rebuilt.c.position))) or 0)
+
+
 def write_rows(db: Connection, rows: Sequence[Row], position: int, generation: int) -> None:
     puts: dict[str, list[tuple[object, ...]]] = defaultdict(list)
     drops: dict[str, list[str]] = defaultdict(list)

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from joulie_audit.archive import MANIFEST, Archive, ArchivedFacts
+from joulie_audit.archive import (
+    MANIFEST,
+    Archive,
+    ArchivedFacts,
+    FactPart,
+    columns_of_facts,
+    facts_of_columns,
+)
 from joulie_audit.archiver import HOUR_NS, Archived, Archiver
 from joulie_audit.facts import Facts
 from joulie_audit.replay import replay
@@ -220,8 +227,50 @@ async def test_a_restored_log_verifies_and_replays(small: Past, tmp_path: Path) 
         report = verify(history, small.maker.signer.public, ())
         done = await replay(history, ArchivedFacts(Archive.of(tmp_path / "a"), Gone()))
 
-    assert report == Report(9, 2, 4, [], None)
+    assert report == Report(9, 2, 4, 0, [], None)
     assert (done.decisions, done.mismatches) == (8, 0)
+
+
+async def test_what_was_set_aside_stays_aside_in_a_restored_log(
+    small: Past, tmp_path: Path, form: Format
+) -> None:
+    await small.maker.poisoned(power("n1", 777), power("n2", 778))
+    await small.maker.answer(ask("after"))
+    small.maker.sign()
+    await archived(small, tmp_path / "a", form)
+    restored(tmp_path / "a", tmp_path / "new.db")
+    with History.of(tmp_path / "new.db") as history:
+        done = await replay(history, ArchivedFacts(Archive.of(tmp_path / "a"), Gone()))
+        async with small.reading() as (before, _):
+            assert history.quarantined() == before.quarantined() != []
+
+    assert (done.decisions, done.mismatches) == (10, 0)
+
+
+async def test_an_archive_from_before_anything_was_set_aside_is_still_read(
+    small: Past, tmp_path: Path
+) -> None:
+    async with small.reading() as (history, facts):
+        records = [record for m in history.manifests() for record in await facts.of(m)]
+        whole = FactPart(list(history.manifests()), records, [])
+
+    tables = columns_of_facts(whole)
+    del tables["aside"]
+
+    assert facts_of_columns(tables) == whole
+
+
+async def test_a_restored_log_has_snapshots_to_travel_from(
+    small: Past, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("joulie_audit.restore.EVERY", 5)
+    await archived(small, tmp_path / "a", Segment())
+    restored(tmp_path / "a", tmp_path / "new.db")
+    with History.of(tmp_path / "new.db") as history:
+        report = verify(history, small.maker.signer.public, ())
+
+        assert history.starts() == [8, 19]
+        assert report == Report(9, 2, 4, 2, [], None)
 
 
 async def test_facts_that_fold_otherwise_are_not_restored(

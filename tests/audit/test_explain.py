@@ -17,8 +17,8 @@ from joulie_audit.listing import about_node, answer_of, line_of, row_of
 from joulie_audit.testing import NAMES, Past
 from joulie_audit.travel import Bound, binding_of, world_at
 from joulie_bus.errors import NotInTheLog
-from joulie_bus.events import DecisionEntry, OutcomeSeen, PrioritizeDecided
-from joulie_bus.testing import ask, bound, one_of_each
+from joulie_bus.events import DecisionEntry, NodeGone, OutcomeSeen, PrioritizeDecided
+from joulie_bus.testing import ask, bound, node_seen, one_of_each
 from joulie_projections.board import Board
 from joulie_projections.history import Wanted
 
@@ -83,7 +83,7 @@ async def test_without_one_its_binding_tells(small: Past) -> None:
         outcome = outcome_of(found.scored, "n2", node_names(history))
 
     assert where == Bound(small.maker.position, "n2")
-    assert (outcome.node, outcome.rank, outcome.said_by) == ("n2", 2, "its binding")
+    assert (outcome.node, outcome.rank, outcome.said_by) == ("n2", 4, "its binding")
 
 
 async def test_a_binding_to_a_node_that_we_did_not_score_has_no_rank(small: Past) -> None:
@@ -119,6 +119,19 @@ async def test_the_terms_of_no_candidate_are_nobodys(small: Past) -> None:
         board = Board.believing(world)
 
         assert terms_again(found.scored, "n9", board, weights) is None
+
+
+async def test_a_row_that_passed_to_another_node_is_noticed(small: Past) -> None:
+    async with small.reading() as (history, _):
+        before = history.rows_moved_at()
+    await small.maker.facts(NodeGone(node="n4"), node_seen("n5"))
+    async with small.reading() as (history, facts):
+        view = explain_pod(history, "team/early-1").view
+        world = await world_at(history, facts, view)
+
+        assert (before, history.rows_moved_at()) == (0, small.maker.position)
+        assert node_names(history)[3] == "n5"
+        assert {state.ordinal: name for name, state in world.nodes.items()}[3] == "n4"
 
 
 # --- wrong names ------------------------------------------------------------------------------
@@ -212,6 +225,8 @@ ANSWERS = {
     "decision.filter": "1 of 2 pass: eco",
     "decision.prioritize": "best n1 41.2",
     "decision.preempt": "1 of 2 pass",
+    "decision.fallback": "not thought about (overdue): all of 2 let through",
+    "decision.dropped": "3 answers could not be kept: No space left on device",
     "decision.bind": "lost-race on n1: another replica was first",
     "decision.outcome": "bound to n1, our number 2",
 }

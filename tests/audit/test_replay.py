@@ -1,8 +1,10 @@
 """Everything once more: equal to the last bit, or the first thing that differs is named."""
 
+import contextlib
 import re
-import sqlite3
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,13 @@ import pytest
 from msgspec.structs import replace
 
 from joulie_audit import fold
+from joulie_audit.archive import Archive, ArchivedFacts
+from joulie_audit.archiver import Archiver
 from joulie_audit.facts import Facts
 from joulie_audit.recompute import Mismatch, compare
-from joulie_audit.replay import ALL, Replayed, Scope, other_versions, replay
-from joulie_audit.testing import Past
+from joulie_audit.replay import ALL, Elsewhere, Replayed, Scope, other_versions, replay
+from joulie_audit.tables import Segment
+from joulie_audit.testing import Gone, Past, Since
 from joulie_bus.errors import NotInTheLog, StreamReplaced
 from joulie_bus.events import PrioritizeDecided, SettingsDeclared
 from joulie_bus.records import Record
@@ -24,8 +29,10 @@ from joulie_extender.decide import Moment, decide_filter, decide_prioritize
 from joulie_extender.scoring import Weights
 from joulie_operator import policies
 from joulie_projections.board import Board
+from joulie_projections.history import History
 from joulie_projections.manifest import Manifest
 from joulie_projections.power import marginal_w
+from joulie_projections.testing import edited
 
 pytestmark = pytest.mark.anyio
 
@@ -33,14 +40,6 @@ pytestmark = pytest.mark.anyio
 async def replayed(past: Past, scope: Scope = ALL) -> Replayed:
     async with past.reading() as (history, facts):
         return await replay(history, facts, scope)
-
-
-def edited(database: Path, statement: str) -> None:
-    """Behind the program's back, past the triggers."""
-    with sqlite3.connect(database) as db:
-        for (trigger,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'"):
-            db.execute(f"DROP TRIGGER {trigger}")
-        db.execute(statement)
 
 
 async def test_every_decision_and_every_plan_comes_out_the_same(small: Past) -> None:
@@ -54,16 +53,6 @@ async def test_an_empty_log_has_nothing_that_could_differ(past: Past) -> None:
     done = await replayed(past)
 
     assert done[:4] == (0, 0, 0, 0)
-
-
-async def test_other_processes_find_what_this_one_finds(small: Past) -> None:
-    small.maker.weights = Weights(headroom=0.9)  # never declared
-    await small.maker.answer(ask("odd"))
-
-    here, elsewhere = await replayed(small), await replayed(small, Scope(jobs=2))
-
-    assert here.mismatches == 2
-    assert elsewhere._replace(seconds=0) == here._replace(seconds=0)
 
 
 async def test_a_weight_that_was_changed_in_the_code_is_named_by_its_score(
@@ -86,7 +75,7 @@ def decided() -> PrioritizeDecided:
 @pytest.mark.parametrize(
     ("change", "kind", "what"),
     [
-        pytest.param({"trend": 1.0}, "score-differs", "trend of a: -0.0 then, 1.0 now", id="term"),
+        pytest.param({"trend": 1.0}, "score-differs", "trend of a: 0.0 then, 1.0 now", id="term"),
         pytest.param(
             {"score": 51.0},
             "score-differs",
@@ -266,6 +255,87 @@ async def test_the_streams_of_another_cluster_are_not_taken_for_ours(small: Past
         await replayed(small)
 
 
+# --- from snapshots, and by several processes --------------------------------------------------
+
+
+@pytest.fixture
+async def long(small: Past) -> Past:
+    """Each of six more batches has its snapshot, and pods that looked at it."""
+    for number in range(6):
+        await small.maker.facts(power("n1", 100 + number), after_s=20)
+        await small.maker.plan()
+        small.maker.snapshot()
+        await small.maker.answer(ask(f"more-{number}"))
+    small.maker.sign()
+    return small
+
+
+async def test_a_part_reads_no_fact_before_its_snapshot(long: Past) -> None:
+    async with long.reading() as (history, facts):
+        third = history.starts()[2]
+        done = await replay(history, Since(facts, third), Scope(first=third + 1))
+
+    assert done.events == long.maker.position - third
+    assert (done.decisions, done.plans, done.mismatches) == (6, 3, 0)
+
+
+async def test_behind_a_damaged_snapshot_an_earlier_one_serves(long: Past) -> None:
+    async with long.reading() as (history, _):
+        second, third = history.starts()[1:3]
+    edited(long.database, "UPDATE snapshot SET digest = zeroblob(32) WHERE position = ?", third)
+    async with long.reading() as (history, facts):
+        done = await replay(history, Since(facts, second), Scope(first=third + 1))
+
+    assert (done.decisions, done.mismatches) == (6, 0)
+
+
+BY_TWO = Scope(jobs=2)
+
+
+@dataclass(frozen=True)
+class Archived:
+    """Facts that another process can open."""
+
+    path: Path
+
+    def __call__(self, history: History) -> AbstractAsyncContextManager[Facts]:
+        return contextlib.nullcontext(ArchivedFacts(Archive.of(self.path), Gone()))
+
+
+async def shared(past: Past, archive: Path, scope: Scope = BY_TWO) -> Replayed:
+    """By two processes."""
+    async with past.reading() as (history, facts):
+        await Archiver(archive, Segment(), 2**62).run(history, facts)
+        elsewhere = Elsewhere(past.database, Archived(archive))
+        return await replay(history, facts, scope, elsewhere=elsewhere)
+
+
+async def test_other_processes_find_what_this_one_finds(long: Past, tmp_path: Path) -> None:
+    long.maker.weights = Weights(headroom=0.9)  # never declared
+    await long.maker.answer(ask("odd"))
+
+    here, elsewhere = await replayed(long), await shared(long, tmp_path / "a")
+
+    assert (here.decisions, here.plans, here.mismatches) == (22, 7, 2)
+    assert elsewhere._replace(seconds=0) == here._replace(seconds=0)
+
+
+async def test_other_processes_take_the_same_sample(long: Past, tmp_path: Path) -> None:
+    elsewhere = await shared(long, tmp_path / "a", Scope(sample=5, jobs=2))
+    here = await replayed(long, Scope(sample=5))
+
+    assert (elsewhere.decisions, elsewhere.mismatches) == (here.decisions, 0)
+
+
+async def test_what_another_process_cannot_read_is_told(long: Past, tmp_path: Path) -> None:
+    await shared(long, tmp_path / "a")
+    file = next((tmp_path / "a").rglob("facts.seg"))
+    file.write_bytes(file.read_bytes()[:-1])
+
+    with pytest.raises(NotInTheLog, match="its sha256 is another one"):
+        await shared(long, tmp_path / "a")
+
+
 # --- versions ---------------------------------------------------------------------------------
 
 
@@ -278,7 +348,7 @@ async def test_the_work_of_other_code_is_told_first(small: Past) -> None:
 
     assert found is not None
     assert (found.folds, found.answers) == (["0"], ["joulie/0"])
-    assert "folds of version 0 (here 1) and answers of joulie/0 (here joulie/1)" in str(found)
+    assert "folds of version 0 (here 2) and answers of joulie/0 (here joulie/2)" in str(found)
 
 
 async def test_a_log_of_this_code_needs_no_such_remark(small: Past) -> None:

@@ -1,14 +1,19 @@
 """Back to any moment of the log."""
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import pytest
+from structlog.testing import capture_logs
 
 from joulie_audit.facts import plan_facts
 from joulie_audit.fold import rows_of
-from joulie_audit.testing import Past
+from joulie_audit.testing import Gone, Past, Since
 from joulie_audit.travel import Step, steps_of, twin_then, world_at
 from joulie_bus.events import PlanMade
 from joulie_bus.testing import caps, eco, power
 from joulie_projections.rows import digests_of
+from joulie_projections.testing import edited
 from joulie_projections.twins import NodeClass
 
 pytestmark = pytest.mark.anyio
@@ -27,8 +32,8 @@ async def test_the_world_at_the_end_is_the_one_in_the_database(small: Past) -> N
         pytest.param(8, 0.0, NodeClass.UNKNOWN, id="before any reading"),
         pytest.param(10, 190.0, NodeClass.UNKNOWN, id="in the middle of a batch"),
         pytest.param(12, 190.0, NodeClass.UNKNOWN, id="before the plan"),
-        pytest.param(21, 190.0, NodeClass.PERFORMANCE, id="after it"),
-        pytest.param(25, 200.0, NodeClass.PERFORMANCE, id="at the end"),
+        pytest.param(19, 190.0, NodeClass.PERFORMANCE, id="after it"),
+        pytest.param(23, 200.0, NodeClass.PERFORMANCE, id="at the end"),
     ],
 )
 async def test_a_twin_is_what_was_believed_then(
@@ -48,14 +53,15 @@ async def test_a_node_that_was_not_known_then_has_no_twin(small: Past) -> None:
 
 async def test_what_plans_did_to_a_node_is_told_with_the_reason(small: Past) -> None:
     async with small.reading() as (history, facts):
-        steps = await steps_of(history, facts, "n4")
-        none = await steps_of(history, facts, "n4", last=12)
+        steps = await steps_of(history, facts, "n2")
+        none = await steps_of(history, facts, "n2", last=12)
 
+    densest = "performance is wanted; it is among the densest"
     because = "p12: static_partition: 2 of 4 nodes supply performance"
     at = small.maker.clock() - 20_000_000_000
     assert steps == [
-        Step(20, at, "profile assigned: profile eco", f"the policy wants eco here; {because}"),
-        Step(21, at, "caps set: cpu_cap_pct 60", because),
+        Step(16, at, "caps set: cpu_cap_pct 100", because),
+        Step(17, at, "profile assigned: profile performance", f"{densest}; {because}"),
     ]
     assert none == []
 
@@ -66,7 +72,7 @@ async def test_plan_facts_have_the_positions_that_the_projector_gave_them(small:
         found = [fact async for fact in plan_facts(history, facts)]
         world = await world_at(history, facts, found[-1].position)
 
-    assert [fact.position for fact in found] == [*range(13, 22), 26, 27]
+    assert [fact.position for fact in found] == [*range(13, 20), 24, 25]
     assert isinstance(found[0].event, PlanMade)
     assert world.nodes["n1"].cpu_cap_pct == 60
     assert world.nodes["n1"].samples[-1].power_mw == 120_000  # the reading of that batch is later
@@ -75,9 +81,66 @@ async def test_plan_facts_have_the_positions_that_the_projector_gave_them(small:
 async def test_a_moment_is_the_newest_position_that_was_committed_by_then(small: Past) -> None:
     now = small.maker.clock()
     async with small.reading() as (history, _):
-        assert history.known_at(now) == 25
-        assert history.known_at(now - 1) == 21
+        assert history.known_at(now) == 23
+        assert history.known_at(now - 1) == 19
         assert history.known_at(1) == 0
         assert history.committed_between() == (now - 22_000_000_000, now)
-        assert history.committed_at(21) == now - 20_000_000_000
-        assert history.committed_at(26) is None
+        assert history.committed_at(19) == now - 20_000_000_000
+        assert history.committed_at(24) is None
+
+
+# --- from the nearest snapshot ----------------------------------------------------------------
+
+DAMAGES = {
+    "a flipped byte": "UPDATE snapshot SET body = zeroblob(9) WHERE position = {at}",
+    "another world with a digest of its own": (
+        "UPDATE snapshot SET (body, digest) = "
+        "(SELECT body, digest FROM snapshot ORDER BY position LIMIT 1) WHERE position = {at}"
+    ),
+}
+
+
+async def grown(past: Past, count: int) -> list[int]:
+    """So many batches more, each with a snapshot behind it; where these are."""
+    kept: list[int] = []
+    for number in range(count):
+        await past.maker.facts(power("n1", 100 + number), power("n2", 200 - number))
+        kept.append(past.maker.snapshot())
+    return kept
+
+
+def told(lines: Sequence[Any]) -> Iterator[tuple[str, int]]:
+    return ((line["event"], line["position"]) for line in lines)
+
+
+async def test_travel_reads_no_fact_before_the_nearest_snapshot(small: Past) -> None:
+    _, second, third = await grown(small, 3)
+    async with small.reading() as (history, facts):
+        between = await world_at(history, Since(facts, second), third - 1)
+        upon = await world_at(history, Gone(), second)
+
+    assert [between.nodes[name].samples[-1].power_mw for name in ("n1", "n2")] == [102_000, 199_000]
+    assert upon.nodes["n1"].samples[-1].power_mw == 101_000
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+async def test_a_damaged_snapshot_is_told_and_an_earlier_one_used(small: Past, damage: str) -> None:
+    first, second = await grown(small, 2)
+    edited(small.database, damage.format(at=second))
+    async with small.reading() as (history, facts):
+        with capture_logs() as lines:
+            world = await world_at(history, Since(facts, first), second)
+
+        assert list(told(lines)) == [("snapshot_damaged", second)]
+        assert digests_of(rows_of(world)) == history.digests()
+
+
+async def test_without_any_sound_snapshot_travel_starts_at_the_beginning(small: Past) -> None:
+    kept = await grown(small, 2)
+    edited(small.database, "UPDATE snapshot SET digest = zeroblob(32)")
+    async with small.reading() as (history, facts):
+        with capture_logs() as lines:
+            world = await world_at(history, facts, kept[-1])
+
+        assert list(told(lines)) == [("snapshot_damaged", at) for at in reversed(kept)]
+        assert digests_of(rows_of(world)) == history.digests()

@@ -1,6 +1,5 @@
 """Whatever was changed behind our back is named by its place."""
 
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from joulie_bus.events import DecisionEntry
 from joulie_bus.testing import ask, one_of_each, producer
 from joulie_projections.decisions import chain_hash, entry_of_body
 from joulie_projections.heads import Head, Signer
+from joulie_projections.testing import edited
 
 pytestmark = pytest.mark.anyio
 
@@ -25,21 +25,14 @@ async def verified(past: Past, *anchored: Head, part: Part = EVERYTHING) -> Repo
         return verify(history, past.maker.signer.public, anchored, part)
 
 
-def edited(database: Path, statement: str, *values: object) -> None:
-    with sqlite3.connect(database) as db:
-        for (trigger,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'"):
-            db.execute(f"DROP TRIGGER {trigger}")
-        db.execute(statement, values)
-
-
 async def test_a_log_that_is_what_was_written_has_no_flaw(small: Past) -> None:
     report = await verified(small)
 
-    assert report == Report(entries=9, heads=2, batches=4, holes=[], flaw=None)
+    assert report == Report(entries=9, heads=2, batches=4, snapshots=0, holes=[], flaw=None)
 
 
 async def test_an_empty_log_is_right(past: Past) -> None:
-    assert await verified(past) == Report(0, 0, 0, [], None)
+    assert await verified(past) == Report(0, 0, 0, 0, [], None)
 
 
 CHANGES = {
@@ -85,7 +78,7 @@ CHANGES = {
     ),
     "the checkpoint": (
         "UPDATE checkpoint SET head = zeroblob(32) WHERE name = 'projector'",
-        Flaw(25, "the checkpoint and the last manifest do not fit together"),
+        Flaw(23, "the checkpoint and the last manifest do not fit together"),
     ),
 }
 
@@ -97,6 +90,27 @@ async def test_a_change_is_named_by_its_place(small: Past, statement: str, flaw:
     report = await verified(small)
 
     assert report.flaw == flaw
+
+
+async def test_any_flipped_byte_of_any_snapshot_is_named(small: Past) -> None:
+    at = small.maker.snapshot()
+    assert (await verified(small))[3:] == (1, [], None)
+    edited(small.database, "UPDATE snapshot SET body = CAST(substr(body, 1, 50) || 'x' AS BLOB)")
+
+    report = await verified(small)
+
+    what = f"the snapshot at position {at} is not the one that was kept"
+    assert report.flaw == Flaw(at, what)
+
+
+async def test_a_snapshot_of_another_place_in_the_chain_is_named(small: Past) -> None:
+    at = small.maker.snapshot()
+    edited(small.database, f"UPDATE snapshot SET position = {at - 1}")
+
+    report = await verified(small)
+
+    assert report.flaw is not None
+    assert report.flaw.place == at - 1
 
 
 async def test_any_flipped_byte_of_any_body_is_found(small: Past) -> None:
@@ -150,7 +164,7 @@ async def test_the_heads_of_another_log_are_not_ours(small: Past, tmp_path: Path
 async def test_a_part_hangs_on_the_entry_before_it(small: Past) -> None:
     report = await verified(small, part=Part(4, 8))
 
-    assert report == Report(5, 2, 0, [], None)
+    assert report == Report(5, 2, 0, 0, [], None)
 
 
 async def test_a_part_finds_what_is_in_it_and_nothing_else(small: Past) -> None:

@@ -9,12 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from joulie_bus import codec
-from joulie_bus.events import Candidates, OutcomeSeen, PodGone, PrioritizeDecided
+from joulie_bus.events import Candidates, NodeGone, OutcomeSeen, PodGone, PrioritizeDecided
 from joulie_bus.testing import CLUSTER, ask, bound, node_seen, noon, one_of_each, producer, until
 from joulie_projections.commit import Bound
 from joulie_projections.database import Place
 from joulie_projections.history import History
-from joulie_projections.outcomes import message_of, outcome_of
+from joulie_projections.outcomes import MOVED, message_of, outcome_of
 from joulie_projections.view import View
 
 Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
@@ -77,6 +77,23 @@ def test_a_node_that_was_no_candidate_has_no_rank() -> None:
     assert outcome_of(pod(7), said) == seen(decision="extender:b1:1")
 
 
+def test_a_row_that_passed_to_another_node_ranks_nobody() -> None:
+    said = answer(ordinals=[1, 3], scores=[40, 90])
+
+    assert outcome_of(pod(MOVED), said) == seen(decision="extender:b1:1")
+
+
+@pytest.mark.parametrize(("place", "rank", "score"), [(0, 1, 90), (1, 2, 60), (2, 3, 40)])
+def test_whoever_was_named_among_the_best_keeps_its_rank(place: int, rank: int, score: int) -> None:
+    given = prioritized("p", [1, 3, 4], [40, 90, 60])
+    top = [replace(given.top[0], node="n" if at == place else f"m{at}") for at in range(3)]
+    said = producer("extender").stamp(replace(given, top=top)).data
+
+    expected = seen(decision="extender:b1:1", rank=rank, score=score, regret=90 - score)
+
+    assert outcome_of(pod(MOVED), said) == expected
+
+
 @pytest.mark.parametrize("said", [None, b"garbage"])
 def test_without_an_answer_it_says_so(said: bytes | None) -> None:
     assert outcome_of(pod(1), said) == seen()
@@ -94,6 +111,12 @@ def test_it_is_the_same_message_whenever_it_is_made() -> None:
 
 
 # --- with a projector -------------------------------------------------------------------------
+
+
+def committed(place: Place) -> int:
+    with History.of(place) as history:
+        held = history.checkpoint()
+        return held.position if held else 0
 
 
 def outcomes(place: Place) -> list[OutcomeSeen]:
@@ -115,6 +138,22 @@ async def test_a_bound_pod_gets_its_rank_in_the_log(
     [outcome] = outcomes(place)
     assert (outcome.pod_uid, outcome.node) == ("p", "b")
     assert (outcome.rank, outcome.score, outcome.regret) == (2, 20, 50)
+
+
+@pytest.mark.anyio
+async def test_a_node_that_got_the_row_of_another_is_not_taken_for_it(
+    projecting: Projecting, tell: Tell, place: Place
+) -> None:
+    asked = prioritized("p", [0, 1], [70, 20])
+    async with projecting():
+        await tell(node_seen("a"), node_seen("b"))
+        await until(lambda: committed(place) == 2)
+        await tell(replace(asked, basis=replace(asked.basis, view=2)))
+        await tell(NodeGone(node="b"), node_seen("c"), bound("p", "c"))
+        await until(lambda: bool(outcomes(place)))
+
+    [outcome] = outcomes(place)
+    assert (outcome.node, outcome.rank, outcome.score) == ("c", None, None)
 
 
 @pytest.mark.anyio

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,6 +33,7 @@ from joulie_projections.history import History
 
 SETTINGS = ()
 SHOWN_STEPS = 20
+NAMES_OF_TODAY = "Nodes have gone since, and refused ones may be named wrongly:"
 
 
 class Told(msgspec.Struct):
@@ -71,16 +73,30 @@ def _tell(args: argparse.Namespace, told: dict[str, Any], text: Any) -> int:
 async def _pod(args: argparse.Namespace, wires: Wiring, pod: str) -> Told:
     async with facts_of(wires, args.archive) as (history, facts):
         found = explain_pod(history, pod)
+        names = await _names_then(history, facts, found.view)
+        found = explain_pod(history, pod, names)
         count = len((found.scored or found.filtered).candidates.ordinals) // 4  # type: ignore[union-attr]
         told = Told(found, count, None, found.outcome)
         if args.node is not None:
             told.asked_for = await _terms_of(history, facts, found, args.node)
         if told.outcome is None:
             try:
-                told.outcome = await _binding(history, facts, found)
+                told.outcome = await _binding(history, facts, found, names)
             except (BusError, NotInTheLog, DataDirectoryError) as error:
                 told.missing = f"where it went cannot be told: {error}"
         return told
+
+
+async def _names_then(history: History, facts: Facts, view: int) -> dict[int, str]:
+    """Nodes by row, at the position that was looked at; of today, where the facts are away."""
+    if view >= history.rows_moved_at():
+        return node_names(history)
+    try:
+        world = await world_at(history, facts, view)
+    except (BusError, NotInTheLog, DataDirectoryError) as error:
+        print(f"joulie explain: {NAMES_OF_TODAY} {error}", file=sys.stderr)
+        return node_names(history)
+    return {state.ordinal: name for name, state in world.nodes.items()}
 
 
 async def _terms_of(history: History, facts: Facts, found: Explanation, node: str) -> Terms:
@@ -112,9 +128,11 @@ def _no_candidate(history: History, found: Explanation, node: str) -> str:
     )
 
 
-async def _binding(history: History, facts: Facts, found: Explanation) -> Outcome | None:
+async def _binding(
+    history: History, facts: Facts, found: Explanation, names: dict[int, str]
+) -> Outcome | None:
     bound = await binding_of(history, facts, found.pod.uid, found.view)
-    return outcome_of(found.scored, bound.node, node_names(history)) if bound else None
+    return outcome_of(found.scored, bound.node, names) if bound else None
 
 
 def pod_json(told: Told) -> dict[str, Any]:

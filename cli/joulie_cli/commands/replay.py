@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from joulie_audit.replay import Replayed, Scope, Tell, other_versions, replay
-from joulie_cli.past import facts_of, jobs_of, progress
+from joulie_cli.past import jobs_of, progress, shared_facts_of
 from joulie_cli.wiring import Wiring
 from joulie_projections.history import NEWEST
 
@@ -26,12 +26,12 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 async def _replay(
     args: argparse.Namespace, wires: Wiring, scope: Scope, tell: Tell | None
 ) -> dict[str, Any]:
-    async with facts_of(wires, args.archive) as (history, facts):
+    async with shared_facts_of(wires, args.archive) as (history, facts, elsewhere):
         versions = other_versions(history)
         if versions is not None:
             print(f"joulie replay: {versions}", file=sys.stderr)
         scope = scope._replace(jobs=jobs_of(scope.jobs, history))
-        done = await replay(history, facts, scope, tell)
+        done = await replay(history, facts, scope, tell, elsewhere)
         return as_json(done) | {"other_code": versions._asdict() if versions else {}}
 
 

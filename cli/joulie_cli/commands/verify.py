@@ -66,8 +66,8 @@ def as_text(report: Report, archived: ArchiveReport | None = None) -> str:
         lines = [f"NOT what was written: {report.flaw.what}."]
     else:
         lines = [
-            f"{report.entries} entries, {report.heads} signed heads, {report.batches} manifests: "
-            "every hash, link and signature is right."
+            f"{report.entries} entries, {report.heads} signed heads, {report.batches} manifests, "
+            f"{report.snapshots} snapshots: every hash, link and signature is right."
         ]
     lines.extend(f"  {hole}." for hole in report.holes)
     if archived is not None and archived.flaw is not None:
