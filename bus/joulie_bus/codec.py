@@ -107,8 +107,16 @@ def refuse_non_finite(value: object) -> None:
     """NaN and infinity have no place in a log that is summed, compared and shown as JSON."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value} is not a number that an event may hold")
-    for part in _parts(value):
-        refuse_non_finite(part)
+    if not isinstance(value, msgspec.Struct):
+        for part in _parts(value):
+            refuse_non_finite(part)
+        return
+    numbers, others = _suspects(type(value))
+    for name in numbers:
+        if not math.isfinite(getattr(value, name)):
+            refuse_non_finite(getattr(value, name))
+    for name in others:
+        refuse_non_finite(getattr(value, name))
 
 
 _WITHOUT_FLOATS = (
@@ -141,8 +149,6 @@ _WITH_FLOATS = frozenset(cls.TYPE for cls in EVENT_TYPES if _holds_floats(inspec
 
 def _parts(value: object) -> Iterable[object]:
     match value:
-        case msgspec.Struct():
-            return [getattr(value, field) for field in _suspects(type(value))]
         case dict():
             return value.values()
         case list() | tuple():
@@ -152,8 +158,10 @@ def _parts(value: object) -> Iterable[object]:
 
 
 @lru_cache
-def _suspects(cls: type[msgspec.Struct]) -> tuple[str, ...]:
-    """The fields in which a float can be at all."""
+def _suspects(cls: type[msgspec.Struct]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The fields that are floats, and those in which one can be."""
     kind = inspect.type_info(cls)
     assert isinstance(kind, inspect.StructType)
-    return tuple(field.name for field in kind.fields if _holds_floats(field.type))
+    fields = [field for field in kind.fields if _holds_floats(field.type)]
+    numbers = tuple(field.name for field in fields if isinstance(field.type, inspect.FloatType))
+    return numbers, tuple(field.name for field in fields if field.name not in numbers)

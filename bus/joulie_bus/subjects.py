@@ -19,6 +19,7 @@ A name is one token: whatever a NATS token may not hold is escaped reversibly.
 
 import string
 from enum import StrEnum
+from functools import lru_cache
 from typing import assert_never, get_args
 
 from joulie_bus.events import (
@@ -83,9 +84,11 @@ PATTERNS: dict[Stream, str] = {
 
 LIVE = "joulie.view.{cluster}.*"  # told, never stored
 
+SPOKEN_OF = 20_000  # names whose token is remembered: the same ones come again and again
 _PLAIN = frozenset(string.ascii_letters + string.digits + "-")
 
 
+@lru_cache(maxsize=SPOKEN_OF)
 def escape(name: str) -> str:
     """One NATS token, and back again by `unescape`.
 

@@ -6,7 +6,6 @@ let through. So lists are remembered by their bytes: no second decoding, no seco
 
 from collections import deque
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import compress, repeat
 
 import msgspec
@@ -19,7 +18,7 @@ from joulie_projections.board import Board, Ints
 Digits = npt.NDArray[np.uint8]
 
 REMEMBERED = 8  # lists: a few schedulers, each with what it asked and what it was answered
-KNOWN = 50_000  # node names, the newest; so many that only invented ones are forgotten
+BEFORE_NAMES = b',"Nodes":null,"NodeNames":'  # as kube-scheduler writes it
 _HIGHEST = 100
 _WIDTH = 3
 _encode = msgspec.json.Encoder().encode
@@ -45,8 +44,9 @@ class Names:
 
     def __init__(self, raw: bytes, names: list[str]) -> None:
         self.raw = raw
-        self.tail = b',"Nodes":null,"NodeNames":' + raw + b"}"
+        self.tail = BEFORE_NAMES + raw + b"}"
         self.names = names
+        self._quoted: list[bytes] | None = None
         self._mapping: object = None
         self._rows: Ints = np.zeros(0, np.int64)
         self._candidates = Candidates(ordinals=b"")
@@ -61,24 +61,41 @@ class Names:
 
     def rows_on(self, board: Board) -> Ints:
         if self._mapping is not board.rows:
-            self._rows = rows_by_name(board, self.names)
-            self._candidates = candidates_of(self.names, self._rows)
-            self._mapping = board.rows
+            self._stand(rows_by_name(board, self.names), board.rows)
         return self._rows
+
+    def _stand(self, rows: Ints, mapping: object) -> None:
+        self._rows = rows
+        self._candidates = candidates_of(self.names, rows)
+        self._mapping = mapping
 
     def candidates_on(self, board: Board) -> Candidates:
         self.rows_on(board)
         return self._candidates
 
+    @property
+    def quoted(self) -> list[bytes]:
+        """Each name as JSON, as it was sent."""
+        if self._quoted is None:
+            parts = self.raw.strip()[1:-1].split(b",")
+            # As many parts as names: no comma but those between them.
+            is_cut = len(parts) == len(self.names)
+            self._quoted = parts if is_cut else list(map(_encode, self.names))
+        return self._quoted
+
     def where(self, passed: Sequence[bool]) -> "Names":
-        """Those that passed, as the reply lists them."""
-        kept = list(compress(self.names, passed))
-        return Names(b"[" + b",".join(map(_quoted, kept)) + b"]", kept)
+        """Those that passed, as the reply lists them; where they are on the board is known."""
+        quoted = list(compress(self.quoted, passed))
+        kept = Names(b"[" + b",".join(quoted) + b"]", list(compress(self.names, passed)))
+        kept._quoted = quoted
+        if self._mapping is not None:
+            kept._stand(self._rows[np.array(passed, np.bool_)], self._mapping)
+        return kept
 
     @property
     def card(self) -> "ScoreCard":
         if self._card is None:
-            self._card = ScoreCard(self.raw, self.names)
+            self._card = ScoreCard(self.quoted, self.names)
         return self._card
 
 
@@ -88,23 +105,16 @@ class ScoreCard:
     Each host stands there once: kube-scheduler would add a second score to the first.
     """
 
-    def __init__(self, raw: bytes, names: Sequence[str]) -> None:
+    def __init__(self, quoted: Sequence[bytes], names: Sequence[str]) -> None:
         self._once = _first_places(names)
-        if self._once is None and _is_plain(raw, len(names)):
-            inner = raw.strip()[1:-1].strip()
-            ends = np.flatnonzero(np.frombuffer(inner + b",", np.uint8) == ord(","))
-            body = inner.replace(b'",', b'"' + _SCORE + b"," + _HOST)
-        else:
-            once = range(len(names)) if self._once is None else self._once.tolist()
-            quoted = [_quoted(names[at]) for at in once]
-            ends = np.cumsum([len(each) + 1 for each in quoted], dtype=np.int64) - 1
-            body = (_SCORE + b"," + _HOST).join(quoted)
-        self.repeated = len(names) - len(ends)
-        step = len(_HOST) + len(_SCORE)
-        places = ends + (1 + np.arange(len(ends))) * step - _WIDTH
-        self._places = places[:, None] + np.arange(_WIDTH)
-        whole = b"[" + _HOST + body + _SCORE + b"]" if len(ends) else b"[]"
-        self._blank: Digits = np.frombuffer(whole, np.uint8)
+        if self._once is not None:
+            quoted = [quoted[at] for at in self._once.tolist()]
+        self.repeated = len(names) - len(quoted)
+        steps = np.fromiter(map(len, quoted), np.int64, len(quoted)) + len(_HOST + _SCORE + b",")
+        places = np.cumsum(steps) - len(b"},")
+        self._places = places[:, None] + np.arange(1 - _WIDTH, 1)
+        whole = b"[" + _HOST + (_SCORE + b"," + _HOST).join(quoted) + _SCORE + b"]"
+        self._blank: Digits = np.frombuffer(whole if quoted else b"[]", np.uint8)
 
     def filled(self, scores: Ints) -> bytes:
         reply = self._blank.copy()
@@ -118,12 +128,6 @@ def _first_places(names: Sequence[str]) -> Ints | None:
         return None
     first = {name: at for at, name in reversed(list(enumerate(names)))}
     return np.sort(np.fromiter(first.values(), np.int64, len(first)))
-
-
-def _is_plain(raw: bytes, count: int) -> bool:
-    """Every comma parts two names, and no name needs a backslash: the list as Go writes it."""
-    is_tight = raw.count(b'","') == raw.count(b",") == count - 1
-    return is_tight and raw.count(b'"') == 2 * count and b"\\" not in raw
 
 
 _HOST, _SCORE = b'{"Host":', b',"Score":' + b" " * _WIDTH + b"}"
@@ -148,14 +152,9 @@ class Remembered:
         return names
 
 
-@lru_cache(maxsize=KNOWN)
-def _quoted(name: str) -> bytes:
-    """The name as JSON, made once per node."""
-    return _encode(name)
-
-
-def refused(names: Sequence[str], passed: Sequence[bool], reason: str) -> bytes:
+def refused(names: Names, passed: Sequence[bool], reason: str) -> bytes:
     """`{"n1":"because","n2":"because"}`: all with the one reason."""
     because = b":" + _encode(reason)
-    out = [_quoted(n) + because for n, fits in zip(names, passed, strict=True) if not fits]
-    return b"{" + b",".join(out) + b"}"
+    out = [name for name, fits in zip(names.quoted, passed, strict=True) if not fits]
+    body = (because + b",").join(out)
+    return b"{" + body + because + b"}" if body else b"{}"

@@ -10,7 +10,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Awaitable
-from enum import Enum
+from enum import IntEnum
 from http import HTTPStatus
 from typing import NamedTuple, Protocol, cast
 
@@ -35,12 +35,17 @@ class House(Protocol):
     def knows(self, transport: asyncio.Transport) -> bool: ...
 
 
-class _Phase(Enum):
-    IDLE = "idle"
-    HEAD = "head"
-    BODY = "body"
-    BUSY = "busy"
-    OVER = "over"  # refused: whatever still comes is thrown away
+class _Phase(IntEnum):
+    IDLE = 0
+    HEAD = 1
+    BODY = 2
+    BUSY = 3
+    OVER = 4  # refused: whatever still comes is thrown away
+
+
+def _patience(limits: Limits) -> tuple[float, ...]:
+    """Seconds that a connection may stay in each phase."""
+    return (limits.keep_alive_s, limits.head_s, limits.body_s, math.inf, LINGER_S)
 
 
 class _Waiting(NamedTuple):
@@ -55,6 +60,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, house: House) -> None:
         self._house = house
+        self._patience = _patience(house.limits)
         self._parser = httptools.HttpRequestParser(self)
         self._waiting: deque[_Waiting] = deque()
         self._answering: asyncio.Task[None] | None = None
@@ -75,16 +81,8 @@ class Connection(asyncio.Protocol):
         self._begun = 0.0
 
     def _enter(self, phase: _Phase) -> None:
-        limits, now = self._house.limits, time.monotonic()
         self._phase = phase
-        patience = {
-            _Phase.IDLE: limits.keep_alive_s,
-            _Phase.HEAD: limits.head_s,
-            _Phase.BODY: limits.body_s,
-            _Phase.BUSY: math.inf,
-            _Phase.OVER: LINGER_S,
-        }
-        self.deadline = now + patience[phase]
+        self.deadline = time.monotonic() + self._patience[phase]
 
     # --- called by the loop ---
 
@@ -230,7 +228,7 @@ class Connection(asyncio.Protocol):
             metrics.REQUESTS_REFUSED.labels(reason="not_read").inc()
             self._transport.abort()
         elif self.deadline <= now and self._phase in (_Phase.HEAD, _Phase.BODY):
-            self._refuse(408, f"The {self._phase.value} of this request took too long.")
+            self._refuse(408, f"The {self._phase.name.lower()} of this request took too long.")
         elif self.deadline <= now:
             self._transport.abort()
 

@@ -14,7 +14,7 @@ import msgspec
 
 from joulie_bus.errors import BadQuantity, BadRequest
 from joulie_bus.events import PodAsk
-from joulie_extender.candidates import Names, Remembered, refused
+from joulie_extender.candidates import BEFORE_NAMES, Names, Remembered, refused
 from joulie_projections.board import Ints
 from joulie_projections.classify import PROFILE_LABEL
 from joulie_projections.demand import ask_of
@@ -143,10 +143,7 @@ class Reader:
 
     def read(self, body: bytes) -> Asked:
         """Raises BadRequest for what kube-scheduler never sends, and says where in the body."""
-        names = self._lists.ending(body)
-        if names is not None and (pod := _pod_before(body, names)) is not None:
-            return Asked(pod, names)
-        asked = read_args(body)
+        asked = _known(body, self._lists.ending(body)) or _usual(body) or read_args(body)
         if asked.objects is not None:
             return asked
         return asked._replace(names=self._lists.keep(asked.names))
@@ -156,13 +153,32 @@ class Reader:
         return self._lists.keep(asked.names.where(passed))
 
 
-def _pod_before(body: bytes, names: Names) -> PodAsk | None:
-    """What stands before a list that is known. None if that is not a whole object with a Pod.
+def _known(body: bytes, names: Names | None) -> Asked | None:
+    if names is None or (pod := _pod_before(body, len(body) - len(names.tail))) is None:
+        return None
+    return Asked(pod, names)
+
+
+def _usual(body: bytes) -> Asked | None:
+    """A request as kube-scheduler writes it, with a list that is not known yet."""
+    end = body.find(BEFORE_NAMES)
+    pod = _pod_before(body, end) if end >= 0 and body.endswith(b"]}") else None
+    if pod is None:
+        return None
+    raw = body[end + len(BEFORE_NAMES) : -1]
+    try:
+        return Asked(pod, Names(raw, _decode_names(raw)))
+    except _UNREADABLE:
+        return None
+
+
+def _pod_before(body: bytes, end: int) -> PodAsk | None:
+    """What stands before the list. None if that is not a whole object with a Pod.
 
     If the head closes to an object, what follows it are members of the same object: the body as a
     whole means what the parts mean.
     """
-    head = body[: -len(names.tail)] + b"}"
+    head = body[:end] + b"}"
     try:
         return _short_pod(head) if len(head) <= _SHORT else _pod_in(head)
     except _UNREADABLE:
@@ -276,7 +292,7 @@ def names_reply(asked: Asked, kept: Names, passed: Sequence[bool], reason: str) 
     Two texts, or a changing one, make kube-scheduler call again at once and for ever; a rejection
     that preemption could "solve" empties nodes for nothing. Hence one text and the second map.
     """
-    out = b"{}" if kept is asked.names else refused(asked.names.names, passed, reason)
+    out = b"{}" if kept is asked.names else refused(asked.names, passed, reason)
     start = b'{"Nodes":null,"NodeNames":'
     return b"".join((start, kept.raw, _NONE_FAILED, out, _NO_ERROR))
 
@@ -284,7 +300,7 @@ def names_reply(asked: Asked, kept: Names, passed: Sequence[bool], reason: str) 
 def nodes_reply(asked: Asked, passed: Sequence[bool], reason: str) -> bytes:
     """The same for the full form: the nodes go back byte for byte, for they are scored from."""
     objects = b",".join(compress(asked.objects or [], passed))
-    out = refused(asked.names.names, passed, reason)
+    out = refused(asked.names, passed, reason)
     parts = (b'{"Nodes":{"items":[', objects, b']},"NodeNames":null')
     return b"".join((*parts, _NONE_FAILED, out, _NO_ERROR))
 

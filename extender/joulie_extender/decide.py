@@ -183,7 +183,8 @@ def all_passed(verdicts: bytes) -> bool:
 
 
 def passed(decision: FilterDecided | PreemptDecided) -> list[bool]:
-    return [verdict == 0 for verdict in decision.verdicts]
+    through: list[bool] = (np.frombuffer(decision.verdicts, np.uint8) == 0).tolist()
+    return through
 
 
 def answered_scores(decision: PrioritizeDecided) -> Ints:

@@ -1,6 +1,7 @@
 """One request and its reply, as everything above HTTP sees them."""
 
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -40,12 +41,17 @@ def refusal(status: int, why: str, headers: bytes = b"") -> Reply:
 
 
 def rendered(reply: Reply, *, closes: bool, without_body: bool = False) -> bytes:
-    phrase = HTTPStatus(reply.status).phrase.encode()
     parts = (
-        b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n"
-        % (reply.status, phrase, reply.media, len(reply.body)),
+        _beginning(reply.status, reply.media),
+        b"Content-Length: %d\r\n" % len(reply.body),
         reply.headers,
         b"Connection: close\r\n\r\n" if closes else b"\r\n",
         b"" if without_body else reply.body,
     )
     return b"".join(parts)
+
+
+@lru_cache(maxsize=64)
+def _beginning(status: int, media: bytes) -> bytes:
+    phrase = HTTPStatus(status).phrase.encode()
+    return b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\n" % (status, phrase, media)
