@@ -95,10 +95,9 @@ class History:
         """Past SQLAlchemy's own rows, which cost as much as reading them."""
         literal = query.compile(self._db.engine, compile_kwargs={"literal_binds": True})
         cursor = self._db.connection.cursor()
-        cursor.arraysize = PAGE
         try:
             cursor.execute(str(literal))
-            while page := cursor.fetchmany():
+            while page := cursor.fetchmany(PAGE):
                 yield page
         finally:
             cursor.close()

@@ -5,14 +5,20 @@ import asyncio
 
 from joulie_bus.errors import SettingsError
 from joulie_bus.logging import get_logger
-from joulie_cli.commands import extender, operator, projector
+from joulie_cli.commands import archive, extender, operator, projector
 from joulie_cli.supervisor import Supervisor
 from joulie_cli.wiring import Wiring, run_until_told
 from joulie_extender.settings import ServerSettings
 from joulie_operator.edge import ClusterSettings
 
-SETTINGS = (*projector.SETTINGS, *operator.SETTINGS, *extender.SETTINGS)
+SETTINGS = (
+    *projector.SETTINGS,
+    *operator.SETTINGS,
+    *extender.SETTINGS,
+    *archive.SETTINGS,
+)
 
+ARCHIVE = "archive"
 PARTS = ["projector", "operator", "extender"]
 log = get_logger("up")
 
@@ -33,7 +39,9 @@ async def _up(wires: Wiring, cluster: str, told: asyncio.Event) -> None:
         "metrics": wires.bus.metrics_addr,
     }
     extra = {"KUBECONFIG": cluster, "JOULIE_CLUSTER": wires.bus.cluster}
-    async with Supervisor.over(wires.data, PARTS, addresses, extra, wires.subjects) as supervisor:
+    kept = wires.source.load(archive.ArchiveSettings)
+    parts = [*PARTS, ARCHIVE] if kept.directory else PARTS
+    async with Supervisor.over(wires.data, parts, addresses, extra, wires.subjects) as supervisor:
         log.info("up", data=str(wires.data.path), **supervisor.endpoints)
         await told.wait()
         log.info("stopping")
