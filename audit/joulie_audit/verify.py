@@ -122,6 +122,9 @@ def columns_said(body: bytes) -> tuple[str, str, str, str, int, int]:
     return said.id, said.type, uid, name, basis.view, basis.now
 
 
+UNREADABLE_BODY = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
 class _Check:
     """Goes along the chain; remembers the hashes that some head speaks of."""
 
@@ -145,30 +148,29 @@ class _Check:
     def page(self, rows: Iterable[Sequence[Any]]) -> Flaw | None:
         """The hot loop: plain rows, no names."""
         here, before, wanted = self.pos, self._prev, self._wanted
-        seen = self.counters.seen
+        seen, said = self.counters.seen, columns_said
         for row in rows:
-            pos, event_id, kind, uid, pod, view, at, body, prev, found = row
+            pos, event_id, _, _, _, _, _, body, prev, found = row
             here += 1
             if pos != here or prev != before or sha256(prev + body).digest() != found:
-                return Flaw(here, _link_flaw(Logged._make(row), here, before))
-            if not _says(body, (event_id, kind, uid, pod, view, at)):
-                what = _column_flaw(Logged._make(row))
-                if what:
-                    return Flaw(here, what)
+                return self._flaw(here, _link_flaw(Logged._make(row), here, before))
+            try:
+                is_said = said(body) == row[1:7]
+            except UNREADABLE_BODY:
+                is_said = False
+            if not is_said and (what := _column_flaw(Logged._make(row))):
+                return self._flaw(here, what)
             before = found
             seen(event_id)
             if here in wanted:
                 self.hashes[here] = found
-            self.pos = here
-        self._prev = before
+        self.pos, self._prev = here, before
         return None
 
-
-def _says(body: bytes, columns: tuple[str, str, str, str, int, int]) -> bool:
-    try:
-        return columns_said(body) == columns
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
+    def _flaw(self, at: int, what: str) -> Flaw:
+        """Everything before it was right."""
+        self.pos = at - 1
+        return Flaw(at, what)
 
 
 def _link_flaw(entry: Logged, expected: int, prev: bytes) -> str:

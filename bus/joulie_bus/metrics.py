@@ -71,6 +71,17 @@ DATABASE_RETRIES = Counter(
 SNAPSHOT_POSITION = Gauge(
     "joulie_snapshot_position", "Position of the newest snapshot", registry=REGISTRY
 )
+ARCHIVE_POSITION = Gauge(
+    "joulie_archive_position", "Facts up to this position are archived", registry=REGISTRY
+)
+ARCHIVE_AGE_SECONDS = Gauge(
+    "joulie_archive_oldest_unarchived_seconds",
+    "Age of the oldest fact that is not archived; its stream drops it one day",
+    registry=REGISTRY,
+)
+ARCHIVE_FAILING = Gauge(
+    "joulie_archive_failing", "1 while archiving or looking after it fails", registry=REGISTRY
+)
 HEAD_AGE_SECONDS = Gauge(
     "joulie_head_age_seconds",
     "Time since the end of the decision log was last signed, while it has grown",

@@ -74,7 +74,15 @@ def whatif(made: argparse.ArgumentParser) -> None:
 
 def archive(made: argparse.ArgumentParser) -> None:
     made.add_argument("action", nargs="?", choices=("write", "restore"), default="write")
-    made.add_argument("--to", type=Path, required=True, metavar="DIR", help="the archive")
+    made.add_argument("--to", type=Path, metavar="DIR", help="the archive (ARCHIVE_DIR)")
+    made.add_argument(
+        "--every",
+        nargs="?",
+        const=0.0,
+        type=_often,
+        metavar="TIME",
+        help="again and again until told to stop (ARCHIVE_EVERY)",
+    )
     made.add_argument("--now", action="store_true", help="also the hour that is not over yet")
     made.add_argument("--plain", action="store_true", help="no Parquet, even where it could be")
 
@@ -97,6 +105,15 @@ def _archive(made: argparse.ArgumentParser) -> None:
 def _span(made: argparse.ArgumentParser, what: str) -> None:
     made.add_argument("--from", dest="first", type=_count, default=1, metavar="N", help=f"{what} 1")
     made.add_argument("--to", dest="last", type=_count, metavar="N", help=f"{what}, the newest")
+
+
+def _often(text: str) -> float:
+    from joulie_bus.settings import some_time
+
+    try:
+        return some_time(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {some_time.__doc__}") from error
 
 
 def _count(text: str) -> int:

@@ -31,6 +31,8 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
 STEADY_S = 30.0  # after so long a life, the next fall is a first one again
 STOP_PATIENCE_S = 10.0
 SETTLE_S = 5.0  # for the projector to write down what the extender said last
+ROLES = {"archive": Role.AUDITOR}  # of parts that are not called like theirs
+WORDS = {"archive": ("--every",)}  # what a part is told besides
 log = get_logger("up")
 
 
@@ -96,6 +98,7 @@ class Child:
                 self.name,
                 "--data",
                 str(self._data.path),
+                *WORDS.get(self.name, ()),
                 env=self._environ,
                 stdin=DEVNULL,
                 stdout=file,
@@ -250,7 +253,7 @@ def _environment(
     part: str,
     metrics: HostPort,
 ) -> dict[str, str]:
-    address = broker.address_of(Role(part))
+    address = broker.address_of(ROLES.get(part) or Role(part))
     # Another broker's keys and certificates would contradict what this one asks for.
     ours = {name: value for name, value in os.environ.items() if not name.startswith("NATS_")}
     return {

@@ -55,9 +55,17 @@ def rows_of(candidates: Candidates) -> Ints:
 
 def names_of(candidates: Candidates, board: Board) -> list[str]:
     """The names behind the ordinals, at the position that the decision looked at."""
-    by_row = {row: name for name, row in board.rows.items()}
+    by_row = _names_by_row(board)
     strangers = iter(candidates.strangers)
     return [by_row[row] if row else next(strangers) for row in rows_of(candidates).tolist()]
+
+
+def _names_by_row(board: Board) -> dict[int, str]:
+    """Once for a board, not once for each of its decisions."""
+    known: dict[int, str] | None = board.memo.get(_names_by_row)  # type: ignore[assignment]
+    if known is None:
+        known = board.memo[_names_by_row] = {row: name for name, row in board.rows.items()}
+    return known
 
 
 def decide_filter(

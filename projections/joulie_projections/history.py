@@ -101,8 +101,21 @@ class History:
     def pages(self, first: int = 1, last: int = NEWEST) -> Iterator[Sequence[Sequence[Any]]]:
         """The same entries as plain rows, a page at a time: for those who read millions."""
         query = select(decision).where(decision.c.pos.between(first, last)).order_by(decision.c.pos)
+        if self._db.dialect.name == "sqlite":
+            return self._bare_pages(query)
         found = self._db.execute(query.execution_options(yield_per=PAGE))
         return (page for page in found.partitions())
+
+    def _bare_pages(self, query: Select[Any]) -> Iterator[Sequence[Sequence[Any]]]:
+        """Past SQLAlchemy's own rows, which cost as much as reading them."""
+        literal = query.compile(self._db.engine, compile_kwargs={"literal_binds": True})
+        cursor = self._db.connection.cursor()
+        try:
+            cursor.execute(str(literal))
+            while page := cursor.fetchmany(PAGE):
+                yield page
+        finally:
+            cursor.close()
 
     def find(self, wanted: Wanted, limit: int | None = None) -> Iterator[Logged]:
         """Newest first."""

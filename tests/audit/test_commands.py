@@ -253,6 +253,13 @@ def test_another_policy_share_is_compared_by_class_and_namespace(joulie: Run) ->
     )
 
 
+def test_an_archive_that_nobody_named_is_asked_for(joulie: Run) -> None:
+    said = joulie("archive")
+
+    assert (said.code, said.out) == (2, "")
+    assert "Which archive? Give --to DIR, or set ARCHIVE_DIR." in said.err
+
+
 def test_without_the_streams_nothing_is_archived_in_part(
     joulie: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

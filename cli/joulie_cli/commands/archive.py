@@ -6,6 +6,7 @@ import json
 import secrets
 import shutil
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import joulie_migrations
@@ -13,32 +14,55 @@ from joulie_audit.archive import Archive
 from joulie_audit.archiver import Archived, Archiver
 from joulie_audit.restore import Restored, restore
 from joulie_audit.tables import Parquet, Segment, has_parquet
-from joulie_bus.errors import DataDirectoryError
+from joulie_bus.errors import DataDirectoryError, NotInTheLog
+from joulie_bus.settings import setting, some_time, text
+from joulie_cli.archiving import Keeper
 from joulie_cli.past import facts_of
-from joulie_cli.wiring import Wiring
+from joulie_cli.wiring import Wiring, serve_part
 from joulie_projections import database
 from joulie_projections.decisions import DecisionLog
 from joulie_projections.store import Store
 
-SETTINGS = ()
+
+@dataclass(frozen=True, kw_only=True)
+class ArchiveSettings:
+    directory: str = setting(
+        text, "ARCHIVE_DIR", "", "Where `joulie up` archives facts and decisions; empty for nowhere"
+    )
+    every_s: float = setting(some_time, "ARCHIVE_EVERY", "1h", "How often `joulie up` does so")
+
+
+SETTINGS = (ArchiveSettings,)
 KEY = "head.pub"
 LEASE_NS = 60_000_000_000
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    args.to = args.to or _directory(wires)
     if args.action == "restore":
         done = _restore(args.to, wires)
         print(json.dumps(done._asdict()) if args.json else _restored(done, wires.data.path))
         return 0
-    kept = asyncio.run(_archive(args, wires))
+    if args.every is not None:
+        args.every = args.every or wires.source.load(ArchiveSettings).every_s
+        keeper = Keeper(args, wires, lambda now: _archive(args, wires, now=now))
+        return serve_part(wires, keeper.run())
+    kept = asyncio.run(_archive(args, wires, now=args.now))
     print(json.dumps(kept._asdict()) if args.json else _archived(kept, args.to, args.now))
     return 0
 
 
-async def _archive(args: argparse.Namespace, wires: Wiring) -> Archived:
+def _directory(wires: Wiring) -> Path:
+    named = wires.source.load(ArchiveSettings).directory
+    if not named:
+        raise NotInTheLog("Which archive? Give --to DIR, or set ARCHIVE_DIR.")
+    return Path(named)
+
+
+async def _archive(args: argparse.Namespace, wires: Wiring, *, now: bool) -> Archived:
     wires.data.require()
     form = Parquet() if has_parquet() and not args.plain else Segment()
-    before = time.time_ns() + (2 * 3_600_000_000_000 if args.now else 0)
+    before = time.time_ns() + (2 * 3_600_000_000_000 if now else 0)
     async with facts_of(wires, None) as (history, facts):
         kept = await Archiver(args.to, form, before).run(history, facts)
     if wires.data.public_key.exists():

@@ -5,15 +5,22 @@ import asyncio
 import sys
 
 from joulie_bus.logging import get_logger
-from joulie_cli.commands import console, extender, operator, projector
+from joulie_cli.commands import archive, console, extender, operator, projector
 from joulie_cli.supervisor import Supervisor
 from joulie_cli.wiring import Wiring, run_until_told
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.settings import ServerSettings
 from joulie_operator.edge import ClusterSettings
 
-SETTINGS = (*projector.SETTINGS, *operator.SETTINGS, *extender.SETTINGS, *console.SETTINGS)
+SETTINGS = (
+    *projector.SETTINGS,
+    *operator.SETTINGS,
+    *extender.SETTINGS,
+    *console.SETTINGS,
+    *archive.SETTINGS,
+)
 
+ARCHIVE = "archive"
 PARTS = ["projector", "operator", "extender", "console"]
 log = get_logger("up")
 
@@ -38,7 +45,9 @@ async def _up(wires: Wiring, cluster: str, told: asyncio.Event) -> None:
         "metrics": wires.bus.metrics_addr,
     }
     extra = {"KUBECONFIG": cluster, "JOULIE_CLUSTER": wires.bus.cluster}
-    async with Supervisor.over(wires.data, PARTS, addresses, extra, wires.subjects) as supervisor:
+    kept = wires.source.load(archive.ArchiveSettings)
+    parts = [*PARTS, ARCHIVE] if kept.directory else PARTS
+    async with Supervisor.over(wires.data, parts, addresses, extra, wires.subjects) as supervisor:
         log.info("up", data=str(wires.data.path), **supervisor.endpoints)
         await told.wait()
         log.info("stopping")
