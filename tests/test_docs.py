@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from joulie_bus.roles import GRANTS
+from joulie_cli.looking import joined
 from joulie_cli.main import COMMANDS
 from joulie_cli.main import parser as joulie_parser
 
@@ -46,7 +47,8 @@ def test_every_command_that_a_page_names_exists(page: Path) -> None:
         if words[0] in COMMANDS and len(words) == 1:
             continue  # its name alone; what it needs is on its own page
         if words[0] in COMMANDS:
-            joulie_parser().parse_args([word.strip("`") for word in command if "..." not in word])
+            said = [word.strip("`") for word in command if "..." not in word]
+            joulie_parser().parse_args(joined(said))
         else:
             assert words[0] in {"COMMAND"}, f"{page_name(page)} promises `joulie {words[0]}`"
 

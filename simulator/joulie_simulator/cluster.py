@@ -38,6 +38,7 @@ class SimNode:
         self.name = name
         self.shape = shape
         self.caps = Caps()
+        self.profile = ""  # as its label says
         self.turn = 0
         self.running: dict[str, Running] = {}
         self.free_cores = float(shape.cores)

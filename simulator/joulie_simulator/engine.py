@@ -25,7 +25,8 @@ from joulie_bus.events import (
 )
 from joulie_projections.demand import ask_of
 from joulie_projections.pod import Pod
-from joulie_simulator.cluster import End, SimCluster
+from joulie_projections.twins import PROFILE_LABEL
+from joulie_simulator.cluster import End, SimCluster, SimNode
 from joulie_simulator.physics import Caps, ambient_c, cooling_w, reading_mw
 from joulie_simulator.workload import Job, Workload
 
@@ -69,16 +70,7 @@ class Engine:
         """What a watcher's first list says."""
         facts: list[Fact] = []
         for name, node in self.cluster.nodes.items():
-            facts.append(
-                NodeSeen(
-                    node=name,
-                    uid=f"uid-{name}",
-                    labels={"joulie.io/managed": "true"},
-                    cpu_milli=node.shape.cores * 1000,
-                    memory_bytes=node.shape.memory_gib * 2**30,
-                    gpus=node.shape.gpus,
-                )
-            )
+            facts.append(_seen(node))
             facts.append(node.shape.discovered(name))
             facts.extend(node.shape.card(name, at) for at in range(node.shape.gpus))
         return facts
@@ -106,6 +98,16 @@ class Engine:
         for name, wanted in caps:
             if self.cluster.nodes[name].cap(wanted, self.now_s):
                 self._forecast(name)
+
+    def label(self, profiles: Iterable[tuple[str, str]]) -> list[Fact]:
+        """What an applier writes on nodes, and a watcher sees then; nothing where it is there."""
+        facts: list[Fact] = []
+        for name, profile in profiles:
+            node = self.cluster.nodes[name]
+            if node.profile != profile:
+                node.profile = profile
+                facts.append(_seen(node))
+        return facts
 
     def sample(self, names: Iterable[str]) -> list[Fact]:
         """A reading of each; some are lost on the way, and the log hears nothing of those."""
@@ -153,6 +155,18 @@ class Engine:
         end = self.cluster.nodes[name].first_end()
         if end is not None:
             heapq.heappush(self._ends, end)
+
+
+def _seen(node: SimNode) -> NodeSeen:
+    labels = {PROFILE_LABEL: node.profile} if node.profile else {}
+    return NodeSeen(
+        node=node.name,
+        uid=f"uid-{node.name}",
+        labels={"joulie.io/managed": "true"} | labels,
+        cpu_milli=node.shape.cores * 1000,
+        memory_bytes=node.shape.memory_gib * 2**30,
+        gpus=node.shape.gpus,
+    )
 
 
 def ask(job: Job) -> PodAsk:

@@ -25,7 +25,7 @@ from joulie_projections.world import NodeState
 from joulie_simulator.cluster import SimCluster
 from joulie_simulator.engine import Engine, Options
 from joulie_simulator.physics import Caps
-from joulie_simulator.scheduler import Scheduler
+from joulie_simulator.scheduler import Scheduler, Ways
 from joulie_simulator.trace import Trace
 from joulie_simulator.webhook import Webhook
 from joulie_simulator.workload import Sizes, Table, Workload
@@ -61,6 +61,13 @@ class SimulatorSettings:
     )
     weight: int = setting(
         integer(1), "SIM_EXTENDER_WEIGHT", "1", "Weight of the extender in kube-scheduler's sum"
+    )
+    bind: str = setting(
+        text,
+        "SIM_BIND_VERB",
+        "",
+        "The path by which the extender binds pods that ask for GPUs, such as gpu/bind; "
+        "empty: the simulated scheduler binds all pods itself",
     )
     percentage: int = setting(
         integer(0, 100),
@@ -135,6 +142,7 @@ class Simulation:
             async for _ in steps:
                 some = names[turn % slices :: slices]
                 self._engine.cap(self._enforced(some))
+                await self._observed(self._engine.label(self._labelled(some)))
                 samples = self._engine.sample(some)
                 await self._bus.publish([self._tel.stamp(sample) for sample in samples])
                 turn += 1
@@ -143,6 +151,11 @@ class Simulation:
         """What the agents of these nodes would have read from their NodeTwins."""
         nodes = self._view.world.nodes
         return [(name, _caps(nodes[name])) for name in names if name in nodes]
+
+    def _labelled(self, names: Iterable[str]) -> list[tuple[str, str]]:
+        """What an operator beside a real cluster would have written on these nodes."""
+        nodes = self._view.world.nodes
+        return [(name, nodes[name].profile) for name in names if name in nodes]
 
     async def _watch_the_room(self) -> None:
         async with aclosing(_every(FACILITY_S)) as steps:
@@ -154,13 +167,13 @@ class Simulation:
         engine, settings = self._engine, self._settings
         webhook = Webhook(*settings.extender)
         draw = random.Random(settings.seed + 2)
-        scheduler = Scheduler(engine.cluster, webhook, draw, settings.weight)
+        scheduler = Scheduler(engine.cluster, webhook, draw, Ways(settings.weight, settings.bind))
         while True:
             for _ in range(len(engine.waiting)):
                 waiting = engine.waiting.popleft()
                 now = time.monotonic()
                 name = await scheduler.place(waiting.job) if waiting.at_s <= now else None
-                if name is not None:
+                if name is not None and await scheduler.bind(waiting.job, name):
                     await self._observed(engine.bind(waiting.job, name))
                 else:
                     engine.waiting.append(waiting.later(now) if waiting.at_s <= now else waiting)

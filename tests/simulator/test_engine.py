@@ -173,3 +173,22 @@ def test_the_log_believes_what_the_cluster_is(seed: int) -> None:
         for at in set(range(node.shape.gpus)) - set(node.free_cards)
     }
     assert owned == used
+
+
+def test_a_profile_becomes_a_label_that_watchers_see_once() -> None:
+    engine = engine_of(2)
+    name = next(iter(engine.cluster.nodes))
+    told = [engine.label([(name, profile)]) for profile in ("eco", "eco", "performance")]
+    labels = [[fact.labels for fact in facts if isinstance(fact, NodeSeen)] for facts in told]
+
+    assert labels == [
+        [{"joulie.io/managed": "true", "joulie.io/power-profile": "eco"}],
+        [],
+        [{"joulie.io/managed": "true", "joulie.io/power-profile": "performance"}],
+    ]
+
+
+def test_a_node_without_a_plan_has_no_profile_label() -> None:
+    engine = engine_of(1)
+
+    assert engine.label([(name, "") for name in engine.cluster.nodes]) == []

@@ -9,7 +9,7 @@ import pytest
 from joulie_bus.embedded import free_port
 from joulie_simulator import webhook as webhook_module
 from joulie_simulator.cluster import SimCluster
-from joulie_simulator.scheduler import Scheduler
+from joulie_simulator.scheduler import Scheduler, Ways
 from joulie_simulator.webhook import Webhook, WebhookFailed
 from joulie_simulator.workload import Job
 
@@ -211,3 +211,42 @@ async def test_a_prioritize_that_failed_costs_the_scores_alone() -> None:
     name, _ = await placed(passing(*NAMES), SERVER_ERROR, taken={NAMES[0]: 9, NAMES[1]: 9})
 
     assert name == NAMES[2]
+
+
+WITH_CARDS = Job("uid-1", "train", "team", "", 1, 1024, 2, 60, 0.5)
+
+
+async def test_an_extender_that_binds_is_told_pod_and_node() -> None:
+    async with peer(ok({"Error": ""})) as (answering, webhook):
+        scheduler = Scheduler(SimCluster(1), webhook, random.Random(1), Ways(bind="gpu/bind"))
+        is_bound = await scheduler.bind(WITH_CARDS, "n1")
+
+    assert (is_bound, answering.verbs) == (True, ["/gpu/bind"])
+    assert answering.requests[0].endswith(
+        b'{"PodName":"train","PodNamespace":"team","PodUID":"uid-1","Node":"n1"}'
+    )
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [ok({"Error": "the cards are gone"}), b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"],
+    ids=["refused", "failed"],
+)
+async def test_a_pod_that_the_extender_did_not_bind_waits_again(reply: bytes) -> None:
+    async with peer(reply) as (_, webhook):
+        scheduler = Scheduler(SimCluster(1), webhook, random.Random(1), Ways(bind="gpu/bind"))
+
+        assert not await scheduler.bind(WITH_CARDS, "n1")
+
+
+@pytest.mark.parametrize(
+    ("bind", "job"),
+    [("", WITH_CARDS), ("gpu/bind", WITH_CARDS._replace(gpus=0))],
+    ids=["nothing configured", "no cards asked for"],
+)
+async def test_other_pods_are_bound_by_the_scheduler_itself(bind: str, job: Job) -> None:
+    async with peer() as (answering, webhook):
+        scheduler = Scheduler(SimCluster(1), webhook, random.Random(1), Ways(bind=bind))
+        is_bound = await scheduler.bind(job, "n1")
+
+    assert (is_bound, answering.requests) == (True, [])

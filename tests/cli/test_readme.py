@@ -1,0 +1,89 @@
+"""Every command of the README is run, as it stands there, on the data of a demo."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = [
+    line.removeprefix(".venv/bin/")
+    for line in re.findall(r"^\$ (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+]
+OVER_THE_DEMO = {"status", "decisions", "explain", "twin", "verify", "replay"}
+ELSEWHERE = {
+    "joulie up --kubeconfig ~/.kube/config": "test_cluster.py",  # against an API server
+}
+ANOTHER_DAY = "team-c/cpu-e26e17-827"  # shown for what it looks like
+PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,qos,deletion_time\np0,4000,8192,1,1000,LS,9\n"
+NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,96000,786432,8,G2\n"
+
+
+def run(words: list[str], where: Path) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-m", "joulie_cli.main"]
+    return subprocess.run(
+        [*program, *words[1:]],
+        cwd=where,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "JOULIE_DATA": "joulie-data"},
+    )
+
+
+@pytest.fixture(scope="module")
+def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `make demo` leaves behind, somewhere else and in less time."""
+    recipe = re.search(r"^demo:.*\n\t(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert recipe is not None
+    assert recipe[1] == "$(BIN)/joulie demo"
+    place = tmp_path_factory.mktemp("readme")
+    (place / "openb_pod_list_default.csv").write_text(PODS)
+    (place / "openb_node_list_all_node.csv").write_text(NODES)
+    done = run(shlex.split("joulie demo --headless --for 6s --nodes 30 --speed 600"), place)
+    assert done.returncode == 0, done.stderr
+    return place
+
+
+@pytest.fixture(scope="module")
+def names(where: Path) -> dict[str, str]:
+    """A pod and a node of this demo where the README means any; and it was a short one."""
+    lines = run(["joulie", "decisions", "--json"], where).stdout.splitlines()
+    told = [json.loads(line) for line in lines]
+    scored = next(one for one in told if one["kind"] == "decision.prioritize")
+    node = scored["data"]["top"][0]["node"]
+    return {"POD": scored["pod"], "NODE": node, "-10s": "-1s", ANOTHER_DAY: scored["pod"]}
+
+
+def by_name(command: str) -> bool:
+    words = command.split()
+    return words[0] == "joulie" and words[1] in OVER_THE_DEMO | {"simulate"}
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if by_name(command)])
+def test_a_command_of_the_readme_does_what_it_says(
+    command: str, where: Path, names: dict[str, str]
+) -> None:
+    words = [names.get(word, word) for word in shlex.split(command)]
+
+    done = run(words, where)
+
+    assert done.returncode == (1 if words[1] == "status" else 0), done.stderr  # it runs no more
+    assert done.stdout
+
+
+def test_no_command_of_the_readme_is_left_out() -> None:
+    left = [command for command in COMMANDS if not by_name(command) and command not in ELSEWHERE]
+
+    assert left == ["make demo"]
+
+
+@pytest.mark.parametrize("file", ELSEWHERE.values())
+def test_what_another_test_runs_is_run_there(file: str) -> None:
+    assert 'running("up", server' in (Path(__file__).parent / file).read_text()
