@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from joulie_bus.events import PodAsk
 from joulie_extender.moment import Moment
-from joulie_extender.scoring import Bools, Weights, fresh_rows
+from joulie_extender.standing import Bools, Weights, standing_of
 from joulie_projections.board import Ints
 from joulie_projections.twins import NodeClass
 
@@ -56,7 +56,7 @@ def filter_nodes(
     if not can_refuse(pod):
         return Filtered(np.zeros(len(rows), np.uint8), "")
     board = moment.board
-    fresh = fresh_rows(board, moment.now, moment.view_age_ms, weights)[rows]
+    fresh = standing_of(board, moment.now, moment.view_age_ms, weights).fresh[rows]
     labels = board.columns["eco_label"][rows]
     look = Look(
         board.columns["node_class"][rows],

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from joulie_bus.events import Candidates, FilterDecided, PodAsk, PreemptDecided, PrioritizeDecided
 from joulie_extender.candidates import Names
 from joulie_extender.moment import Moment
-from joulie_extender.scoring import Weights, fresh_rows
+from joulie_extender.standing import Weights, standing_of
 from joulie_projections.board import Board, Ints
 
 Answered = FilterDecided | PrioritizeDecided | PreemptDecided
@@ -75,7 +75,7 @@ def valid_until(moment: Moment, rows: Ints, weights: Weights) -> int:
     """Until then no fresh candidate grows stale; 0 if the whole view is too old already."""
     if moment.view_age_ms > weights.staleness_s * 1000:
         return 0
-    fresh = fresh_rows(moment.board, moment.now, moment.view_age_ms, weights)[rows]
+    fresh = standing_of(moment.board, moment.now, moment.view_age_ms, weights).fresh[rows]
     updated = moment.board.updated_at()[rows][fresh]
     oldest = int(updated.min()) if len(updated) else moment.now
     return oldest + int(weights.staleness_s * 1e9)

@@ -12,7 +12,8 @@ from joulie_extender.filter import Verdict
 from joulie_extender.gpu import GpuVerdict
 from joulie_extender.memory import Answered
 from joulie_extender.moment import Moment
-from joulie_extender.scoring import Weights, fresh_rows, score, standing_of
+from joulie_extender.scoring import Weights, score
+from joulie_extender.standing import standing_of
 from joulie_projections.board import Board
 from joulie_projections.power import Coefficients
 from joulie_projections.twins import NodeClass
@@ -26,8 +27,8 @@ def scoring_page(moment: Moment, weights: Weights) -> dict[str, Any]:
     rows = rows_by_name(board, names)
     free = weights._replace(coefficients=Coefficients(0.0, 0.0, 0.0, False))
     scores = score(_NOBODY, board, rows, moment.now, moment.view_age_ms, free)
-    stale = ~fresh_rows(board, moment.now, moment.view_age_ms, weights)[rows]
     standing = standing_of(board, moment.now, moment.view_age_ms, weights)
+    stale = ~standing.fresh[rows]
     return {
         "position": moment.position,
         "viewAgeMs": moment.view_age_ms,

@@ -15,7 +15,7 @@ from joulie_bus.records import Message
 from joulie_extender.spool import Spool
 
 SHIP_AT_ONCE = 500
-GATHER_S = 0.02  # nobody waits: a few together cost less than each alone
+GATHER_S = 0.05  # nobody waits: a few together cost less than each alone
 RETRY_S = 1.0
 HEADROOM = 1024  # bytes that the broker counts beside our own
 log = get_logger("extender")
@@ -90,18 +90,23 @@ class Shipper:
             if self._durability is Durability.ASYNC:
                 await asyncio.sleep(GATHER_S)
             self._news.clear()
-            while not self._spool.is_empty:
-                messages, place = self._spool.unshipped(SHIP_AT_ONCE)
-                metrics.SPOOLED.set(len(messages))
-                try:
-                    await bus.publish(self._fitting(messages, bus.max_payload))
-                except BusError as error:
-                    log.error("not_shipped", error=str(error), what="kept and tried again")
-                    await asyncio.sleep(RETRY_S)
-                    continue
-                self._spool.shipped(place)
-                self._shipped(messages)
-            metrics.SPOOLED.set(0)
+            while await self._ship_some(bus):
+                pass
+
+    async def _ship_some(self, bus: Log) -> bool:
+        """Is there more? What has come meanwhile is news, and is gathered again."""
+        messages, place = self._spool.unshipped(SHIP_AT_ONCE)
+        metrics.SPOOLED.set(len(messages))
+        try:
+            await bus.publish(self._fitting(messages, bus.max_payload))
+        except BusError as error:
+            log.error("not_shipped", error=str(error), what="kept and tried again")
+            await asyncio.sleep(RETRY_S)
+            return True
+        self._spool.shipped(place)
+        self._shipped(messages)
+        metrics.SPOOLED.set(0)
+        return len(messages) == SHIP_AT_ONCE
 
     def _fitting(self, messages: Sequence[Message], most: int) -> list[Message]:
         """One that no broker would ever take must not keep all others waiting."""

@@ -7,7 +7,9 @@ Frames are length, checksum, message; a torn last frame is the one whose reply w
 import os
 import struct
 import zlib
+from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -17,6 +19,7 @@ from joulie_bus.records import Message
 
 _FRAME = struct.Struct("<II")
 SEGMENT_BYTES = 4 * 1024 * 1024  # then a new file, so that what is shipped can be deleted
+RECENT_BYTES = 4 * 1024 * 1024  # kept in memory, too, until they are shipped
 SUFFIX = ".spool"
 
 
@@ -34,7 +37,9 @@ class Spool:
         self._left_over = sorted(directory.glob(f"*{SUFFIX}"))
         self._number = int(self._left_over[-1].stem) + 1 if self._left_over else 1
         self._file: BinaryIO = self._open()
-        self._front = Place((self._left_over or [self._path()])[0], 0)
+        self._offset = 0
+        self._front = Place((self._left_over or [self._path])[0], 0)
+        self._recent = _Recent(self._end())
 
     def append(self, message: Message) -> None:
         """In the kernel's hands when this returns: a kill of this process cannot take it back.
@@ -43,21 +48,24 @@ class Spool:
         """
         body = msgspec.msgpack.encode(message)
         frame = _FRAME.pack(len(body), zlib.crc32(body)) + body
-        start = self._file.tell()
         try:
             if self._file.write(frame) != len(frame):
                 raise OSError(f"the disk under {self._directory} is full")
         except OSError:
-            self._file.truncate(start)
-            self._file.seek(start)
+            self._file.truncate(self._offset)
+            self._file.seek(self._offset)
             raise
-        if self._file.tell() > SEGMENT_BYTES:
+        self._offset += len(frame)
+        if self._offset > SEGMENT_BYTES:
             self._file.close()
             self._number += 1
-            self._file = self._open()
+            self._file, self._offset = self._open(), 0
+        self._recent.append(message, self._end())
 
     def unshipped(self, limit: int) -> tuple[list[Message], Place]:
         """The next messages, and the place to hand to `shipped` once the broker has them."""
+        if self._front == self._recent.start:
+            return self._recent.first(limit)
         messages: list[Message] = []
         place = self._front
         while len(messages) < limit:
@@ -76,33 +84,66 @@ class Spool:
 
     def shipped(self, place: Place) -> None:
         """Everything before `place` is stored elsewhere."""
-        for segment in self._segments():
-            if segment < place.segment:
-                segment.unlink()
+        if place.segment != self._front.segment:
+            for segment in self._segments():
+                if segment < place.segment:
+                    segment.unlink()
         self._front = place
-        if place.segment == self._path() and place.offset == self._file.tell() > 0:
+        self._recent.forget(place)
+        if place == self._end() and self._offset:
             self._file.truncate(0)
             self._file.seek(0)
-            self._front = Place(place.segment, 0)
+            self._offset = 0
+            self._front = self._end()
+            self._recent = _Recent(self._front)
 
     @property
     def is_empty(self) -> bool:
-        return self._front == Place(self._path(), self._file.tell())
+        return self._front == self._end()
+
+    def _end(self) -> Place:
+        return Place(self._path, self._offset)
 
     def close(self) -> None:
         self._file.close()
 
     def _open(self) -> BinaryIO:
-        return os.fdopen(os.open(self._path(), os.O_CREAT | os.O_RDWR, 0o600), "r+b", buffering=0)
-
-    def _path(self) -> Path:
-        return self._directory / f"{self._number:012d}{SUFFIX}"
+        """A new segment; `self._path` is where it is."""
+        self._path = self._directory / f"{self._number:012d}{SUFFIX}"
+        return os.fdopen(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600), "r+b", buffering=0)
 
     def _segments(self) -> list[Path]:
         return sorted(self._directory.glob(f"*{SUFFIX}"))
 
     def _after(self, segment: Path) -> Path | None:
         return next((other for other in self._segments() if other > segment), None)
+
+
+class _Recent:
+    """The newest messages, so that what is shipped soon need not be read from the disk again."""
+
+    def __init__(self, start: Place) -> None:
+        self.start = start
+        self._size = 0
+        self._messages: deque[tuple[Message, Place]] = deque()
+
+    def append(self, message: Message, end: Place) -> None:
+        self._messages.append((message, end))
+        self._size += len(message.data)
+        while self._size > RECENT_BYTES:
+            self._drop()
+
+    def first(self, limit: int) -> tuple[list[Message], Place]:
+        found = list(islice(self._messages, limit))
+        return [message for message, _ in found], found[-1][1] if found else self.start
+
+    def forget(self, place: Place) -> None:
+        while self._messages and self.start < place:
+            self._drop()
+
+    def _drop(self) -> None:
+        message, self.start = self._messages.popleft()
+        self._size -= len(message.data)
 
 
 def _frames(file: BinaryIO, offset: int) -> Iterator[tuple[Message, int]]:

@@ -56,6 +56,7 @@ class Held:
         self._board = Board.empty()
         self._dirty: dict[str, NodeState | None] = {}
         self._dirty_cards: dict[str, CardState | None] = {}
+        self._is_settled = True  # nothing has come since the board was built
 
     def put(self, rows: Sequence[Row], position: int) -> None:
         rowlib.put(self.world, rows)
@@ -66,11 +67,15 @@ class Held:
             elif row.table == "gpu":
                 self._dirty_cards[row.key] = self.world.gpus.get(row.key)
         self.position = position
+        self._is_settled = False
 
     def board(self) -> Board:
         """Built when somebody looks, so that a storm of changes costs one building."""
+        if self._is_settled:
+            return self._board
         self._board = self._board.following(self.world, self._dirty, self._dirty_cards)
         self._dirty, self._dirty_cards = {}, {}
+        self._is_settled = True
         return self._board
 
     def agrees(self, digests: dict[str, bytes]) -> bool:

@@ -549,7 +549,9 @@ def test_an_estimate_is_never_kinder_than_a_reading_of_the_same_watts(
     read = scored(board_of(lit), pod)
     assume(estimated.basis[0] == Basis.PREDICTED and read.basis[0] == Basis.MEASURED)
 
-    assert estimated.headroom[0] <= read.headroom[0] + 0.01
+    # A reading is whole milliwatts: of a cap of few watts that is more than a rounding.
+    milliwatt = 0.1 / float(board_of(dark).floats("capped_w")[1])
+    assert estimated.headroom[0] <= read.headroom[0] + milliwatt
 
 
 @quick

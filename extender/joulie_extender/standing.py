@@ -1,0 +1,251 @@
+"""What a board says to some weights at a moment, before any pod. Pure.
+
+Worked out once per board and not once per answer: it is most of a score.
+"""
+
+import math
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from joulie_bus.events import PodAsk
+from joulie_extender.gpu import GpuWeights
+from joulie_extender.preferences import Preferences
+from joulie_projections.board import Board, Floats, Ints, mean
+from joulie_projections.cooling import Heat, model_named, stress
+from joulie_projections.power import Coefficients
+from joulie_projections.twins import NodeClass, Source
+
+Bools = npt.NDArray[np.bool_]
+Codes = npt.NDArray[np.int8]
+_FOREVER = 2**63 - 1
+
+
+class Basis(IntEnum):
+    """What a candidate's headroom rests on."""
+
+    NEUTRAL = 0  # nothing fresh is known
+    PREDICTED = 1  # no fresh power reading: caps and cooling alone
+    MEASURED = 2
+    CARDS = 3  # not asked: the score is about cards alone
+
+
+class Weights(NamedTuple):
+    """Every number that scoring uses. Recorded with each decision, by the id of the whole."""
+
+    headroom: float = 0.7
+    cooling: float = 0.15
+    trend_limit: float = 25.0
+    trend_scale: float = 6.0
+    trend_burst_scale: float = 2.0
+    burst_w_per_min: float = 500.0
+    eco_bonus: float = 10.0
+    pressure: float = 0.3
+    draining_penalty: float = 20.0
+    neutral: float = 50.0
+    staleness_s: float = 300.0
+    score_range: float = 100.0
+    cooling_model: str = "linear"
+    cooling_power: str = "cap"  # or "measured", where it is
+    facility: bool = False  # whether what cooling costs makes a pod's watts dearer
+    filter_stale: str = "label"  # what the filter goes by when a twin is stale: or closed, or twin
+    coefficients: Coefficients = Coefficients()
+    gpu: GpuWeights = GpuWeights()
+    preferences: Preferences = Preferences()
+
+
+class ClusterTerms(NamedTuple):
+    """What all candidates share, computed once."""
+
+    trend_w_per_min: float
+    pressure: float
+
+
+class Known(NamedTuple):
+    """All that a score is made of beside the pod: columns of a table that is looked up in once."""
+
+    cooling: Floats
+    reserve: Floats  # the weighted term of the cooling
+    trend: Floats
+    bonus: Floats
+    pressure: Floats
+    draining: Floats
+    assumed_w: Floats  # what the pods draw that no fresh reading shows
+    measured_w: Floats  # 0 where the headroom rests on no reading
+    capped_w: Floats
+    rated_w: Floats
+    predicted: Floats  # headroom by caps and cooling alone
+    cores: Floats
+    cpu_max_w: Floats
+    gpus: Floats
+    gpu_max_w: Floats
+    has_hardware: Floats
+    dearness: Floats  # what a watt costs with its cooling
+
+
+class Standing(NamedTuple):
+    """A board at a moment, in the eyes of some weights; one value per row of the board."""
+
+    basis: Ints
+    fresh: Bools  # whether somebody has kept the twin up to date
+    cluster: ClusterTerms
+    plain: Floats  # a table of `Known`, for pods to which a node's class means nothing
+    standard: Floats  # the same for all others
+
+    @property
+    def assumed_w(self) -> Floats:
+        """Of every row of the board."""
+        return Known(*self.plain).assumed_w
+
+    def of(self, pod: PodAsk, rows: Ints) -> Known:
+        table = self.standard if pod.workload == "standard" else self.plain
+        return Known(*table.take(rows, axis=1))
+
+
+class _Kept(NamedTuple):
+    """A standing is the same until the next twin or reading gets too old."""
+
+    since: int
+    until: int
+    is_view_old: bool
+    standing: Standing
+
+    def holds(self, now: int, is_view_old: bool) -> bool:
+        return self.since <= now <= self.until and self.is_view_old == is_view_old
+
+
+def standing_of(board: Board, now: int, view_age_ms: int, weights: Weights) -> Standing:
+    """Computed once for a board, and again when something on it has become too old."""
+    is_view_old = view_age_ms > weights.staleness_s * 1000
+    kept = board.memo.get(weights)
+    if isinstance(kept, _Kept) and kept.holds(now, is_view_old):
+        return kept.standing
+    fresh = fresh_rows(board, now, view_age_ms, weights)
+    read = fresh & _has_reading(board, now, weights)
+    limit = int(weights.staleness_s * 1e9)
+    ends = (board.updated_at()[fresh], board.ints("sampled_at")[read])
+    until = min((int(at.min()) + limit for at in ends if len(at)), default=_FOREVER)
+    standing = _standing(board, fresh, read, weights)
+    board.memo[weights] = _Kept(now, until, is_view_old, standing)
+    return standing
+
+
+def _standing(board: Board, fresh: Bools, read: Bools, weights: Weights) -> Standing:
+    basis = _basis(board, fresh, read)
+    # Sums are exact (`fsum`), so that no order of nodes tips the burst threshold.
+    cluster_trend = math.fsum(board.floats("trend_w_per_min")[read].tolist())
+    cooling, predicted = _cooling(board, read, weights)
+    measured = basis == Basis.MEASURED
+    nothing = np.zeros(len(basis))
+    known = Known(
+        cooling=cooling,
+        reserve=weights.cooling * (100 - cooling),
+        trend=_trend(board, read, cluster_trend, weights),
+        bonus=nothing,
+        pressure=nothing,
+        draining=nothing,
+        assumed_w=_assumed(board, measured, weights),
+        measured_w=np.where(measured, board.floats("measured_w"), 0.0),
+        capped_w=board.floats("capped_w"),
+        rated_w=board.floats("tdp_w"),
+        predicted=predicted,
+        cores=board.floats("cores"),
+        cpu_max_w=board.floats("cpu_max_w"),
+        gpus=board.floats("gpus"),
+        gpu_max_w=board.floats("gpu_max_w"),
+        has_hardware=board.columns["hardware"] != Source.NONE,
+        dearness=_dearness(board),
+    )
+    classes = board.columns["node_class"]
+    cluster = ClusterTerms(cluster_trend, _pressure(known, basis, classes))
+    of_class = _by_class(known, classes, cluster, weights)
+    return Standing(basis, fresh, cluster, np.stack(known), np.stack(of_class))
+
+
+def _assumed(board: Board, measured: Bools, weights: Weights) -> Floats:
+    arrivals = board.arrivals_w(weights.coefficients)
+    return np.where(measured, arrivals, board.pods_w(weights.coefficients))
+
+
+def _dearness(board: Board) -> Floats:
+    dearer = np.maximum(1.0, board.floats("pue"))
+    return np.where(board.columns["is_polled"], dearer, 1.0)
+
+
+def _trend(board: Board, read: Bools, cluster_trend: float, weights: Weights) -> Floats:
+    """Of fresh readings only: what rose or fell long ago says nothing."""
+    is_burst = abs(cluster_trend) > weights.burst_w_per_min
+    scale = weights.trend_burst_scale if is_burst else weights.trend_scale
+    limit = weights.trend_limit
+    trend = -np.clip(board.floats("trend_w_per_min") / scale, -limit, limit)
+    return np.where(read, trend, 0.0)
+
+
+def _by_class(known: Known, classes: Codes, cluster: ClusterTerms, weights: Weights) -> Known:
+    """Bonus, pressure and draining: what a node's class means to a standard pod."""
+    pressure = weights.pressure * cluster.pressure
+    return known._replace(
+        bonus=np.where(classes == NodeClass.ECO, weights.eco_bonus, 0.0),
+        pressure=np.where(classes == NodeClass.PERFORMANCE, pressure, 0.0),
+        draining=np.where(classes == NodeClass.DRAINING, weights.draining_penalty, 0.0),
+    )
+
+
+def _pressure(known: Known, basis: Ints, classes: Codes) -> float:
+    """How full the performance nodes are, before any pod."""
+    rows = np.flatnonzero((classes == NodeClass.PERFORMANCE) & (basis != Basis.NEUTRAL))
+    these = Known(*(column[rows] for column in known))
+    # `+ 0.0` because the sum has always been made so: not even the sign of a zero may change.
+    headroom = headroom_of(these, basis[rows], these.assumed_w + 0.0)
+    return min(100.0, max(0.0, mean(100 - headroom)))
+
+
+def fresh_rows(board: Board, now: int, view_age_ms: int, weights: Weights) -> Bools:
+    """Twins that somebody has kept up to date. An old view makes all of them stale."""
+    updated = board.updated_at()
+    if view_age_ms > weights.staleness_s * 1000:
+        return np.zeros(len(updated), np.bool_)
+    return (updated > 0) & (now - updated <= weights.staleness_s * 1e9)
+
+
+def _has_reading(board: Board, now: int, weights: Weights) -> Bools:
+    sampled = board.ints("sampled_at")
+    return (sampled > 0) & (now - sampled <= weights.staleness_s * 1e9)
+
+
+def _basis(board: Board, fresh: Bools, read: Bools) -> Ints:
+    """Without hardware facts there is no cap to compare with: neutral, whatever was measured."""
+    known = fresh & (board.columns["hardware"] != Source.NONE)
+    capped = board.floats("capped_w") > 0
+    kind = np.where(read & capped, Basis.MEASURED, Basis.PREDICTED)
+    return np.where(known, kind, Basis.NEUTRAL)
+
+
+def _cooling(board: Board, read: Bools, weights: Weights) -> tuple[Floats, Floats]:
+    """Stress and predicted headroom: the board's own, unless the settings name another model."""
+    if (weights.cooling_model, weights.cooling_power) == ("linear", "cap"):
+        return board.floats("cooling"), board.floats("headroom")
+    power = board.floats("capped_w")
+    if weights.cooling_power == "measured":
+        power = np.where(read, board.floats("measured_w"), power)
+    heat = Heat(power, board.floats("tdp_w"), board.floats("ambient_c"))
+    cooling = stress(model_named(weights.cooling_model), heat)
+    return cooling, board.predicted_headroom(cooling)
+
+
+def headroom_of(known: Known, basis: Ints, more: Floats) -> Floats:
+    """Of what the caps leave. Without a reading all pods count as the model has them, and a warm
+    node has less: an estimate is never kinder than its caps."""
+    capped = known.capped_w
+    room = capped - (known.measured_w + more)
+    room /= np.where(capped > 0, capped, 1.0)
+    room *= 100
+    if basis.min(initial=Basis.MEASURED) == Basis.MEASURED:
+        return np.minimum(room, 100.0)
+    rated = known.rated_w
+    predicted = known.predicted - more / np.where(rated > 0, rated, 1.0) * 100
+    lesser = np.where(capped > 0, np.minimum(predicted, room), predicted)
+    room = np.where(basis == Basis.PREDICTED, lesser, room)
+    return np.where(basis == Basis.NEUTRAL, 0.0, np.minimum(room, 100.0))
