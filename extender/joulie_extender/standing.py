@@ -64,7 +64,10 @@ class ClusterTerms(NamedTuple):
 
 
 class Known(NamedTuple):
-    """All that a score is made of beside the pod: columns of a table that is looked up in once."""
+    """All that a score is made of beside the pod: columns of a table that is looked up in once.
+
+    The table lies row by row in memory: what an answer needs of a node is in one place.
+    """
 
     cooling: Floats
     reserve: Floats  # the weighted term of the cooling
@@ -97,11 +100,11 @@ class Standing(NamedTuple):
     @property
     def assumed_w(self) -> Floats:
         """Of every row of the board."""
-        return Known(*self.plain).assumed_w
+        return Known(*self.plain.T).assumed_w
 
     def of(self, pod: PodAsk, rows: Ints) -> Known:
         table = self.standard if pod.workload == "standard" else self.plain
-        return Known(*table.take(rows, axis=1))
+        return Known(*table.take(rows, axis=0).T)
 
 
 class _Kept(NamedTuple):
@@ -161,7 +164,7 @@ def _standing(board: Board, fresh: Bools, read: Bools, weights: Weights) -> Stan
     classes = board.columns["node_class"]
     cluster = ClusterTerms(cluster_trend, _pressure(known, basis, classes))
     of_class = _by_class(known, classes, cluster, weights)
-    return Standing(basis, fresh, cluster, np.stack(known), np.stack(of_class))
+    return Standing(basis, fresh, cluster, np.stack(known, axis=1), np.stack(of_class, axis=1))
 
 
 def _assumed(board: Board, measured: Bools, weights: Weights) -> Floats:

@@ -57,12 +57,14 @@ def memory_factor(pod: PodAsk, coefficients: Coefficients) -> float:
 
 def marginal_w(pod: PodAsk, rated: Rated, coefficients: Coefficients) -> Column:
     """The extra watts of this pod on each node; 0 where nothing is known of the hardware."""
-    gpu_coefficient = (
-        coefficients.gpu_performance if pod.workload == "performance" else coefficients.gpu_standard
-    )
     cores = np.where(rated.cores > 0, rated.cores, 1.0)
     cpu_share = np.minimum(1.0, cores_of(pod) / cores)
     cpu = coefficients.cpu * cpu_share * rated.cpu_max_w * memory_factor(pod, coefficients)
+    if not pod.gpu_milli:
+        return np.where(rated.known, cpu, 0.0)
+    gpu_coefficient = (
+        coefficients.gpu_performance if pod.workload == "performance" else coefficients.gpu_standard
+    )
     gpu = gpu_coefficient * np.minimum(pod.gpu_milli / 1000, rated.gpus) * rated.gpu_max_w
     return np.where(rated.known, cpu + gpu, 0.0)
 
