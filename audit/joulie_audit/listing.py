@@ -51,7 +51,11 @@ def answer_of(event: AnyEvent | None) -> str:
             return f"{asked - refused} of {asked} pass{reason}"
         case PrioritizeDecided():
             best = event.top[0] if event.top else None
-            return f"best {best.node} {best.score:.1f}" if best else "nobody was asked about"
+            return (
+                f"best {best.node} with {best.score:.1f} of 100"
+                if best
+                else "nobody was asked about"
+            )
         case FallbackAnswered():
             answer = "all of" if event.answer == "open" else "none of"
             return f"not thought about ({event.why}): {answer} {event.candidates} let through"

@@ -25,6 +25,7 @@ from joulie_projections.database import Place
 from joulie_projections.history import NEWEST, History
 from joulie_projections.manifest import CODE_VERSION as FOLDED_BY
 
+SPAN = 250_000  # positions; of a shorter one, reading its part of the archive costs too much
 PARTS_PER_JOB = 3  # so that nobody waits long for the one that got the hardest part
 Tell = Callable[[int, int], None]  # positions done, of how many
 
@@ -133,7 +134,7 @@ def _cuts(history: History, scope: Scope, jobs: int) -> list[int]:
     usable = [at for at in history.starts() if first <= at < last]
     if jobs <= 1 or not usable:
         return []
-    parts = jobs * PARTS_PER_JOB
+    parts = max(jobs, min(jobs * PARTS_PER_JOB, (last - first) // SPAN))
     wanted = [first + (last - first) * part // parts for part in range(1, parts)]
     return sorted({min(usable, key=lambda at: abs(at - goal)) for goal in wanted})
 

@@ -223,7 +223,7 @@ async def test_an_entry_is_one_line_and_plain_values(small: Past) -> None:
 ANSWERS = {
     "decision.settings-declared": "settings s1 of 0.1.0",
     "decision.filter": "1 of 2 pass: eco",
-    "decision.prioritize": "best n1 41.2",
+    "decision.prioritize": "best n1 with 41.2 of 100",
     "decision.preempt": "1 of 2 pass",
     "decision.fallback": "not thought about (overdue): all of 2 let through",
     "decision.dropped": "3 answers could not be kept: No space left on device",

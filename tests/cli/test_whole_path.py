@@ -192,7 +192,7 @@ def test_the_demo_itself_proves_what_it_did(past: Past, tmp_path: Path) -> None:
 
     asyncio.run(prove(wires, screen, after_s=0))
 
-    assert screen.proof.endswith("s: no mismatch(es).")
+    assert screen.proof.endswith("s: no mismatches.")
     assert f" {past[1]['decisions']} decisions and " in screen.proof
 
 

@@ -117,7 +117,7 @@ async def test_prioritize_is_asked_about_the_very_list_that_filter_returned() ->
     async with served(half) as extender:
         block = extender.block()
         await KubeScheduler(machines(10), [block]).attempt(FAST)
-        reader = next(iter(extender.extender._prioritizes.values())).question._reader
+        reader = extender.extender._prioritizes["all"].question._reader  # type: ignore[attr-defined]
 
     remembered = [known.names for known in reader._lists._lists]
     assert sorted(map(sorted, remembered)) == sorted(

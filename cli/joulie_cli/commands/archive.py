@@ -105,7 +105,7 @@ def _archived(kept: Archived, to: Path, now: bool) -> str:
             f"Nothing new: facts to {kept.facts_to} and entries to {kept.log_to} are there.{hint}"
         )
     return (
-        f"{kept.parts} part(s) written to {to}, read back and compared: "
+        f"{kept.parts} new part{'' if kept.parts == 1 else 's'} in {to}, read back and compared: "
         f"facts to position {kept.facts_to}, entries to {kept.log_to}."
     )
 

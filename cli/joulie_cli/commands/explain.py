@@ -33,6 +33,7 @@ from joulie_projections.history import History
 
 SETTINGS = ()
 SHOWN_STEPS = 20
+ONE_GPU = 1000  # thousandths
 NAMES_OF_TODAY = "Nodes have gone since, and refused ones may be named wrongly:"
 
 
@@ -167,8 +168,9 @@ def _asked(told: Told) -> Iterator[str]:
     yield f"  class      {pod.workload}, {pod.placement} (rule: {pod.rule})" + (
         f"; never refused: {pod.exempt}" if pod.exempt else ""
     )
-    gpus = f", {pod.gpu_milli / 1000:g} GPUs" if pod.gpu_milli else ""
-    memory = f", {pod.memory_bytes / 2**30:g} GiB" if pod.memory_bytes else ""
+    many = "" if pod.gpu_milli == ONE_GPU else "s"
+    gpus = f", {pod.gpu_milli / ONE_GPU:g} GPU{many}" if pod.gpu_milli else ""
+    memory = f", {pod.memory_bytes / 2**30:.3g} GiB" if pod.memory_bytes else ""
     yield f"  asks for   {pod.cpu_milli / 1000:g} cores{memory}{gpus}"
     yield (
         f"  view       position {found.view}, {found.view_age_ms} ms old; settings {found.settings}"
@@ -190,7 +192,17 @@ def _refused(found: Explanation) -> Iterator[str]:
         yield f"             {each.refused} {each.reason} ({', '.join(each.nodes)}{more})"
 
 
-_HEAD = ("score", "headroom", "cooling", "trend", "bonus", "pressure", "draining", "marginal_w")
+# As shown, and the term behind it.
+_HEAD = {
+    " score": "score",
+    "headroom": "headroom",
+    "cooling": "cooling",
+    " trend": "trend",
+    " bonus": "bonus",
+    "pressure": "pressure",
+    "draining": "draining",
+    "adds watts": "marginal_w",
+}
 
 
 def _scored(told: Told) -> Iterator[str]:
@@ -201,17 +213,19 @@ def _scored(told: Told) -> Iterator[str]:
         f"  scores     of {told.candidates} candidates; cluster trend "
         f"{scored.cluster_trend_w_per_min:+.0f} W/min, pressure {scored.perf_pressure:.1f}"
     )
-    yield f"  {'':<24}" + "".join(f"{name.replace('_w', ' W'):>11}" for name in _HEAD) + "  from"
-    for terms in scored.top:
-        yield _line(terms, told.outcome)
-    if told.asked_for is not None and told.asked_for not in scored.top:
-        yield _line(told.asked_for, told.outcome)
+    lines = list(scored.top)
+    if told.asked_for is not None and told.asked_for not in lines:
+        lines.append(told.asked_for)
+    width = max((len(terms.node) for terms in lines), default=0) + 1
+    yield f"  {'':<{width}} " + "".join(f"{name:>{len(name) + 2}}" for name in _HEAD) + "  from"
+    for terms in lines:
+        yield _line(terms, told.outcome, width)
 
 
-def _line(terms: Terms, outcome: Outcome | None) -> str:
+def _line(terms: Terms, outcome: Outcome | None, width: int) -> str:
     mark = "*" if outcome is not None and outcome.node == terms.node else " "
-    values = "".join(f"{getattr(terms, name):>11.2f}" for name in _HEAD)
-    return f"  {mark}{terms.node:<23}{values}  {terms.source}"
+    values = (f"{getattr(terms, field):>{len(name) + 2}.2f}" for name, field in _HEAD.items())
+    return f"  {mark}{terms.node:<{width}}{''.join(values)}  {terms.source}"
 
 
 def _became(told: Told) -> Iterator[str]:

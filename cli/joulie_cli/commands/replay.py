@@ -49,10 +49,14 @@ def as_json(done: Replayed) -> dict[str, Any]:
 def as_text(done: dict[str, Any]) -> str:
     lines = [
         f"{done['events']} events folded, {done['decisions']} decisions and {done['plans']} plans "
-        f"recomputed in {done['seconds']:.1f} s: {done['mismatches'] or 'no'} mismatch(es)."
+        f"recomputed in {done['seconds']:.1f} s: {_count(done['mismatches'])}."
     ]
     lines.extend(f"  {_place(miss)}: {miss['kind']}: {miss['what']}" for miss in done["told"])
     return "\n".join(lines)
+
+
+def _count(mismatches: int) -> str:
+    return f"{mismatches or 'no'} mismatch{'' if mismatches == 1 else 'es'}"
 
 
 def _place(miss: dict[str, Any]) -> str:

@@ -1,0 +1,152 @@
+"""How long it takes to be back at any moment of a long log, and what several processes bring.
+
+    .venv/bin/python benchmarks/travel.py [--events 1000000] [--nodes 1000] [--jobs 2]
+
+The log is a real database with the projector's own snapshots, each 25,000 events; facts come from
+a real archive for the replay, and from memory for travel, so that no broker's speed is in it. What
+travel costs depends on the distance to the nearest snapshot and on the number of nodes, not on the
+length of the log: rows are looked up by their key.
+"""
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import joulie_migrations
+from joulie_audit.archive import Archive, ArchivedFacts
+from joulie_audit.archiver import Archiver
+from joulie_audit.facts import Facts
+from joulie_audit.replay import Elsewhere, Scope, replay
+from joulie_audit.tables import Segment
+from joulie_audit.testing import Gone
+from joulie_audit.travel import world_at
+from joulie_bus.events import TelemetrySampled
+from joulie_bus.producer import Producer
+from joulie_bus.records import Record
+from joulie_bus.subjects import MERGE_ORDER, Stream
+from joulie_bus.testing import CLUSTER, NOON, SECOND, hardware, node_seen, records
+from joulie_projections import database
+from joulie_projections.history import History
+from joulie_projections.manifest import Manifest
+from joulie_projections.sequence import Standing, sequence
+from joulie_projections.snapshots import moment_of, pack
+from joulie_projections.store import Store
+from joulie_projections.world import World
+
+SNAPSHOT_EVERY = 25_000
+BATCH = 1_000
+
+
+def telemetry(names: list[str], count: int) -> Iterator[list[Record]]:
+    """Each node once a second, in batches as a projector that has much to do commits them."""
+    says, made = Producer("bench", CLUSTER, lambda: NOON, "b1"), list[Record]()
+    for number in range(count):
+        name, second = names[number % len(names)], number // len(names)
+        sampled = TelemetrySampled(node=name, power_mw=300_000 + number % 977)
+        at = NOON + (second + 10) * SECOND
+        made.append(Record(Stream.TEL, number + 1, at, says.stamp(sampled).data))
+        if len(made) == BATCH:
+            yield made
+            made = []
+    if made:
+        yield made
+
+
+class Held:
+    """Facts in memory, by the position that their batch begins at."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[Record]] = {}
+
+    async def of(
+        self, manifest: Manifest, streams: frozenset[Stream] = frozenset(MERGE_ORDER)
+    ) -> list[Record]:
+        return [each for each in self.batches[manifest.p_from] if each.stream in streams]
+
+
+@dataclass(frozen=True)
+class Kept:
+    path: Path
+
+    def __call__(self, history: History) -> AbstractAsyncContextManager[Facts]:
+        return nullcontext(ArchivedFacts(Archive.of(self.path), Gone()))
+
+
+def written(file: Path, names: list[str], events: int) -> Held:
+    engine = database.migrator(file)
+    joulie_migrations.upgrade(engine)
+    engine.dispose()
+    writer = database.writer(file)
+    store, world, held = Store(writer), World(), Held()
+    lease = store.acquire("bench", 2**62, 0, "inc", lambda _: True)
+    assert lease is not None
+    standing = Standing(0, {}, lease.digests, b"")
+    created = dict.fromkeys(Stream, "bench")
+    first = records(*(fact for name in names for fact in (node_seen(name), hardware(name))))
+    for batch in (first, *telemetry(names, events)):
+        held.batches[standing.position + 1] = batch
+        done = sequence(world, standing, batch, created, NOON)
+        store.commit(lease.epoch, done.commit)
+        done.draft.commit()
+        if done.standing.position // SNAPSHOT_EVERY > standing.position // SNAPSHOT_EVERY:
+            store.keep(lease.epoch, pack(moment_of(world, done.standing), NOON), 1000)
+        standing = done.standing
+    writer.dispose()
+    return held
+
+
+async def travelled(file: Path, facts: Facts, count: int) -> list[float]:
+    """Seconds to get to moments that are evenly spread."""
+    took: list[float] = []
+    for number in range(count):
+        started = time.perf_counter()
+        with History.of(file) as history:
+            newest = history.checkpoint()
+            assert newest is not None
+            await world_at(history, facts, newest.position * (number + 1) // count - 7)
+        took.append(time.perf_counter() - started)
+    return took
+
+
+async def replayed(file: Path, facts: Facts, archive: Path, jobs: Sequence[int]) -> list[float]:
+    took: list[float] = []
+    with History.of(file) as history:
+        await Archiver(archive, Segment(), 2**62).run(history, facts)
+        for count in jobs:
+            kept = Kept(archive)
+            async with kept(history) as opened:
+                elsewhere = Elsewhere(file, kept)
+                done = await replay(history, opened, Scope(jobs=count), elsewhere=elsewhere)
+            assert done.mismatches == 0
+            took.append(done.seconds)
+    return took
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--nodes", type=int, default=1_000)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--moments", type=int, default=40)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "joulie.db"
+        held = written(file, [f"node-{number:05d}" for number in range(args.nodes)], args.events)
+        took = asyncio.run(travelled(file, held, args.moments))
+        again = asyncio.run(replayed(file, held, Path(directory) / "a", (1, args.jobs)))
+        size = file.stat().st_size / 2**20
+    print(f"{args.events} events of {args.nodes} nodes, {size:.0f} MiB")
+    print(f"  travel to {args.moments} moments: median {statistics.median(took):.2f} s", end=", ")
+    print(f"slowest {max(took):.2f} s")
+    print(f"  replay: {again[0]:.1f} s by one process, {again[1]:.1f} s by {args.jobs}", end=", ")
+    print(f"{again[0] / again[1]:.2f} times as fast")
+
+
+if __name__ == "__main__":
+    main()
