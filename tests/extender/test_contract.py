@@ -367,3 +367,15 @@ def test_an_unreadable_preemption_is_refused_with_its_place(sent: bytes, told: s
 
 def test_a_bare_request_has_the_pod_that_it_names() -> None:
     assert read_preempt(META % b"{}").pod == PodAsk(uid="", namespace="default", name="")
+
+
+LOOKALIKE = b'{"metadata":{"name":"p"},"x":{"a":1,"Nodes":null,"NodeNames":["inner"]}}'
+
+
+@pytest.mark.parametrize("pod", [b'{"metadata":{"name":"p"}}', LOOKALIKE], ids=["plain", "nested"])
+def test_a_body_read_in_parts_means_what_it_means_as_a_whole(pod: bytes) -> None:
+    sent = b'{"Pod":' + pod + b',"Nodes":null,"NodeNames":["a","b"]}'
+    parts, whole = Reader().read(sent), read_args(sent)
+
+    assert (parts.pod, parts.names.names) == (whole.pod, whole.names.names)
+    assert parts.names.names == ["a", "b"]
