@@ -20,7 +20,7 @@ from joulie_projections.view import View
 from joulie_projections.world import World
 
 SMALL = (80, 24)  # the least terminal that all of it fits
-AROUND = 16  # lines that are neither a bar of the map nor a decision
+AROUND = 15  # lines that are neither a bar of the map nor a decision
 MAP_SHARE = 2  # of these two kinds, one in so many may be the map's
 FRAME = 8  # columns that the map's frame takes, and some air
 BARS = "▁▂▃▄▅▆▇█"
