@@ -175,7 +175,7 @@ class View:
         self.last_beat = beat
         if not self.is_ready:
             return
-        # A beat may be overtaken by a delta, or by what the database said: one of them means nothing.
+        # A delta may overtake a beat, and so may the database: one such beat means nothing.
         self._backwards = self._backwards + 1 if beat.position < self._held.position else 0
         if beat.incarnation != self._incarnation or self._backwards >= BACKWARDS:
             self._ask("another database")
