@@ -1,8 +1,10 @@
 """What is believed, table by table. Values only; `folds` says how a fact changes them."""
 
+from collections.abc import Mapping
+
 import msgspec
 
-from joulie_bus.events import HardwareDiscovered, PlanMade, PodAsk
+from joulie_bus.events import HardwareDiscovered, PlanMade, PodAsk, WorkloadClass
 from joulie_projections.cards import CardState
 from joulie_projections.load import NOTHING, Load
 
@@ -82,6 +84,7 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     free_rows: tuple[int, ...] = ()  # left by nodes that are gone, ascending
     planned_at: int = 0  # when the operator last looked, whether it changed anything or not
     plan: PlanMade | None = None
+    namespaces: dict[str, WorkloadClass] = {}  # those that give their pods a class
 
 
 class Reading(msgspec.Struct, frozen=True, array_like=True):
@@ -114,3 +117,7 @@ class World:
     @property
     def planned_at(self) -> int:
         return self.cluster[CLUSTER].planned_at if self.cluster else 0
+
+    @property
+    def namespaces(self) -> Mapping[str, WorkloadClass]:
+        return self.cluster[CLUSTER].namespaces if self.cluster else {}
