@@ -147,15 +147,17 @@ class Cluster(NamedTuple):
 
     nodes: Mirror[Node]
     twins: Mirror[NodeTwin]
+    gpus: Mirror[Gpu]
     eyes: Eyes
 
     @classmethod
     def unseen(cls) -> "Cluster":
-        nodes, twins = (
+        return cls(
             Mirror[Node](lambda it: it.metadata),
             Mirror[NodeTwin](lambda it: it.metadata),
+            Mirror[Gpu](lambda it: it.metadata),
+            Eyes(),
         )
-        return cls(nodes, twins, Eyes())
 
 
 async def watch_cluster(
@@ -180,7 +182,7 @@ async def watch_cluster(
     node_facts = facts(Told(NodeKind(), believed_nodes(world)), labelled, beside=cluster.nodes)
     pod_facts = facts(Told(PodKind(classes), believed_pods(world)))
     hardware_facts = facts(described)
-    card_facts = facts(Told(GpuKind(), believed_cards(world)))
+    card_facts = facts(Told(GpuKind(), believed_cards(world)), beside=cluster.gpus)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(Watcher(api, NODES, Node, node_facts, eye=cluster.eyes.nodes).run())
         tasks.create_task(Watcher(api, NODETWINS, NodeTwin, cluster.twins).run())

@@ -22,7 +22,8 @@ from joulie_bus.subjects import Stream
 from joulie_bus.testing import stored, until
 from joulie_cli.data import DataDirectory
 from kube_api import ApiServer
-from kube_builders import joulie_server, namespace, node, node_hardware, pod
+from kube_builders import card, joulie_server, namespace, node, node_hardware, pod
+from kube_fields import Patch
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 60.0
@@ -57,6 +58,10 @@ async def server() -> AsyncGenerator[ApiServer, None]:
     made.put("nodehardwares", node_hardware("n0"))
     made.put("namespaces", namespace("fast", "performance"))
     made.put("pods", pod("p1"), "team")
+    made.put("gpus", card("GPU-1", "n0"))
+    said = {"status": {"podName": "long-gone", "phase": "Allocated"}}  # by a former operator
+    patch = Patch("joulie-operator", force=True, dry_run=False, subresource="status")
+    made.objects.apply(made.kind("gpus"), "", "gpu-1", said, patch)
     async with made.listening():
         yield made
 
@@ -118,6 +123,7 @@ async def test_from_nodes_to_applied_twins_with_the_rights_of_the_manifest(
         await so(lambda: profiles(server) == labels(server) == {"performance": 2, "eco": 2})
         server.put("nodes", node("n4"))
         await so(lambda: profiles(server).total() == labels(server).total() == 5)
+        await so(lambda: "podName" not in server.all("gpus")["gpu-1"]["status"])
         server.delete("nodes", "n3")
         await so(lambda: "n3" not in server.all("nodetwins"))
         await so(lambda: len(server.all("events")) >= 5)
