@@ -156,6 +156,21 @@ class GpuGone(Event, frozen=True, kw_only=True):
         return self.uuid
 
 
+class NamespaceSeen(Event, frozen=True, kw_only=True):
+    """The class that a namespace gives to pods that say none; absent when it gives none any more.
+
+    Told of those alone that give one, or gave one.
+    """
+
+    TYPE: ClassVar[str] = "namespace.seen"
+    namespace: str
+    workload: WorkloadClass | None = None
+
+    @property
+    def key(self) -> str:
+        return self.namespace
+
+
 # --- facts about pods -------------------------------------------------------------------------
 
 
@@ -553,13 +568,17 @@ class OutcomeSeen(Event, frozen=True, kw_only=True):
 NodeFact: TypeAlias = TelemetrySampled | NodeSeen | NodeGone | HardwareDiscovered
 CardFact: TypeAlias = GpuSeen | GpuGone
 PodFact: TypeAlias = PodPending | PodBound | PodFinished | PodGone
-Observed: TypeAlias = NodeSeen | NodeGone | HardwareDiscovered | FacilityPolled | CardFact | PodFact
+Observed: TypeAlias = (
+    NodeSeen | NodeGone | HardwareDiscovered | FacilityPolled | CardFact | NamespaceSeen | PodFact
+)
 NodePlan: TypeAlias = (
     ProfileAssigned | DrainingBegun | CapsSet | TransitionCompleted | SleepOrdered | WakeOrdered
 )
 PlanEvent: TypeAlias = PlanMade | NodePlan
 ClaimEvent: TypeAlias = CardClaimed | ClaimConfirmed | ClaimReleased
-Fact: TypeAlias = NodeFact | FacilityPolled | CardFact | PodFact | PlanEvent | ClaimEvent
+Fact: TypeAlias = (
+    NodeFact | FacilityPolled | CardFact | NamespaceSeen | PodFact | PlanEvent | ClaimEvent
+)
 # Those that are computed again.
 Decision: TypeAlias = FilterDecided | PrioritizeDecided | PreemptDecided
 DecisionEntry: TypeAlias = (
@@ -575,6 +594,7 @@ FACT_TYPES: tuple[type[Fact], ...] = (
     FacilityPolled,
     GpuSeen,
     GpuGone,
+    NamespaceSeen,
     PodPending,
     PodBound,
     PodFinished,

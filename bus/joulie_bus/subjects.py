@@ -5,6 +5,7 @@
     joulie.obs.<cluster>.hardware.<node>        a node's hardware
     joulie.obs.<cluster>.facility.<facility>    temperature and power of the building
     joulie.obs.<cluster>.gpu.<card>             a card, by its uuid
+    joulie.obs.<cluster>.namespace.<name>       the class that a namespace gives to its pods
     joulie.obs.<cluster>.pod.<uid>              a pod
     joulie.plan.<cluster>.<node>                what a node shall be
     joulie.plan.<cluster>._meta                 the plan that the node events belong to
@@ -39,6 +40,7 @@ from joulie_bus.events import (
     GpuGone,
     GpuSeen,
     HardwareDiscovered,
+    NamespaceSeen,
     NodeGone,
     NodeSeen,
     Observed,
@@ -168,6 +170,8 @@ def _thing(event: Observed) -> str:
             return "facility"
         case GpuSeen() | GpuGone():
             return "gpu"
+        case NamespaceSeen():
+            return "namespace"
         case PodPending() | PodBound() | PodFinished() | PodGone():
             return "pod"
         case _:

@@ -26,6 +26,7 @@ from joulie_bus.events import (
     GpuGone,
     GpuSeen,
     HardwareDiscovered,
+    NamespaceSeen,
     NodeGone,
     NodeSeen,
     OutcomeSeen,
@@ -294,6 +295,9 @@ _ANY: tuple[Callable[[str, str, int], Fact], ...] = (
     ),
     lambda node, _, number: card(f"g{number % 3}", node, used_mb=number),
     lambda _node, _pod, number: GpuGone(uuid=f"g{number % 3}"),
+    lambda node, _pod, number: NamespaceSeen(
+        namespace=node, workload="performance" if number % 2 else None
+    ),
     lambda _, pod, number: pending(pod, performance=number % 2 == 0),
     lambda node, pod, number: bound(pod, node, performance=number % 2 == 0),
     lambda _node, pod, _number: PodFinished(uid=pod),
@@ -366,6 +370,7 @@ def one_of_each(node: str = "n1", uid: str = "pod-1") -> list[AnyEvent]:
             source="agent",
         ),
         GpuGone(uuid="GPU-5ab1"),
+        NamespaceSeen(namespace="team", workload="performance"),
         PodPending(pod=pod),
         PodBound(pod=pod, node=node),
         PodFinished(uid=uid),

@@ -32,18 +32,19 @@ class Described(NamedTuple):
 def document(routes: Sequence[Described], version: str) -> dict[str, Any]:
     given: list[type] = [route.answer for route in routes if route.answer is not None]
     asked = {route.question for route in routes}
-    kinds: list[type] = [answers.Problem, *given, *sorted(asked, key=lambda cls: cls.__name__)]
+    questions = sorted(asked, key=lambda cls: cls.__name__)
+    kinds: list[type] = [answers.Problem, *given, *questions]
     refs, components = msgspec.json.schema_components(
         kinds, ref_template="#/components/schemas/{name}"
     )
     known: dict[type, dict[str, Any]] = dict(zip(kinds, refs, strict=True))
-    for cls in asked:
+    for cls in questions:
         components.setdefault(cls.__name__, {})
     paths = {
         route.path: {"get": _operation(route, known, components[route.question.__name__])}
         for route in routes
     }
-    for cls in asked:
+    for cls in questions:
         components.pop(cls.__name__)
     return {
         "openapi": "3.1.0",

@@ -87,8 +87,8 @@ class Pulse:
 
     def _moment(self) -> Moment:
         """Between two awaits; the tables are copied, for the view goes on under our hands."""
-        position, board, age_ms = self._view.snapshot()
-        return Moment(position, time.time_ns(), age_ms, copied(self._view.world), board)
+        seen, world = self._view.snapshot(), copied(self._view.world)
+        return Moment(seen.position, time.time_ns(), seen.age_ms, world, seen.board)
 
     def _power_point(self) -> PowerPoint:
         totals, moment = self.glance.totals(), self.glance.moment

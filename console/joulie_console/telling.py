@@ -232,7 +232,7 @@ def points_of(terms: Terms, weights: Weights) -> dict[str, float]:
 def loss_of(winner: Terms, loser: Terms, weights: Weights) -> Loss:
     """Empty where they are level: then the order of the request decided."""
     best, worse = points_of(winner, weights), points_of(loser, weights)
-    costs = {term: best.get(term, 0.0) - worse.get(term, 0.0) for term in {*best, *worse}}
+    costs = {term: best.get(term, 0.0) - worse.get(term, 0.0) for term in sorted({*best, *worse})}
     behind = winner.score - loser.score
     term = max(sorted(costs), key=lambda name: costs[name])
     if behind <= 0 or costs[term] <= 0:

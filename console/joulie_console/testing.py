@@ -55,8 +55,8 @@ class Stage:
     async def place(self, pod: PodAsk) -> None:
         """One filter and one prioritize answer over all nodes, in the log."""
         names = sorted(self.view.world.nodes)
-        position, board, age_ms = self.view.snapshot()
-        moment = Moment(board, position, age_ms, time.time_ns())
+        seen = self.view.snapshot()
+        moment = Moment(seen.board, seen.position, seen.age_ms, time.time_ns())
         await self.record(
             *([] if self.entries else [declaration(WEIGHTS)]),
             decide_filter(pod, names, moment, WEIGHTS),

@@ -30,6 +30,7 @@ from joulie_extender.moment import Moment
 from joulie_extender.pages import explanation, scoring_page
 from joulie_extender.scoring import Weights
 from joulie_extender.verbs import A, Answer, Filter, Preempt, Prioritize
+from joulie_projections.classify import in_namespace
 from joulie_projections.view import Snapshot
 
 Look = Callable[[], Snapshot]
@@ -116,8 +117,10 @@ class Extender:
         return None if page is None else msgspec.json.encode(page)
 
     def _moment(self) -> Moment:
-        position, board, age_ms = self._look()
-        return Moment(board, position, age_ms, self._clock())
+        return self._at(self._look())
+
+    def _at(self, seen: Snapshot) -> Moment:
+        return Moment(seen.board, seen.position, seen.age_ms, self._clock())
 
     def _answer(self, verb: Counted[A], request: Request) -> Reply | Awaitable[Reply]:
         started = time.perf_counter()
@@ -126,8 +129,12 @@ class Extender:
         except BAD_REQUESTS as error:
             verb.refused.inc()
             return refusal(400, str(error))
+        seen = self._look()
+        given = seen.namespaces.get(asked.pod.namespace)
+        if given is not None:
+            asked = asked._replace(pod=in_namespace(asked.pod, given))
         verb.asked(asked)
-        call = _Call(verb, asked, self._moment(), request.begun + self._conduct.deadline_s)
+        call = _Call(verb, asked, self._at(seen), request.begun + self._conduct.deadline_s)
         answer = self._thought(call)
         if not isinstance(answer, Answer):
             return self._fallback(call, answer)

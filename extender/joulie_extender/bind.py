@@ -106,8 +106,8 @@ class Bindings:
         )
 
     def _moment(self) -> Moment:
-        position, board, age_ms = self._view.snapshot()
-        return Moment(board, position, age_ms, self._clock())
+        seen = self._view.snapshot()
+        return Moment(seen.board, seen.position, seen.age_ms, self._clock())
 
     async def _bound(self, asked: Binding, given: list[Pick]) -> None:
         pod = await self._pod(asked)

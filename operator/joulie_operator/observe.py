@@ -10,6 +10,7 @@ from joulie_bus.events import (
     Fact,
     GpuGone,
     GpuSeen,
+    NamespaceSeen,
     NodeGone,
     NodeSeen,
     PodAsk,
@@ -17,6 +18,7 @@ from joulie_bus.events import (
     PodFinished,
     PodGone,
     PodPending,
+    WorkloadClass,
 )
 from joulie_operator.resources import Gpu, GpuStatus, ObjectMeta
 from joulie_projections.cards import CardState
@@ -61,6 +63,15 @@ class Node(msgspec.Struct):
 
 class Namespace(msgspec.Struct):
     metadata: ObjectMeta
+
+
+def class_of(namespace: Namespace) -> WorkloadClass | None:
+    """What it gives to pods that say nothing; a word that nobody knows gives nothing."""
+    match (namespace.metadata.annotations or {}).get(CLASS_ANNOTATION, "").strip():
+        case "performance" | "standard" as workload:
+            return workload
+        case _:
+            return None
 
 
 O = TypeVar("O", contravariant=True)  # noqa: E741
@@ -166,6 +177,29 @@ def _is_ready(node: Node) -> bool:
     return any(c.type == "Ready" and c.status == "True" for c in node.status.conditions or [])
 
 
+class NamespaceKind:
+    """Told of those alone that give a class, and of those that gave one."""
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        self._known = set(known)
+
+    def key(self, seen: Namespace, /) -> str:
+        return seen.metadata.name
+
+    def version(self, seen: Namespace, /) -> str:
+        return seen.metadata.resource_version
+
+    def fact(self, seen: Namespace, /) -> NamespaceSeen | None:
+        name, given = seen.metadata.name, class_of(seen)
+        if given is None and name not in self._known:
+            return None
+        self._known.add(name)
+        return NamespaceSeen(namespace=name, workload=given)
+
+    def gone(self, key: str, /) -> NamespaceSeen:
+        return NamespaceSeen(namespace=key)
+
+
 class GpuKind:
     def key(self, seen: Gpu, /) -> str:
         return seen.spec.uuid if seen.spec else ""
@@ -192,10 +226,6 @@ class GpuKind:
         return GpuGone(uuid=key)
 
 
-def class_of(namespace: Namespace) -> str:
-    return (namespace.metadata.annotations or {}).get(CLASS_ANNOTATION, "")
-
-
 # --- what the log believes already ------------------------------------------------------------
 # An operator that starts again compares with it, instead of telling everything once more.
 
@@ -212,6 +242,11 @@ def believed_cards(world: World) -> dict[str, Fact | None]:
     """Only those that the resources showed: an agent's word is not ours to take back."""
     cards = {uuid: card for uuid, card in world.gpus.items() if card.source == "resource"}
     return {uuid: _seen_card(uuid, card) for uuid, card in cards.items()}
+
+
+def believed_namespaces(world: World) -> dict[str, Fact | None]:
+    given = world.namespaces.items()
+    return {name: NamespaceSeen(namespace=name, workload=it) for name, it in given}
 
 
 def _seen_node(name: str, node: NodeState) -> NodeSeen:

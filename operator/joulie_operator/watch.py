@@ -11,6 +11,7 @@ import msgspec
 
 from joulie_bus import metrics
 from joulie_bus.errors import BusError, KubernetesRefused, ViewBehind
+from joulie_bus.events import WorkloadClass
 from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
@@ -21,11 +22,13 @@ from joulie_operator.mirror import Mirror
 from joulie_operator.observe import (
     GpuKind,
     Namespace,
+    NamespaceKind,
     Node,
     NodeKind,
     PodKind,
     Told,
     believed_cards,
+    believed_namespaces,
     believed_nodes,
     believed_pods,
     class_of,
@@ -144,15 +147,17 @@ class Cluster(NamedTuple):
 
     nodes: Mirror[Node]
     twins: Mirror[NodeTwin]
+    gpus: Mirror[Gpu]
     eyes: Eyes
 
     @classmethod
     def unseen(cls) -> "Cluster":
-        nodes, twins = (
+        return cls(
             Mirror[Node](lambda it: it.metadata),
             Mirror[NodeTwin](lambda it: it.metadata),
+            Mirror[Gpu](lambda it: it.metadata),
+            Eyes(),
         )
-        return cls(nodes, twins, Eyes())
 
 
 async def watch_cluster(
@@ -166,17 +171,18 @@ async def watch_cluster(
     """All kinds. What the log believes in and the cluster does not show is told as gone."""
     await caught_up(view)
     producer = Producer("operator-obs", subjects, time.time_ns)
-    world, classes = view.world, dict[str, str]()
-    namespaces = Watcher(api, NAMESPACES, Namespace, _Classes(classes))
+    world, classes = view.world, dict[str, WorkloadClass]()
 
     def facts(*told: Told[K], beside: Sink[K] | None = None) -> Facts[K]:
         return Facts(told, bus, producer, beside)
 
     labelled, described = machines_told(catalog, world, _complain)
+    spaces = Told(NamespaceKind(world.namespaces), believed_namespaces(world))
+    namespaces = Watcher(api, NAMESPACES, Namespace, facts(spaces, beside=_Classes(classes)))
     node_facts = facts(Told(NodeKind(), believed_nodes(world)), labelled, beside=cluster.nodes)
     pod_facts = facts(Told(PodKind(classes), believed_pods(world)))
     hardware_facts = facts(described)
-    card_facts = facts(Told(GpuKind(), believed_cards(world)))
+    card_facts = facts(Told(GpuKind(), believed_cards(world)), beside=cluster.gpus)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(Watcher(api, NODES, Node, node_facts, eye=cluster.eyes.nodes).run())
         tasks.create_task(Watcher(api, NODETWINS, NodeTwin, cluster.twins).run())
@@ -225,7 +231,7 @@ async def _patiently(listed: asyncio.Event) -> None:
 class _Classes:
     """The class that each namespace gives to its pods. What changes counts for pods seen later."""
 
-    def __init__(self, classes: dict[str, str]) -> None:
+    def __init__(self, classes: dict[str, WorkloadClass]) -> None:
         self._classes = classes
 
     def begin(self) -> None:
@@ -244,7 +250,7 @@ class _Classes:
 
     def _put(self, kind: str, namespace: Namespace) -> None:
         given = class_of(namespace)
-        if kind == "DELETED" or not given:
+        if kind == "DELETED" or given is None:
             self._classes.pop(namespace.metadata.name, None)
         else:
             self._classes[namespace.metadata.name] = given

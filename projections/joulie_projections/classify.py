@@ -6,7 +6,9 @@ It says which rule fired, so that "why is this pod standard?" has an answer.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from joulie_bus.events import Placement, WorkloadClass
+from msgspec.structs import replace
+
+from joulie_bus.events import Placement, PodAsk, WorkloadClass
 from joulie_projections.pod import Pod, Requirement, Term
 
 CLASS_ANNOTATION = "joulie.io/workload-class"
@@ -40,6 +42,13 @@ def classify(pod: Pod, namespace_class: str | None = None) -> Classified:
             return Classified(workload, placement, "namespace")
         case _:
             return Classified("standard", placement, "default")
+
+
+def in_namespace(pod: PodAsk, given: WorkloadClass | None) -> PodAsk:
+    """A pod that was understood without its namespace, once that is known: the same as with it."""
+    if given is None or pod.rule != "default":
+        return pod
+    return replace(pod, workload=given, rule="namespace")
 
 
 def _from_annotation(annotation: str, placement: Placement) -> tuple[WorkloadClass, Placement, str]:

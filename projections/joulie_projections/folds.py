@@ -19,6 +19,7 @@ from joulie_bus.events import (
     GpuGone,
     GpuSeen,
     HardwareDiscovered,
+    NamespaceSeen,
     NodeGone,
     NodeSeen,
     PlanEvent,
@@ -51,6 +52,8 @@ def evolve(draft: Draft, fact: Fact, at: int) -> None:
             evolve_pod(draft, fact, at)
         case FacilityPolled():
             _polled(draft, fact, at)
+        case NamespaceSeen():
+            _namespace_seen(draft, fact)
         case GpuSeen() | GpuGone():
             _change_card(draft, fact.uuid, sighted(draft.gpus.get(fact.uuid), fact, at))
         case CardClaimed() | ClaimConfirmed() | ClaimReleased():
@@ -91,6 +94,13 @@ def _change_card(draft: Draft, uuid: str, after: CardState | None) -> None:
         draft.gpus.drop(uuid)
     else:
         draft.gpus.put(uuid, after)
+
+
+def _namespace_seen(draft: Draft, seen: NamespaceSeen) -> None:
+    cluster = cluster_of(draft)
+    others = {name: of for name, of in cluster.namespaces.items() if name != seen.namespace}
+    given = {seen.namespace: seen.workload} if seen.workload is not None else {}
+    draft.cluster.put(CLUSTER, replace(cluster, namespaces=others | given))
 
 
 def _polled(draft: Draft, polled: FacilityPolled, at: int) -> None:

@@ -8,7 +8,7 @@ the database; with both down it serves what it has, and its age says so.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from joulie_bus import metrics
 from joulie_bus.errors import ViewBehind
+from joulie_bus.events import WorkloadClass
 from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.subjects import Subjects
@@ -43,6 +44,7 @@ class Snapshot(NamedTuple):
     position: int
     board: Board
     age_ms: int
+    namespaces: Mapping[str, WorkloadClass] = {}  # those that give their pods a class
 
 
 class Held:
@@ -145,7 +147,8 @@ class View:
         return time.monotonic() - self._heard if self._heard else float("inf")
 
     def snapshot(self) -> Snapshot:
-        return Snapshot(self.position, self._held.board(), int(min(self.age_s, 1e9) * 1000))
+        age_ms = int(min(self.age_s, 1e9) * 1000)
+        return Snapshot(self.position, self._held.board(), age_ms, self.world.namespaces)
 
     async def wait_for(self, position: int, timeout_s: float) -> None:
         """Returns once the view has come so far: read your own writes."""

@@ -1,8 +1,10 @@
 """What is believed, table by table. Values only; `folds` says how a fact changes them."""
 
+from collections.abc import Mapping
+
 import msgspec
 
-from joulie_bus.events import HardwareDiscovered, PlanMade, PodAsk
+from joulie_bus.events import HardwareDiscovered, PlanMade, PodAsk, WorkloadClass
 from joulie_projections.cards import CardState
 from joulie_projections.load import NOTHING, Load
 
@@ -83,6 +85,7 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     planned_at: int = 0  # when the operator last looked, whether it changed anything or not
     plan: PlanMade | None = None
     claims_read: int = 0  # the newest message about claims that the world has in it
+    namespaces: dict[str, WorkloadClass] = {}  # those that give their pods a class
 
 
 class Reading(msgspec.Struct, frozen=True, array_like=True):
@@ -119,3 +122,7 @@ class World:
     @property
     def claims_read(self) -> int:
         return self.cluster[CLUSTER].claims_read if self.cluster else 0
+
+    @property
+    def namespaces(self) -> Mapping[str, WorkloadClass]:
+        return self.cluster[CLUSTER].namespaces if self.cluster else {}

@@ -25,11 +25,13 @@ from joulie_bus.records import Record
 from joulie_bus.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import ask, plan_made, power
 from joulie_extender import scoring
+from joulie_extender.decide import CODE_VERSION as ANSWERS_BY
 from joulie_extender.decide import Moment, decide_filter, decide_prioritize
 from joulie_extender.scoring import Weights
 from joulie_operator import policies
 from joulie_projections.board import Board
 from joulie_projections.history import History
+from joulie_projections.manifest import CODE_VERSION as FOLDED_BY
 from joulie_projections.manifest import Manifest
 from joulie_projections.power import marginal_w
 from joulie_projections.testing import edited
@@ -348,7 +350,8 @@ async def test_the_work_of_other_code_is_told_first(small: Past) -> None:
 
     assert found is not None
     assert (found.folds, found.answers) == (["0"], ["joulie/0"])
-    assert "folds of version 0 (here 2) and answers of joulie/0 (here joulie/2)" in str(found)
+    told = f"folds of version 0 (here {FOLDED_BY}) and answers of joulie/0 (here {ANSWERS_BY})"
+    assert told in str(found)
 
 
 async def test_a_log_of_this_code_needs_no_such_remark(small: Past) -> None:

@@ -19,6 +19,7 @@ SUBJECTS = {
     "facility.polled": "joulie.obs.test.facility.hall-1",
     "gpu.seen": "joulie.obs.test.gpu.GPU-5ab1",
     "gpu.gone": "joulie.obs.test.gpu.GPU-5ab1",
+    "namespace.seen": "joulie.obs.test.namespace.team",
     "pod.pending": "joulie.obs.test.pod.pod-1",
     "pod.bound": "joulie.obs.test.pod.pod-1",
     "pod.finished": "joulie.obs.test.pod.pod-1",

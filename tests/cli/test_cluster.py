@@ -21,11 +21,13 @@ from joulie_bus.roles import Role
 from joulie_bus.subjects import Stream
 from joulie_bus.testing import stored, until
 from joulie_cli.data import DataDirectory
-from kube_api import ApiServer
-from kube_builders import joulie_server, namespace, node, node_hardware, pod
+from kube_api import ApiServer, Trouble
+from kube_builders import card, joulie_server, namespace, node, node_hardware, pod
+from kube_fields import Patch
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 60.0
+NAMES = [f"n{number}" for number in range(8)]
 RBAC = Path(__file__).parents[2] / "deploy/rbac.yaml"
 ENVIRONMENT = {
     "LEASE_DURATION": "2s",
@@ -57,6 +59,10 @@ async def server() -> AsyncGenerator[ApiServer, None]:
     made.put("nodehardwares", node_hardware("n0"))
     made.put("namespaces", namespace("fast", "performance"))
     made.put("pods", pod("p1"), "team")
+    made.put("gpus", card("GPU-1", "n0"))
+    said = {"status": {"podName": "long-gone", "phase": "Allocated"}}  # by a former operator
+    patch = Patch("joulie-operator", force=True, dry_run=False, subresource="status")
+    made.objects.apply(made.kind("gpus"), "", "gpu-1", said, patch)
     async with made.listening():
         yield made
 
@@ -118,6 +124,7 @@ async def test_from_nodes_to_applied_twins_with_the_rights_of_the_manifest(
         await so(lambda: profiles(server) == labels(server) == {"performance": 2, "eco": 2})
         server.put("nodes", node("n4"))
         await so(lambda: profiles(server).total() == labels(server).total() == 5)
+        await so(lambda: "podName" not in server.all("gpus")["gpu-1"]["status"])
         server.delete("nodes", "n3")
         await so(lambda: "n3" not in server.all("nodetwins"))
         await so(lambda: len(server.all("events")) >= 5)
@@ -152,3 +159,30 @@ async def test_an_operator_that_is_killed_is_followed_by_another_that_repeats_no
     made = [event for event in events if isinstance(event, PlanMade) and event.changes]
     assert Counter((each.node, each.profile) for each in assigned).most_common(1)[0][1] == 1
     assert len(made) == len({each.plan for each in made})
+
+
+@pytest.mark.drill
+async def test_a_long_outage_stops_plans_leaves_twins_and_ends_without_a_storm(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    async with running("up", server, data) as process:
+        await so(lambda: profiles(server) == labels(server) == {"performance": 2, "eco": 2})
+        refused = Trouble(lambda _: True, 503, "ServiceUnavailable", times=1_000_000)
+        server.troubles.append(refused)
+        server.cut_watches()
+        begun = len(server.asked)
+        for number in range(4, 8):
+            server.put("nodes", node(f"n{number}"))
+        await so(lambda: len(server.asked) > begun + 40)  # several leases' worth
+        during, planned = profiles(server), await plans(data)
+        assert process.returncode is None
+        server.troubles.clear()
+        back = len(server.asked)
+        await so(lambda: profiles(server) == labels(server) == {"performance": 4, "eco": 4})
+
+    again = server.asked[back:]
+    assert during == {"performance": 2, "eco": 2}
+    assert {each.node for each in planned if isinstance(each, ProfileAssigned)} == set(NAMES[:4])
+    assert sum(each.verb == "list" and not each.more for each in again) <= 6, "one for each kind"
+    assert Counter(e.name for e in again if e.resource == "nodetwins").most_common(1)[0][1] <= 2

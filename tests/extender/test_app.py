@@ -26,6 +26,7 @@ from joulie_bus.events import (
     FilterDecided,
     PreemptDecided,
     PrioritizeDecided,
+    WorkloadClass,
 )
 from joulie_bus.testing import NOON, SECOND, hardware
 from joulie_extender.app import Extender
@@ -178,6 +179,28 @@ async def test_the_label_of_a_node_that_nobody_knows_decides() -> None:
 
     assert reply["Nodes"] == {"items": []}
     assert list(reply["FailedAndUnresolvableNodes"]) == ["stranger"]
+
+
+# --- namespaces -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "passed"),
+    [({"team": "performance"}, ["n0", "ghost"]), ({"other": "performance"}, ["n1", "n0", "ghost"])],
+    ids=["its namespace gives it a class", "another namespace"],
+)
+def test_a_pod_that_says_nothing_has_the_class_of_its_namespace(
+    given: dict[str, WorkloadClass], passed: list[str]
+) -> None:
+    state = Moving()
+    state.snapshot = SNAPSHOT._replace(namespaces=given)
+    silent = {"metadata": {"name": "p", "uid": "u1", "namespace": "team"}}
+    reply = json.loads(state.filter(json.dumps(ARGS | {"Pod": silent}).encode()))
+    [decision] = state.recorded
+
+    assert reply["NodeNames"] == passed
+    assert isinstance(decision, FilterDecided)
+    assert decision.pod.rule == ("namespace" if "team" in given else "default")
 
 
 # --- memory -----------------------------------------------------------------------------------

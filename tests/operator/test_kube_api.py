@@ -1,8 +1,9 @@
 """The stand-in API server says what a real one once said, request by request."""
 
+import contextlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -218,3 +219,60 @@ async def test_every_recorded_request_is_answered_as_it_was() -> None:
                 differences[path.stem] = found
 
     assert differences == {}
+
+
+# --- what no recording shows ------------------------------------------------------------------
+
+NODES = "/api/v1/nodes"
+
+
+@contextlib.asynccontextmanager
+async def talking(
+    server: ApiServer, token: str = ADMIN
+) -> AsyncGenerator[aiohttp.ClientSession, None]:
+    headers = {"Authorization": f"Bearer {token}"}
+    base = f"http://127.0.0.1:{server.port}"
+    async with server.listening(), aiohttp.ClientSession(base, headers=headers) as session:
+        yield session
+
+
+async def test_a_page_of_a_past_that_is_forgotten_is_gone() -> None:
+    server = ApiServer()
+    for name in ("n1", "n2"):
+        server.put("nodes", node(name))
+    async with talking(server) as session:
+        first = await (await session.get(NODES, params={"limit": "1"})).json()
+        server.put("nodes", node("n3"))
+        server.forget_the_past()
+        more = {"limit": "1", "continue": first["metadata"]["continue"]}
+        answer = await session.get(NODES, params=more)
+
+    assert answer.status == 410
+
+
+async def test_initial_events_end_with_a_bookmark_that_says_so() -> None:
+    server = ApiServer()
+    server.put("nodes", node("n1"))
+    asked = {"watch": "true", "sendInitialEvents": "true", "timeoutSeconds": "0.2"}
+    async with talking(server) as session:
+        lines = (await (await session.get(NODES, params=asked)).text()).splitlines()
+
+    added, bookmark = (json.loads(line) for line in lines)
+    assert (added["type"], added["object"]["metadata"]["name"]) == ("ADDED", "n1")
+    assert bookmark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+@pytest.mark.parametrize(("rights", "status"), [({"patch"}, 403), ({"patch", "create"}, 201)])
+async def test_who_applies_what_is_not_there_must_be_allowed_to_create_it(
+    rights: set[str], status: int
+) -> None:
+    server = ApiServer()
+    server.users["me"] = ("me", {("", "nodes", verb) for verb in rights})
+    body = json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+    headers = {"Content-Type": "application/apply-patch+yaml"}
+    async with talking(server, "me") as session:
+        answer = await session.patch(
+            f"{NODES}/n1", params={"fieldManager": "m"}, data=body, headers=headers
+        )
+
+    assert answer.status == status

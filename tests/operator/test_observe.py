@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from joulie_bus.errors import BadQuantity
 from joulie_bus.events import (
     GpuSeen,
+    NamespaceSeen,
     NodeGone,
     NodeSeen,
     PodBound,
@@ -17,11 +18,14 @@ from joulie_bus.testing import ANY_FACTS, any_fact, noon
 from joulie_operator.machines import believed_hardware
 from joulie_operator.observe import (
     GpuKind,
+    Namespace,
+    NamespaceKind,
     Node,
     NodeKind,
     PodKind,
     Told,
     believed_cards,
+    believed_namespaces,
     believed_nodes,
     believed_pods,
 )
@@ -204,6 +208,36 @@ def test_a_node_that_was_made_anew_under_its_name_is_news() -> None:
     assert sight(told, node(), anew) == [True, True]
 
 
+def space(name: str = "team", given: str | None = None) -> Namespace:
+    notes = {} if given is None else {"joulie.io/workload-class": given}
+    return msgspec.convert({"metadata": {"name": name, "annotations": notes}}, Namespace)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, None),
+        ("nonsense", None),
+        ("performance", NamespaceSeen(namespace="team", workload="performance")),
+        (" standard ", NamespaceSeen(namespace="team", workload="standard")),
+    ],
+)
+def test_a_namespace_is_told_if_it_gives_a_class(
+    given: str | None, expected: NamespaceSeen | None
+) -> None:
+    assert Told(NamespaceKind(), {}).seen(space(given=given)) == expected
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["by a former operator", "by this one"])
+def test_a_namespace_that_takes_its_class_back_is_told(*, known: bool) -> None:
+    believed = NamespaceSeen(namespace="team", workload="performance")
+    told = Told(NamespaceKind(["team"] if known else ()), {"team": believed} if known else {})
+    told.seen(space(given="performance"))
+
+    assert told.seen(space()) == NamespaceSeen(namespace="team")
+    assert told.seen(space()) is None
+
+
 def test_a_card_that_nobody_has_a_status_for_is_free_and_healthy() -> None:
     spec = {"nodeName": "n", "uuid": "GPU-1", "model": "H100", "totalVRAMmb": 80_000}
 
@@ -215,7 +249,10 @@ def test_a_card_that_nobody_has_a_status_for_is_free_and_healthy() -> None:
 @settings(deadline=None, max_examples=100)
 @given(st.lists(st.integers(0, ANY_FACTS - 1), max_size=30))
 def test_telling_again_what_is_believed_changes_no_belief(choices: list[int]) -> None:
-    world, every = World(), (believed_nodes, believed_hardware, believed_pods, believed_cards)
+    world, every = (
+        World(),
+        (believed_nodes, believed_hardware, believed_pods, believed_cards, believed_namespaces),
+    )
     draft = Draft(world)
     for number, choice in enumerate(choices):
         evolve(draft, any_fact(choice), noon(number))

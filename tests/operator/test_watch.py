@@ -180,6 +180,23 @@ async def test_a_pod_without_a_word_of_its_own_has_the_class_of_its_namespace(
     assert [(ask.workload, ask.rule) for ask in asks] == [("performance", "namespace")]
 
 
+async def test_the_log_knows_which_namespaces_give_a_class(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
+) -> None:
+    for name, given in (("fast", "performance"), ("slow", "standard"), ("team", "")):
+        server.put("namespaces", namespace(name, given))
+    async with server.listening():
+        async with watching(server, bus, view, tmp_path):
+            await until(lambda: len(view.world.namespaces) == 2)
+            server.delete("namespaces", "slow")
+            await until(lambda: view.world.namespaces == {"fast": "performance"})
+        async with watching(server, bus, view, tmp_path):
+            await until(watched(server, 2, "namespaces"))
+
+    facts = await told(bus, "namespace.")
+    assert sorted(name for _, name in facts) == ["fast", "slow", "slow"]
+
+
 async def test_kinds_that_are_not_installed_keep_the_others_from_nothing(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:

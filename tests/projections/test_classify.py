@@ -5,7 +5,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from joulie_projections.classify import Classified, classify, exemption, placement_of
+from joulie_bus.events import WorkloadClass
+from joulie_projections.classify import (
+    Classified,
+    classify,
+    exemption,
+    in_namespace,
+    placement_of,
+)
+from joulie_projections.demand import ask_of
 from joulie_projections.pod import Pod
 
 LABEL = "joulie.io/power-profile"
@@ -123,6 +131,18 @@ def test_without_an_annotation_constraints_come_before_the_namespace(
     workload, _, rule = classify(unlabelled, namespace)
 
     assert (workload, rule) == said
+
+
+@pytest.mark.parametrize("given", ["performance", "standard", None])
+@pytest.mark.parametrize(
+    "read",
+    [pod(), pod(annotation="performance"), pod(annotation="no word"), pod(selector="eco")],
+    ids=["silent", "annotated", "annotated with nonsense", "constrained"],
+)
+def test_a_namespace_that_is_known_later_makes_no_difference(
+    read: Pod, given: WorkloadClass | None
+) -> None:
+    assert in_namespace(ask_of(read), given) == ask_of(read, given)
 
 
 def with_metadata(**metadata: object) -> Pod:

@@ -66,6 +66,7 @@ async def _take_turns(wires: Wiring, bus: Log, view: View, cluster: str) -> None
 async def _lead(wires: Wiring, bus: Log, view: View, api: "ApiServer") -> None:
     """What only one operator does. Nothing of it survives the loss of the lease."""
     from joulie_operator.apply import Applier
+    from joulie_operator.card_status import CardStatus
     from joulie_operator.watch import Cluster, watch_cluster
 
     cluster, load = Cluster.unseen(), wires.source.load
@@ -75,6 +76,8 @@ async def _lead(wires: Wiring, bus: Log, view: View, api: "ApiServer") -> None:
         catalog = load(CatalogSettings).catalog
         tasks.create_task(watch_cluster(api, bus, wires.subjects, view, cluster, catalog))
         tasks.create_task(applier.run())
+        deadline_s = load(ApplierSettings).deadline_s
+        tasks.create_task(CardStatus(api, view, cluster, deadline_s).run())
         tasks.create_task(_plan(wires, bus, view, cluster.eyes))
 
 
