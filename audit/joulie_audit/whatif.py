@@ -22,6 +22,8 @@ from joulie_operator.plugins import chosen
 from joulie_operator.reconcile import Moment, plan
 from joulie_operator.rules import Rules, rules_of
 from joulie_projections.board import Board
+from joulie_projections.draft import Draft
+from joulie_projections.folds import evolve
 from joulie_projections.history import NEWEST, History
 from joulie_projections.world import CLUSTER, NodeState, World
 
@@ -47,20 +49,65 @@ async def what_if(
     shifts: list[Shift] = []
     for manifest in history.manifests(1, last):
         past.skip(await facts.of(manifest))
+        branch.follow(past.world)
         for _, answer in logged.up_to(manifest.p_to):
             if (shift := branch.shift(answer, past)) is not None:
                 shifts.append(shift)
     return compared(shifts)
 
 
+# What only plans change about a node.
+_STANCE = (
+    "profile",
+    "draining",
+    "cpu_cap_pct",
+    "gpu_cap_pct",
+    "cpu_cap_mw_per_socket",
+    "gpu_cap_mw",
+    "class_at",
+    "caps_at",
+)
+_UNPLANNED = NodeState(ordinal=0, at=0)
+
+
 class _Branch:
-    """How it would have been. Holds the nodes that the other rules would have made different."""
+    """How it would have been: each time that the operator looked, the other rules look, too.
+
+    They look at what they have made of the nodes themselves, so that a class that they gave one is
+    theirs to take back, and its caps come when it has settled.
+    """
 
     def __init__(self, other: Other) -> None:
         self._other = other
-        self._planned_at = -1
+        self._planned_at = 0
         self._nodes: dict[str, NodeState] = {}
+        self._different: list[str] = []
         self._laid: tuple[int, Board] | None = None
+
+    def follow(self, world: World) -> None:
+        """Call it at every batch: a plan that is missed is missing in all that follow."""
+        if self._other.rules is None or world.planned_at == self._planned_at:
+            return
+        self._planned_at = world.planned_at
+        made = world.cluster[CLUSTER].plan
+        if made is None or not made.settings:
+            return
+        rules = self._other.rules(rules_of(made.settings))
+        if rules.dry_run:
+            return
+        self._nodes = _as_planned(self._own(world), made, rules, world.planned_at)
+        theirs = world.nodes
+        self._different = [n for n, own in self._nodes.items() if own != _standing(theirs[n], own)]
+
+    def _own(self, world: World) -> World:
+        """This world, with what our own plans have made of its nodes."""
+        own = World()
+        own.pods, own.cluster = world.pods, dict(world.cluster)
+        own.nodes = {
+            name: _standing(self._nodes.get(name, _UNPLANNED), node)
+            for name, node in world.nodes.items()
+        }
+        return own
 
     def shift(self, answer: Answer, past: Past) -> Shift | None:
         decision = answer.decision
@@ -91,58 +138,31 @@ class _Branch:
 
     def _board(self, past: Past) -> Board:
         board = past.board()
-        if self._other.rules is None:
+        if not self._different:
             return board
-        if past.world.planned_at != self._planned_at:
-            self._planned_at = past.world.planned_at
-            self._nodes = self._replanned(past.world)
         if self._laid is None or self._laid[0] != past.position:
-            laid = board.following(past.world, self._overlaid(past.world))
-            self._laid = past.position, laid
+            self._laid = past.position, board.following(past.world, self._overlaid(past.world))
         return self._laid[1]
-
-    def _replanned(self, world: World) -> dict[str, NodeState]:
-        """By the rules of the newest plan, but for what is different."""
-        made = world.cluster[CLUSTER].plan if world.cluster else None
-        if made is None or not made.settings or self._other.rules is None:
-            return {}
-        return _as_planned(world, made, self._other.rules(rules_of(made.settings)))
 
     def _overlaid(self, world: World) -> dict[str, NodeState | None]:
         """Newest readings, other classes and caps."""
-        laid: dict[str, NodeState | None] = {}
-        for name, planned in self._nodes.items():
-            node = world.nodes.get(name)
-            if node is not None:
-                changed = replace(
-                    node,
-                    profile=planned.profile,
-                    draining=planned.draining,
-                    cpu_cap_pct=planned.cpu_cap_pct,
-                    gpu_cap_pct=planned.gpu_cap_pct,
-                )
-                laid[name] = changed
-        return laid
+        there = (name for name in self._different if name in world.nodes)
+        return {name: _standing(self._nodes[name], world.nodes[name]) for name in there}
 
 
-def _as_planned(world: World, made: PlanMade, rules: Rules) -> dict[str, NodeState]:
-    """The nodes as another operator would have them, each time that the real one looked."""
-    nodes = dict(world.nodes)
+def _standing(planned: NodeState, node: NodeState) -> NodeState:
+    """The node, planned as the other one was."""
+    return replace(node, **{name: getattr(planned, name) for name in _STANCE})
+
+
+def _as_planned(world: World, made: PlanMade, rules: Rules, at: int) -> dict[str, NodeState]:
+    """What these rules make of the world, at the moment of a real plan."""
     moment = Moment(made.view, made.now, made.pods_known)
-    for change in plan(world, chosen(rules.policy), rules, moment).events:
-        node = nodes[change.key]
-        match change.TYPE:
-            case "plan.profile-assigned":
-                node = replace(node, profile=getattr(change, "profile", ""), draining=False)
-            case "plan.draining-begun":
-                node = replace(node, draining=True)
-            case "plan.caps-set":
-                caps = {name: getattr(change, name) for name in ("cpu_cap_pct", "gpu_cap_pct")}
-                node = replace(node, **caps)
-            case _:
-                continue
-        nodes[change.key] = node
-    return {name: node for name, node in nodes.items() if node is not world.nodes[name]}
+    draft = Draft(world)
+    for event in plan(world, chosen(rules.policy), rules, moment).events:
+        evolve(draft, event, at)
+    draft.commit()
+    return world.nodes
 
 
 def _is_over(board: Board, winner: Terms) -> bool:
