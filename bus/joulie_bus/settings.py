@@ -111,6 +111,10 @@ class Source:
         """Does somebody set it? Its default may be just what he wants."""
         return name in self._environ or name in self._toml
 
+    def from_file(self) -> dict[str, str]:
+        """What counts of the file, for processes that we start: the environment is stronger."""
+        return {name: text for name, text in self._toml.items() if name not in self._environ}
+
     def finish(self, known: Sequence[str] = ()) -> list[InForce]:
         """All settings in force; raises SettingsError with every mistake that was made."""
         names = {*self._asked, *known}

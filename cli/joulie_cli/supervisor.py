@@ -255,10 +255,10 @@ def _environment(
 ) -> dict[str, str]:
     address = broker.address_of(ROLES.get(part) or Role(part))
     # Another broker's keys and certificates would contradict what this one asks for.
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("NATS_")}
+    told = {**os.environ, **extra}
+    ours = {name: value for name, value in told.items() if not name.startswith("NATS_")}
     return {
         **ours,
-        **extra,
         "NATS_URL": address.url,
         "NATS_USER": address.user,
         "NATS_PASSWORD": address.password,

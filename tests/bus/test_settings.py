@@ -232,6 +232,13 @@ def test_a_file_may_hold_numbers_and_truths_as_toml_writes_them(
     assert (loaded.memory_factor, loaded.score_range, loaded.eco_bonus) == (False, "10", 2.5)
 
 
+def test_who_is_started_by_us_gets_what_counts_of_the_file(toml: Callable[[str], Path]) -> None:
+    file = toml('LOG_LEVEL = "debug"\nJOULIE_CLUSTER = "east"\nNATS_REPLICAS = 3')
+    source = Source({"JOULIE_CLUSTER": "west"}, file)
+
+    assert source.from_file() == {"LOG_LEVEL": "debug", "NATS_REPLICAS": "3"}
+
+
 def test_an_unknown_name_in_the_file_is_a_mistake_with_a_suggestion(
     toml: Callable[[str], Path],
 ) -> None:

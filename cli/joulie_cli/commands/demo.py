@@ -121,6 +121,7 @@ def _fitting(wish: Wish, wires: Wiring) -> dict[str, str]:
 async def run_demo(wires: Wiring, wish: Wish, told: asyncio.Event) -> dict[str, Any]:
     """Returns what happened. `told` is set by Ctrl-C."""
     extra = {
+        **wires.source.from_file(),
         **_fitting(wish, wires),
         **_asked(wish),
         "JOULIE_CLUSTER": wires.bus.cluster,

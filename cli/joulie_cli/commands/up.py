@@ -44,7 +44,7 @@ async def _up(wires: Wiring, cluster: str, told: asyncio.Event) -> None:
         "console": wires.source.load(ConsoleSettings).addr,
         "metrics": wires.bus.metrics_addr,
     }
-    extra = {"KUBECONFIG": cluster, "JOULIE_CLUSTER": wires.bus.cluster}
+    extra = {**wires.source.from_file(), "KUBECONFIG": cluster, "JOULIE_CLUSTER": wires.bus.cluster}
     kept = wires.source.load(archive.ArchiveSettings)
     parts = [*PARTS, ARCHIVE] if kept.directory else PARTS
     async with Supervisor.over(wires.data, parts, addresses, extra, wires.subjects) as supervisor:
