@@ -336,7 +336,9 @@ def test_settings_that_cannot_be_used_stop_the_start_all_at_once(tmp_path: Path)
 def test_up_without_a_cluster_runs_and_says_that_nothing_is_watched(tmp_path: Path) -> None:
     with running("up", tmp_path, KUBECONFIG="") as up:
         up.wait_until(
-            lambda: set(up.pids()) == {"nats-server", "projector", "operator", "extender"}
+            lambda: (
+                set(up.pids()) == {"nats-server", "projector", "operator", "extender", "console"}
+            )
         )
         pids = up.pids()
         up.process.send_signal(signal.SIGINT)

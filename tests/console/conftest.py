@@ -68,14 +68,17 @@ async def past(
         )
         await stage.tell(
             pending("waits"),
-            bound("runs", "n1"),
-            bound("heavy", "n3", performance=True),
             card("g1", "n3", used_mb=40_000),
-            claim("g1", "heavy", node="n3"),
             polled(ambient_c=24.5, it_w=1000),
         )
         await stage.place(ask("runs"))
         await stage.place(ask("heavy", performance=True, cores=8))
+        await stage.tell(
+            bound("runs", "n1"),
+            bound("heavy", "n3", performance=True),
+            claim("g1", "heavy", node="n3"),
+        )
+        stage.entries += 2  # what became of the two
         async with httpx2.AsyncClient(base_url=stage.url) as client:
             await _settled(client, stage)
         yield stage
