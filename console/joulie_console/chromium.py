@@ -132,7 +132,9 @@ class Page:
             mobile=False,
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        await self.send("Emulation.setEmulatedMedia", features=[scheme])
+        # Who looks in the middle of a transition sees colours that nobody chose.
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}
+        await self.send("Emulation.setEmulatedMedia", features=[scheme, still])
 
     async def picture(self, path: Path) -> None:
         shot = await self.send("Page.captureScreenshot", format="png")

@@ -50,6 +50,7 @@ class Replica:
         self.port, self._metrics = free_port(), free_port()
         self._data = data
         self._process: asyncio.subprocess.Process | None = None
+        self.is_ready = False  # as a Service sees it: who is not gets no calls
 
     async def start(self) -> None:
         told = {
@@ -65,6 +66,7 @@ class Replica:
             stderr=asyncio.subprocess.DEVNULL,
         )
         await self._until_ready()
+        self.is_ready = True
 
     async def _until_ready(self) -> None:
         """It has seen all facts: before that it answers without them, and is right to."""
@@ -81,6 +83,7 @@ class Replica:
     async def end(self, number: int) -> None:
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(number)
+            self.is_ready = False
             await self._process.wait()
 
     def resident_kib(self) -> int:
@@ -101,7 +104,7 @@ class Caller:
     """A client that tries another replica when one fails, as two extenders behind one name."""
 
     def __init__(self, replicas: list[Replica], seed: int) -> None:
-        self._clients = {each.name: Client("127.0.0.1", each.port) for each in replicas}
+        self._clients = {each: Client("127.0.0.1", each.port) for each in replicas}
         self._draw = random.Random(seed)
         self.given: list[Given] = []
         self.failed = 0
@@ -119,14 +122,14 @@ class Caller:
 
     async def _answered(self, verb: str, uid: str, body: bytes) -> bytes:
         for _ in range(100):
-            name = self._draw.choice(list(self._clients))
+            replica = self._draw.choice([each for each in self._clients if each.is_ready])
             try:
-                reply = await self._clients[name].post(verb, body, PATIENCE_S)
+                reply = await self._clients[replica].post(verb, body, PATIENCE_S)
             except CallFailed:
                 self.failed += 1
                 await asyncio.sleep(0.05)
                 continue
-            self.given.append(Given(name, verb, uid))
+            self.given.append(Given(replica.name, verb, uid))
             return reply
         raise AssertionError("nobody answers")
 

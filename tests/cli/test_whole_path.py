@@ -75,8 +75,9 @@ class Running:
         raise AssertionError("it did not come to that")
 
     def pids(self) -> dict[str, int]:
+        """Of the parts that have been started."""
         running = self.data.running()
-        return running.parts if running else {}
+        return {name: pid for name, pid in running.parts.items() if pid} if running else {}
 
     def kill(self, part: str) -> None:
         """SIGKILL, and back again when the supervisor has made a new one."""
