@@ -33,6 +33,8 @@ STOP_PATIENCE_S = 10.0
 SETTLE_S = 5.0  # for the projector to write down what the extender said last
 ROLES = {"archive": Role.AUDITOR}  # of parts that are not called like theirs
 WORDS = {"archive": ("--every",)}  # what a part is told besides
+# Who listens where, as the parts are told.
+DOORS = {"EXTENDER_ADDR": "extender", "SIM_EXTENDER": "extender", "CONSOLE_ADDR": "console"}
 log = get_logger("up")
 
 
@@ -263,8 +265,6 @@ def _environment(
         "NATS_USER": address.user,
         "NATS_PASSWORD": address.password,
         "NATS_INBOX": address.inbox,
-        "EXTENDER_ADDR": str(addresses["extender"]),
-        "SIM_EXTENDER": str(addresses["extender"]),
-        "CONSOLE_ADDR": str(addresses["console"]),
         "METRICS_ADDR": str(metrics),
+        **{name: str(addresses[whose]) for name, whose in DOORS.items() if whose in addresses},
     }

@@ -144,7 +144,6 @@ async def site(directory: Path, *names: str) -> AsyncGenerator[list[Replica], No
     data = DataDirectory(directory / "data")
     addresses = {
         "extender": HostPort("127.0.0.1", free_port()),
-        "console": HostPort("127.0.0.1", free_port()),
         "metrics": HostPort("127.0.0.1", free_port()),
     }
     replicas = [Replica(name, data) for name in names]
