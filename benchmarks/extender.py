@@ -302,8 +302,8 @@ def telemetry(data: Path, nodes: int) -> Generator[None, None, None]:
 Asking = tuple[str, Callable[[], Iterator[Question]]]
 
 
-def askings(nodes: int, calls: int, few: int) -> list[Asking]:
-    sizes = [size for size in (100, 500, 5000) if size <= nodes]
+def askings(nodes: int, calls: int, few: int, names: list[int]) -> list[Asking]:
+    sizes = [size for size in names if size <= nodes]
     made: list[Asking] = [
         (f"{size} names", lambda size=size: by_names(size, nodes, calls + WARM))  # type: ignore[misc]
         for size in sizes
@@ -326,7 +326,7 @@ def show(asking: str, who: str, found: dict[str, Figures], bare: dict[str, Figur
         )
 
 
-async def compare(nodes: int, calls: int, few: int) -> dict[str, Any]:
+async def compare(nodes: int, calls: int, few: int, names: list[int]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     print(
         f"{'':>12}  {'verb':<11}{'who':<16}{'p50 ms':>9}{'p99 ms':>9}{'calls/s':>9}{'cpu ms':>9}"
@@ -334,7 +334,7 @@ async def compare(nodes: int, calls: int, few: int) -> dict[str, Any]:
     )
     with tempfile.TemporaryDirectory() as place:
         async with ours(nodes, Path(place)) as (port, pid, data):
-            for asking, questions in askings(nodes, calls, few):
+            for asking, questions in askings(nodes, calls, few, names):
                 rows: dict[str, dict[str, Figures]] = {}
                 for kind in ("bare", "echo"):
                     with peer(kind, nodes) as (its_port, its_pid):
@@ -360,13 +360,14 @@ def main() -> None:
     options.add_argument("--nodes", type=int, default=5000)
     options.add_argument("--calls", type=int, default=400)
     options.add_argument("--few", type=int, default=12, help="calls with whole nodes; 0 for none")
+    options.add_argument("--names", type=int, nargs="*", default=[100, 500, 5000])
     options.add_argument("--json", type=Path, help="also write the figures to this file")
     options.add_argument("--storm", type=Path, help=argparse.SUPPRESS)
     args = options.parse_args()
     if args.storm:
         asyncio.run(storm(args.storm, args.nodes))
         return
-    found = asyncio.run(compare(args.nodes, args.calls, args.few))
+    found = asyncio.run(compare(args.nodes, args.calls, args.few, args.names))
     if args.json:
         args.json.write_bytes(msgspec.json.encode(found))
 

@@ -112,8 +112,9 @@ def refuse_non_finite(value: object) -> None:
             refuse_non_finite(part)
         return
     numbers, others = _suspects(type(value))
-    for name in numbers:
-        if not math.isfinite(getattr(value, name)):
+    # The sum of numbers is one; of a sum that is none we look for the one that spoilt it.
+    if not math.isfinite(sum(getattr(value, name) for name in numbers)):
+        for name in numbers:
             refuse_non_finite(getattr(value, name))
     for name in others:
         refuse_non_finite(getattr(value, name))

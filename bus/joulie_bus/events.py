@@ -471,7 +471,7 @@ class PrioritizeDecided(Event, frozen=True, kw_only=True):
     basis: Basis
     candidates: Candidates
     scores: bytes  # int16, little endian, in the order of the candidates
-    terms_digest: bytes  # sha256 over every float term of every candidate
+    terms_digest: bytes  # sha256 over words into which all float terms of a candidate are mixed
     cluster_trend_w_per_min: Finite
     perf_pressure: Finite
     top: list[Terms]

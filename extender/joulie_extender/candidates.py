@@ -7,26 +7,20 @@ let through. So lists are remembered by their bytes: no second decoding, no seco
 from collections import deque
 from collections.abc import Sequence
 from itertools import compress, repeat
+from typing import overload
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from joulie_bus.events import Candidates
+from joulie_extender.roster import DIGITS, Bytes, Roster, Spans
 from joulie_projections.board import Board, Ints
-
-Digits = npt.NDArray[np.uint8]
 
 REMEMBERED = 8  # lists: a few schedulers, each with what it asked and what it was answered
 BEFORE_NAMES = b',"Nodes":null,"NodeNames":'  # as kube-scheduler writes it
-_HIGHEST = 100
-_WIDTH = 3
+_WIDTH = 3  # of a score
 _encode = msgspec.json.Encoder().encode
-# Every score right-aligned in three places: JSON allows blanks before a number, and numbers of one
-# width can be written into a reply that is otherwise ready.
-_DIGITS: Digits = np.frombuffer(
-    b"".join(b"%3d" % score for score in range(_HIGHEST + 1)), np.uint8
-).reshape(-1, _WIDTH)
+_decode_names = msgspec.json.Decoder(list[str]).decode
 
 
 def rows_by_name(board: Board, names: Sequence[str]) -> Ints:
@@ -35,17 +29,21 @@ def rows_by_name(board: Board, names: Sequence[str]) -> Ints:
 
 def candidates_of(names: Sequence[str], rows: Ints) -> Candidates:
     """Four bytes a node: its ordinal, which never changes; names only of those we do not know."""
+    ordinals = (rows - 1).astype("<i4").tobytes()
+    if rows.all():
+        return Candidates(ordinals=ordinals)
     strangers = [names[at] for at in np.flatnonzero(rows == 0).tolist()]
-    return Candidates(ordinals=(rows - 1).astype("<i4").tobytes(), strangers=strangers)
+    return Candidates(ordinals=ordinals, strangers=strangers)
 
 
-class Names:
-    """One list, in its order, with the bytes that it came in."""
+class Names(Sequence[str]):
+    """One list, in its order, with the bytes that it came in; decoded only if somebody reads it."""
 
-    def __init__(self, raw: bytes, names: list[str]) -> None:
+    def __init__(self, raw: bytes, names: list[str] | None = None) -> None:
         self.raw = raw
         self.tail = BEFORE_NAMES + raw + b"}"
-        self.names = names
+        self._names = names
+        self._spans: Spans | None = None
         self._quoted: list[bytes] | None = None
         self._mapping: object = None
         self._rows: Ints = np.zeros(0, np.int64)
@@ -56,8 +54,40 @@ class Names:
     def of(cls, names: list[str]) -> "Names":
         return cls(_encode(names), names)
 
+    @classmethod
+    def found(cls, raw: bytes, roster: Roster) -> "Names | None":
+        """If all of them are on the roster, which is what a list mostly is."""
+        spans = Spans.of(raw)
+        rows = None if spans is None else roster.find(spans)
+        if spans is None or rows is None:
+            return None
+        names = cls._cut(spans)
+        names._stand(rows, roster.rows)
+        return names
+
+    @classmethod
+    def _cut(cls, spans: Spans) -> "Names":
+        names = cls(spans.raw)
+        names._spans = spans
+        return names
+
+    @property
+    def names(self) -> list[str]:
+        if self._names is None:
+            self._names = _decode_names(self.raw)
+        return self._names
+
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.names) if self._spans is None else len(self._spans)
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[str]: ...
+    def __getitem__(self, at: int | slice) -> str | list[str]:
+        if self._names is None and self._spans is not None and isinstance(at, int):
+            return self._spans.bytes_at(at).decode()
+        return self.names[at]
 
     def rows_on(self, board: Board) -> Ints:
         if self._mapping is not board.rows:
@@ -66,7 +96,7 @@ class Names:
 
     def _stand(self, rows: Ints, mapping: object) -> None:
         self._rows = rows
-        self._candidates = candidates_of(self.names, rows)
+        self._candidates = candidates_of(self, rows)
         self._mapping = mapping
 
     def candidates_on(self, board: Board) -> Candidates:
@@ -79,17 +109,21 @@ class Names:
         if self._quoted is None:
             parts = self.raw.strip()[1:-1].split(b",")
             # As many parts as names: no comma but those between them.
-            is_cut = len(parts) == len(self.names)
+            is_cut = len(parts) == len(self)
             self._quoted = parts if is_cut else list(map(_encode, self.names))
         return self._quoted
 
     def where(self, passed: Sequence[bool]) -> "Names":
         """Those that passed, as the reply lists them; where they are on the board is known."""
-        quoted = list(compress(self.quoted, passed))
-        kept = Names(b"[" + b",".join(quoted) + b"]", list(compress(self.names, passed)))
-        kept._quoted = quoted
+        is_kept = np.array(passed, np.bool_)
+        if self._spans is not None:
+            kept = Names._cut(self._spans.where(is_kept))
+        else:
+            quoted = list(compress(self.quoted, passed))
+            kept = Names(b"[" + b",".join(quoted) + b"]", list(compress(self.names, passed)))
+            kept._quoted = quoted
         if self._mapping is not None:
-            kept._stand(self._rows[np.array(passed, np.bool_)], self._mapping)
+            kept._stand(self._rows[is_kept], self._mapping)
         return kept
 
     @property
@@ -114,11 +148,11 @@ class ScoreCard:
         places = np.cumsum(steps) - len(b"},")
         self._places = places[:, None] + np.arange(1 - _WIDTH, 1)
         whole = b"[" + _HOST + (_SCORE + b"," + _HOST).join(quoted) + _SCORE + b"]"
-        self._blank: Digits = np.frombuffer(whole if quoted else b"[]", np.uint8)
+        self._blank: Bytes = np.frombuffer(whole if quoted else b"[]", np.uint8)
 
     def filled(self, scores: Ints) -> bytes:
         reply = self._blank.copy()
-        reply[self._places] = _DIGITS[scores if self._once is None else scores[self._once]]
+        reply[self._places] = DIGITS[scores if self._once is None else scores[self._once]]
         return reply.tobytes()
 
 

@@ -15,7 +15,8 @@ import msgspec
 from joulie_bus.errors import BadQuantity, BadRequest
 from joulie_bus.events import PodAsk
 from joulie_extender.candidates import BEFORE_NAMES, Names, Remembered, refused
-from joulie_projections.board import Ints
+from joulie_extender.roster import Roster
+from joulie_projections.board import Board, Ints
 from joulie_projections.classify import PROFILE_LABEL
 from joulie_projections.demand import ask_of
 from joulie_projections.pod import Pod
@@ -140,10 +141,18 @@ class Reader:
 
     def __init__(self) -> None:
         self._lists = Remembered()
+        self._roster = Roster({})
+
+    def roster_of(self, board: Board) -> Roster:
+        """And from now on, lists are looked up in it as they are read."""
+        if self._roster.rows is not board.rows:
+            self._roster = Roster(board.rows)
+        return self._roster
 
     def read(self, body: bytes) -> Asked:
         """Raises BadRequest for what kube-scheduler never sends, and says where in the body."""
-        asked = _known(body, self._lists.ending(body)) or _usual(body) or read_args(body)
+        known = _known(body, self._lists.ending(body))
+        asked = known or _usual(body, self._roster) or read_args(body)
         if asked.objects is not None:
             return asked
         return asked._replace(names=self._lists.keep(asked.names))
@@ -159,7 +168,7 @@ def _known(body: bytes, names: Names | None) -> Asked | None:
     return Asked(pod, names)
 
 
-def _usual(body: bytes) -> Asked | None:
+def _usual(body: bytes, roster: Roster) -> Asked | None:
     """A request as kube-scheduler writes it, with a list that is not known yet."""
     end = body.find(BEFORE_NAMES)
     pod = _pod_before(body, end) if end >= 0 and body.endswith(b"]}") else None
@@ -167,7 +176,7 @@ def _usual(body: bytes) -> Asked | None:
         return None
     raw = body[end + len(BEFORE_NAMES) : -1]
     try:
-        return Asked(pod, Names(raw, _decode_names(raw)))
+        return Asked(pod, Names.found(raw, roster) or Names(raw, _decode_names(raw)))
     except _UNREADABLE:
         return None
 

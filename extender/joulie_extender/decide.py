@@ -30,11 +30,18 @@ from joulie_extender.filter import Filtered, can_refuse, filter_nodes
 from joulie_extender.gpu import GpuWeights, asks, gpu_verdicts, reason_of
 from joulie_extender.gpu_names import read, written
 from joulie_extender.moment import Moment as Moment  # replay asks for it here
-from joulie_extender.scoring import Weights, best, gpu_score, score, terms_digest, terms_of
+from joulie_extender.scoring import (
+    Weights,
+    gpu_score,
+    score,
+    terms_digest,
+    terms_table,
+    top_terms,
+)
 from joulie_projections.board import Board, Ints
 from joulie_projections.power import Coefficients
 
-CODE_VERSION = "joulie/3"  # of filter and scoring; a replay under another one says so first
+CODE_VERSION = "joulie/4"  # of filter and scoring; a replay under another one says so first
 EXPLAINED = 5  # candidates whose terms are kept in full; the digest covers all
 
 
@@ -141,7 +148,7 @@ def decide_prioritize(
 def prioritize_decision(
     pod: PodAsk,
     candidates: Candidates,
-    names: list[str],
+    names: Sequence[str],
     moment: Moment,
     weights: Weights,
     duty: Duty = "energy",
@@ -151,15 +158,16 @@ def prioritize_decision(
         scores = gpu_score(pod, moment.board, rows, weights)
     else:
         scores = score(pod, moment.board, rows, moment.now, moment.view_age_ms, weights)
+    table = terms_table(scores)
     return PrioritizeDecided(
         pod=pod,
         basis=basis_of(moment, weights),
         candidates=candidates,
         scores=scores.answer.astype("<i2").tobytes(),
-        terms_digest=terms_digest(scores),
+        terms_digest=terms_digest(scores, table),
         cluster_trend_w_per_min=scores.cluster.trend_w_per_min,
         perf_pressure=scores.cluster.pressure,
-        top=[terms_of(scores, names, at) for at in best(scores, EXPLAINED)],
+        top=top_terms(scores, table, names, EXPLAINED),
         duty=duty,
     )
 
@@ -196,7 +204,7 @@ def passed(decision: FilterDecided | PreemptDecided) -> list[bool]:
 
 
 def answered_scores(decision: PrioritizeDecided) -> Ints:
-    return np.frombuffer(decision.scores, "<i2").astype(np.int64)
+    return np.frombuffer(decision.scores, "<i2")
 
 
 def basis_of(moment: Moment, weights: Weights) -> Basis:

@@ -10,6 +10,7 @@ if this is less: never preferred, never refused.
 """
 
 import hashlib
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -117,7 +118,7 @@ def _humbled(scores: Floats, basis: Ints, weights: Weights) -> Floats:
 
 
 def _marginal(pod: PodAsk, known: Known, weights: Weights) -> Floats:
-    rated = Rated(known.cores, known.cpu_max_w, known.gpus, known.gpu_max_w, known.has_hardware > 0)
+    rated = Rated(known.cores, known.cpu_max_w, known.gpus, known.gpu_max_w)
     watts = marginal_w(pod, rated, weights.coefficients)
     return watts * known.dearness if weights.facility else watts
 
@@ -134,15 +135,29 @@ _TERMS = (
     "assumed_w",
 )
 _SELDOM = ("packing", "wishes")
+FEW = 1000  # candidates that are sorted sooner than sifted
 _columns_of = attrgetter(*_TERMS)
 _SOURCES = tuple(basis.name.lower() for basis in Basis)
 
 
-def terms_digest(scores: Scores) -> bytes:
-    """Every float of every candidate in 32 bytes: equal only if all are, to the last bit."""
-    digest = hashlib.sha256()
-    for column in _columns_of(scores):
-        digest.update(np.ascontiguousarray(column, "<f8").data)
+# Odd numbers without a pattern: no term can change without changing what it is mixed into.
+_MIXERS = np.array(
+    [pow(0x9E3779B97F4A7C15, power, 2**64) for power in range(1, len(_TERMS) + 1)], np.uint64
+)
+
+
+def terms_table(scores: Scores) -> Floats:
+    """A row for each term, in the order of their names."""
+    return np.array(_columns_of(scores), "<f8")
+
+
+def terms_digest(scores: Scores, table: Floats | None = None) -> bytes:
+    """Every float of every candidate in 32 bytes: equal only if all are, to the last bit.
+
+    All terms of a candidate are mixed into one word, and the words are hashed.
+    """
+    words = terms_table(scores) if table is None else table
+    digest = hashlib.sha256((_MIXERS @ words.view("<u8")).data)
     for name in _SELDOM:
         if (seldom := getattr(scores, name)) is not None:
             digest.update(name.encode())
@@ -151,9 +166,22 @@ def terms_digest(scores: Scores) -> bytes:
     return digest.digest()
 
 
-def terms_of(scores: Scores, names: list[str], at: int) -> Terms:
+def top_terms(scores: Scores, table: Floats, names: Sequence[str], count: int) -> list[Terms]:
+    """Of the best, in full."""
+    places = best(scores, count)
+    values: list[list[float]] = table[:, places].T.tolist()
+    return [
+        _terms(scores, names, at, dict(zip(_TERMS, each, strict=True)))
+        for at, each in zip(places, values, strict=True)
+    ]
+
+
+def terms_of(scores: Scores, names: Sequence[str], at: int) -> Terms:
     columns = zip(_TERMS, _columns_of(scores), strict=True)
-    values: dict[str, float] = {name: column.item(at) for name, column in columns}
+    return _terms(scores, names, at, {name: column.item(at) for name, column in columns})
+
+
+def _terms(scores: Scores, names: Sequence[str], at: int, values: dict[str, float]) -> Terms:
     for name in _SELDOM:
         if (seldom := getattr(scores, name)) is not None:
             values[name] = float(seldom[at])
@@ -163,14 +191,15 @@ def terms_of(scores: Scores, names: list[str], at: int) -> Terms:
 def best(scores: Scores, count: int) -> list[int]:
     """The highest scores first; ties in the order of the request."""
     column = scores.score
-    if len(column) <= count:
-        return _in_order(column, np.arange(len(column)))
+    if len(column) <= FEW:
+        return _in_order(column)[:count]
     least = np.partition(column, -count)[-count]
     better = np.flatnonzero(column > least)
     equal = np.flatnonzero(column == least)[: count - len(better)]
-    return _in_order(column, np.concatenate((better, equal)))
+    places = np.concatenate((better, equal))
+    return [places.item(at) for at in _in_order(column[places])]
 
 
-def _in_order(column: Floats, places: Ints) -> list[int]:
-    order: list[int] = places[np.argsort(-column[places], kind="stable")].tolist()
+def _in_order(column: Floats) -> list[int]:
+    order: list[int] = np.argsort(-column, kind="stable").tolist()
     return order

@@ -84,7 +84,6 @@ class Known(NamedTuple):
     cpu_max_w: Floats
     gpus: Floats
     gpu_max_w: Floats
-    has_hardware: Floats
     dearness: Floats  # what a watt costs with its cooling
 
 
@@ -154,11 +153,7 @@ def _standing(board: Board, fresh: Bools, read: Bools, weights: Weights) -> Stan
         capped_w=board.floats("capped_w"),
         rated_w=board.floats("tdp_w"),
         predicted=predicted,
-        cores=board.floats("cores"),
-        cpu_max_w=board.floats("cpu_max_w"),
-        gpus=board.floats("gpus"),
-        gpu_max_w=board.floats("gpu_max_w"),
-        has_hardware=board.columns["hardware"] != Source.NONE,
+        **board.rated()._asdict(),
         dearness=_dearness(board),
     )
     classes = board.columns["node_class"]

@@ -67,17 +67,19 @@ class Filter(Question[Asked]):
         if known is not None:
             again = _again(known, moment, weights, self.duty)
             return Answer(again, known.reply, is_remembered=True)
+        self._reader.roster_of(moment.board)
         rows, candidates = (
             asked.names.rows_on(moment.board),
             asked.names.candidates_on(moment.board),
         )
         sent = Sent(self.duty, asked.eco_labels)
         decision = decide.filter_decision(asked.pod, candidates, rows, moment, weights, sent)
+        if asked.objects is None and decide.all_passed(decision.verdicts):
+            reply = contract.names_reply(asked, asked.names, (), "")
+            return Answer(decision, reply)
         passed = decide.passed(decision)
         if asked.objects is not None:
             return Answer(decision, contract.nodes_reply(asked, passed, decision.reason))
-        if decide.all_passed(decision.verdicts):
-            return Answer(decision, contract.names_reply(asked, asked.names, passed, ""))
         kept = self._reader.passed(asked, passed)
         reply = contract.names_reply(asked, kept, passed, decision.reason)
         until = valid_until(moment, rows, weights)
@@ -125,13 +127,16 @@ class Prioritize(Question[Asked]):
         return self._reader.read(body)
 
     def answer(self, asked: Asked, moment: Moment, weights: Weights) -> Answer:
-        names = asked.names
+        names, roster = asked.names, self._reader.roster_of(moment.board)
         candidates = names.candidates_on(moment.board)
         decision = decide.prioritize_decision(
-            asked.pod, candidates, names.names, moment, weights, self.duty
+            asked.pod, candidates, names, moment, weights, self.duty
         )
-        reply = contract.prioritize_reply(names, decide.answered_scores(decision))
-        return Answer(decision, reply, saved=names.card.repeated)
+        scores = decide.answered_scores(decision)
+        reply = roster.scored(names.rows_on(moment.board), scores)
+        if reply is not None:
+            return Answer(decision, reply)
+        return Answer(decision, contract.prioritize_reply(names, scores), saved=names.card.repeated)
 
     def fallback(self, asked: Asked, answer: FallbackAnswer, weights: Weights) -> bytes:
         """Neutral, in either case: there is no error here, and a failure would lose all scores."""

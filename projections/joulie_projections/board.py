@@ -169,14 +169,14 @@ class Board:
         labels = self.labels.following({**dict.fromkeys(blanks, NONE), **labelled})
         return Board(names, derived, planned_at, halls, self.cards, labels)
 
-    def rated(self, at: Ints) -> Rated:
-        """The hardware of some rows."""
-        return Rated(
-            cores=self.floats("cores")[at],
-            cpu_max_w=self.floats("cpu_max_w")[at],
-            gpus=self.floats("gpus")[at],
-            gpu_max_w=self.floats("gpu_max_w")[at],
-            known=self.columns["hardware"][at] != Source.NONE,
+    def rated(self) -> Rated:
+        """The hardware of all rows."""
+        return Rated.of(
+            cores=self.floats("cores"),
+            cpu_max_w=self.floats("cpu_max_w"),
+            gpus=self.floats("gpus"),
+            gpu_max_w=self.floats("gpu_max_w"),
+            known=self.columns["hardware"] != Source.NONE,
         )
 
     def pods_w(self, coefficients: Coefficients) -> Floats:

@@ -28,13 +28,24 @@ class Coefficients(NamedTuple):
 
 
 class Rated(NamedTuple):
-    """What the nodes could draw, flat out; columns, one row per node."""
+    """What the nodes could draw, flat out; columns, one row per node. Of the unknown: nothing."""
 
-    cores: Column
+    cores: Column  # never 0
     cpu_max_w: Column
     gpus: Column
     gpu_max_w: Column
-    known: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(
+        cls,
+        cores: Column,
+        cpu_max_w: Column,
+        gpus: Column,
+        gpu_max_w: Column,
+        known: npt.NDArray[np.bool_],
+    ) -> "Rated":
+        cpu, gpu = np.where(known, cpu_max_w, 0.0), np.where(known, gpu_max_w, 0.0)
+        return cls(np.where(cores > 0, cores, 1.0), cpu, gpus, gpu)
 
 
 def guessed_cpu_max_w(cores: float) -> float:
@@ -57,16 +68,15 @@ def memory_factor(pod: PodAsk, coefficients: Coefficients) -> float:
 
 def marginal_w(pod: PodAsk, rated: Rated, coefficients: Coefficients) -> Column:
     """The extra watts of this pod on each node; 0 where nothing is known of the hardware."""
-    cores = np.where(rated.cores > 0, rated.cores, 1.0)
-    cpu_share = np.minimum(1.0, cores_of(pod) / cores)
+    cpu_share = np.minimum(1.0, cores_of(pod) / rated.cores)
     cpu = coefficients.cpu * cpu_share * rated.cpu_max_w * memory_factor(pod, coefficients)
     if not pod.gpu_milli:
-        return np.where(rated.known, cpu, 0.0)
+        return cpu
     gpu_coefficient = (
         coefficients.gpu_performance if pod.workload == "performance" else coefficients.gpu_standard
     )
     gpu = gpu_coefficient * np.minimum(pod.gpu_milli / 1000, rated.gpus) * rated.gpu_max_w
-    return np.where(rated.known, cpu + gpu, 0.0)
+    return cpu + gpu
 
 
 class LoadWatts(NamedTuple):

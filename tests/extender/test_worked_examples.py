@@ -78,7 +78,7 @@ def test_watts_of_a_pod_on_the_page_are_the_ones_that_are_counted(line: list[str
     state = NodeState(ordinal=0, at=NOON, hardware=hardware("n", watts=720, gpus=8))
     board = Board.of({"n": state}, 0)
 
-    watts = marginal_w(asked, board.rated(rows_by_name(board, ["n"])), Coefficients())
+    watts = marginal_w(asked, board.rated(), Coefficients())[rows_by_name(board, ["n"])]
 
     assert round(float(watts[0]), 1) == promised == pytest.approx(cpu_w + gpu_w)
 

@@ -299,14 +299,14 @@ def test_a_twin_is_as_new_as_its_newest_fact_or_the_operators_look() -> None:
     assert Board.of(nodes, noon(-60)).updated_at().tolist() == [0, noon(1)]
 
 
-def test_the_hardware_of_some_rows_is_in_the_order_asked_for() -> None:
+def test_hardware_that_nobody_told_draws_nothing_and_divides_nothing_by_zero() -> None:
     first, second = node_after(found(cores=10)), node_after(power("x", 1), found(cores=20, gpus=1))
     board = Board.of({"a": first, "b": second}, 0)
 
-    rated = board.rated(np.array([2, 0, 1]))
+    rated = board.rated()
 
-    assert (rated.cores.tolist(), rated.gpus.tolist()) == ([20, 0, 10], [1, 0, 0])
-    assert rated.known.tolist() == [True, False, True]
+    assert (rated.cores.tolist(), rated.gpus.tolist()) == ([1, 10, 20], [0, 0, 1])
+    assert (rated.cpu_max_w > 0).tolist() == [False, True, True]
 
 
 @given(values=st.lists(st.floats(-1e9, 1e9), max_size=30), data=st.data())

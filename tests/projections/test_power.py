@@ -26,7 +26,7 @@ def node(
     gpu_w: float = 700,
     known: bool = True,
 ) -> Rated:
-    return Rated(
+    return Rated.of(
         cores=np.array([float(cores)]),
         cpu_max_w=np.array([float(watts)]),
         gpus=np.array([float(gpus)]),

@@ -1,0 +1,126 @@
+"""Names found side by side are those that would be found one by one."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from joulie_extender.candidates import Names
+from joulie_extender.roster import LONGEST, Roster, Spans
+
+LETTERS = st.text("abcn01-.", min_size=1, max_size=12)
+ODD = st.sampled_from(['qu"ote', "back\\slash", "ünïcode", "", "a,b", "n" * LONGEST, "x" * 200])
+KNOWN = st.lists(LETTERS, unique=True, min_size=1, max_size=40)
+
+
+def roster_of(names: list[str]) -> Roster:
+    return Roster({name: row for row, name in enumerate(names, 1)})
+
+
+def found(roster: Roster, raw: bytes) -> list[int] | None:
+    spans = Spans.of(raw)
+    rows = None if spans is None else roster.find(spans)
+    return None if rows is None else rows.tolist()
+
+
+def compact(names: list[str]) -> bytes:
+    return json.dumps(names, separators=(",", ":")).encode()
+
+
+@given(known=KNOWN, data=st.data())
+@settings(deadline=None, max_examples=100)
+def test_a_list_of_known_names_is_found_as_one_by_one(
+    known: list[str], data: st.DataObject
+) -> None:
+    asked = data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=60))
+    roster = roster_of(known)
+
+    assert found(roster, compact(asked)) == [roster.rows[name] for name in asked]
+
+
+@given(known=KNOWN, stranger=LETTERS | ODD, data=st.data())
+@settings(deadline=None, max_examples=100)
+def test_with_a_stranger_among_them_nothing_is_found(
+    known: list[str], stranger: str, data: st.DataObject
+) -> None:
+    asked = [*data.draw(st.lists(st.sampled_from(known))), stranger]
+    expected = None if stranger not in known else [known.index(name) + 1 for name in asked]
+
+    assert found(roster_of(known), compact(asked)) == expected
+
+
+@given(known=st.lists(LETTERS | ODD, unique=True, min_size=1, max_size=20))
+@settings(deadline=None, max_examples=100)
+def test_whatever_nodes_are_called_no_name_is_taken_for_another(known: list[str]) -> None:
+    rows = found(roster_of(known), compact(known))
+
+    assert rows in (None, list(range(1, len(known) + 1)))
+
+
+def test_many_names_that_are_nearly_the_same_are_all_found() -> None:
+    known = [f"node-{number:05d}.example.internal" for number in range(5000)]
+
+    assert found(roster_of(known), compact(known[::-7])) == list(range(5000, 0, -7))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"[]",
+        b"null",
+        b'["n0", "n1"]',
+        b'[ "n0","n1"]',
+        b'["n0";"n1"]',
+        b'["n0","n1"',
+        b'["n0""n1"]',
+        b'["n0",,"n1"]',
+        b'["n0",1,"n1"]',
+        b'["n0","n1",]',
+        b'["n\\u0030","n1"]',
+        b'["n0",["n1"]]',
+    ],
+    ids=repr,
+)
+def test_a_list_that_is_written_otherwise_is_left_to_who_reads_it_whole(raw: bytes) -> None:
+    assert found(roster_of(["n0", "n1"]), raw) is None
+
+
+@given(known=KNOWN, data=st.data())
+@settings(deadline=None, max_examples=100)
+def test_those_that_passed_are_cut_out_as_they_were_sent(
+    known: list[str], data: st.DataObject
+) -> None:
+    fits = data.draw(st.lists(st.booleans(), min_size=len(known), max_size=len(known)))
+    names = Names.found(compact(known), roster_of(known))
+    assert names is not None
+
+    kept = names.where(fits)
+
+    expected = [name for name, fit in zip(known, fits, strict=True) if fit]
+    assert (kept.raw, list(kept), len(kept)) == (compact(expected), expected, len(expected))
+    assert [kept[at] for at in range(len(kept))] == expected
+
+
+@given(known=KNOWN, data=st.data())
+@settings(deadline=None, max_examples=100)
+def test_a_reply_names_each_host_once_with_its_score(known: list[str], data: st.DataObject) -> None:
+    asked = data.draw(st.lists(st.sampled_from(known), unique=True, min_size=1))
+    scores = data.draw(st.lists(st.integers(0, 100), min_size=len(asked), max_size=len(asked)))
+    roster = roster_of(known)
+    rows = np.array([roster.rows[name] for name in asked])
+
+    reply = roster.scored(rows, np.array(scores))
+
+    assert reply is not None
+    assert json.loads(reply) == [
+        {"Host": name, "Score": score} for name, score in zip(asked, scores, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("rows", [[1, 2, 1], [1, 0], []], ids=["twice", "a stranger", "nobody"])
+def test_a_reply_that_is_not_that_simple_is_left_to_others(rows: list[int]) -> None:
+    scores = np.zeros(len(rows), np.int64)
+
+    assert roster_of(["a", "b"]).scored(np.array(rows, np.int64), scores) is None
