@@ -6,6 +6,7 @@ The envelope is decoded first; its `data` stays raw until somebody wants it.
 import math
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -113,9 +114,9 @@ def refuse_non_finite(value: object) -> None:
         return
     numbers, others = _suspects(type(value))
     # The sum of numbers is one; of a sum that is none we look for the one that spoilt it.
-    if not math.isfinite(sum(getattr(value, name) for name in numbers)):
-        for name in numbers:
-            refuse_non_finite(getattr(value, name))
+    if numbers is not None and not math.isfinite(sum(numbers(value))):
+        for part in numbers(value):
+            refuse_non_finite(part)
     for name in others:
         refuse_non_finite(getattr(value, name))
 
@@ -159,10 +160,15 @@ def _parts(value: object) -> Iterable[object]:
 
 
 @lru_cache
-def _suspects(cls: type[msgspec.Struct]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The fields that are floats, and those in which one can be."""
+def _suspects(
+    cls: type[msgspec.Struct],
+) -> tuple[Callable[[object], tuple[float, ...]] | None, tuple[str, ...]]:
+    """What reads the fields that are floats, and the names of those in which one can be."""
     kind = inspect.type_info(cls)
     assert isinstance(kind, inspect.StructType)
     fields = [field for field in kind.fields if _holds_floats(field.type)]
-    numbers = tuple(field.name for field in fields if isinstance(field.type, inspect.FloatType))
-    return numbers, tuple(field.name for field in fields if field.name not in numbers)
+    names = [field.name for field in fields if isinstance(field.type, inspect.FloatType)]
+    others = tuple(field.name for field in fields if field.name not in names)
+    if len(names) < 2:  # of one alone, attrgetter makes no tuple
+        return None, (*names, *others)
+    return attrgetter(*names), others

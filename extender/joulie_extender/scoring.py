@@ -19,8 +19,8 @@ import numpy as np
 from joulie_bus.events import PodAsk, Terms
 from joulie_extender.gpu import HIGHEST, packing, points
 from joulie_extender.preferences import wishes
+from joulie_extender.standing import NEUTRAL, ClusterTerms, Known, headroom_of, standing_of
 from joulie_extender.standing import Basis as Basis
-from joulie_extender.standing import ClusterTerms, Known, headroom_of, standing_of
 from joulie_extender.standing import Weights as Weights  # who scores has them from here
 from joulie_projections.board import Board, Floats, Ints
 from joulie_projections.power import Rated, marginal_w
@@ -109,7 +109,7 @@ def gpu_score(pod: PodAsk, board: Board, rows: Ints, weights: Weights) -> Scores
 
 def _humbled(scores: Floats, basis: Ints, weights: Weights) -> Floats:
     """Unknown never scores best, not even where all that is known is bad."""
-    neutral = basis == Basis.NEUTRAL
+    neutral = basis == NEUTRAL
     if not neutral.any():
         return scores
     known = scores[~neutral]

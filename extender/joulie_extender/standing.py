@@ -32,6 +32,10 @@ class Basis(IntEnum):
     CARDS = 3  # not asked: the score is about cards alone
 
 
+# As plain numbers: an enum's member takes its time to be found and compared.
+NEUTRAL, MEASURED = int(Basis.NEUTRAL), int(Basis.MEASURED)
+
+
 class Weights(NamedTuple):
     """Every number that scoring uses. Recorded with each decision, by the id of the whole."""
 
@@ -240,7 +244,7 @@ def headroom_of(known: Known, basis: Ints, more: Floats) -> Floats:
     room = capped - (known.measured_w + more)
     room /= np.where(capped > 0, capped, 1.0)
     room *= 100
-    if basis.min(initial=Basis.MEASURED) == Basis.MEASURED:
+    if basis.min(initial=MEASURED) == MEASURED:
         return np.minimum(room, 100.0)
     rated = known.rated_w
     predicted = known.predicted - more / np.where(rated > 0, rated, 1.0) * 100
