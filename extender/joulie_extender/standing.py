@@ -97,17 +97,19 @@ class Standing(NamedTuple):
     basis: Ints
     fresh: Bools  # whether somebody has kept the twin up to date
     cluster: ClusterTerms
-    plain: Floats  # a table of `Known`, for pods to which a node's class means nothing
-    standard: Floats  # the same for all others
+    table: Floats  # of `Known`, for pods to which a node's class means something
 
     @property
     def assumed_w(self) -> Floats:
         """Of every row of the board."""
-        return Known(*self.plain.T).assumed_w
+        return Known(*self.table.T).assumed_w
 
     def of(self, pod: PodAsk, rows: Ints) -> Known:
-        table = self.standard if pod.workload == "standard" else self.plain
-        return Known(*table.take(rows, axis=0).T)
+        known = Known(*self.table.take(rows, axis=0).T)
+        if pod.workload == "standard":
+            return known
+        nothing = np.zeros(len(rows))
+        return known._replace(bonus=nothing, pressure=nothing, draining=nothing)
 
 
 class _Kept(NamedTuple):
@@ -163,7 +165,7 @@ def _standing(board: Board, fresh: Bools, read: Bools, weights: Weights) -> Stan
     classes = board.columns["node_class"]
     cluster = ClusterTerms(cluster_trend, _pressure(known, basis, classes))
     of_class = _by_class(known, classes, cluster, weights)
-    return Standing(basis, fresh, cluster, np.stack(known, axis=1), np.stack(of_class, axis=1))
+    return Standing(basis, fresh, cluster, np.stack(of_class, axis=1))
 
 
 def _assumed(board: Board, measured: Bools, weights: Weights) -> Floats:
