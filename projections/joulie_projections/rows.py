@@ -33,6 +33,8 @@ STATES: Mapping[str, type[State]] = {
 }
 # What readers follow. Producers matter to the projector alone, and change with every message.
 VIEWED = ("node", "pod", "gpu", "facility", "cluster")
+# Rows that change with every message. Of the others there are too many that hardly ever do.
+REMEMBERED = frozenset({"node", "producer"})
 
 Digests = dict[str, int]
 Prints = dict[tuple[str, str], tuple[State, int]]  # by table and key: a state, and its fingerprint
@@ -81,7 +83,7 @@ def changed_rows(
         rows.append(Row(table, key, body))
         if state is None:
             known.pop((table, key), None)
-        else:
+        elif table in REMEMBERED:
             known[table, key] = state, new
     return rows, after
 
