@@ -345,8 +345,10 @@ def full(disk: Path) -> Generator[None, None, None]:
     with contextlib.suppress(OSError), open(filling, "wb", buffering=0) as file:
         while True:
             file.write(bytes(4096))
-    yield
-    filling.unlink()
+    try:
+        yield
+    finally:
+        filling.unlink()
 
 
 @contextlib.contextmanager
@@ -355,8 +357,10 @@ def limited(disk: Path) -> Generator[None, None, None]:
     was = resource.getrlimit(resource.RLIMIT_FSIZE)
     grown = max(file.stat().st_size for file in disk.glob("joulie.db*"))
     resource.setrlimit(resource.RLIMIT_FSIZE, (grown, was[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, was)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, was)
 
 
 @pytest.mark.parametrize(
@@ -381,7 +385,7 @@ async def test_a_projector_without_room_says_so_loses_nothing_and_goes_on_once_t
             await story.tell(60)
             await came_to_the_end(connection, place)
             with shortage(place.parent):
-                while not any(line["event"] == "refused" for line in told):
+                while not running.done() and not any(line["event"] == "refused" for line in told):
                     await story.tell(100)
             await story.tell(20)
             await came_to_the_end(connection, place)
