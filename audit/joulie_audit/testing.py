@@ -24,6 +24,7 @@ from joulie_operator.rules import Rules
 from joulie_projections import database
 from joulie_projections.board import Board
 from joulie_projections.commit import Input, Poison
+from joulie_projections.database import Place
 from joulie_projections.decisions import DecisionLog, entry_of
 from joulie_projections.heads import Head, Signer
 from joulie_projections.history import History
@@ -138,7 +139,7 @@ class Past(NamedTuple):
     """What was made, and how it is read."""
 
     maker: LogMaker
-    database: Path
+    database: Place
 
     @contextlib.asynccontextmanager
     async def reading(self) -> AsyncGenerator[tuple[History, StreamFacts], None]:

@@ -98,7 +98,8 @@ class StreamGap(BusError):
         super().__init__(
             f"{stream} holds nothing at sequence {wanted}; it goes on at {first}. "
             f"{first - wanted} fact(s) were removed before they were read, so reading stopped "
-            f"instead of skipping them. Restore the stream, or start from an empty data directory."
+            f"instead of skipping them. Restore the stream; or, from an archive that holds them, "
+            f"the database (`joulie archive restore`); or start from an empty data directory."
         )
         self.stream = stream
         self.wanted = wanted

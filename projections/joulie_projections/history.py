@@ -103,8 +103,12 @@ class History:
         query = select(decision).where(decision.c.pos.between(first, last)).order_by(decision.c.pos)
         if self._db.dialect.name == "sqlite":
             return self._bare_pages(query)
-        found = self._db.execute(query.execution_options(yield_per=PAGE))
-        return (page for page in found.partitions())
+        return self._partitions(query)
+
+    def _partitions(self, query: Select[Any]) -> Iterator[Sequence[Sequence[Any]]]:
+        # Who stops reading early leaves no cursor open on the server.
+        with self._db.execute(query.execution_options(yield_per=PAGE)) as found:
+            yield from found.partitions()
 
     def _bare_pages(self, query: Select[Any]) -> Iterator[Sequence[Sequence[Any]]]:
         """Past SQLAlchemy's own rows, which cost as much as reading them."""
@@ -285,7 +289,8 @@ class History:
         return (Logged._make(row) for row in self._paged(query))
 
     def _paged(self, query: Select[Any]) -> Iterator[Row[Any]]:
-        return iter(self._db.execute(query.execution_options(yield_per=PAGE)))
+        with self._db.execute(query.execution_options(yield_per=PAGE)) as found:
+            yield from found
 
 
 def _conditions(wanted: Wanted) -> Iterator[ColumnElement[bool]]:

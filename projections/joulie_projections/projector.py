@@ -37,6 +37,7 @@ from joulie_projections.world import World
 
 BEAT_S = 0.25
 IDLE_S = 0.5  # an empty wait ends so often, to notice that it is told to stop
+LINGER_S = 0.005  # for the broker to go on handing over what it has
 LOST_EVERY_S = 10.0
 log = get_logger("projector")
 
@@ -205,7 +206,7 @@ class Projector:
             created = {stream: reader.created for stream, reader in readers.items()}
             while True:
                 await rung(bell, IDLE_S)
-                while records := self._merged(readers):
+                while records := await self._next(readers, bell):
                     self._in_hand += len(records)
                     self._oldest = self._oldest or min(record.at for record in records)
                     done = sequence(self._world, self._folded, records, created, time.time_ns())
@@ -225,8 +226,20 @@ class Projector:
                 readers[stream] = await stack.enter_async_context(reading)
             yield readers
 
+    async def _next(self, readers: dict[Stream, Reader], bell: asyncio.Event) -> list[Record]:
+        """What is here; a full batch where there are so many more that none of them is fresh."""
+        while self._is_behind(readers) and await rung(bell, LINGER_S):
+            pass
+        return self._merged(readers)
+
+    def _is_behind(self, readers: dict[Stream, Reader]) -> bool:
+        here = sum(map(len, readers.values()))
+        if here >= self._settings.batch:
+            return False
+        return here + sum(reader.pending for reader in readers.values()) >= self._settings.batch
+
     def _merged(self, readers: dict[Stream, Reader]) -> list[Record]:
-        """What is here, in merge order: this order is the order of the positions."""
+        """In merge order: this order is the order of the positions."""
         records: list[Record] = []
         for stream in MERGE_ORDER:
             records.extend(readers[stream].take(self._settings.batch - len(records)))

@@ -107,7 +107,8 @@ class _Again:
         folded = fold(draft, records, self.standing.position, aside)
         if folded.poison:
             raise Unfoldable(folded.poison[0].position, folded.poison[0].why)
-        rows, digests = changed_rows(draft.changed(), self.standing.digests)
+        prints = self.world.prints
+        rows, digests = changed_rows(draft.changed(), self.standing.digests, prints)
         draft.commit()
         self._changed.update({(row.table, row.key): row for row in rows})
         self.standing = Standing(manifest.p_to, {}, digests, manifest.head)

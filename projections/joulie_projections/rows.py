@@ -33,8 +33,11 @@ STATES: Mapping[str, type[State]] = {
 }
 # What readers follow. Producers matter to the projector alone, and change with every message.
 VIEWED = ("node", "pod", "gpu", "facility", "cluster")
+# Rows that change with every message. Of the others there are too many that hardly ever do.
+REMEMBERED = frozenset({"node", "producer"})
 
 Digests = dict[str, int]
+Prints = dict[tuple[str, str], tuple[State, int]]  # by table and key: a state, and its fingerprint
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 _DECODERS = {table: msgspec.msgpack.Decoder(state) for table, state in STATES.items()}
 
@@ -61,20 +64,39 @@ def fingerprint(table: str, key: str, body: bytes) -> int:
     return int.from_bytes(hashlib.sha256(b"\0".join((table.encode(), key.encode(), body))).digest())
 
 
-def changed_rows(changes: Iterable[Change], digests: Digests) -> tuple[list[Row], Digests]:
-    """The rows to write, and the digests once they are."""
+def changed_rows(
+    changes: Iterable[Change], digests: Digests, prints: Prints | None = None
+) -> tuple[list[Row], Digests]:
+    """The rows to write, and the digests once they are.
+
+    Who keeps `prints` from one call to the next encodes and hashes what there was before only once.
+    """
     rows, after = [], dict(digests)
-    for change in changes:
-        before_body = encode(change.before) if change.before is not None else None
-        after_body = encode(change.after) if change.after is not None else None
-        if before_body == after_body:
+    known = prints if prints is not None else {}
+    for table, key, before, state in changes:
+        old = _print_of(table, key, before, known)
+        body = encode(state) if state is not None else None
+        new = fingerprint(table, key, body) if body is not None else 0
+        if new == old:
             continue
-        for body, sign in ((before_body, -1), (after_body, +1)):
-            if body is not None:
-                delta = sign * fingerprint(change.table, change.key, body)
-                after[change.table] = (after[change.table] + delta) % MODULUS
-        rows.append(Row(change.table, change.key, after_body))
+        after[table] = (after[table] + new - old) % MODULUS
+        rows.append(Row(table, key, body))
+        if state is None:
+            known.pop((table, key), None)
+        elif table in REMEMBERED:
+            known[table, key] = state, new
     return rows, after
+
+
+def _print_of(table: str, key: str, state: State | None, prints: Prints) -> int:
+    """0 for what is not there, which no hash is."""
+    if state is None:
+        return 0
+    held = prints.get((table, key))
+    # States are frozen: this very one gives what it gave. A draft may have been thrown away.
+    if held is not None and held[0] is state:
+        return held[1]
+    return fingerprint(table, key, encode(state))
 
 
 def state_digest(digests: Digests) -> bytes:

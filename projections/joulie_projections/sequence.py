@@ -161,7 +161,7 @@ def sequence(
     """One batch: `records` lie in merge order, each stream's without a hole."""
     draft = Draft(world)
     folded = fold(draft, records, standing.position, aside)
-    rows, digests = changed_rows(draft.changed(), standing.digests)
+    rows, digests = changed_rows(draft.changed(), standing.digests, world.prints)
     ranges = tuple(ranges_of(records))
     root = merkle_root([record.data for record in records])
     span = (standing.position + 1, standing.position + len(records))

@@ -277,9 +277,19 @@ def _fall() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def edited(file: Path, statement: str, *values: object) -> None:
-    """Behind the program's back, past the triggers."""
+def edited(place: Place, statement: str, *values: object) -> None:
+    """Behind the program's back, past the triggers: with the file, or as the superuser."""
+    if (file := database.sqlite_file(place)) is None:
+        _edited_by_a_superuser(str(place), statement, values)
+        return
     with sqlite3.connect(file) as db:
         for (trigger,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'"):
             db.execute(f"DROP TRIGGER {trigger}")
         db.execute(statement, values)
+
+
+def _edited_by_a_superuser(url: str, statement: str, values: Sequence[object]) -> None:
+    with psycopg.connect(url) as db:
+        db.execute("SET session_replication_role = replica")  # no trigger fires
+        db.execute("ALTER TABLE decision DROP CONSTRAINT IF EXISTS decision_hash")
+        db.execute(statement.replace("?", "%s").encode(), values)

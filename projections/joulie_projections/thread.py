@@ -11,6 +11,7 @@ from joulie_bus import metrics
 from joulie_bus.logging import get_logger
 
 RETRY_S = 0.5
+TELL_EVERY = 20  # tries: a disk that is full over night is told of every ten seconds
 # Disk full, locked, deadlock, serialization, restart, connection lost: another try may do.
 PASSING = (OperationalError, InterfaceError)
 T = TypeVar("T")
@@ -28,13 +29,22 @@ class DatabaseThread:
 
     async def until_done(self, call: Callable[..., T], *args: Any) -> T:
         """Until the database takes it. Nothing is read on before, so nothing piles up here."""
+        refusals = 0
         while True:
             try:
-                return await self.once(call, *args)
+                done = await self.once(call, *args)
             except PASSING as error:
                 metrics.DATABASE_RETRIES.inc()
-                log.error("refused", what=call.__name__, why=str(error.orig), again_in_s=RETRY_S)
+                if not refusals % TELL_EVERY:
+                    log.error(
+                        "refused", what=call.__name__, why=str(error.orig), times=refusals + 1
+                    )
+                refusals += 1
                 await asyncio.sleep(RETRY_S)
+                continue
+            if refusals:
+                log.warning("accepted", what=call.__name__, after_refusals=refusals)
+            return done
 
     def close(self) -> None:
         """What was begun ends before the database is closed."""

@@ -114,6 +114,8 @@ class World:
         self.facilities: dict[str, FacilityState] = {}
         self.producers: dict[str, ProducerState] = {}
         self.cluster: dict[str, ClusterState] = {}  # one row, once there is something to say
+        # What rows gave when they were last hashed, for rows.changed_rows; no part of the state.
+        self.prints: dict[tuple[str, str], tuple[State, int]] = {}
 
     @property
     def planned_at(self) -> int:

@@ -6,9 +6,10 @@ import pytest
 
 from joulie_bus.embedded import Embedded
 from joulie_bus.errors import StreamGap, StreamReplaced
+from joulie_bus.jetstream.client import JoulieClient
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.publisher import Publisher
-from joulie_bus.jetstream.reader import PULL, Reader, Ticket, parse_ticket
+from joulie_bus.jetstream.reader import PULL, Reader, parse_ticket
 from joulie_bus.jetstream.streams import state_of
 from joulie_bus.records import Record
 from joulie_bus.subjects import Stream
@@ -198,6 +199,16 @@ async def test_a_stream_made_anew_under_a_reader_is_noticed(bare: Connection) ->
             await read_to(reader, bell, 40)
 
 
+async def test_a_stream_is_read_though_the_short_way_within_the_client_is_gone(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(JoulieClient, "_process_msg")
+    await fill(connection, 100)
+    bell = asyncio.Event()
+    async with Reader.on(connection, STREAM, 0, bell=bell) as reader:
+        assert await read_to(reader, bell, 100) == list(range(1, 101))
+
+
 @pytest.mark.parametrize(
     "subject",
     [
@@ -208,4 +219,4 @@ async def test_a_stream_made_anew_under_a_reader_is_noticed(bare: Connection) ->
     ids=["old", "with domain and account", "with a token more"],
 )
 def test_both_spellings_of_a_ticket_are_read(subject: str) -> None:
-    assert parse_ticket(subject) == Ticket("joulie-1", 42, 7, 1900000000000000000, 3)
+    assert parse_ticket(subject.encode()) == (b"joulie-1", 42, 7, 1900000000000000000, 3)

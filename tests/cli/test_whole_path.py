@@ -25,6 +25,7 @@ from joulie_cli.screen import Place, Screen
 from joulie_cli.wiring import Wiring
 from joulie_projections import database
 from joulie_projections.history import Counts, History
+from joulie_projections.testing import Postgres
 from joulie_projections.view import View
 
 PATIENCE_S = 60.0  # a slow machine; nothing here waits so long for its own sake
@@ -38,8 +39,8 @@ def joulie(*args: str | Path, **environ: str) -> subprocess.CompletedProcess[str
     )
 
 
-def told_by(*args: str | Path) -> tuple[int, dict[str, Any]]:
-    done = joulie(*args, "--json")
+def told_by(*args: str | Path, **environ: str) -> tuple[int, dict[str, Any]]:
+    done = joulie(*args, "--json", **environ)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
@@ -195,6 +196,27 @@ def test_the_demo_itself_proves_what_it_did(past: Past, tmp_path: Path) -> None:
 
     assert screen.proof.endswith("s: no mismatches.")
     assert f" {past[1]['decisions']} decisions and " in screen.proof
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("lasting", ["5s", pytest.param("30s", marks=pytest.mark.drill)])
+def test_a_demo_on_postgres_comes_out_the_same_and_needs_no_file(
+    lasting: str, postgres: Postgres, tmp_path: Path
+) -> None:
+    url = postgres.empty()
+    asked = ("--headless", "--json", "--nodes", "40", "--seed", "7", "--for", lasting)
+    with running("demo", tmp_path, *asked, DATABASE_URL=url) as begun:
+        out, err = begun.process.communicate(timeout=4 * PATIENCE_S)
+    assert begun.process.returncode == 0, err
+    told = json.loads(out)
+
+    verified, log = told_by("verify", "--data", tmp_path, DATABASE_URL=url)
+    replayed, again = told_by("replay", "--data", tmp_path, DATABASE_URL=url)
+
+    assert (verified, replayed, again["mismatches"]) == (0, 0, 0)
+    assert log["entries"] >= again["decisions"] == told["decisions"] > 0
+    assert again["events"] >= told["position"] > 40
+    assert not (tmp_path / "joulie.db").exists()
 
 
 def test_a_running_demo_can_be_replayed(tmp_path: Path) -> None:

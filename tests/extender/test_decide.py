@@ -101,6 +101,18 @@ def test_a_candidate_costs_four_bytes() -> None:
     assert (len(decision.candidates.ordinals), len(decision.verdicts)) == (4 * 8, 8)
 
 
+def test_an_entry_about_5000_candidates_takes_less_than_40_kb() -> None:
+    states = [
+        NodeState(ordinal=at, at=NOON, hardware=hardware("n"), samples=(Sample(NOON, 9973 * at),))
+        for at in range(5000)
+    ]
+    names = [f"node-{at:05d}.example.internal" for at in range(5000)]
+    moment = Moment(Board.of(dict(zip(names, states, strict=True)), 0), 41, 12, NOON)
+    made = [decide(POD, names, moment, Weights()) for decide in (decide_filter, decide_prioritize)]
+
+    assert max(len(producer("extender-0").stamp(entry).data) for entry in made) < 40_000
+
+
 def test_an_answer_says_what_it_rests_on() -> None:
     basis = decide_filter(POD, ["n0"], MOMENT, Weights()).basis
 

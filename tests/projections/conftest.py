@@ -28,14 +28,11 @@ Viewing = Callable[[], AbstractAsyncContextManager[View]]
 Tell = Callable[..., Awaitable[None]]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["database_file", "postgres"], ids=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest) -> Place:
     """A database at today's schema, of either kind: what holds for one holds for the other."""
-    if request.param == "sqlite":
-        file: Path = request.getfixturevalue("database_file")
-        return file
-    server: Postgres = request.getfixturevalue("postgres")
-    return server.migrated()
+    found: Path | Postgres = request.getfixturevalue(request.param)
+    return found.migrated() if isinstance(found, Postgres) else found
 
 
 @pytest.fixture

@@ -1,17 +1,23 @@
 """Whatever falls, wherever: no position is lost, none is there twice, and the rows add up."""
 
 import asyncio
+import contextlib
 import random
+import resource
 import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import closing
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, closing
 from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url
 from sqlalchemy.exc import DatabaseError
+from structlog.testing import capture_logs
 
+import joulie_migrations
 from joulie_bus.embedded import Embedded
 from joulie_bus.events import AnyEvent, Fact, FilterDecided, OutcomeSeen
 from joulie_bus.jetstream.connection import Connection
@@ -24,6 +30,7 @@ from joulie_bus.testing import (
     CLUSTER,
     any_fact,
     one_of_each,
+    power,
     producer,
     running_broker,
     stored,
@@ -47,6 +54,8 @@ SETTINGS = ProjectorSettings(
     batch=20, lease_s=0.4, snapshot_every=50, snapshots=3, outcome_grace_s=0.2
 )
 Start = Callable[..., Victim]
+Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
+Shortage = Callable[[Path], AbstractContextManager[None]]
 
 
 @pytest.fixture
@@ -309,6 +318,118 @@ def incarnation(place: Place) -> str:
 def bodies(place: Place) -> list[bytes]:
     with History.of(place) as history:
         return [entry.body for entry in history.entries()]
+
+
+# --- a disk with no room left -------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Generator[Path, None, None]:
+    """A database on a file system of its own."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "none", str(disk)]
+    if sys.platform != "linux" or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("only root on Linux can mount a small disk")
+    engine = database.migrator(disk / "joulie.db")
+    joulie_migrations.upgrade(engine)
+    engine.dispose()
+    yield disk / "joulie.db"
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+@contextlib.contextmanager
+def full(disk: Path) -> Generator[None, None, None]:
+    """Somebody else has filled it to the last byte."""
+    filling = disk / "filling"
+    with contextlib.suppress(OSError), open(filling, "wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    try:
+        yield
+    finally:
+        filling.unlink()
+
+
+@contextlib.contextmanager
+def limited(disk: Path) -> Generator[None, None, None]:
+    """A quota: no file may be larger than the log of the database is now."""
+    was = resource.getrlimit(resource.RLIMIT_FSIZE)
+    grown = max(file.stat().st_size for file in disk.glob("joulie.db*"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (grown, was[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, was)
+
+
+@pytest.mark.parametrize(
+    ("place", "shortage", "why"),
+    [
+        pytest.param("small_disk", full, "database or disk is full", id="full"),
+        pytest.param("database_file", limited, "disk I/O error", id="quota"),
+    ],
+    indirect=["place"],
+)
+async def test_a_projector_without_room_says_so_loses_nothing_and_goes_on_once_there_is_some(
+    projecting: Projecting,
+    bus: JetStreamLog,
+    connection: Connection,
+    place: Path,
+    shortage: Shortage,
+    why: str,
+) -> None:
+    story = Story(bus, seed=9)
+    with capture_logs() as told:
+        async with projecting(batch=100, outcome_grace_s=0.2) as running:
+            await story.tell(60)
+            await came_to_the_end(connection, place)
+            with shortage(place.parent):
+                while not running.done() and not any(line["event"] == "refused" for line in told):
+                    await story.tell(100)
+            await story.tell(20)
+            await came_to_the_end(connection, place)
+            assert not running.done()
+
+    await require_whole(connection, place)
+    assert {line["why"] for line in told if line["event"] == "refused"} == {why}
+    assert any(line["event"] == "accepted" for line in told)
+
+
+# --- a stream that was trimmed past our position -----------------------------------------------
+
+
+async def trim(connection: Connection, stream: Stream, left: int) -> int:
+    """As the broker itself does where a stream is full; the first sequence that is left."""
+    config = (await connection.api(f"STREAM.INFO.{stream}"))["config"]
+    await connection.api(f"STREAM.UPDATE.{stream}", {**config, "max_msgs": left})
+    return (await state_of(connection, stream)).first
+
+
+async def test_a_stream_trimmed_past_our_position_is_refused_by_name_and_nothing_is_skipped(
+    projecting: Projecting, bus: JetStreamLog, connection: Connection, place: Place
+) -> None:
+    says = producer()
+    async with projecting():
+        await bus.publish([says.stamp(power("n1", watts)) for watts in range(20)])
+        await came_to_the_end(connection, place)
+    await bus.publish([says.stamp(power("n1", watts)) for watts in range(30)])
+    first = await trim(connection, Stream.TEL, left=10)
+
+    async with projecting() as refused:
+        with pytest.raises(ExceptionGroup) as caught:
+            await asyncio.wait_for(refused, 20)
+
+    [gap] = caught.value.exceptions
+    assert first == 41
+    assert str(gap) == (
+        "JOULIE_TEL holds nothing at sequence 21; it goes on at 41. 20 fact(s) were removed "
+        "before they were read, so reading stopped instead of skipping them. Restore the stream; "
+        "or, from an archive that holds them, the database (`joulie archive restore`); or start "
+        "from an empty data directory."
+    )
+    with History.of(place) as history:
+        assert max(manifest.p_to for manifest in history.manifests()) == 20
 
 
 @pytest.mark.drill

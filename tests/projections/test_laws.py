@@ -252,15 +252,17 @@ MEASURE = """
 from joulie_bus.testing import bound, caps, eco, hardware, node_seen, power, records
 from joulie_projections.board import Board
 from joulie_projections.draft import Draft
+from joulie_projections.rows import changed_rows, no_rows
 from joulie_projections.sequence import fold
 from joulie_projections.world import World
 
-world = World()
+world, digests = World(), no_rows()
 
 
 def tell(*facts, name, start_s=0.0):
     draft = Draft(world)
     fold(draft, records(*facts, name=name, start_s=start_s, step_s=0), 0)
+    digests.update(changed_rows(draft.changed(), digests, world.prints)[1])
     draft.commit()
 
 

@@ -70,6 +70,24 @@ def test_the_rows_that_were_written_are_the_world(facts: list[Fact], batch: int)
     assert sorted(rows_of(world_of(written))) == sorted(rows_of(world))
 
 
+@given(facts=FACTS, batch=st.integers(1, 10), thrown_away=st.sets(st.integers(0, 20)))
+@settings(deadline=None, max_examples=100)
+def test_hashes_that_are_remembered_change_nothing(
+    facts: list[Fact], batch: int, thrown_away: set[int]
+) -> None:
+    world, digests = World(), no_rows()
+    story = records(*facts)
+    for number, first in enumerate(range(0, len(story), batch)):
+        draft = Draft(world)
+        fold(draft, story[first : first + batch], first)
+        found = changed_rows(draft.changed(), digests, world.prints)
+
+        assert found == changed_rows(draft.changed(), digests)
+        if number not in thrown_away:
+            draft.commit()
+            digests = found[1]
+
+
 def test_readers_follow_everything_but_the_producers() -> None:
     assert set(VIEWED) == set(STATES) - {"producer"} == set(STATE_TABLES) - {"producer"}
 

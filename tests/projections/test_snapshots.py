@@ -14,7 +14,7 @@ from joulie_bus.testing import ANY_FACTS, any_fact, node_seen, noon, power, reco
 from joulie_projections.database import Place
 from joulie_projections.history import History
 from joulie_projections.manifest import CODE_VERSION
-from joulie_projections.rows import digests_of, no_rows, state_digest, world_of
+from joulie_projections.rows import digests_of, no_rows, state_digest, tables_of, world_of
 from joulie_projections.sequence import Sequenced, Standing, sequence
 from joulie_projections.snapshots import Snapshot, moment_of, pack, unpack
 from joulie_projections.store import Store
@@ -43,7 +43,7 @@ def test_what_is_unpacked_is_what_was_packed(numbers: list[int]) -> None:
     again, rows = unpack(pack(moment_of(world, standing), noon()))
 
     assert again == standing
-    assert vars(world_of(rows)) == vars(world)
+    assert tables_of(world_of(rows)) == tables_of(world)
 
 
 def test_a_moment_stays_as_it_was_while_the_world_goes_on() -> None:

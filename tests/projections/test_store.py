@@ -75,6 +75,19 @@ def test_a_commit_is_read_back_whole(leading: Store, place: Place) -> None:
         assert list(history.manifests()) == [done.manifest]
 
 
+@pytest.mark.parametrize("count", [1, 255, 256, 257, 600])
+def test_as_many_rows_are_there_as_were_committed(leading: Store, count: int) -> None:
+    commit(leading, *(node_seen(f"n{number}") for number in range(count)))
+    done = commit(leading, *(power(f"n{n}", n) for n in range(count)), name="another")
+
+    held, rows = leading.load()
+    assert held is not None
+    assert digests_of(rows) == held.digests == done.digests
+    assert [node.samples[0].power_mw for node in world_of(rows).nodes.values()] == [
+        number * 1000 for number in range(count)
+    ]
+
+
 def test_commits_follow_one_another_and_the_newest_row_stays(leading: Store) -> None:
     commit(leading, node_seen("a"), node_seen("b"))
     done = commit(leading, power("a", 100), NodeGone(node="b"), name="another")

@@ -5,20 +5,19 @@ import contextlib
 import os
 import re
 import ssl
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from nats.aio.client import DEFAULT_BUFFER_SIZE, Client
+from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.aio.transport import TcpTransport
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
 from joulie_bus import keys, metrics
 from joulie_bus.errors import BrokerRefused, Unreachable
+from joulie_bus.jetstream.client import JoulieClient, Pulled
 from joulie_bus.log import Listener
 from joulie_bus.logging import get_logger
 
@@ -71,41 +70,10 @@ class Denial(NamedTuple):
         return self.verb == verb and self.subject == subject.lower()
 
 
-class _Transport(TcpTransport):
-    """Loses no socket when it is given up while connecting, as `wait_for` does before 3.12."""
-
-    async def connect(self, uri: Any, buffer_size: int, connect_timeout: int) -> None:
-        async with asyncio.timeout(connect_timeout):
-            reader, writer = await asyncio.open_connection(
-                uri.hostname, uri.port, limit=buffer_size
-            )
-        self._bare_io_reader = self._io_reader = reader
-        self._bare_io_writer = self._io_writer = writer
-
-    def writelines(self, payload: list[bytes]) -> None:
-        # asyncio's own may fall over a connection that was just lost (3.13.0: a TypeError).
-        self.write(b"".join(payload))  # type: ignore[no-untyped-call]
-
-
-class _Client(Client):
-    """Closes the socket of an attempt that failed; nats-py forgets it, one at every retry."""
-
-    async def _connect_to_server(self, s: Any) -> None:
-        if transport := getattr(self, "_transport", None):
-            transport.close()
-        if s.uri.scheme in ("ws", "wss"):
-            await super()._connect_to_server(s)
-            return
-        s.last_attempt = time.monotonic()
-        self._transport = _Transport()  # type: ignore[no-untyped-call]
-        timeout_s: int = self.options["connect_timeout"]
-        await self._transport.connect(s.uri, DEFAULT_BUFFER_SIZE, timeout_s)
-
-
 class Connection:
     """Wraps nats-py's client. `Connection.open` or nothing: there is no half-open state."""
 
-    def __init__(self, client: Client, address: Address, tale: "_Tale") -> None:
+    def __init__(self, client: JoulieClient, address: Address, tale: "_Tale") -> None:
         self._client = client
         self._tale = tale
         self.address = address
@@ -113,7 +81,7 @@ class Connection:
     @classmethod
     async def open(cls, address: Address, name: str, patience_s: float = 10.0) -> "Connection":
         """Tries until `patience_s` is over; once open it reconnects for ever."""
-        client, tale = _Client(), _Tale()
+        client, tale = JoulieClient(), _Tale()
         try:
             async with asyncio.timeout(patience_s):
                 await client.connect(**_options(address, name, tale))
@@ -159,12 +127,19 @@ class Connection:
             await self._client.flush(ROUND_TRIP_S)
 
     @contextlib.asynccontextmanager
-    async def subscribed(self, subject: str, handler: Handler) -> AsyncGenerator[None, None]:
-        """Nothing is dropped on our side: who asks for messages bounds how many he asks for."""
+    async def subscribed(
+        self, subject: str, handler: Handler, pulled: Pulled | None = None
+    ) -> AsyncGenerator[None, None]:
+        """Nothing is dropped on our side: who asks for messages bounds how many he asks for.
+
+        What can be answered (has a reply subject) goes to `pulled` at once, where there is one.
+        """
         denied: list[Denial] = []
         subscription = await self._client.subscribe(
             subject, cb=handler, pending_msgs_limit=0, pending_bytes_limit=0
         )
+        if pulled is not None:
+            self._client.pulls[subscription._id] = pulled
         try:
             # A broker that is away says what it has to say once it is back.
             with (
@@ -176,6 +151,7 @@ class Connection:
                 raise BrokerRefused(subject, FORBIDDEN, "this user may not listen there")
             yield
         finally:
+            self._client.pulls.pop(subscription._id, None)
             async with _farewell():
                 await subscription.unsubscribe()
 

@@ -10,7 +10,6 @@ import contextlib
 import secrets
 from collections import deque
 from collections.abc import AsyncGenerator
-from typing import NamedTuple
 
 import msgspec
 from nats.aio.msg import Msg
@@ -31,21 +30,20 @@ RETRY_S = 0.2
 log = get_logger("bus")
 
 
-class Ticket(NamedTuple):
-    """What the acknowledgement subject says about a message."""
-
-    consumer: str
-    sequence: int
-    delivery: int  # counts what the consumer handed out
-    at: int
-    pending: int
+# The consumer, the message's number in the stream and among what the consumer handed out, when it
+# was stored, how many come after it. A bare tuple: there is one for every message.
+Ticket = tuple[bytes, int, int, int, int]
 
 
-def parse_ticket(subject: str) -> Ticket:
-    """Both spellings: 9 tokens of old, 11 or more since servers name domain and account."""
-    parts = subject.split(".")
+def parse_ticket(subject: bytes) -> Ticket:
+    """What the acknowledgement subject says about a message.
+
+    Both spellings: 9 tokens of old, 11 or more since servers name domain and account.
+    """
+    parts = subject.split(b".")
     at = 5 if len(parts) == 9 else 7
-    return Ticket(parts[at - 2], *(int(part) for part in parts[at : at + 4]))
+    sequence, delivery = int(parts[at]), int(parts[at + 1])
+    return parts[at - 2], sequence, delivery, int(parts[at + 2]), int(parts[at + 3])
 
 
 class Reader:
@@ -62,10 +60,11 @@ class Reader:
         self._buffer: deque[Record] = deque()
         self._bell = bell
         self._wake = asyncio.Event()
-        self._consumer = ""
+        self._consumer = b""
         self._deliveries = 0  # of this consumer, without a hole
         self._inbox = ""
         self._credit = 0  # messages that were asked for and neither came nor expired
+        self._clock = asyncio.get_running_loop().time
         self._heard = 0.0
         self._broken = False
         self._life = 0
@@ -90,7 +89,7 @@ class Reader:
         await reader._check_history()
         inbox = connection.new_inbox()
         reader._inbox = inbox
-        async with connection.subscribed(f"{inbox}.*", reader._on_message):
+        async with connection.subscribed(f"{inbox}.*", reader._on_message, reader._on_pulled):
             await reader._open_consumer()
             async with background(reader._keep_pulling(), f"pull {stream}"):
                 yield reader
@@ -124,14 +123,15 @@ class Reader:
             raise StreamGap(self.stream, self.position + 1, state.first)
 
     async def _open_consumer(self) -> None:
-        self._consumer = f"joulie-{secrets.token_hex(6)}"
+        name = f"joulie-{secrets.token_hex(6)}"
+        self._consumer = name.encode()
         self._deliveries = 0
         self._credit = 0
         self._broken = False
         self._life = self._connection.lives
-        self._heard = asyncio.get_running_loop().time()
+        self._heard = self._clock()
         config = {
-            "name": self._consumer,
+            "name": name,
             "deliver_policy": "by_start_sequence",
             "opt_start_seq": self.position + 1,
             "ack_policy": "none",
@@ -139,7 +139,7 @@ class Reader:
             "mem_storage": True,
             "inactive_threshold": 30_000_000_000,
         }
-        verb = f"CONSUMER.CREATE.{self.stream}.{self._consumer}"
+        verb = f"CONSUMER.CREATE.{self.stream}.{name}"
         await self._connection.api(verb, {"stream_name": str(self.stream), "config": config})
 
     async def _keep_pulling(self) -> None:
@@ -164,46 +164,50 @@ class Reader:
     def _is_silent(self) -> bool:
         if self._life != self._connection.lives:
             return True  # the consumer went with the broker, or our requests with the connection
-        waited = asyncio.get_running_loop().time() - self._heard
+        waited = self._clock() - self._heard
         return self._credit > 0 and waited > SILENCE_S
 
     async def _pull_if_there_is_room(self) -> None:
         if self._credit > PULL or len(self._buffer) > PULL:
             return
         if not self._credit:
-            self._heard = asyncio.get_running_loop().time()
+            self._heard = self._clock()
         request = {"batch": PULL, "expires": int(EXPIRES_S * 1e9)}
-        verb = f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{self._consumer}"
-        reply = f"{self._inbox}.{self._consumer}"
+        consumer = self._consumer.decode()
+        verb = f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{consumer}"
+        reply = f"{self._inbox}.{consumer}"
         self._credit += PULL
         await self._connection.send(verb, msgspec.json.encode(request), reply)
 
-    async def _on_message(self, message: Msg) -> None:
-        if not message.reply:
-            if message.subject.endswith(self._consumer):
-                self._heard = asyncio.get_running_loop().time()
-                self._on_status(message)
-            return
-        ticket = parse_ticket(message.reply)
-        if ticket.consumer != self._consumer:
+    def _on_pulled(self, reply: bytes, data: bytes) -> None:
+        consumer, sequence, delivery, at, pending = parse_ticket(reply)
+        if consumer != self._consumer:
             return  # from a consumer that we gave up
-        self._heard = asyncio.get_running_loop().time()
+        self._heard = self._clock()
         self._credit -= 1
-        if ticket.delivery != self._deliveries + 1:
+        if delivery != self._deliveries + 1:
             self._broken = True  # a message was lost on the way: read again from where we are
             return
-        self._deliveries = ticket.delivery
-        if ticket.sequence <= self.position:
+        self._deliveries = delivery
+        if sequence <= self.position:
             return
-        if ticket.sequence != self.position + 1:  # none was lost, so the stream itself has the hole
-            self._fail(StreamGap(self.stream, self.position + 1, ticket.sequence))
+        if sequence != self.position + 1:  # none was lost, so the stream itself has the hole
+            self._fail(StreamGap(self.stream, self.position + 1, sequence))
             return
-        self.position = ticket.sequence
-        self.pending = ticket.pending
-        self._buffer.append(Record(self.stream, ticket.sequence, ticket.at, message.data))
+        self.position = sequence
+        self.pending = pending
+        self._buffer.append(Record(self.stream, sequence, at, data))
         self._bell.set()
         if self._credit <= PULL:
             self._wake.set()
+
+    async def _on_message(self, message: Msg) -> None:
+        """A status. Were nats-py's inside another one, everything would come this way, slower."""
+        if message.reply:
+            self._on_pulled(message.reply.encode(), message.data)
+        elif message.subject.encode().endswith(self._consumer):
+            self._heard = self._clock()
+            self._on_status(message)
 
     def _on_status(self, message: Msg) -> None:
         headers = message.headers or {}
