@@ -143,6 +143,10 @@ def _rows(columns: Columns) -> Iterator[dict[str, Any]]:
 # --- reading ----------------------------------------------------------------------------------
 
 
+def is_archive(path: Path) -> bool:
+    return (path / FACTS).is_dir() or (path / LOG).is_dir()
+
+
 class Archive:
     """Read only. Nothing is handed out that does not fit what was sealed."""
 
@@ -151,7 +155,7 @@ class Archive:
 
     @classmethod
     def of(cls, path: Path) -> "Archive":
-        if not (path / FACTS).is_dir() and not (path / LOG).is_dir():
+        if not is_archive(path):
             raise ArchiveBroken(str(path), f"there is neither {FACTS}/ nor {LOG}/ in it")
         return cls(path)
 

@@ -99,7 +99,9 @@ def joined(argv: Sequence[str]) -> list[str]:
 
 
 def _archive(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--archive", type=Path, metavar="DIR", help="read facts from there first")
+    made.add_argument(
+        "--archive", type=Path, metavar="DIR", help="read facts there first (ARCHIVE_DIR)"
+    )
 
 
 def _span(made: argparse.ArgumentParser, what: str) -> None:

@@ -1,5 +1,6 @@
 """The commands as a newcomer tries them, right and wrong, upon a log that was recorded once."""
 
+import argparse
 import json
 import re
 import shutil
@@ -14,7 +15,7 @@ from sqlalchemy import Engine
 
 import joulie_migrations
 from joulie_cli.data import DataDirectory
-from joulie_cli.looking import joined
+from joulie_cli.looking import OPTIONS, joined
 from joulie_cli.main import main
 from joulie_projections import database
 from joulie_projections.history import History, Wanted
@@ -258,6 +259,54 @@ def test_an_archive_that_nobody_named_is_asked_for(joulie: Run) -> None:
 
     assert (said.code, said.out) == (2, "")
     assert "Which archive? Give --to DIR, or set ARCHIVE_DIR." in said.err
+
+
+READERS = {
+    "explain": ["explain", "node", "NODE"],
+    "plans": ["plans"],
+    "twin": ["twin", "NODE", "--at", "500", "--history"],
+    "verify": ["verify", "--heads", "HEADS"],
+    "replay": ["replay", "--jobs", "1"],
+    "whatif": ["whatif", "--set", "SCORE_ECO_BONUS=11", "--to", "500"],
+}
+
+
+@pytest.mark.parametrize("words", READERS.values(), ids=READERS)
+def test_the_archive_of_the_settings_is_read_like_one_that_is_named(
+    joulie: Run, kept: Path, node: str, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    named = {"NODE": node, "HEADS": str(kept)}
+    words = [named.get(word, word) for word in words]
+    monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
+    by_option = joulie(*words, "--archive", str(GOLDEN))
+    monkeypatch.setenv("ARCHIVE_DIR", str(GOLDEN))
+
+    by_setting = joulie(*words)
+
+    assert by_setting.code == by_option.code == 0
+    assert timeless(by_setting.out) == timeless(by_option.out)
+
+
+def timeless(text: str) -> str:
+    return re.sub(r"in [0-9.]+ s", "in a while", text)
+
+
+def test_no_command_that_reads_an_archive_is_left_out() -> None:
+    options = {}
+    for name, declare in OPTIONS.items():
+        parser = argparse.ArgumentParser()
+        declare(parser)
+        options[name] = {flag for action in parser._actions for flag in action.option_strings}
+
+    assert {name for name, flags in options.items() if "--archive" in flags} == set(READERS)
+
+
+def test_a_place_for_archives_that_holds_none_yet_is_passed_over(
+    joulie: Run, node: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARCHIVE_DIR", str(tmp_path / "later"))
+
+    assert joulie("twin", node).code == 0
 
 
 def test_without_the_streams_nothing_is_archived_in_part(
