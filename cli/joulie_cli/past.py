@@ -32,9 +32,9 @@ from joulie_projections import database
 from joulie_projections.history import History
 from joulie_projections.manifest import Manifest
 
-# Below that other processes cost more than they bring.
-MANY_DECISIONS = 5_000
-MANY_EVENTS = 200_000
+# For each process: with less to do it costs more than it brings (about a second to start).
+MANY_DECISIONS = 10_000
+MANY_EVENTS = 500_000
 WAIT_S = 0.2  # between two looks whether the directory is free
 WAITING = "Something else reads the facts in {}: waiting for it to end. Ctrl-C gives up."
 WHO = "joulie-audit"
@@ -203,8 +203,13 @@ def jobs_of(wanted: int, history: History) -> int:
     if wanted:
         return wanted
     newest = history.checkpoint()
-    is_long = newest is not None and newest.position > MANY_EVENTS
-    return (os.cpu_count() or 1) if is_long or history.count_answers() > MANY_DECISIONS else 1
+    events = newest.position if newest is not None else 0
+    return paying(events, history.count_answers(), os.cpu_count() or 1)
+
+
+def paying(events: int, decisions: int, cores: int) -> int:
+    """How many processes pay for such a log."""
+    return max(1, min(cores, max(events // MANY_EVENTS, decisions // MANY_DECISIONS)))
 
 
 def require_facts(history: History) -> int:

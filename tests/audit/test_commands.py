@@ -17,6 +17,7 @@ import joulie_migrations
 from joulie_cli.data import DataDirectory
 from joulie_cli.looking import OPTIONS, joined
 from joulie_cli.main import main
+from joulie_cli.past import paying
 from joulie_projections import database
 from joulie_projections.history import History, Wanted
 
@@ -242,6 +243,22 @@ def test_the_golden_log_replays_and_what_if_compares(joulie: Run, tmp_path: Path
     assert again["mismatches"] == 0
     assert "Open loop" in said.out
     assert plot.read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("events", "decisions", "cores", "processes"),
+    [
+        pytest.param(0, 0, 8, 1, id="an empty log"),
+        pytest.param(999_999, 0, 8, 1, id="too short to share"),
+        pytest.param(1_000_000, 0, 8, 2, id="long"),
+        pytest.param(1_000, 30_000, 8, 3, id="many decisions"),
+        pytest.param(10_000_000, 0, 4, 4, id="no more than cores"),
+    ],
+)
+def test_a_replay_takes_as_many_processes_as_pay(
+    events: int, decisions: int, cores: int, processes: int
+) -> None:
+    assert paying(events, decisions, cores) == processes
 
 
 def test_another_policy_share_is_compared_by_class_and_namespace(joulie: Run) -> None:
