@@ -14,8 +14,9 @@ import pytest
 from sqlalchemy import Engine
 
 import joulie_migrations
+from joulie_bus.events import DECISION_TYPES
 from joulie_cli.data import DataDirectory
-from joulie_cli.looking import OPTIONS, joined
+from joulie_cli.looking import ENTRY_KINDS, OPTIONS, joined
 from joulie_cli.main import main
 from joulie_cli.past import paying
 from joulie_projections import database
@@ -189,6 +190,10 @@ def test_decisions_are_chosen_by_pod_kind_and_node(joulie: Run, scored: str, nod
 
     assert (told["pod"], told["kind"]) == (scored, "decision.prioritize")
     assert len(joulie("decisions", "--node", node, "--limit", "5").out.splitlines()) == 5
+
+
+def test_entries_can_be_chosen_by_every_kind_that_there_is() -> None:
+    assert set(ENTRY_KINDS) == {cls.TYPE.removeprefix("decision.") for cls in DECISION_TYPES}
 
 
 def test_plans_that_changed_nothing_are_shown_on_request(joulie: Run) -> None:
