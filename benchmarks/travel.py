@@ -2,6 +2,9 @@
 
     .venv/bin/python benchmarks/travel.py [--events 1000000] [--nodes 1000] [--jobs 2]
 
+`--events 10000000 --jobs 0` is as much as the snapshots of the default settings reach back, and
+leaves the replay out; it takes some minutes and 5 GiB of memory, for the facts.
+
 The log is a real database with the projector's own snapshots, each 25,000 events; facts come from
 a real archive for the replay, and from memory for travel, so that no broker's speed is in it. What
 travel costs depends on the distance to the nearest snapshot and on the number of nodes, not on the
@@ -17,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import joulie_migrations
 from joulie_audit.archive import Archive, ArchivedFacts
@@ -101,21 +105,34 @@ def written(file: Path, names: list[str], events: int) -> Held:
     return held
 
 
-async def travelled(file: Path, facts: Facts, count: int) -> list[float]:
-    """Seconds to get to moments that are evenly spread."""
-    took: list[float] = []
-    for number in range(count):
-        started = time.perf_counter()
-        with History.of(file) as history:
-            newest = history.checkpoint()
-            assert newest is not None
-            await world_at(history, facts, newest.position * (number + 1) // count - 7)
-        took.append(time.perf_counter() - started)
-    return took
+class Journey(NamedTuple):
+    seconds: float
+    folded: int  # events between the snapshot and the moment
+
+
+async def travelled(file: Path, facts: Facts, count: int) -> list[Journey]:
+    """To moments that are evenly spread, and to the worst: just before a snapshot."""
+    with History.of(file) as history:
+        starts, newest = history.starts(), history.checkpoint()
+    assert newest is not None
+    step = max(1, len(starts) // count)
+    spread = [newest.position * (number + 1) // count - 7 for number in range(count)]
+    return [await _to(file, facts, at) for at in (*spread, *(s - 1 for s in starts[::step]))]
+
+
+async def _to(file: Path, facts: Facts, position: int) -> Journey:
+    started = time.perf_counter()
+    with History.of(file) as history:
+        await world_at(history, facts, position)
+        seconds = time.perf_counter() - started
+        found = history.snapshot_before(position)
+    return Journey(seconds, position - (found.position if found else 0))
 
 
 async def replayed(file: Path, facts: Facts, archive: Path, jobs: Sequence[int]) -> list[float]:
     took: list[float] = []
+    if not jobs:
+        return took
     with History.of(file) as history:
         await Archiver(archive, Segment(), 2**62).run(history, facts)
         for count in jobs:
@@ -139,13 +156,18 @@ def main() -> None:
         file = Path(directory) / "joulie.db"
         held = written(file, [f"node-{number:05d}" for number in range(args.nodes)], args.events)
         took = asyncio.run(travelled(file, held, args.moments))
-        again = asyncio.run(replayed(file, held, Path(directory) / "a", (1, args.jobs)))
+        wanted = (1, args.jobs) if args.jobs else ()
+        again = asyncio.run(replayed(file, held, Path(directory) / "a", wanted))
         size = file.stat().st_size / 2**20
     print(f"{args.events} events of {args.nodes} nodes, {size:.0f} MiB")
-    print(f"  travel to {args.moments} moments: median {statistics.median(took):.2f} s", end=", ")
-    print(f"slowest {max(took):.2f} s")
-    print(f"  replay: {again[0]:.1f} s by one process, {again[1]:.1f} s by {args.jobs}", end=", ")
-    print(f"{again[0] / again[1]:.2f} times as fast")
+    seconds = [journey.seconds for journey in took]
+    print(f"  travel to {len(took)} moments: median {statistics.median(seconds):.2f} s", end=", ")
+    print(
+        f"slowest {max(seconds):.2f} s; at most", max(j.folded for j in took), "events were folded"
+    )
+    if again:
+        print(f"  replay: {again[0]:.1f} s by one process, {again[1]:.1f} s by {args.jobs}", end="")
+        print(f", {again[0] / again[1]:.2f} times as fast")
 
 
 if __name__ == "__main__":

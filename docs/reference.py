@@ -58,7 +58,7 @@ def _settings() -> None:
     )
     everywhere = declared(BusSettings, PlaceSettings)
     _setting_table("Every process", everywhere)
-    for name in ("projector", "operator", "extender", "console", "simulator"):
+    for name in ("projector", "operator", "extender", "console", "simulator", "archive"):
         classes = import_module(f"joulie_cli.commands.{name}").SETTINGS
         _setting_table(f"`joulie {name}`", declared(*classes))
 

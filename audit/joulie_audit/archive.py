@@ -31,6 +31,7 @@ FORMAT = "joulie-archive/1"
 FACTS, LOG = "facts", "log"
 MANIFEST = "manifest.json"
 _EVERY = frozenset(MERGE_ORDER)
+_STREAMS = {str(stream): stream for stream in Stream}
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,8 +107,9 @@ def columns_of_log(part: LogPart) -> dict[str, Columns]:
 
 def facts_of_columns(tables: Mapping[str, Columns]) -> FactPart:
     facts, batches = tables["facts"], tables["batches"]
-    rows = zip(facts["stream"], facts["sequence"], facts["at"], facts["body"], strict=True)
-    records = [Record(Stream(stream), *rest) for stream, *rest in rows]
+    streams = map(_STREAMS.__getitem__, facts["stream"])
+    rows = zip(streams, facts["sequence"], facts["at"], facts["body"], strict=True)
+    records = list(map(Record._make, rows))
     manifests: list[Manifest] = []
     for row in _rows(batches):
         ranges = msgspec.msgpack.decode(row["ranges"], type=tuple[Range, ...])
@@ -143,6 +145,10 @@ def _rows(columns: Columns) -> Iterator[dict[str, Any]]:
 # --- reading ----------------------------------------------------------------------------------
 
 
+def is_archive(path: Path) -> bool:
+    return (path / FACTS).is_dir() or (path / LOG).is_dir()
+
+
 class Archive:
     """Read only. Nothing is handed out that does not fit what was sealed."""
 
@@ -151,7 +157,7 @@ class Archive:
 
     @classmethod
     def of(cls, path: Path) -> "Archive":
-        if not (path / FACTS).is_dir() and not (path / LOG).is_dir():
+        if not is_archive(path):
             raise ArchiveBroken(str(path), f"there is neither {FACTS}/ nor {LOG}/ in it")
         return cls(path)
 

@@ -32,7 +32,7 @@ from joulie_projections.history import History, Logged
 from joulie_projections.manifest import Manifest
 
 HOUR_NS = 3_600_000_000_000
-PART_ROWS = 250_000  # what one reader holds in memory
+PART_ROWS = 100_000  # what one reader holds in memory, and reads for a single moment
 
 
 class Archived(NamedTuple):

@@ -57,15 +57,17 @@ class Past:
 
     def skip(self, records: Sequence[Record]) -> None:
         """Folds what nobody asked about."""
-        self._fold(records)
+        self._fold(records).commit()
         self._stale = True
 
     def advance(self, records: Sequence[Record], manifest: Manifest) -> list[StateFlaw]:
         """One whole batch. What is told may be about one before it."""
         if self._stale:
             self.digests, self._stale = digests_of(rows_of(self.world)), False
-        for change in self._fold(records):
+        draft = self._fold(records)
+        for change in draft.changed():
             self._befores.setdefault((change.table, change.key), change.before)
+        draft.commit()
         self._stride.append((manifest, records))
         flaws: list[StateFlaw] = []
         if merkle_root([record.data for record in records]) != manifest.merkle_root:
@@ -98,15 +100,13 @@ class Past:
         self._dirty, self._cards = {}, {}
         return self._board
 
-    def _fold(self, records: Sequence[Record]) -> list[Change]:
+    def _fold(self, records: Sequence[Record]) -> Draft:
         draft = Draft(self.world)
         fold(draft, records, self.position, self._aside)
-        changes = list(draft.changed())
         self._dirty.update(draft.nodes.changes)
         self._cards.update(draft.gpus.changes)
-        draft.commit()
         self.position += len(records)
-        return changes
+        return draft
 
     def _pinpoint(self) -> StateFlaw:
         """The first batch of the stride that ends otherwise than it was recorded."""

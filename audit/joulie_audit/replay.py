@@ -25,7 +25,7 @@ from joulie_projections.database import Place
 from joulie_projections.history import NEWEST, History
 from joulie_projections.manifest import CODE_VERSION as FOLDED_BY
 
-SPAN = 250_000  # positions; of a shorter one, reading its part of the archive costs too much
+SPAN = 500_000  # positions; both ends of one lie amid a part of an archive, which is read twice
 PARTS_PER_JOB = 3  # so that nobody waits long for the one that got the hardest part
 Tell = Callable[[int, int], None]  # positions done, of how many
 

@@ -7,13 +7,13 @@ import math
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import inspect
 
 from joulie_bus.errors import Undecodable
-from joulie_bus.events import EVENT_TYPES, AnyEvent
+from joulie_bus.events import EVENT_TYPES, AnyEvent, TelemetrySampled
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -27,6 +27,19 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     cause: str = ""  # id of the event that led to this one
     corr: str = ""  # what belongs together: a pod's uid, a plan's id
     data: msgspec.Raw
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An envelope of today's telemetry, opened to the bottom at once: nearly all messages are."""
+
+    id: str
+    type: Literal["telemetry.sampled"]
+    v: Literal[1]
+    key: str
+    ts: int
+    cause: str = ""
+    corr: str = ""
+    data: TelemetrySampled
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False):
@@ -47,6 +60,7 @@ _CURRENT = {cls.TYPE: cls for cls in EVENT_TYPES}
 _DECODERS = {cls.TYPE: msgspec.msgpack.Decoder(cls) for cls in EVENT_TYPES}
 _encode = msgspec.msgpack.Encoder().encode
 _decode_envelope = msgspec.msgpack.Decoder(Envelope).decode
+_decode_sample = msgspec.msgpack.Decoder(Sample).decode
 _decode_plain = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
@@ -66,6 +80,14 @@ def open_envelope(data: bytes, where: str) -> Envelope:
         return _decode_envelope(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Undecodable(where, str(error)) from error
+
+
+def open_sample(data: bytes) -> Sample | None:
+    """In half the time of the two steps; None for whatever wants these, readable or not."""
+    try:
+        return _decode_sample(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def read(envelope: Envelope, where: str) -> AnyEvent:

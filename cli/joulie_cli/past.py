@@ -1,5 +1,6 @@
 """What the commands that look back have in common: a moment of the log, and where its facts are."""
 
+import argparse
 import asyncio
 import contextlib
 import os
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 import joulie_migrations
-from joulie_audit.archive import Archive, ArchivedFacts
+from joulie_audit.archive import Archive, ArchivedFacts, is_archive
 from joulie_audit.facts import Facts, StreamFacts
 from joulie_audit.replay import Elsewhere
 from joulie_bus.embedded import Embedded
@@ -22,6 +23,7 @@ from joulie_bus.jetstream.connection import Address
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.records import Record
 from joulie_bus.roles import Role
+from joulie_bus.settings import setting, text
 from joulie_bus.subjects import MERGE_ORDER, Stream
 from joulie_cli.data import Hold
 from joulie_cli.supervisor import made_ready
@@ -30,13 +32,33 @@ from joulie_projections import database
 from joulie_projections.history import History
 from joulie_projections.manifest import Manifest
 
-# Below that other processes cost more than they bring.
-MANY_DECISIONS = 5_000
-MANY_EVENTS = 200_000
+# For each process: with less to do it costs more than it brings (about a second to start).
+MANY_DECISIONS = 10_000
+MANY_EVENTS = 500_000
 WAIT_S = 0.2  # between two looks whether the directory is free
 WAITING = "Something else reads the facts in {}: waiting for it to end. Ctrl-C gives up."
 WHO = "joulie-audit"
 Tell = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchivePlace:
+    directory: str = setting(
+        text,
+        "ARCHIVE_DIR",
+        "",
+        "Where `joulie up` archives facts and decisions, and whoever looks back reads first; "
+        "empty for nowhere",
+    )
+
+
+def archive_of(args: argparse.Namespace, wires: Wiring) -> Path | None:
+    """The one that was named, else that of the settings once there is anything in it."""
+    named: Path | None = args.archive
+    usual = wires.source.load(ArchivePlace).directory
+    if named is None and usual and is_archive(Path(usual)):
+        return Path(usual)
+    return named
 
 
 @contextlib.asynccontextmanager
@@ -181,8 +203,13 @@ def jobs_of(wanted: int, history: History) -> int:
     if wanted:
         return wanted
     newest = history.checkpoint()
-    is_long = newest is not None and newest.position > MANY_EVENTS
-    return (os.cpu_count() or 1) if is_long or history.count_answers() > MANY_DECISIONS else 1
+    events = newest.position if newest is not None else 0
+    return paying(events, history.count_answers(), os.cpu_count() or 1)
+
+
+def paying(events: int, decisions: int, cores: int) -> int:
+    """How many processes pay for such a log."""
+    return max(1, min(cores, max(events // MANY_EVENTS, decisions // MANY_DECISIONS)))
 
 
 def require_facts(history: History) -> int:

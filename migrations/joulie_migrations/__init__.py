@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from alembic.script import ScriptDirectory
 
-OLDEST = "0001"  # the schema that this code needs at least: its last pre step
-NEWEST = "0001"  # the last one that it knows
+OLDEST = "0002"  # the schema that this code needs at least: its last pre step
+NEWEST = "0002"  # the last one that it knows
 PHASES = ("pre", "post")
 _HERE = Path(str(files(__name__)))
 _VERSIONS = "alembic_version"

@@ -28,11 +28,10 @@ class Overlay(Generic[S]):
         return self._base.get(key)
 
     def commit(self) -> None:
-        for key, state in self.changes.items():
-            if state is None:
-                self._base.pop(key, None)
-            else:
-                self._base[key] = state
+        kept = {key: state for key, state in self.changes.items() if state is not None}
+        self._base.update(kept)
+        for key in [key for key in self.changes if key not in kept]:
+            self._base.pop(key, None)
         self.changes.clear()
 
 

@@ -5,7 +5,18 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, func, or_, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Engine,
+    Row,
+    Select,
+    func,
+    literal_column,
+    or_,
+    select,
+)
 from sqlalchemy.exc import SQLAlchemyError
 
 from joulie_bus.errors import Unreadable
@@ -22,6 +33,7 @@ from joulie_projections.world import World
 
 PAGE = 1000  # rows held in memory while a long table is read
 NEWEST = 2**63 - 1  # as far as there is
+FEW = 10_000  # entries of a span of time that are looked up before the log is read
 ANSWERS = (FilterDecided.TYPE, PrioritizeDecided.TYPE)
 RECOMPUTED = (*ANSWERS, PreemptDecided.TYPE)
 
@@ -123,9 +135,7 @@ class History:
 
     def find(self, wanted: Wanted, limit: int | None = None) -> Iterator[Logged]:
         """Newest first."""
-        query = select(decision).where(decision.c.pos > wanted.after)
-        for condition in _conditions(wanted):
-            query = query.where(condition)
+        query = select(decision).where(decision.c.pos > wanted.after, *self._all_of(wanted))
         return self._logged(query.order_by(decision.c.pos.desc()).limit(limit))
 
     def pod_names(self, limit: int) -> list[str]:
@@ -164,8 +174,24 @@ class History:
 
     def entries_before(self, pos: int, wanted: Wanted) -> Iterator[Logged]:
         """Newest first; who has enough of them stops reading."""
-        earlier = select(decision).where(decision.c.pos < pos, *_conditions(wanted))
+        earlier = select(decision).where(decision.c.pos < pos, *self._all_of(wanted))
         return self._logged(earlier.order_by(decision.c.pos.desc()))
+
+    def _all_of(self, wanted: Wanted) -> Iterator[ColumnElement[bool]]:
+        """And where they lie, if that is a small part of the log: it is read back from there.
+
+        Replicas ship late, so that entries are only about in the order of their time.
+        """
+        yield from _conditions(wanted)
+        if wanted.since is None:
+            return
+        found = select(decision.c.pos).where(*_between(decision.c.decided_at, wanted))
+        inside = found.limit(FEW + 1).subquery().c.pos
+        count, first, last = self._db.execute(
+            select(func.count(inside), func.min(inside), func.max(inside))
+        ).one()
+        if count <= FEW:
+            yield decision.c.pos.between(first or 0, last or 0)
 
     def newest_answers(self, count: int) -> Sequence[Logged]:
         answers = select(decision).where(decision.c.kind.in_(ANSWERS))
@@ -305,14 +331,18 @@ def _conditions(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
         yield decision.c.pod.startswith(f"{wanted.namespace}/", autoescape=True)
     if wanted.kinds:
         yield decision.c.kind.in_(wanted.kinds)
-    yield from _between(wanted.since, wanted.until)
+    yield from _between(_TIME, wanted)
 
 
-def _between(since: int | None, until: int | None) -> Iterator[ColumnElement[bool]]:
-    if since is not None:
-        yield decision.c.decided_at >= since
-    if until is not None:
-        yield decision.c.decided_at <= until
+# By no index: what is read newest first must not be gathered and sorted before.
+_TIME = literal_column(f"+{decision.name}.{decision.c.decided_at.name}", BigInteger)
+
+
+def _between(time: ColumnElement[int], wanted: Wanted) -> Iterator[ColumnElement[bool]]:
+    if wanted.since is not None:
+        yield time >= wanted.since
+    if wanted.until is not None:
+        yield time <= wanted.until
 
 
 def _manifest(row: Row[Any]) -> Manifest:

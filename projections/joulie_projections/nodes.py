@@ -102,17 +102,17 @@ def _node_gone(draft: Draft, name: str, at: int) -> None:
 
 
 def sampled_power(draft: Draft, sampled: TelemetrySampled, at: int) -> None:
-    node = node_of(draft, sampled.node, at)
-    samples = with_sample(node.samples, Sample(at, sampled.power_mw))
+    name = sampled.node
+    node = draft.nodes.get(name) or node_of(draft, name, at)
     after = replace(
         node,
         at=at,
-        samples=samples,
+        samples=with_sample(node.samples, Sample(at, sampled.power_mw)),
         source=sampled.source,
         provider=sampled.provider,
         arrivals=node.arrivals and unsettled(node.arrivals, at),
     )
-    draft.nodes.put(sampled.node, after)
+    draft.nodes.put(name, after)
 
 
 def unsettled(arrivals: tuple[Arrival, ...], at: int) -> tuple[Arrival, ...]:
@@ -125,7 +125,6 @@ def with_sample(samples: tuple[Sample, ...], new: Sample) -> tuple[Sample, ...]:
     if len(samples) > 1 and samples[-1].at - samples[-2].at < SAMPLE_SPACING_NS:
         samples = samples[:-1]
     oldest = new.at - TREND_WINDOW_NS
-    first = 0
-    while first < len(samples) and samples[first].at < oldest:
-        first += 1
-    return (*samples[first:], new)
+    while samples and samples[0].at < oldest:
+        samples = samples[1:]
+    return (*samples, new)

@@ -4,7 +4,7 @@ A pipelined producer may send again what was lost while later messages arrived. 
 smaller than the newest, and it is news all the same, unless something later was said of its thing.
 """
 
-from joulie_bus.codec import Origin
+from joulie_bus.codec import SEQ_DIGITS, Origin
 from joulie_bus.events import (
     Fact,
     GpuGone,
@@ -38,6 +38,47 @@ _ABOUT: dict[type, str] = {
     PodFinished: "pod",
     PodGone: "pod",
 }
+
+
+class Counting:
+    """The usual case many times over: a producer goes on without a hole.
+
+    How far is remembered beside the draft, and in it once `settle` is called: before anything else
+    is asked about producers, and at the end.
+    """
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._high: dict[str, int] = {}  # by producer:boot
+
+    def goes_on(self, event_id: str) -> bool:
+        """True if `is_news` would say so of the very next number of the newest life."""
+        life, _, number = event_id.rpartition(":")
+        high = self._high.get(life)
+        if high is None and (high := self._begun(life)) is None:
+            return False
+        following = high + 1
+        if number != str(following) or len(number) > SEQ_DIGITS:
+            return False
+        self._high[life] = following
+        return True
+
+    def settle(self) -> None:
+        for life, high in self._high.items():
+            producer, _, boot = life.partition(":")
+            known = self._draft.producers.get(producer)
+            assert known is not None, "only a known life goes on"
+            *older, newest = known.lives
+            going_on = Life(boot, high, newest.missing, newest.lost, newest.later)
+            self._draft.producers.put(producer, ProducerState((*older, going_on)))
+        self._high.clear()
+
+    def _begun(self, life: str) -> int | None:
+        """How far the newest life of a producer had counted; None for any other."""
+        producer, _, boot = life.partition(":")
+        known = self._draft.producers.get(producer)
+        newest = known.lives[-1] if known and known.lives else None
+        return newest.high if newest is not None and newest.boot == boot else None
 
 
 def is_news(draft: Draft, origin: Origin) -> bool:

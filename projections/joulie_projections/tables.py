@@ -143,6 +143,7 @@ decision = Table(
     Index("decision_by_pod_uid", "pod_uid"),
     Index("decision_by_pod", "pod"),
     Index("decision_by_view", "view_position"),
+    Index("decision_by_time", "decided_at", "pos"),
     # SQLite has no sha256 of its own; there `joulie verify` is who looks.
     CheckConstraint("hash = sha256(prev || body)", name="decision_hash").ddl_if("postgresql"),
 )

@@ -1,5 +1,6 @@
 """The commands as a newcomer tries them, right and wrong, upon a log that was recorded once."""
 
+import argparse
 import json
 import re
 import shutil
@@ -13,9 +14,11 @@ import pytest
 from sqlalchemy import Engine
 
 import joulie_migrations
+from joulie_bus.events import DECISION_TYPES
 from joulie_cli.data import DataDirectory
-from joulie_cli.looking import joined
+from joulie_cli.looking import ENTRY_KINDS, OPTIONS, joined
 from joulie_cli.main import main
+from joulie_cli.past import paying
 from joulie_projections import database
 from joulie_projections.history import History, Wanted
 
@@ -189,6 +192,10 @@ def test_decisions_are_chosen_by_pod_kind_and_node(joulie: Run, scored: str, nod
     assert len(joulie("decisions", "--node", node, "--limit", "5").out.splitlines()) == 5
 
 
+def test_entries_can_be_chosen_by_every_kind_that_there_is() -> None:
+    assert set(ENTRY_KINDS) == {cls.TYPE.removeprefix("decision.") for cls in DECISION_TYPES}
+
+
 def test_plans_that_changed_nothing_are_shown_on_request(joulie: Run) -> None:
     few, all_of_them = joulie("plans", *FACTS).out, joulie("plans", "--all", *FACTS).out
 
@@ -243,6 +250,22 @@ def test_the_golden_log_replays_and_what_if_compares(joulie: Run, tmp_path: Path
     assert plot.read_text().startswith("<svg")
 
 
+@pytest.mark.parametrize(
+    ("events", "decisions", "cores", "processes"),
+    [
+        pytest.param(0, 0, 8, 1, id="an empty log"),
+        pytest.param(999_999, 0, 8, 1, id="too short to share"),
+        pytest.param(1_000_000, 0, 8, 2, id="long"),
+        pytest.param(1_000, 30_000, 8, 3, id="many decisions"),
+        pytest.param(10_000_000, 0, 4, 4, id="no more than cores"),
+    ],
+)
+def test_a_replay_takes_as_many_processes_as_pay(
+    events: int, decisions: int, cores: int, processes: int
+) -> None:
+    assert paying(events, decisions, cores) == processes
+
+
 def test_another_policy_share_is_compared_by_class_and_namespace(joulie: Run) -> None:
     told = joulie("whatif", "--set", "STATIC_HP_FRAC=0.1", "--json", *FACTS).told
 
@@ -258,6 +281,54 @@ def test_an_archive_that_nobody_named_is_asked_for(joulie: Run) -> None:
 
     assert (said.code, said.out) == (2, "")
     assert "Which archive? Give --to DIR, or set ARCHIVE_DIR." in said.err
+
+
+READERS = {
+    "explain": ["explain", "node", "NODE"],
+    "plans": ["plans"],
+    "twin": ["twin", "NODE", "--at", "500", "--history"],
+    "verify": ["verify", "--heads", "HEADS"],
+    "replay": ["replay", "--jobs", "1"],
+    "whatif": ["whatif", "--set", "SCORE_ECO_BONUS=11", "--to", "500"],
+}
+
+
+@pytest.mark.parametrize("words", READERS.values(), ids=READERS)
+def test_the_archive_of_the_settings_is_read_like_one_that_is_named(
+    joulie: Run, kept: Path, node: str, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    named = {"NODE": node, "HEADS": str(kept)}
+    words = [named.get(word, word) for word in words]
+    monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
+    by_option = joulie(*words, "--archive", str(GOLDEN))
+    monkeypatch.setenv("ARCHIVE_DIR", str(GOLDEN))
+
+    by_setting = joulie(*words)
+
+    assert by_setting.code == by_option.code == 0
+    assert timeless(by_setting.out) == timeless(by_option.out)
+
+
+def timeless(text: str) -> str:
+    return re.sub(r"in [0-9.]+ s", "in a while", text)
+
+
+def test_no_command_that_reads_an_archive_is_left_out() -> None:
+    options = {}
+    for name, declare in OPTIONS.items():
+        parser = argparse.ArgumentParser()
+        declare(parser)
+        options[name] = {flag for action in parser._actions for flag in action.option_strings}
+
+    assert {name for name, flags in options.items() if "--archive" in flags} == set(READERS)
+
+
+def test_a_place_for_archives_that_holds_none_yet_is_passed_over(
+    joulie: Run, node: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARCHIVE_DIR", str(tmp_path / "later"))
+
+    assert joulie("twin", node).code == 0
 
 
 def test_without_the_streams_nothing_is_archived_in_part(

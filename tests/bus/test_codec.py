@@ -3,6 +3,7 @@ import functools
 import json
 import math
 import sys
+import typing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from joulie_bus.events import (
     PlanMade,
     PrioritizeDecided,
     SettingsDeclared,
+    TelemetrySampled,
 )
 from joulie_bus.testing import NOON, one_of_each, producer
 
@@ -96,6 +98,36 @@ def test_what_is_not_an_event_is_named_with_its_place(sealed: Envelope, why: str
 
     assert why in caught.value.why
     assert str(caught.value).startswith(f"{HERE} is not an event we know: ")
+
+
+def test_a_reading_is_opened_at_once_to_what_two_steps_give() -> None:
+    sent = producer().stamp(TelemetrySampled(node="n1", power_mw=5), cause="a:b:1", corr="c").data
+
+    opened, sample = codec.open_envelope(sent, HERE), codec.open_sample(sent)
+
+    assert sample is not None
+    assert sample.data == codec.read(opened, HERE)
+    parts = [name for name in Envelope.__struct_fields__ if name != "data"]
+    assert [getattr(sample, name) for name in parts] == [getattr(opened, name) for name in parts]
+
+
+@pytest.mark.parametrize(
+    "sealed",
+    [
+        pytest.param(envelope({"node": "n", "power_mw": -1}, "telemetry.sampled"), id="bad"),
+        pytest.param(envelope({"node": "n", "power_mw": 1}, "telemetry.sampled", v=2), id="newer"),
+        pytest.param(envelope({"node": "n", "power_mw": 1}, "node.gone"), id="something else"),
+    ],
+)
+def test_what_is_no_reading_of_today_is_left_to_the_two_steps(sealed: Envelope) -> None:
+    assert codec.open_sample(codec.seal(sealed)) is None
+
+
+def test_what_is_opened_at_once_is_the_reading_of_today() -> None:
+    said = typing.get_type_hints(codec.Sample)
+
+    assert typing.get_args(said["type"]) == (TelemetrySampled.TYPE,)
+    assert typing.get_args(said["v"]) == (TelemetrySampled.VERSION,)
 
 
 @pytest.mark.parametrize(

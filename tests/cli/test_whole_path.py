@@ -338,6 +338,22 @@ def test_a_directory_in_use_is_refused_with_a_way_out(past: Past) -> None:
     )
 
 
+def test_who_archives_waits_for_whoever_reads_and_says_so(past: Past, tmp_path: Path) -> None:
+    hold = DataDirectory(past[0]).hold()
+    words = ["archive", "--to", tmp_path / "kept", "--now", "--data", past[0]]
+    command = [sys.executable, "-m", "joulie_cli.main", *map(str, words)]
+    waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert waiting.stderr is not None
+    told = waiting.stderr.readline()
+    kept_meanwhile = list((tmp_path / "kept").glob("*/*/*/*"))
+    hold.release()
+    out, rest = waiting.communicate(timeout=PATIENCE_S)
+
+    assert f"Something else reads the facts in {past[0]}: waiting for it to end" in told
+    assert (kept_meanwhile, waiting.returncode, rest) == ([], 0, "")
+    assert "read back and compared: facts to position" in out
+
+
 @pytest.mark.parametrize("command", ["status", "verify", "replay"])
 def test_a_directory_without_data_is_told_so(command: str, tmp_path: Path) -> None:
     done = joulie(command, "--data", tmp_path / "none")

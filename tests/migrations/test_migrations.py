@@ -36,11 +36,12 @@ phase = "{phase}"
 def upgrade() -> None:
     op.execute(sa.text("{sql}"))
 """
+FIRST = OURS._replace(newest="0001")
 # The release after this one: it adds a column, and takes one away when the old code is gone.
 NEXT = (
-    ("0002", "0001", "pre", "ALTER TABLE quarantine ADD COLUMN hint TEXT"),
-    ("0003", "0002", "post", "ALTER TABLE rebuilt DROP COLUMN flipped_at"),
-    ("0004", "0003", "pre", "ALTER TABLE quarantine ADD COLUMN more TEXT"),
+    ("0003", "0002", "pre", "ALTER TABLE quarantine ADD COLUMN hint TEXT"),
+    ("0004", "0003", "post", "ALTER TABLE rebuilt DROP COLUMN flipped_at"),
+    ("0005", "0004", "pre", "ALTER TABLE quarantine ADD COLUMN more TEXT"),
 )
 
 
@@ -63,7 +64,7 @@ def empty(place: Place) -> Generator[Engine, None, None]:
 @pytest.fixture
 def later(tmp_path: Path) -> Steps:
     """What the next version of the code brings: one step before its roll-out, one after."""
-    return release(tmp_path, 2, oldest="0002", newest="0003")
+    return release(tmp_path, 2, oldest="0003", newest="0004")
 
 
 def release(tmp_path: Path, steps: int, *, oldest: str, newest: str) -> Steps:
@@ -129,6 +130,20 @@ def test_upgrading_twice_is_harmless(empty: Engine) -> None:
         assert db.scalar(text("SELECT count(*) FROM schema_floor")) == 2
 
 
+def test_a_database_of_the_first_release_gets_what_came_since(empty: Engine, place: Place) -> None:
+    joulie_migrations.upgrade(empty, steps=FIRST)
+    writer = database.writer(place)
+    work(writer)
+    writer.dispose()
+
+    joulie_migrations.upgrade(empty, "pre")
+
+    joulie_migrations.require(empty)
+    with empty.connect() as db:
+        assert compare_metadata(MigrationContext.configure(db), metadata) == []
+        assert db.scalar(text("SELECT max(position) FROM node_twin")) == 2
+
+
 # --- the next version -------------------------------------------------------------------------
 
 
@@ -156,7 +171,7 @@ def work(writer: Engine) -> None:
 def test_code_of_the_last_version_works_on_beside_the_steps_before_a_roll_out(
     old: Engine, place: Place, later: Steps
 ) -> None:
-    assert joulie_migrations.upgrade(old, "pre", later) == "0002"
+    assert joulie_migrations.upgrade(old, "pre", later) == "0003"
 
     joulie_migrations.require(old)
     joulie_migrations.require(old, later)
@@ -171,7 +186,7 @@ def test_code_of_the_last_version_works_on_beside_the_steps_before_a_roll_out(
 def test_the_steps_after_a_roll_out_shut_the_last_version_out(old: Engine, later: Steps) -> None:
     joulie_migrations.upgrade(old, "pre", later)
 
-    assert joulie_migrations.upgrade(old, "post", later) == "0003"
+    assert joulie_migrations.upgrade(old, "post", later) == "0004"
 
     joulie_migrations.require(old, later)
     with pytest.raises(SchemaMismatch, match="older than the database"):
@@ -181,7 +196,7 @@ def test_the_steps_after_a_roll_out_shut_the_last_version_out(old: Engine, later
 
 
 def test_new_code_does_not_start_on_an_old_schema(old: Engine, later: Steps) -> None:
-    with pytest.raises(SchemaMismatch, match="at schema 0001, this code wants 0002"):
+    with pytest.raises(SchemaMismatch, match="at schema 0002, this code wants 0003"):
         joulie_migrations.require(old, later)
 
 
@@ -190,7 +205,7 @@ def test_old_code_asked_to_migrate_leaves_the_additions_of_newer_code_alone(
 ) -> None:
     joulie_migrations.upgrade(old, "pre", later)
 
-    assert joulie_migrations.upgrade(old) == "0002"
+    assert joulie_migrations.upgrade(old) == "0003"
 
 
 def test_data_is_there_after_every_step(old: Engine, later: Steps) -> None:
@@ -207,9 +222,9 @@ def test_data_is_there_after_every_step(old: Engine, later: Steps) -> None:
 def test_a_version_that_was_left_out_cannot_be_rolled_over_in_one_go(
     old: Engine, tmp_path: Path
 ) -> None:
-    after_next = release(tmp_path, 3, oldest="0004", newest="0004")
+    after_next = release(tmp_path, 3, oldest="0005", newest="0005")
 
     with pytest.raises(SchemaMismatch, match="Stop it, then run `joulie migrate`"):
         joulie_migrations.upgrade(old, "pre", after_next)
 
-    assert joulie_migrations.upgrade(old, "", after_next) == "0004"
+    assert joulie_migrations.upgrade(old, "", after_next) == "0005"

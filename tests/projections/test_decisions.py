@@ -27,7 +27,7 @@ from joulie_projections.commit import Input
 from joulie_projections.database import Place
 from joulie_projections.decisions import FIRST_PREV, DecisionLog, Entry, Tip, chain_hash, entry_of
 from joulie_projections.heads import Signer, is_genuine
-from joulie_projections.history import History, Logged
+from joulie_projections.history import History, Logged, Wanted
 from joulie_projections.store import Store
 
 READ = Input("then", 1)
@@ -199,3 +199,65 @@ def test_a_head_says_where_the_log_ends_and_is_signed_once(
     assert head is not None
     assert Tip(head.pos, head.hash) == log.open()[0]
     assert is_genuine(head, signer.public)
+
+
+# --- what was decided in a span of time -------------------------------------------------------
+
+# Replicas ship late: entry 3 is of 12:00, though 12:05 stands before it.
+MINUTES = (1, 5, 0, 6, 7, 2, 9, 9, 8, 12)
+
+
+@pytest.mark.parametrize("few", [10_000, 3, 0], ids=lambda few: f"{few} are few")
+@pytest.mark.parametrize(
+    ("span", "found"),
+    [
+        pytest.param({"since": 8}, [10, 9, 8, 7], id="since"),
+        pytest.param({"since": 0}, [10, 9, 8, 7, 6, 5, 4, 3, 2, 1], id="all"),
+        pytest.param({"since": 13}, [], id="none"),
+        pytest.param({"since": 2, "until": 6}, [6, 4, 2], id="a window"),
+        pytest.param({"until": 2}, [6, 3, 1], id="until"),
+    ],
+)
+def test_entries_of_a_span_of_time_are_found_newest_first_however_many_there_are(
+    log: DecisionLog,
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+    few: int,
+    span: dict[str, int],
+    found: list[int],
+) -> None:
+    monkeypatch.setattr("joulie_projections.history.FEW", few)
+    append(log, said(*(filtered(now=at_minute(minute)) for minute in MINUTES)))
+    times = {end: at_minute(minute) for end, minute in span.items()}
+    wanted = Wanted(since=times.get("since"), until=times.get("until"))
+
+    with History.of(place) as history:
+        before = [entry.pos for entry in history.entries_before(9, wanted)]
+        assert [entry.pos for entry in history.find(wanted)] == found
+        assert [entry.pos for entry in history.find(wanted, 2)] == found[:2]
+        assert before == [pos for pos in found if pos < 9]
+
+
+def at_minute(minute: int) -> int:
+    return noon(60 * minute)
+
+
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+def test_few_entries_of_a_long_log_are_looked_up_and_not_searched_for(
+    log: DecisionLog, place: Place
+) -> None:
+    append(log, said(*(filtered(now=at_minute(minute)) for minute in range(500))))
+    looks = 0
+
+    def look() -> int:
+        nonlocal looks
+        looks += 1
+        return 0
+
+    with History.of(place) as history:
+        # Each ten instructions of the database; reading back through everything takes hundreds.
+        history._db.connection.dbapi_connection.set_progress_handler(look, 10)  # type: ignore[union-attr]
+        found = [entry.pos for entry in history.find(Wanted(since=at_minute(498)))]
+
+    assert found == [500, 499]
+    assert looks < 100

@@ -28,7 +28,7 @@ from joulie_projections.folds import evolve
 from joulie_projections.manifest import Range, chained, merkle_root
 from joulie_projections.rows import changed_rows, no_rows, state_digest
 from joulie_projections.sequence import Sequenced, Standing, fold, ranges_of, sequence
-from joulie_projections.world import World
+from joulie_projections.world import Life, ProducerState, World
 
 FACTS = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), min_size=1, max_size=30)
 START = Standing(0, {}, no_rows(), b"")
@@ -141,6 +141,14 @@ def test_a_repeat_takes_a_position_and_changes_nothing() -> None:
     assert (done.rows, done.commit.poison) == (once.rows, [])
 
 
+def test_a_reading_that_comes_twice_among_others_is_a_repeat() -> None:
+    told = records(power("a", 1), power("a", 2), power("a", 3))
+
+    done = sequenced([*told, told[2]])
+
+    assert (done.duplicates, done.rows) == (1, sequenced(told).rows)
+
+
 @pytest.mark.parametrize(
     ("data", "why"),
     [
@@ -182,6 +190,57 @@ def test_a_decision_among_facts_is_poison() -> None:
     [poison] = done.commit.poison
     assert "decision.settings-declared is a decision and no fact" in poison.why
     assert done.rows == []
+
+
+NUMBERS = st.integers(1, 3).map(str) | st.sampled_from(["02", "-1", "", "1:2", "9" * 18])
+READINGS = st.tuples(
+    st.just("a:x") | st.sampled_from(["a:y", "b:x", ":x", "a", "a:x:z"]),
+    NUMBERS,
+    st.sampled_from([{"power_mw": 5}, {"power_mw": -1}, {"power_mw": 7, "provider": "p"}]),
+    st.sampled_from(["telemetry.sampled", "node.gone"]),
+)
+
+
+@given(told=st.lists(READINGS, max_size=25), cut=st.integers(0, 25))
+@settings(deadline=None, max_examples=100)
+def test_the_short_way_of_a_reading_leads_where_the_long_one_does(
+    told: list[tuple[str, str, dict[str, object], str]], cut: int
+) -> None:
+    story = [
+        Record(Stream.TEL, at, noon(at), wire(f"{life}:{number}", kind, node="n", **data))
+        for at, (life, number, data, kind) in enumerate(told, 1)
+    ]
+    short = twice(story[:cut], story[cut:])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(codec, "open_sample", lambda _: None)
+        long = twice(story[:cut], story[cut:])
+
+    assert short == long
+
+
+def twice(first: list[Record], second: list[Record]) -> list[tuple[object, ...]]:
+    """What two batches, one upon the other, leave behind."""
+    world, left = World(), list[tuple[object, ...]]()
+    for told, position in ((first, 0), (second, len(first))):
+        draft = Draft(world)
+        found = fold(draft, told, position)
+        left.append((found, list(draft.changed())))
+        draft.commit()
+    return left
+
+
+def test_the_number_after_the_largest_one_is_no_number_by_either_way() -> None:
+    most = 10**18 - 1
+    draft = Draft(World())
+    draft.producers.put("a", ProducerState((Life("x", most - 1),)))
+    story = [
+        Record(Stream.TEL, n, noon(), wire(f"a:x:{n}", "telemetry.sampled", node="n", power_mw=1))
+        for n in (most, most + 1)
+    ]
+
+    [poison] = fold(draft, story, 0).poison
+
+    assert (poison.position, draft.producers.get("a")) == (2, ProducerState((Life("x", most),)))
 
 
 @given(data=st.binary(max_size=60))

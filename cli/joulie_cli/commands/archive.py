@@ -15,9 +15,9 @@ from joulie_audit.archiver import Archived, Archiver
 from joulie_audit.restore import Restored, restore
 from joulie_audit.tables import Parquet, Segment, has_parquet
 from joulie_bus.errors import DataDirectoryError, NotInTheLog
-from joulie_bus.settings import setting, some_time, text
+from joulie_bus.settings import setting, some_time
 from joulie_cli.archiving import Keeper
-from joulie_cli.past import facts_of
+from joulie_cli.past import ArchivePlace, facts_of
 from joulie_cli.wiring import Wiring, serve_part
 from joulie_projections import database
 from joulie_projections.decisions import DecisionLog
@@ -25,10 +25,7 @@ from joulie_projections.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArchiveSettings:
-    directory: str = setting(
-        text, "ARCHIVE_DIR", "", "Where `joulie up` archives facts and decisions; empty for nowhere"
-    )
+class ArchiveSettings(ArchivePlace):
     every_s: float = setting(some_time, "ARCHIVE_EVERY", "1h", "How often `joulie up` does so")
 
 

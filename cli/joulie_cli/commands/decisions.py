@@ -38,7 +38,7 @@ def wanted_of(args: argparse.Namespace, now: int) -> Wanted:
         pod=args.pod or "",
         namespace=args.namespace or "",
         kinds=tuple(KINDS[kind] for kind in args.kind or ()),
-        since=_since(args.since, now) if args.since else 0,
+        since=_since(args.since, now) if args.since else None,
     )
 
 

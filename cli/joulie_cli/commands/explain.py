@@ -25,13 +25,13 @@ from joulie_audit.travel import Step, binding_of, steps_of, world_at
 from joulie_bus.errors import BusError, DataDirectoryError, NotInTheLog
 from joulie_bus.events import Terms
 from joulie_cli.commands import plans
-from joulie_cli.past import facts_of, require_facts
+from joulie_cli.past import ArchivePlace, archive_of, facts_of, require_facts
 from joulie_cli.when import shown
 from joulie_cli.wiring import Wiring
 from joulie_projections.board import Board
 from joulie_projections.history import History
 
-SETTINGS = ()
+SETTINGS = (ArchivePlace,)
 SHOWN_STEPS = 20
 ONE_GPU = 1000  # thousandths
 NAMES_OF_TODAY = "Nodes have gone since, and refused ones may be named wrongly:"
@@ -72,7 +72,7 @@ def _tell(args: argparse.Namespace, told: dict[str, Any], text: Any) -> int:
 
 
 async def _pod(args: argparse.Namespace, wires: Wiring, pod: str) -> Told:
-    async with facts_of(wires, args.archive) as (history, facts):
+    async with facts_of(wires, archive_of(args, wires)) as (history, facts):
         found = explain_pod(history, pod)
         names = await _names_then(history, facts, found.view)
         found = explain_pod(history, pod, names)
@@ -247,7 +247,7 @@ def _became(told: Told) -> Iterator[str]:
 
 
 async def _node(args: argparse.Namespace, wires: Wiring, name: str) -> dict[str, Any]:
-    async with facts_of(wires, args.archive) as (history, facts):
+    async with facts_of(wires, archive_of(args, wires)) as (history, facts):
         require_facts(history)
         steps = await steps_of(history, facts, name)
         names = node_names(history)
@@ -267,7 +267,7 @@ def _node_text(told: dict[str, Any]) -> str:
 
 
 async def _plan(args: argparse.Namespace, wires: Wiring, which: str) -> dict[str, Any]:
-    async with facts_of(wires, args.archive) as (history, facts):
+    async with facts_of(wires, archive_of(args, wires)) as (history, facts):
         require_facts(history)
         found = plans.grouped([fact async for fact in plan_facts(history, facts)])
     for plan in found:

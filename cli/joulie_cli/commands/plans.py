@@ -10,11 +10,11 @@ import msgspec
 
 from joulie_audit.facts import PlanFact, plan_facts
 from joulie_bus.events import PlanMade
-from joulie_cli.past import facts_of, require_facts
+from joulie_cli.past import ArchivePlace, archive_of, facts_of, require_facts
 from joulie_cli.when import shown
 from joulie_cli.wiring import Wiring
 
-SETTINGS = ()
+SETTINGS = (ArchivePlace,)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
@@ -25,7 +25,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 async def _plans(args: argparse.Namespace, wires: Wiring) -> list[dict[str, Any]]:
-    async with facts_of(wires, args.archive) as (history, facts):
+    async with facts_of(wires, archive_of(args, wires)) as (history, facts):
         require_facts(history)
         found = [fact async for fact in plan_facts(history, facts)]
     return [plan for plan in grouped(found) if plan["changes"] or args.all]

@@ -7,11 +7,11 @@ import sys
 from typing import Any
 
 from joulie_audit.replay import Replayed, Scope, Tell, other_versions, replay
-from joulie_cli.past import jobs_of, progress, shared_facts_of
+from joulie_cli.past import ArchivePlace, archive_of, jobs_of, progress, shared_facts_of
 from joulie_cli.wiring import Wiring
 from joulie_projections.history import NEWEST
 
-SETTINGS = ()
+SETTINGS = (ArchivePlace,)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 async def _replay(
     args: argparse.Namespace, wires: Wiring, scope: Scope, tell: Tell | None
 ) -> dict[str, Any]:
-    async with shared_facts_of(wires, args.archive) as (history, facts, elsewhere):
+    async with shared_facts_of(wires, archive_of(args, wires)) as (history, facts, elsewhere):
         versions = other_versions(history)
         if versions is not None:
             print(f"joulie replay: {versions}", file=sys.stderr)

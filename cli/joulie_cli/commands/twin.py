@@ -11,13 +11,13 @@ import msgspec
 from joulie_audit.explain import near
 from joulie_audit.travel import Step, TwinThen, steps_of, twin_then, world_at
 from joulie_bus.errors import NotInTheLog
-from joulie_cli.past import facts_of, require_facts
+from joulie_cli.past import ArchivePlace, archive_of, facts_of, require_facts
 from joulie_cli.when import position_at, shown
 from joulie_cli.wiring import Wiring
 from joulie_projections.history import History
 from joulie_projections.rows import world_of
 
-SETTINGS = ()
+SETTINGS = (ArchivePlace,)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 async def _look(args: argparse.Namespace, wires: Wiring) -> tuple[TwinThen, list[Step]]:
-    async with facts_of(wires, args.archive) as (history, facts):
+    async with facts_of(wires, archive_of(args, wires)) as (history, facts):
         newest = require_facts(history)
         position = newest
         if args.at is not None:

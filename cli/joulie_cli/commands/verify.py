@@ -11,12 +11,12 @@ from joulie_audit.archive import Archive
 from joulie_audit.verify import Part, Report, unlogged, verify
 from joulie_audit.verify_archive import ArchiveReport, verify_archive
 from joulie_cli.heads import heads_in, heads_of, ids_of, public_key
-from joulie_cli.past import broker_of, history_of
+from joulie_cli.past import ArchivePlace, archive_of, broker_of, history_of
 from joulie_cli.wiring import Wiring
 from joulie_projections.heads import Head
 from joulie_projections.history import NEWEST
 
-SETTINGS = ()
+SETTINGS = (ArchivePlace,)
 FROM_THE_STREAM = "stream"
 
 
@@ -39,10 +39,11 @@ async def _verify(args: argparse.Namespace, wires: Wiring) -> tuple[Report, Arch
                 report = report._replace(flaw=unlogged(report.holes, await ids_of(bus)))
     else:
         report = _report(wires, heads_in(Path(args.heads)), part)
-    if args.archive is None:
+    archive = archive_of(args, wires)
+    if archive is None:
         return report, None
     with history_of(wires) as history:
-        return report, verify_archive(Archive.of(args.archive), public, history)
+        return report, verify_archive(Archive.of(archive), public, history)
 
 
 def _report(wires: Wiring, anchored: Sequence[Head], part: Part) -> Report:

@@ -12,7 +12,7 @@ from joulie_audit.shifts import Compared, Group
 from joulie_audit.whatif import OPEN_LOOP, Other, what_if
 from joulie_bus.errors import SettingsError
 from joulie_bus.settings import Source
-from joulie_cli.past import facts_of, require_facts
+from joulie_cli.past import ArchivePlace, archive_of, facts_of, require_facts
 from joulie_cli.wiring import Wiring
 from joulie_extender.scoring import Weights
 from joulie_extender.settings import ScoringSettings
@@ -20,7 +20,7 @@ from joulie_operator.rules import Rules
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.history import NEWEST
 
-SETTINGS = ()
+SETTINGS = (ArchivePlace,)
 SHOWN = 10
 
 
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 async def _compare(args: argparse.Namespace, wires: Wiring, other: Other) -> Compared:
     last = NEWEST if args.last is None else args.last
-    async with facts_of(wires, args.archive) as (history, facts):
+    async with facts_of(wires, archive_of(args, wires)) as (history, facts):
         require_facts(history)
         return await what_if(history, facts, other, args.first, last)
 
