@@ -240,8 +240,9 @@ class ApiServer:
 
 
 async def _read(response: aiohttp.ClientResponse, silence_s: float | None) -> bytes:
+    patience = asyncio.timeout(silence_s)
     try:
-        async with asyncio.timeout(silence_s) as patience:
+        async with patience:
             chunk: bytes = await response.content.readany()
             return chunk
     except TimeoutError as error:
