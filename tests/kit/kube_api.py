@@ -7,6 +7,7 @@ rights; and everything that goes wrong: refusals to order, outages, slow and cut
 import asyncio
 import bisect
 import contextlib
+import ssl
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -61,6 +62,7 @@ class ApiServer:
     def __init__(self) -> None:
         self.objects = Objects()
         self.port = free_port()
+        self.tls: ssl.SSLContext | None = None
         self.asked: list[Asked] = []
         self.used: set[tuple[str, str, str]] = set()  # rights
         self.users: dict[str, tuple[str, set[tuple[str, str, str]] | None]] = {
@@ -85,7 +87,7 @@ class ApiServer:
         app.router.add_route("*", "/{path:.*}", self._answer)
         runner = web.AppRunner(app, shutdown_timeout=0.2, access_log=None)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", self.port).start()
+        await web.TCPSite(runner, "127.0.0.1", self.port, ssl_context=self.tls).start()
         try:
             yield self
         finally:
