@@ -86,7 +86,7 @@ async def real_server(directory: Path, assets: Path) -> AsyncGenerator[Running, 
     async with (
         started([str(assets / "etcd"), *_etcd(directory, *ports[1:])], directory),
         started(
-            [assets / "kube-apiserver", *_apiserver(directory, cert, key, ports)], directory
+            [str(assets / "kube-apiserver"), *_apiserver(directory, cert, key, ports)], directory
         ) as process,
         ApiServer.of(directory / "admin.kubeconfig") as api,
     ):

@@ -229,8 +229,8 @@ async def test_nothing_is_planned_before_the_pods_are_known(
 
 def draining(server: ApiServer, name: str) -> bool:
     """Shall save, with the caps that it had."""
-    spec = server.all("nodetwins").get(name, {"spec": {}})["spec"]
-    return spec.get("profile") == "eco" and spec.get("scheduling") == {"draining": True}
+    spec: dict[str, Any] = server.all("nodetwins").get(name, {"spec": {}})["spec"]
+    return bool(spec.get("profile") == "eco" and spec.get("scheduling") == {"draining": True})
 
 
 @pytest.mark.parametrize(
