@@ -99,6 +99,12 @@ def holder(server: ApiServer) -> str:
     return str(lease["spec"].get("holderIdentity", ""))
 
 
+def stands_by(server: ApiServer) -> bool:
+    """Somebody looks at the lease again and again and does not take it."""
+    taken = server.count("create", "leases") + server.count("update", "leases")
+    return server.count("get", "leases") > taken + 3
+
+
 async def so(condition: Callable[[], bool]) -> None:
     await until(condition, PATIENCE_S)
 
@@ -146,6 +152,7 @@ async def test_an_operator_that_is_killed_is_followed_by_another_that_repeats_no
         await so(lambda: profiles(server) == {"performance": 2, "eco": 2})
         first = holder(server)
         async with running("operator", server, data) as standby:
+            await so(lambda: stands_by(server))
             directory = DataDirectory(data).running()
             assert directory is not None
             os.kill(directory.parts["operator"], signal.SIGKILL)
