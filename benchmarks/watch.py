@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, cast
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # the stand-in
 
 from joulie_bus import codec, logging
 from joulie_bus.events import Fact
@@ -36,7 +36,8 @@ from joulie_operator.observe import (
 )
 from joulie_operator.resources import NodeTwin
 from joulie_operator.telling import Facts
-from joulie_operator.watch import ALIVE, NODES, PODS, Cluster, Watcher
+from joulie_operator.watch import ALIVE, NODES, PODS, Cluster
+from joulie_operator.watcher import Watcher
 from joulie_projections.draft import Draft
 from joulie_projections.folds import evolve
 from joulie_projections.pod import Pod

@@ -220,6 +220,12 @@ KUBE_BEHIND = Gauge(
     "Objects in the cluster that are not yet what they shall be",
     registry=REGISTRY,
 )
+WATCH_LISTS = Counter(
+    "joulie_watch_lists_total",
+    "How often all objects of a kind were read: once at each start, again when the past was gone",
+    ["kind", "how"],  # as events of the watch, or in pages
+    registry=REGISTRY,
+)
 WATCH_FAILURES = Counter(
     "joulie_watch_failures_total",
     "Lists and watches that ended in an error, by kind of object",

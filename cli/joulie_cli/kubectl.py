@@ -18,7 +18,7 @@ from joulie_bus.tasks import background
 from joulie_operator.kube import NOT_FOUND, ApiServer, Unanswered
 from joulie_operator.mirror import Mirror
 from joulie_operator.resources import NODETWINS, GpuPowerCap, NodeTwin, PowerMeasurement
-from joulie_operator.watch import Watcher
+from joulie_operator.watcher import Watcher
 
 CLASSES = ("performance", "eco", "draining", "unknown")
 FRAME_S = 1.0

@@ -10,7 +10,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import assert_never
+from typing import Protocol, assert_never
 
 import msgspec
 
@@ -25,7 +25,7 @@ from joulie_operator.kube import TOO_MANY, ApiServer, Unanswered
 from joulie_operator.observe import Node
 from joulie_operator.resources import NODETWINS, NodeTwin, NodeTwinSpec
 from joulie_operator.watch import NODES, Cluster
-from joulie_projections.view import View
+from joulie_projections.world import World
 
 LOOK_S = 0.5  # how soon after a change of the view it is carried out
 PASS_S = 2.0  # so much is begun before looking again
@@ -50,11 +50,18 @@ class Pace:
             await asyncio.sleep(self._next - now)
 
 
+class Believes(Protocol):
+    """A view, as far as the applier looks at it."""
+
+    @property
+    def world(self) -> World: ...
+
+
 class Applier:
     def __init__(
         self,
         api: ApiServer,
-        view: View,
+        view: Believes,
         cluster: Cluster,
         selector: dict[str, str],
         settings: ApplierSettings,

@@ -4,6 +4,7 @@ The client library brings credentials, TLS and their refresh; its models are not
 decoding a list of 150,000 pods into them takes minutes and gigabytes.
 """
 
+import asyncio
 import contextlib
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -22,6 +23,7 @@ from joulie_operator.resources import MANAGER
 PAGE = 500
 WATCH_S = 300  # the server ends a watch after so long, and it is opened again from where it was
 LIST_TIMEOUT_S = 60
+SILENCE_S = 30.0  # so long a pause within what is there, and it is asked for in pages
 WRITE_TIMEOUT_S = 10
 APPLY = "application/apply-patch+yaml"
 JSON = "application/json"
@@ -30,8 +32,13 @@ NOT_FOUND, CONFLICT, GONE, TOO_MANY = 404, 409, 410, 429
 _FINE = frozenset({200, 201, 202})
 
 Query = Mapping[str, str]
+FROM_THE_BEGINNING: Query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 # What a call may raise when the server is away, or not itself.
 Unanswered = (aiohttp.ClientError, TimeoutError, OSError)
+
+
+class Silent(TimeoutError):
+    """In the midst of telling what is there, the server fell silent."""
 
 
 class ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "more": "continue"}):
@@ -49,6 +56,15 @@ class RawEvent(msgspec.Struct):
     object: msgspec.Raw
 
 
+class Event(NamedTuple):
+    """What a watch tells."""
+
+    type: str
+    object: msgspec.Raw
+    version: str
+    ends_list: bool = False  # all that was there has been told by now
+
+
 class Problem(msgspec.Struct):
     """Kubernetes' Status, as an answer or as the object of an ERROR event."""
 
@@ -57,12 +73,24 @@ class Problem(msgspec.Struct):
     message: str = ""
 
 
+class Notes(msgspec.Struct, rename={"end": "k8s.io/initial-events-end"}):
+    end: str = ""
+
+
 class VersionMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
 
 
+class BookmarkMeta(VersionMeta):
+    annotations: Notes | None = None
+
+
 class Versioned(msgspec.Struct):
     metadata: VersionMeta
+
+
+class Bookmark(msgspec.Struct):
+    metadata: BookmarkMeta
 
 
 class Page(NamedTuple):
@@ -74,6 +102,7 @@ _read_list = msgspec.json.Decoder(RawList).decode
 _read_event = msgspec.json.Decoder(RawEvent).decode
 _read_problem = msgspec.json.Decoder(Problem).decode
 _read_version = msgspec.json.Decoder(Versioned).decode
+_read_bookmark = msgspec.json.Decoder(Bookmark).decode
 
 
 class ApiServer:
@@ -109,25 +138,31 @@ class ApiServer:
 
     async def watch(
         self, path: str, version: str, query: Query | None = None
-    ) -> AsyncIterator[list[tuple[RawEvent, str]]]:
-        """What happens after `version`, as much as has come at once, each with its own version.
+    ) -> AsyncGenerator[list[Event], None]:
+        """What happens after `version`, as much as has come at once.
 
-        First of all nothing: the server has agreed to tell. Ends when the server ends it.
+        Without a version, what is there comes first, up to an event that `ends_list`. The first of
+        all is nothing: the server has agreed to tell. Ends when the server ends it.
         """
+        start = {"resourceVersion": version} if version else FROM_THE_BEGINNING
         asked = {
             **(query or {}),
+            **start,
             "watch": "true",
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(int(WATCH_S * random.uniform(0.8, 1.2))),  # not all at once
-            "resourceVersion": version,
         }
-        response = await self._request("GET", path, asked, timeout_s=WATCH_S * 1.3)
+        async with asyncio.timeout(LIST_TIMEOUT_S):
+            response = await self._request("GET", path, asked, timeout_s=WATCH_S * 1.3)
+        silence_s = None if version else SILENCE_S
         try:
             yield []
             rest = b""
-            while chunk := await response.content.readany():
+            while chunk := await _read(response, silence_s):
                 *lines, rest = (rest + chunk).split(b"\n")
                 events = [_event(path, line) for line in lines if line.strip()]
+                if any(event.ends_list for event in events):
+                    silence_s = None  # from now on it is quiet while nothing happens
                 if events:
                     yield events
         finally:
@@ -204,11 +239,28 @@ class ApiServer:
         return response
 
 
-def _event(path: str, line: bytes) -> tuple[RawEvent, str]:
+async def _read(response: aiohttp.ClientResponse, silence_s: float | None) -> bytes:
+    patience = asyncio.timeout(silence_s)
+    try:
+        async with patience:
+            chunk: bytes = await response.content.readany()
+            return chunk
+    except TimeoutError as error:
+        if patience.expired():
+            raise Silent(f"no word for {silence_s:g} s") from error
+        raise
+
+
+def _event(path: str, line: bytes) -> Event:
     event = _read_event(line)
     if event.type == "ERROR":
         raise _refused(path, event.object)
-    return event, _read_version(event.object).metadata.resource_version
+    if event.type == "BOOKMARK":
+        meta = _read_bookmark(event.object).metadata
+        ends_list = meta.annotations is not None and meta.annotations.end == "true"
+        return Event(event.type, event.object, meta.resource_version, ends_list)
+    version = _read_version(event.object).metadata.resource_version
+    return Event(event.type, event.object, version)
 
 
 def _refused(

@@ -2,21 +2,17 @@
 
 import asyncio
 import contextlib
-import random
 import time
 from collections.abc import Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-import msgspec
-
-from joulie_bus import metrics
-from joulie_bus.errors import BusError, KubernetesRefused, ViewBehind
+from joulie_bus.errors import ViewBehind
 from joulie_bus.events import WorkloadClass
 from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
 from joulie_bus.subjects import Subjects
-from joulie_operator.kube import GONE, NOT_FOUND, ApiServer, Query, Unanswered
+from joulie_operator.kube import ApiServer, Query
 from joulie_operator.machines import machines_told
 from joulie_operator.mirror import Mirror
 from joulie_operator.observe import (
@@ -34,8 +30,9 @@ from joulie_operator.observe import (
     class_of,
 )
 from joulie_operator.resources import GPUS, NODEHARDWARES, NODETWINS, Gpu, NodeHardware, NodeTwin
-from joulie_operator.sight import Eye, Eyes
+from joulie_operator.sight import Eyes
 from joulie_operator.telling import Facts, Sink
+from joulie_operator.watcher import Watcher
 from joulie_projections.catalog import EMPTY, Catalog
 from joulie_projections.pod import Pod
 from joulie_projections.view import View
@@ -43,103 +40,10 @@ from joulie_projections.view import View
 NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
 # Finished pods draw nothing. One that finishes leaves the selection, which looks like its end.
 ALIVE: Query = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
-NOT_INSTALLED_PAUSE_S = 30.0  # a kind that nobody has installed may be installed later
 NAMESPACES_PATIENCE_S = 10.0
 SETTLED_S = 10.0
 K = TypeVar("K")
 log = get_logger("watch")
-
-
-class Watcher(Generic[K]):
-    """One kind of object: a list, then what changes, then a list again if the past is gone."""
-
-    def __init__(
-        self,
-        api: ApiServer,
-        path: str,
-        shape: type[K],
-        sink: Sink[K],
-        query: Query | None = None,
-        *,
-        eye: Eye | None = None,
-    ) -> None:
-        self._api = api
-        self._path = path
-        self._kind = path.rpartition("/")[2]
-        self._decode = msgspec.json.Decoder(shape).decode
-        self._sink = sink
-        self._query = query
-        self._version = ""
-        self._pause_s = FIRST_PAUSE_S
-        self.eye = eye or Eye(self._kind)
-
-    async def run(self) -> None:
-        """For ever. An outage is waited out with growing pauses, never hammered."""
-        while True:
-            try:
-                if not self._version:
-                    self.eye.close()
-                    await self._list()
-                await self._follow()
-            except KubernetesRefused as error:
-                if error.code == GONE:
-                    self._version = ""  # what happened since is forgotten there: list again
-                await self._wait(error)
-            except BusError as error:
-                self._version = ""  # what was not told has to be seen again
-                await self._wait(error)
-            except (*Unanswered, msgspec.DecodeError) as error:
-                await self._wait(error)
-
-    async def _list(self) -> None:
-        count, version, began = 0, "", time.monotonic()
-        self._sink.begin()
-        async for page in self._api.pages(self._path, self._query):
-            things = [thing for item in page.items if (thing := self._read(item)) is not None]
-            await self._sink.listed(things)
-            count, version = count + len(page.items), page.version
-        await self._sink.whole()
-        self._version = version
-        self.eye.listed.set()
-        took_s = round(time.monotonic() - began, 2)
-        log.info("listed", path=self._path, objects=count, took_s=took_s)
-
-    async def _follow(self) -> None:
-        async for events in self._api.watch(self._path, self._version, self._query):
-            self.eye.open()
-            if not events:
-                continue
-            news = [
-                (event.type, thing)
-                for event, _ in events
-                if event.type != "BOOKMARK" and (thing := self._read(event.object)) is not None
-            ]
-            if news:
-                await self._sink.happened(news)
-            self._version = events[-1][1]
-            self._pause_s = FIRST_PAUSE_S  # it speaks again
-
-    def _read(self, item: msgspec.Raw) -> K | None:
-        """One that has not the shape of its kind keeps nobody else from being seen."""
-        try:
-            return self._decode(item)
-        except msgspec.DecodeError as error:
-            log.warning("object_left_out", path=self._path, why=str(error))
-            return None
-
-    async def _wait(self, error: Exception) -> None:
-        self.eye.close()
-        pause_s = self._pause_s
-        if isinstance(error, KubernetesRefused):
-            pause_s = max(pause_s, error.retry_after_s)
-            if error.code == NOT_FOUND:
-                pause_s = NOT_INSTALLED_PAUSE_S
-        pause_s *= random.uniform(0.5, 1)  # operators do not come back together
-        metrics.WATCH_FAILURES.labels(kind=self._kind).inc()
-        log.warning("watch_failed", path=self._path, error=str(error), again_in_s=round(pause_s, 1))
-        await asyncio.sleep(pause_s)
-        self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
 
 
 class Cluster(NamedTuple):

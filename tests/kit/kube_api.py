@@ -7,10 +7,11 @@ rights; and everything that goes wrong: refusals to order, outages, slow and cut
 import asyncio
 import bisect
 import contextlib
+import ssl
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from aiohttp import web
 
@@ -23,6 +24,7 @@ from kube_requests import (
     Place,
     answered,
     body_of,
+    check_watch,
     encode,
     forbidden,
     partial,
@@ -36,6 +38,12 @@ from kube_watch import Watch
 
 ADMIN = "secret"  # the token of who may do everything
 EXPIRED_LIST = "The resourceVersion for the provided list is too old."
+
+
+# What becomes of sendInitialEvents: as in 1.34; as with the gate off; as before 1.27, where it
+# is not known, and what comes has no end; as over an etcd that is too old.
+InitialEvents = Literal["sent", "refused", "unknown", "unsupported"]
+OLD_ETCD = "a watch stream was requested by the client but the required storage feature is disabled"
 
 
 class Trouble(NamedTuple):
@@ -54,6 +62,7 @@ class ApiServer:
     def __init__(self) -> None:
         self.objects = Objects()
         self.port = free_port()
+        self.tls: ssl.SSLContext | None = None
         self.asked: list[Asked] = []
         self.used: set[tuple[str, str, str]] = set()  # rights
         self.users: dict[str, tuple[str, set[tuple[str, str, str]] | None]] = {
@@ -62,6 +71,8 @@ class ApiServer:
         self.troubles: list[Trouble] = []
         self.slowness_s = 0.0
         self.bookmark_s = 60.0
+        self.initial_events: InitialEvents = "sent"
+        self.midway: Callable[[Watch], None] | None = None  # once, within initial events
         self.watches: set[Watch] = set()
         self.most_at_once = 0
         self._now = 0
@@ -76,7 +87,7 @@ class ApiServer:
         app.router.add_route("*", "/{path:.*}", self._answer)
         runner = web.AppRunner(app, shutdown_timeout=0.2, access_log=None)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", self.port).start()
+        await web.TCPSite(runner, "127.0.0.1", self.port, ssl_context=self.tls).start()
         try:
             yield self
         finally:
@@ -199,6 +210,7 @@ users: [{{name: me, user: {{token: {token}}}}}]
             place.name,
             version=request.query.get("resourceVersion", ""),
             more="continue" in request.query,
+            initial="sendInitialEvents" in request.query,
         )
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if not token:
@@ -321,6 +333,8 @@ users: [{{name: me, user: {{token: {token}}}}}]
                 f'parsing "{wanted}": invalid syntax'
             )
             raise Refused(500, "", message)
+        if self.initial_events != "unknown":
+            check_watch(query, knows_initial_events=self.initial_events != "refused")
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(request)
@@ -329,10 +343,7 @@ users: [{{name: me, user: {{token: {token}}}}}]
         )
         self.watches.add(watch)
         with contextlib.suppress(ConnectionResetError, ConnectionAbortedError, TimeoutError):
-            if query.get("sendInitialEvents") == "true":
-                await watch.begin_with_the_list()
-            else:
-                watch.version = int(wanted or 0)
+            await self._begin(watch, query)
             async with asyncio.timeout(float(query.get("timeoutSeconds", 1800))):
                 await watch.follow(bookmarks=query.get("allowWatchBookmarks") == "true")
         self.watches.discard(watch)
@@ -342,3 +353,19 @@ users: [{{name: me, user: {{token: {token}}}}}]
             with contextlib.suppress(ConnectionResetError):
                 await watch.bookmark()
         return response
+
+    async def _begin(self, watch: Watch, query: Mapping[str, str]) -> None:
+        """Without a version, what is there comes first even if nobody asked for its end."""
+        watch.version = int(query.get("resourceVersion") or 0)
+        wants = query.get("sendInitialEvents") == "true"
+        if wants and self.initial_events == "unsupported":
+            await watch.fail(Refused(500, "InternalError", OLD_ETCD))
+        elif wants or not watch.version:
+            knows = wants and self.initial_events == "sent"
+            says_so = knows and query.get("allowWatchBookmarks") == "true"
+            await watch.begin_with_the_list(says_so=says_so, midway=lambda: self._midway(watch))
+
+    def _midway(self, watch: Watch) -> None:
+        happens, self.midway = self.midway, None
+        if happens is not None:
+            happens(watch)

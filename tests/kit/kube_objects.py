@@ -18,6 +18,12 @@ BUILT_IN = (
     Kind("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True),
     Kind("events.k8s.io", "v1", "events", "Event", namespaced=True),
     Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition"),
+    # Kept, and obeyed by nobody: rights are `ApiServer.users`.
+    Kind("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True),
+    Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole"),
+    Kind("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding"),
+    Kind("rbac.authorization.k8s.io", "v1", "roles", "Role", namespaced=True),
+    Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", namespaced=True),
 )
 
 

@@ -25,6 +25,7 @@ class Asked(NamedTuple):
     user: str = "admin"
     version: str = ""  # from which a watch begins
     more: bool = False  # a further page of a list
+    initial: bool = False  # a watch that begins with what is there
 
     @property
     def right(self) -> tuple[str, str, str]:
@@ -120,6 +121,33 @@ def token_read(token: str) -> tuple[int, str]:
             "beginning of value"
         )
         raise Refused(400, "BadRequest", message) from None
+
+
+NO_GATE = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+NO_MATCH = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+NO_EVENTS = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+
+
+def check_watch(query: Mapping[str, str], *, knows_initial_events: bool) -> None:
+    """As the real server's validateWatchOptions, in its order."""
+    wants, match = "sendInitialEvents" in query, query.get("resourceVersionMatch")
+    wrong = []
+    if wants and match != "NotOlderThan":
+        wrong.append(("resourceVersionMatch", NO_MATCH))
+    if wants and not knows_initial_events:
+        wrong.append(("sendInitialEvents", NO_GATE))
+    if match and not wants:
+        wrong.append(("resourceVersionMatch", NO_EVENTS))
+    if not wrong:
+        return
+    causes = [
+        {"reason": "FieldValueForbidden", "message": f"Forbidden: {why}", "field": field}
+        for field, why in wrong
+    ]
+    told = [f"{cause['field']}: {cause['message']}" for cause in causes]
+    listed = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    details = {"group": "meta.k8s.io", "kind": "ListOptions", "causes": causes}
+    raise Refused(422, "Invalid", f'ListOptions.meta.k8s.io "" is invalid: {listed}', details)
 
 
 def selector_of(query: Any) -> Callable[[Tree], bool]:

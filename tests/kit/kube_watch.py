@@ -34,19 +34,26 @@ class Watch:
         self.has_failed = False
         self.is_cut = False
 
-    async def begin_with_the_list(self) -> None:
-        objects = self._objects
-        for _, tree in sorted(objects.table(self._kind).items()):
+    async def begin_with_the_list(self, *, says_so: bool, midway: Callable[[], None]) -> None:
+        """`says_so`: when it was all of it. What happens meanwhile is told before that."""
+        self.version = self._objects.version
+        rows = sorted(self._objects.table(self._kind).items())
+        for number, (_, tree) in enumerate(rows):
+            if number == len(rows) // 2:
+                midway()
+            if self.is_cut:
+                return
             if self._fits(tree):
                 await self._write("ADDED", tree)
-        self.version = objects.version
-        await self.bookmark({"k8s.io/initial-events-end": "true"})
+        await self._tell()
+        if says_so:
+            await self.bookmark({"k8s.io/initial-events-end": "true"})
 
     async def follow(self, *, bookmarks: bool) -> None:
         listeners = self._objects.listeners
         listeners.append(self._news.set)
         try:
-            while not self.is_cut and await self._tell():
+            while not self.is_cut and not self.has_failed and await self._tell():
                 if not await rung(self._news, self._bookmark_s) and bookmarks:
                     await self.bookmark()
         finally:
@@ -61,8 +68,7 @@ class Watch:
         try:
             happened = objects.since(self.version)
         except Refused as refused:
-            self.has_failed = True
-            await self._write("ERROR", refused.body)
+            await self.fail(refused)
             return False
         for event in happened:
             if (kind := self._seen(event)) is not None:
@@ -70,6 +76,10 @@ class Watch:
                 await self._write(kind, _as_it_was(left, event) if left else event.after)
         self.version = max(self.version, objects.version)
         return True
+
+    async def fail(self, refused: Refused) -> None:
+        self.has_failed = True
+        await self._write("ERROR", refused.body)
 
     def _seen(self, event: Happened) -> str | None:
         """An object that enters the selection is ADDED, one that leaves it DELETED."""

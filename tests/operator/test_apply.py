@@ -23,7 +23,7 @@ from joulie_bus.testing import (
     power,
     producer,
 )
-from joulie_operator import apply, watch
+from joulie_operator import apply, watcher
 from joulie_operator.apply import Applier
 from joulie_operator.edge import ApplierSettings
 from joulie_operator.kube import ApiServer as Api
@@ -45,7 +45,7 @@ async def until(condition: Callable[[], bool]) -> None:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> ApiServer:
     """Three managed nodes."""
-    monkeypatch.setattr(watch, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(watcher, "FIRST_PAUSE_S", 0.05)
     monkeypatch.setattr(apply, "FIRST_PAUSE_S", 0.05)
     monkeypatch.setattr(apply, "LOOK_S", 0.05)
     made = joulie_server()

@@ -250,16 +250,51 @@ async def test_a_page_of_a_past_that_is_forgotten_is_gone() -> None:
     assert answer.status == 410
 
 
+INITIAL = {
+    "watch": "true",
+    "allowWatchBookmarks": "true",
+    "sendInitialEvents": "true",
+    "resourceVersionMatch": "NotOlderThan",
+    "timeoutSeconds": "0.2",
+}
+
+
 async def test_initial_events_end_with_a_bookmark_that_says_so() -> None:
     server = ApiServer()
     server.put("nodes", node("n1"))
-    asked = {"watch": "true", "sendInitialEvents": "true", "timeoutSeconds": "0.2"}
     async with talking(server) as session:
-        lines = (await (await session.get(NODES, params=asked)).text()).splitlines()
+        lines = (await (await session.get(NODES, params=INITIAL)).text()).splitlines()
 
-    added, bookmark = (json.loads(line) for line in lines)
+    added, bookmark = (json.loads(line) for line in lines[:2])
     assert (added["type"], added["object"]["metadata"]["name"]) == ("ADDED", "n1")
     assert bookmark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+async def test_a_server_without_initial_events_says_so_in_the_words_of_the_real_one() -> None:
+    server = ApiServer()
+    server.initial_events = "refused"
+    async with talking(server) as session:
+        answer = await session.get(NODES, params=INITIAL)
+        body = await answer.json()
+
+    assert (answer.status, body["reason"], body["message"]) == (
+        422,
+        "Invalid",
+        'ListOptions.meta.k8s.io "" is invalid: sendInitialEvents: Forbidden: sendInitialEvents '
+        "is forbidden for watch unless the WatchList feature gate is enabled",
+    )
+
+
+@pytest.mark.parametrize(
+    "left_out", ["sendInitialEvents", "resourceVersionMatch"], ids=lambda name: f"without {name}"
+)
+async def test_initial_events_are_asked_for_with_both_parameters(left_out: str) -> None:
+    asked = {name: value for name, value in INITIAL.items() if name != left_out}
+    async with talking(ApiServer()) as session:
+        answer = await session.get(NODES, params=asked)
+        body = await answer.json()
+
+    assert (answer.status, body["details"]["causes"][0]["field"]) == (422, "resourceVersionMatch")
 
 
 @pytest.mark.parametrize(("rights", "status"), [({"patch"}, 403), ({"patch", "create"}, 201)])

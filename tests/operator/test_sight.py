@@ -1,8 +1,10 @@
 """What cannot be seen is not planned upon: eyes by a clock of our own, outages as a whole loop."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import Counter, Gauge
@@ -13,7 +15,7 @@ from joulie_bus.settings import Source
 from joulie_bus.subjects import Stream
 from joulie_bus.tasks import background
 from joulie_bus.testing import CLUSTER
-from joulie_operator import apply, watch
+from joulie_operator import apply, watcher
 from joulie_operator.apply import Applier
 from joulie_operator.edge import ApplierSettings
 from joulie_operator.kube import ApiServer as Api
@@ -24,9 +26,11 @@ from joulie_operator.watch import Cluster, watch_cluster
 from joulie_projections.view import View
 from kube_api import ApiServer, Trouble
 from kube_builders import joulie_server, node, pod
+from kube_requests import Asked
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 30
+PLANS_WITHOUT_SIGHT_S = 2.0
 SELECTOR = {"joulie.io/managed": "true"}
 
 
@@ -116,8 +120,8 @@ async def test_a_watch_that_was_opened_again_sees() -> None:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> ApiServer:
     """Four managed nodes; the operator's patience is short, its pauses at most a tenth of that."""
-    monkeypatch.setattr(watch, "FIRST_PAUSE_S", 0.05)
-    monkeypatch.setattr(watch, "LONGEST_PAUSE_S", 0.2)
+    monkeypatch.setattr(watcher, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(watcher, "LONGEST_PAUSE_S", 0.2)
     monkeypatch.setattr(apply, "FIRST_PAUSE_S", 0.05)
     monkeypatch.setattr(apply, "LONGEST_PAUSE_S", 0.2)
     made = joulie_server()
@@ -128,15 +132,15 @@ def server(monkeypatch: pytest.MonkeyPatch) -> ApiServer:
 
 @contextlib.asynccontextmanager
 async def operating(
-    server: ApiServer, bus: JetStreamLog, view: View, tmp: Path, patience_s: float = 2.0
+    server: ApiServer, bus: JetStreamLog, view: View, tmp: Path, **more: str
 ) -> AsyncGenerator[Eyes, None]:
     """Watches, plans and applies."""
     cluster = Cluster.unseen()
     values = {"CAPS_SETTLE": "0s", "RECONCILE_INTERVAL": "200ms", "APPLY_RATE": "1000"}
-    settings = Source.of(**values)
+    settings = Source.of(**values | more)
 
     def sight() -> Sight:
-        return cluster.eyes.sight(patience_s)
+        return cluster.eyes.sight(PLANS_WITHOUT_SIGHT_S)
 
     operator = Operator(bus, CLUSTER, view, settings.load(OperatorSettings), sight)
     async with (
@@ -199,7 +203,8 @@ async def test_an_outage_stops_plans_leaves_twins_and_ends_without_a_storm(
             assert not is_stopped()
 
     again = server.asked[asked:]
-    assert sum(each.verb == "list" for each in again) <= 6  # one for each kind, at most
+    whole = sum(each.verb == "list" or each.initial for each in again)
+    assert whole <= 6  # one for each kind, at most
     written = [each.name for each in again if each.resource == "nodetwins"]
     assert sum(name in ("n0", "n1", "n2", "n3") for name in written) <= 4
 
@@ -207,8 +212,8 @@ async def test_an_outage_stops_plans_leaves_twins_and_ends_without_a_storm(
 async def test_nothing_is_planned_before_the_pods_are_known(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
-    def lists_pods(asked: object) -> bool:
-        return getattr(asked, "right", None) == ("", "pods", "list")
+    def lists_pods(asked: Asked) -> bool:
+        return asked.resource == "pods" and (asked.initial or asked.verb == "list")
 
     server.put("pods", pod("p1", node="n0", workload="performance"), "team")
     server.troubles.append(Trouble(lists_pods, 503, "ServiceUnavailable", times=1_000_000))
@@ -220,3 +225,47 @@ async def test_nothing_is_planned_before_the_pods_are_known(
 
     assert view.world.nodes["n0"].performance_pods == 1
     assert not is_stopped()
+
+
+def draining(server: ApiServer, name: str) -> bool:
+    """Shall save, with the caps that it had."""
+    spec: dict[str, Any] = server.all("nodetwins").get(name, {"spec": {}})["spec"]
+    return bool(spec.get("profile") == "eco" and spec.get("scheduling") == {"draining": True})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": {"phase": "Pending"}},
+        {"status": {"phase": "Running"}},
+        {"status": {"phase": "Unknown"}},
+        {"metadata": {"deletionTimestamp": "2026-11-21T10:00:00Z"}},
+    ],
+    ids=["pending", "running", "unknown", "terminating"],
+)
+async def test_a_performance_pod_on_a_node_planned_eco_keeps_its_caps_away_until_it_is_gone(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    server.put("pods", pod("p1", node="n0", workload="performance"), "team")
+    server.put("pods", _named(change), "team")
+    async with server.listening(), operating(server, bus, view, tmp_path, STATIC_HP_FRAC="0"):
+        await until(lambda: draining(server, "n0") and len(profiles(server)) == 4)
+        before = await plans(bus)
+        await until(lambda: capped(server) == ["n1", "n2", "n3"])
+        while await plans(bus) < before + 5:  # whatever is thought of it meanwhile
+            await asyncio.sleep(0.05)
+        assert draining(server, "n0")
+        assert capped(server) == ["n1", "n2", "n3"]
+        server.delete("pods", "p1", "team")
+        await until(lambda: capped(server) == ["n0", "n1", "n2", "n3"])
+
+
+def _named(change: dict[str, Any]) -> dict[str, Any]:
+    return {**change, "metadata": {"name": "p1", **change.get("metadata", {})}}
+
+
+def capped(server: ApiServer) -> list[str]:
+    """The nodes that have eco's caps."""
+    twins = server.all("nodetwins").items()
+    eco = {"packagePowerCapPctOfMax": 60}
+    return [name for name, twin in twins if twin["spec"].get("cpu") == eco]

@@ -1,16 +1,17 @@
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
 import pytest
 
-from joulie_bus import codec, testing
+from joulie_bus import codec, metrics, testing
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.subjects import Stream
 from joulie_bus.tasks import background, rung
 from joulie_bus.testing import CLUSTER, card
-from joulie_operator import watch
+from joulie_operator import watcher
 from joulie_operator.kube import ApiServer as Api
 from joulie_operator.watch import Cluster, watch_cluster
 from joulie_projections.catalog_file import shipped
@@ -19,6 +20,7 @@ from kube_api import ADMIN, ApiServer, Trouble
 from kube_builders import card as gpu
 from kube_builders import joulie_server, namespace, node, node_hardware, pod
 from kube_requests import Asked
+from kube_watch import Watch
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 30
@@ -29,14 +31,24 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 NODES = ["n1", "n2", "n3"]
+KINDS = ("nodes", "nodetwins", "nodehardwares", "gpus", "namespaces", "pods")
+
+
+both_ways = pytest.mark.parametrize(
+    "server", ["sent", "refused"], indirect=True, ids=["as events", "in pages"]
+)
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> ApiServer:
-    """Three nodes and a pod that waits; pages hold two objects."""
+def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ApiServer:
+    """Three nodes and a pod that waits; pages hold two objects. All that is there is shown as
+    events, unless the test wants it otherwise.
+    """
     monkeypatch.setattr("joulie_operator.kube.PAGE", 2)
-    monkeypatch.setattr(watch, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr("joulie_operator.kube.SILENCE_S", 0.5)
+    monkeypatch.setattr(watcher, "FIRST_PAUSE_S", 0.05)
     made = joulie_server()
+    made.initial_events = getattr(request, "param", "sent")
     for name in NODES:
         made.put("nodes", node(name, gpus=8))
     made.put("pods", pod("p1", workload="performance"), "team")
@@ -75,17 +87,40 @@ def knows(view: View, nodes: list[str], pods: int = 1) -> Callable[[], bool]:
     return lambda: names(view) == nodes and len(view.world.pods) == pods
 
 
-def lists(server: ApiServer, resource: str = "nodes") -> int:
-    """Whole ones; their further pages do not count."""
-    asked = [a for a in server.asked if a.resource == resource and a.verb == "list"]
-    return sum(not each.more for each in asked)
+def shows_all(server: ApiServer, asked: Asked, resource: str = "nodes") -> bool:
+    """As events, or as a list; its further pages do not count."""
+    streams = asked.initial and server.initial_events == "sent"
+    return asked.resource == resource and (streams or (asked.verb == "list" and not asked.more))
 
 
-def watched(server: ApiServer, times: int, resource: str = "nodes") -> Callable[[], bool]:
-    return lambda: server.count("watch", resource) >= times
+class Lists:
+    """How often the watchers have read all that is there, since now."""
+
+    def __init__(self) -> None:
+        self._before = self._count()
+
+    def _count(self) -> Counter[tuple[str, str]]:
+        samples = next(iter(metrics.WATCH_LISTS.collect())).samples
+        return Counter(
+            {
+                (sample.labels["kind"], sample.labels["how"]): int(sample.value)
+                for sample in samples
+                if sample.name.endswith("_total")
+            }
+        )
+
+    def of(self, kind: str, how: str = "") -> int:
+        found = self._count() - self._before
+        return sum(times for (each, by), times in found.items() if each == kind and how in by)
 
 
-async def test_a_list_of_several_pages_ends_up_in_the_view(
+@pytest.fixture
+def read() -> Lists:
+    return Lists()
+
+
+@both_ways
+async def test_what_is_there_ends_up_in_the_view(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
     async with server.listening(), watching(server, bus, view, tmp_path):
@@ -102,10 +137,10 @@ async def test_a_list_of_several_pages_ends_up_in_the_view(
 
 
 async def test_nodes_that_change_come_and_go_are_followed(
-    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
 ) -> None:
     async with server.listening(), watching(server, bus, view, tmp_path):
-        await until(watched(server, 1))
+        await until(lambda: read.of("nodes") == 1)
         server.put("nodes", node("n1", power_profile="eco") | {"spec": {"unschedulable": True}})
         server.put("nodes", node("n4"))
         server.delete("nodes", "n2")
@@ -116,10 +151,10 @@ async def test_nodes_that_change_come_and_go_are_followed(
 
 
 async def test_a_pod_is_followed_from_its_creation_to_its_end(
-    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
 ) -> None:
     async with server.listening(), watching(server, bus, view, tmp_path):
-        await until(watched(server, 1, "pods"))
+        await until(lambda: read.of("pods") == 1)
         target = {"kind": "Node", "name": "n1"}
         server.objects.bind("team", "p1", {"target": target})
         await until(lambda: view.world.nodes["n1"].performance_pods == 1)
@@ -181,7 +216,7 @@ async def test_a_pod_without_a_word_of_its_own_has_the_class_of_its_namespace(
 
 
 async def test_the_log_knows_which_namespaces_give_a_class(
-    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
 ) -> None:
     for name, given in (("fast", "performance"), ("slow", "standard"), ("team", "")):
         server.put("namespaces", namespace(name, given))
@@ -191,12 +226,13 @@ async def test_the_log_knows_which_namespaces_give_a_class(
             server.delete("namespaces", "slow")
             await until(lambda: view.world.namespaces == {"fast": "performance"})
         async with watching(server, bus, view, tmp_path):
-            await until(watched(server, 2, "namespaces"))
+            await until(lambda: read.of("namespaces") == 2)
 
     facts = await told(bus, "namespace.")
     assert sorted(name for _, name in facts) == ["fast", "slow", "slow"]
 
 
+@both_ways
 async def test_kinds_that_are_not_installed_keep_the_others_from_nothing(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
@@ -206,26 +242,30 @@ async def test_kinds_that_are_not_installed_keep_the_others_from_nothing(
         await until(knows(view, NODES))
 
 
+@both_ways
 @pytest.mark.parametrize("how", ["as an event", "as a status"])
 async def test_a_past_that_is_gone_is_listed_again_and_nothing_is_told_twice(
-    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, how: str
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists, how: str
 ) -> None:
     async with server.listening(), watching(server, bus, view, tmp_path):
-        await until(watched(server, 1))
+        await until(lambda: read.of("nodes") == 1)
         server.put("pods", pod("p2"), "team")  # the world goes on, and the nodes' past is forgotten
         await until(knows(view, NODES, pods=2))
         if how == "as a status":
             server.troubles.append(
-                Trouble(lambda a: a.right == ("", "nodes", "watch"), 410, "Expired")
+                Trouble(
+                    lambda a: a.right == ("", "nodes", "watch") and not a.initial, 410, "Expired"
+                )
             )
         else:
             server.forget_the_past()
         server.cut_watches()
-        await until(lambda: lists(server) == 2 and watched(server, 3)())
+        await until(lambda: read.of("nodes") == 2)
 
     assert [fact for fact in await told(bus, "node.")] == [("node.seen", name) for name in NODES]
 
 
+@both_ways
 @pytest.mark.parametrize("trouble", [(401, {}), (403, {}), (429, {"Retry-After": "1"}), (500, {})])
 async def test_a_refused_list_is_tried_again(
     server: ApiServer,
@@ -235,15 +275,14 @@ async def test_a_refused_list_is_tried_again(
     trouble: tuple[int, dict[str, str]],
 ) -> None:
     status, headers = trouble
-    server.troubles.append(
-        Trouble(lambda asked: asked.right == ("", "nodes", "list"), status, headers=headers)
-    )
+    server.troubles.append(Trouble(lambda asked: shows_all(server, asked), status, headers=headers))
     async with server.listening(), watching(server, bus, view, tmp_path):
         await until(knows(view, NODES))
 
-    assert lists(server) == 2
+    assert sum(shows_all(server, asked) for asked in server.asked) == 2
 
 
+@pytest.mark.parametrize("server", ["refused"], indirect=True)
 async def test_a_page_that_expires_begins_the_list_again(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
@@ -258,21 +297,82 @@ async def test_a_page_that_expires_begins_the_list_again(
     assert facts == [("node.seen", name) for name in NODES]
 
 
-async def test_a_watch_that_is_cut_goes_on_from_where_it_was(
-    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
+# --- what is there as events, or not ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["refused", "unsupported", "unknown", "silent"])
+async def test_a_server_that_cannot_tell_what_is_there_as_events_is_asked_for_pages(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists, how: str
+) -> None:
+    server.initial_events = how if how in ("refused", "unsupported") else "unknown"  # type: ignore[assignment]
+    server.bookmark_s = 0.1 if how == "unknown" else 60
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(knows(view, NODES))
+        server.put("pods", pod("p2"), "team")
+        await until(knows(view, NODES, pods=2))
+        server.forget_the_past()
+        server.cut_watches()
+        await until(lambda: read.of("nodes", "pages") == 2)
+
+    asked = [each for each in server.asked if each.resource == "nodes"]
+    assert sum(each.initial for each in asked) == 1
+    assert await told(bus, "node.") == [("node.seen", name) for name in NODES]
+
+
+async def test_a_server_that_tells_what_is_there_as_events_is_asked_for_no_list(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
 ) -> None:
     async with server.listening(), watching(server, bus, view, tmp_path):
-        await until(watched(server, 1))
+        await until(lambda: all(read.of(kind, "events") for kind in KINDS))
+
+    assert Counter(each.verb for each in server.asked) == {"watch": len(KINDS)}
+
+
+async def test_what_is_there_is_told_again_when_the_telling_broke_off(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
+) -> None:
+    server.midway = Watch.cut
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(knows(view, NODES))
+        await until(lambda: all(read.of(kind, "events") for kind in KINDS))
+
+    assert sum(asked.initial for asked in server.asked) == len(KINDS) + 1
+
+
+async def test_what_goes_and_comes_while_the_rest_is_told_is_as_it_is_at_last(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
+) -> None:
+    def meanwhile(_: Watch) -> None:
+        server.delete("nodes", "n1")
+        server.delete("nodes", "n2")
+        server.put("nodes", node("n2", rack="r7"))
+
+    async with watching(server, bus, view, tmp_path) as cluster:
+        server.midway = meanwhile
+        async with server.listening():
+            await until(lambda: names(view) == ["n2", "n3"] and read.of("nodes") == 1)
+            await until(lambda: "joulie.io/rack" in view.world.nodes["n2"].labels)
+
+    assert sorted(cluster.nodes.names()) == ["n2", "n3"]
+
+
+@both_ways
+async def test_a_watch_that_is_cut_goes_on_from_where_it_was(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
+) -> None:
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(lambda: read.of("nodes") == 1)
         server.put("nodes", node("n4"))
         await until(knows(view, [*NODES, "n4"]))
         server.cut_watches()
         server.put("nodes", node("n5"))
         await until(knows(view, [*NODES, "n4", "n5"]))
 
-    assert lists(server) == 1
+    assert sum(shows_all(server, asked) for asked in server.asked) == 1
     assert len(await told(bus, "node.")) == 5
 
 
+@both_ways
 async def test_what_happened_during_an_outage_is_told_after_it(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
@@ -288,8 +388,9 @@ async def test_what_happened_during_an_outage_is_told_after_it(
     assert facts == [*[("node.seen", name) for name in NODES], ("node.gone", "n1")]
 
 
+@both_ways
 async def test_an_operator_that_starts_again_tells_only_what_has_changed(
-    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
 ) -> None:
     server.put("nodehardwares", node_hardware("n1"))
     server.put("gpus", gpu("GPU-1", "n1"))
@@ -304,14 +405,14 @@ async def test_an_operator_that_starts_again_tells_only_what_has_changed(
         server.delete("pods", "p1", "team")
         async with watching(server, bus, view, tmp_path):
             await until(knows(view, ["n1", "n2"], 1))
-            await until(watched(server, 2, "gpus"))
+            await until(lambda: read.of("gpus") == 2)
 
     news = (await told(bus))[len(before) :]
     assert sorted(kind for kind, _ in news) == ["node.gone", "node.seen", "pod.gone"]
 
 
 async def test_a_card_that_an_agent_showed_is_not_taken_away_by_a_cluster_without_resources(
-    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
 ) -> None:
     from msgspec.structs import replace
 
@@ -321,7 +422,7 @@ async def test_a_card_that_an_agent_showed_is_not_taken_away_by_a_cluster_withou
     await bus.publish([producer().stamp(shown)])
     await until(lambda: "GPU-7" in view.world.gpus)
     async with server.listening(), watching(server, bus, view, tmp_path):
-        await until(watched(server, 1, "gpus"))
+        await until(lambda: read.of("gpus") == 1)
 
     assert await told(bus, "gpu.") == [("gpu.seen", "GPU-7")]
 
@@ -337,10 +438,10 @@ async def test_an_object_that_makes_no_sense_keeps_nobody_else_from_being_told(
 
 
 async def test_an_object_may_be_as_large_as_the_server_stores_them(
-    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
 ) -> None:
     async with server.listening(), watching(server, bus, view, tmp_path):
-        await until(watched(server, 1))
+        await until(lambda: knows(view, NODES)() and read.of("nodes") == 1)
         large = node("n1", rack="r1")
         large["metadata"]["annotations"] = {"big": "x" * 1_500_000}
         server.put("nodes", large)

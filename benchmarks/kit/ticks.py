@@ -1,0 +1,231 @@
+"""What one look at the cluster costs the operator, in processor time, when nothing has changed.
+
+    make bench, or: .venv/bin/python benchmarks/operator.py
+
+A tick is a plan, and the comparison of every node and NodeTwin with what it should be; the budget
+is one second at 5,000 nodes. Medians of several; the cost of a node holds on other machines, times
+do not. Then the same with watchers and applier over HTTP, beside the tests' stand-in for the API
+server in a process of its own, which counts what is written.
+"""
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests/kit"))  # the stand-in
+
+from joulie_bus import logging
+from joulie_bus.events import AnyEvent, Fact
+from joulie_bus.settings import Source
+from joulie_bus.tasks import background
+from joulie_bus.testing import (
+    bound,
+    eco,
+    hardware,
+    node_seen,
+    noon,
+    performance,
+    records,
+)
+from joulie_operator.apply import Applier
+from joulie_operator.edge import ApplierSettings
+from joulie_operator.errands import Clock, Differences
+from joulie_operator.kube import ApiServer as Api
+from joulie_operator.observe import Node
+from joulie_operator.policies import BUILT_IN
+from joulie_operator.reconcile import Chosen, Moment, Plan, plan
+from joulie_operator.resources import NODETWINS, NodeTwin
+from joulie_operator.rules import Rules
+from joulie_operator.watch import NODES, Cluster
+from joulie_operator.watcher import Watcher
+from joulie_projections.draft import Draft
+from joulie_projections.folds import evolve
+from joulie_projections.sequence import fold
+from joulie_projections.world import World
+from kube_api import ApiServer
+from kube_builders import joulie_server
+from kube_settled import SELECTOR, WISHES, settle
+
+RUNS = 5
+SIZES = (100, 1_000, 5_000, 20_000)
+PODS_PER_NODE = 30  # what 150,000 pods on 5,000 nodes make
+HTTP_NODES = 5_000
+CHANGED = 100
+RESTS_S = 5.0
+RULES = Rules(policy="queue_aware_v1")
+
+
+def happens(world: World, events: list[AnyEvent], name: str, at_s: float) -> None:
+    draft = Draft(world)
+    fold(draft, records(*events, name=name, start_s=at_s, step_s=0), 0)
+    draft.commit()
+
+
+def look(world: World, now_s: float) -> Plan:
+    return plan(world, Chosen(BUILT_IN[RULES.policy]), RULES, Moment(1, noon(now_s)))
+
+
+def settled(nodes: int) -> World:
+    """A cluster in which everything is as it is wanted; every tenth node runs performance pods."""
+    world = World()
+    names = [f"node-{number:05d}" for number in range(nodes)]
+    seen: list[AnyEvent] = []
+    for at, name in enumerate(names):
+        seen += [node_seen(name, gpus=at % 4), hardware(name, cores=32 + at % 160, gpus=at % 4)]
+        seen += [
+            bound(f"{name}-{pod}", name, performance=at % 10 == 0) for pod in range(PODS_PER_NODE)
+        ]
+    happens(world, seen, "watcher", 0)
+    for turn in (1, 2, 3):
+        happens(world, list(look(world, 60 * turn).events), f"plan-{turn}", 60 * turn)
+    return world
+
+
+class Cost(NamedTuple):
+    """Seconds of processor time."""
+
+    plan: float
+    compare: float  # each node and NodeTwin in full; that happens within TWIN_STATUS_INTERVAL
+    glance: float  # the looks in between, twice a second
+
+    @property
+    def tick(self) -> float:
+        return self.plan + self.compare
+
+
+def cost(world: World) -> Cost:
+    seen = settle(joulie_server(), world, noon(600))
+    times: list[Cost] = []
+    for _ in range(RUNS):
+        differences = Differences(seen.nodes, seen.twins, WISHES)
+        marks = [time.process_time()]
+        assert not look(world, 600).changes
+        marks.append(time.process_time())
+        assert not differences.look(world, Clock(0.0, noon(600)))
+        marks.append(time.process_time())
+        assert not differences.look(world, Clock(0.5, noon(600)))
+        marks.append(time.process_time())
+        times.append(Cost(*(after - before for before, after in pairwise(marks))))
+    return Cost(*(statistics.median(each) for each in zip(*times, strict=True)))
+
+
+# --- over HTTP --------------------------------------------------------------------------------
+
+
+class Line(Protocol):
+    """An end of a pipe."""
+
+    def send(self, _: Any, /) -> None: ...
+
+    def recv(self) -> Any: ...
+
+
+class Held(NamedTuple):
+    """A view that does not move by itself."""
+
+    world: World
+
+
+def serve(server: ApiServer, pipe: Line) -> None:
+    """Says what was written whenever it is asked."""
+
+    async def run() -> None:
+        async with server.listening():
+            pipe.send(str(server.kubeconfig(Path(tempfile.mkdtemp()))))
+            while await asyncio.to_thread(pipe.recv):
+                pipe.send(Counter((asked.verb, asked.resource) for asked in server.writes()))
+
+    asyncio.run(run())
+
+
+def written(pipe: Line) -> Counter[tuple[str, str]]:
+    pipe.send("written")
+    found: Counter[tuple[str, str]] = pipe.recv()
+    return found
+
+
+def tell(world: World, facts: list[Fact]) -> None:
+    draft = Draft(world)
+    for fact in facts:
+        evolve(draft, fact, time.time_ns())
+    draft.commit()
+
+
+async def beside(world: World, kubeconfig: str, pipe: Line) -> None:
+    cluster = Cluster.unseen()
+    settings = Source.of(APPLY_RATE="10000").load(ApplierSettings)
+    async with Api.of(Path(kubeconfig)) as api:
+        applier = Applier(api, Held(world), cluster, SELECTOR, settings)
+        began = time.process_time()
+        async with (
+            background(Watcher(api, NODES, Node, cluster.nodes).run(), "nodes"),
+            background(Watcher(api, NODETWINS, NodeTwin, cluster.twins).run(), "twins"),
+            background(applier.run(), "apply"),
+        ):
+            await cluster.twins.complete.wait()
+            await asyncio.sleep(RESTS_S)
+            report("started: all read, all compared", began, written(pipe))
+            began, before = time.process_time(), written(pipe)
+            await asyncio.sleep(RESTS_S)
+            report(f"{RESTS_S:g} s in which nothing changes", began, written(pipe) - before)
+            began = time.process_time()
+            tell(world, [turned(world, name) for name in list(world.nodes)[:CHANGED]])
+            while (written(pipe) - before)["create", "events"] < CHANGED:
+                await asyncio.sleep(0.2)
+            report(f"{CHANGED} nodes change their class", began, written(pipe) - before)
+
+
+def turned(world: World, name: str) -> Fact:
+    return performance(name) if world.nodes[name].profile == "eco" else eco(name)
+
+
+def report(what: str, began: float, wrote: Counter[tuple[str, str]]) -> None:
+    told = ", ".join(f"{count} {verb} {of}" for (verb, of), count in sorted(wrote.items()))
+    print(f"  {what:<40}{time.process_time() - began:>8.2f} s CPU   wrote {told or 'nothing'}")
+
+
+def over_http(nodes: int) -> None:
+    """The server goes first: a process that is forked has what its parent had."""
+    world, server = settled(nodes), joulie_server()
+    settle(server, world, time.time_ns())
+    here, there = multiprocessing.Pipe()
+    process = multiprocessing.get_context("fork").Process(target=serve, args=(server, there))
+    process.start()
+    print(f"\n{nodes} nodes and NodeTwins over HTTP")
+    asyncio.run(beside(world, here.recv(), here))
+    here.send("")
+    process.join()
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(prog="operator.py")
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
+    args = options.parse_args()
+    logging.configure("error", "console", "bench")
+    titles = ("plan", "compare", "tick", "µs a node", "in between")
+    print(f"{'nodes':>8}{'pods':>10}" + "".join(f"{title:>12}" for title in titles))
+    found = {}
+    for nodes in SIZES:
+        world = settled(nodes)
+        each = found[nodes] = cost(world)
+        ms = [part * 1e3 for part in (each.plan, each.compare, each.tick)]
+        print(
+            f"{nodes:>8}{len(world.pods):>10}" + "".join(f"{part:>9.1f} ms" for part in ms), end=""
+        )
+        print(f"{each.tick / nodes * 1e6:>12.1f}{each.glance * 1e3:>9.1f} ms")
+    if args.json:
+        args.json.write_text(json.dumps({nodes: each._asdict() for nodes, each in found.items()}))
+    over_http(HTTP_NODES)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Certificates for 127.0.0.1, for tests that speak TLS."""
+
+import datetime
+import ipaddress
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+YEAR = datetime.timedelta(days=365)
+
+
+class Authority(NamedTuple):
+    """Issues certificates for 127.0.0.1, of the server and of clients."""
+
+    name: x509.Name
+    key: ec.EllipticCurvePrivateKey
+    file: Path
+
+    @classmethod
+    def made(cls, directory: Path, name: str) -> "Authority":
+        key, subject = ec.generate_private_key(ec.SECP256R1()), _named(name)
+        made = cls(subject, key, directory / f"{name}.pem")
+        made.file.write_bytes(made._signed(subject, key, is_ca=True))
+        return made
+
+    def issue(self, directory: Path, name: str) -> tuple[Path, Path]:
+        key = ec.generate_private_key(ec.SECP256R1())
+        cert, secret = directory / f"{name}.crt", directory / f"{name}.key"
+        cert.write_bytes(self._signed(_named(name), key, is_ca=False))
+        secret.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+        return cert, secret
+
+    def _signed(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, is_ca: bool) -> bytes:
+        now = datetime.datetime.now(datetime.UTC)
+        here = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self.name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - YEAR)
+            .not_valid_after(now + YEAR)
+            .add_extension(x509.BasicConstraints(is_ca, None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([here]), critical=False)
+            .sign(self.key, hashes.SHA256())
+            .public_bytes(serialization.Encoding.PEM)
+        )
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

@@ -1,0 +1,215 @@
+"""A kube-apiserver over an etcd of its own, out of a directory of programs.
+
+    KUBEBUILDER_ASSETS=/path/with/etcd/and/kube-apiserver .venv/bin/python -m pytest tests/cluster
+
+The programs are those that `setup-envtest` fetches. Loopback, free ports, TLS, tokens, RBAC; the
+account of the operator has what deploy/rbac.yaml gives it, and nothing else.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from asyncio.subprocess import Process
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import yaml  # type: ignore[import-untyped]
+
+from authority import Authority
+from joulie_bus.embedded import free_port
+from joulie_bus.errors import KubernetesRefused
+from joulie_operator.kube import CONFLICT, NOT_FOUND, ApiServer, Unanswered
+from joulie_operator.resources import GPUS, NODEHARDWARES, NODETWINS
+
+ASSETS, SCHEDULER = "KUBEBUILDER_ASSETS", "KUBE_SCHEDULER"
+DEPLOY = Path(__file__).parents[2] / "deploy"
+START_PATIENCE_S = 90.0
+LAST_WORDS = 2000  # of a program that ended
+TOKENS = {
+    "admin": ("admin", "system:masters"),
+    "operator": ("system:serviceaccount:joulie-system:joulie-operator", ""),
+}
+# Nodes without a kubelet stay as they were made; pods need no account.
+NOT_ADMITTED_BY = "ServiceAccount,TaintNodesByCondition"
+Tree = dict[str, Any]
+
+
+class ProgramMissing(Exception):
+    """Why a test cannot be run here."""
+
+
+def program(variable: str, name: str = "") -> Path:
+    """The program that a variable of the environment leads to."""
+    told = os.environ.get(variable, "")
+    if not told:
+        raise ProgramMissing(f"{variable} is not set")
+    path = Path(told) / name if name else Path(told)
+    if not os.access(path, os.X_OK):
+        raise ProgramMissing(f"{variable}={told}: no program {path}")
+    return path
+
+
+class Running(NamedTuple):
+    """The server, as its administrator reaches it."""
+
+    api: ApiServer
+    directory: Path
+
+    def kubeconfig(self, user: str) -> Path:
+        return self.directory / f"{user}.kubeconfig"
+
+    async def all(self, path: str) -> dict[str, Tree]:
+        pages = [page async for page in self.api.pages(path)]
+        trees = [msgspec.json.decode(item) for page in pages for item in page.items]
+        return {tree["metadata"]["name"]: tree for tree in trees}
+
+    async def put(self, path: str, *trees: Tree) -> None:
+        for tree in trees:
+            await self.api.create(path, tree)
+
+
+@contextlib.asynccontextmanager
+async def real_server(directory: Path, assets: Path) -> AsyncGenerator[Running, None]:
+    """With our kinds installed, and the rights of the manifest granted."""
+    directory.mkdir(parents=True)
+    ports = [free_port() for _ in range(3)]
+    authority = Authority.made(directory, "authority")
+    cert, key = authority.issue(directory, "kube-apiserver")
+    (directory / "tokens.csv").write_text(
+        "".join(f'{token},{user},{user},"{group}"\n' for token, (user, group) in TOKENS.items())
+    )
+    for user in TOKENS:
+        _write_kubeconfig(directory / f"{user}.kubeconfig", ports[0], authority.file, user)
+    async with (
+        started([str(assets / "etcd"), *_etcd(directory, *ports[1:])], directory),
+        started(
+            [str(assets / "kube-apiserver"), *_apiserver(directory, cert, key, ports)], directory
+        ) as process,
+        ApiServer.of(directory / "admin.kubeconfig") as api,
+    ):
+        running = Running(api, directory)
+        await _ready(running, process)
+        await _deployed(running)
+        yield running
+
+
+def _etcd(directory: Path, client: int, peer: int) -> list[str]:
+    here, among = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
+    return [
+        f"--data-dir={directory / 'etcd-data'}",
+        f"--listen-client-urls={here}",
+        f"--advertise-client-urls={here}",
+        f"--listen-peer-urls={among}",
+        f"--initial-advertise-peer-urls={among}",
+        f"--initial-cluster=default={among}",
+    ]
+
+
+def _apiserver(directory: Path, cert: Path, key: Path, ports: Sequence[int]) -> list[str]:
+    return [
+        f"--etcd-servers=http://127.0.0.1:{ports[1]}",
+        "--bind-address=127.0.0.1",
+        "--advertise-address=192.0.2.1",  # nobody uses it; loopback is refused
+        "--endpoint-reconciler-type=none",
+        f"--secure-port={ports[0]}",
+        f"--tls-cert-file={cert}",
+        f"--tls-private-key-file={key}",
+        f"--cert-dir={directory}",
+        f"--token-auth-file={directory / 'tokens.csv'}",
+        "--authorization-mode=RBAC",
+        f"--disable-admission-plugins={NOT_ADMITTED_BY}",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={key}",
+        f"--service-account-signing-key-file={key}",
+        "--service-cluster-ip-range=10.0.0.0/24",
+    ]
+
+
+def _write_kubeconfig(path: Path, port: int, authority: Path, token: str) -> None:
+    server = {"server": f"https://127.0.0.1:{port}", "certificate-authority": str(authority)}
+    told = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": token}}],
+        "clusters": [{"name": "here", "cluster": server}],
+        "users": [{"name": token, "user": {"token": token}}],
+    }
+    path.write_text(yaml.safe_dump(told))
+
+
+@contextlib.asynccontextmanager
+async def started(command: Sequence[str], directory: Path) -> AsyncGenerator[Process, None]:
+    """A program, its words in a file; gone at the end of the block."""
+    name = Path(command[0]).name
+    with (directory / f"{name}.log").open("wb") as words:
+        process = await asyncio.create_subprocess_exec(*command, stdout=words, stderr=words)
+    try:
+        yield process
+    finally:
+        for sign in (signal.SIGTERM, signal.SIGKILL):
+            if process.returncode is None:
+                process.send_signal(sign)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(process.wait(), 20)
+
+
+async def _ready(running: Running, process: Process) -> None:
+    async with asyncio.timeout(START_PATIENCE_S):
+        while process.returncode is None:
+            with contextlib.suppress(KubernetesRefused, *Unanswered):
+                if await running.api.get("/readyz") is not None:
+                    return
+            await asyncio.sleep(0.2)
+    said = (running.directory / "kube-apiserver.log").read_text(errors="replace")[-LAST_WORDS:]
+    raise AssertionError(f"kube-apiserver ended with {process.returncode}: {said}")
+
+
+# --- what is deployed -------------------------------------------------------------------------
+
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+PLACES = {
+    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "Namespace": "/api/v1/namespaces",
+    "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
+    "ClusterRole": f"{_RBAC}/clusterroles",
+    "ClusterRoleBinding": f"{_RBAC}/clusterrolebindings",
+    "Role": f"{_RBAC}/namespaces/{{namespace}}/roles",
+    "RoleBinding": f"{_RBAC}/namespaces/{{namespace}}/rolebindings",
+}
+
+
+async def _deployed(running: Running) -> None:
+    """The manifests as they are, after the namespaces that they speak of."""
+    for name in ("default", "joulie-system"):
+        await _made(running, PLACES["Namespace"], {"metadata": {"name": name}})
+    for file in [*sorted((DEPLOY / "crds").glob("*.yaml")), DEPLOY / "rbac.yaml"]:
+        for tree in filter(None, yaml.safe_load_all(file.read_text())):
+            namespace = tree["metadata"].get("namespace", "")
+            await _made(running, PLACES[tree["kind"]].format(namespace=namespace), tree)
+    async with asyncio.timeout(START_PATIENCE_S):
+        for path in (NODETWINS, NODEHARDWARES, GPUS):
+            while not await _is_served(running, path):
+                await asyncio.sleep(0.2)
+
+
+async def _made(running: Running, path: str, tree: Tree) -> None:
+    """The server makes namespaces of its own, when it gets round to it."""
+    try:
+        await running.put(path, tree)
+    except KubernetesRefused as error:
+        if error.code != CONFLICT:
+            raise
+
+
+async def _is_served(running: Running, path: str) -> bool:
+    try:
+        await running.all(path)
+    except KubernetesRefused as error:
+        if error.code != NOT_FOUND:
+            raise
+        return False
+    return True
