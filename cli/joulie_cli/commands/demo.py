@@ -54,6 +54,7 @@ class Wish(NamedTuple):
     nodes: int
     seed: int
     speed: float
+    pods_per_s: float | None  # None: as fits the nodes
     trace: str
     headless: bool
     seconds: float | None  # None: until Ctrl-C
@@ -64,6 +65,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         nodes=args.nodes,
         seed=args.seed,
         speed=args.speed,
+        pods_per_s=args.pods_per_second,
         trace=str(args.trace.resolve()) if args.trace else "",
         headless=args.headless or args.json,
         seconds=args.seconds,
@@ -100,30 +102,34 @@ def _option(wires: Wiring) -> str:
     return "" if wires.data.path == DEFAULT.resolve() else f" --data {wires.data.path}"
 
 
+def settings_of(wish: Wish, source: Source) -> dict[str, str]:
+    """What was asked for; else what fits the cluster, unless a setting says otherwise."""
+    fitting = _fitting(wish.nodes).items()
+    return {name: value for name, value in fitting if not source.names(name)} | _asked(wish)
+
+
 def _asked(wish: Wish) -> dict[str, str]:
     """The simulator's settings that the command line decides."""
     said = {"SIM_NODES": wish.nodes, "SIM_SEED": wish.seed, "SIM_SPEED": wish.speed}
+    rate = {} if wish.pods_per_s is None else {"SIM_PODS_PER_SECOND": wish.pods_per_s}
     trace = {"SIM_TRACE": wish.trace} if wish.trace else {}
-    return {name: str(value) for name, value in said.items()} | trace
+    return {name: str(value) for name, value in (said | rate | trace).items()}
 
 
-def _fitting(wish: Wish, wires: Wiring) -> dict[str, str]:
-    """What fits the size of the cluster, where nobody says otherwise."""
+def _fitting(nodes: int) -> dict[str, str]:
     least, most = PODS_PER_S
-    fitting = {
-        "SIM_PODS_PER_SECOND": f"{min(most, max(least, wish.nodes / 15)):.1f}",
-        "SIM_SAMPLE_INTERVAL": f"{max(2.0, wish.nodes / READINGS_PER_S):.1f}s",
+    return {
+        "SIM_PODS_PER_SECOND": f"{min(most, max(least, nodes / 15)):.1f}",
+        "SIM_SAMPLE_INTERVAL": f"{max(2.0, nodes / READINGS_PER_S):.1f}s",
         "RECONCILE_INTERVAL": "10s",
     }
-    return {name: value for name, value in fitting.items() if not wires.source.names(name)}
 
 
 async def run_demo(wires: Wiring, wish: Wish, told: asyncio.Event) -> dict[str, Any]:
     """Returns what happened. `told` is set by Ctrl-C."""
     extra = {
         **wires.source.from_file(),
-        **_fitting(wish, wires),
-        **_asked(wish),
+        **settings_of(wish, wires.source),
         "JOULIE_CLUSTER": wires.bus.cluster,
         "KUBECONFIG": "",  # a simulated cluster must never reach a real one
         "EXTENDER_BINDS": "simulated",
