@@ -2,9 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from joulie_bus.settings import Source
-from joulie_cli.commands.demo import Wish, settings_of
+from joulie_bus import logging
+from joulie_bus.settings import BusSettings, Source
+from joulie_bus.subjects import Subjects
+from joulie_cli.commands.demo import Wish, lines_aside, settings_of
+from joulie_cli.data import DataDirectory
 from joulie_cli.main import main
+from joulie_cli.wiring import Wiring
 
 
 def wish(nodes: int = 200, pods_per_s: float | None = None) -> Wish:
@@ -40,3 +44,19 @@ def test_an_option_that_cannot_be_used_is_told_before_anything_starts(
     assert code == 2
     assert f"SIM_{option[2:].upper().replace('-', '_')}=" in capsys.readouterr().err
     assert not (tmp_path / "data").exists()
+
+
+def test_no_line_of_the_log_tears_the_picture(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wires = Wiring(
+        Source.of(), BusSettings(log_level="warning"), DataDirectory(tmp_path), Subjects("local")
+    )
+    with lines_aside(wires):
+        logging.get_logger("up").warning("fell", who="operator")
+    aside = capsys.readouterr().err
+    logging.get_logger("up").warning("later")
+
+    assert aside == ""
+    assert "who=operator" in (tmp_path / "logs" / "demo.log").read_text()
+    assert "later" in capsys.readouterr().err

@@ -9,14 +9,14 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.live import Live
 
-from joulie_bus import codec
+from joulie_bus import codec, logging
 from joulie_bus.embedded import die_with_parent, free_port
 from joulie_bus.events import AnyEvent, FilterDecided
 from joulie_bus.jetstream.log import JetStreamLog
@@ -73,9 +73,23 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     source = Source.of(**_asked(wish))
     source.load(SimulatorSettings).sizes()  # what is wrong with them is told before anything starts
     source.finish()
-    summary = run_until_told(lambda told: run_demo(wires, wish, told))
+    with contextlib.nullcontext() if wish.headless else lines_aside(wires):
+        summary = run_until_told(lambda told: run_demo(wires, wish, told))
     print(json.dumps(summary) if args.json else _farewell(summary, wires))
     return 0
+
+
+@contextlib.contextmanager
+def lines_aside(wires: Wiring) -> Generator[None, None, None]:
+    """While a picture is drawn, our own log goes into a file: lines between would tear it."""
+    level, style = wires.bus.log_level, wires.bus.log_format
+    wires.data.create()
+    with open(wires.data.logs / "demo.log", "a", buffering=1) as file:
+        logging.configure(level, style, "demo", file)
+        try:
+            yield
+        finally:
+            logging.configure(level, style, "demo")
 
 
 def _farewell(summary: dict[str, Any], wires: Wiring) -> str:
