@@ -59,7 +59,7 @@ async def measure(address: Address, count: int) -> dict[str, Cost]:
     }
     messages = stamped(count, "b")
     async with Publisher.on(ours) as publisher:
-        found["publish, ours, pipelined"] = await cost(count, lambda: publisher.publish(messages))
+        found["publish, ours"] = await cost(count, lambda: publisher.publish(messages))
     total = count + few
     found["pull, nats-py, fetch(500)"] = await cost(total, lambda: fetched(plain, total))
     found["pull, ours"] = await cost(total, lambda: read(ours, total))
@@ -135,7 +135,7 @@ def main() -> None:
         print(broker)
         for name, (per_s, cpu_us) in costs.items():
             print(f"  {name:<40}{per_s:>12,.0f}/s {cpu_us:>8.1f} us CPU each")
-        publish = ratio(costs, "publish, ours, pipelined", "publish, nats-py, awaited one by one")
+        publish = ratio(costs, "publish, ours", "publish, nats-py, awaited one by one")
         pull = ratio(costs, "pull, ours", "pull, nats-py, fetch(500)")
         print(f"  ours beside nats-py: publish x {publish:.1f}, pull x {pull:.1f}")
     if args.json:

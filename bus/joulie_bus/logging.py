@@ -13,12 +13,16 @@ from joulie_bus import metrics
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
-def configure(level: str, style: str, part: str) -> None:
-    """`style` is json or console; every line carries the part that wrote it."""
+def configure(level: str, style: str, part: str, stream: TextIO | None = None) -> None:
+    """`style` is json or console; every line carries the part that wrote it.
+
+    Lines go to standard error, unless `stream` is where else.
+    """
+    out = stream or sys.stderr
     renderer: Any = (
         structlog.processors.JSONRenderer()
         if style == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        else structlog.dev.ConsoleRenderer(colors=out.isatty())
     )
     structlog.configure(
         processors=[
@@ -29,7 +33,7 @@ def configure(level: str, style: str, part: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Unfailing(sys.stderr))),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Unfailing(out))),
         cache_logger_on_first_use=False,
     )
     structlog.contextvars.bind_contextvars(part=part)

@@ -178,6 +178,11 @@ def _thing(event: Observed) -> str:
             assert_never(event)
 
 
+def kind_of(subject: str) -> str:
+    """What the subjects of one stream have in common, and those of two have not."""
+    return subject.split(".", 2)[1]
+
+
 def stream_of(event: AnyEvent) -> Stream:
     return _STREAMS[type(event)]
 

@@ -121,6 +121,12 @@ def _demo(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--speed", type=float, default=60.0, metavar="X", help="simulated seconds per second (60)"
     )
+    made.add_argument(
+        "--pods-per-second",
+        type=float,
+        metavar="R",
+        help="that come, on the average of a simulated day (8 to 50, by the nodes)",
+    )
     made.add_argument("--trace", type=Path, metavar="FILE", help="sizes of pods: openb's pod list")
     made.add_argument("--headless", action="store_true", help="no live screen")
     made.add_argument(

@@ -66,7 +66,7 @@ def serve_part(
 ) -> int:
     """A process that serves: its metrics, and its work until it is told to stop.
 
-    `fast` is for those who answer thousands of small requests: another event loop, if there is one.
+    `fast` is for those with thousands of small requests: another event loop, if there is one.
     """
     metrics.serve(*wires.bus.metrics_addr, alive, ready)
     with asyncio.Runner(loop_factory=_fast_loop() if fast else None) as runner:

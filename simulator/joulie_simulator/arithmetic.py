@@ -4,29 +4,38 @@ Only what differs between nodes: NodeResourcesFit (LeastAllocated) and BalancedA
 weight 1, over CPU and memory. Taints, affinity and images give every simulated node the same.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from joulie_simulator.cluster import MIB_PER_GIB, SimNode
-from joulie_simulator.workload import Job
+import numpy as np
+import numpy.typing as npt
 
+Ints = npt.NDArray[np.int64]
 BEST = 100  # MaxNodeScore
 PER_POINT = 10  # MaxNodeScore / MaxExtenderPriority: what one point of an extender is worth
 
 
-def plugin_score(node: SimNode, job: Job) -> int:
-    used = _used(node, job)
-    return least_allocated(used) + balanced(used)
+class Use(NamedTuple):
+    """Of one resource, a row per node: what would be taken, of how much."""
+
+    taken: Ints
+    total: Ints
 
 
-def least_allocated(used: Sequence[tuple[int, int]]) -> int:
+def plugin_scores(cpu: Use, memory: Use) -> Ints:
+    return least_allocated(cpu, memory) + balanced(cpu, memory)
+
+
+def least_allocated(*uses: Use) -> Ints:
     """More for what stays free once the pod is there; every division drops its rest."""
-    return sum((total - taken) * BEST // total for taken, total in used) // len(used)
+    free = [(total - taken) * BEST // total for taken, total in uses]
+    return np.asarray(sum(free) // len(free), np.int64)
 
 
-def balanced(used: Sequence[tuple[int, int]]) -> int:
+def balanced(cpu: Use, memory: Use) -> Ints:
     """More the nearer the shares of CPU and memory are to each other."""
-    (cpu, cpus), (memory, memories) = used
-    return int((1 - abs(cpu / cpus - memory / memories) / 2) * BEST)
+    apart = np.abs(cpu.taken / cpu.total - memory.taken / memory.total)
+    return ((1 - apart / 2) * BEST).astype(np.int64)
 
 
 def totals(plugins: Mapping[str, int], extender: Mapping[str, int], weight: int) -> dict[str, int]:
@@ -34,10 +43,3 @@ def totals(plugins: Mapping[str, int], extender: Mapping[str, int], weight: int)
     return {
         name: score + PER_POINT * weight * extender.get(name, 0) for name, score in plugins.items()
     }
-
-
-def _used(node: SimNode, job: Job) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Of CPU and memory: what would be taken, of how much."""
-    milli, mib = node.shape.cores * 1000, node.shape.memory_gib * MIB_PER_GIB
-    cpu = milli - round(node.free_cores * 1000) + round(job.cores * 1000)
-    return (cpu, milli), (mib - node.free_mib + job.memory_mib, mib)

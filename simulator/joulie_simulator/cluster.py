@@ -1,14 +1,16 @@
 """The simulated cluster's books: which job runs where, on which cards, and how far it is. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from joulie_bus.events import GpuSeen
+from joulie_simulator.arithmetic import plugin_scores
 from joulie_simulator.physics import Caps, Draw, Load, draw
+from joulie_simulator.room import Room
 from joulie_simulator.shapes import Shape, shape_of
 from joulie_simulator.workload import Job
-
-MIB_PER_GIB = 1024
 
 
 class Running:
@@ -34,33 +36,26 @@ class End(NamedTuple):
 
 
 class SimNode:
-    def __init__(self, name: str, shape: Shape) -> None:
+    def __init__(self, name: str, shape: Shape, room: Room, row: int) -> None:
         self.name = name
         self.shape = shape
+        self._room, self._row = room, row
         self.caps = Caps()
         self.profile = ""  # as its label says
         self.turn = 0
         self.running: dict[str, Running] = {}
-        self.free_cores = float(shape.cores)
-        self.free_mib = shape.memory_gib * MIB_PER_GIB
         self.free_cards = list(range(shape.gpus))
         self._ambient_c = 20.0
         self._since_s = 0.0
         self._drawn = self._draw()
-
-    def fits(self, job: Job) -> bool:
-        return (
-            job.cores <= self.free_cores
-            and job.memory_mib <= self.free_mib
-            and job.gpus <= len(self.free_cards)
-        )
 
     def take(self, job: Job, now_s: float) -> list[GpuSeen]:
         """The job runs from now on; returns the cards that it got."""
         self._work_until(now_s)
         cards, self.free_cards = tuple(self.free_cards[: job.gpus]), self.free_cards[job.gpus :]
         self.running[job.uid] = Running(job, cards)
-        self._book(job, -1)
+        self._room.take(self._row, job)
+        self._drawn = self._draw()
         used = job.gpu_mb or (self.shape.cards.memory_mb if self.shape.cards else 0)
         return [self.shape.card(self.name, at, job.uid, used) for at in cards]
 
@@ -69,7 +64,8 @@ class SimNode:
         self._work_until(now_s)
         done = self.running.pop(uid)
         self.free_cards = sorted([*self.free_cards, *done.cards])
-        self._book(done.job, +1)
+        self._room.give_back(self._row, done.job)
+        self._drawn = self._draw()
         return [self.shape.card(self.name, at) for at in done.cards]
 
     def cap(self, caps: Caps, now_s: float) -> bool:
@@ -103,11 +99,6 @@ class SimNode:
             running.left_s -= (now_s - self._since_s) * running.speed(self._drawn)
         self._since_s = now_s
 
-    def _book(self, job: Job, sign: int) -> None:
-        self.free_cores += sign * job.cores
-        self.free_mib += sign * job.memory_mib
-        self._drawn = self._draw()
-
     def _draw(self) -> Draw:
         jobs = [running.job for running in self.running.values()]
         load = Load(
@@ -121,31 +112,32 @@ class SimCluster:
     def __init__(self, size: int, percentage: int = 0) -> None:
         """`percentage` is kube-scheduler's percentageOfNodesToScore; 0 is its own choice."""
         shapes = [shape_of(number) for number in range(size)]
+        room = Room(shapes)
         self.nodes = {
-            name: SimNode(name, shape)
+            name: SimNode(name, shape, room, number)
             for number, shape in enumerate(shapes)
             for name in [f"{shape.prefix}-{number:04d}"]
         }
+        self._room = room
         self._names = list(self.nodes)
+        self._rows = {name: row for row, name in enumerate(self._names)}
         self._wanted = sample_size(size, percentage)
         self._start = 0
 
     def sample(self, job: Job) -> list[str]:
         """The candidates that kube-scheduler would send: fitting nodes, round robin, not all."""
-        found: list[str] = []
-        looked = 0
-        for name in self._from(self._start):
-            looked += 1
-            if self.nodes[name].fits(job):
-                found.append(name)
-                if len(found) == self._wanted:
-                    break
-        self._start = (self._start + looked) % max(1, len(self._names))
-        return found
+        fitting = self._room.fitting(job)
+        first = int(np.searchsorted(fitting, self._start))
+        found: list[int] = np.roll(fitting, -first)[: self._wanted].tolist()
+        if len(found) == self._wanted:
+            self._start = (found[-1] + 1) % len(self._names)  # else all were looked at
+        return [self._names[row] for row in found]
 
-    def _from(self, start: int) -> Iterator[str]:
-        for at in range(start, start + len(self._names)):
-            yield self._names[at % len(self._names)]
+    def plugin_scores(self, names: Sequence[str], job: Job) -> dict[str, int]:
+        """What kube-scheduler's own plugins would give these nodes for the job."""
+        rows = [self._rows[name] for name in names]
+        scores: list[int] = plugin_scores(*self._room.used(rows, job)).tolist()
+        return dict(zip(names, scores, strict=True))
 
 
 def sample_size(nodes: int, percentage: int = 0) -> int:

@@ -8,6 +8,7 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -169,5 +170,7 @@ def _seen(node: SimNode) -> NodeSeen:
     )
 
 
+@lru_cache(maxsize=WAITING_LIMIT)
 def ask(job: Job) -> PodAsk:
+    """Said when the pod comes, and again when it is bound."""
     return ask_of(msgspec.convert(job.manifest(), Pod))

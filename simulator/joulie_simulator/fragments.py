@@ -15,11 +15,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from joulie_simulator.arithmetic import BEST, PER_POINT
+from joulie_simulator.arithmetic import PER_POINT, Ints, Use, plugin_scores
 from joulie_simulator.shapes import Machine
 from joulie_simulator.workload import CARD_MB, Size, Sizes
 
-Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 NO_CARD = -1
 POINTS = 10  # of an extender, the most it gives
@@ -163,10 +162,8 @@ def _place(farm: Farm, ask: Ask, policy: Policy, weight: int, draw: random.Rando
 
 
 def kube_scores(farm: Farm, ask: Ask, rows: Ints) -> Ints:
-    """LeastAllocated and BalancedAllocation, as `arithmetic` has them, for many nodes at once."""
     milli, memory = farm.milli[rows], farm.memory[rows]
-    cpu = milli - farm.free_milli[rows] + ask.milli
-    mib = memory - farm.free_memory[rows] + ask.memory_mib
-    least = ((milli - cpu) * BEST // milli + (memory - mib) * BEST // memory) // 2
-    balanced = (1 - np.abs(cpu / milli - mib / memory) / 2) * BEST
-    return np.asarray(least + balanced.astype(np.int64), np.int64)
+    return plugin_scores(
+        Use(milli - farm.free_milli[rows] + ask.milli, milli),
+        Use(memory - farm.free_memory[rows] + ask.memory_mib, memory),
+    )

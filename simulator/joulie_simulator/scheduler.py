@@ -4,7 +4,7 @@ import random
 from typing import Any, NamedTuple
 
 from joulie_bus.logging import get_logger
-from joulie_simulator.arithmetic import plugin_score, totals
+from joulie_simulator.arithmetic import totals
 from joulie_simulator.cluster import SimCluster
 from joulie_simulator.webhook import Webhook, WebhookFailed
 from joulie_simulator.workload import Job
@@ -44,8 +44,7 @@ class Scheduler:
         if len(names) <= 1:
             return names[0] if names else None
         extra = await self._prioritize(manifest, names)
-        plugins = {name: plugin_score(self._cluster.nodes[name], job) for name in names}
-        added = totals(plugins, extra, self._ways.weight)
+        added = totals(self._cluster.plugin_scores(names, job), extra, self._ways.weight)
         highest = max(added.values())
         return self._draw.choice([name for name in names if added[name] == highest])
 

@@ -9,12 +9,12 @@ import asyncio
 import random
 import secrets
 import time
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
-from joulie_bus.events import AnyEvent, PodGone
+from joulie_bus.events import PodGone
 from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
@@ -24,6 +24,7 @@ from joulie_projections.view import View
 from joulie_projections.world import NodeState
 from joulie_simulator.cluster import SimCluster
 from joulie_simulator.engine import Engine, Options
+from joulie_simulator.outbox import Outbox
 from joulie_simulator.physics import Caps
 from joulie_simulator.scheduler import Scheduler, Ways
 from joulie_simulator.trace import Trace
@@ -31,7 +32,6 @@ from joulie_simulator.webhook import Webhook
 from joulie_simulator.workload import Sizes, Table, Workload
 
 STEP_S = 0.1  # of real time, between two looks at what has happened
-BATCH = 1000  # facts published at once
 FACILITY_S = 30.0
 log = get_logger("simulator")
 
@@ -97,28 +97,24 @@ class Simulation:
         self._view = view
         self._settings = settings
         self._tel = Producer("sim-tel", subjects, time.time_ns)
-        self._obs = Producer("sim-obs", subjects, time.time_ns)
+        self._seen = Outbox(bus, Producer("sim-obs", subjects, time.time_ns))
         self._engine = engine_of(settings, secrets.token_hex(3))
         self._came = asyncio.Event()
 
     async def run(self) -> None:
         await self._introduce()
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._seen.tell_for_ever(), name="tell")
             tasks.create_task(self._live(), name="live")
             tasks.create_task(self._measure(), name="measure")
             tasks.create_task(self._watch_the_room(), name="room")
             tasks.create_task(self._schedule(), name="schedule")
 
-    async def _observed(self, events: Sequence[AnyEvent]) -> None:
-        for at in range(0, len(events), BATCH):
-            await self._bus.publish([self._obs.stamp(e) for e in events[at : at + BATCH]])
-
     async def _introduce(self) -> None:
         """What a watcher's first list says: these nodes are here, and those pods are not."""
         await self._view.wait_ready(30)
         gone = [PodGone(uid=uid) for uid in sorted(self._view.world.pods)]
-        await self._observed(gone)
-        await self._observed(self._engine.introduce())
+        await self._seen.tell([*gone, *self._engine.introduce()])
         nodes = len(self._engine.cluster.nodes)
         log.info("introduced", nodes=nodes, seed=self._settings.seed, speed=self._settings.speed)
 
@@ -129,7 +125,7 @@ class Simulation:
             async for _ in steps:
                 passed = (time.monotonic() - began) * self._settings.speed
                 facts = self._engine.advance(began_s + passed)
-                await self._observed(facts)
+                await self._seen.put(facts)
                 if facts:
                     self._came.set()
 
@@ -142,7 +138,7 @@ class Simulation:
             async for _ in steps:
                 some = names[turn % slices :: slices]
                 self._engine.cap(self._enforced(some))
-                await self._observed(self._engine.label(self._labelled(some)))
+                await self._seen.put(self._engine.label(self._labelled(some)))
                 samples = self._engine.sample(some)
                 await self._bus.publish([self._tel.stamp(sample) for sample in samples])
                 turn += 1
@@ -160,7 +156,7 @@ class Simulation:
     async def _watch_the_room(self) -> None:
         async with aclosing(_every(FACILITY_S)) as steps:
             async for _ in steps:
-                await self._observed([self._engine.facility()])
+                await self._seen.put([self._engine.facility()])
 
     async def _schedule(self) -> None:
         """One pod after the other; whoever did not fit waits, and longer each time."""
@@ -174,7 +170,7 @@ class Simulation:
                 now = time.monotonic()
                 name = await scheduler.place(waiting.job) if waiting.at_s <= now else None
                 if name is not None and await scheduler.bind(waiting.job, name):
-                    await self._observed(engine.bind(waiting.job, name))
+                    await self._seen.put(engine.bind(waiting.job, name))
                 else:
                     engine.waiting.append(waiting.later(now) if waiting.at_s <= now else waiting)
             self._came.clear()

@@ -102,9 +102,14 @@ class Job(NamedTuple):
     gpu_mb: int = 0  # of every card's memory; 0: it does not say
     linked: bool = False  # its cards must be linked
 
+    @property
+    def milli(self) -> int:
+        """Of cores, as Kubernetes counts them."""
+        return round(self.cores * 1000)
+
     def manifest(self) -> dict[str, Any]:
         """The Pod as kube-scheduler would send it."""
-        requests = {"cpu": f"{round(self.cores * 1000)}m", "memory": f"{self.memory_mib}Mi"}
+        requests = {"cpu": f"{self.milli}m", "memory": f"{self.memory_mib}Mi"}
         gpus = {"nvidia.com/gpu": str(self.gpus)} if self.gpus else {}
         return {
             "metadata": {

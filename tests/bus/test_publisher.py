@@ -1,4 +1,5 @@
 import asyncio
+import base64
 from collections import Counter
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -14,7 +15,7 @@ from joulie_bus.jetstream.publisher import Publisher, _Ack
 from joulie_bus.jetstream.streams import state_of
 from joulie_bus.records import Message
 from joulie_bus.subjects import Stream
-from joulie_bus.testing import bare_broker, connected, power, producer, stored
+from joulie_bus.testing import bare_broker, connected, eco, performance, power, producer, stored
 
 pytestmark = pytest.mark.anyio
 
@@ -70,6 +71,62 @@ async def test_many_callers_share_a_publisher(connection: Connection) -> None:
         )
 
     assert await ids(connection) == Counter(message.id for message in messages)
+
+
+async def batches(connection: Connection, count: int) -> list[int]:
+    """How many messages lie together, batch by batch; one that came alone is a 1."""
+    found = Counter[str]()
+    for number in range(1, count + 1):
+        answer = await connection.api("STREAM.MSG.GET.JOULIE_TEL", {"seq": number})
+        head = base64.b64decode(answer["message"]["hdrs"]).decode()
+        found[head.partition("Nats-Batch-Id: ")[2][:16] or f"alone-{number}"] += 1
+    return list(found.values())
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [(19, [1] * 19), (20, [20]), (1025, [1000, 25]), (1003, [1000, 1, 1, 1])],
+)
+async def test_many_share_a_sync_of_the_disk_and_few_do_not(
+    count: int, expected: list[int], connection: Connection
+) -> None:
+    async with Publisher.on(connection) as publisher, asyncio.timeout(30):
+        await publisher.publish(samples(count))
+
+    assert await batches(connection, count) == expected
+
+
+async def test_a_stream_that_takes_no_batches_gets_each_for_itself(bare: Connection) -> None:
+    await make_stream(bare, "joulie.tel.>")
+    messages = samples(60)
+    async with Publisher.on(bare) as publisher, asyncio.timeout(30):
+        await publisher.publish(messages[:30])
+        await publisher.publish(messages[30:])
+    records = await stored(bare, Stream.TEL)
+
+    assert [record.data for record in records] == [message.data for message in messages]
+
+
+async def test_many_of_which_one_is_refused_are_refused(bare: Connection) -> None:
+    await make_stream(bare, "joulie.tel.>", allow_atomic=True, max_msgs=10, discard="new")
+    async with Publisher.on(bare) as publisher, asyncio.timeout(30):
+        with pytest.raises(BrokerRefused, match="maximum messages exceeded"):
+            await publisher.publish(samples(30))
+
+    assert await ids(bare) == Counter(message.id for message in samples(10))
+
+
+async def test_messages_of_several_streams_are_stored_in_the_order_of_each(
+    connection: Connection,
+) -> None:
+    says = producer()
+    messages = [says.stamp(make(f"n{at}")) for at in range(15) for make in (eco, performance)]
+    messages += samples(15)
+    async with Publisher.on(connection) as publisher, asyncio.timeout(30):
+        await publisher.publish(messages)
+    records = await stored(connection, Stream.PLAN) + await stored(connection, Stream.TEL)
+
+    assert [record.data for record in records] == [message.data for message in messages]
 
 
 async def test_the_same_event_twice_is_stored_once(connection: Connection) -> None:

@@ -1,12 +1,16 @@
 from collections import Counter
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from joulie_simulator.arithmetic import balanced, least_allocated, plugin_score, totals
+from joulie_simulator.arithmetic import Use, balanced, least_allocated, totals
 from joulie_simulator.cluster import SimCluster, SimNode, sample_size
 from joulie_simulator.physics import Caps
+from joulie_simulator.room import Room
 from joulie_simulator.shapes import H100, SHAPES, Shape, shape_of
-from joulie_simulator.workload import Job
+from joulie_simulator.workload import Job, Workload
 
 CPU = Shape(1, "cpu", "CPU", 2, 64, 200, 100, 0.25, 256)
 GPU = Shape(1, "gpu", "CPU", 2, 64, 200, 100, 0.25, 256, H100)
@@ -15,6 +19,15 @@ GPU = Shape(1, "gpu", "CPU", 2, 64, 200, 100, 0.25, 256, H100)
 def job(cores: float = 1, gpus: int = 0, *, uid: str = "u", seconds: float = 10) -> Job:
     """Busy all the time, with 1 GiB."""
     return Job(uid, uid, "team", "", cores, 1024, gpus, seconds, 1.0)
+
+
+def node_of(shape: Shape) -> SimNode:
+    """Alone in the world."""
+    return SimNode("n", shape, Room([shape]), 0)
+
+
+def use(taken: int, total: int) -> Use:
+    return Use(np.array([taken]), np.array([total]))
 
 
 # --- kube-scheduler's sample ------------------------------------------------------------------
@@ -54,6 +67,29 @@ def test_the_window_moves_on_until_all_nodes_were_seen() -> None:
     assert set().union(*windows) == set(cluster.nodes)
 
 
+@settings(deadline=None, max_examples=50)
+@given(st.integers(0, 1000), st.integers(1, 300))
+def test_the_sample_is_what_one_finds_who_walks_on_until_there_are_enough(
+    seed: int, size: int
+) -> None:
+    cluster, workload, at = SimCluster(size), Workload(seed, "run"), 0
+    names, wanted = list(cluster.nodes), sample_size(size)
+    free = {
+        name: (node.shape.cores * 1000, node.shape.gpus) for name, node in cluster.nodes.items()
+    }
+    for _ in range(20):
+        asked = workload.next()
+        walk = [names[(at + step) % size] for step in range(size)]
+        fitting = [n for n in walk if asked.milli <= free[n][0] and asked.gpus <= free[n][1]]
+        found = cluster.sample(asked._replace(memory_mib=0))
+        assert found == fitting[:wanted]
+
+        at = names.index(found[-1]) + 1 if len(found) == wanted else at
+        for name in found[:2]:
+            cluster.nodes[name].take(asked._replace(uid=f"{asked.uid}-{name}", memory_mib=0), 0)
+            free[name] = (free[name][0] - asked.milli, free[name][1] - asked.gpus)
+
+
 def test_only_nodes_with_room_are_sent() -> None:
     cluster = SimCluster(50)
 
@@ -66,20 +102,30 @@ def test_only_nodes_with_room_are_sent() -> None:
 
 @pytest.mark.parametrize(
     ("cores", "mib", "score"),
-    [(0, 0, 200), (32, 128 * 1024, 150), (64, 0, 50 + 50), (48, 64 * 1024, 50 + 75)],
+    [(0, 0, 200), (96, 384 * 1024, 150), (192, 0, 50 + 50), (144, 192 * 1024, 50 + 75)],
     ids=["empty", "half of both", "all the cores", "uneven"],
 )
 def test_plugins_like_what_stays_free_and_even(cores: float, mib: int, score: int) -> None:
     nothing = job(0)._replace(memory_mib=0)
-    node = SimNode("n", CPU)
-    node.take(job(cores)._replace(memory_mib=mib), 0)
+    cluster = SimCluster(1)
+    (name,) = cluster.nodes
+    cluster.nodes[name].take(job(cores)._replace(memory_mib=mib), 0)
 
-    assert plugin_score(node, nothing) == score
+    assert cluster.plugin_scores([name], nothing) == {name: score}
+
+
+@pytest.mark.parametrize(("cores", "mib"), [(96, 0), (0, 384 * 1024)])
+def test_what_the_pod_itself_would_take_counts(cores: float, mib: int) -> None:
+    cluster = SimCluster(1)
+    (name,) = cluster.nodes
+    half = job(cores)._replace(memory_mib=mib)
+
+    assert cluster.plugin_scores([name], half) == {name: 75 + 75}
 
 
 def test_every_division_drops_its_rest() -> None:
-    assert least_allocated([(1, 3), (1, 6)]) == (66 + 83) // 2 == 74
-    assert balanced([(1, 3), (0, 1)]) == 83
+    assert least_allocated(use(1, 3), use(1, 6)).tolist() == [(66 + 83) // 2] == [74]
+    assert balanced(use(1, 3), use(0, 1)).tolist() == [83]
 
 
 def test_a_point_of_the_extender_is_worth_ten_times_its_weight() -> None:
@@ -92,16 +138,17 @@ def test_a_point_of_the_extender_is_worth_ten_times_its_weight() -> None:
 
 
 def test_a_node_is_full_until_a_job_ends() -> None:
-    node = SimNode("n", CPU)
-    node.take(job(64), 0)
-    full = node.fits(job())
+    cluster = SimCluster(1)
+    (node,) = cluster.nodes.values()
+    node.take(job(192), 0)
+    full = cluster.sample(job())
     node.release("u", 5)
 
-    assert (full, node.fits(job(64))) == (False, True)
+    assert (full, cluster.sample(job(192))) == ([], [node.name])
 
 
 def test_a_job_gets_cards_of_its_own_and_gives_them_back() -> None:
-    node = SimNode("n", GPU)
+    node = node_of(GPU)
     first = node.take(job(gpus=2, uid="a"), 0)
     second = node.take(job(gpus=1, uid="b")._replace(gpu_mb=5000), 0)
     back = node.release("a", 1)
@@ -117,7 +164,7 @@ def test_a_job_gets_cards_of_its_own_and_gives_them_back() -> None:
 
 
 def test_a_job_is_done_when_its_work_is() -> None:
-    node = SimNode("n", CPU)
+    node = node_of(CPU)
     node.take(job(seconds=10), 100)
     end = node.first_end()
 
@@ -127,7 +174,7 @@ def test_a_job_is_done_when_its_work_is() -> None:
 
 
 def test_a_cap_makes_what_is_left_last_longer() -> None:
-    node = SimNode("n", CPU)
+    node = node_of(CPU)
     node.take(job(64, seconds=100), 0)
     changed = node.cap(Caps(cpu_pct=40), 50)
     end = node.first_end()
@@ -139,13 +186,13 @@ def test_a_cap_makes_what_is_left_last_longer() -> None:
 
 
 def test_the_same_cap_again_changes_nothing() -> None:
-    node = SimNode("n", CPU)
+    node = node_of(CPU)
 
     assert (node.cap(Caps(40), 1), node.cap(Caps(40), 2)) == (True, False)
 
 
 def test_only_the_newest_forecast_of_a_node_counts() -> None:
-    node = SimNode("n", CPU)
+    node = node_of(CPU)
     node.take(job(seconds=10), 0)
     first, second = node.first_end(), node.first_end()
 

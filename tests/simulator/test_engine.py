@@ -20,7 +20,6 @@ from joulie_bus.testing import producer
 from joulie_projections.draft import Draft
 from joulie_projections.folds import evolve
 from joulie_projections.world import World
-from joulie_simulator.arithmetic import plugin_score
 from joulie_simulator.cluster import SimCluster
 from joulie_simulator.engine import MORNING_S, WAITING_LIMIT, Engine, Options, ask
 from joulie_simulator.physics import Caps
@@ -45,9 +44,8 @@ def placed(engine: Engine) -> list[Fact]:
         if not names:
             engine.waiting.append(waiting)
             continue
-        nodes = engine.cluster.nodes
-        best = max(names, key=lambda name: plugin_score(nodes[name], waiting.job))
-        facts += engine.bind(waiting.job, best)
+        scores = engine.cluster.plugin_scores(names, waiting.job)
+        facts += engine.bind(waiting.job, max(names, key=scores.__getitem__))
     return facts
 
 

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from joulie_bus.errors import BadTrace
-from joulie_simulator.arithmetic import plugin_score
-from joulie_simulator.cluster import SimNode
+from joulie_simulator.cluster import SimCluster
 from joulie_simulator.fragments import (
     POLICIES,
     Article,
@@ -21,7 +20,7 @@ from joulie_simulator.fragments import (
     fill,
     kube_scores,
 )
-from joulie_simulator.shapes import SHAPES, Machine
+from joulie_simulator.shapes import Machine
 from joulie_simulator.trace import machines_of
 from joulie_simulator.workload import CARD_MB, Size, Table, Workload
 
@@ -78,14 +77,15 @@ def test_a_pod_needs_room_on_as_many_cards_as_it_asks_for(
 
 @settings(deadline=None, max_examples=50)
 @given(st.integers(0, 10_000))
-def test_kube_scheduler_counts_the_same_for_many_nodes_as_for_one(seed: int) -> None:
+def test_kube_scheduler_counts_the_same_here_as_in_the_simulated_cluster(seed: int) -> None:
     job = Workload(seed, "a").next()._replace(gpus=0)
-    nodes = [SimNode("n", shape) for shape in SHAPES]
-    farm = Farm([Machine(s.cores * 1000, s.memory_gib * 1024, s.gpus) for s in SHAPES])
-    asked = Ask(round(job.cores * 1000), job.memory_mib, 0, 0)
+    cluster = SimCluster(20)
+    shapes = [node.shape for node in cluster.nodes.values()]
+    farm = Farm([Machine(s.cores * 1000, s.memory_gib * 1024, s.gpus) for s in shapes])
+    asked = Ask(job.milli, job.memory_mib, 0, 0)
 
-    assert kube_scores(farm, asked, np.arange(len(nodes))).tolist() == [
-        plugin_score(node, job) for node in nodes
+    assert kube_scores(farm, asked, np.arange(len(shapes))).tolist() == [
+        *cluster.plugin_scores(list(cluster.nodes), job).values()
     ]
 
 

@@ -1,9 +1,14 @@
-"""Atomic batches under compare-and-set: all of it is stored, or nothing, and by one writer only."""
+"""Atomic batches: all of it is stored, or nothing; by one writer only where that is asked for.
 
+The broker brings a batch to its disk with one sync, and a single message with one of its own.
+"""
+
+import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from nats.errors import Error as NatsError
 
 from joulie_bus.codec import open_envelope
 from joulie_bus.errors import BrokerRefused, BusError, ExpectationFailed, Unreachable
@@ -15,6 +20,7 @@ from joulie_bus.subjects import Stream
 
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 WRONG_LAST_SEQUENCE = 10071
+LOOK_S = 0.25  # after so long without an answer: is the broker still the same?
 DUPLICATE_IN_BATCH = 10201  # within the duplicate window this is noticed first
 
 
@@ -38,6 +44,37 @@ async def append(
             raise
         if not await _is_ours(connection, stream, messages[0]):
             raise
+
+
+async def stored_together(connection: Connection, messages: Sequence[Message]) -> bool:
+    """Stores messages of one stream with a single sync of the broker's disk, in their order.
+
+    False if it did not, or if nobody knows: each of them has to be sent for itself then, and the
+    broker stores none twice.
+    """
+    life = connection.lives
+    storing = asyncio.create_task(_committed(connection, messages))
+    try:
+        while connection.is_connected and connection.lives == life:
+            done, _ = await asyncio.wait({storing}, timeout=LOOK_S)
+            if done:
+                return storing.result()
+    finally:
+        storing.cancel()
+    return False  # the rest of it went into another life, where nobody knows its beginning
+
+
+async def _committed(connection: Connection, messages: Sequence[Message]) -> bool:
+    *first, last = zip(messages, _headers(messages, {}), strict=True)
+    try:
+        for message, head in first:
+            await connection.send(message.subject, message.data, headers=head)
+        message, head = last
+        reply = await connection.request(message.subject, message.data, head)
+    except (BusError, NatsError, OSError):
+        return False
+    # A broker that knows no batches stores each, and counts none.
+    return bool(msgspec.json.decode(reply.data).get("count") == len(messages))
 
 
 def _headers(messages: Sequence[Message], expected: Mapping[str, int]) -> list[dict[str, str]]:

@@ -1,6 +1,9 @@
 """Publishes many at once and returns when each is stored: what is not acknowledged is sent again.
 
 Under the same id, so that the broker stores it once. Lives through restarts of the broker.
+
+Every message costs the broker a sync of its disk, and so does a whole batch. Many of one stream
+therefore go as batches; where that does not work, each goes for itself.
 """
 
 import asyncio
@@ -13,15 +16,20 @@ from nats.errors import Error as NatsError
 
 from joulie_bus import metrics
 from joulie_bus.errors import BrokerRefused, Unreachable
+from joulie_bus.jetstream.batch import stored_together
 from joulie_bus.jetstream.connection import FORBIDDEN, Connection, Denial
+from joulie_bus.log import MAX_BATCH
 from joulie_bus.logging import get_logger
 from joulie_bus.records import Message
+from joulie_bus.subjects import kind_of
 from joulie_bus.tasks import background
 
 WINDOW = 1000  # unacknowledged at most; the broker itself queues 10,000 before it says no
 TURN = 16  # messages that are sent in one go; half a millisecond
 ACK_DEADLINE_S = 2.0  # one fsync of a bad disk is 0.1 s, a cluster's election up to 5 s
 TICK_S = 0.25
+MANY = 20  # a batch is staged first: it costs the broker as much as so many single messages
+BATCHES_AGAIN_S = 60.0  # after one that failed: the stream may not take any
 HEADERS = 64  # bytes of our one header, without the id in it
 # Refusals that pass by themselves: no leader, no peers, no quorum, ingest queue full, disk busy.
 TEMPORARY = frozenset({503, 429, 10005, 10008, 10009, 10023, 10028, 10035, 10167})
@@ -89,6 +97,7 @@ class Publisher:
         self._flights: dict[str, _Flight] = {}
         self._room = asyncio.Semaphore(WINDOW)
         self._next = 0
+        self._singly_until: dict[str, float] = {}  # by kind of message
         self._decode = msgspec.json.Decoder(_Ack).decode
 
     @classmethod
@@ -108,6 +117,25 @@ class Publisher:
             return
         for message in messages:
             self._check_size(message)
+        kinds = {kind_of(message.subject) for message in messages}
+        if len(messages) < MANY or len(kinds) > 1:
+            await self._publish_singly(messages)
+            return
+        for at in range(0, len(messages), MAX_BATCH):
+            some = messages[at : at + MAX_BATCH]
+            if not await self._publish_together(some, *kinds):
+                await self._publish_singly(some)
+
+    async def _publish_together(self, messages: Sequence[Message], kind: str) -> bool:
+        now = asyncio.get_running_loop().time()
+        if len(messages) < MANY or self._singly_until.get(kind, 0) > now:
+            return False
+        if await stored_together(self._connection, messages):
+            return True
+        self._singly_until[kind] = now + BATCHES_AGAIN_S
+        return False
+
+    async def _publish_singly(self, messages: Sequence[Message]) -> None:
         waiter = _Waiter(len(messages))
         for message in messages:
             await self._room.acquire()

@@ -16,7 +16,14 @@ _GIB = 1024**3
 
 # Facts, plans, decisions and heads are never dropped by the broker: full means refused, at once and
 # with a code (10077), instead of silence. Telemetry alone may age out: its sums are in the twins.
-_KEPT: dict[str, Any] = {"discard": "new", "deny_delete": True, "deny_purge": True}
+# All take batches: plans and claims are whole or nothing, and for facts and decisions one sync of
+# the disk does for all of a batch.
+_KEPT: dict[str, Any] = {
+    "discard": "new",
+    "deny_delete": True,
+    "deny_purge": True,
+    "allow_atomic": True,
+}
 _LIMITS: dict[Stream, dict[str, Any]] = {
     Stream.TEL: {
         **_KEPT,
@@ -25,8 +32,8 @@ _LIMITS: dict[Stream, dict[str, Any]] = {
         "max_age": 24 * 3600 * _SECOND,
     },
     Stream.OBS: {**_KEPT, "max_bytes": 4 * _GIB},
-    Stream.PLAN: {**_KEPT, "max_bytes": 1 * _GIB, "allow_atomic": True},
-    Stream.CLAIM: {**_KEPT, "max_bytes": 1 * _GIB, "allow_atomic": True},
+    Stream.PLAN: {**_KEPT, "max_bytes": 1 * _GIB},
+    Stream.CLAIM: {**_KEPT, "max_bytes": 1 * _GIB},
     Stream.DEC: {**_KEPT, "max_bytes": 8 * _GIB},
     Stream.HEADS: {**_KEPT, "max_bytes": _GIB // 4},
 }

@@ -9,14 +9,14 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.live import Live
 
-from joulie_bus import codec
+from joulie_bus import codec, logging
 from joulie_bus.embedded import die_with_parent, free_port
 from joulie_bus.events import AnyEvent, FilterDecided
 from joulie_bus.jetstream.log import JetStreamLog
@@ -54,6 +54,7 @@ class Wish(NamedTuple):
     nodes: int
     seed: int
     speed: float
+    pods_per_s: float | None  # None: as fits the nodes
     trace: str
     headless: bool
     seconds: float | None  # None: until Ctrl-C
@@ -64,6 +65,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         nodes=args.nodes,
         seed=args.seed,
         speed=args.speed,
+        pods_per_s=args.pods_per_second,
         trace=str(args.trace.resolve()) if args.trace else "",
         headless=args.headless or args.json,
         seconds=args.seconds,
@@ -71,9 +73,23 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     source = Source.of(**_asked(wish))
     source.load(SimulatorSettings).sizes()  # what is wrong with them is told before anything starts
     source.finish()
-    summary = run_until_told(lambda told: run_demo(wires, wish, told))
+    with contextlib.nullcontext() if wish.headless else lines_aside(wires):
+        summary = run_until_told(lambda told: run_demo(wires, wish, told))
     print(json.dumps(summary) if args.json else _farewell(summary, wires))
     return 0
+
+
+@contextlib.contextmanager
+def lines_aside(wires: Wiring) -> Generator[None, None, None]:
+    """While a picture is drawn, our own log goes into a file: lines between would tear it."""
+    level, style = wires.bus.log_level, wires.bus.log_format
+    wires.data.create()
+    with open(wires.data.logs / "demo.log", "a", buffering=1) as file:
+        logging.configure(level, style, "demo", file)
+        try:
+            yield
+        finally:
+            logging.configure(level, style, "demo")
 
 
 def _farewell(summary: dict[str, Any], wires: Wiring) -> str:
@@ -100,30 +116,34 @@ def _option(wires: Wiring) -> str:
     return "" if wires.data.path == DEFAULT.resolve() else f" --data {wires.data.path}"
 
 
+def settings_of(wish: Wish, source: Source) -> dict[str, str]:
+    """What was asked for; else what fits the cluster, unless a setting says otherwise."""
+    fitting = _fitting(wish.nodes).items()
+    return {name: value for name, value in fitting if not source.names(name)} | _asked(wish)
+
+
 def _asked(wish: Wish) -> dict[str, str]:
     """The simulator's settings that the command line decides."""
     said = {"SIM_NODES": wish.nodes, "SIM_SEED": wish.seed, "SIM_SPEED": wish.speed}
+    rate = {} if wish.pods_per_s is None else {"SIM_PODS_PER_SECOND": wish.pods_per_s}
     trace = {"SIM_TRACE": wish.trace} if wish.trace else {}
-    return {name: str(value) for name, value in said.items()} | trace
+    return {name: str(value) for name, value in (said | rate | trace).items()}
 
 
-def _fitting(wish: Wish, wires: Wiring) -> dict[str, str]:
-    """What fits the size of the cluster, where nobody says otherwise."""
+def _fitting(nodes: int) -> dict[str, str]:
     least, most = PODS_PER_S
-    fitting = {
-        "SIM_PODS_PER_SECOND": f"{min(most, max(least, wish.nodes / 15)):.1f}",
-        "SIM_SAMPLE_INTERVAL": f"{max(2.0, wish.nodes / READINGS_PER_S):.1f}s",
+    return {
+        "SIM_PODS_PER_SECOND": f"{min(most, max(least, nodes / 15)):.1f}",
+        "SIM_SAMPLE_INTERVAL": f"{max(2.0, nodes / READINGS_PER_S):.1f}s",
         "RECONCILE_INTERVAL": "10s",
     }
-    return {name: value for name, value in fitting.items() if not wires.source.names(name)}
 
 
 async def run_demo(wires: Wiring, wish: Wish, told: asyncio.Event) -> dict[str, Any]:
     """Returns what happened. `told` is set by Ctrl-C."""
     extra = {
         **wires.source.from_file(),
-        **_fitting(wish, wires),
-        **_asked(wish),
+        **settings_of(wish, wires.source),
         "JOULIE_CLUSTER": wires.bus.cluster,
         "KUBECONFIG": "",  # a simulated cluster must never reach a real one
         "EXTENDER_BINDS": "simulated",

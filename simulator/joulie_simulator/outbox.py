@@ -1,0 +1,57 @@
+"""What watchers have seen and not told yet: told in the order in which it was seen, many at once.
+
+Whoever acts goes on meanwhile, as kube-scheduler does not wait for those who watch what it does.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from joulie_bus.events import AnyEvent
+from joulie_bus.log import MAX_BATCH, Log
+from joulie_bus.producer import Producer
+from joulie_bus.records import Message
+
+MOST = 2 * MAX_BATCH  # untold; then whoever sees more waits, so that memory stays flat
+
+
+class Outbox:
+    def __init__(self, bus: Log, producer: Producer) -> None:
+        self._bus = bus
+        self._producer = producer
+        self._untold: list[Message] = []
+        self._news, self._room = asyncio.Event(), asyncio.Event()
+        self._room.set()
+
+    async def put(self, events: Iterable[AnyEvent]) -> None:
+        """Returns once there is room for more."""
+        self._add(events)
+        await self._room.wait()
+
+    async def tell(self, events: Iterable[AnyEvent]) -> None:
+        """Returns once they are stored, and all that was put before."""
+        self._add(events)
+        await self._empty()
+
+    async def tell_for_ever(self) -> None:
+        while True:
+            await self._news.wait()
+            await self._empty()
+
+    def _add(self, events: Iterable[AnyEvent]) -> None:
+        self._untold += [self._producer.stamp(event) for event in events]
+        self._look()
+
+    async def _empty(self) -> None:
+        """While some are stored, the next ones gather."""
+        while self._untold:
+            some = self._untold[:MAX_BATCH]
+            await self._bus.publish(some)
+            del self._untold[: len(some)]
+            self._look()
+
+    def _look(self) -> None:
+        for event, is_so in ((self._news, self._untold), (self._room, len(self._untold) <= MOST)):
+            if is_so:
+                event.set()
+            else:
+                event.clear()
