@@ -7,7 +7,7 @@ it asks for, linked to each other where it says so.
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,10 @@ import numpy.typing as npt
 from joulie_bus.events import PodAsk
 from joulie_extender.gpu_names import Aliases, is_model
 from joulie_projections.board import Board, Floats, Ints
-from joulie_projections.card_columns import NO_LINK, Bools, Cards
+from joulie_projections.card_columns import NO_LINK, NOWHERE, Bools, Cards
 
 Codes = npt.NDArray[np.uint8]
+Column = TypeVar("Column", bound=npt.NDArray[Any])
 _CARD_MILLI = 1000
 DRIVER_MB = 1024  # what a driver may keep of a card that nobody uses
 WISHES = 64  # whose seats are kept, for as long as the cards are as they are
@@ -37,6 +38,9 @@ class GpuVerdict(IntEnum):
 WANTS_CARDS = "the node has not the healthy, free GPU cards of one model that the pod asks for"
 WANTS_LINKED = "the node has not the healthy, free and linked GPU cards that the pod asks for"
 WANTS_SENSE = "an annotation of the pod about GPUs cannot be read:"
+
+
+_NO_CARDS = np.uint8(GpuVerdict.NO_CARDS)
 
 
 class GpuWeights(NamedTuple):
@@ -59,8 +63,7 @@ class Wish(NamedTuple):
 class Seats(NamedTuple):
     """One value per row of the board."""
 
-    fits: Bools
-    fits_unlinked: Bools  # it would, if cards need not be linked
+    verdicts: Codes  # as if all nodes were there
     filled: Floats  # percent of the memory of all cards of the model that is used
     breaks: Bools  # a whole group of linked cards would be broken up
 
@@ -109,13 +112,8 @@ def gpu_verdicts(
     wish = wish_of(pod)
     if wish is None:
         return np.zeros(len(rows), np.uint8)
-    seats = seats_of(wish, board, aliases, (pod.uid, *gone))
-    there = board.columns["present"][rows]
-    return np.select(
-        [seats.fits[rows] & there, seats.fits_unlinked[rows] & there],
-        [GpuVerdict.PASSED, GpuVerdict.NOT_LINKED],
-        GpuVerdict.NO_CARDS,
-    ).astype(np.uint8)
+    verdicts = _verdicts(wish, board, aliases, (pod.uid, *gone))
+    return np.where(board.columns["present"], verdicts, _NO_CARDS)[rows]
 
 
 def points(pod: PodAsk, board: Board, rows: Ints, weights: GpuWeights) -> Floats:
@@ -137,7 +135,7 @@ def packing(pod: PodAsk, board: Board, rows: Ints, weights: GpuWeights) -> Float
 
 
 def _packing(wish: Wish, uid: str, board: Board, rows: Ints, weights: GpuWeights) -> Floats:
-    seats = seats_of(wish, board, weights.aliases, (uid,))
+    seats = _seats(wish, board, weights.aliases, (uid,))
     of_ten = seats.filled[rows] / HIGHEST - weights.links * seats.breaks[rows]
     return np.clip(of_ten, 0.0, HIGHEST)
 
@@ -145,32 +143,74 @@ def _packing(wish: Wish, uid: str, board: Board, rows: Ints, weights: GpuWeights
 # --- nodes ------------------------------------------------------------------------------------
 
 
-def seats_of(wish: Wish, board: Board, aliases: Aliases, gone: tuple[str, ...]) -> Seats:
-    """Computed once for some cards and a wish: many pods are alike."""
-    cards, height = board.cards.without(gone), len(board.columns["present"])
+def _verdicts(wish: Wish, board: Board, aliases: Aliases, gone: tuple[str, ...]) -> Codes:
+    """What these pods hold counts as free; cards of one node mean nothing to any other."""
+    cards, height = board.cards, len(board.columns["present"])
+    verdicts, nodes = _kept(wish, cards, height, aliases).verdicts, cards.nodes_of(gone)
+    if not len(nodes):
+        return verdicts
+    return _patched(verdicts, _room(wish, cards.on(nodes, gone), height, aliases).verdicts, nodes)
+
+
+def _seats(wish: Wish, board: Board, aliases: Aliases, gone: tuple[str, ...]) -> Seats:
+    cards, height = board.cards, len(board.columns["present"])
+    seats, nodes = _kept(wish, cards, height, aliases), cards.nodes_of(gone)
+    if not len(nodes):
+        return seats
+    anew = _of_all(wish, cards.on(nodes, gone), height, aliases)
+    return Seats(
+        _patched(seats.verdicts, anew.verdicts, nodes),
+        _patched(seats.filled, anew.filled, nodes),
+        _patched(seats.breaks, anew.breaks, nodes),
+    )
+
+
+def _kept(wish: Wish, cards: Cards, height: int, aliases: Aliases) -> Seats:
+    """Computed once for some cards and a wish: pods that hold nothing yet are alike in it."""
     key = (wish, aliases, height)
     kept = cards.memo.get(key)
     if isinstance(kept, Seats):
         return kept
-    seats = _seats(wish, cards, height, aliases)
+    seats = _of_all(wish, cards, height, aliases)
     if len(cards.memo) >= WISHES:
         cards.memo.clear()
     cards.memo[key] = seats
     return seats
 
 
-def _seats(wish: Wish, cards: Cards, height: int, aliases: Aliases) -> Seats:
-    of_model = matching(cards, wish.model, aliases) & (cards.ints("node") > 0)
+def _patched(whole: Column, part: Column, nodes: Ints) -> Column:
+    found = whole.copy()
+    found[nodes] = part[nodes]
+    return found
+
+
+class _Room(NamedTuple):
+    of_model: Bools  # of each card
+    fit: Bools
+    fits: Bools  # of each row of the board
+    verdicts: Codes
+
+
+def _room(wish: Wish, cards: Cards, height: int, aliases: Aliases) -> _Room:
+    of_model = matching(cards, wish.model, aliases) & (cards.ints("node") != NOWHERE)
     fit = of_model & fitting(cards, wish)
-    bundles, links = cards.ints("bundle"), cards.ints("link")
-    unlinked = _rows_with(cards, fit, bundles, wish.number, height)
-    loose = fit & ~precious(cards, wish)
+    fits = unlinked = _rows_with(cards, fit, cards.ints("bundle"), wish.number, height)
     if wish.is_linked:
-        fits = _rows_with(cards, fit & (links != NO_LINK), links, wish.number, height)
-        whole = _rows_with(cards, loose & (links != NO_LINK), links, wish.number, height)
+        fits = _rows_linked(cards, fit, wish.number, height)
+    verdicts = np.full(height, GpuVerdict.NO_CARDS, np.uint8)
+    verdicts[unlinked] = GpuVerdict.NOT_LINKED
+    verdicts[fits] = GpuVerdict.PASSED
+    return _Room(of_model, fit, fits, verdicts)
+
+
+def _of_all(wish: Wish, cards: Cards, height: int, aliases: Aliases) -> Seats:
+    room = _room(wish, cards, height, aliases)
+    loose = room.fit & ~precious(cards, wish)
+    if wish.is_linked:
+        whole = _rows_linked(cards, loose, wish.number, height)
     else:
-        fits, whole = unlinked, _rows_with(cards, loose, bundles, wish.number, height)
-    return Seats(fits, unlinked, _filled(cards, of_model, height), fits & ~whole)
+        whole = _rows_with(cards, loose, cards.ints("bundle"), wish.number, height)
+    return Seats(room.verdicts, _filled(cards, room.of_model, height), room.fits & ~whole)
 
 
 def matching(cards: Cards, model: str, aliases: Aliases) -> Bools:
@@ -228,6 +268,11 @@ def _rows_with(cards: Cards, fit: Bools, groups: Ints, count: int, height: int) 
     found = np.zeros(height, np.bool_)
     found[cards.ints("node")[fit][enough]] = True
     return found
+
+
+def _rows_linked(cards: Cards, fit: Bools, count: int, height: int) -> Bools:
+    links = cards.ints("link")
+    return _rows_with(cards, fit & (links != NO_LINK), links, count, height)
 
 
 def _filled(cards: Cards, of_model: Bools, height: int) -> Floats:

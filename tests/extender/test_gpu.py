@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gpu_kit import A100, CARDS, MB, PODS, a_card, a_claim, board_of, node, plainly, wanting
 from joulie_bus.events import Decision, GpuAsk, PodAsk
@@ -66,6 +68,23 @@ def test_the_columns_say_what_a_plain_loop_says(cards: dict[str, CardState], pod
         assert [v == GpuVerdict.NOT_LINKED for v in found] == [e.is_only_unlinked for e in expected]
         of_ten = points(pod, board, rows, GpuWeights()).tolist()
         assert of_ten == [each.of_ten for each in expected]
+
+
+@given(cards=CARDS, pod=PODS, victims=st.sets(st.sampled_from("pqrz")))
+@settings(deadline=None, max_examples=200)
+def test_with_victims_the_columns_say_what_a_plain_loop_says_without_them(
+    cards: dict[str, CardState], pod: PodAsk, victims: set[str]
+) -> None:
+    board = board_of(cards)
+    rows = np.array([board.rows[name] for name in NODES])
+    alone = gpu_verdicts(pod, board, rows, ())
+
+    found = gpu_verdicts(pod, board, rows, (), tuple(victims))
+
+    if wish_of(pod) is not None:
+        expected = [plainly(pod, name, cards, victims).fits for name in NODES]
+        assert (found == GpuVerdict.PASSED).tolist() == expected
+    assert gpu_verdicts(pod, board, rows, ()).tolist() == alone.tolist(), "they are still there"
 
 
 def test_a_pod_without_an_annotation_has_no_gpu_rule() -> None:
