@@ -16,6 +16,7 @@ from joulie_bus.events import PodAsk
 from joulie_extender.gpu_names import Aliases, is_model
 from joulie_projections.board import Board, Floats, Ints
 from joulie_projections.card_columns import NO_LINK, NOWHERE, Bools, Cards
+from joulie_projections.power import cores_of
 
 Codes = npt.NDArray[np.uint8]
 Column = TypeVar("Column", bound=npt.NDArray[Any])
@@ -47,6 +48,8 @@ class GpuWeights(NamedTuple):
     binpack: float = 0.3  # of the packing, in a score that is mostly about energy
     links: float = 1.0  # points of ten that breaking up a whole group of linked cards costs
     aliases: Aliases = ()
+    packing: str = "share"  # as the article counts, or "fit"
+    balance: float = 0.4  # of what "fit" says, the part that cores beside the cards have
 
 
 class Wish(NamedTuple):
@@ -66,6 +69,8 @@ class Seats(NamedTuple):
     verdicts: Codes  # as if all nodes were there
     filled: Floats  # percent of the memory of all cards of the model that is used
     breaks: Bools  # a whole group of linked cards would be broken up
+    snug: Floats  # the same of the card that a share would fill most; of whole cards, as above
+    after: Floats  # percent of the memory of all cards of the model, once the pod is there
 
 
 def wish_of(pod: PodAsk) -> Wish | None:
@@ -120,9 +125,7 @@ def points(pod: PodAsk, board: Board, rows: Ints, weights: GpuWeights) -> Floats
     """0..10 on a path of its own, as the article counts: a pod that names no model packs, too."""
     any_card = Wish("", max(1, pod.gpu_cards), 0, 0, is_alone=True, is_linked=False)
     wish = wish_of(pod) or any_card
-    return (
-        np.zeros(len(rows)) if pod.gpu.unreadable else _packing(wish, pod.uid, board, rows, weights)
-    )
+    return np.zeros(len(rows)) if pod.gpu.unreadable else _packing(wish, pod, board, rows, weights)
 
 
 def packing(pod: PodAsk, board: Board, rows: Ints, weights: GpuWeights) -> Floats | None:
@@ -130,14 +133,31 @@ def packing(pod: PodAsk, board: Board, rows: Ints, weights: GpuWeights) -> Float
     wish = wish_of(pod)
     if wish is None or pod.gpu.unreadable or not weights.binpack:
         return None
-    of_ten = _packing(wish, pod.uid, board, rows, weights)
+    of_ten = _packing(wish, pod, board, rows, weights)
     return np.asarray(weights.binpack * (of_ten * HIGHEST), np.float64)
 
 
-def _packing(wish: Wish, uid: str, board: Board, rows: Ints, weights: GpuWeights) -> Floats:
-    seats = _seats(wish, board, weights.aliases, (uid,))
-    of_ten = seats.filled[rows] / HIGHEST - weights.links * seats.breaks[rows]
-    return np.clip(of_ten, 0.0, HIGHEST)
+def _packing(wish: Wish, pod: PodAsk, board: Board, rows: Ints, weights: GpuWeights) -> Floats:
+    seats = _seats(wish, board, weights.aliases, (pod.uid,))
+    if weights.packing == "fit":
+        cards = (1 - weights.balance) * seats.snug[rows]
+        of_ten = (cards + weights.balance * _balance(pod, board, rows, seats.after)) / HIGHEST
+    else:
+        of_ten = seats.filled[rows] / HIGHEST
+    return np.clip(of_ten - weights.links * seats.breaks[rows], 0.0, HIGHEST)
+
+
+def _balance(pod: PodAsk, board: Board, rows: Ints, after: Floats) -> Floats:
+    """100 where cards and cores run out together: a card without cores beside it is nobody's.
+
+    0 where nobody knows the cores: unknown never scores best.
+    """
+    cores, watts = board.floats("cores")[rows], board.floats("cpu_max_w")[rows]
+    known = (cores > 0) & (watts > 0)
+    asked = np.divide(cores_of(pod), cores, out=np.zeros(len(rows)), where=known)
+    taken = np.divide(board.floats("pods_cpu_w")[rows], watts, out=asked.copy(), where=known)
+    apart = np.abs(np.minimum(1.0, asked + taken) * 100 - after[rows])
+    return np.where(known, 100 - apart, 0.0)
 
 
 # --- nodes ------------------------------------------------------------------------------------
@@ -162,6 +182,8 @@ def _seats(wish: Wish, board: Board, aliases: Aliases, gone: tuple[str, ...]) ->
         _patched(seats.verdicts, anew.verdicts, nodes),
         _patched(seats.filled, anew.filled, nodes),
         _patched(seats.breaks, anew.breaks, nodes),
+        _patched(seats.snug, anew.snug, nodes),
+        _patched(seats.after, anew.after, nodes),
     )
 
 
@@ -210,7 +232,9 @@ def _of_all(wish: Wish, cards: Cards, height: int, aliases: Aliases) -> Seats:
         whole = _rows_linked(cards, loose, wish.number, height)
     else:
         whole = _rows_with(cards, loose, cards.ints("bundle"), wish.number, height)
-    return Seats(room.verdicts, _filled(cards, room.of_model, height), room.fits & ~whole)
+    filled, after = _filled(cards, room.of_model, wish, height)
+    snug = filled if wish.is_alone else _snug(cards, room.fit, wish, height)
+    return Seats(room.verdicts, filled, room.fits & ~whole, snug, after)
 
 
 def matching(cards: Cards, model: str, aliases: Aliases) -> Bools:
@@ -275,10 +299,25 @@ def _rows_linked(cards: Cards, fit: Bools, count: int, height: int) -> Bools:
     return _rows_with(cards, fit & (links != NO_LINK), links, count, height)
 
 
-def _filled(cards: Cards, of_model: Bools, height: int) -> Floats:
-    """As the article has it: (allocated / total) x 100, of all cards of the model."""
-    at = cards.ints("node")[of_model]
+def _filled(cards: Cards, of_model: Bools, wish: Wish, height: int) -> tuple[Floats, Floats]:
+    """As the article has it: (allocated / total) x 100, of all cards of the model; now and then."""
+    at, nothing = cards.ints("node")[of_model], np.zeros(height)
     used = np.bincount(at, cards.ints("used_mb")[of_model], height)
     total = np.bincount(at, cards.ints("total_mb")[of_model], height)
-    shares = np.divide(used, total, out=np.zeros(height), where=total > 0)
-    return np.asarray(shares * 100, np.float64)
+    count = np.bincount(at, minlength=height)
+    filled = np.divide(used, total, out=nothing.copy(), where=total > 0) * 100
+    card = np.divide(100, count, out=nothing.copy(), where=count > 0)
+    if wish.is_alone:
+        return filled, np.minimum(100.0, filled + wish.number * card)
+    memory = np.divide(100 * wish.mb, total, out=nothing, where=total > 0)
+    share = np.maximum(memory, card * wish.share_milli / _CARD_MILLI)
+    return filled, np.minimum(100.0, filled + wish.number * share)
+
+
+def _snug(cards: Cards, fit: Bools, wish: Wish, height: int) -> Floats:
+    """Percent of the one card that would be used most with the pod on it."""
+    total, found = cards.ints("total_mb")[fit], np.zeros(height)
+    wanted = np.maximum(wish.mb, -(-wish.share_milli * total // _CARD_MILLI))
+    used = (total - cards.ints("free_mb")[fit] + wanted) / total * 100
+    np.maximum.at(found, cards.ints("node")[fit], used)
+    return found

@@ -110,6 +110,7 @@ class Plain(NamedTuple):
     fits: bool
     is_only_unlinked: bool  # it would fit if cards need not be linked
     of_ten: float
+    snug: float  # percent of the card that a share would fill most, of whole cards the share in use
 
 
 def plainly(
@@ -129,7 +130,15 @@ def plainly(
     share = (used / total) * 100 if total else 0.0
     breaks = fits and not together(pod, loose, is_linked=wants_links)
     of_ten = min(10.0, max(0.0, share / 10.0 - 1.0 * breaks))
-    return Plain(fits, unlinked and not fits, of_ten)
+    return Plain(fits, unlinked and not fits, of_ten, snugly(pod, fit, share, gone) - 10 * breaks)
+
+
+def snugly(pod: PodAsk, fit: list[CardState], share: float, gone: Set[str]) -> float:
+    if wants_alone(pod):
+        return share
+    free = {id(card): left_of(card, gone)[1] for card in fit}
+    filled = [(c.total_mb - free[id(c)] + asked_mb(pod, c)) / c.total_mb * 100 for c in fit]
+    return max(filled, default=0.0)
 
 
 def number(pod: PodAsk) -> int:
@@ -165,12 +174,22 @@ def fits_on(pod: PodAsk, card: CardState, gone: Set[str]) -> bool:
     if not card.healthy or card.total_mb == 0:
         return False
     _, free, untouched = left_of(card, gone)
-    milli = pod.gpu.share_milli or (0 if pod.gpu_cards else pod.gpu_milli // number(pod))
-    if not milli and (pod.gpu_cards or not pod.gpu.vram_mb):
+    if wants_alone(pod):
         least = pod.gpu.vram_mb or max(0, card.total_mb - 1024)
         return untouched and free >= least
-    share = (milli * card.total_mb + 999) // 1000
-    return free >= max(pod.gpu.vram_mb, share)
+    return free >= asked_mb(pod, card)
+
+
+def milli(pod: PodAsk) -> int:
+    return pod.gpu.share_milli or (0 if pod.gpu_cards else pod.gpu_milli // number(pod))
+
+
+def wants_alone(pod: PodAsk) -> bool:
+    return not milli(pod) and (pod.gpu_cards > 0 or not pod.gpu.vram_mb)
+
+
+def asked_mb(pod: PodAsk, card: CardState) -> int:
+    return max(pod.gpu.vram_mb, (milli(pod) * card.total_mb + 999) // 1000)
 
 
 def together(pod: PodAsk, fit: list[CardState], *, is_linked: bool) -> bool:
