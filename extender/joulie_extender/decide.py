@@ -218,6 +218,10 @@ def basis_of(moment: Moment, weights: Weights) -> Basis:
 
 # --- the settings, as the log keeps them ------------------------------------------------------
 
+# What settings are not told as long as they say what was so before there were any: the settings of
+# older entries keep their id.
+_LATER: dict[str, float | str | bool] = {"gpu_packing": "share", "gpu_balance": 0.4}
+
 
 @lru_cache(maxsize=16)
 def settings_id(weights: Weights) -> str:
@@ -232,12 +236,13 @@ def values_of(weights: Weights) -> dict[str, float | str | bool]:
     named = {f"coefficient_{name}": value for name, value in coefficients._asdict().items()}
     cards = {f"gpu_{name}": value for name, value in gpu._asdict().items()}
     told = {"gpu_aliases": written(gpu.aliases), "preferences": wished}
-    return {**values, **named, **cards, **told}
+    whole = {**values, **named, **cards, **told}
+    return {name: value for name, value in whole.items() if _LATER.get(name) != value}
 
 
 def weights_of(declared: SettingsDeclared) -> Weights:
     """The counterpart of `values_of`: what a replica scored with, from the log."""
-    values = dict(declared.values)
+    values = {**_LATER, **declared.values}
     aliases = read(str(values.pop("gpu_aliases", "")))
     wished = preferences.read(str(values.pop("preferences", "")))
     cards = GpuWeights(**_taken(values, "gpu_"), aliases=aliases)

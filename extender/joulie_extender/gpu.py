@@ -7,7 +7,7 @@ it asks for, linked to each other where it says so.
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,11 @@ import numpy.typing as npt
 from joulie_bus.events import PodAsk
 from joulie_extender.gpu_names import Aliases, is_model
 from joulie_projections.board import Board, Floats, Ints
-from joulie_projections.card_columns import NO_LINK, Bools, Cards
+from joulie_projections.card_columns import NO_LINK, NOWHERE, Bools, Cards
+from joulie_projections.power import cores_of
 
 Codes = npt.NDArray[np.uint8]
+Column = TypeVar("Column", bound=npt.NDArray[Any])
 _CARD_MILLI = 1000
 DRIVER_MB = 1024  # what a driver may keep of a card that nobody uses
 WISHES = 64  # whose seats are kept, for as long as the cards are as they are
@@ -39,10 +41,15 @@ WANTS_LINKED = "the node has not the healthy, free and linked GPU cards that the
 WANTS_SENSE = "an annotation of the pod about GPUs cannot be read:"
 
 
+_NO_CARDS = np.uint8(GpuVerdict.NO_CARDS)
+
+
 class GpuWeights(NamedTuple):
     binpack: float = 0.3  # of the packing, in a score that is mostly about energy
     links: float = 1.0  # points of ten that breaking up a whole group of linked cards costs
     aliases: Aliases = ()
+    packing: str = "share"  # as the article counts, or "fit"
+    balance: float = 0.4  # of what "fit" says, the part that cores beside the cards have
 
 
 class Wish(NamedTuple):
@@ -59,10 +66,11 @@ class Wish(NamedTuple):
 class Seats(NamedTuple):
     """One value per row of the board."""
 
-    fits: Bools
-    fits_unlinked: Bools  # it would, if cards need not be linked
+    verdicts: Codes  # as if all nodes were there
     filled: Floats  # percent of the memory of all cards of the model that is used
     breaks: Bools  # a whole group of linked cards would be broken up
+    snug: Floats  # the same of the card that a share would fill most; of whole cards, as above
+    after: Floats  # percent of the memory of all cards of the model, once the pod is there
 
 
 def wish_of(pod: PodAsk) -> Wish | None:
@@ -109,22 +117,15 @@ def gpu_verdicts(
     wish = wish_of(pod)
     if wish is None:
         return np.zeros(len(rows), np.uint8)
-    seats = seats_of(wish, board, aliases, (pod.uid, *gone))
-    there = board.columns["present"][rows]
-    return np.select(
-        [seats.fits[rows] & there, seats.fits_unlinked[rows] & there],
-        [GpuVerdict.PASSED, GpuVerdict.NOT_LINKED],
-        GpuVerdict.NO_CARDS,
-    ).astype(np.uint8)
+    verdicts = _verdicts(wish, board, aliases, (pod.uid, *gone))
+    return np.where(board.columns["present"], verdicts, _NO_CARDS)[rows]
 
 
 def points(pod: PodAsk, board: Board, rows: Ints, weights: GpuWeights) -> Floats:
     """0..10 on a path of its own, as the article counts: a pod that names no model packs, too."""
     any_card = Wish("", max(1, pod.gpu_cards), 0, 0, is_alone=True, is_linked=False)
     wish = wish_of(pod) or any_card
-    return (
-        np.zeros(len(rows)) if pod.gpu.unreadable else _packing(wish, pod.uid, board, rows, weights)
-    )
+    return np.zeros(len(rows)) if pod.gpu.unreadable else _packing(wish, pod, board, rows, weights)
 
 
 def packing(pod: PodAsk, board: Board, rows: Ints, weights: GpuWeights) -> Floats | None:
@@ -132,45 +133,108 @@ def packing(pod: PodAsk, board: Board, rows: Ints, weights: GpuWeights) -> Float
     wish = wish_of(pod)
     if wish is None or pod.gpu.unreadable or not weights.binpack:
         return None
-    of_ten = _packing(wish, pod.uid, board, rows, weights)
+    of_ten = _packing(wish, pod, board, rows, weights)
     return np.asarray(weights.binpack * (of_ten * HIGHEST), np.float64)
 
 
-def _packing(wish: Wish, uid: str, board: Board, rows: Ints, weights: GpuWeights) -> Floats:
-    seats = seats_of(wish, board, weights.aliases, (uid,))
-    of_ten = seats.filled[rows] / HIGHEST - weights.links * seats.breaks[rows]
-    return np.clip(of_ten, 0.0, HIGHEST)
+def _packing(wish: Wish, pod: PodAsk, board: Board, rows: Ints, weights: GpuWeights) -> Floats:
+    seats = _seats(wish, board, weights.aliases, (pod.uid,))
+    if weights.packing == "fit":
+        cards = (1 - weights.balance) * seats.snug[rows]
+        of_ten = (cards + weights.balance * _balance(pod, board, rows, seats.after)) / HIGHEST
+    else:
+        of_ten = seats.filled[rows] / HIGHEST
+    return np.clip(of_ten - weights.links * seats.breaks[rows], 0.0, HIGHEST)
+
+
+def _balance(pod: PodAsk, board: Board, rows: Ints, after: Floats) -> Floats:
+    """100 where cards and cores run out together: a card without cores beside it is nobody's.
+
+    0 where nobody knows the cores: unknown never scores best.
+    """
+    cores, watts = board.floats("cores")[rows], board.floats("cpu_max_w")[rows]
+    known = (cores > 0) & (watts > 0)
+    asked = np.divide(cores_of(pod), cores, out=np.zeros(len(rows)), where=known)
+    taken = np.divide(board.floats("pods_cpu_w")[rows], watts, out=asked.copy(), where=known)
+    apart = np.abs(np.minimum(1.0, asked + taken) * 100 - after[rows])
+    return np.where(known, 100 - apart, 0.0)
 
 
 # --- nodes ------------------------------------------------------------------------------------
 
 
-def seats_of(wish: Wish, board: Board, aliases: Aliases, gone: tuple[str, ...]) -> Seats:
-    """Computed once for some cards and a wish: many pods are alike."""
-    cards, height = board.cards.without(gone), len(board.columns["present"])
+def _verdicts(wish: Wish, board: Board, aliases: Aliases, gone: tuple[str, ...]) -> Codes:
+    """What these pods hold counts as free; cards of one node mean nothing to any other."""
+    cards, height = board.cards, len(board.columns["present"])
+    verdicts, nodes = _kept(wish, cards, height, aliases).verdicts, cards.nodes_of(gone)
+    if not len(nodes):
+        return verdicts
+    return _patched(verdicts, _room(wish, cards.on(nodes, gone), height, aliases).verdicts, nodes)
+
+
+def _seats(wish: Wish, board: Board, aliases: Aliases, gone: tuple[str, ...]) -> Seats:
+    cards, height = board.cards, len(board.columns["present"])
+    seats, nodes = _kept(wish, cards, height, aliases), cards.nodes_of(gone)
+    if not len(nodes):
+        return seats
+    anew = _of_all(wish, cards.on(nodes, gone), height, aliases)
+    return Seats(
+        _patched(seats.verdicts, anew.verdicts, nodes),
+        _patched(seats.filled, anew.filled, nodes),
+        _patched(seats.breaks, anew.breaks, nodes),
+        _patched(seats.snug, anew.snug, nodes),
+        _patched(seats.after, anew.after, nodes),
+    )
+
+
+def _kept(wish: Wish, cards: Cards, height: int, aliases: Aliases) -> Seats:
+    """Computed once for some cards and a wish: pods that hold nothing yet are alike in it."""
     key = (wish, aliases, height)
     kept = cards.memo.get(key)
     if isinstance(kept, Seats):
         return kept
-    seats = _seats(wish, cards, height, aliases)
+    seats = _of_all(wish, cards, height, aliases)
     if len(cards.memo) >= WISHES:
         cards.memo.clear()
     cards.memo[key] = seats
     return seats
 
 
-def _seats(wish: Wish, cards: Cards, height: int, aliases: Aliases) -> Seats:
-    of_model = matching(cards, wish.model, aliases) & (cards.ints("node") > 0)
+def _patched(whole: Column, part: Column, nodes: Ints) -> Column:
+    found = whole.copy()
+    found[nodes] = part[nodes]
+    return found
+
+
+class _Room(NamedTuple):
+    of_model: Bools  # of each card
+    fit: Bools
+    fits: Bools  # of each row of the board
+    verdicts: Codes
+
+
+def _room(wish: Wish, cards: Cards, height: int, aliases: Aliases) -> _Room:
+    of_model = matching(cards, wish.model, aliases) & (cards.ints("node") != NOWHERE)
     fit = of_model & fitting(cards, wish)
-    bundles, links = cards.ints("bundle"), cards.ints("link")
-    unlinked = _rows_with(cards, fit, bundles, wish.number, height)
-    loose = fit & ~precious(cards, wish)
+    fits = unlinked = _rows_with(cards, fit, cards.ints("bundle"), wish.number, height)
     if wish.is_linked:
-        fits = _rows_with(cards, fit & (links != NO_LINK), links, wish.number, height)
-        whole = _rows_with(cards, loose & (links != NO_LINK), links, wish.number, height)
+        fits = _rows_linked(cards, fit, wish.number, height)
+    verdicts = np.full(height, GpuVerdict.NO_CARDS, np.uint8)
+    verdicts[unlinked] = GpuVerdict.NOT_LINKED
+    verdicts[fits] = GpuVerdict.PASSED
+    return _Room(of_model, fit, fits, verdicts)
+
+
+def _of_all(wish: Wish, cards: Cards, height: int, aliases: Aliases) -> Seats:
+    room = _room(wish, cards, height, aliases)
+    loose = room.fit & ~precious(cards, wish)
+    if wish.is_linked:
+        whole = _rows_linked(cards, loose, wish.number, height)
     else:
-        fits, whole = unlinked, _rows_with(cards, loose, bundles, wish.number, height)
-    return Seats(fits, unlinked, _filled(cards, of_model, height), fits & ~whole)
+        whole = _rows_with(cards, loose, cards.ints("bundle"), wish.number, height)
+    filled, after = _filled(cards, room.of_model, wish, height)
+    snug = filled if wish.is_alone else _snug(cards, room.fit, wish, height)
+    return Seats(room.verdicts, filled, room.fits & ~whole, snug, after)
 
 
 def matching(cards: Cards, model: str, aliases: Aliases) -> Bools:
@@ -230,10 +294,30 @@ def _rows_with(cards: Cards, fit: Bools, groups: Ints, count: int, height: int) 
     return found
 
 
-def _filled(cards: Cards, of_model: Bools, height: int) -> Floats:
-    """As the article has it: (allocated / total) x 100, of all cards of the model."""
-    at = cards.ints("node")[of_model]
+def _rows_linked(cards: Cards, fit: Bools, count: int, height: int) -> Bools:
+    links = cards.ints("link")
+    return _rows_with(cards, fit & (links != NO_LINK), links, count, height)
+
+
+def _filled(cards: Cards, of_model: Bools, wish: Wish, height: int) -> tuple[Floats, Floats]:
+    """As the article has it: (allocated / total) x 100, of all cards of the model; now and then."""
+    at, nothing = cards.ints("node")[of_model], np.zeros(height)
     used = np.bincount(at, cards.ints("used_mb")[of_model], height)
     total = np.bincount(at, cards.ints("total_mb")[of_model], height)
-    shares = np.divide(used, total, out=np.zeros(height), where=total > 0)
-    return np.asarray(shares * 100, np.float64)
+    count = np.bincount(at, minlength=height)
+    filled = np.divide(used, total, out=nothing.copy(), where=total > 0) * 100
+    card = np.divide(100, count, out=nothing.copy(), where=count > 0)
+    if wish.is_alone:
+        return filled, np.minimum(100.0, filled + wish.number * card)
+    memory = np.divide(100 * wish.mb, total, out=nothing, where=total > 0)
+    share = np.maximum(memory, card * wish.share_milli / _CARD_MILLI)
+    return filled, np.minimum(100.0, filled + wish.number * share)
+
+
+def _snug(cards: Cards, fit: Bools, wish: Wish, height: int) -> Floats:
+    """Percent of the one card that would be used most with the pod on it."""
+    total, found = cards.ints("total_mb")[fit], np.zeros(height)
+    wanted = np.maximum(wish.mb, -(-wish.share_milli * total // _CARD_MILLI))
+    used = (total - cards.ints("free_mb")[fit] + wanted) / total * 100
+    np.maximum.at(found, cards.ints("node")[fit], used)
+    return found

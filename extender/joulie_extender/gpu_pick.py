@@ -66,8 +66,8 @@ def pick(pod: PodAsk, node: str, board: Board, aliases: Aliases) -> Pick | None:
 
 
 def _fitting_on(row: int, wish: Wish, board: Board, aliases: Aliases, uid: str) -> list[_Card]:
-    own = set(board.cards.held_by([uid]))
-    cards = board.cards.without([uid])
+    own = {board.cards.uuids[at] for at in board.cards.held_by([uid])}
+    cards = board.cards.on(np.array([row]), [uid])
     fit = fitting(cards, wish) & matching(cards, wish.model, aliases)
     valued = precious(cards, wish)
     return [
@@ -78,10 +78,10 @@ def _fitting_on(row: int, wish: Wish, board: Board, aliases: Aliases, uid: str) 
             link=int(cards.ints("link")[at]),
             free_mb=int(cards.ints("free_mb")[at]),
             total_mb=state.total_mb,
-            is_own=at in own,
+            is_own=cards.uuids[at] in own,
             is_precious=bool(valued[at]),
         )
-        for at in np.flatnonzero(fit & (cards.ints("node") == row)).tolist()
+        for at in np.flatnonzero(fit).tolist()
         if (state := cards.states[at]) is not None
     ]
 

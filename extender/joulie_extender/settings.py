@@ -291,6 +291,19 @@ class ScoringSettings:
         "1",
         "Points of ten that breaking up an untouched group of linked cards costs",
     )
+    gpu_packing: str = setting(
+        choice("share", "fit"),
+        "GPU_PACKING",
+        "share",
+        "What packs well: a node much of whose card memory is in use, or one where the pod fills "
+        "up cards that are begun and leaves cores beside those that are not",
+    )
+    gpu_balance: float = setting(
+        number(0, 1),
+        "GPU_BALANCE_WEIGHT",
+        "0.4",
+        "With GPU_PACKING=fit: the part of the score that cores and cards running out together has",
+    )
 
     label_scores: tuple[Preference, ...] = setting(
         label_scores,
@@ -324,5 +337,11 @@ class ScoringSettings:
                 self.cpu, self.gpu_standard, self.gpu_performance, self.memory_factor
             ),
             preferences=Preferences(self.label_scores, self.teams),
-            gpu=GpuWeights(self.gpu_binpack, self.gpu_links, aliases_of(catalog)),
+            gpu=GpuWeights(
+                self.gpu_binpack,
+                self.gpu_links,
+                aliases_of(catalog),
+                self.gpu_packing,
+                self.gpu_balance,
+            ),
         )

@@ -15,6 +15,7 @@ from joulie_projections.cards import CardState, is_idle, room_mb, used_mb
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 NO_LINK = 0  # of a card that is linked to none, and of rows without a card
+NOWHERE = 0  # the node of a card that nobody has shown, or whose node nobody has
 
 _COLUMNS: dict[str, type] = {
     "node": np.int64,  # its row on the board; 0 if nobody has shown the card or its node
@@ -60,6 +61,25 @@ class Places(NamedTuple):
     states: list[CardState | None]
 
 
+class Hosts:
+    """Which rows a node's cards are in: sorted when first asked for, as long as none moves."""
+
+    def __init__(self, column: Ints) -> None:
+        self.column = column  # the node of each card
+        self._order: Ints | None = None
+        self._sorted: Ints = column
+
+    def rows_of(self, nodes: Ints) -> Ints:
+        """Node by node; the cards of each in the order that they have among all."""
+        if self._order is None:
+            order = np.argsort(self.column, kind="stable")
+            self._order, self._sorted = order, self.column[order]
+        first = np.searchsorted(self._sorted, nodes, "left")
+        last = np.searchsorted(self._sorted, nodes, "right")
+        parts = [self._order[a:b] for a, b in zip(first.tolist(), last.tolist(), strict=True)]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
 class Cards:
     """Immutable. A row without a card is all zeros."""
 
@@ -77,6 +97,7 @@ class Cards:
         self.holders = holders  # a pod's uid: the cards that it has or has claimed
         self.memo: dict[object, object] = {}  # what readers compute once for these cards
         self._board_rows = board_rows
+        self._hosts = Hosts(columns["node"])
 
     @classmethod
     def empty(cls) -> "Cards":
@@ -98,6 +119,23 @@ class Cards:
 
     def held_by(self, uids: Iterable[str]) -> list[int]:
         return [row for uid in uids for row in self.holders.get(uid, ())]
+
+    def nodes_of(self, uids: Iterable[str]) -> Ints:
+        """The rows of the board on which these pods hold cards."""
+        nodes = {self.columns["node"].item(at) for at in self.held_by(uids)} - {NOWHERE}
+        return np.array(sorted(nodes), np.int64)
+
+    def on(self, nodes: Ints, gone: Iterable[str] = ()) -> "Cards":
+        """Only those of these rows of the board, as if these pods had gone with their claims."""
+        there, absent = self._hosts.rows_of(nodes), frozenset(gone)
+        columns = {name: column[there] for name, column in self.columns.items()}
+        rows: list[int] = there.tolist()
+        places = Places({}, [self.uuids[row] for row in rows], [self.states[row] for row in rows])
+        held = set(self.held_by(absent))
+        for at, (row, state) in enumerate(zip(rows, places.states, strict=True)):
+            if row in held and state is not None:
+                _write_use(columns, at, state, absent)
+        return Cards(places, columns, self.numbers, {}, self._board_rows)
 
     def following(
         self, changes: Mapping[str, CardState | None], board_rows: Mapping[str, int]
@@ -125,37 +163,19 @@ class Cards:
         if board_rows is not self._board_rows:
             hosts = (board_rows.get(state.node, 0) if state else 0 for state in states)
             columns["node"] = np.fromiter(hosts, np.int64, len(states))
-        holders = self._held(changes)
-        return Cards(
-            places,
-            columns,
-            self.numbers,
-            _with_rows(holders, changes, rows),
-            board_rows,
-        )
+        holders = _with_rows(self._held(changes), changes, rows)
+        return Cards(places, columns, self.numbers, holders, board_rows)._after(self)
 
-    def without(self, uids: Iterable[str]) -> "Cards":
-        """As if these pods had gone, and their claims with them."""
-        gone = frozenset(uids)
-        held = self.held_by(gone)
-        if not held:
-            return self
-        columns = dict(self.columns)
-        for name in _USE:
-            columns[name] = columns[name].copy()
-        for row in held:
-            state = self.states[row]
-            if state is not None:
-                _write_use(columns, row, state, gone)
-        return Cards(self._places(), columns, self.numbers, {}, self._board_rows)
+    def _after(self, before: "Cards") -> "Cards":
+        """While no card moves, they stay sorted."""
+        if self.columns["node"] is before.columns["node"]:
+            self._hosts = before._hosts
+        return self
 
     def _is_same(self, uuid: str, state: CardState | None) -> bool:
         at = self.rows.get(uuid)
         before = None if at is None else self.states[at]
         return before is not None and state is not None and _fixed(before) == _fixed(state)
-
-    def _places(self) -> Places:
-        return Places(self.rows, self.uuids, self.states)
 
     def _placed(self, changes: Mapping[str, CardState | None]) -> Places:
         """A new card takes the row of one that is gone, or the next one."""

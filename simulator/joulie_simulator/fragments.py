@@ -44,6 +44,7 @@ class Farm:
         self.memory = np.array([machine.memory_mib for machine in machines], np.int64)
         self.free_milli, self.free_memory = self.milli.copy(), self.memory.copy()
         self.gpus = np.array([machine.gpus for machine in machines], np.int64)
+        self.linked = [machine.is_linked for machine in machines]
         places = np.arange(max(1, self.gpus.max(initial=0)))
         self.free_mb = np.where(places < self.gpus[:, None], CARD_MB, NO_CARD)
 
@@ -64,7 +65,7 @@ class Farm:
 
 
 class Policy(Protocol):
-    """Points of an extender, 0 to 10 a row; and which cards of a machine a pod gets."""
+    """Points of an extender, 0 to 10 a row; and which cards of a machine a pod has from now on."""
 
     def points(self, farm: Farm, ask: Ask) -> Ints: ...
     def cards(self, farm: Farm, ask: Ask, row: int) -> Sequence[int]: ...
@@ -98,14 +99,6 @@ class BestFit(Article):
         free = farm.free_mb[row]
         fitting: list[int] = np.flatnonzero(free >= ask.mb).tolist()
         return sorted(fitting, key=lambda card: int(free[card]))[: ask.gpus]
-
-
-# Beside one another in the table. What the extender does under /gpu takes a line here.
-POLICIES: dict[str, Policy] = {
-    "kube-scheduler's default": KubeDefault(),
-    "the article's formula": Article(),
-    "the same, best fitting cards": BestFit(),
-}
 
 
 class Outcome(NamedTuple):

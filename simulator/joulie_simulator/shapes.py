@@ -29,6 +29,7 @@ class Machine(NamedTuple):
     milli: int
     memory_mib: int
     gpus: int
+    is_linked: bool = False  # NVLink between all of its cards; no trace says
 
 
 class Shape(NamedTuple):

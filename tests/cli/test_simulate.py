@@ -37,6 +37,8 @@ def test_all_policies_stand_beside_one_another(
         "kube-scheduler's default",
         "the article's formula",
         "the same, best fitting cards",
+        "Joulie's /gpu",
+        "Joulie's /gpu, GPU_PACKING=fit",
     ] * 2
 
 
@@ -44,7 +46,7 @@ def test_json_has_the_same_rows(files: tuple[str, ...], capsys: pytest.CaptureFi
     main(["simulate", "gpus", "--json", *files])
     rows = json.loads(capsys.readouterr().out)
 
-    assert len(rows) == 6
+    assert len(rows) == 10
     assert all(row["gpus"] == 48 and 0 < row["used"] <= 48 for row in rows)
 
 

@@ -141,6 +141,8 @@ OTHERS = [
     Weights(coefficients=RATES._replace(memory_factor=False)),
     Weights(gpu=GpuWeights(binpack=0.5)),
     Weights(gpu=GpuWeights(links=0.5)),
+    Weights(gpu=GpuWeights(packing="fit")),
+    Weights(gpu=GpuWeights(balance=0.5)),
     Weights(preferences=Preferences((Preference("pool", "spot", 5.0),))),
     Weights(preferences=Preferences((), (Team("t", ("ns",), (Preference("a", "b", -1.5),)),))),
     Weights(gpu=GpuWeights(aliases=(("A100", "Ampere 100"), ("T4",)))),

@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpu_kit import A100, CARDS, MB, PODS, a_card, a_claim, board_of, node, plainly, wanting
 from joulie_bus.events import Decision, GpuAsk, PodAsk
@@ -24,6 +27,7 @@ from joulie_extender.scoring import Weights
 from joulie_projections.board import Board
 from joulie_projections.card_columns import Cards
 from joulie_projections.cards import CardState
+from joulie_projections.load import Load
 
 NODES = ["n0", "n1", "n2"]
 GPU = Sent(duty="gpu")
@@ -66,6 +70,58 @@ def test_the_columns_say_what_a_plain_loop_says(cards: dict[str, CardState], pod
         assert [v == GpuVerdict.NOT_LINKED for v in found] == [e.is_only_unlinked for e in expected]
         of_ten = points(pod, board, rows, GpuWeights()).tolist()
         assert of_ten == [each.of_ten for each in expected]
+
+
+@given(cards=CARDS, pod=PODS)
+@settings(deadline=None, max_examples=100)
+def test_where_it_shall_fit_the_fullest_card_counts_as_a_plain_loop_says(
+    cards: dict[str, CardState], pod: PodAsk
+) -> None:
+    board = board_of(cards)
+    rows = np.array([board.rows[name] for name in NODES])
+    found = points(pod, board, rows, GpuWeights(packing="fit", balance=0.0))
+
+    if wish_of(pod) is not None:
+        expected = [plainly(pod, name, cards).snug / 10 for name in NODES]
+        assert found.tolist() == pytest.approx(np.clip(expected, 0, 10).tolist())
+
+
+@pytest.mark.parametrize(
+    ("taken_milli", "of_ten"),
+    [(0, 7.5), (2000, 10.0), (4000, 7.5), (8000, 5.0), (None, 0.0)],
+    ids=["all cores free", "a half", "more", "none left", "nobody knows"],
+)
+def test_cores_and_cards_that_run_out_together_balance(
+    taken_milli: int | None, of_ten: float
+) -> None:
+    cards = {"a": a_card(), "b": a_card(), "c": a_card(used_mb=MB), "d": a_card()}
+    pod = replace(wanting(model="A100"), cpu_milli=2000)
+    state = node(0)
+    if taken_milli is not None:
+        state = replace(state, cpu_milli=8000, load=Load(cpu_milli=taken_milli))
+    board = board_of(cards).updated([("n0", state)], 0)
+
+    row = np.array([board.rows["n0"]])
+    found = points(pod, board, row, GpuWeights(packing="fit", balance=1.0))
+
+    assert found.tolist() == pytest.approx([of_ten])
+
+
+@given(cards=CARDS, pod=PODS, victims=st.sets(st.sampled_from("pqrz")))
+@settings(deadline=None, max_examples=200)
+def test_with_victims_the_columns_say_what_a_plain_loop_says_without_them(
+    cards: dict[str, CardState], pod: PodAsk, victims: set[str]
+) -> None:
+    board = board_of(cards)
+    rows = np.array([board.rows[name] for name in NODES])
+    alone = gpu_verdicts(pod, board, rows, ())
+
+    found = gpu_verdicts(pod, board, rows, (), tuple(victims))
+
+    if wish_of(pod) is not None:
+        expected = [plainly(pod, name, cards, victims).fits for name in NODES]
+        assert (found == GpuVerdict.PASSED).tolist() == expected
+    assert gpu_verdicts(pod, board, rows, ()).tolist() == alone.tolist(), "they are still there"
 
 
 def test_a_pod_without_an_annotation_has_no_gpu_rule() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 import pytest
 from sqlalchemy import Engine
 
@@ -21,6 +22,7 @@ from joulie_extender.bind import Bindings, Patience
 from joulie_extender.binding import KubeBinder
 from joulie_extender.caretaker import Caretaker
 from joulie_extender.contract import Binding
+from joulie_extender.gpu import GpuVerdict, gpu_verdicts
 from joulie_extender.ledger import Ledger
 from joulie_extender.scoring import Weights
 from joulie_projections import database
@@ -133,6 +135,13 @@ async def is_bound(place: Place, asked: Binding) -> None:
     await place.tell(PodBound(pod=pod, node=place.node_of(asked.pod_name)))
 
 
+def passes(place: Place, asked: Binding) -> bool:
+    """The filter, for the node that kube-scheduler has chosen."""
+    board, pod = place.view.snapshot().board, place.view.world.pods[asked.pod_uid].pod
+    row = np.array([board.rows[asked.node]])
+    return bool(gpu_verdicts(pod, board, row, ())[0] == GpuVerdict.PASSED)
+
+
 def binding(asked: Asked) -> bool:
     return asked.resource == "pods/binding"
 
@@ -158,6 +167,20 @@ async def test_edge_case_2_a_race_two_pods_of_two_replicas_and_one_card(place: P
     loser = next(each for each in both if each.outcome == "lost-race")
     assert loser.error == "the node has not the cards any more that the pod asks for"
     assert place.node_of(loser.name) == ""
+
+
+async def test_edge_case_2_a_race_both_pods_pass_the_filter_until_one_has_the_card(
+    place: Place,
+) -> None:
+    await cards(place, "g1")
+    one, two = await waiting(place, "p1"), await waiting(place, "p2")
+    before = [passes(place, one), passes(place, two)]
+
+    await place.replica().bind(one)
+
+    await until(lambda: not passes(place, two))
+    assert before == [True, True]
+    assert passes(place, one), "asked again, its own claim is not in its way"
 
 
 async def test_many_pods_at_once_get_as_many_cards_as_there_are(place: Place) -> None:

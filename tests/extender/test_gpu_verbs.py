@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from extender_kit import PATIENT, post, served
-from gpu_kit import A100, a_card, a_claim, board_of
+from gpu_kit import A100, MB, a_card, a_claim, board_of
 from joulie_bus.events import FallbackAnswered, FilterDecided, PreemptDecided, PrioritizeDecided
 from joulie_extender.app import Conduct
 from joulie_extender.decide import again
@@ -64,6 +64,19 @@ async def test_the_articles_own_pod_is_filtered_and_scored_as_it_says() -> None:
     ]
 
 
+async def test_the_articles_whole_nodes_come_back_as_they_were_sent() -> None:
+    """Its server reads `Nodes.Items`; `nodeCacheCapable` is not set then."""
+    items = [{"metadata": {"name": name, "labels": {"own": name}}} for name in NODES]
+    reply = await asked(
+        "filter",
+        {"Pod": article(), "Nodes": {"items": items}, "NodeNames": None},
+        {"a": a_card("n0"), "b": a_card("n1", used_mb=MB)},
+    )
+
+    assert reply["Nodes"]["items"] == items[:1]
+    assert set(reply["FailedAndUnresolvableNodes"]) == {"n1", "n2"}
+
+
 @pytest.mark.parametrize("prefix", ["", "/energy", "/gpu"])
 async def test_the_path_says_which_rules_are_asked_for(prefix: str) -> None:
     pod = article()
@@ -93,6 +106,20 @@ async def test_edge_case_1_outage_cards_are_refused_and_energy_is_not() -> None:
     assert (energy["Error"], energy["NodeNames"]) == ("", NODES)
     assert isinstance(entry, FallbackAnswered)
     assert (entry.why, entry.answer) == ("not-ready", "closed")
+
+
+@pytest.mark.parametrize(
+    ("ignorable", "node"), [(False, None), (True, "n0")], ids=["it waits", "it goes anywhere"]
+)
+async def test_edge_case_1_outage_without_any_extender_ignorable_decides(
+    ignorable: bool, node: str | None
+) -> None:
+    async with served(look({})) as extender:
+        block = extender.block(prefix="/gpu", ignorable=ignorable)
+
+    attempt = await KubeScheduler({"n0": Node()}, [block]).attempt(article())
+
+    assert (attempt.node, attempt.is_error) == (node, not ignorable)
 
 
 async def test_cards_may_be_set_to_fail_open() -> None:
@@ -131,6 +158,36 @@ async def test_edge_case_3_nobody_is_evicted_where_no_card_would_be_free() -> No
 
     assert scheduler.evicted == []
     assert attempts[-1].message.endswith("preemption: no candidate node for preemption")
+
+
+async def test_edge_case_3_who_holds_the_card_is_evicted_and_the_pod_gets_it() -> None:
+    holders = {"n0": "victim", "n1": "v1", "n2": "v3"}
+    nodes = {name: Node(cpu=1, pods=[Victim(uid)]) for name, uid in holders.items()}
+    boards = [look(CARDS)(), look({**CARDS, "b": a_card("n1")})()]
+    async with served(lambda: boards[bool(scheduler.evicted)]) as extender:
+        block = extender.block(prefix="/gpu")
+        scheduler = KubeScheduler(nodes, [block])
+        attempts = await scheduler.settle(article(priority=10))
+        await block.client.close()
+
+    assert scheduler.evicted == ["v1"]
+    assert [attempt.node for attempt in attempts] == [None, "n1"]
+
+
+async def test_edge_case_3_answers_are_the_same_during_preemption_as_before_it() -> None:
+    args = {"Pod": article(), "Nodes": None, "NodeNames": NODES}
+    threat = {"Pod": article(), "NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "v1"}]}}}
+    async with served(look(CARDS)) as extender:
+
+        async def answer(verb: str, body: object) -> object:
+            return (await post(extender.port, f"/gpu/{verb}", json.dumps(body).encode())).json()
+
+        before = [await answer(verb, args) for verb in ("filter", "prioritize")]
+        threats = [await answer("preempt", threat) for _ in range(2)]
+        during = [await answer(verb, args) for verb in ("filter", "prioritize")]
+
+    assert during == before
+    assert threats[0] == threats[1]
 
 
 async def test_a_refused_pod_rests_with_one_reason() -> None:

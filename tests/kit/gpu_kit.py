@@ -1,7 +1,7 @@
 """Cards, pods that want some, and what a plain loop over all of them would say."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
 from hypothesis import strategies as st
@@ -110,23 +110,35 @@ class Plain(NamedTuple):
     fits: bool
     is_only_unlinked: bool  # it would fit if cards need not be linked
     of_ten: float
+    snug: float  # percent of the card that a share would fill most, of whole cards the share in use
 
 
-def plainly(pod: PodAsk, name: str, cards: Mapping[str, CardState]) -> Plain:
+def plainly(
+    pod: PodAsk, name: str, cards: Mapping[str, CardState], victims: Iterable[str] = ()
+) -> Plain:
     """One node, card by card; the other cards have no say."""
+    gone = {pod.uid, *victims}
     here = [card for card in cards.values() if card.node == name]
     alike = [card for card in here if is_alike(pod.gpu.model, card.model)]
-    fit = [card for card in alike if fits_on(pod, card)]
-    loose = [card for card in fit if not is_precious(pod, card, here)]
+    fit = [card for card in alike if fits_on(pod, card, gone)]
+    loose = [card for card in fit if not is_precious(pod, card, here, gone)]
     unlinked = together(pod, fit, is_linked=False)
     wants_links = pod.gpu.topology == "nvlink" and number(pod) > 1
     fits = together(pod, fit, is_linked=wants_links)
-    used = sum(left_of(card, pod.uid)[0] for card in alike)
+    used = sum(left_of(card, gone)[0] for card in alike)
     total = sum(card.total_mb for card in alike)
     share = (used / total) * 100 if total else 0.0
     breaks = fits and not together(pod, loose, is_linked=wants_links)
     of_ten = min(10.0, max(0.0, share / 10.0 - 1.0 * breaks))
-    return Plain(fits, unlinked and not fits, of_ten)
+    return Plain(fits, unlinked and not fits, of_ten, snugly(pod, fit, share, gone) - 10 * breaks)
+
+
+def snugly(pod: PodAsk, fit: list[CardState], share: float, gone: Set[str]) -> float:
+    if wants_alone(pod):
+        return share
+    free = {id(card): left_of(card, gone)[1] for card in fit}
+    filled = [(c.total_mb - free[id(c)] + asked_mb(pod, c)) / c.total_mb * 100 for c in fit]
+    return max(filled, default=0.0)
 
 
 def number(pod: PodAsk) -> int:
@@ -142,32 +154,42 @@ def is_alike(asked: str, model: str) -> bool:
     return not asked or bool(re.search(rf"\b{pattern}\b", model.lower()))
 
 
-def left_of(card: CardState, me: str) -> tuple[int, int, bool]:
-    """Used, free and untouched, as if this pod had gone."""
-    others = {uid: claim for uid, claim in card.claims.items() if uid != me}
+def left_of(card: CardState, gone: Set[str]) -> tuple[int, int, bool]:
+    """Used, free and untouched, as if these pods had gone."""
+    others = {uid: claim for uid, claim in card.claims.items() if uid not in gone}
     if card.owner:
-        seen = 0 if card.owner == me else card.allocated_mb
+        seen = 0 if card.owner in gone else card.allocated_mb
         is_theirs = card.owner in others
     else:
         seen = 0 if card.claims and not others else card.allocated_mb
         is_theirs = any(claim.confirmed for claim in others.values())
     claimed = sum(claim.mb for claim in others.values())
     used = max(seen, claimed) if is_theirs else seen + claimed
-    stranger = card.owner not in ("", me) and card.owner not in card.claims
-    free = 0 if stranger else max(0, card.total_mb - used)
-    return used, free, not others and card.owner in ("", me)
+    owned = card.owner != "" and card.owner not in gone
+    free = 0 if owned and card.owner not in card.claims else max(0, card.total_mb - used)
+    return used, free, not others and not owned
 
 
-def fits_on(pod: PodAsk, card: CardState) -> bool:
+def fits_on(pod: PodAsk, card: CardState, gone: Set[str]) -> bool:
     if not card.healthy or card.total_mb == 0:
         return False
-    _, free, untouched = left_of(card, pod.uid)
-    milli = pod.gpu.share_milli or (0 if pod.gpu_cards else pod.gpu_milli // number(pod))
-    if not milli and (pod.gpu_cards or not pod.gpu.vram_mb):
+    _, free, untouched = left_of(card, gone)
+    if wants_alone(pod):
         least = pod.gpu.vram_mb or max(0, card.total_mb - 1024)
         return untouched and free >= least
-    share = (milli * card.total_mb + 999) // 1000
-    return free >= max(pod.gpu.vram_mb, share)
+    return free >= asked_mb(pod, card)
+
+
+def milli(pod: PodAsk) -> int:
+    return pod.gpu.share_milli or (0 if pod.gpu_cards else pod.gpu_milli // number(pod))
+
+
+def wants_alone(pod: PodAsk) -> bool:
+    return not milli(pod) and (pod.gpu_cards > 0 or not pod.gpu.vram_mb)
+
+
+def asked_mb(pod: PodAsk, card: CardState) -> int:
+    return max(pod.gpu.vram_mb, (milli(pod) * card.total_mb + 999) // 1000)
 
 
 def together(pod: PodAsk, fit: list[CardState], *, is_linked: bool) -> bool:
@@ -180,9 +202,9 @@ def together(pod: PodAsk, fit: list[CardState], *, is_linked: bool) -> bool:
     return any(count >= number(pod) for count in groups.values())
 
 
-def is_precious(pod: PodAsk, card: CardState, here: list[CardState]) -> bool:
+def is_precious(pod: PodAsk, card: CardState, here: list[CardState], gone: Set[str]) -> bool:
     if not card.nvlink_group:
         return False
     group = [c for c in here if (c.model, c.nvlink_group) == (card.model, card.nvlink_group)]
-    untouched = all(c.healthy and left_of(c, pod.uid)[2] for c in group)
+    untouched = all(c.healthy and left_of(c, gone)[2] for c in group)
     return untouched and len(group) > number(pod)

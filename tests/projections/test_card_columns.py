@@ -1,5 +1,6 @@
 """Cards in columns: kept card by card, they are what building them anew would give."""
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from joulie_projections.draft import Draft
 from joulie_projections.sequence import fold
 from joulie_projections.world import World
 
+ROWS = np.arange(3)
 UUIDS, NODES, PODS = st.sampled_from("abcde"), st.sampled_from(["n1", "n2"]), st.sampled_from("pq")
 FACTS = st.lists(
     st.one_of(
@@ -38,13 +40,18 @@ def after_each(facts: list[Fact], batch: int = 1) -> tuple[Board, World]:
 
 
 def content(cards: Cards) -> dict[str, object]:
+    holders = {uid: sorted(cards.uuids[at] for at in held) for uid, held in cards.holders.items()}
+    return {"rows": shown(cards), "holders": holders}
+
+
+def shown(cards: Cards) -> dict[str, list[object]]:
     """By card; what is only a number for a name is left out, and so are the rows' numbers."""
     plain = ("node", "total_mb", "used_mb", "free_mb", "healthy", "idle")
-    rows = {
-        uuid: [cards.columns[name][at].item() for name in plain] for uuid, at in cards.rows.items()
+    return {
+        uuid: [cards.columns[name][at].item() for name in plain]
+        for at, (uuid, state) in enumerate(zip(cards.uuids, cards.states, strict=True))
+        if state is not None
     }
-    holders = {uid: sorted(cards.uuids[at] for at in held) for uid, held in cards.holders.items()}
-    return {"rows": rows, "holders": holders}
 
 
 @given(facts=FACTS, batch=st.integers(1, 7))
@@ -72,8 +79,26 @@ def test_a_pod_that_goes_leaves_what_it_held() -> None:
     board, _ = after_each(story)
     gone, _ = after_each([*story, released("a", "p")])
 
-    assert content(board.cards.without(["p"]))["rows"] == content(gone.cards)["rows"]
-    assert content(board.cards.without(["p"])) != content(board.cards)
+    assert shown(board.cards.on(ROWS, ["p"])) == shown(gone.cards) != shown(board.cards)
+
+
+@given(facts=FACTS)
+@settings(deadline=None, max_examples=50)
+def test_the_cards_of_some_nodes_are_those_of_all_that_are_there(facts: list[Fact]) -> None:
+    board, world = after_each(facts)
+
+    for row in range(1, 3):
+        here = {uuid for uuid, card in world.gpus.items() if board.rows.get(card.node) == row}
+        part = board.cards.on(np.array([row]))
+        assert shown(part) == {uuid: shown(board.cards)[uuid] for uuid in here}
+
+
+def test_nodes_of_a_pod_are_those_on_which_it_holds_cards() -> None:
+    story: list[Fact] = [node_seen("n1"), node_seen("n2"), card("a", "n2"), claim("a", "p")]
+    cards = after_each([*story, claim("x", "p")])[0].cards
+
+    assert cards.nodes_of(["p"]).tolist() == [2]
+    assert cards.nodes_of(["q"]).tolist() == []
 
 
 def test_cards_that_are_as_they_were_are_the_same_cards() -> None:

@@ -9,14 +9,16 @@ from hypothesis import strategies as st
 
 from joulie_bus.errors import BadTrace
 from joulie_simulator.cluster import SimCluster
+from joulie_simulator.contenders import POLICIES, Ours
 from joulie_simulator.fragments import (
-    POLICIES,
     Article,
     Ask,
     BestFit,
     Farm,
     Filling,
     KubeDefault,
+    Outcome,
+    Policy,
     fill,
     kube_scores,
 )
@@ -121,16 +123,50 @@ def test_a_free_gpu_is_of_use_as_long_as_nobody_waits_who_could_not_have_it() ->
     assert outcome.stranded == outcome.free == 4
 
 
-@pytest.mark.parametrize("policy", POLICIES.values(), ids=list(POLICIES))
-def test_nothing_is_given_out_twice_or_lost(policy: KubeDefault) -> None:
+@pytest.mark.parametrize("beginning", POLICIES.values(), ids=list(POLICIES))
+def test_nothing_is_given_out_twice_or_lost(beginning: Callable[[Farm], Policy]) -> None:
     farm = Farm([EIGHT] * 12)
 
-    outcome = fill(farm, Table(), policy, Filling(seed=3, load=1.5))
+    outcome = fill(farm, Table(), beginning(farm), Filling(seed=3, load=1.5))
 
     assert farm.free_mb.min() >= 0
     assert min(farm.free_milli.min(), farm.free_memory.min()) >= 0
     assert outcome.used + outcome.free == outcome.gpus == 96
     assert 0 <= outcome.stranded <= outcome.free
+
+
+def test_the_rules_of_gpu_choose_as_the_best_fitting_cards_where_nothing_is_linked() -> None:
+    """They count as the article does; `NVLink` and models are all that they know beside it."""
+
+    def filled(beginning: Callable[[Farm], Policy]) -> Outcome:
+        farm = Farm([EIGHT] * 8)
+        return fill(farm, Table(), beginning(farm), Filling(seed=2, load=1.1, weight=10))
+
+    assert filled(POLICIES["Joulie's /gpu"]) == filled(POLICIES["the same, best fitting cards"])
+
+
+def test_the_rules_of_gpu_leave_linked_cards_together() -> None:
+    linked = EIGHT._replace(is_linked=True)
+    farm = Farm([linked, linked])
+    ours = Ours(farm, "share")
+    farm.take(ask(1), 0, ours.cards(farm, ask(1), 0))
+
+    assert ours.points(farm, ask(2)).tolist() == [1, 0]
+    assert ours.cards(farm, ask(1, 4000), 0) != [0]
+
+
+@pytest.mark.parametrize(
+    ("packing", "points"), [("share", [5, 0, 0]), ("fit", [4, 6, 9])], ids=["share", "fit"]
+)
+def test_where_it_shall_fit_a_card_that_is_begun_is_filled_up(
+    packing: str, points: list[int]
+) -> None:
+    farm = Farm([EIGHT] * 3)
+    ours = Ours(farm, packing)
+    for row, taken in ((0, ask(4)), (2, ask(1, CARD_MB // 2))):
+        farm.take(taken, row, ours.cards(farm, taken, row))
+
+    assert ours.points(farm, ask(1, CARD_MB // 2)).tolist() == points
 
 
 def test_the_same_seed_gives_the_same_outcome() -> None:

@@ -2,12 +2,13 @@
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from statistics import mean
 from typing import Any
 
 from joulie_cli.wiring import Wiring
-from joulie_simulator.fragments import POLICIES, Farm, Filling, Outcome, fill
+from joulie_simulator.contenders import POLICIES
+from joulie_simulator.fragments import Farm, Filling, Outcome, Policy, fill
 from joulie_simulator.shapes import Machine, shape_of
 from joulie_simulator.trace import Trace, machines_of
 from joulie_simulator.workload import Sizes, Table
@@ -31,17 +32,32 @@ def run(args: argparse.Namespace, _: Wiring) -> int:
 def _ours(nodes: int) -> list[Machine]:
     """As the demo's cluster is built."""
     shapes = [shape_of(number) for number in range(nodes)]
-    return [Machine(shape.cores * 1000, shape.memory_gib * 1024, shape.gpus) for shape in shapes]
+    return [
+        Machine(
+            shape.cores * 1000,
+            shape.memory_gib * 1024,
+            shape.gpus,
+            is_linked=shape.cards is not None and shape.cards.is_linked,
+        )
+        for shape in shapes
+    ]
 
 
 def _measured(
     machines: list[Machine], sizes: Sizes, args: argparse.Namespace
 ) -> Iterator[dict[str, Any]]:
     for load in LOADS:
-        for name, policy in POLICIES.items():
-            fillings = [Filling(seed, load, args.weight) for seed in range(1, args.seeds + 1)]
-            found = [fill(Farm(machines), sizes, policy, filling) for filling in fillings]
+        fillings = [Filling(seed, load, args.weight) for seed in range(1, args.seeds + 1)]
+        for name, beginning in POLICIES.items():
+            found = [_filled(machines, sizes, beginning, filling) for filling in fillings]
             yield {"load": load, "policy": name, **_means(found)}
+
+
+def _filled(
+    machines: list[Machine], sizes: Sizes, beginning: Callable[[Farm], Policy], filling: Filling
+) -> Outcome:
+    farm = Farm(machines)
+    return fill(farm, sizes, beginning(farm), filling)
 
 
 def _means(outcomes: list[Outcome]) -> dict[str, float]:
