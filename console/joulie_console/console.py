@@ -82,9 +82,9 @@ class Console:
             return self._now()
         if wanted > newest:
             raise Refused(404, f"Position {wanted} has not come yet: the newest is {newest}.")
-        seen = await self._travel.to(wanted)
-        age_ms = max(0, self._clock() - seen.moment.at) // MS
-        return Given(Glance(seen.moment, self._staleness_s), age_ms, is_now=False)
+        moment = await self._travel.to(wanted)
+        age_ms = max(0, self._clock() - moment.at) // MS
+        return Given(Glance(moment, self._staleness_s), age_ms, is_now=False)
 
     async def _position_by(self, time_ns: int) -> int:
         if time_ns >= self._clock():
@@ -262,9 +262,9 @@ class Console:
         weights = self._past.weights.get(event.basis.settings)
         if weights is None:
             raise Refused(410, f"The settings {event.basis.settings} are not in the log.")
-        seen = await self._travel.to(event.basis.view)
+        moment = await self._travel.to(event.basis.view)
         try:
-            return telling.computed_again(event, seen.moment.board, weights)
+            return telling.computed_again(event, moment.board, weights)
         except (KeyError, StopIteration) as error:
             raise Refused(410, "A candidate is not on the board of that position.") from error
 
