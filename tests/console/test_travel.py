@@ -80,7 +80,7 @@ async def test_facts_that_have_aged_out_are_told_with_where_else_they_may_be(
 ) -> None:
     maker.broker.trim(Stream.TEL, 10)
 
-    with pytest.raises(TooFarBack, match="aged out.*joulie twin NODE --at 20 --archive DIR"):
+    with pytest.raises(TooFarBack, match=r"aged out.*joulie twin NODE --at 20 --archive DIR"):
         await way.to(20)
 
 
