@@ -13,9 +13,11 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit"))
+
+from chromium import Chromium, Page
 from joulie_bus.events import SettingsDeclared
 from joulie_bus.testing import hardware, node_seen, power, running_broker
-from joulie_console.chromium import Chromium, Page
 from joulie_console.testing import Stage, staging
 
 DECISIONS_PER_S = 300

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from chromium import Page
 from joulie_bus.embedded import Embedded, free_port
 from joulie_bus.events import SettingsDeclared
 from joulie_bus.testing import ask, caps, hardware, node_seen, pending, power
 from joulie_console import journal
-from joulie_console.chromium import Page
 from joulie_console.testing import Stage, showing, staging
 
 pytestmark = pytest.mark.anyio
@@ -239,6 +239,31 @@ async def test_the_theme_follows_the_system_until_somebody_chooses(page: Page, p
 
     assert await page.run("document.querySelector('#theme').innerText") == "Theme: light"
     assert await page.run(ground) == light != dark
+
+
+async def test_a_chosen_theme_is_there_before_anything_is_painted(page: Page, past: Stage) -> None:
+    await opened(page, past)
+    await page.run("localStorage.setItem('theme', 'dark')")
+    await page.send(
+        "Page.addScriptToEvaluateOnNewDocument",
+        source="new MutationObserver(() => { if (document.body) "
+        "window.first ??= getComputedStyle(document.body).colorScheme })"
+        ".observe(document, { childList: true, subtree: true })",
+    )
+    await opened(page, past)
+    first = await page.run("window.first")
+    await page.run("localStorage.clear()")
+
+    assert first == "dark"
+
+
+async def test_the_map_draws_in_colours_and_not_in_words_for_them(page: Page, past: Stage) -> None:
+    await opened(page, past)
+    roles = ["--ground", "--muted", "--ink", "--accent"]
+    style = "getComputedStyle(document.documentElement)"
+    found = [await page.run(f"{style}.getPropertyValue('{role}')") for role in roles]
+
+    assert [colour.startswith("rgb(") for colour in found] == [True] * 4
 
 
 async def test_a_token_is_asked_for_once_and_never_stands_in_a_url(

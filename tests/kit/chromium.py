@@ -1,4 +1,4 @@
-"""For tests: a real Chromium, driven over its debugging pipe. No driver program, no download."""
+"""A real Chromium, driven over its debugging pipe. No driver program, no download."""
 
 import asyncio
 import base64
