@@ -335,6 +335,6 @@ async def test_no_fault_keeps_anybody_out(page: Page, past: Stage, width: int, d
         await page.until("document.querySelectorAll('#plans .line').length > 3")
         if "=" in look:
             await page.until("document.querySelector('#detail-body').childElementCount > 2")
-        faults[look] = await page.run(AUDIT)
+        faults[look] = await page.listen_to(AUDIT)
 
     assert faults == {look: [] for look in LOOKS}

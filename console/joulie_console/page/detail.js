@@ -96,7 +96,7 @@ export class Detail {
       gone ? h("p", { class: "muted" }, `${count(gone)} events of plans have left the log's stream; what they said is not told.`) : null,
       h("h3", null, `Pods here (${pods.length})`),
       pods.length ? h("ul", { class: "plain" }, pods.slice(0, LISTED).map((pod) => h("li", null, link(`${pod.namespace}/${pod.name}`, () => this.open.pod(pod.uid)), h("span", { class: "muted" }, ` ${pod.class}, ${pod.cores} cores${pod.gpus ? `, ${pod.gpus} GPU` : ""}`)))) : h("p", { class: "muted" }, "None."),
-      cards.length ? [h("h3", null, "Cards"), cardRows(cards, this.open.node)] : null,
+      cards.length ? [h("h3", null, "Cards"), cardRows(cards, this.open.node, "Cards of this node")] : null,
       h("h3", null, "Labels"),
       facts(Object.entries(labels).map(([key, value]) => [name(key), name(value)])),
     ].flat();
