@@ -189,7 +189,7 @@ export class Detail {
     });
     const cut = Object.values(winner.terms.points).reduce((sum, value) => sum + value, 0) - winner.terms.score;
     const clamped = Math.abs(cut) > 0.05 ? h("p", { class: "muted" }, "A score is cut to 0 at least and 100 at most.") : null;
-    const total = h("tr", { class: "sum" }, h("th", { scope: "row" }, "score"), h("td", { class: "n" }, winner.terms.score.toFixed(1)), other ? [h("td", { class: "n" }, other.terms.score.toFixed(1)), h("td", { class: "n" }, points(winner.terms.score - other.terms.score))] : null);
+    const total = h("tr", { class: "sum" }, h("th", { scope: "row" }, "score"), h("td", { class: "n" }, winner.terms.score.toFixed(1)), other ? [h("td", { class: "n" }, other.terms.score.toFixed(1)), h("td", { class: "gap" }, h("span", { class: "n" }, points(winner.terms.score - other.terms.score)))] : null);
     const head = ["Term", winner.node, ...(other ? [other.node, "Difference"] : [])].map((label) => h("th", { scope: "col" }, name(label)));
     return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "The winner and the runner-up" }, h("table", { class: "duel" }, h("caption", null, "The winner beside the runner-up, in points"), h("thead", null, h("tr", null, head)), h("tbody", null, rows, total)), clamped);
   }
