@@ -1,24 +1,47 @@
-"""The console over a large cluster: frames of the page, memory of both, and how soon one sees.
+"""The console under load: what its listeners cost the extender, and what a large cluster costs it.
 
-    .venv/bin/python benchmarks/console.py [NODES] [SECONDS]
+    .venv/bin/python benchmarks/console.py [--nodes 5000] [--minutes 0.5] [--listeners 500]
 
-Prints a table; asserts nothing. Frames are drawn by software here: trust ratios.
+All parts are processes of their own, as `joulie up` starts them. First the extender is asked with
+and without the listeners, in turns; they live in a process of their own on this same machine, so
+their share of its cores is in the ratio. Then the page is open over all nodes, each read every two
+seconds, with 300 decisions a second: `--minutes 10` shows whether anything grows. Frames are drawn
+by software here, and times are this machine's and its neighbours': trust ratios and memory.
 """
 
+import argparse
 import asyncio
-import resource
+import contextlib
+import http.client
+import json
 import statistics
 import sys
 import tempfile
 import time
+import urllib.request
+from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import NamedTuple
 
-from joulie_bus.events import SettingsDeclared
-from joulie_bus.testing import hardware, node_seen, power, running_broker
-from joulie_console.chromium import Chromium, Page
-from joulie_console.testing import Stage, staging
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit"))
 
+from chromium import Chromium, Page
+from joulie_bus.embedded import free_port
+from joulie_bus.events import AnyEvent, SettingsDeclared
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.producer import Producer
+from joulie_bus.roles import Role
+from joulie_bus.settings import HostPort
+from joulie_bus.subjects import Subjects
+from joulie_bus.testing import hardware, node_seen, power
+from joulie_cli.data import DataDirectory
+from joulie_cli.supervisor import Supervisor
+from joulie_console.testing import Ear, listening_to
+
+CLUSTER = Subjects("local")
 DECISIONS_PER_S = 300
+CANDIDATES = 200  # nodes that one call asks about
+WARM = 20  # calls that are not counted
 FRAMES = """new Promise(done => {
   const times = []; let last = performance.now(); const end = last + %d;
   const frame = now => { times.push(now - last); last = now;
@@ -27,62 +50,209 @@ FRAMES = """new Promise(done => {
 })"""
 
 
-async def main(nodes: int, seconds: int) -> None:
-    with tempfile.TemporaryDirectory() as place:
-        directory = Path(place)
-        async with (
-            running_broker(directory / "broker") as broker,
-            staging(broker, directory) as stage,
-            Chromium.running(directory / "profile") as browser,
-            browser.page() as page,
-        ):
-            names = [f"node-{number:05d}" for number in range(nodes)]
-            for at in range(0, nodes, 500):
-                part = names[at : at + 500]
-                await stage.tell(*map(node_seen, part), *map(hardware, part))
-            await page.resize(1440, 900)
-            await page.open(stage.url)
-            await page.until("document.querySelectorAll('#totals .big').length > 1")
-            noise = [
-                asyncio.create_task(_telemetry(stage, names)),
-                asyncio.create_task(_decisions(stage)),
-            ]
-            await _measure(page, nodes, seconds)
-            for task in noise:
-                task.cancel()
-            await asyncio.gather(*noise, return_exceptions=True)
+def name_of(number: int) -> str:
+    return f"node-{number:05d}"
 
 
-async def _telemetry(stage: Stage, names: list[str]) -> None:
+class Stand(NamedTuple):
+    """What runs, and where."""
+
+    bus: JetStreamLog
+    says: Producer
+    extender: int
+    url: str
+    pids: dict[str, int]
+
+    async def tell(self, events: list[AnyEvent]) -> None:
+        await self.bus.publish([self.says.stamp(event) for event in events])
+
+
+@contextlib.asynccontextmanager
+async def running(directory: Path, nodes: int, listeners: int) -> AsyncGenerator[Stand, None]:
+    data = DataDirectory(directory / "data")
+    doors = {name: HostPort("127.0.0.1", free_port()) for name in ("extender", "console")}
+    addresses = {**doors, "metrics": HostPort("127.0.0.1", free_port())}
+    extra = {
+        "TWIN_STALENESS_THRESHOLD": "10h",
+        "EXTENDER_DEADLINE": "10s",
+        "CONSOLE_LISTENERS": str(listeners + 10),
+    }
+    parts = ["projector", "extender", "console"]
+    async with Supervisor.over(data, parts, addresses, extra, CLUSTER) as supervisor:
+        address = supervisor.broker.address_of(Role.ADMIN)
+        async with JetStreamLog.open(address, "bench") as bus:
+            found = data.running()
+            assert found is not None
+            says, url = Producer("bench", CLUSTER, time.time_ns), f"http://{doors['console']}"
+            stand = Stand(bus, says, doors["extender"].port, url, found.parts)
+            names = list(map(name_of, range(nodes)))
+            for at in range(0, nodes, 250):
+                part = names[at : at + 250]
+                await stand.tell([*map(node_seen, part), *map(hardware, part)])
+                await stand.tell([power(name, 200) for name in part])
+            async with asyncio.timeout(120):
+                while not await asyncio.to_thread(_knows, url, nodes):
+                    await asyncio.sleep(0.2)
+            yield stand
+
+
+def _knows(url: str, nodes: int) -> bool:
+    with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/v1/nodes?limit=1") as answer:
+        return int(json.load(answer)["total"]) == nodes
+    return False
+
+
+# --- listeners beside the extender ------------------------------------------------------------
+
+
+class Asked(NamedTuple):
+    p50_ms: float
+    p99_ms: float
+
+
+def ask_extender(port: int, calls: int) -> Asked:
+    """One kept connection, as kube-scheduler's; scores of the same nodes, pod after pod."""
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    names = list(map(name_of, range(CANDIDATES)))
+    took: list[float] = []
+    for number in range(calls + WARM):
+        meta = {"name": f"web-{number}", "namespace": "team", "uid": f"u-{time.time_ns()}"}
+        spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+        body = json.dumps({"Pod": {"metadata": meta, "spec": spec}, "NodeNames": names})
+        started = time.perf_counter()
+        connection.request("POST", "/prioritize", body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        answer.read()
+        took.append(time.perf_counter() - started)
+        assert answer.status == 200
+    connection.close()
+    cuts = statistics.quantiles(took[WARM:], n=100)
+    return Asked(cuts[49] * 1000, cuts[98] * 1000)
+
+
+async def listen(url: str, count: int) -> None:
+    """In a process of its own, until it is ended; says when all are there."""
+    async with contextlib.AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+        for _ in range(count):
+            ear = await stack.enter_async_context(listening_to(url, topics="decisions,cluster"))
+            tasks.create_task(_hear(ear))
+        print("all are there", flush=True)
+
+
+async def _hear(ear: Ear) -> None:
+    while True:
+        await ear.next()
+
+
+@contextlib.asynccontextmanager
+async def listeners(url: str, count: int) -> AsyncGenerator[None, None]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, __file__, "--listen", url, "--listeners", str(count)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(120):
+            assert await process.stdout.readline() == b"all are there\n"
+        yield
+        assert process.returncode is None, "the listeners did not stay"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def compare(stand: Stand, count: int, calls: int) -> None:
+    print(f"{count} listeners beside the extender, {CANDIDATES} candidates, {calls} calls a turn")
+    print("             p50 ms   p99 ms")
+    alone: list[Asked] = []
+    beside: list[Asked] = []
+    for _ in range(2):
+        alone.append(await asyncio.to_thread(ask_extender, stand.extender, calls))
+        print(f"  without {alone[-1].p50_ms:9.2f} {alone[-1].p99_ms:8.2f}", flush=True)
+        async with listeners(stand.url, count):
+            beside.append(await asyncio.to_thread(ask_extender, stand.extender, calls))
+        print(f"  with    {beside[-1].p50_ms:9.2f} {beside[-1].p99_ms:8.2f}", flush=True)
+    p50, p99 = (min(each[at] for each in beside) / min(each[at] for each in alone) for at in (0, 1))
+    print(f"  ratio   {p50:9.2f} {p99:8.2f}")
+
+
+# --- the page over a large cluster ------------------------------------------------------------
+
+
+async def telemetry(stand: Stand, nodes: int) -> None:
     """Every node once in two seconds."""
     while True:
         for at in range(20):
-            await stage.tell(*(power(name, 100 + time.time() % 300) for name in names[at::20]))
+            watts = 100 + time.time() % 300
+            await stand.tell([power(name_of(number), watts) for number in range(at, nodes, 20)])
             await asyncio.sleep(0.1)
 
 
-async def _decisions(stage: Stage) -> None:
+async def decisions(stand: Stand) -> None:
+    number = 0
     while True:
-        await stage.record(
-            *(
-                SettingsDeclared(settings=f"s{number}", code="x", values={})
-                for number in range(DECISIONS_PER_S // 4)
-            )
-        )
-        await asyncio.sleep(0.25)
+        started = time.monotonic()
+        some = range(number, number + DECISIONS_PER_S // 4)
+        await stand.tell([SettingsDeclared(settings=f"s{n}", code="x", values={}) for n in some])
+        number = some.stop
+        await asyncio.sleep(max(0.0, started + 0.25 - time.monotonic()))
 
 
-async def _measure(page: Page, nodes: int, seconds: int) -> None:
-    print(f"{nodes} nodes, {DECISIONS_PER_S} decisions/s")
-    print("    s   frame p50   p95 ms   page MB   process MB")
-    for step in range(max(1, seconds // 10)):
-        times: list[float] = await page.run(FRAMES % 10_000)
-        cuts = statistics.quantiles(times, n=20)
-        heap = (await page.send("Runtime.getHeapUsage"))["usedSize"] / 2**20
-        ours = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"{step * 10 + 10:5d} {cuts[9]:11.1f} {cuts[18]:8.1f} {heap:9.1f} {ours:12.0f}")
+def rss_mb(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+async def watch(stand: Stand, page: Page, nodes: int, minutes: float) -> None:
+    await page.resize(1440, 900)
+    await page.open(stand.url)
+    await page.until("document.querySelectorAll('#totals .big').length > 1", 60)
+    noise = [asyncio.create_task(work) for work in (telemetry(stand, nodes), decisions(stand))]
+    print(f"{nodes} nodes, {DECISIONS_PER_S} decisions/s, {minutes:g} min")
+    print("      s   frame p50   p95 ms   page heap MB   console RSS MB")
+    started, slice_s = time.monotonic(), min(60.0, minutes * 60 / 3)
+    while (second := time.monotonic() - started) < minutes * 60:
+        await show(stand, page, second, slice_s)
+    await show(stand, page, second, min(10.0, slice_s))
+    for task in noise:
+        assert not task.done(), task
+        task.cancel()
+    await asyncio.gather(*noise, return_exceptions=True)
+
+
+async def show(stand: Stand, page: Page, second: float, slice_s: float) -> None:
+    times: list[float] = []
+    while sum(times) < slice_s * 1000:  # one answer of the page may not take as long as all
+        times += await page.run(FRAMES % min(10_000, int(slice_s * 1000)))
+    cuts = statistics.quantiles(times, n=20)
+    await page.send("HeapProfiler.collectGarbage")
+    heap = (await page.send("Runtime.getHeapUsage"))["usedSize"] / 2**20
+    rss = rss_mb(stand.pids["console"])
+    print(f"{second:7.0f} {cuts[9]:11.1f} {cuts[18]:8.1f} {heap:14.1f} {rss:16.0f}", flush=True)
+
+
+async def main(args: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        directory = Path(place)
+        async with running(directory, args.nodes, args.listeners) as stand:
+            if args.only != "page":
+                await compare(stand, args.listeners, args.calls)
+            if args.only != "listeners":
+                async with (
+                    Chromium.running(directory / "profile") as browser,
+                    browser.page() as page,
+                ):
+                    await watch(stand, page, args.nodes, args.minutes)
 
 
 if __name__ == "__main__":
-    given = [int(text) for text in sys.argv[1:3]]
-    asyncio.run(main(*(given + [5_000, 60][len(given) :])))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--nodes", type=int, default=5_000)
+    parser.add_argument("--minutes", type=float, default=0.5)
+    parser.add_argument("--listeners", type=int, default=500)
+    parser.add_argument("--calls", type=int, default=300)
+    parser.add_argument("--only", choices=["page", "listeners"])
+    parser.add_argument("--listen", help="be the listeners at this URL")
+    given = parser.parse_args()
+    asyncio.run(listen(given.listen, given.listeners) if given.listen else main(given))

@@ -18,6 +18,13 @@ PATIENCE_S = 10.0  # for the broker to hand over the next messages
 _EVERY = frozenset(MERGE_ORDER)
 
 
+def streams_of(history: History) -> dict[Stream, str]:
+    """Which stream of each name the database was filled from."""
+    checkpoint = history.checkpoint()
+    inputs = checkpoint.inputs if checkpoint else {}
+    return {stream: read.created for stream, read in inputs.items()}
+
+
 class Facts(Protocol):
     async def of(self, manifest: Manifest, streams: frozenset[Stream] = _EVERY) -> list[Record]:
         """What the batch was made of, in the order of the positions. Best asked for in order."""
@@ -39,10 +46,15 @@ class StreamFacts:
     @classmethod
     @contextlib.asynccontextmanager
     async def on(cls, bus: Log, history: History) -> AsyncGenerator["StreamFacts", None]:
+        async with cls.over(bus, streams_of(history)) as facts:
+            yield facts
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def over(
+        cls, bus: Log, created: Mapping[Stream, str]
+    ) -> AsyncGenerator["StreamFacts", None]:
         """Only the streams that the database was filled from: never another one of that name."""
-        checkpoint = history.checkpoint()
-        inputs = checkpoint.inputs if checkpoint else {}
-        created = {stream: read.created for stream, read in inputs.items()}
         async with contextlib.AsyncExitStack() as stack:
             yield cls(bus, created, stack)
 

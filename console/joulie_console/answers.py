@@ -213,6 +213,8 @@ class NodeDetail(Answer, frozen=True, kw_only=True):
     samples: list[Sampled]
     machine: StateMachine
     transitions: list[Transition]  # newest first
+    earlier: int | None  # older ones: /v1/plans?node=NAME&before=EARLIER
+    plans_gone: int  # plan events that have left the stream: nobody tells of them any more
     pods: list[PodBrief]
     cards: list[Gpu]
 
@@ -321,7 +323,7 @@ class PlanEntry(Item, frozen=True, kw_only=True):
 class PlanList(Answer, frozen=True, kw_only=True):
     items: list[PlanEntry]
     next: int | None
-    first: int  # position of the oldest that is kept here
+    plans_gone: int  # events that have left the stream: nobody tells of them any more
 
 
 class SignedHead(Item, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from joulie_bus import metrics
-from joulie_bus.errors import StoreError, TooFarBack
+from joulie_bus.errors import BusError, NotInTheLog, StoreError, TooFarBack
 from joulie_bus.logging import get_logger
 from joulie_console import answers, questions
 from joulie_console.console import Console, Refused
@@ -149,7 +149,7 @@ def make_app(console: Console, gate: Gate, pace: Pace, most_listeners: int) -> S
             HTTPException: _http_error,
             Refused: _refused,
             TooFarBack: _gone,
-            StoreError: _away,
+            **dict.fromkeys((BusError, NotInTheLog, StoreError), _away),
             Exception: _bug,
         },
     )

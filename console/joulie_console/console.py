@@ -9,6 +9,7 @@ from joulie_console import answers, picture, questions, telling
 from joulie_console.journal import Journal
 from joulie_console.past import Past
 from joulie_console.picture import Glance
+from joulie_console.plans import Page, PlanPages
 from joulie_console.pulse import Pulse
 from joulie_console.telling import KINDS, Told, candidates_of, explain
 from joulie_console.travel import Travel
@@ -18,6 +19,7 @@ from joulie_projections.world import NodeState, PodState
 
 MS = 1_000_000
 EXPLAINED = 50  # decisions about one pod that its page shows
+TRANSITIONS = 100  # of one node that its page shows
 T = TypeVar("T")
 
 
@@ -45,20 +47,26 @@ class Given(NamedTuple):
         }
 
 
+class Older(NamedTuple):
+    """Where answers come from that are not of now."""
+
+    past: Past
+    travel: Travel
+    plans: PlanPages
+
+
 class Console:
     def __init__(
         self,
         pulse: Pulse,
         journal: Journal,
-        past: Past,
-        travel: Travel,
+        older: Older,
         clock: Callable[[], int],
         staleness_s: float,
     ) -> None:
         self.pulse = pulse
         self.journal = journal
-        self._past = past
-        self._travel = travel
+        self._past, self._travel, self._plans = older
         self._clock = clock
         self._staleness_s = staleness_s
 
@@ -82,9 +90,9 @@ class Console:
             return self._now()
         if wanted > newest:
             raise Refused(404, f"Position {wanted} has not come yet: the newest is {newest}.")
-        seen = await self._travel.to(wanted)
-        age_ms = max(0, self._clock() - seen.moment.at) // MS
-        return Given(Glance(seen.moment, self._staleness_s), age_ms, is_now=False)
+        moment = await self._travel.to(wanted)
+        age_ms = max(0, self._clock() - moment.at) // MS
+        return Given(Glance(moment, self._staleness_s), age_ms, is_now=False)
 
     async def _position_by(self, time_ns: int) -> int:
         if time_ns >= self._clock():
@@ -143,18 +151,30 @@ class Console:
         if node is None:
             raise Refused(404, f"There is no node {name!r} at position {glance.moment.position}.")
         brief = glance.node(name)
-        lines = self.journal.plans_before(glance.moment.position + 1)
-        moves = [line.entry.transition for line in reversed(lines) if line.node == name]
+        told = await self._transitions(name, glance.moment.position + 1)
         return answers.NodeDetail(
             **given.stamp(),
             node=brief,
             labels=node.labels,
             samples=picture.samples_of(node),
             machine=picture.state_of(node, brief.node_class),
-            transitions=[move for move in moves if isinstance(move, answers.Transition)],
+            transitions=[
+                line.entry.transition
+                for line in told.lines
+                if isinstance(line.entry.transition, answers.Transition)
+            ],
+            earlier=told.following,
+            plans_gone=self.journal.plans_gone,
             pods=picture.pods_on(world, name),
             cards=[card for card in picture.cards_of(world) if card.node == name],
         )
+
+    async def _transitions(self, node: str, before: int) -> Page:
+        """What memory has of it; only who looks back beyond that waits for the stream."""
+        found = self._plans.remembered(before, node, TRANSITIONS)
+        if found.following is not None and before <= self.journal.first_plan:
+            return await self._plans.before(before, node, TRANSITIONS)
+        return found
 
     # --- pods and cards -----------------------------------------------------------------------
 
@@ -262,24 +282,21 @@ class Console:
         weights = self._past.weights.get(event.basis.settings)
         if weights is None:
             raise Refused(410, f"The settings {event.basis.settings} are not in the log.")
-        seen = await self._travel.to(event.basis.view)
+        moment = await self._travel.to(event.basis.view)
         try:
-            return telling.computed_again(event, seen.moment.board, weights)
+            return telling.computed_again(event, moment.board, weights)
         except (KeyError, StopIteration) as error:
             raise Refused(410, "A candidate is not on the board of that position.") from error
 
     # --- plans and heads ----------------------------------------------------------------------
 
     async def plans(self, asked: questions.Plans) -> answers.PlanList:
-        """From memory: the newest some thousand."""
-        lines = self.journal.plans_before(asked.before or questions.LARGEST)
-        fitting = [line for line in reversed(lines) if asked.node in ("", line.node)]
-        page = fitting[: asked.limit]
+        found = await self._plans.before(asked.before or questions.LARGEST, asked.node, asked.limit)
         return answers.PlanList(
             **self._now().stamp(),
-            items=[line.entry for line in page],
-            next=page[-1].number if len(fitting) > len(page) else None,
-            first=self.journal.first_plan,
+            items=[line.entry for line in found.lines],
+            next=found.following,
+            plans_gone=self.journal.plans_gone,
         )
 
     async def heads(self, asked: questions.Heads) -> answers.HeadList:

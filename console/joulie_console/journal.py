@@ -12,33 +12,22 @@ from typing import NamedTuple
 
 import msgspec
 
-from joulie_bus import codec
-from joulie_bus.errors import StoreError, Undecodable
-from joulie_bus.events import (
-    CapsSet,
-    DrainingBegun,
-    PlanMade,
-    ProfileAssigned,
-    SleepOrdered,
-    TransitionCompleted,
-    WakeOrdered,
-)
+from joulie_bus.errors import StoreError
 from joulie_bus.log import Log, Reader
 from joulie_bus.logging import get_logger
 from joulie_bus.records import Record
 from joulie_bus.subjects import Stream
 from joulie_bus.tasks import rung
-from joulie_console.answers import DecisionBrief, PlanEntry, Transition
+from joulie_console.answers import DecisionBrief
 from joulie_console.past import Past, Placed
-from joulie_console.picture import plan_brief
+from joulie_console.plan_lines import PlanLine, plan_line
 from joulie_projections.history import Logged
 
 POLL_S = 0.5  # while the bus is silent, the database is asked so often
 PAGE = 500
 DECISIONS_KEPT = 5_000  # in memory; older ones come from the database
-PLANS_KEPT = 5_000
+PLANS_KEPT = 5_000  # likewise from the stream
 PIECES = 64
-MS = 1_000_000
 log = get_logger("console")
 _json = msgspec.json.Encoder().encode
 
@@ -47,14 +36,6 @@ class DecisionLine(NamedTuple):
     number: int  # its entry in the decision log
     brief: DecisionBrief
     nodes: frozenset[str]
-    data: bytes
-
-
-class PlanLine(NamedTuple):
-    number: int  # its position among the facts
-    topic: str
-    entry: PlanEntry
-    node: str
     data: bytes
 
 
@@ -93,6 +74,7 @@ class Journal:
         self.entry = 0
         self.decided_at = 0  # ns, of the newest answer
         self._forgets = False
+        self.plans_gone = 0  # events that have left the stream
         self.trouble = ""  # why the database cannot be read, if so
         self.is_ready = False
         self.is_closing = False
@@ -129,7 +111,7 @@ class Journal:
         at = bisect_right(self._plans, position, key=lambda line: line.number)
         return self._plans[at : at + limit]
 
-    def plans_before(self, position: int) -> Sequence[PlanLine]:
+    def plans_before(self, position: int) -> list[PlanLine]:
         """Oldest first."""
         return self._plans[: bisect_right(self._plans, position - 1, key=lambda line: line.number)]
 
@@ -160,7 +142,7 @@ class Journal:
         await self._begin()
         state = await self._bus.state(Stream.PLAN)
         after = max(0, state.first - 1, state.last - PLANS_KEPT)
-        self._forgets = after > 0
+        self._forgets, self.plans_gone = after > 0, state.first - 1
         async with self._bus.reading(Stream.PLAN, after, state.created, self.bell) as reader:
             await self._place_old(after + 1)
             self.is_ready = True
@@ -239,6 +221,7 @@ class Journal:
         """Streams and places come in the same order; either may begin before the other."""
         if record.sequence < place.first:
             self._unplaced.popleft()
+            self._forgets = True
         elif record.sequence > place.last:
             self._placed.popleft()
         else:
@@ -250,56 +233,3 @@ class Journal:
 
 def decision_frame(line: DecisionLine, position: int) -> bytes:
     return f"event: decision\nid: {position}.{line.number}\ndata: ".encode() + line.data + b"\n\n"
-
-
-def plan_line(record: Record, position: int) -> PlanLine | None:
-    """What cannot be read is in quarantine already; there is nothing to tell of it here."""
-    try:
-        where = f"{record.stream} #{record.sequence}"
-        event = codec.read(codec.open_envelope(record.data, where), where)
-    except Undecodable:
-        return None
-    at_ms = record.at // MS
-    if isinstance(event, PlanMade):
-        entry = PlanEntry(position=position, at_ms=at_ms, plan=plan_brief(event))
-        return PlanLine(position, "plans", entry, "", _json(entry))
-    told = _told(event)
-    if told is None:
-        return None
-    plan, node, to, because = told
-    transition = Transition(
-        position=position,
-        at_ms=at_ms,
-        plan=plan,
-        node=node,
-        kind=event.TYPE.removeprefix("plan."),
-        to=to,
-        because=because,
-    )
-    entry = PlanEntry(position=position, at_ms=at_ms, transition=transition)
-    return PlanLine(position, "transitions", entry, node, _json(entry))
-
-
-def _told(event: object) -> tuple[str, str, str, str] | None:
-    """Plan, node, what it becomes, and why."""
-    match event:
-        case ProfileAssigned():
-            return event.plan, event.node, event.profile, event.because
-        case TransitionCompleted():
-            return event.plan, event.node, event.profile, "what held it up is gone"
-        case DrainingBegun():
-            return event.plan, event.node, "draining", event.because
-        case SleepOrdered():
-            return event.plan, event.node, "asleep", event.because
-        case WakeOrdered():
-            return event.plan, event.node, "waking", event.because
-        case CapsSet():
-            return event.plan, event.node, _caps(event), ""
-        case _:
-            return None
-
-
-def _caps(event: CapsSet) -> str:
-    cpu = "none" if event.cpu_cap_pct is None else f"{event.cpu_cap_pct} %"
-    gpu = "none" if event.gpu_cap_pct is None else f"{event.gpu_cap_pct} %"
-    return f"caps: CPU {cpu}, GPU {gpu}"

@@ -12,7 +12,7 @@ REFUSALS = {
     "401": "The token is missing or wrong",
     "404": "There is no such thing",
     "405": "Only GET and HEAD are answered",
-    "410": "The facts of that time are not kept any more",
+    "410": "Too far back: the facts of that time are gone, or too many for one question",
     "421": "Asked under a name that is not this machine's",
     "503": "Not loaded yet, or not readable now",
 }

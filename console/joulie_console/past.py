@@ -16,7 +16,7 @@ from joulie_extender.decide import weights_of
 from joulie_extender.scoring import Weights
 from joulie_projections.heads import Head
 from joulie_projections.history import History, Logged, Wanted
-from joulie_projections.manifest import Manifest
+from joulie_projections.manifest import Manifest, Range
 
 T = TypeVar("T")
 Opening = Callable[[], AbstractContextManager[History]]
@@ -43,6 +43,14 @@ class Placed(NamedTuple):
 class Plans(NamedTuple):
     placed: list[Placed]
     mapped_to: int
+
+
+class PlanRanges(NamedTuple):
+    """The newest plan events before a position, so many or a few more."""
+
+    manifests: list[Manifest]  # of those events alone, oldest first
+    events: int
+    mapped_to: int  # the next question goes on before this position
 
 
 class Past:
@@ -106,6 +114,9 @@ class Past:
     async def placed_plans(self, down_to: int) -> Plans:
         """Newest positions first are what is wanted, so the manifests are read backwards."""
         return await self.ask(lambda history: _placed_back(history, down_to))
+
+    async def plans_before(self, position: int, most: int) -> PlanRanges:
+        return await self.ask(lambda history: _plans_before(history, position, most))
 
     async def placed_after(self, position: int) -> Plans:
         def question(history: History) -> Plans:
@@ -175,6 +186,29 @@ def _placed_back(history: History, down_to: int) -> Plans:
         if any(place.first <= down_to for place in here):
             break
     return Plans(placed[::-1], mapped_to)
+
+
+def _plans_before(history: History, position: int, most: int) -> PlanRanges:
+    found, count, mapped_to = list[Manifest](), 0, 1
+    for manifest in itertools.islice(history.manifests_back(position - 1), MAPPED_BACK):
+        mapped_to = manifest.p_from
+        here = [_cut(place, position) for place in _placed(manifest)]
+        kept = [place for place in reversed(here) if place.first <= place.last]
+        found += [_alone(manifest, place) for place in kept]
+        count += sum(place.last - place.first + 1 for place in kept)
+        if count >= most:
+            break
+    return PlanRanges(found[::-1], count, mapped_to)
+
+
+def _cut(place: Placed, before: int) -> Placed:
+    return place._replace(last=min(place.last, place.first + before - 1 - place.position))
+
+
+def _alone(manifest: Manifest, place: Placed) -> Manifest:
+    """As if the batch had been made of these plan events only."""
+    part = Range(Stream.PLAN, place.first, place.last)
+    return manifest._replace(ranges=(part,), p_from=place.position)
 
 
 def _placed(manifest: Manifest) -> list[Placed]:

@@ -20,8 +20,9 @@ from joulie_console.picture import (
     last_plan,
     phases,
 )
-from joulie_console.travel import copied
+from joulie_projections.rows import tables_of
 from joulie_projections.view import View
+from joulie_projections.world import World
 
 BEAT_S = 0.5
 FIRST_S = 0.05  # who waits for the first picture waits for nothing else
@@ -87,7 +88,7 @@ class Pulse:
 
     def _moment(self) -> Moment:
         """Between two awaits; the tables are copied, for the view goes on under our hands."""
-        seen, world = self._view.snapshot(), copied(self._view.world)
+        seen, world = self._view.snapshot(), _copied(self._view.world)
         return Moment(seen.position, time.time_ns(), seen.age_ms, world, seen.board)
 
     def _power_point(self) -> PowerPoint:
@@ -149,3 +150,11 @@ class Pulse:
             database=self._journal.trouble,
             cards_unhealthy=unhealthy,
         )
+
+
+def _copied(world: World) -> World:
+    """The states are frozen; only the tables are copied."""
+    copy = World()
+    for table, states in tables_of(world).items():
+        tables_of(copy)[table].update(states)
+    return copy

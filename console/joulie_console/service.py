@@ -15,10 +15,11 @@ from joulie_bus.logging import get_logger
 from joulie_bus.settings import HostPort
 from joulie_bus.subjects import Subjects
 from joulie_console.app import make_app
-from joulie_console.console import Console
+from joulie_console.console import Console, Older
 from joulie_console.journal import Journal
 from joulie_console.past import Opening, Past
 from joulie_console.picture import names_by_id
+from joulie_console.plans import PlanPages
 from joulie_console.pulse import Pulse
 from joulie_console.security import Gate
 from joulie_console.settings import ConsoleSettings
@@ -43,7 +44,8 @@ async def serve(
     past = Past(opening)
     journal = Journal(bus, past, lambda: names_by_id(view.world))
     pulse = Pulse(view, journal, subjects.cluster, staleness_s)
-    console = Console(pulse, journal, past, Travel(bus, past), time.time_ns, staleness_s)
+    older = Older(past, Travel(bus, past), PlanPages(bus, past, journal))
+    console = Console(pulse, journal, older, time.time_ns, staleness_s)
     pace = Pace(heartbeat_s=settings.heartbeat_s, behind=settings.behind)
     app = make_app(console, Gate(settings), pace, settings.listeners)
 

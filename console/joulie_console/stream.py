@@ -16,7 +16,8 @@ from starlette.types import Receive, Scope, Send
 
 from joulie_bus import metrics
 from joulie_bus.logging import get_logger
-from joulie_console.journal import Cursor, DecisionLine, Journal, PlanLine, decision_frame
+from joulie_console.journal import Cursor, DecisionLine, Journal, decision_frame
+from joulie_console.plan_lines import PlanLine
 from joulie_console.pulse import Pulse
 from joulie_console.questions import Stream
 
@@ -76,7 +77,9 @@ class Listener:
             return _frame("gap", why, self._at)
         is_late = self._journal.forgets_plans and self._at.position < first - 1
         if is_late and self._topics & {"plans", "transitions"}:
-            why = f"plans before position {first} are not kept here: JOULIE_PLAN has them"
+            why = (
+                f"plans before position {first} are not streamed: /v1/plans?before={first} has them"
+            )
             return _frame("gap", why, self._at)
         return f"id: {self._at}\n\n"
 

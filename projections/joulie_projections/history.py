@@ -210,9 +210,11 @@ class History:
         touching = select(batch).where(batch.c.p_to >= first, batch.c.p_from <= last)
         return map(_manifest, self._paged(touching.order_by(batch.c.p_to)))
 
-    def manifests_back(self) -> Iterator[Manifest]:
-        """Newest first."""
-        return map(_manifest, self._paged(select(batch).order_by(batch.c.p_to.desc())))
+    def manifests_back(self, last: int = NEWEST) -> Iterator[Manifest]:
+        """Newest first; the first of them may reach beyond `last`."""
+        holding = select(func.min(batch.c.p_to)).where(batch.c.p_to >= last).scalar_subquery()
+        until = select(batch).where(batch.c.p_to <= func.coalesce(holding, last))
+        return map(_manifest, self._paged(until.order_by(batch.c.p_to.desc())))
 
     def manifest_by(self, time_ns: int) -> Manifest | None:
         """The last one that was committed by then."""

@@ -7,17 +7,14 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from chromium import Chromium, Page, program
 from joulie_bus.embedded import Embedded
-from joulie_bus.jetstream.streams import ensure
-from joulie_bus.subjects import Stream
 from joulie_bus.testing import (
-    CLUSTER,
     ask,
     bound,
     caps,
     card,
     claim,
-    connected,
     draining,
     eco,
     hardware,
@@ -30,21 +27,11 @@ from joulie_bus.testing import (
     running_broker,
     until,
 )
-from joulie_console.chromium import Chromium, Page, program
 from joulie_console.testing import Stage, staging
+from one_broker import anyio_backend, emptied, server
 
+__all__ = ["anyio_backend", "server"]  # fixtures
 Staging = Callable[..., AbstractAsyncContextManager[Stage]]
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Embedded, None]:
-    async with running_broker(tmp_path_factory.mktemp("broker")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -121,11 +108,7 @@ async def spare(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Embe
 
 @pytest.fixture
 async def empty_streams(spare: Embedded) -> Embedded:
-    async with connected(spare) as connection:
-        for stream in Stream:
-            await connection.api(f"STREAM.DELETE.{stream}")
-        await ensure(connection, CLUSTER)
-    return spare
+    return await emptied(spare)
 
 
 @pytest.fixture

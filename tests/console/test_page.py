@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from chromium import Page
 from joulie_bus.embedded import Embedded, free_port
 from joulie_bus.events import SettingsDeclared
-from joulie_bus.testing import ask, hardware, node_seen, pending, power
-from joulie_console.chromium import Page
+from joulie_bus.testing import ask, caps, hardware, node_seen, pending, power
+from joulie_console import journal
 from joulie_console.testing import Stage, showing, staging
 
 pytestmark = pytest.mark.anyio
@@ -67,7 +68,7 @@ async def test_a_decision_appears_as_it_is_made(page: Page, stage_of: Staging) -
         await stage.place(ask("fresh"))
         await page.until(shows("#decisions", "team/fresh"))
 
-    assert page.complaints == []
+        assert page.complaints == []
 
 
 async def test_a_decision_opens_to_its_terms_beside_the_runner_up(page: Page, past: Stage) -> None:
@@ -107,6 +108,24 @@ async def test_a_node_shows_its_caps_its_state_and_what_it_went_through(
     await page.until(shows("#detail .machine .now", "eco"))
 
     assert await page.run(shows("#detail .lines", "caps: CPU 60 %, GPU none"))
+
+
+async def test_a_long_history_of_a_node_is_had_piece_by_piece(
+    page: Page, stage_of: Staging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "PLANS_KEPT", 2)
+    async with stage_of() as stage:
+        await stage.tell(node_seen("n1"), hardware("n1"))
+        await stage.tell(*(caps("n1", cpu=cpu) for cpu in range(40, 90, 5)))
+        await opened(page, stage)
+        await page.until("fetch('/v1/nodes/n1').then(answer => answer.ok)")
+        await opened(page, stage, "?node=n1")
+        await page.until(shows("#detail .lines", "CPU 85 %"))
+        await page.click("#detail .lines + button")
+        await page.until(shows("#detail .lines", "CPU 40 %"))
+
+        assert await page.run("document.querySelectorAll('#detail .lines li').length") == 10
+        assert await page.run("document.querySelector('#detail .lines + button').hidden")
 
 
 async def test_cards_are_listed_with_who_has_claimed_them(page: Page, past: Stage) -> None:
@@ -206,7 +225,7 @@ async def test_hostile_names_are_text_and_nothing_else(page: Page, stage_of: Sta
         await page.until(shows("#detail", HOSTILE))
         wide = await page.run("document.documentElement.scrollWidth <= innerWidth")
 
-    assert (await page.run("window.hurt"), wide, page.complaints) == (None, True, [])
+        assert (await page.run("window.hurt"), wide, page.complaints) == (None, True, [])
 
 
 async def test_the_theme_follows_the_system_until_somebody_chooses(page: Page, past: Stage) -> None:
@@ -220,6 +239,31 @@ async def test_the_theme_follows_the_system_until_somebody_chooses(page: Page, p
 
     assert await page.run("document.querySelector('#theme').innerText") == "Theme: light"
     assert await page.run(ground) == light != dark
+
+
+async def test_a_chosen_theme_is_there_before_anything_is_painted(page: Page, past: Stage) -> None:
+    await opened(page, past)
+    await page.run("localStorage.setItem('theme', 'dark')")
+    await page.send(
+        "Page.addScriptToEvaluateOnNewDocument",
+        source="new MutationObserver(() => { if (document.body) "
+        "window.first ??= getComputedStyle(document.body).colorScheme })"
+        ".observe(document, { childList: true, subtree: true })",
+    )
+    await opened(page, past)
+    first = await page.run("window.first")
+    await page.run("localStorage.clear()")
+
+    assert first == "dark"
+
+
+async def test_the_map_draws_in_colours_and_not_in_words_for_them(page: Page, past: Stage) -> None:
+    await opened(page, past)
+    roles = ["--ground", "--muted", "--ink", "--accent"]
+    style = "getComputedStyle(document.documentElement)"
+    found = [await page.run(f"{style}.getPropertyValue('{role}')") for role in roles]
+
+    assert [colour.startswith("rgb(") for colour in found] == [True] * 4
 
 
 async def test_a_token_is_asked_for_once_and_never_stands_in_a_url(
@@ -291,6 +335,6 @@ async def test_no_fault_keeps_anybody_out(page: Page, past: Stage, width: int, d
         await page.until("document.querySelectorAll('#plans .line').length > 3")
         if "=" in look:
             await page.until("document.querySelector('#detail-body').childElementCount > 2")
-        faults[look] = await page.run(AUDIT)
+        faults[look] = await page.listen_to(AUDIT)
 
     assert faults == {look: [] for look in LOOKS}

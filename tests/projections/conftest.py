@@ -13,16 +13,16 @@ from sqlalchemy import Engine
 from joulie_bus.embedded import Embedded
 from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.jetstream.streams import ensure
-from joulie_bus.subjects import Stream
-from joulie_bus.testing import CLUSTER, connected, producer, running_broker
+from joulie_bus.testing import CLUSTER, producer
 from joulie_projections import database
 from joulie_projections.database import Place
 from joulie_projections.heads import Signer
 from joulie_projections.projector import Projector, ProjectorSettings
 from joulie_projections.testing import Postgres
 from joulie_projections.view import View
+from one_broker import anyio_backend, emptied, server
 
+__all__ = ["anyio_backend", "server"]  # fixtures
 Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
 Viewing = Callable[[], AbstractAsyncContextManager[View]]
 Tell = Callable[..., Awaitable[None]]
@@ -42,26 +42,9 @@ def writer(place: Place) -> Generator[Engine, None, None]:
     engine.dispose()
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Embedded, None]:
-    """One for all tests of a module: nobody stops it here, and it takes a while to start."""
-    async with running_broker(tmp_path_factory.mktemp("broker")) as running:
-        yield running
-
-
 @pytest.fixture
 async def broker(server: Embedded) -> Embedded:
-    """With streams that nobody has written to."""
-    async with connected(server) as connection:
-        for stream in Stream:
-            await connection.api(f"STREAM.DELETE.{stream}")
-        await ensure(connection, CLUSTER)
-    return server
+    return await emptied(server)
 
 
 @pytest.fixture

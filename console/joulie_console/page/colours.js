@@ -12,7 +12,7 @@ const CLASS_COLOURS = {
 const UNKNOWN = { dark: "#2b3035", light: "#dfe2e5" };
 const STEPS = 64;
 
-export function isDark() {
+function isDark() {
   const chosen = document.documentElement.dataset.theme;
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }

@@ -70,7 +70,7 @@ export class Detail {
 
   async #node(asked, moment) {
     const found = await ask(`nodes/${encodeURIComponent(asked)}`, moment);
-    const { node, machine, transitions, pods, cards, samples, labels } = found;
+    const { node, machine, transitions, earlier, plans_gone: gone, pods, cards, samples, labels } = found;
     const cap = (value) => (value === null ? "no cap" : `${value} %`);
     return [
       name(node.name),
@@ -92,13 +92,35 @@ export class Detail {
       h("h3", null, "State"),
       this.#machine(machine),
       h("h3", null, "What it went through"),
-      transitions.length ? h("ol", { class: "lines" }, transitions.slice(0, LISTED).map((transition) => planLine({ at_ms: transition.at_ms, transition }, () => {}))) : h("p", { class: "muted" }, "No plan has changed it."),
+      transitions.length || earlier ? this.#transitions(node.name, transitions, earlier) : h("p", { class: "muted" }, "No plan has changed it."),
+      gone ? h("p", { class: "muted" }, `${count(gone)} events of plans have left the log's stream; what they said is not told.`) : null,
       h("h3", null, `Pods here (${pods.length})`),
       pods.length ? h("ul", { class: "plain" }, pods.slice(0, LISTED).map((pod) => h("li", null, link(`${pod.namespace}/${pod.name}`, () => this.open.pod(pod.uid)), h("span", { class: "muted" }, ` ${pod.class}, ${pod.cores} cores${pod.gpus ? `, ${pod.gpus} GPU` : ""}`)))) : h("p", { class: "muted" }, "None."),
-      cards.length ? [h("h3", null, "Cards"), cardRows(cards, this.open.node)] : null,
+      cards.length ? [h("h3", null, "Cards"), cardRows(cards, this.open.node, "Cards of this node")] : null,
       h("h3", null, "Labels"),
       facts(Object.entries(labels).map(([key, value]) => [name(key), name(value)])),
     ].flat();
+  }
+
+  // What plans did to it; older ones are fetched when somebody wants them.
+  #transitions(node, known, earlier) {
+    const line = (transition) => planLine({ at_ms: transition.at_ms, transition }, null);
+    const list = h("ol", { class: "lines" }, known.map(line));
+    const more = h("button", { type: "button", hidden: earlier === null, onclick: () => add() }, "Earlier");
+    let before = earlier;
+    const add = async () => {
+      more.disabled = true;
+      try {
+        const found = await ask("plans", { node, before, limit: LISTED });
+        list.append(...found.items.map((entry) => line(entry.transition)));
+        before = found.next;
+        more.hidden = before === null;
+      } catch (error) {
+        more.textContent = error.message;
+      }
+      more.disabled = false;
+    };
+    return h("div", null, list, more);
   }
 
   #machine({ states, now, following, waits_for: waits }) {
@@ -167,7 +189,7 @@ export class Detail {
     });
     const cut = Object.values(winner.terms.points).reduce((sum, value) => sum + value, 0) - winner.terms.score;
     const clamped = Math.abs(cut) > 0.05 ? h("p", { class: "muted" }, "A score is cut to 0 at least and 100 at most.") : null;
-    const total = h("tr", { class: "sum" }, h("th", { scope: "row" }, "score"), h("td", { class: "n" }, winner.terms.score.toFixed(1)), other ? [h("td", { class: "n" }, other.terms.score.toFixed(1)), h("td", { class: "n" }, points(winner.terms.score - other.terms.score))] : null);
+    const total = h("tr", { class: "sum" }, h("th", { scope: "row" }, "score"), h("td", { class: "n" }, winner.terms.score.toFixed(1)), other ? [h("td", { class: "n" }, other.terms.score.toFixed(1)), h("td", { class: "gap" }, h("span", { class: "n" }, points(winner.terms.score - other.terms.score)))] : null);
     const head = ["Term", winner.node, ...(other ? [other.node, "Difference"] : [])].map((label) => h("th", { scope: "col" }, name(label)));
     return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "The winner and the runner-up" }, h("table", { class: "duel" }, h("caption", null, "The winner beside the runner-up, in points"), h("thead", null, h("tr", null, head)), h("tbody", null, rows, total)), clamped);
   }

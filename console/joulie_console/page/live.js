@@ -29,11 +29,9 @@ export function planLine(entry, openNode) {
     return h("li", { class: "line plan" }, h("span", { class: "row" }, h("span", { class: "when" }, clock(entry.at_ms)), h("span", { class: "verb" }, "plan"), h("span", { class: "says" }, name(plan, "strong"), ` ${changes} change(s): `, name(because))));
   }
   const { node, to, because } = entry.transition;
-  return h(
-    "li",
-    { class: "line transition" },
-    h("button", { type: "button", class: "row", onclick: () => openNode(node) }, h("span", { class: "when" }, clock(entry.at_ms)), h("span", { class: "verb" }, "node"), h("span", { class: "says" }, name(node, "strong"), " \u2192 ", name(to), because ? h("span", { class: "muted" }, " ", name(because)) : null)),
-  );
+  const parts = [h("span", { class: "when" }, clock(entry.at_ms)), h("span", { class: "verb" }, "node"), h("span", { class: "says" }, name(node, "strong"), " \u2192 ", name(to), because ? h("span", { class: "muted" }, " ", name(because)) : null)];
+  const row = openNode ? h("button", { type: "button", class: "row", onclick: () => openNode(node) }, parts) : h("span", { class: "row" }, parts);
+  return h("li", { class: "line transition" }, row);
 }
 
 // A list whose newest line is on top; lines that come in one frame are put there together.

@@ -2,7 +2,6 @@
 
 import { Stream, ask, onTokenWanted, setToken } from "./api.js";
 import { powerChart } from "./chart.js";
-import { isDark } from "./colours.js";
 import { Detail } from "./detail.js";
 import { byId } from "./dom.js";
 import { lasting, watts } from "./format.js";
@@ -180,7 +179,6 @@ function showTheme(theme) {
   if (theme === "auto") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
   byId("theme").textContent = `Theme: ${theme}`;
-  document.documentElement.style.colorScheme = theme === "auto" ? "" : isDark() ? "dark" : "light";
   map.draw();
   if (map.nodes) legend(state().colour, map.nodes);
 }

@@ -54,7 +54,7 @@ export async function nodeTable(now, moment, { open, go }) {
   if (held) byId("table-view").querySelector(`[data-sort="${held}"]`)?.focus();
 }
 
-export function cardRows(cards, open) {
+export function cardRows(cards, open, label) {
   const rows = cards.map((card) =>
     h(
       "tr",
@@ -68,11 +68,11 @@ export function cardRows(cards, open) {
     ),
   );
   const head = ["Card", "Node", "Model", "Memory", "Claimed by", "Health"].map((label) => h("th", { scope: "col" }, label));
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "GPU cards" }, h("table", null, h("caption", { class: "unseen" }, "GPU cards"), h("thead", null, h("tr", null, head)), h("tbody", null, rows)));
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, h("table", null, h("caption", { class: "unseen" }, "GPU cards"), h("thead", null, h("tr", null, head)), h("tbody", null, rows)));
 }
 
 export async function gpuCards(moment, open) {
   const found = await ask("gpus", { ...moment, limit: 100 });
   byId("gpus-now").textContent = found.total ? `${count(found.total)} seen` : "";
-  put(byId("gpus"), found.total ? cardRows(found.items, open) : h("p", { class: "empty" }, "No single card has been seen; nodes count their GPUs."));
+  put(byId("gpus"), found.total ? cardRows(found.items, open, "GPU cards as a table") : h("p", { class: "empty" }, "No single card has been seen; nodes count their GPUs."));
 }

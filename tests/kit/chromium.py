@@ -1,4 +1,4 @@
-"""For tests: a real Chromium, driven over its debugging pipe. No driver program, no download."""
+"""A real Chromium, driven over its debugging pipe. No driver program, no download."""
 
 import asyncio
 import base64
@@ -34,6 +34,7 @@ _FLAGS = (
     "--disable-extensions",
     "--no-first-run",
     "--hide-scrollbars",
+    "--enable-blink-features=ComputedAccessibilityInfo",  # names and roles as it tells them
     # Names are not looked up at all: what would leave the machine fails, and is seen.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
@@ -87,6 +88,12 @@ class Page:
         await self.send("Page.navigate", url=url)
         await self.until("document.readyState === 'complete'")
 
+    async def show(self, html: str) -> None:
+        """A document of the test's own."""
+        await self.open("about:blank")
+        frame = (await self.send("Page.getFrameTree"))["frameTree"]["frame"]["id"]
+        await self.send("Page.setDocumentContent", frameId=frame, html=html)
+
     async def run(self, script: str) -> Any:
         """The value of an expression; promises are awaited."""
         answer = await self.send(
@@ -95,6 +102,16 @@ class Page:
         if (thrown := answer.get("exceptionDetails")) is not None:
             raise PageFailed(thrown.get("exception", {}).get("description", thrown["text"]))
         return answer["result"].get("value")
+
+    async def listen_to(self, script: str) -> Any:
+        """`run` for scripts that ask for computed names and roles: the tree is built once for all,
+        and not anew for each of them.
+        """
+        await self.send("Accessibility.enable")
+        try:
+            return await self.run(script)
+        finally:
+            await self.send("Accessibility.disable")
 
     async def until(self, condition: str, timeout_s: float = PATIENCE_S) -> Any:
         """Returns what the expression gives once that is true."""
