@@ -154,7 +154,7 @@ async def test_a_pod_is_followed_from_its_creation_to_its_end(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
 ) -> None:
     async with server.listening(), watching(server, bus, view, tmp_path):
-        await until(lambda: read.of("pods") == 1)
+        await until(lambda: knows(view, NODES)() and read.of("pods") == 1)
         target = {"kind": "Node", "name": "n1"}
         server.objects.bind("team", "p1", {"target": target})
         await until(lambda: view.world.nodes["n1"].performance_pods == 1)
