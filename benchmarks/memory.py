@@ -135,7 +135,7 @@ class Process(NamedTuple):
         """Resident now, and at its most."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         kib = dict(line.split(":") for line in lines)
-        return tuple(int(kib[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))
+        return int(kib["VmRSS"].split()[0]) / 1024, int(kib["VmHWM"].split()[0]) / 1024
 
     def threads(self) -> int:
         return len(list(Path(f"/proc/{self.pid}/task").iterdir()))
@@ -194,8 +194,7 @@ Told = dict[str, tuple[float, float]]
 
 async def measured(folder: Path, nodes: int, pods: int, cards: int) -> Told:
     told: Told = {}
-    empty = DataDirectory(folder / "empty")
-    async with extending(empty) as (process, _):
+    async with extending(DataDirectory(folder / "empty")) as (process, _):
         await asyncio.sleep(1)
         told["no cluster"] = process.mib()
     full = DataDirectory(folder / "full")
@@ -209,22 +208,26 @@ async def measured(folder: Path, nodes: int, pods: int, cards: int) -> Told:
         seen = b'"measuredPowerW"'
         await until(lambda: process.asked("GET", "/debug/scoring").count(seen) == nodes)
         told["booted"] = process.mib()
-        await asyncio.to_thread(process.answers, range(PODS), nodes)
-        told[f"{PODS} pods answered"] = process.mib()
-        for number in range(READINGS, 2 * READINGS):
-            await follow(projecting, bus, nodes, number)
-        told["all readings anew"] = process.mib()
-        for number in range(PODS):
-            await bus.tell(CLUSTER.delta, projecting.commit(readings(range(1), READINGS + number)))
-            await asyncio.to_thread(
-                process.answers, range(number, number + 1), nodes, "performance"
-            )
-        told[f"{PODS} pods refused"] = process.mib()
-        await asyncio.to_thread(process.answers, range(PODS, 11 * PODS), nodes)
-        told[f"{10 * PODS} pods more"] = process.mib()
+        await lived(told, process, projecting, bus)
         print(f"{process.threads()} threads")
     projecting.engine.dispose()
     return told
+
+
+async def lived(told: Told, process: Process, projecting: Projecting, bus: Log) -> None:
+    """What comes in a day: answers, readings, pods that are refused while readings come."""
+    nodes = len(projecting.world.nodes)
+    await asyncio.to_thread(process.answers, range(PODS), nodes)
+    told[f"{PODS} pods answered"] = process.mib()
+    for number in range(READINGS, 2 * READINGS):
+        await follow(projecting, bus, nodes, number)
+    told["all readings anew"] = process.mib()
+    for number in range(PODS):
+        await bus.tell(CLUSTER.delta, projecting.commit(readings(range(1), READINGS + number)))
+        await asyncio.to_thread(process.answers, range(number, number + 1), nodes, "performance")
+    told[f"{PODS} pods refused"] = process.mib()
+    await asyncio.to_thread(process.answers, range(PODS, 11 * PODS), nodes)
+    told[f"{10 * PODS} pods more"] = process.mib()
 
 
 async def follow(projecting: Projecting, bus: Log, nodes: int, number: int) -> None:
