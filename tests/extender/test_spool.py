@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from joulie_bus.records import Message
+from joulie_bus.settings import Source
+from joulie_extender.settings import ServerSettings
 from joulie_extender.spool import RECENT_BYTES, SEGMENT_BYTES, Spool
 
 
@@ -190,6 +192,15 @@ def test_nobody_else_may_read_it(life: Life, tmp_path: Path) -> None:
 
     assert tmp_path.stat().st_mode & 0o777 == 0o700
     assert [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()] == [0o600]
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"), [("", Path("data/spool")), ("/dev/shm/joulie", Path("/dev/shm/joulie"))]
+)
+def test_it_may_be_elsewhere_than_the_data(told: str, expected: Path) -> None:
+    found = Source.of(EXTENDER_SPOOL=told).load(ServerSettings)
+
+    assert found.spool_in(Path("data/spool")) == expected
 
 
 FULL_DISK = """
