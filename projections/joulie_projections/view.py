@@ -199,6 +199,7 @@ class View:
                 return None
             for rows in portions:
                 held.put(rows, found.position)
+            held.put([], found.position)  # also where there is no row yet
         held.board()
         return _Booted(found, held)
 
