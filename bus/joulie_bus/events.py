@@ -88,7 +88,7 @@ class NodeGone(Event, frozen=True, kw_only=True):
         return self.node
 
 
-class HardwareDiscovered(Event, frozen=True, kw_only=True):
+class HardwareDiscovered(Event, frozen=True, kw_only=True, gc=False):
     """What a node could draw, flat out; figures that nobody gave are those of a catalog by now."""
 
     TYPE: ClassVar[str] = "hardware.discovered"
@@ -174,7 +174,7 @@ class NamespaceSeen(Event, frozen=True, kw_only=True):
 # --- facts about pods -------------------------------------------------------------------------
 
 
-class GpuAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class GpuAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a pod wants of its cards; nothing said, anything goes."""
 
     model: str = ""  # as the pod spells it
@@ -185,7 +185,7 @@ class GpuAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     given: tuple[str, ...] = ()  # the cards that its Binding names
 
 
-class PodAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PodAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a pod asks for, and why we think so. The same value in facts and in decisions."""
 
     uid: str

@@ -33,6 +33,9 @@ STOP_PATIENCE_S = 10.0
 SETTLE_S = 5.0  # for the projector to write down what the extender said last
 ROLES = {"archive": Role.AUDITOR}  # of parts that are not called like theirs
 WORDS = {"archive": ("--every",)}  # what a part is told besides
+# No part multiplies matrices, and none has many threads that allocate; the defaults of both
+# libraries are a pool for each core of the machine.
+THRIFT = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
 # Who listens where, as the parts are told.
 DOORS = {"EXTENDER_ADDR": "extender", "SIM_EXTENDER": "extender", "CONSOLE_ADDR": "console"}
 log = get_logger("up")
@@ -257,7 +260,7 @@ def _environment(
 ) -> dict[str, str]:
     address = broker.address_of(ROLES.get(part) or Role(part))
     # Another broker's keys and certificates would contradict what this one asks for.
-    told = {**os.environ, **extra}
+    told = {**THRIFT, **os.environ, **extra}
     ours = {name: value for name, value in told.items() if not name.startswith("NATS_")}
     return {
         **ours,

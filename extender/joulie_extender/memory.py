@@ -16,7 +16,9 @@ from joulie_projections.board import Board, Ints
 Answered = FilterDecided | PrioritizeDecided | PreemptDecided
 
 PODS = 10_000  # whose calls are counted
-REJECTIONS = 256  # pods whose last rejection can be given again
+REJECTIONS = 256  # pods whose last rejection can be given again ...
+REJECTED_BYTES = 16 * 1024 * 1024  # ... and of all of them together
+NAME_BYTES = 160  # of a name in a list: as text, as it was sent, and where its node is
 EXPLAINED_BYTES = 16 * 1024 * 1024  # of candidates and scores, in all explanations together
 PER_POD = 8  # newest answers
 
@@ -51,10 +53,19 @@ class Rejection(NamedTuple):
 
 
 class Rejections:
-    """A pod that was refused comes back at every event of the cluster, and asks the same again."""
+    """A pod that was refused comes back at every event of the cluster, and asks the same again.
 
-    def __init__(self) -> None:
+    Only of the newest board: a rejection that rests on an older one is never given again, and would
+    keep all of that board in memory.
+    """
+
+    def __init__(self, limit: int = REJECTED_BYTES) -> None:
+        self._limit = limit
+        self._size = 0
         self._by_pod: OrderedDict[str, Rejection] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_pod)
 
     def find(self, pod: PodAsk, names: Names, moment: Moment, weights: Weights) -> Rejection | None:
         found = self._by_pod.get(pod.uid)
@@ -65,10 +76,24 @@ class Rejections:
         return found if same else None
 
     def keep(self, rejection: Rejection) -> None:
+        newest = next(reversed(self._by_pod.values()), None)
+        if newest is not None and newest.board is not rejection.board:
+            self._by_pod.clear()
+            self._size = 0
+        self._forget(rejection.pod.uid)
         self._by_pod[rejection.pod.uid] = rejection
-        self._by_pod.move_to_end(rejection.pod.uid)
-        if len(self._by_pod) > REJECTIONS:
-            self._by_pod.popitem(last=False)
+        self._size += _weight_of(rejection)
+        while self._size > self._limit or len(self._by_pod) > REJECTIONS:
+            self._forget(next(iter(self._by_pod)))
+
+    def _forget(self, uid: str) -> None:
+        gone = self._by_pod.pop(uid, None)
+        if gone is not None:
+            self._size -= _weight_of(gone)
+
+
+def _weight_of(rejection: Rejection) -> int:
+    return len(rejection.reply) + len(rejection.names) * NAME_BYTES
 
 
 def valid_until(moment: Moment, rows: Ints, weights: Weights) -> int:

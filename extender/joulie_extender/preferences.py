@@ -118,7 +118,10 @@ def _points(prefers: tuple[Preference, ...], labels: Labels, height: int) -> Flo
     if isinstance(kept, np.ndarray):
         return kept
     points = np.zeros(height)
+    # One after the other: Python's own `sum` of floats gives other bits since 3.12.
     for row, found in enumerate(labels.rows):
-        points[row] = sum(each.points for each in prefers if found.get(each.label) == each.value)
+        for each in prefers:
+            if found.get(each.label) == each.value:
+                points[row] += each.points
     labels.memo[prefers, height] = points
     return points

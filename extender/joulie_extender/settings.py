@@ -102,6 +102,13 @@ class ServerSettings:
         "What a reply waits for, beside the local disk: nothing; the broker, until the deadline; "
         "the broker, or there is no answer",
     )
+    spool: str = setting(
+        text,
+        "EXTENDER_SPOOL",
+        "",
+        "Where decisions wait to be shipped; empty for the data directory. A directory in memory "
+        "cannot hold up an answer as a disk can",
+    )
     body_limit: int = setting(
         integer(1024), "EXTENDER_BODY_LIMIT", "67108864", "Largest request body, in bytes"
     )
@@ -135,6 +142,9 @@ class ServerSettings:
         "",
         "CA (PEM) of the clients; given, only those with a certificate of it are answered",
     )
+
+    def spool_in(self, data: Path) -> Path:
+        return Path(self.spool) if self.spool else data
 
     def contradictions(self) -> list[str]:
         found = []

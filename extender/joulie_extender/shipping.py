@@ -57,7 +57,14 @@ class Shipper:
             stored.set_result(False)
         else:
             self._waiting[message.id] = stored
+            # Who gave up waits no more; an outage must not collect them.
+            stored.add_done_callback(lambda _: self._waiting.pop(message.id, None))
         return stored
+
+    @property
+    def waiting(self) -> int:
+        """Answers that have not heard yet whether the broker has them."""
+        return len(self._waiting)
 
     def _spooled(self, entry: DecisionEntry) -> Message | None:
         message = self._producer.stamp(entry, corr=entry.key)

@@ -101,6 +101,11 @@ class Spool:
     def is_empty(self) -> bool:
         return self._front == self._end()
 
+    @property
+    def remembered(self) -> int:
+        """Bytes of messages that are in memory, too."""
+        return self._recent.size
+
     def _end(self) -> Place:
         return Place(self._path, self._offset)
 
@@ -124,13 +129,13 @@ class _Recent:
 
     def __init__(self, start: Place) -> None:
         self.start = start
-        self._size = 0
+        self.size = 0
         self._messages: deque[tuple[Message, Place]] = deque()
 
     def append(self, message: Message, end: Place) -> None:
         self._messages.append((message, end))
-        self._size += len(message.data)
-        while self._size > RECENT_BYTES:
+        self.size += len(message.data)
+        while self.size > RECENT_BYTES:
             self._drop()
 
     def first(self, limit: int) -> tuple[list[Message], Place]:
@@ -143,7 +148,7 @@ class _Recent:
 
     def _drop(self) -> None:
         message, self.start = self._messages.popleft()
-        self._size -= len(message.data)
+        self.size -= len(message.data)
 
 
 def _frames(file: BinaryIO, offset: int) -> Iterator[tuple[Message, int]]:

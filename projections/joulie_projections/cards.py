@@ -22,7 +22,7 @@ from joulie_bus.events import (
 _SECOND = 1_000_000_000
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     namespace: str
     name: str
     node: str
@@ -31,7 +31,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     confirmed: bool = False
 
 
-class CardState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CardState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     at: int  # when the broker stored the newest fact about it
     node: str = ""  # "" while nobody has shown the card
     model: str = ""

@@ -12,6 +12,7 @@ import msgspec
 
 from joulie_projections.cards import CardState
 from joulie_projections.draft import Change
+from joulie_projections.sharing import told_once
 from joulie_projections.world import (
     ClusterState,
     FacilityState,
@@ -127,7 +128,8 @@ def put(world: World, rows: Iterable[Row]) -> None:
         if body is None:
             held.pop(key, None)
         else:
-            held[key] = decode(table, body)
+            state = held[key] = decode(table, body)
+            told_once(key, state)
 
 
 def tables_of(world: World) -> dict[str, dict[str, State]]:

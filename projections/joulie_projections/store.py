@@ -1,7 +1,9 @@
 """Rows, position and manifest: committed together or not at all, by the one holder of the lease."""
 
+import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 from sqlalchemy import Connection, Engine, Table, delete, func, select, update
@@ -26,6 +28,7 @@ from joulie_projections.tables import (
 )
 
 NAME = "projector"
+PORTION = 1000  # rows that are read at once
 _INPUTS = msgspec.msgpack.Decoder(Inputs)
 _DIGESTS = msgspec.msgpack.Decoder(dict[str, bytes])
 _GONE = ("generation", "table_name", "key", "position")
@@ -104,6 +107,15 @@ class Store:
         with self._engine.connect() as db, db.begin():
             found = read_checkpoint(db)
             return found, read_rows(db, tables, found.generation) if found else []
+
+    @contextlib.contextmanager
+    def reading(
+        self, tables: Sequence[str]
+    ) -> Generator[tuple[Checkpoint | None, Iterator[list[Row]]], None, None]:
+        """The same in portions, while the block lasts: never all of them in memory at once."""
+        with self._engine.connect() as db, db.begin():
+            found = read_checkpoint(db)
+            yield found, read_portions(db, tables, found.generation) if found else iter(())
 
     def changes_since(
         self, position: int, tables: Sequence[str]
@@ -262,14 +274,20 @@ def require_epoch(db: Connection, epoch: int) -> None:
 
 
 def read_rows(db: Connection, tables: Sequence[str], generation: int, after: int = -1) -> list[Row]:
-    rows: list[Row] = []
+    return list(chain.from_iterable(read_portions(db, tables, generation, after)))
+
+
+def read_portions(
+    db: Connection, tables: Sequence[str], generation: int, after: int = -1
+) -> Iterator[list[Row]]:
     for name in tables:
         table = STATE_TABLES[name]
         wanted = select(table.c.key, table.c.body).where(table.c.generation == generation)
         if after >= 0:
             wanted = wanted.where(table.c.position > after)
-        rows.extend(Row(name, key, body) for key, body in db.execute(wanted))
-    return rows
+        found = db.execute(wanted.execution_options(yield_per=PORTION))
+        for some in found.partitions():
+            yield [Row(name, key, body) for key, body in some]
 
 
 def rows_moved_at(db: Connection) -> int:

@@ -8,7 +8,7 @@ the database; with both down it serves what it has, and its age says so.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -23,14 +23,13 @@ from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.subjects import Subjects
 from joulie_bus.tasks import background, rung
-from joulie_projections import rows as rowlib
 from joulie_projections.board import Board
-from joulie_projections.cards import CardState
 from joulie_projections.commit import Checkpoint
-from joulie_projections.live import Beat, Delta, decode_beat, decode_delta, unpacked
+from joulie_projections.held import Held
+from joulie_projections.live import Beat, Delta, decode_beat, decode_delta
 from joulie_projections.rows import VIEWED, Row
 from joulie_projections.store import Store
-from joulie_projections.world import NodeState, World
+from joulie_projections.world import World
 
 SILENCE_S = 1.0  # four beats missed: ask the database
 POLL_S = 0.25
@@ -45,52 +44,6 @@ class Snapshot(NamedTuple):
     board: Board
     age_ms: int
     namespaces: Mapping[str, WorkloadClass] = {}  # those that give their pods a class
-
-
-class Held:
-    """Rows in memory with the digest that they must have. No clock and no I/O in here."""
-
-    def __init__(self) -> None:
-        self.world = World()
-        self.position = -1
-        self._digests = rowlib.no_rows()
-        self._prints: dict[tuple[str, str], int] = {}
-        self._board = Board.empty()
-        self._dirty: dict[str, NodeState | None] = {}
-        self._dirty_cards: dict[str, CardState | None] = {}
-        self._is_settled = True  # nothing has come since the board was built
-
-    def put(self, rows: Sequence[Row], position: int) -> None:
-        rowlib.put(self.world, rows)
-        for row in rows:
-            self._keep_digest(row)
-            if row.table == "node":
-                self._dirty[row.key] = self.world.nodes.get(row.key)
-            elif row.table == "gpu":
-                self._dirty_cards[row.key] = self.world.gpus.get(row.key)
-        self.position = position
-        self._is_settled = False
-
-    def board(self) -> Board:
-        """Built when somebody looks, so that a storm of changes costs one building."""
-        if self._is_settled:
-            return self._board
-        self._board = self._board.following(self.world, self._dirty, self._dirty_cards)
-        self._dirty, self._dirty_cards = {}, {}
-        self._is_settled = True
-        return self._board
-
-    def agrees(self, digests: dict[str, bytes]) -> bool:
-        return all(self._digests[table] == value for table, value in unpacked(digests).items())
-
-    def _keep_digest(self, row: Row) -> None:
-        before = self._prints.pop((row.table, row.key), 0)
-        after = 0
-        if row.body is not None:
-            after = rowlib.fingerprint(row.table, row.key, row.body)
-            self._prints[row.table, row.key] = after
-        total = self._digests[row.table] + after - before
-        self._digests[row.table] = total % rowlib.MODULUS
 
 
 class View:
@@ -224,40 +177,60 @@ class View:
         async with self._reading:
             reason, self._reload = self._reload, ""
             if reason:
-                found, rows = await loop.run_in_executor(self._thread, self._store.load, VIEWED)
-                self._start_over(reason)
+                booted = await loop.run_in_executor(self._thread, self._booted)
+                self._start_over(reason, booted)
             else:
-                found, rows = await loop.run_in_executor(
+                changes = await loop.run_in_executor(
                     self._thread, self._store.changes_since, self._held.position, VIEWED
                 )
-            if found is not None:
-                self._take(found, rows, asked_anew=bool(reason))
+                self._catch_up_with(*changes)
         waiting, self._waiting = self._waiting, []
         for delta in waiting:
             if self.is_ready:
                 await self._apply(delta)
         await self._tell()
 
-    def _start_over(self, reason: str) -> None:
+    def _booted(self) -> "_Booted | None":
+        """In the thread, so that answers go on meanwhile; in portions, so that no row is in memory
+        as bytes and as what it says for long."""
+        held = Held()
+        with self._store.reading(VIEWED) as (found, portions):
+            if found is None:
+                return None
+            for rows in portions:
+                held.put(rows, found.position)
+            held.put([], found.position)  # also where there is no row yet
+        held.board()
+        return _Booted(found, held)
+
+    def _start_over(self, reason: str, booted: "_Booted | None") -> None:
         metrics.VIEW_RELOADS.labels(reason=reason).inc()
         if reason == "digest":
             metrics.DIGEST_MISMATCHES.inc()
         if reason != "boot":
             log.warning("view_reloaded", why=reason, position=self.position)
+        if booted is not None:
+            self._heard = time.monotonic()
+            self._incarnation = booted.found.incarnation
+            self._held = booted.held
 
-    def _take(self, found: Checkpoint, rows: list[Row], *, asked_anew: bool) -> None:
-        if asked_anew:
-            self._held = Held()
-        elif found.incarnation != self._incarnation or found.position < self._held.position:
+    def _catch_up_with(self, found: Checkpoint | None, rows: list[Row]) -> None:
+        if found is None:
+            return
+        if found.incarnation != self._incarnation or found.position < self._held.position:
             self._ask("another database")
             return
         if found.position > self._held.position:
             # The database itself moved: somebody commits, though the bus may be silent.
             self._heard = time.monotonic()
-        self._incarnation = found.incarnation
         self._held.put(rows, found.position)
 
     async def _tell(self) -> None:
         metrics.POSITION.set(self.position)
         async with self._moved:
             self._moved.notify_all()
+
+
+class _Booted(NamedTuple):
+    found: Checkpoint
+    held: Held

@@ -12,7 +12,7 @@ CLUSTER = "cluster"  # the only key of its table
 
 
 # Without `gc`: what is frozen and plain is part of no cycle, and every sample makes some of these
-# anew, so that the collector would walk the world again and again.
+# anew, so that the collector would walk the world again and again; and 16 bytes less each.
 class Sample(msgspec.Struct, frozen=True, array_like=True, gc=False):
     at: int
     power_mw: int
@@ -58,7 +58,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     arrivals: tuple[Arrival, ...] = ()  # those of them that the last reading may lack
 
 
-class PodState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PodState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     pod: PodAsk
     node: str = ""  # bound there
     bound_at: int = 0

@@ -635,3 +635,22 @@ async def test_an_idle_connection_is_dropped_after_90_s() -> None:
         await client.post("filter", b"{}", 5)
 
     assert (client.dialled, go_http.IDLE_S) == (2, 90)
+
+
+# --- bind -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reply", [b"{}", b"null", b'{"Error":""}'])
+async def test_a_bind_without_an_error_counts_as_bound_whatever_happened(reply: bytes) -> None:
+    async with peer(reply) as extender:
+        await extender.block().bind(POD, "n0")
+
+    _, _, body = extender.requests[0].partition(b"\r\n\r\n")
+    assert list(json.loads(body)) == ["PodName", "PodNamespace", "PodUID", "Node"]
+
+
+@pytest.mark.parametrize("reply", [b'{"Error":"no card"}', b"", b"[]"])
+async def test_a_bind_that_failed_is_told_by_its_error(reply: bytes) -> None:
+    async with peer(reply) as extender:
+        with pytest.raises(ExtenderFailed):
+            await extender.block().bind(POD, "n0")

@@ -1,7 +1,5 @@
 import itertools
-import math
 import random
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -15,10 +13,10 @@ from joulie_extender.decide import rows_by_name
 from joulie_extender.scoring import Basis, Scores, Weights, best, score, terms_digest, terms_of
 from joulie_projections.board import Board
 from joulie_projections.facility import Hall, Halls
-from joulie_projections.load import LEAST_CPU_MILLI, Load, load_of
+from joulie_projections.load import Load, load_of
 from joulie_projections.power import Coefficients
-from joulie_projections.twins import NodeClass, Source, Twin, twin_of
 from joulie_projections.world import Arrival, NodeState, Sample
+from plain import loads, pods, states, views, worlds
 
 FREE = Coefficients(0.0, 0.0, 0.0, False)  # pods draw nothing
 EXACT = Coefficients(1.0, 1.0, 1.0, False)  # pods draw all that they ask for
@@ -313,159 +311,7 @@ def test_the_digest_of_all_terms_tells_a_change_of_the_last_bit() -> None:
     assert terms_digest(nudged) != terms_digest(scores) == terms_digest(scores._replace())
 
 
-# --- the formula once more, without columns ---------------------------------------------------
-
-
-class Question(NamedTuple):
-    pod: PodAsk
-    twins: list[Twin]
-    now: int
-    age_ms: int
-    weights: Weights
-
-
-def is_fresh(asked: Question, twin: Twin) -> bool:
-    limit = asked.weights.staleness_s
-    return asked.age_ms <= limit * 1000 and twin.at > 0 and asked.now - twin.at <= limit * 1e9
-
-
-def basis_of(asked: Question, twin: Twin) -> Basis:
-    if not is_fresh(asked, twin) or twin.hardware == Source.NONE:
-        return Basis.NEUTRAL
-    return Basis.MEASURED if is_read(asked, twin) and twin.capped_w > 0 else Basis.PREDICTED
-
-
-def is_read(asked: Question, twin: Twin) -> bool:
-    return twin.sampled_at > 0 and asked.now - twin.sampled_at <= asked.weights.staleness_s * 1e9
-
-
-def marginal_of(asked: Question, twin: Twin) -> float:
-    if twin.hardware == Source.NONE:
-        return 0.0
-    pod, rates = asked.pod, asked.weights.coefficients
-    is_performance = pod.workload == "performance"
-    cores = (pod.cpu_milli or LEAST_CPU_MILLI[pod.workload]) / 1000
-    memory = min(1.3, 1 + 0.01 * (pod.memory_bytes / 2**30)) if rates.memory_factor else 1.0
-    cpu = rates.cpu * min(1.0, cores / (twin.cores or 1.0)) * twin.cpu_max_w * memory
-    rate = rates.gpu_performance if is_performance else rates.gpu_standard
-    return cpu + rate * min(pod.gpu_milli / 1000, twin.gpus) * twin.gpu_max_w
-
-
-def assumed_of(asked: Question, twin: Twin) -> float:
-    rates, all_pods = asked.weights.coefficients, basis_of(asked, twin) != Basis.MEASURED
-    cpu = twin.pods_cpu_w if all_pods else twin.new_cpu_w
-    if rates.memory_factor:
-        cpu = twin.pods_warm_cpu_w if all_pods else twin.new_warm_cpu_w
-    standard = twin.pods_gpu_standard_w if all_pods else twin.new_gpu_standard_w
-    performance = twin.pods_gpu_performance_w if all_pods else twin.new_gpu_performance_w
-    return rates.cpu * cpu + rates.gpu_standard * standard + rates.gpu_performance * performance
-
-
-def headroom_of(asked: Question, twin: Twin, marginal: float) -> float:
-    basis, more = basis_of(asked, twin), assumed_of(asked, twin) + marginal
-    if basis == Basis.NEUTRAL:
-        return 0.0
-    projected = (twin.measured_w if basis == Basis.MEASURED else 0.0) + more
-    of_cap = (twin.capped_w - projected) / (twin.capped_w or 1.0) * 100
-    if basis == Basis.MEASURED:
-        return min(of_cap, 100.0)
-    predicted = twin.headroom - more / (twin.tdp_w or 1.0) * 100
-    return min(predicted, of_cap, 100.0) if twin.capped_w else min(predicted, 100.0)
-
-
-def pressure_of(asked: Question) -> float:
-    used = [
-        100 - headroom_of(asked, twin, 0.0)
-        for twin in asked.twins
-        if twin.node_class == NodeClass.PERFORMANCE and basis_of(asked, twin) != Basis.NEUTRAL
-    ]
-    return min(100.0, max(0.0, math.fsum(used) / len(used))) if used else 0.0
-
-
-def scale_of(asked: Question) -> float:
-    fresh = [t for t in asked.twins if is_fresh(asked, t) and is_read(asked, t)]
-    is_burst = abs(math.fsum(t.trend_w_per_min for t in fresh)) > asked.weights.burst_w_per_min
-    return asked.weights.trend_burst_scale if is_burst else asked.weights.trend_scale
-
-
-def score_of(asked: Question, twin: Twin) -> float:
-    if basis_of(asked, twin) != Basis.NEUTRAL:
-        return known_score_of(asked, twin)
-    known = [t for t in asked.twins if basis_of(asked, t) != Basis.NEUTRAL]
-    return min([asked.weights.neutral, max((known_score_of(asked, t) for t in known), default=100)])
-
-
-def known_score_of(asked: Question, twin: Twin) -> float:
-    weights, is_standard = asked.weights, asked.pod.workload == "standard"
-    trend = twin.trend_w_per_min / scale_of(asked) if is_read(asked, twin) else 0.0
-    total = weights.headroom * headroom_of(asked, twin, marginal_of(asked, twin))
-    total += weights.cooling * (100 - twin.cooling)
-    total -= min(weights.trend_limit, max(-weights.trend_limit, trend))
-    if is_standard and twin.node_class == NodeClass.ECO:
-        total += weights.eco_bonus
-    if is_standard and twin.node_class == NodeClass.PERFORMANCE:
-        total -= weights.pressure * pressure_of(asked)
-    if is_standard and twin.node_class == NodeClass.DRAINING:
-        total -= weights.draining_penalty
-    return min(100.0, max(0.0, total))
-
-
-seconds_ago = st.integers(0, 400).map(lambda age: NOON - age * SECOND)
-histories = st.lists(st.builds(Sample, seconds_ago, st.integers(0, 9_000_000)), max_size=6).map(
-    lambda samples: tuple(sorted(samples, key=lambda sample: sample.at))
-)
-percent = st.none() | st.integers(0, 100)
-amounts = st.integers(0, 8_000)
-loads = st.builds(Load, amounts, amounts.map(lambda milli: milli * 1000), amounts, amounts)
-states = st.builds(
-    NodeState,
-    ordinal=st.just(0),
-    at=st.just(0) | seconds_ago,
-    cpu_milli=st.sampled_from([0, 64_000]),
-    gpus=st.integers(0, 8),
-    hardware=st.none()
-    | st.builds(
-        hardware,
-        st.just("n"),
-        cores=st.integers(0, 192),
-        watts=st.integers(0, 800),
-        gpus=st.integers(0, 8),
-    ),
-    profile=st.sampled_from(["", "performance", "eco"]),
-    draining=st.booleans(),
-    cpu_cap_pct=percent,
-    gpu_cap_pct=percent,
-    samples=histories,
-    load=loads,
-    arrivals=st.lists(st.builds(Arrival, st.just("p"), seconds_ago, loads), max_size=3).map(tuple),
-)
-worlds = st.lists(states, min_size=1, max_size=6)
-pods = st.builds(
-    ask,
-    performance=st.booleans(),
-    cores=st.floats(0, 200),
-    gpus=st.sampled_from([0, 0.5, 1, 4, 16]),
-) | st.builds(lambda gib: replace(STANDARD, memory_bytes=gib * 2**30), st.integers(0, 64))
-views = st.sampled_from([0, 250, 299_999, 300_000, 300_001])
 quick = settings(deadline=None, max_examples=100)
-
-
-@quick
-@given(worlds, pods, views, st.sampled_from([100.0, 10.0]), st.booleans())
-def test_columns_and_single_numbers_agree_to_the_last_bit(
-    nodes: list[NodeState], pod: PodAsk, age_ms: int, highest: float, memory: bool
-) -> None:
-    weights = Weights(score_range=highest, coefficients=Coefficients(memory_factor=memory))
-    asked = Question(pod, [twin_of(state) for state in nodes], NOON, age_ms, weights)
-
-    scores = scored(board_of(*nodes), pod, weights, age_ms=age_ms)
-
-    one_by_one = [score_of(asked, twin) for twin in asked.twins]
-    assert scores.score.tolist() == one_by_one
-    assert scores.marginal_w.tolist() == [marginal_of(asked, twin) for twin in asked.twins]
-    assert scores.assumed_w.tolist() == [assumed_of(asked, twin) for twin in asked.twins]
-    assert scores.answer.tolist() == [int(value * (highest / 100)) for value in one_by_one]
-
 
 # --- laws -------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from joulie_bus.testing import CLUSTER, NOON, ask
 from joulie_extender.decide import Moment, decide_filter
 from joulie_extender.scoring import Weights
 from joulie_extender.shipping import Durability, Shipper
-from joulie_extender.spool import Spool
+from joulie_extender.spool import RECENT_BYTES, Spool
 from joulie_projections.board import Board
 
 pytestmark = pytest.mark.anyio
@@ -245,3 +245,32 @@ async def test_what_is_spooled_and_what_is_shipped_is_counted(
             await shipper.drained(PATIENCE_S)
 
     assert counted() == (spooled + 1, shipped + 1)
+
+
+async def test_who_gives_up_waiting_in_an_outage_is_forgotten(tmp_path: Path) -> None:
+    with shipper_on(tmp_path / "spool", Durability.ACK) as shipper:
+        for number in range(100):
+            told = shipper.record(decided(number))
+            assert told is not None
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(told, 0)
+        await asyncio.sleep(0)  # done callbacks are called by the loop
+
+        assert shipper.waiting == 0
+
+
+async def test_a_backlog_larger_than_memory_is_shipped_once_and_in_order(
+    bus: JetStreamLog, tmp_path: Path
+) -> None:
+    candidate = "a" * (RECENT_BYTES // 50)
+    with shipper_on(tmp_path / "spool") as shipper:
+        for number in range(200):  # four times what is remembered
+            shipper.record(decided(number, candidate))
+        async with shipping(bus, shipper):
+            for number in range(200, 220):
+                shipper.record(decided(number))
+            pods = await shipped_pods(bus, 220)
+            await shipper.drained(PATIENCE_S)
+
+    assert pods == [f"pod-{number}" for number in range(220)]
+    assert await stored(bus) == 220

@@ -1,13 +1,19 @@
 import contextlib
+import itertools
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from joulie_bus.records import Message
-from joulie_extender.spool import SEGMENT_BYTES, Spool
+from joulie_bus.settings import Source
+from joulie_extender.settings import ServerSettings
+from joulie_extender.spool import RECENT_BYTES, SEGMENT_BYTES, Spool
 
 
 def message(number: int, size: int = 10) -> Message:
@@ -142,11 +148,59 @@ def test_a_long_life_without_backlog_stays_in_one_small_file(life: Life, tmp_pat
     assert [path.stat().st_size for path in tmp_path.iterdir()] == [0]
 
 
+# --- memory -----------------------------------------------------------------------------------
+
+
+def test_no_more_than_so_many_bytes_are_held_in_memory(life: Life) -> None:
+    spool, held = life(), list[int]()
+    for number in range(100):
+        spool.append(message(number, RECENT_BYTES // 16))
+        held.append(spool.remembered)
+
+    assert max(held) == RECENT_BYTES
+    assert spool.remembered == RECENT_BYTES
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 6), st.integers(1, 7)), min_size=1, max_size=30),
+    size=st.sampled_from([1, RECENT_BYTES // 40, RECENT_BYTES // 4, RECENT_BYTES + 1]),
+)
+@settings(deadline=None, max_examples=50)
+def test_what_memory_does_not_hold_is_read_again_in_order(
+    steps: list[tuple[int, int]], size: int
+) -> None:
+    written, seen = itertools.count(), list[Message]()
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        contextlib.closing(Spool(Path(directory))) as spool,
+    ):
+        for comes, goes in [*steps, (0, 1000)]:
+            for _ in range(comes):
+                spool.append(message(next(written), size))
+            found, place = spool.unshipped(goes)
+            spool.shipped(place)
+            seen += found
+        left = spool.is_empty
+
+    assert left
+    assert seen == [message(number, size) for number in range(len(seen))]
+    assert len(seen) == next(written)
+
+
 def test_nobody_else_may_read_it(life: Life, tmp_path: Path) -> None:
     life(1)
 
     assert tmp_path.stat().st_mode & 0o777 == 0o700
     assert [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()] == [0o600]
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"), [("", Path("data/spool")), ("/dev/shm/joulie", Path("/dev/shm/joulie"))]
+)
+def test_it_may_be_elsewhere_than_the_data(told: str, expected: Path) -> None:
+    found = Source.of(EXTENDER_SPOOL=told).load(ServerSettings)
+
+    assert found.spool_in(Path("data/spool")) == expected
 
 
 FULL_DISK = """

@@ -31,7 +31,8 @@ async def _answer(wires: Wiring) -> None:
     server, scoring = wires.source.load(ServerSettings), wires.source.load(ScoringSettings)
     weights = scoring.weights(wires.source.load(CatalogSettings).catalog)
     wires.data.require()
-    async with serving(wires.subjects, wires.data.spool, server, weights) as service:
+    spool = server.spool_in(wires.data.spool)
+    async with serving(wires.subjects, spool, server, weights) as service:
         while True:
             try:
                 async with (

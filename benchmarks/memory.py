@@ -1,0 +1,257 @@
+"""What an extender keeps in memory, with all that a large cluster is made of.
+
+    .venv/bin/python benchmarks/memory.py [--nodes 5000] [--pods 10] [--cards 8]
+
+Nodes with 31 readings each, their pods, their cards, and a claim on every other card, in a real
+database. `joulie extender` boots from it, follows readings, and answers; each line is what of the
+process is resident then, and at its most. What it is without a cluster is interpreter and modules.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import random
+import socket
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+import joulie_migrations
+from joulie_bus.embedded import free_port
+from joulie_bus.events import CardClaimed, Fact, GpuAsk, GpuSeen, PodAsk, PodBound
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.log import Log
+from joulie_bus.records import Record
+from joulie_bus.roles import Role
+from joulie_bus.settings import HostPort
+from joulie_bus.subjects import Stream, Subjects
+from joulie_bus.testing import NOON, caps, eco, hardware, node_seen, power, records
+from joulie_cli.data import DataDirectory
+from joulie_cli.supervisor import Supervisor
+from joulie_projections import database, live
+from joulie_projections.sequence import Standing, sequence
+from joulie_projections.store import Store
+from joulie_projections.world import World
+
+CLUSTER = Subjects("local")
+CARD = "NVIDIA-H100-80GB-HBM3"
+READINGS = 31
+PATIENCE_S = 30
+PODS = 300
+PORTION = 100  # nodes that one commit is about
+SAMPLE = 500  # names that kube-scheduler asks about in a cluster of 5,000
+
+
+def name_of(number: int) -> str:
+    return f"node-{number:05d}.example.internal"
+
+
+def cluster(nodes: int, pods: int, cards: int) -> Iterator[list[Record]]:
+    for first in range(0, nodes, PORTION):
+        facts: list[Fact] = []
+        for number in range(first, min(nodes, first + PORTION)):
+            name = name_of(number)
+            facts += [node_seen(name, gpus=cards), hardware(name, gpus=cards)]
+            facts += [eco(name), caps(name, 60, 60)]
+            facts += [a_pod(name, at, cards) for at in range(pods)]
+            facts += [fact for at in range(cards) for fact in a_card(name, at)]
+        yield records(*facts, name=f"watcher-{first}", step_s=0)
+    for number in range(READINGS):
+        for first in range(0, nodes, PORTION):
+            yield readings(range(first, min(nodes, first + PORTION)), number)
+
+
+def readings(nodes: range, number: int) -> list[Record]:
+    drawn = [power(name_of(node), 200 + number % 7 * node % 90) for node in nodes]
+    about = f"agent-{nodes.start}-{number}"
+    return records(*drawn, name=about, start_s=60 + number * 10, step_s=0)
+
+
+def a_pod(node: str, at: int, cards: int) -> PodBound:
+    uid = f"8f1c0f5e-{node[5:10]}-4000-8000-{at:012d}"
+    wants = GpuAsk(model=CARD, vram_mb=40_000) if at < cards else GpuAsk()
+    pod = PodAsk(
+        uid=uid,
+        namespace=f"team-{at}",
+        name=f"web-7d9c5b8f6d-{node[5:10]}{at}",
+        rule="annotation",
+        cpu_milli=2000,
+        memory_bytes=2**32,
+        gpu_milli=1000 * (at < cards),
+        gpu_cards=int(at < cards),
+        gpu=wants,
+    )
+    return PodBound(pod=pod, node=node)
+
+
+def a_card(node: str, at: int) -> list[Fact]:
+    uuid = f"GPU-{node[5:10]}aaa-0000-4000-8000-{at:012d}"
+    uid = f"8f1c0f5e-{node[5:10]}-4000-8000-{at:012d}"
+    seen = GpuSeen(uuid=uuid, node=node, model=CARD, total_mb=81_559, nvlink_group="nvswitch")
+    claim = CardClaimed(
+        card=uuid, pod_uid=uid, namespace="team", name=uid, node=node, mb=40_000, expires_s=60
+    )
+    return [seen, claim] if at % 2 == 0 else [seen]
+
+
+class Projecting:
+    """Commits and tells as the projector would, at the pace of whoever calls."""
+
+    def __init__(self, file: Path) -> None:
+        engine = database.migrator(file)
+        joulie_migrations.upgrade(engine)
+        engine.dispose()
+        self.engine = database.writer(file)
+        self._store, self.world = Store(self.engine), World()
+        lease = self._store.acquire("bench", 2**62, 0, "inc", lambda _: True)
+        assert lease is not None
+        self._epoch = lease.epoch
+        self._standing = Standing(0, {}, lease.digests, b"")
+
+    def commit(self, batch: list[Record]) -> bytes:
+        """What the view is told of it."""
+        before = self._standing.position
+        done = sequence(self.world, self._standing, batch, dict.fromkeys(Stream, "bench"), NOON)
+        self._store.commit(self._epoch, done.commit)
+        done.draft.commit()
+        self._standing = done.standing
+        position, digests = done.standing.position, done.standing.digests
+        return live.delta_of(before + 1, position, digests, done.rows, 2**20)
+
+
+class Process(NamedTuple):
+    """The extender that is measured."""
+
+    pid: int
+    port: int
+
+    def mib(self) -> tuple[float, float]:
+        """Resident now, and at its most."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        kib = dict(line.split(":") for line in lines)
+        return int(kib["VmRSS"].split()[0]) / 1024, int(kib["VmHWM"].split()[0]) / 1024
+
+    def threads(self) -> int:
+        return len(list(Path(f"/proc/{self.pid}/task").iterdir()))
+
+    def asked(self, method: str, path: str, body: bytes = b"") -> bytes:
+        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        with closing(socket.create_connection(("127.0.0.1", self.port))) as client:
+            client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            whole = b"".join(iter(lambda: client.recv(1 << 20), b""))
+        return whole.partition(b"\r\n\r\n")[2]
+
+    def answers(self, numbers: range, nodes: int, workload: str = "standard") -> None:
+        """Both calls for each of these pods, about a sample of its own."""
+        draw = random.Random(numbers.start)
+        for number in numbers:
+            names = [name_of(at) for at in draw.sample(range(nodes), min(SAMPLE, nodes))]
+            annotations = {"joulie.io/workload-class": workload}
+            metadata = {"name": "p", "namespace": "team", "uid": f"{workload}-{number}"}
+            pod = {"metadata": {**metadata, "annotations": annotations}, "spec": {}}
+            args = {"Pod": pod, "Nodes": None, "NodeNames": names}
+            for verb in ("filter", "prioritize"):
+                self.asked("POST", f"/{verb}", msgspec.json.encode(args))
+
+
+@asynccontextmanager
+async def extending(data: DataDirectory) -> AsyncGenerator[tuple[Process, JetStreamLog], None]:
+    port = free_port()
+    addresses = {
+        "extender": HostPort("127.0.0.1", port),
+        "metrics": HostPort("127.0.0.1", free_port()),
+    }
+    extra = {"TWIN_STALENESS_THRESHOLD": "10h", "EXTENDER_DEADLINE": "10s"}
+    async with Supervisor.over(data, ["extender"], addresses, extra, CLUSTER) as supervisor:
+        address = supervisor.broker.address_of(Role.ADMIN)
+        async with JetStreamLog.open(address, "bench") as bus:
+            running = data.running()
+            assert running is not None
+            process = Process(running.parts["extender"], port)
+            await until(lambda: process.asked("GET", "/healthz") != b"")
+            yield process, bus
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        with contextlib.suppress(OSError):
+            if await asyncio.to_thread(condition):
+                return
+        if time.monotonic() > deadline:
+            raise TimeoutError("the extender did not come so far")
+        await asyncio.sleep(0.1)
+
+
+Told = dict[str, tuple[float, float]]
+
+
+async def measured(folder: Path, nodes: int, pods: int, cards: int) -> Told:
+    told: Told = {}
+    async with extending(DataDirectory(folder / "empty")) as (process, _):
+        await asyncio.sleep(1)
+        told["no cluster"] = process.mib()
+    full = DataDirectory(folder / "full")
+    full.create()
+    projecting = Projecting(folder / "full" / "joulie.db")
+    for batch in cluster(nodes, pods, cards):
+        projecting.commit(batch)
+    rows = projecting.world
+    print(f"{len(rows.nodes)} nodes, {len(rows.pods)} pods, {len(rows.gpus)} cards", flush=True)
+    async with extending(full) as (process, bus):
+        seen = b'"measuredPowerW"'
+        await until(lambda: process.asked("GET", "/debug/scoring").count(seen) == nodes)
+        told["booted"] = process.mib()
+        await lived(told, process, projecting, bus)
+        print(f"{process.threads()} threads")
+    projecting.engine.dispose()
+    return told
+
+
+async def lived(told: Told, process: Process, projecting: Projecting, bus: Log) -> None:
+    """What comes in a day: answers, readings, pods that are refused while readings come."""
+    nodes = len(projecting.world.nodes)
+    await asyncio.to_thread(process.answers, range(PODS), nodes)
+    told[f"{PODS} pods answered"] = process.mib()
+    for number in range(READINGS, 2 * READINGS):
+        await follow(projecting, bus, nodes, number)
+    told["all readings anew"] = process.mib()
+    for number in range(PODS):
+        await bus.tell(CLUSTER.delta, projecting.commit(readings(range(1), READINGS + number)))
+        await asyncio.to_thread(process.answers, range(number, number + 1), nodes, "performance")
+    told[f"{PODS} pods refused"] = process.mib()
+    await asyncio.to_thread(process.answers, range(PODS, 11 * PODS), nodes)
+    told[f"{10 * PODS} pods more"] = process.mib()
+
+
+async def follow(projecting: Projecting, bus: Log, nodes: int, number: int) -> None:
+    """A round of readings, in portions as a projector commits them."""
+    for first in range(0, nodes, PORTION):
+        delta = projecting.commit(readings(range(first, min(nodes, first + PORTION)), number))
+        await bus.tell(CLUSTER.delta, delta)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("--nodes", type=int, default=5000)
+    options.add_argument("--pods", type=int, default=10, help="on each node")
+    options.add_argument("--cards", type=int, default=8, help="in each node")
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
+    args = options.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        told = asyncio.run(measured(Path(folder), args.nodes, args.pods, args.cards))
+    print(f"{'':<24}{'resident MiB':>14}{'at most MiB':>14}")
+    for step, (resident, most) in told.items():
+        print(f"  {step:<22}{resident:>14.0f}{most:>14.0f}")
+    if args.json:
+        args.json.write_text(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

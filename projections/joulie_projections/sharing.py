@@ -1,0 +1,80 @@
+"""What many rows say alike is kept once: it halves the memory that a large cluster takes.
+
+A decoder makes every string and number of every row anew, though 50,000 pods name 5,000 nodes and a
+few namespaces. The states are frozen; they are changed here before anybody else has seen them, and
+equal to what they were. Pure.
+"""
+
+import sys
+from functools import lru_cache
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from joulie_bus.events import GpuAsk, HardwareDiscovered, PodAsk
+from joulie_projections.cards import CardState, Claim
+from joulie_projections.world import NodeState, PodState, State
+
+ALIKE = 4096  # numbers and wishes that are remembered; others are just not shared
+_POD_TEXTS = ("namespace", "rule", "exempt", "team")
+_POD_NUMBERS = ("cpu_milli", "memory_bytes", "gpu_milli")
+_CARD_TEXTS = ("node", "model", "nvlink_group", "source")
+
+
+def told_once(key: str, state: State) -> None:
+    """`state` has just been decoded from the row of this key."""
+    match state:
+        case PodState():
+            _share_texts(state, ("node",))
+            _share_pod(key, state.pod)
+        case CardState():
+            _share_texts(state, _CARD_TEXTS)
+            _share_numbers(state, ("total_mb", "allocated_mb"))
+            for claim in state.claims.values():
+                _share_claim(claim)
+        case NodeState():
+            if state.hardware is not None:
+                _share_hardware(key, state.hardware)
+        case _:
+            pass
+
+
+def _share_pod(uid: str, pod: PodAsk) -> None:
+    force_setattr(pod, "uid", uid)
+    _share_texts(pod, _POD_TEXTS)
+    _share_numbers(pod, _POD_NUMBERS)
+    if not pod.gpu.given:
+        force_setattr(pod, "gpu", _same_wish(pod.gpu))
+
+
+def _share_claim(claim: Claim) -> None:
+    _share_texts(claim, ("namespace", "node"))
+    _share_numbers(claim, ("mb",))
+
+
+def _share_hardware(node: str, found: HardwareDiscovered) -> None:
+    force_setattr(found, "node", node)
+    _share_texts(found, ("cpu_model", "gpu_model"))
+
+
+def _share_texts(struct: msgspec.Struct, names: tuple[str, ...]) -> None:
+    """The interpreter's own table: it forgets what nobody holds any more."""
+    for name in names:
+        text: str = getattr(struct, name)
+        if text:
+            force_setattr(struct, name, sys.intern(text))
+
+
+def _share_numbers(struct: msgspec.Struct, names: tuple[str, ...]) -> None:
+    for name in names:
+        force_setattr(struct, name, _same_number(getattr(struct, name)))
+
+
+@lru_cache(maxsize=ALIKE)
+def _same_number(value: int) -> int:
+    return value
+
+
+@lru_cache(maxsize=ALIKE)
+def _same_wish(wish: GpuAsk) -> GpuAsk:
+    return wish

@@ -1,0 +1,113 @@
+"""What is computed in columns equals what a plain loop computes, to the last bit, in any world."""
+
+from collections.abc import Mapping
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import gpu_kit
+import plain
+from joulie_bus.events import Placement, PodAsk
+from joulie_extender.candidates import candidates_of, rows_by_name
+from joulie_extender.decide import Sent, filter_decision
+from joulie_extender.moment import Moment
+from joulie_extender.scoring import Scores, Weights, score
+from joulie_projections.board import Board
+from joulie_projections.cards import CardState
+from joulie_projections.facility import Halls
+from joulie_projections.world import NodeState
+from plain import Question, question
+
+thorough = settings(deadline=None, max_examples=100)
+placements: st.SearchStrategy[Placement] = st.sampled_from(["general", "eco-only"])
+some_pods = st.builds(
+    lambda pod, team, placement, exempt: replace(
+        pod, team=team, placement=placement, exempt=exempt
+    ),
+    plain.pods | gpu_kit.PODS,
+    st.sampled_from(["", "red", "blue"]),
+    placements,
+    st.sampled_from(["", "", "", "critical"]),
+)
+a_world = (plain.worlds, some_pods, plain.views, plain.any_weights, plain.buildings, plain.cards)
+
+
+def scored(asked: Question, board: Board) -> Scores:
+    rows = rows_by_name(board, [node.name for node in asked.nodes])
+    return score(asked.pod, board, rows, asked.now, asked.age_ms, asked.weights)
+
+
+@thorough
+@given(*a_world)
+def test_a_score_is_that_of_the_plain_loop_to_the_last_bit(
+    states: list[NodeState],
+    pod: PodAsk,
+    age_ms: int,
+    weights: Weights,
+    halls: Halls,
+    cards: Mapping[str, CardState],
+) -> None:
+    asked, board = question(states, pod, age_ms, weights, halls, cards)
+
+    scores = scored(asked, board)
+
+    one_by_one = [plain.score_of(asked, node) for node in asked.nodes]
+    assert scores.score.tolist() == one_by_one
+    highest = weights.score_range / 100
+    assert scores.answer.tolist() == [int(value * highest) for value in one_by_one]
+
+
+@thorough
+@given(*a_world)
+def test_every_term_is_that_of_the_plain_loop_to_the_last_bit(
+    states: list[NodeState],
+    pod: PodAsk,
+    age_ms: int,
+    weights: Weights,
+    halls: Halls,
+    cards: Mapping[str, CardState],
+) -> None:
+    asked, board = question(states, pod, age_ms, weights, halls, cards)
+    nodes, found = asked.nodes, scored(asked, board)
+    there = [at for at, node in enumerate(nodes) if node.twin.at > 0]
+
+    assert found.assumed_w.tolist() == [plain.assumed_of(asked, each.twin) for each in nodes]
+    assert found.trend.tolist() == [plain.trend_of(asked, each.twin) for each in nodes]
+    assert found.basis.tolist() == [plain.basis_of(asked, each.twin) for each in nodes]
+    assert found.cluster.pressure == plain.pressure_of(asked)
+    # What was never updated stands in no room.
+    for at in there:
+        assert found.marginal_w.item(at) == plain.marginal_of(asked, nodes[at])
+        assert found.cooling.item(at) == plain.cooling_of(asked, nodes[at])
+    if found.packing is not None:
+        assert found.packing.tolist() == [plain.packing_of(asked, each) for each in nodes]
+    if found.wishes is not None:
+        assert found.wishes.tolist() == [plain.wishes_of(asked, each) for each in nodes]
+
+
+@thorough
+@given(*a_world, st.lists(st.booleans(), min_size=7, max_size=7) | st.none())
+def test_a_verdict_is_that_of_the_plain_loop(  # noqa: PLR0913
+    states: list[NodeState],
+    pod: PodAsk,
+    age_ms: int,
+    weights: Weights,
+    halls: Halls,
+    cards: Mapping[str, CardState],
+    labels: list[bool] | None,
+) -> None:
+    asked, board = question(states, pod, age_ms, weights, halls, cards)
+    names = [*(node.name for node in asked.nodes), "a stranger"]
+    rows, known = rows_by_name(board, names), [*asked.nodes, None]
+    moment = Moment(board, 1, age_ms, asked.now)
+    sent = Sent(eco_labels=bytes(labels[: len(names)]) if labels else b"")
+
+    found = filter_decision(pod, candidates_of(names, rows), rows, moment, weights, sent)
+
+    as_known = [each is not None and each.state.labels.get(plain.LABEL) == "eco" for each in known]
+    verdicts = [
+        plain.verdict_of(asked, each, says_eco=eco)
+        for each, eco in zip(known, labels or as_known, strict=False)
+    ]
+    assert list(found.verdicts) == verdicts

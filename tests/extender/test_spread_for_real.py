@@ -1,0 +1,130 @@
+"""The herd that `assumed` is for, with everything real but the cluster: broker, projector, view,
+HTTP; the stand-in for kube-scheduler places pods, and their bindings come back as facts."""
+
+import math
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from sqlalchemy import Engine
+
+from go_http import Client
+from joulie_bus.events import Fact, PodBound
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.settings import Source
+from joulie_bus.tasks import background
+from joulie_bus.testing import CLUSTER, caps, eco, hardware, power, producer
+from joulie_extender.service import serving
+from joulie_extender.settings import ScoringSettings, ServerSettings
+from joulie_projections import database
+from joulie_projections.demand import ask_of
+from joulie_projections.heads import Signer
+from joulie_projections.pod import Pod
+from joulie_projections.projector import Projector, ProjectorSettings
+from joulie_projections.view import View
+from kube_scheduler import Block, KubeScheduler, Node, a_pod, uid_of
+
+pytestmark = pytest.mark.anyio
+PATIENCE_S = 60
+IN_FLIGHT = 10  # bindings that may be on their way: kube-scheduler places faster than they come
+SETTINGS = {
+    "EXTENDER_ADDR": "127.0.0.1:0",
+    "EXTENDER_DEADLINE": "20s",
+    "EXTENDER_DRAIN": "0s",
+    "TWIN_STALENESS_THRESHOLD": "1h",
+}
+
+
+class Cluster:
+    """Equal nodes that were measured once, when they were idle, and never again."""
+
+    def __init__(self, bus: JetStreamLog, view: View, port: int, count: int) -> None:
+        self._bus, self._view = bus, view
+        self._says = producer()
+        self._told = 0
+        self._names = [f"n{number}" for number in range(count)]
+        self._port = port
+        self.placed: Counter[str] = Counter()
+
+    async def begin(self) -> None:
+        for first in range(0, len(self._names), 1000):
+            names = self._names[first : first + 1000]
+            await self._tell(
+                [
+                    fact
+                    for name in names
+                    for fact in (hardware(name), eco(name), caps(name, 60), power(name, 100))
+                ]
+            )
+        await self._view.wait_for(self._told, PATIENCE_S)
+
+    async def place(self, pods: int) -> None:
+        nodes = {name: Node(cpu=96) for name in self._names}
+        client = Client("127.0.0.1", self._port, "")
+        scheduler = KubeScheduler(nodes, [Block(client, preempts=True)])
+        for number in range(pods):
+            pod = a_pod(f"p{number}", cpu=8)
+            attempt = await scheduler.attempt(pod)
+            assert attempt.node is not None
+            self.placed[attempt.node] += 1
+            asked = ask_of(msgspec.convert(pod, Pod))
+            assert asked.uid == uid_of(pod)
+            await self._tell([PodBound(pod=asked, node=attempt.node)])
+            await self._view.wait_for(self._told - IN_FLIGHT, PATIENCE_S)
+        await client.close()
+        assert scheduler.failed_prioritize == []
+
+    async def _tell(self, facts: Sequence[Fact]) -> None:
+        await self._bus.publish([self._says.stamp(fact) for fact in facts])
+        self._told += len(facts)
+
+
+@pytest.fixture
+async def cluster(
+    bus: JetStreamLog,
+    writer: Engine,
+    database_file: Path,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> AsyncGenerator[Cluster, None]:
+    source = Source(SETTINGS)
+    server, weights = source.load(ServerSettings), source.load(ScoringSettings).weights()
+    signer, reader = Signer.of(tmp_path / "key"), database.reader(database_file)
+    projector = Projector(bus, CLUSTER, writer, signer, ProjectorSettings())
+    async with (
+        background(projector.run(), "projector"),
+        serving(CLUSTER, tmp_path / "spool", server, weights) as service,
+        View.open(bus, reader, CLUSTER) as view,
+        background(service.work(bus, view), "work"),
+    ):
+        assert service.door is not None
+        found = Cluster(bus, view, service.door.port, request.param)
+        await found.begin()
+        yield found
+    reader.dispose()
+
+
+def share(pods: int, nodes: int) -> int:
+    """Of one node: what it gets if all are equal, and two that were in flight meanwhile."""
+    return math.ceil(pods / nodes) + 2
+
+
+@pytest.mark.parametrize("cluster", [200], indirect=True)
+async def test_pods_that_come_faster_than_readings_spread_over_equal_nodes(
+    cluster: Cluster,
+) -> None:
+    await cluster.place(150)
+
+    assert max(cluster.placed.values()) <= share(150, 200)
+    assert len(cluster.placed) > 120
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize("cluster", [5000], indirect=True)
+async def test_1500_pods_on_samples_of_5000_nodes_do_not_herd(cluster: Cluster) -> None:
+    await cluster.place(1500)
+
+    assert max(cluster.placed.values()) <= share(1500, 5000)
+    assert len(cluster.placed) > 1400

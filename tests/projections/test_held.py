@@ -1,0 +1,161 @@
+"""What a view keeps of its rows: all that they say, once."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from sqlalchemy import Engine
+
+from joulie_bus.events import Fact, GpuAsk
+from joulie_bus.subjects import Stream
+from joulie_bus.testing import ANY_FACTS, NOON, any_fact, ask, hardware, noon, records
+from joulie_projections import store as store_module
+from joulie_projections.cards import CardState, Claim
+from joulie_projections.draft import Draft
+from joulie_projections.held import Held
+from joulie_projections.rows import VIEWED, Row, digests_of, encode, tables_of, world_of
+from joulie_projections.sequence import Standing, fold, sequence
+from joulie_projections.store import Store
+from joulie_projections.world import NodeState, PodState, State, World
+
+MODEL, NODE_NAME = "NVIDIA-H100-80GB-HBM3", "node-1.example"
+WANTED = replace(ask("a-pod-of-mine"), cpu_milli=2500, gpu=GpuAsk(model=MODEL, vram_mb=40_000))
+POD = PodState(pod=WANTED, node=NODE_NAME, bound_at=NOON)
+CLAIM = Claim(namespace="team-a", name="p", node=NODE_NAME, mb=40_000, expires_at=NOON)
+CARD = CardState(at=NOON, node=NODE_NAME, model=MODEL, total_mb=81_559, claims={"u": CLAIM})
+NODE = NodeState(ordinal=0, at=NOON, hardware=hardware(NODE_NAME))
+
+
+def row(table: str, key: str, state: State) -> Row:
+    return Row(table, key, encode(state))
+
+
+def decoded(*rows: Row) -> World:
+    return world_of(rows)
+
+
+def test_what_pods_say_alike_is_kept_once() -> None:
+    other = replace(POD, pod=replace(WANTED, uid="another-pod-of-mine"))
+    keys = ["".join(["a-pod-", "of-mine"]), "another-pod-of-mine"]
+    world = decoded(row("pod", keys[0], POD), row("pod", keys[1], other))
+    one, two = (world.pods[key] for key in keys)
+
+    assert (one, two) == (POD, other)
+    assert one.pod.uid is keys[0]
+    assert one.node is two.node
+    assert one.pod.gpu is two.pod.gpu
+    assert one.pod.namespace is two.pod.namespace
+    assert one.pod.cpu_milli is two.pod.cpu_milli
+
+
+def test_cards_and_nodes_share_what_they_are_made_of() -> None:
+    cards = decoded(row("gpu", "1", CARD), row("gpu", "2", CARD), row("node", NODE_NAME, NODE))
+    one, two = cards.gpus["1"], cards.gpus["2"]
+    found = cards.nodes[NODE_NAME].hardware
+
+    assert (one, two, found) == (CARD, CARD, NODE.hardware)
+    assert one.model is two.model
+    assert one.claims["u"].node is one.node
+    assert found is not None
+    assert found.node is NODE_NAME
+
+
+@given(facts=st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), max_size=40))
+@settings(deadline=None, max_examples=100)
+def test_a_state_that_shares_is_the_state_that_was_written(facts: list[Fact]) -> None:
+    world = World()
+    draft = Draft(world)
+    fold(draft, records(*facts), 0)
+    draft.commit()
+    rows = rows_of(world)
+
+    again = decoded(*rows)
+
+    assert tables_of(again) == tables_of(world)
+    assert rows_of(again) == rows
+
+
+def rows_of(world: World) -> list[Row]:
+    tables = tables_of(world).items()
+    return [row(table, key, state) for table, held in tables for key, state in held.items()]
+
+
+def test_a_row_that_came_again_or_went_leaves_the_digest_of_those_that_are_there() -> None:
+    held, moved = Held(), replace(POD, node="n2")
+    held.put([row("pod", "p", POD), row("gpu", "c", CARD)], 1)
+    held.put([row("pod", "p", moved), Row("gpu", "c", None), Row("gpu", "never", None)], 2)
+
+    there = digests_of([row("pod", "p", moved)])
+    assert held.agrees({table: there[table].to_bytes(32) for table in VIEWED})
+    assert not held.agrees({"pod": bytes(32)})
+
+
+# --- booting ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("portion", [1, 2, 1000])
+def test_rows_are_the_same_in_whatever_portions_they_are_read(
+    writer: Engine, monkeypatch: pytest.MonkeyPatch, portion: int
+) -> None:
+    store = Store(writer)
+    leased = store.acquire("me", noon(10), noon(), "inc", lambda _: True)
+    assert leased is not None
+    told = records(*map(any_fact, range(ANY_FACTS)))
+    standing = Standing(0, {}, leased.digests, b"")
+    done = sequence(World(), standing, told, dict.fromkeys(Stream, ""), noon())
+    store.commit(leased.epoch, done.commit)
+    monkeypatch.setattr(store_module, "PORTION", portion)
+
+    with store.reading(VIEWED) as (found, portions):
+        sizes = [(rows[0].table, rows) for rows in portions]
+    whole = store.load(VIEWED)
+
+    assert (found, [each for _, rows in sizes for each in rows]) == whole
+    assert max(len(rows) for _, rows in sizes) <= portion
+
+
+def test_of_a_database_that_nobody_has_written_to_there_is_nothing_to_read(writer: Engine) -> None:
+    with Store(writer).reading(VIEWED) as (found, portions):
+        assert (found, list(portions)) == (None, [])
+
+
+MEASURE = """
+from joulie_bus.events import GpuAsk, PodAsk
+from joulie_bus.testing import NOON, SECOND, hardware
+from joulie_projections.cards import CardState
+from joulie_projections.held import Held
+from joulie_projections.rows import Row, encode
+from joulie_projections.world import NodeState, PodState, Sample
+
+held = Held()
+for number in range(5000):
+    name = f"node-{number:05d}.example.internal"
+    samples = tuple(Sample(NOON + at * SECOND + number, 300_000 + at + number) for at in range(31))
+    node = NodeState(ordinal=number, at=NOON, hardware=hardware(name, gpus=8), samples=samples)
+    rows = [Row("node", name, encode(node))]
+    for at in range(10):
+        uid = f"8f1c0f5e-{number:05d}-4000-8000-{at:012d}"
+        gpu = GpuAsk(model="NVIDIA-H100-80GB-HBM3", vram_mb=40_000)
+        pod = PodAsk(uid=uid, namespace="team", name=f"web-{uid}", cpu_milli=2000, gpu=gpu)
+        rows.append(Row("pod", uid, encode(PodState(pod=pod, node=name, bound_at=NOON + number))))
+    for at in range(8):
+        card = CardState(at=NOON, node=name, model="NVIDIA-H100-80GB-HBM3", total_mb=81_559)
+        rows.append(Row("gpu", f"GPU-{number:05d}-{at:012d}", encode(card)))
+    held.put(rows, number)
+board = held.board()
+# Of this program alone: what getrusage tells starts with the peak of the one that started it.
+[kib] = [int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")]
+print(len(board), len(held.world.pods), len(board.cards), kib // 1024)
+"""
+
+
+def test_a_view_of_5000_nodes_with_pods_and_cards_takes_less_than_150_mb() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True
+    )
+
+    assert run.stdout.split()[:3] == ["5000", "50000", "40000"]
+    assert int(run.stdout.split()[3]) < 150
