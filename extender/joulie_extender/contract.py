@@ -22,7 +22,7 @@ from joulie_projections.demand import ask_of
 from joulie_projections.pod import Pod
 
 PODS = 1000  # pods as we understood them, by the bytes that they came in
-_SHORT = 64 * 1024  # bytes of a pod that is worth remembering
+_SHORT = 16 * 1024  # bytes of a pod that is worth remembering; all of them at most 16 MiB
 
 
 class _NodeList(msgspec.Struct):
