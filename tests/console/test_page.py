@@ -247,7 +247,7 @@ async def test_a_chosen_theme_is_there_before_anything_is_painted(page: Page, pa
     await page.send(
         "Page.addScriptToEvaluateOnNewDocument",
         source="new MutationObserver(() => { if (document.body) "
-        "window.first ??= getComputedStyle(document.body).colorScheme })"
+        "window.first ??= document.documentElement.dataset.theme ?? 'none' })"
         ".observe(document, { childList: true, subtree: true })",
     )
     await opened(page, past)
@@ -294,6 +294,7 @@ STOP = "(each => `${each.tagName} ${each.id} ${each.getAttribute('aria-label') ?
 async def test_the_keyboard_reaches_everything(page: Page, past: Stage) -> None:
     await opened(page, past, "?node=n2")
     await page.until(shows("#detail", "What it went through"))
+    await page.until("document.querySelectorAll('#gpus tbody tr').length > 0")
     await page.click("#pause")
     await page.run("document.activeElement.blur()")
     reached: set[str] = set()

@@ -14,6 +14,7 @@ import pytest
 from joulie_bus.embedded import Embedded, free_port
 from joulie_bus.events import SettingsDeclared
 from joulie_bus.testing import ask, caps, eco, hardware, node_seen, plan_made, power
+from joulie_console.stream import SLOW_S
 from joulie_console.testing import (
     Ear,
     Heard,
@@ -175,12 +176,13 @@ async def test_the_map_tells_what_changed_and_nothing_else(stage_of: Staging) ->
 
 async def test_a_slow_listener_is_cut_with_a_reason_and_may_come_back(stage_of: Staging) -> None:
     async with stage_of(CONSOLE_BEHIND="10") as stage:
-        async with listening_to(stage.url, buffer=4096, topics="decisions") as ear:
+        async with listening_to(stage.url, buffer=65_536, topics="decisions") as ear:
             await stage.record(*noise(1))
             first = await heard(ear, 1)
             # More than all buffers on the way hold, before a single byte is read.
             for _ in range(20):
-                await stage.record(*noise(100, size=12_000))
+                await stage.record(*noise(100, size=6_000))
+            await asyncio.sleep(3 * SLOW_S)  # this is what slow means
             found, last = await _to_the_cut(ear)
         async with listening_to(stage.url, last.id, topics="decisions") as again:
             rest = await heard(again, stage.entries - len(found) - 1)

@@ -242,7 +242,7 @@ def at_minute(minute: int) -> int:
     return noon(60 * minute)
 
 
-@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("place", ["database_file"], indirect=True)
 def test_few_entries_of_a_long_log_are_looked_up_and_not_searched_for(
     log: DecisionLog, place: Place
 ) -> None:

@@ -36,9 +36,11 @@ export function planLine(entry, openNode) {
 
 // A list whose newest line is on top; lines that come in one frame are put there together.
 export class Lines {
-  constructor(id, make, empty) {
+  constructor(id, make, number, empty) {
     this.list = byId(id);
     this.make = make;
+    this.number = number;
+    this.meanwhile = [];
     this.empty = empty;
     this.waiting = [];
     this.paused = false;
@@ -46,9 +48,18 @@ export class Lines {
     this.set([]);
   }
 
+  // From here to `set`, what is heard may be newer than the list that is on its way.
+  asking() {
+    this.meanwhile = [];
+  }
+
   set(items) {
+    const newest = items.length ? this.number(items[0]) : -1;
+    const later = this.meanwhile.filter((item) => this.number(item) > newest).reverse();
+    this.meanwhile = [];
     this.waiting = [];
-    if (items.length) put(this.list, items.slice(0, SHOWN).map(this.make));
+    const all = [...later, ...items].slice(0, SHOWN);
+    if (all.length) put(this.list, all.map(this.make));
     else put(this.list, h("li", { class: "empty" }, this.empty));
   }
 
@@ -59,6 +70,7 @@ export class Lines {
     }
     if (!this.waiting.length) requestAnimationFrame(() => this.#show());
     this.waiting.push(item);
+    this.meanwhile = [...this.meanwhile, item].slice(-SHOWN);
   }
 
   #show() {

@@ -22,8 +22,8 @@ const detail = new Detail(change);
 const time = new Time(change);
 const age = new Age();
 const map = new NodeMap(byId("map"), byId("tip"), byId("map-said"), detail.open.node);
-const decisions = new Lines("decisions", (brief) => decisionLine(brief, detail.open.decision), "No decision yet: none has been asked for.");
-const plans = new Lines("plans", (entry) => planLine(entry, detail.open.node), "No plan yet.");
+const decisions = new Lines("decisions", (brief) => decisionLine(brief, detail.open.decision), (brief) => brief.entry, "No decision yet: none has been asked for.");
+const plans = new Lines("plans", (entry) => planLine(entry, detail.open.node), (entry) => entry.position, "No plan yet.");
 let cluster = null;
 let power = [];
 let past = null; // the cluster as it was, while somebody looks back
@@ -110,6 +110,8 @@ async function loadLists(found) {
   const now = state();
   const until = now.at ? { until: new Date(found.at_ms).toISOString() } : {};
   const before = now.at ? { before: Number(now.at) + 1 } : {};
+  decisions.asking();
+  plans.asking();
   const [old, planned] = await Promise.all([ask("decisions", { limit: OLDER, verb: now.verb, ...until }), ask("plans", { limit: OLDER, ...before })]);
   decisions.set(old.items);
   plans.set(planned.items);
