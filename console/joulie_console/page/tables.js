@@ -71,8 +71,14 @@ export function cardRows(cards, open, label) {
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, h("table", null, h("caption", { class: "unseen" }, "GPU cards"), h("thead", null, h("tr", null, head)), h("tbody", null, rows)));
 }
 
+let shownCards = "";
+
 export async function gpuCards(moment, open) {
   const found = await ask("gpus", { ...moment, limit: 100 });
+  const cards = JSON.stringify([found.total, found.items]);
+  // What is drawn anew loses the focus of whoever stands in it.
+  if (cards === shownCards || byId("gpus").contains(document.activeElement)) return;
+  shownCards = cards;
   byId("gpus-now").textContent = found.total ? `${count(found.total)} seen` : "";
   put(byId("gpus"), found.total ? cardRows(found.items, open, "GPU cards as a table") : h("p", { class: "empty" }, "No single card has been seen; nodes count their GPUs."));
 }
