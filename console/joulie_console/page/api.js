@@ -12,8 +12,15 @@ export function setToken(token) {
   sessionStorage.setItem(KEY, token);
 }
 
+const tokenNow = () => sessionStorage.getItem(KEY);
+
+// Who was refused without the token that has been brought meanwhile only asks again.
+async function refusedWith(token, why) {
+  if (token === tokenNow()) await askForToken(why);
+}
+
 function headers(more) {
-  const token = sessionStorage.getItem(KEY);
+  const token = tokenNow();
   return token ? { Authorization: `Bearer ${token}`, ...more } : { ...more };
 }
 
@@ -36,11 +43,12 @@ export async function ask(path, query = {}, signal = undefined) {
   const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
   const asked = new URLSearchParams(given).toString();
   for (;;) {
+    const token = tokenNow();
     const answer = await fetch(`/v1/${path}${asked ? `?${asked}` : ""}`, { headers: headers(), signal });
     if (answer.ok) return answer.json();
     const problem = await problemOf(answer);
     if (problem.status !== 401) throw problem;
-    await askForToken(problem.message);
+    await refusedWith(token, problem.message);
   }
 }
 
@@ -71,8 +79,9 @@ export class Stream {
     const quiet = new Watch(SILENCE_MS, () => this.abort.abort());
     try {
       const more = this.lastId ? { "Last-Event-ID": this.lastId } : {};
+      const token = tokenNow();
       const answer = await fetch(`/v1/stream?topics=${this.topics}`, { headers: headers(more), signal: this.abort.signal });
-      if (!answer.ok) return await this.#refused(answer);
+      if (!answer.ok) return await this.#refused(answer, token);
       this.lost = 0;
       this.on.open();
       await this.#read(answer.body.getReader(), quiet);
@@ -84,9 +93,9 @@ export class Stream {
     }
   }
 
-  async #refused(answer) {
+  async #refused(answer, token) {
     const problem = await problemOf(answer);
-    if (problem.status === 401) await askForToken(problem.message);
+    if (problem.status === 401) await refusedWith(token, problem.message);
     return problem.message;
   }
 
