@@ -28,7 +28,7 @@ from kube_scheduler import Block, KubeScheduler, Node, a_pod, uid_of
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 60
-IN_FLIGHT = 10  # bindings that may be on their way: kube-scheduler places faster than they come
+IN_FLIGHT = 3  # bindings that may be on their way: kube-scheduler places faster than they come
 SETTINGS = {
     "EXTENDER_ADDR": "127.0.0.1:0",
     "EXTENDER_DEADLINE": "20s",
@@ -107,8 +107,8 @@ async def cluster(
 
 
 def share(pods: int, nodes: int) -> int:
-    """Of one node: what it gets if all are equal, and two that were in flight meanwhile."""
-    return math.ceil(pods / nodes) + 2
+    """Of one node: what it gets if all are equal, and those that were in flight meanwhile."""
+    return math.ceil(pods / nodes) + IN_FLIGHT
 
 
 @pytest.mark.parametrize("cluster", [200], indirect=True)
