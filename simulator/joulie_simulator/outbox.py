@@ -21,6 +21,7 @@ class Outbox:
         self._untold: list[Message] = []
         self._news, self._room = asyncio.Event(), asyncio.Event()
         self._room.set()
+        self._turn = asyncio.Lock()
 
     async def put(self, events: Iterable[AnyEvent]) -> None:
         """Returns once there is room for more."""
@@ -43,11 +44,12 @@ class Outbox:
 
     async def _empty(self) -> None:
         """While some are stored, the next ones gather."""
-        while self._untold:
-            some = self._untold[:MAX_BATCH]
-            await self._bus.publish(some)
-            del self._untold[: len(some)]
-            self._look()
+        async with self._turn:  # what one is telling, another would take away a second time
+            while self._untold:
+                some = self._untold[:MAX_BATCH]
+                await self._bus.publish(some)
+                del self._untold[: len(some)]
+                self._look()
 
     def _look(self) -> None:
         for event, is_so in ((self._news, self._untold), (self._room, len(self._untold) <= MOST)):

@@ -55,6 +55,15 @@ async def test_a_list_is_stored_when_it_was_told(connection: Connection, bus: Je
     assert await told(connection) == as_told(gone(0, 2500))
 
 
+async def test_many_who_tell_at_once_take_nothing_from_each_other(
+    connection: Connection, bus: JetStreamLog
+) -> None:
+    async with teller(bus) as outbox, asyncio.timeout(30):
+        await asyncio.gather(*(outbox.tell(gone(first, 300)) for first in range(0, 3000, 300)))
+
+    assert await told(connection) == as_told(gone(0, 3000))
+
+
 async def test_who_acts_goes_on_while_the_broker_is_away_and_all_is_told_later(
     broker: Embedded, bus: JetStreamLog
 ) -> None:
