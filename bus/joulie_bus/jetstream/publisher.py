@@ -25,7 +25,6 @@ from joulie_bus.subjects import kind_of
 from joulie_bus.tasks import background
 
 WINDOW = 1000  # unacknowledged at most; the broker itself queues 10,000 before it says no
-TURN = 16  # messages that are sent in one go; half a millisecond
 ACK_DEADLINE_S = 2.0  # one fsync of a bad disk is 0.1 s, a cluster's election up to 5 s
 TICK_S = 0.25
 MANY = 20  # a batch is staged first: it costs the broker as much as so many single messages
@@ -144,8 +143,6 @@ class Publisher:
             deadline = asyncio.get_running_loop().time() + ACK_DEADLINE_S
             self._flights[token] = _Flight(message, waiter, deadline)
             await self._send(token, message)
-            if self._next % TURN == 0:
-                await asyncio.sleep(0)  # whoever else waits on this loop waits for no more
         await waiter.done
 
     def _check_size(self, message: Message) -> None:
