@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import ctypes
 import fcntl
-import os
 import secrets
 import shutil
 import signal
@@ -22,6 +21,7 @@ import msgspec
 
 from joulie_bus.errors import BrokerRefused, BrokerStartFailed, Unreachable
 from joulie_bus.jetstream.connection import Address, Connection
+from joulie_bus.private import keep_private, private, write_private
 from joulie_bus.roles import GRANTS, Role, inbox
 
 MAX_PAYLOAD = 8 * 1024 * 1024  # one commit's changes to 5,000 nodes are about 2 MB
@@ -87,8 +87,8 @@ class Embedded:
         """Returns when JetStream answers."""
         with (
             self._named_errors(),
-            open(self._directory / "nats.lock", "ab", opener=_private) as lock,
-            open(self._log, "ab", opener=_private) as log,
+            open(self._directory / "nats.lock", "ab", opener=private) as lock,
+            open(self._log, "ab", opener=private) as log,
         ):
             await self._take(lock.fileno())
             self._process = await asyncio.create_subprocess_exec(
@@ -213,17 +213,6 @@ def free_port() -> int:
         return port
 
 
-def write_private(path: Path, text: str) -> None:
-    """Readable by its owner alone, from the first byte on."""
-    path.unlink(missing_ok=True)
-    with open(path, "x", opener=_private) as file:
-        file.write(text)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
 def _passwords(directory: Path) -> dict[Role, str]:
     """Made once per directory, so that clients live through a restart of everything else."""
     folder = directory / "credentials"
@@ -231,9 +220,7 @@ def _passwords(directory: Path) -> dict[Role, str]:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     for role in Role:
         if not (folder / role).exists():
-            # Whole or not at all: on a full disk half a password would stay for good.
-            write_private(folder / ".new", secrets.token_urlsafe(24))
-            (folder / ".new").replace(folder / role)
+            keep_private(folder / role, secrets.token_urlsafe(24))
     return {role: (folder / role).read_text() for role in Role}
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from joulie_bus.embedded import write_private
 from joulie_bus.errors import DataDirectoryError
+from joulie_bus.private import write_private
 from joulie_projections.database import Place, sqlite_file
 
 DEFAULT = Path("joulie-data")
@@ -77,9 +77,7 @@ class DataDirectory:
         return found if is_alive(found.pid) and self._is_held() else None
 
     def announce(self, running: Running) -> None:
-        fresh = self._run.with_suffix(".new")
-        write_private(fresh, msgspec.json.encode(running).decode())
-        fresh.replace(self._run)
+        write_private(self._run, msgspec.json.encode(running).decode())
 
     def withdraw(self) -> None:
         self._run.unlink(missing_ok=True)

@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from joulie_bus.embedded import write_private
 from joulie_bus.errors import KeyMismatch
+from joulie_bus.private import keep_private
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ class _Ed25519Signer(Signer):
         if not path.exists():
             key = Ed25519PrivateKey.generate()
             pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-            write_private(path, pem.decode())
+            keep_private(path, pem.decode())
         if _is_secret(path):
             raise KeyMismatch(str(path), ED25519, HMAC)
         loaded = load_pem_private_key(path.read_bytes(), password=None)
@@ -134,7 +134,7 @@ class _HmacSigner(Signer):
     def kept_in(cls, path: Path) -> "_HmacSigner":
         if not path.exists():
             secret = base64.b64encode(secrets.token_bytes(32)).decode()
-            write_private(path, f"{_SECRET}\n{secret}\n")
+            keep_private(path, f"{_SECRET}\n{secret}\n")
         if not _is_secret(path):
             raise KeyMismatch(str(path), HMAC, ED25519)
         return cls(_Secret(path))
