@@ -13,12 +13,11 @@ import msgspec
 import numpy as np
 
 from joulie_bus.events import Candidates
-from joulie_extender.roster import DIGITS, Bytes, Roster, Spans
+from joulie_extender.roster import Roster, Spans
 from joulie_projections.board import Board, Ints
 
 REMEMBERED = 8  # lists: a few schedulers, each with what it asked and what it was answered
 BEFORE_NAMES = b',"Nodes":null,"NodeNames":'  # as kube-scheduler writes it
-_WIDTH = 3  # of a score
 _encode = msgspec.json.Encoder().encode
 _decode_names = msgspec.json.Decoder(list[str]).decode
 
@@ -48,7 +47,6 @@ class Names(Sequence[str]):
         self._mapping: object = None
         self._rows: Ints = np.zeros(0, np.int64)
         self._candidates = Candidates(ordinals=b"")
-        self._card: ScoreCard | None = None
 
     @classmethod
     def of(cls, names: list[str]) -> "Names":
@@ -127,44 +125,9 @@ class Names(Sequence[str]):
         return kept
 
     @property
-    def card(self) -> "ScoreCard":
-        if self._card is None:
-            self._card = ScoreCard(self.quoted, self.names)
-        return self._card
-
-
-class ScoreCard:
-    """A reply of prioritize in which only the numbers are missing.
-
-    Each host stands there once: kube-scheduler would add a second score to the first.
-    """
-
-    def __init__(self, quoted: Sequence[bytes], names: Sequence[str]) -> None:
-        self._once = _first_places(names)
-        if self._once is not None:
-            quoted = [quoted[at] for at in self._once.tolist()]
-        self.repeated = len(names) - len(quoted)
-        steps = np.fromiter(map(len, quoted), np.int64, len(quoted)) + len(_HOST + _SCORE + b",")
-        places = np.cumsum(steps) - len(b"},")
-        self._places = places[:, None] + np.arange(1 - _WIDTH, 1)
-        whole = b"[" + _HOST + (_SCORE + b"," + _HOST).join(quoted) + _SCORE + b"]"
-        self._blank: Bytes = np.frombuffer(whole if quoted else b"[]", np.uint8)
-
-    def filled(self, scores: Ints) -> bytes:
-        reply = self._blank.copy()
-        reply[self._places] = DIGITS[scores if self._once is None else scores[self._once]]
-        return reply.tobytes()
-
-
-def _first_places(names: Sequence[str]) -> Ints | None:
-    """Where each name stands first; None if none stands twice."""
-    if len(set(names)) == len(names):
-        return None
-    first = {name: at for at, name in reversed(list(enumerate(names)))}
-    return np.sort(np.fromiter(first.values(), np.int64, len(first)))
-
-
-_HOST, _SCORE = b'{"Host":', b',"Score":' + b" " * _WIDTH + b"}"
+    def repeated(self) -> int:
+        """How many stand there once more."""
+        return len(self) - len(set(self.names))
 
 
 class Remembered:
@@ -192,3 +155,16 @@ def refused(names: Names, passed: Sequence[bool], reason: str) -> bytes:
     out = [name for name, fits in zip(names.quoted, passed, strict=True) if not fits]
     body = (because + b",").join(out)
     return b"{" + body + because + b"}" if body else b"{}"
+
+
+def scored(names: Names, scores: Ints) -> bytes:
+    """Each host once, with its score: kube-scheduler would add a second score to the first.
+
+    Written as `Roster.scored` writes it.
+    """
+    lines: dict[str, bytes] = {}
+    values: list[int] = scores.tolist()
+    for name, quoted, score in zip(names.names, names.quoted, values, strict=True):
+        if name not in lines:
+            lines[name] = b'{"Host":%b,"Score":%3d}' % (quoted, score)
+    return b"[" + b",".join(lines.values()) + b"]"

@@ -14,7 +14,7 @@ import msgspec
 
 from joulie_bus.errors import BadQuantity, BadRequest
 from joulie_bus.events import PodAsk
-from joulie_extender.candidates import BEFORE_NAMES, Names, Remembered, refused
+from joulie_extender.candidates import BEFORE_NAMES, Names, Remembered, refused, scored
 from joulie_extender.roster import Roster
 from joulie_projections.board import Board, Ints
 from joulie_projections.classify import PROFILE_LABEL
@@ -326,7 +326,7 @@ def bind_reply(error: str = "") -> bytes:
 
 
 def prioritize_reply(names: Names, scores: Ints) -> bytes:
-    return names.card.filled(scores)
+    return scored(names, scores)
 
 
 def preempt_reply(asked: Threatened, kept: Sequence[bool]) -> bytes:

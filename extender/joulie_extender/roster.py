@@ -28,7 +28,7 @@ _BETWEEN = 3  # bytes from the end of a name to the start of the next: `","`
 _HIGHEST = 100
 # Every score right-aligned in three places: JSON allows blanks before a number, and numbers of one
 # width can be written into a reply that is otherwise ready.
-DIGITS: Bytes = np.frombuffer(
+_DIGITS: Bytes = np.frombuffer(
     b"".join(b"%3d" % score for score in range(_HIGHEST + 1)), np.uint8
 ).reshape(-1, 3)
 # Odd numbers without a pattern; the upper bits of what they are multiplied with are well mixed.
@@ -192,7 +192,7 @@ class Roster:
             return None
         # As one piece each, a line is copied in one go.
         lines = self._lines[rows].view(np.uint8).reshape(len(rows), -1)
-        lines[:, _PLACES] = DIGITS[scores]
+        lines[:, _PLACES] = _DIGITS[scores]
         lines[-1, -1] = ord("]")
         return b"[" + lines.tobytes()
 

@@ -136,7 +136,7 @@ class Prioritize(Question[Asked]):
         reply = roster.scored(names.rows_on(moment.board), scores)
         if reply is not None:
             return Answer(decision, reply)
-        return Answer(decision, contract.prioritize_reply(names, scores), saved=names.card.repeated)
+        return Answer(decision, contract.prioritize_reply(names, scores), saved=names.repeated)
 
     def fallback(self, asked: Asked, answer: FallbackAnswer, weights: Weights) -> bytes:
         """Neutral, in either case: there is no error here, and a failure would lose all scores."""
