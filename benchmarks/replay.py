@@ -1,6 +1,6 @@
-"""How fast the past is looked at: fold, recompute, verify. One process.
+"""How fast the past is looked at: fold, recompute, verify. One process, but for `--jobs`.
 
-    make bench, or: .venv/bin/python benchmarks/replay.py [--events 300000] [--nodes 1000]
+    make bench, or: .venv/bin/python benchmarks/replay.py [--events 300000] [--jobs 2]
 
 Facts come from memory, so that no broker's speed is in it. Rates are per second of CPU, that is,
 per core. Compare their ratios, not the figures themselves, between machines.
@@ -15,11 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import joulie_migrations
+from joulie_audit.chain import Sharing
 from joulie_audit.fold import Past as Folding
 from joulie_audit.fold import rows_of
 from joulie_audit.recompute import Answer, check
 from joulie_audit.testing import LogMaker, Past
-from joulie_audit.verify import verify
+from joulie_audit.verify import EVERYTHING, verify
 from joulie_bus.events import PodAsk, TelemetrySampled
 from joulie_bus.producer import Producer
 from joulie_bus.records import Record
@@ -121,7 +122,7 @@ def recompute(names: list[str], batches: list[list[Record]], count: int) -> dict
     }
 
 
-async def verified(directory: Path, entries: int) -> dict[str, float]:
+async def verified(directory: Path, entries: int, jobs: int) -> dict[str, float]:
     file = directory / "joulie.db"
     engine = database.migrator(file)
     joulie_migrations.upgrade(engine)
@@ -144,6 +145,12 @@ async def verified(directory: Path, entries: int) -> dict[str, float]:
             return report.entries
 
         figures = {"entries verified, /s": rate(run)}
+        if jobs > 1:
+            started = time.perf_counter()
+            shared = verify(history, signer.public, (), EVERYTHING, Sharing(file, jobs))
+            name = f"entries verified by {jobs} processes, /s of the clock"
+            figures[name] = shared.entries / (time.perf_counter() - started)
+            assert (shared.entries, shared.flaw) == (run(), None)
     writer.dispose()
     return figures
 
@@ -154,6 +161,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=1_000)
     parser.add_argument("--decisions", type=int, default=2_000)
     parser.add_argument("--entries", type=int, default=100_000)
+    parser.add_argument("--jobs", type=int, default=1, help="processes that verify together")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     names = names_of(args.nodes)
@@ -164,7 +172,7 @@ def main() -> None:
         **recompute(names, batches, args.decisions),
     }
     with tempfile.TemporaryDirectory() as directory:
-        figures |= asyncio.run(verified(Path(directory), args.entries))
+        figures |= asyncio.run(verified(Path(directory), args.entries, args.jobs))
     print(f"{args.nodes} nodes, {args.events} events, one process")
     for name, value in figures.items():
         print(f"  {name:<50} {value:>12,.0f}")

@@ -5,10 +5,8 @@ not keep, and goes on with the next number. They are told, and are no sign of ta
 entry out of the log breaks its chain.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
-
-FEW = 1_000  # holes of one life whose numbers are kept
 
 
 class Hole(NamedTuple):
@@ -25,12 +23,23 @@ class Hole(NamedTuple):
         return f"{numbers} of {self.life} never came: {count} dropped before they were logged"
 
 
+class Run(NamedTuple):
+    """Numbers that came one after the other."""
+
+    first: int
+    last: int
+
+
 class Counters:
-    """`from_one`: whole lives are seen, so what comes before the first number is a hole too."""
+    """What came of each life, as runs in the order of the log.
+
+    `from_one`: whole lives are seen, so what comes before the first number is a hole too.
+    """
 
     def __init__(self, *, from_one: bool) -> None:
-        self._high: dict[str, int] = {}
-        self._missing: dict[str, set[int]] = {}
+        self._first: dict[str, int] = {}  # of the run that goes on
+        self._high: dict[str, int] = {}  # and how far it went
+        self._ended: dict[str, list[Run]] = {}
         self._from_one = from_one
 
     def seen(self, event_id: str) -> None:
@@ -39,37 +48,33 @@ class Counters:
             seq = int(number)
         except ValueError:
             return
-        high = self._high.get(life)
-        if high is not None and seq == high + 1:  # nearly always
+        if self._high.get(life) == seq - 1:  # nearly always
             self._high[life] = seq
-        else:
-            self._out_of_turn(life, seq, high)
+        elif ":" in life:  # else an unreadable entry: nobody numbered it
+            self._begin(life, Run(seq, seq))
+
+    def go_on(self, later: "Counters") -> None:
+        """With what came in the part of the log behind this one."""
+        for life, first in later._first.items():
+            for run in (*later._ended.get(life, ()), Run(first, later._high[life])):
+                self._begin(life, run)
 
     def holes(self) -> list[Hole]:
-        return [
-            hole for life, missing in sorted(self._missing.items()) for hole in _runs(life, missing)
-        ]
+        return [hole for life in sorted(self._first) for hole in self._holes_of(life)]
 
-    def _out_of_turn(self, life: str, seq: int, high: int | None) -> None:
-        if ":" not in life:
-            return  # an unreadable entry: nobody numbered it
-        if high is None:
-            high = 0 if self._from_one else seq - 1
-        if seq > high:
-            skipped = range(high + 1, min(seq, high + 1 + FEW))
-            self._missing.setdefault(life, set()).update(skipped)
-            self._high[life] = seq
-        else:
-            self._missing.get(life, set()).discard(seq)
+    def _begin(self, life: str, run: Run) -> None:
+        if life in self._first:
+            before = Run(self._first[life], self._high[life])
+            self._ended.setdefault(life, []).append(before)
+        self._first[life], self._high[life] = run
+
+    def _holes_of(self, life: str) -> Iterator[Hole]:
+        runs = [*self._ended.get(life, ()), Run(self._first[life], self._high[life])]
+        return _between(life, runs, 0 if self._from_one else runs[0].first - 1)
 
 
-def _runs(life: str, missing: set[int]) -> Iterator[Hole]:
-    first = last = -1
-    for number in sorted(missing):
-        if number != last + 1:
-            if first > 0:
-                yield Hole(life, first, last)
-            first = number
-        last = number
-    if first > 0:
-        yield Hole(life, first, last)
+def _between(life: str, runs: Iterable[Run], reached: int) -> Iterator[Hole]:
+    for first, last in sorted(runs):
+        if first > reached + 1:
+            yield Hole(life, reached + 1, first - 1)
+        reached = max(reached, last)

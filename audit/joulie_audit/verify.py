@@ -1,29 +1,19 @@
-"""Re-hashes every entry and checks every link; names the first place that is not what it was.
+"""Names the first place of the log that is not what it was.
 
-Nothing is believed because it is stored: bodies are hashed again, columns are compared with what
-their body says, signatures are checked, and heads kept outside the database must still fit.
+Entries are hashed again along their chain, signatures are checked, heads kept outside the database
+must still fit, and so must manifests and snapshots.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
-
-from joulie_audit.producers import Counters, Hole
+from joulie_audit.chain import Flaw, Part, Sharing, Walked, walking
+from joulie_audit.producers import Hole
 from joulie_audit.start import opened
-from joulie_bus.errors import StateDamaged, Undecodable
-from joulie_projections.decisions import FIRST_PREV, UNREADABLE, Entry, entry_of_body
+from joulie_bus.errors import StateDamaged
 from joulie_projections.heads import Checker, Head, is_genuine
-from joulie_projections.history import NEWEST, History, Logged
+from joulie_projections.history import History
 from joulie_projections.manifest import Manifest, chained
-
-
-class Flaw(NamedTuple):
-    """The first thing that is wrong, and where."""
-
-    place: int
-    what: str
 
 
 class Report(NamedTuple):
@@ -35,13 +25,6 @@ class Report(NamedTuple):
     flaw: Flaw | None
 
 
-class Part(NamedTuple):
-    """Entries to look at: `first` to `last`, both included."""
-
-    first: int = 1
-    last: int = NEWEST
-
-
 EVERYTHING = Part()
 
 
@@ -50,162 +33,37 @@ def verify(
     public: Checker,
     anchored: Sequence[Head],
     part: Part = EVERYTHING,
+    sharing: Sharing | None = None,
 ) -> Report:
-    """`anchored` are heads from outside the database; they show what was cut off or replaced."""
+    """`anchored` are heads from outside the database; they show what was cut off or replaced.
+
+    By `sharing` several processes share the entries.
+    """
     inside = history.heads()
     heads = [head for head in (*inside, *anchored) if part.first <= head.pos <= part.last]
-    check = _Check(part.first, {head.pos for head in heads}, counts_all=part.first == 1)
-    flaw = check.begin(history)
-    for page in history.pages(part.first, part.last):
-        flaw = flaw or check.page(page)
-        if flaw:
-            break
-    flaw = flaw or _check_heads(heads, check, public)
+    wanted = {head.pos for head in heads}
     is_whole = part == EVERYTHING
-    batches, batch_flaw = _check_manifests(history) if is_whole else (0, None)
-    snapshots, snapshot_flaw = _check_snapshots(history) if is_whole else (0, None)
-    count = check.pos - part.first + 1
-    flaw = flaw or batch_flaw or snapshot_flaw
-    return Report(count, len(inside), batches, snapshots, check.counters.holes(), flaw)
-
-
-# --- entries ----------------------------------------------------------------------------------
-
-
-class _Pod(msgspec.Struct, gc=False):
-    uid: str
-    namespace: str
-    name: str
-
-
-class _Basis(msgspec.Struct, gc=False):
-    view: int
-    now: int
-
-
-class _About(msgspec.Struct, gc=False):
-    """What any entry's data says of pod and view; all the rest is skipped while decoding."""
-
-    pod: _Pod | None = None
-    basis: _Basis | None = None
-    pod_uid: str = ""
-    namespace: str = ""
-    name: str = ""
-
-
-class _Said(msgspec.Struct, gc=False):
-    id: str
-    type: str
-    ts: int
-    data: _About
-
-
-_said = msgspec.msgpack.Decoder(_Said).decode
-
-
-def columns_said(body: bytes) -> tuple[str, str, str, str, int, int]:
-    """The columns of an entry, by the short way: what `entry_of_body` says, a test holds the two.
-
-    Verifying spends most of its time here; whoever fails it is looked at by the long way.
-    """
-    said = _said(body)
-    data = said.data
-    pod, basis = data.pod, data.basis
-    if pod is not None:
-        uid, name = pod.uid, f"{pod.namespace}/{pod.name}"
-    elif data.pod_uid:
-        uid, name = data.pod_uid, f"{data.namespace}/{data.name}"
-    else:
-        uid, name = "", ""
-    if basis is None:
-        return said.id, said.type, uid, name, 0, said.ts
-    return said.id, said.type, uid, name, basis.view, basis.now
-
-
-UNREADABLE_BODY = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
-
-class _Check:
-    """Goes along the chain; remembers the hashes that some head speaks of."""
-
-    def __init__(self, first: int, wanted: set[int], *, counts_all: bool) -> None:
-        self.pos = first - 1
-        self.hashes: dict[int, bytes] = {}
-        self.counters = Counters(from_one=counts_all)
-        self._prev = FIRST_PREV
-        self._wanted = wanted
-
-    def begin(self, history: History) -> Flaw | None:
-        """The entry before the first lends its hash; it is not looked at itself."""
-        if self.pos == 0:
-            return None
-        before = next(history.entries(self.pos, self.pos), None)
-        if before is None:
-            return Flaw(self.pos, f"entry {self.pos} is missing; nothing can follow it")
-        self._prev = before.hash
-        return None
-
-    def page(self, rows: Iterable[Sequence[Any]]) -> Flaw | None:
-        """The hot loop: plain rows, no names."""
-        here, before, wanted = self.pos, self._prev, self._wanted
-        seen, said = self.counters.seen, columns_said
-        for row in rows:
-            pos, event_id, _, _, _, _, _, body, prev, found = row
-            here += 1
-            if pos != here or prev != before or sha256(prev + body).digest() != found:
-                return self._flaw(here, _link_flaw(Logged._make(row), here, before))
-            try:
-                is_said = said(body) == row[1:7]
-            except UNREADABLE_BODY:
-                is_said = False
-            if not is_said and (what := _column_flaw(Logged._make(row))):
-                return self._flaw(here, what)
-            before = found
-            seen(event_id)
-            if here in wanted:
-                self.hashes[here] = found
-        self.pos, self._prev = here, before
-        return None
-
-    def _flaw(self, at: int, what: str) -> Flaw:
-        """Everything before it was right."""
-        self.pos = at - 1
-        return Flaw(at, what)
-
-
-def _link_flaw(entry: Logged, expected: int, prev: bytes) -> str:
-    if entry.pos != expected:
-        return f"entry {expected} is missing; the log goes on at {entry.pos}"
-    if entry.prev != prev:
-        return f"entry {entry.pos} does not follow the entry before it"
-    return f"the body of entry {entry.pos} is not the one that was hashed"
-
-
-def _column_flaw(entry: Logged) -> str:
-    if entry.kind == UNREADABLE:
-        return ""
-    try:
-        said = entry_of_body(entry.body, f"entry {entry.pos}")
-    except Undecodable as error:
-        return str(error)
-    for column, value in zip(Entry._fields, said, strict=True):
-        if getattr(entry, column) != value:
-            return f"the column {column} of entry {entry.pos} is not what its body says"
-    return ""
+    with walking(history, part, wanted, sharing) as entries:
+        batches, batch_flaw = _check_manifests(history) if is_whole else (0, None)
+        snapshots, snapshot_flaw = _check_snapshots(history) if is_whole else (0, None)
+        walked = entries()
+    count = walked.last - part.first + 1
+    flaw = walked.flaw or _check_heads(heads, walked, public) or batch_flaw or snapshot_flaw
+    return Report(count, len(inside), batches, snapshots, walked.counters.holes(), flaw)
 
 
 # --- heads and manifests ----------------------------------------------------------------------
 
 
-def _check_heads(heads: Iterable[Head], check: _Check, public: Checker) -> Flaw | None:
+def _check_heads(heads: Iterable[Head], walked: Walked, public: Checker) -> Flaw | None:
     for found in heads:
         at = found.pos
         if not is_genuine(found, public):
             return Flaw(at, f"the signature of the head at {at} is not ours")
-        if at > check.pos:
-            what = f"a signed head speaks of entry {at}, but the log ends at {check.pos}"
-            return Flaw(check.pos + 1, what)
-        if check.hashes.get(at) != found.hash:
+        if at > walked.last:
+            what = f"a signed head speaks of entry {at}, but the log ends at {walked.last}"
+            return Flaw(walked.last + 1, what)
+        if walked.hashes.get(at) != found.hash:
             return Flaw(at, f"entry {at} is not the one that was signed")
     return None
 

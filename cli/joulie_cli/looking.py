@@ -47,6 +47,7 @@ def verify(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--heads", default="stream", metavar="FILE", help="heads kept elsewhere (stream)"
     )
+    _jobs(made)
     _archive(made)
 
 
@@ -62,7 +63,7 @@ def diff(made: argparse.ArgumentParser) -> None:
 def replay(made: argparse.ArgumentParser) -> None:
     _span(made, "position")
     made.add_argument("--sample", type=_count, default=0, metavar="N", help="N decisions only")
-    made.add_argument("--jobs", type=_count, default=0, metavar="N", help="processes")
+    _jobs(made)
     _archive(made)
 
 
@@ -100,6 +101,10 @@ def joined(argv: Sequence[str]) -> list[str]:
         else:
             words.append(word)
     return words
+
+
+def _jobs(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--jobs", type=_count, default=0, metavar="N", help="processes")
 
 
 def _archive(made: argparse.ArgumentParser) -> None:

@@ -15,6 +15,7 @@ from rich.progress import Progress
 
 import joulie_migrations
 from joulie_audit.archive import Archive, ArchivedFacts, is_archive
+from joulie_audit.chain import Sharing
 from joulie_audit.facts import Facts, StreamFacts
 from joulie_audit.replay import Elsewhere
 from joulie_bus.embedded import Embedded
@@ -35,6 +36,7 @@ from joulie_projections.manifest import Manifest
 # For each process: with less to do it costs more than it brings (about a second to start).
 MANY_DECISIONS = 10_000
 MANY_EVENTS = 500_000
+MANY_ENTRIES = 300_000
 WAIT_S = 0.2  # between two looks whether the directory is free
 WAITING = "Something else reads the facts in {}: waiting for it to end. Ctrl-C gives up."
 WHO = "joulie-audit"
@@ -208,8 +210,14 @@ def jobs_of(wanted: int, history: History) -> int:
 
 
 def paying(events: int, decisions: int, cores: int) -> int:
-    """How many processes pay for such a log."""
+    """How many processes pay for replaying such a log."""
     return max(1, min(cores, max(events // MANY_EVENTS, decisions // MANY_DECISIONS)))
+
+
+def sharing_of(wanted: int, wires: Wiring, entries: int) -> Sharing:
+    """Of hashing so many: as many processes as were asked for (0: as many as pay)."""
+    paid = min(os.cpu_count() or 1, entries // MANY_ENTRIES)
+    return Sharing(wires.data.database, wanted or paid)
 
 
 def require_facts(history: History) -> int:

@@ -1,5 +1,6 @@
 """Whatever was changed behind our back is named by its place."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from joulie_audit.chain import Flaw, Part, Sharing, columns_said, joined, spans_of, walk
 from joulie_audit.producers import Counters, Hole
 from joulie_audit.testing import Past
-from joulie_audit.verify import EVERYTHING, Flaw, Part, Report, columns_said, unlogged, verify
+from joulie_audit.verify import EVERYTHING, Report, unlogged, verify
 from joulie_bus import codec
 from joulie_bus.events import DecisionEntry
 from joulie_bus.testing import ask, one_of_each, producer
@@ -20,9 +22,10 @@ from joulie_projections.testing import edited
 pytestmark = pytest.mark.anyio
 
 
-async def verified(past: Past, *anchored: Head, part: Part = EVERYTHING) -> Report:
+async def verified(past: Past, *anchored: Head, part: Part = EVERYTHING, jobs: int = 1) -> Report:
     async with past.reading() as (history, _):
-        return verify(history, past.maker.signer.public, anchored, part)
+        sharing = Sharing(past.database, jobs)
+        return verify(history, past.maker.signer.public, anchored, part, sharing)
 
 
 async def test_a_log_that_is_what_was_written_has_no_flaw(small: Past) -> None:
@@ -90,6 +93,34 @@ async def test_a_change_is_named_by_its_place(either: Past, statement: str, flaw
     report = await verified(either)
 
     assert report.flaw == flaw
+
+
+@pytest.mark.parametrize("jobs", [2, 3, 5, 9])
+@pytest.mark.parametrize("statement", [*(statement for statement, _ in CHANGES.values()), ""])
+async def test_a_walk_that_is_shared_ends_where_one_alone_would(
+    small: Past, statement: str, jobs: int
+) -> None:
+    if statement:
+        edited(small.database, statement)
+    async with small.reading() as (history, _):
+        alone = walk(history, EVERYTHING, {7, 9})
+        spans = spans_of(EVERYTHING, history.tip(), jobs)
+        shared = joined([walk(history, span, {7, 9}) for span in spans], spans)
+
+    assert (len(spans), spans[0].first, spans[-1].last) == (jobs, 1, 9)
+    assert shared[:2] == alone[:2]
+    assert shared.flaw == alone.flaw
+    assert shared.counters.holes() == alone.counters.holes()
+
+
+@pytest.mark.parametrize("change", ["a body", "an entry taken out", "a signature", "a manifest"])
+async def test_several_processes_name_the_place_that_one_does(small: Past, change: str) -> None:
+    statement, flaw = CHANGES[change]
+    assert (await verified(small, jobs=3)).flaw is None
+    edited(small.database, statement)
+
+    assert await verified(small, jobs=3) == await verified(small)
+    assert (await verified(small, jobs=3)).flaw == flaw
 
 
 async def test_any_flipped_byte_of_any_snapshot_is_named(small: Past) -> None:
@@ -216,10 +247,14 @@ def test_what_the_stream_still_holds_was_no_drop() -> None:
 
 
 def counted(*ids: str, from_one: bool = True) -> list[Hole]:
+    return counters_of(ids, from_one=from_one).holes()
+
+
+def counters_of(ids: Sequence[str], *, from_one: bool) -> Counters:
     counters = Counters(from_one=from_one)
     for event_id in ids:
         counters.seen(event_id)
-    return counters.holes()
+    return counters
 
 
 @pytest.mark.parametrize(
@@ -242,7 +277,9 @@ def test_holes(ids: list[str], holes: list[Hole]) -> None:
 
 
 def test_a_part_of_a_log_cannot_tell_what_was_before_it() -> None:
-    assert counted("a:1:50", "a:1:52", from_one=False) == [Hole("a:1", 51, 51)]
+    ids = ["a:1:50", "a:1:52", "a:1:48"]
+
+    assert counted(*ids, from_one=False) == [Hole("a:1", 51, 51)]
 
 
 @settings(deadline=None, max_examples=100)
@@ -251,3 +288,17 @@ def test_the_holes_are_what_did_not_come_in_whatever_order(order: list[int], los
     came = [f"a:1:{number}" for number in order if number != lost]
 
     assert counted(*came) == [Hole("a:1", lost, lost)]
+
+
+numbered = st.lists(st.builds("{}:1:{}".format, st.sampled_from("ab"), st.integers(1, 9)))
+
+
+@settings(deadline=None, max_examples=100)
+@given(numbered, st.integers(0, 20), st.booleans())
+def test_counters_that_are_cut_anywhere_find_the_same_holes(
+    ids: list[str], cut: int, from_one: bool
+) -> None:
+    counters = counters_of(ids[:cut], from_one=from_one)
+    counters.go_on(counters_of(ids[cut:], from_one=False))
+
+    assert counters.holes() == counted(*ids, from_one=from_one)

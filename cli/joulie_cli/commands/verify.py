@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from joulie_audit.archive import Archive
-from joulie_audit.verify import Part, Report, unlogged, verify
+from joulie_audit.chain import Part
+from joulie_audit.verify import Report, unlogged, verify
 from joulie_audit.verify_archive import ArchiveReport, verify_archive
 from joulie_cli.heads import heads_in, heads_of, ids_of, public_key
-from joulie_cli.past import ArchivePlace, archive_of, broker_of, history_of
+from joulie_cli.past import ArchivePlace, archive_of, broker_of, history_of, sharing_of
 from joulie_cli.wiring import Wiring
 from joulie_projections.heads import Head
 from joulie_projections.history import NEWEST
@@ -30,15 +31,13 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 async def _verify(args: argparse.Namespace, wires: Wiring) -> tuple[Report, ArchiveReport | None]:
     wires.data.require()
     public = public_key(wires)
-    last = NEWEST if args.last is None else args.last
-    part = Part(args.first, last)
     if args.heads == FROM_THE_STREAM:
         async with broker_of(wires) as bus:
-            report = _report(wires, await heads_of(bus), part)
+            report = _report(args, wires, await heads_of(bus))
             if report.flaw is None and report.holes:
                 report = report._replace(flaw=unlogged(report.holes, await ids_of(bus)))
     else:
-        report = _report(wires, heads_in(Path(args.heads)), part)
+        report = _report(args, wires, heads_in(Path(args.heads)))
     archive = archive_of(args, wires)
     if archive is None:
         return report, None
@@ -46,9 +45,12 @@ async def _verify(args: argparse.Namespace, wires: Wiring) -> tuple[Report, Arch
         return report, verify_archive(Archive.of(archive), public, history)
 
 
-def _report(wires: Wiring, anchored: Sequence[Head], part: Part) -> Report:
+def _report(args: argparse.Namespace, wires: Wiring, anchored: Sequence[Head]) -> Report:
+    part = Part(args.first, NEWEST if args.last is None else args.last)
     with history_of(wires) as history:
-        return verify(history, public_key(wires), anchored, part)
+        entries = min(part.last, history.tip()) - part.first + 1
+        sharing = sharing_of(args.jobs, wires, entries)
+        return verify(history, public_key(wires), anchored, part, sharing)
 
 
 def as_json(report: Report, archived: ArchiveReport | None = None) -> dict[str, Any]:
