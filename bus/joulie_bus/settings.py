@@ -42,7 +42,7 @@ class Declared(NamedTuple):
 class InForce(NamedTuple):
     name: str
     value: str
-    origin: str  # environment, the file's path, or default
+    origin: str  # who said it (the environment), the file's path, or default
 
 
 def setting(parse: Parser[T], name: str, default: str, doc: str, *, secret: bool = False) -> T:
@@ -75,8 +75,11 @@ class Checked(Protocol):
 class Source:
     """Where values come from; remembers what was wrong with them until `finish`."""
 
-    def __init__(self, environ: Mapping[str, str], file: Path | None = None) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], file: Path | None = None, said_by: str = "environment"
+    ) -> None:
         self._environ = environ
+        self._said_by = said_by
         self._file = file
         self._mistakes: list[str] = []
         self._asked: set[str] = set()
@@ -129,7 +132,7 @@ class Source:
     def _find(self, meta: Mapping[str, Any]) -> tuple[str, str]:
         name = meta["name"]
         if name in self._environ:
-            return self._environ[name], "environment"
+            return self._environ[name], self._said_by
         if name in self._toml:
             return self._toml[name], str(self._file)
         return meta["default"], "default"

@@ -1,11 +1,12 @@
+import socket
 from pathlib import Path
 
 import pytest
 
 from joulie_bus import logging
-from joulie_bus.settings import BusSettings, Source
+from joulie_bus.settings import BusSettings, HostPort, Source
 from joulie_bus.subjects import Subjects
-from joulie_cli.commands.demo import Wish, lines_aside, settings_of
+from joulie_cli.commands.demo import Wish, addresses_of, free_or, lines_aside, settings_of
 from joulie_cli.data import DataDirectory
 from joulie_cli.main import main
 from joulie_cli.wiring import Wiring
@@ -42,8 +43,23 @@ def test_an_option_that_cannot_be_used_is_told_before_anything_starts(
     code = main(["demo", option, "0", "--data", str(tmp_path / "data")])
 
     assert code == 2
-    assert f"SIM_{option[2:].upper().replace('-', '_')}=" in capsys.readouterr().err
+    setting = f"SIM_{option[2:].upper().replace('-', '_')}"
+    told = capsys.readouterr().err
+    assert f"{setting}='0" in told
+    assert "(from the command line)" in told
     assert not (tmp_path / "data").exists()
+
+
+def test_an_address_that_somebody_set_is_used_as_it_is() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        said = addresses_of(Source.of(CONSOLE_ADDR=f"127.0.0.1:{port}"))
+        free = free_or(port)
+
+    assert said["console"] == HostPort("127.0.0.1", port)
+    assert free.port != port
 
 
 def test_no_line_of_the_log_tears_the_picture(

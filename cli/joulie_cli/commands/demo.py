@@ -21,7 +21,7 @@ from joulie_bus.embedded import die_with_parent, free_port
 from joulie_bus.events import AnyEvent, FilterDecided
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.roles import Role
-from joulie_bus.settings import HostPort, Source
+from joulie_bus.settings import BusSettings, HostPort, Source
 from joulie_bus.tasks import background
 from joulie_cli.commands import console, extender, operator, projector, simulator
 from joulie_cli.data import DEFAULT
@@ -29,6 +29,8 @@ from joulie_cli.placements import placements
 from joulie_cli.screen import Extent, Place, Screen
 from joulie_cli.supervisor import Supervisor
 from joulie_cli.wiring import Wiring, run_until_told
+from joulie_console.settings import ConsoleSettings
+from joulie_extender.settings import ServerSettings
 from joulie_projections import database
 from joulie_projections.history import History, Logged
 from joulie_projections.view import View
@@ -70,7 +72,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         headless=args.headless or args.json,
         seconds=args.seconds,
     )
-    source = Source.of(**_asked(wish))
+    source = Source(_asked(wish), said_by="the command line")
     source.load(SimulatorSettings).sizes()  # what is wrong with them is told before anything starts
     source.finish()
     with contextlib.nullcontext() if wish.headless else lines_aside(wires):
@@ -148,11 +150,12 @@ async def run_demo(wires: Wiring, wish: Wish, told: asyncio.Event) -> dict[str, 
         "KUBECONFIG": "",  # a simulated cluster must never reach a real one
         "EXTENDER_BINDS": "simulated",
     }
+    addresses = addresses_of(wires.source)
     wires.data.create()
     if not wish.headless:
         print(f"Starting {', '.join(PARTS)} and a broker; the data is in {wires.data.path} ...")
     async with (
-        Supervisor.over(wires.data, PARTS, _addresses(), extra, wires.subjects) as supervisor,
+        Supervisor.over(wires.data, PARTS, addresses, extra, wires.subjects) as supervisor,
         _viewing(wires, supervisor) as view,
     ):
         await view.wait_ready(30)
@@ -181,16 +184,22 @@ async def _viewing(wires: Wiring, supervisor: Supervisor) -> AsyncGenerator[View
         engine.dispose()
 
 
-def _addresses() -> dict[str, HostPort]:
-    """The documented ports if they are free, others if not: a demo must not fail over that."""
+def addresses_of(source: Source) -> dict[str, HostPort]:
+    """What somebody set is used as it is; else a port that is taken gives way to a free one:
+    a demo must not fail over that.
+    """
+    documented = {
+        "extender": ("EXTENDER_ADDR", source.load(ServerSettings).addr),
+        "console": ("CONSOLE_ADDR", source.load(ConsoleSettings).addr),
+        "metrics": ("METRICS_ADDR", source.load(BusSettings).metrics_addr),
+    }
     return {
-        "extender": _free_or(9876),
-        "console": _free_or(9870),
-        "metrics": _free_or(9877),
+        part: address if source.names(name) else free_or(address.port)
+        for part, (name, address) in documented.items()
     }
 
 
-def _free_or(port: int) -> HostPort:
+def free_or(port: int) -> HostPort:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

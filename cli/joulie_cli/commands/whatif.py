@@ -66,7 +66,7 @@ def other_of(given: Mapping[str, str]) -> Other:
         raise SettingsError(
             [f"{name}: not a setting of scores or plans; {known}" for name in unknown]
         )
-    source = Source(given, None)
+    source = Source(given, said_by="the command line")
     weights, rules = source.load(ScoringSettings).weights(), source.load(OperatorSettings).rules()
     source.finish()
     named = {scoring[name] for name in given if name in scoring}
