@@ -1,5 +1,6 @@
 """What the documents promise exists, and what exists is documented."""
 
+import json
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from joulie_bus.roles import GRANTS
 from joulie_cli.looking import joined
 from joulie_cli.main import COMMANDS
 from joulie_cli.main import parser as joulie_parser
+from joulie_extender.openapi import DOCUMENT
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -51,6 +53,14 @@ def test_every_command_that_a_page_names_exists(page: Path) -> None:
             joulie_parser().parse_args(joined(said))
         else:
             assert words[0] in {"COMMAND"}, f"{page_name(page)} promises `joulie {words[0]}`"
+
+
+def test_every_path_that_the_extender_serves_is_on_its_page() -> None:
+    text = (ROOT / "docs" / "extender.md").read_text()
+
+    named = set(re.findall(r"`(?:(?:GET|POST) )?(/[^`]*)`", text))
+
+    assert set(json.loads(DOCUMENT)["paths"]) - named == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)

@@ -102,3 +102,9 @@ async def test_every_parameter_of_a_question_is_in_the_document(
     assert [parameter["name"] for parameter in found] == [
         *("at", "time", "q", "class", "rack", "sort", "order", "limit", "offset")
     ]
+
+
+async def test_every_path_is_on_the_page_about_the_console(browser: httpx2.AsyncClient) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "console.md").read_text()
+
+    assert [path for path in (await document(browser))["paths"] if path not in page] == []
