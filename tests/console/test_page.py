@@ -189,6 +189,22 @@ async def test_a_console_that_goes_away_is_missed_and_found_again_without_a_gap(
     assert entries == list(range(30, 0, -1))
 
 
+async def test_what_could_not_be_had_is_had_once_the_console_is_there(
+    page: Page, empty_streams: Embedded, tmp_path: Path
+) -> None:
+    at = f"127.0.0.1:{free_port()}"
+    async with staging(empty_streams, tmp_path) as stage:
+        await stage.tell(node_seen("n1"))
+        async with showing(empty_streams, tmp_path, CONSOLE_ADDR=at):
+            await page.open(f"http://{at}/")
+            await page.until("document.querySelector('#map-empty').hidden")
+        await page.until(shows("#warnings", "The connection is lost"))
+        await page.run("import('/state.js').then((state) => state.change({ node: 'n1' }))")
+        await page.until(shows("#detail-title", "Not to be had"))
+        async with showing(empty_streams, tmp_path, CONSOLE_ADDR=at):
+            await page.until(shows("#detail-title", "n1"))
+
+
 def noise(count: int) -> list[SettingsDeclared]:
     return [SettingsDeclared(settings=f"s{n}", code="x", values={}) for n in range(count)]
 

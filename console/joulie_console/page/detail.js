@@ -17,6 +17,7 @@ export class Detail {
     this.body = byId("detail-body");
     this.title = byId("detail-title");
     this.shown = "";
+    this.missing = false; // what is wanted could not be had
     this.from = null;
     byId("close").addEventListener("click", () => this.close());
     this.box.addEventListener("keydown", (event) => event.key === "Escape" && this.close());
@@ -35,9 +36,11 @@ export class Detail {
   // `moment` says of when; empty for now.
   async show(now, moment) {
     const wanted = JSON.stringify([now.node, now.pod, now.decision, moment]);
-    if (wanted === this.shown) return;
+    const again = wanted === this.shown;
+    if (again && !this.missing) return;
     const first = !this.shown;
     this.shown = wanted;
+    this.missing = false;
     if (!(now.node || now.pod || now.decision)) return this.#hide();
     if (first || this.box.hidden) this.from = document.activeElement;
     this.box.hidden = false;
@@ -48,10 +51,12 @@ export class Detail {
       put(this.title, parts[0]);
       put(this.body, parts.slice(1));
     } catch (error) {
+      if (this.shown !== wanted) return;
+      this.missing = true;
       put(this.title, "Not to be had");
       put(this.body, h("p", null, error.message));
     }
-    this.title.focus();
+    if (!again) this.title.focus();
   }
 
   #hide() {

@@ -68,6 +68,7 @@ const stream = new Stream("decisions,plans,transitions,cluster,map", {
     ownWarnings = [];
     showFigures();
     refresh();
+    detail.show(state(), moment()); // if it could not be had before
   },
   event: (kind, data) => heard[kind]?.(data),
   lost(why, pause) {
