@@ -216,7 +216,7 @@ def paying(events: int, decisions: int, cores: int) -> int:
 
 def sharing_of(wanted: int, wires: Wiring, entries: int) -> Sharing:
     """Of hashing so many: as many processes as were asked for (0: as many as pay)."""
-    paid = min(os.cpu_count() or 1, entries // MANY_ENTRIES)
+    paid = max(1, min(os.cpu_count() or 1, entries // MANY_ENTRIES))
     return Sharing(wires.data.database, wanted or paid)
 
 

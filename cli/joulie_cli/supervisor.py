@@ -37,6 +37,8 @@ WORDS = {"archive": ("--every",)}  # what a part is told besides
 # libraries are a pool for each core of the machine.
 THRIFT = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
 # Who listens where, as the parts are told.
+# Where cores are few, people wait for kube-scheduler's answers, and not the other way round.
+PATIENT, NICE = ("console", "archive"), 10
 DOORS = {"EXTENDER_ADDR": "extender", "SIM_EXTENDER": "extender", "CONSOLE_ADDR": "console"}
 log = get_logger("up")
 
@@ -94,6 +96,12 @@ class Child:
     def _log_path(self) -> str:
         return str(self._data.logs / f"{self.name}.log")
 
+    def _prepare(self) -> None:
+        """In the child, before it is one of ours."""
+        die_with_parent()
+        if self.name in PATIENT:
+            os.nice(NICE)
+
     async def _start(self) -> Process:
         with open(self._log_path(), "ab") as file:
             self._process = await asyncio.create_subprocess_exec(
@@ -108,7 +116,7 @@ class Child:
                 stdin=DEVNULL,
                 stdout=file,
                 stderr=file,
-                preexec_fn=die_with_parent,
+                preexec_fn=self._prepare,
                 start_new_session=True,
             )
         return self._process

@@ -380,12 +380,14 @@ def test_up_without_a_cluster_runs_and_says_that_nothing_is_watched(tmp_path: Pa
             )
         )
         pids = up.pids()
+        patience = {name: os.getpriority(os.PRIO_PROCESS, pid) for name, pid in pids.items()}
         up.process.send_signal(signal.SIGINT)
         _, err = up.process.communicate(timeout=PATIENCE_S)
 
     assert up.process.returncode == 0
     assert "For a cluster give --kubeconfig FILE" in err
     assert [name for name, pid in pids.items() if is_alive(pid)] == []
+    assert patience["console"] > patience["extender"]
 
 
 def test_a_part_alone_without_a_broker_says_where_it_looked(tmp_path: Path) -> None:
