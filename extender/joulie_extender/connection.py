@@ -19,6 +19,8 @@ import httptools
 from joulie_bus import metrics
 from joulie_extender.exchange import Limits, Reply, Request, refusal, rendered
 
+READ = 64 * 1024  # bytes at a time
+LARGE = 1024 * 1024  # a body larger than this is read to its place; it is copied nowhere
 LINGER_S = 2.0  # for a refused client to read why, before its unsent bytes meet a closed socket
 PIPELINED = 16  # requests read ahead of their turn; kube-scheduler sends none
 
@@ -53,7 +55,7 @@ class _Waiting(NamedTuple):
     keeps: bool
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """One client. Requests are answered one at a time, in their order."""
 
     _transport: asyncio.Transport
@@ -62,6 +64,7 @@ class Connection(asyncio.Protocol):
         self._house = house
         self._patience = _patience(house.limits)
         self._parser = httptools.HttpRequestParser(self)
+        self._space = memoryview(bytearray(READ))
         self._waiting: deque[_Waiting] = deque()
         self._answering: asyncio.Task[None] | None = None
         self._is_known = True
@@ -73,9 +76,12 @@ class Connection(asyncio.Protocol):
 
     def _begin(self) -> None:
         self._url = b""
+        self._method = ""
         self._head_bytes = 0
         self._size = 0
+        self._length = 0  # of the body, if the head says so
         self._parts: list[bytes] = []
+        self._large: bytearray | None = None
         self._expects = False
         self._keeps = True
         self._begun = 0.0
@@ -109,7 +115,19 @@ class Connection(asyncio.Protocol):
         self.written_by = math.inf
         self._answer_next()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._space if self._large is None else memoryview(self._large)[self._size :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._large is None:
+            self._feed(self._space[:nbytes])
+            return
+        self._size += nbytes
+        if self._size == self._length:
+            self._parser = httptools.HttpRequestParser(self)  # the old one has not seen this body
+            self._read(self._large)
+
+    def _feed(self, data: memoryview) -> None:
         if self._phase is _Phase.OVER:
             return
         try:
@@ -122,6 +140,15 @@ class Connection(asyncio.Protocol):
             self._head_bytes += len(data)
             if self._head_bytes > self._house.limits.head:
                 self._refuse(431, f"The head is larger than {self._house.limits.head} bytes.")
+        elif self._phase is _Phase.BODY and self._length > LARGE:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Between two feeds, so that the parser is done with what it had."""
+        begun = b"".join(self._parts)
+        self._parts.clear()
+        self._large = bytearray(self._length)
+        self._large[: len(begun)] = begun
 
     # --- called by the parser ---
 
@@ -136,8 +163,10 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         match name.lower():
-            case b"content-length" if int(value) > self._house.limits.body:
-                self._refuse_large()
+            case b"content-length":
+                self._length = int(value)
+                if self._length > self._house.limits.body:
+                    self._refuse_large()
             case b"expect":
                 self._expects = value.lower() == b"100-continue"
             case _:
@@ -146,6 +175,7 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         if self._phase is not _Phase.HEAD:
             return
+        self._method = self._parser.get_method().decode()
         self._keeps = self._parser.should_keep_alive() and not self._parser.should_upgrade()
         self._enter(_Phase.BODY)
         if self._expects:
@@ -163,8 +193,10 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._phase is not _Phase.BODY:
             return
-        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        method = self._parser.get_method().decode()
+        self._read(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
+
+    def _read(self, body: bytes | bytearray) -> None:
+        method = self._method
         path = self._url.partition(b"?")[0].decode("latin-1")
         request = Request(method, path, body, self._begun, self._is_known)
         self._waiting.append(_Waiting(request, self._keeps))
@@ -216,6 +248,7 @@ class Connection(asyncio.Protocol):
             return
         metrics.REQUESTS_REFUSED.labels(reason=HTTPStatus(status).name.lower()).inc()
         self._enter(_Phase.OVER)
+        self._large = None
         self._transport.write(rendered(refusal(status, why), closes=True))
         if self._transport.can_write_eof():
             self._transport.write_eof()

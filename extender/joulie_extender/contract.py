@@ -15,6 +15,7 @@ import msgspec
 from joulie_bus.errors import BadQuantity, BadRequest
 from joulie_bus.events import PodAsk
 from joulie_extender.candidates import BEFORE_NAMES, Names, Remembered, refused, scored
+from joulie_extender.exchange import Body
 from joulie_extender.roster import Roster
 from joulie_projections.board import Board, Ints
 from joulie_projections.classify import PROFILE_LABEL
@@ -25,8 +26,21 @@ PODS = 1000  # pods as we understood them, by the bytes that they came in
 _SHORT = 16 * 1024  # bytes of a pod that is worth remembering; all of them at most 16 MiB
 
 
+class _Labels(msgspec.Struct):
+    profile: Any = msgspec.field(name=PROFILE_LABEL, default=None)
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    labels: _Labels | None = None
+
+
+class _Node(msgspec.Struct):
+    metadata: _Metadata
+
+
 class _NodeList(msgspec.Struct):
-    items: list[msgspec.Raw] | None = None
+    items: list[_Node] | None = None
 
 
 class _Args(msgspec.Struct, rename="pascal"):
@@ -35,6 +49,15 @@ class _Args(msgspec.Struct, rename="pascal"):
     pod: Pod | None = None
     nodes: _NodeList | None = None
     node_names: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _SentArgs(msgspec.Struct, rename="pascal"):
+    """The same nodes once more, as they were sent."""
+
+    class List(msgspec.Struct):
+        items: list[msgspec.Raw] | None = None
+
+    nodes: List | None = None
 
 
 class _Victim(msgspec.Struct, rename={"uid": "UID"}):
@@ -80,25 +103,12 @@ class _PodAlone(msgspec.Struct, rename="pascal"):
     pod: Pod | None = None
 
 
-class _Labels(msgspec.Struct):
-    profile: Any = msgspec.field(name=PROFILE_LABEL, default=None)
-
-
-class _Metadata(msgspec.Struct):
-    name: str
-    labels: _Labels | None = None
-
-
-class _Node(msgspec.Struct):
-    metadata: _Metadata
-
-
 class Asked(NamedTuple):
     """One request, whichever form it came in."""
 
     pod: PodAsk
     names: Names
-    objects: list[msgspec.Raw] | None = None  # the full form: nodes as they were sent
+    whole: Body = b""  # the full form: all that was sent
     eco_labels: bytes = b""  # the full form: one byte each, 1 where the node says eco
 
 
@@ -111,6 +121,7 @@ class Threatened(NamedTuple):
 
 
 _decode_args = msgspec.json.Decoder(_Args).decode
+_decode_sent = msgspec.json.Decoder(_SentArgs).decode
 _decode_preempt = msgspec.json.Decoder(_PreemptArgs).decode
 _decode_binding = msgspec.json.Decoder(Binding).decode
 _decode_any_case = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -149,11 +160,16 @@ class Reader:
             self._roster = Roster(board.rows)
         return self._roster
 
-    def read(self, body: bytes) -> Asked:
-        """Raises BadRequest for what kube-scheduler never sends, and says where in the body."""
+    def read(self, body: Body) -> Asked:
+        """Raises BadRequest for what kube-scheduler never sends, and says where in the body.
+
+        No list of names is so large that it comes as a bytearray.
+        """
+        if isinstance(body, bytearray):
+            return read_args(body)
         known = _known(body, self._lists.ending(body))
         asked = known or _usual(body, self._roster) or read_args(body)
-        if asked.objects is not None:
+        if asked.whole:
             return asked
         return asked._replace(names=self._lists.keep(asked.names))
 
@@ -202,19 +218,21 @@ def _pod_in(head: bytes) -> PodAsk | None:
 _short_pod = lru_cache(maxsize=PODS)(_pod_in)
 
 
-def read_args(body: bytes) -> Asked:
+def read_args(body: Body) -> Asked:
     try:
         args = _decode_args(body)
         if args.pod is None or (_is_null(args.node_names) and args.nodes is None):
-            args = _decode_args(_in_pascal_case(body))
+            body = _in_pascal_case(body)
+            args = _decode_args(body)
         if args.pod is None:
             raise BadRequest(_NO_POD)
-        return _asked(args.pod, args)
+        return _asked(args.pod, args, body)
     except _UNREADABLE as error:
+        _require_nodes(body)  # says which one it is
         raise BadRequest(f"The body is not an ExtenderArgs: {error}.") from error
 
 
-def read_binding(body: bytes) -> Binding:
+def read_binding(body: Body) -> Binding:
     try:
         binding = _decode_binding(body)
         if not binding.pod_name:
@@ -226,7 +244,7 @@ def read_binding(body: bytes) -> Binding:
     return binding
 
 
-def read_preempt(body: bytes) -> Threatened:
+def read_preempt(body: Body) -> Threatened:
     try:
         args = _decode_preempt(body)
         if args.pod is None or _victims_of(args) is None:
@@ -245,7 +263,7 @@ def _victims_of(args: _PreemptArgs) -> dict[str, _Victims | None] | None:
     return args.node_name_to_victims if meta is None else meta
 
 
-def _in_pascal_case(body: bytes) -> bytes:
+def _in_pascal_case(body: Body) -> bytes:
     """Go decodes keys without regard to case, and so the docs' lower-case examples work too."""
     fields = _decode_any_case(body)
     return _encode({_FIELDS.get(key.lower(), key): value for key, value in fields.items()})
@@ -255,15 +273,14 @@ def _is_null(raw: msgspec.Raw) -> bool:
     return bytes(raw) == b"null"
 
 
-def _asked(pod: Pod, args: _Args) -> Asked:
+def _asked(pod: Pod, args: _Args, body: Body) -> Asked:
     if not _is_null(args.node_names):
         raw = bytes(args.node_names)
         return Asked(ask_of(pod), Names(raw, _names_in(raw)))
     if args.nodes is not None:
-        objects = args.nodes.items or []
-        nodes = [_node_of(item, at) for at, item in enumerate(objects)]
-        eco = bytes(_says_eco(node) for node in nodes)
-        return Asked(ask_of(pod), Names.of([node.metadata.name for node in nodes]), objects, eco)
+        nodes = args.nodes.items or []
+        eco = bytes(map(_says_eco, nodes))
+        return Asked(ask_of(pod), Names.of([node.metadata.name for node in nodes]), body, eco)
     raise BadRequest("Both Nodes and NodeNames are null. One of them must list the candidates.")
 
 
@@ -277,11 +294,23 @@ def _names_in(raw: bytes) -> list[str]:
         ) from error
 
 
-def _node_of(item: msgspec.Raw, at: int) -> _Node:
+def _sent_nodes(body: Body) -> list[msgspec.Raw]:
+    nodes = _decode_sent(body).nodes
+    return (nodes.items if nodes else None) or []
+
+
+def _require_nodes(body: Body) -> None:
+    """Raises BadRequest for the first that is none; a body that cannot be read at all has none."""
     try:
-        return _decode_node(item)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadRequest(f"$.Nodes.items[{at}] is not a Node with a name: {error}.") from error
+        sent = _sent_nodes(body)
+    except _UNREADABLE:
+        return
+    for at, item in enumerate(sent):
+        try:
+            _decode_node(item)
+        except _UNREADABLE as error:
+            what = f"$.Nodes.items[{at}] is not a Node with a name: {error}."
+            raise BadRequest(what) from error
 
 
 def _says_eco(node: _Node) -> bool:
@@ -308,7 +337,7 @@ def names_reply(asked: Asked, kept: Names, passed: Sequence[bool], reason: str) 
 
 def nodes_reply(asked: Asked, passed: Sequence[bool], reason: str) -> bytes:
     """The same for the full form: the nodes go back byte for byte, for they are scored from."""
-    objects = b",".join(compress(asked.objects or [], passed))
+    objects = b",".join(compress(_sent_nodes(asked.whole), passed))
     out = refused(asked.names, passed, reason)
     parts = (b'{"Nodes":{"items":[', objects, b']},"NodeNames":null')
     return b"".join((*parts, _NONE_FAILED, out, _NO_ERROR))

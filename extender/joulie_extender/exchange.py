@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
+Body = bytes | bytearray  # the latter if it is large: it lies where it was read to
+
 
 class Limits(NamedTuple):
     body: int = 64 * 1024 * 1024
@@ -20,7 +22,7 @@ class Limits(NamedTuple):
 class Request(NamedTuple):
     method: str
     path: str
-    body: bytes
+    body: Body
     begun: float  # time.monotonic() at its first byte
     is_known: bool  # showed a certificate, or need not
 

@@ -12,6 +12,7 @@ from joulie_bus.events import Duty, FallbackAnswer, FilterDecided, Verb
 from joulie_extender import contract, decide
 from joulie_extender.contract import Asked, Reader, Threatened
 from joulie_extender.decide import Sent
+from joulie_extender.exchange import Body
 from joulie_extender.gpu import asks
 from joulie_extender.memory import Answered, Rejection, Rejections, valid_until
 from joulie_extender.moment import Moment
@@ -38,7 +39,7 @@ class Question(ABC, Generic[A]):
     duty: Duty
 
     @abstractmethod
-    def read(self, body: bytes) -> A:
+    def read(self, body: Body) -> A:
         """Raises BadRequest or BadQuantity."""
 
     @abstractmethod
@@ -57,12 +58,12 @@ class Filter(Question[Asked]):
         self.duty = duty
         self._rejections = Rejections()
 
-    def read(self, body: bytes) -> Asked:
+    def read(self, body: Body) -> Asked:
         return self._reader.read(body)
 
     def answer(self, asked: Asked, moment: Moment, weights: Weights) -> Answer:
         known = None
-        if asked.objects is None:
+        if not asked.whole:
             known = self._rejections.find(asked.pod, asked.names, moment, weights)
         if known is not None:
             again = _again(known, moment, weights, self.duty)
@@ -74,11 +75,11 @@ class Filter(Question[Asked]):
         )
         sent = Sent(self.duty, asked.eco_labels)
         decision = decide.filter_decision(asked.pod, candidates, rows, moment, weights, sent)
-        if asked.objects is None and decide.all_passed(decision.verdicts):
+        if not asked.whole and decide.all_passed(decision.verdicts):
             reply = contract.names_reply(asked, asked.names, (), "")
             return Answer(decision, reply)
         passed = decide.passed(decision)
-        if asked.objects is not None:
+        if asked.whole:
             return Answer(decision, contract.nodes_reply(asked, passed, decision.reason))
         kept = self._reader.passed(asked, passed)
         reply = contract.names_reply(asked, kept, passed, decision.reason)
@@ -100,7 +101,7 @@ class Filter(Question[Asked]):
         if answer == "closed":
             return contract.error_reply(NO_CARDS_NOW if asks(asked.pod) else NOT_NOW)
         passed = [True] * len(asked.names)
-        if asked.objects is None:
+        if not asked.whole:
             return contract.names_reply(asked, asked.names, passed, "")
         return contract.nodes_reply(asked, passed, "")
 
@@ -123,7 +124,7 @@ class Prioritize(Question[Asked]):
         self._reader = reader
         self.duty = duty
 
-    def read(self, body: bytes) -> Asked:
+    def read(self, body: Body) -> Asked:
         return self._reader.read(body)
 
     def answer(self, asked: Asked, moment: Moment, weights: Weights) -> Answer:
@@ -151,7 +152,7 @@ class Preempt(Question[Threatened]):
     def __init__(self, duty: Duty = "energy") -> None:
         self.duty = duty
 
-    def read(self, body: bytes) -> Threatened:
+    def read(self, body: Body) -> Threatened:
         return contract.read_preempt(body)
 
     def answer(self, asked: Threatened, moment: Moment, weights: Weights) -> Answer:

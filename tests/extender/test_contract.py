@@ -48,7 +48,7 @@ def body(**fields: object) -> bytes:
 
 
 def filter_reply(asked: Asked, passed: list[bool], reason: str) -> bytes:
-    if asked.objects is not None:
+    if asked.whole:
         return nodes_reply(asked, passed, reason)
     kept = asked.names if all(passed) else asked.names.where(passed)
     return contract.names_reply(asked, kept, passed, reason)
@@ -61,7 +61,7 @@ def ints(*values: int) -> npt.NDArray[np.int64]:
 def test_the_names_form_is_read_as_kube_scheduler_sends_it() -> None:
     asked = read_args(NAMES)
 
-    assert (asked.names.names, asked.objects) == (["n0", "n2", "n3", "n1"], None)
+    assert (asked.names.names, asked.whole) == (["n0", "n2", "n3", "n1"], b"")
     assert (asked.pod.name, asked.pod.uid, asked.pod.cpu_milli) == ("a2", "3ebb", 500)
 
 
@@ -69,7 +69,7 @@ def test_the_full_form_is_read_as_kube_scheduler_sends_it() -> None:
     asked = read_args(FULL)
 
     assert asked.names.names == ["n0", "n1"]
-    assert [bytes(item) for item in asked.objects or []] == [FIRST, SECOND]
+    assert asked.whole == FULL
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from go_http import Client
 from joulie_bus.errors import PortTaken
 from joulie_bus.settings import HostPort
 from joulie_bus.testing import until
-from joulie_extender.connection import PIPELINED
-from joulie_extender.exchange import Limits, Reply, Request
+from joulie_extender.connection import LARGE, PIPELINED
+from joulie_extender.exchange import Body, Limits, Reply, Request
 from joulie_extender.server import SWEEP_S, Door, listening
 
 pytestmark = pytest.mark.anyio
@@ -109,6 +109,21 @@ async def test_a_chunked_body_is_read() -> None:
     assert reply.body == b"POST /x abc"
 
 
+ROOMY = QUICK._replace(body=4 * LARGE)
+
+
+@pytest.mark.parametrize("cut", [1, 40, 70, 80, 100, LARGE, 2 * LARGE, 3 * LARGE])
+async def test_large_bodies_and_small_ones_follow_each_other(cut: int) -> None:
+    bodies = [b"a" * (LARGE + 1), b"small", b"b" * (2 * LARGE), b"", b"c" * LARGE]
+    sent = b"".join(map(asked, bodies))
+    async with opened(echo, ROOMY) as door, line(door.port) as client:
+        said = asyncio.ensure_future(client.say(sent[:cut], sent[cut:]))
+        heard = [(await client.hear()).body for _ in bodies]
+        await said
+
+    assert heard == [b"POST /x " + body for body in bodies]
+
+
 async def test_a_client_of_http_1_0_is_answered_and_closed() -> None:
     async with opened(echo) as door:
         reply = await exchange(door.port, b"GET /x HTTP/1.0\r\n\r\n")
@@ -143,7 +158,7 @@ async def test_answers_that_take_their_time_keep_the_order_and_stop_nobody_else(
 
 
 async def test_many_that_wait_are_read_no_further_than_they_may() -> None:
-    go, seen = asyncio.Event(), list[bytes]()
+    go, seen = asyncio.Event(), list[Body]()
 
     async def wait(request: Request) -> Reply:
         seen.append(request.body)
@@ -259,10 +274,13 @@ async def test_an_offer_to_speak_something_else_is_answered_as_http_1_1() -> Non
         (b"POST /x HT", b"head"),
         (b"POST /x HTTP/1.1\r\nContent-Le", b"head"),
         (asked(b"abc")[:-1], b"body"),
+        (asked(bytes(2 * LARGE))[:-1], b"body"),
+        (asked(bytes(2 * LARGE))[:100], b"body"),
     ],
+    ids=["a start", "a field", "a body", "a large body", "little of a large body"],
 )
 async def test_a_slow_request_is_told_and_cut(sent: bytes, what: bytes) -> None:
-    async with opened(echo, SHORT) as door:
+    async with opened(echo, SHORT._replace(body=2 * LARGE)) as door:
         reply = await exchange(door.port, sent)
 
     assert reply.status == 408

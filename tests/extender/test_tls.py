@@ -11,6 +11,7 @@ from extender_kit import QUICK, opened
 from go_http import CallFailed, Client
 from joulie_bus.errors import SettingsError
 from joulie_bus.settings import Source
+from joulie_extender.connection import LARGE
 from joulie_extender.exchange import Reply, Request
 from joulie_extender.settings import ServerSettings
 from joulie_extender.tls import Certificates
@@ -52,6 +53,21 @@ async def test_tls_is_spoken_with_the_certificate_of_the_settings(
 ) -> None:
     async with opened(echo, QUICK, Certificates(*ours, None)) as door:
         assert await said_to(door.port, trusting(authority)) == b"known"
+
+
+async def test_a_large_body_comes_through_tls(
+    authority: Authority, ours: tuple[Path, Path]
+) -> None:
+    body = b"0123456789abcdef" * (LARGE // 8)
+    limits = QUICK._replace(body=len(body))
+    async with opened(
+        lambda asked: Reply(200, bytes(asked.body)), limits, Certificates(*ours, None)
+    ) as door:
+        client = Client("127.0.0.1", door.port, tls=trusting(authority))
+        heard = [await client.post("x", body, 20) for _ in range(2)]
+        await client.close()
+
+    assert heard == [body] * 2
 
 
 async def test_a_client_with_a_certificate_of_the_ca_is_known_and_one_without_is_not(
