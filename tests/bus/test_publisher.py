@@ -11,6 +11,7 @@ from joulie_bus.embedded import MAX_PAYLOAD, Embedded
 from joulie_bus.errors import BrokerRefused
 from joulie_bus.jetstream import publisher as publishing
 from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.price import AGAIN_S, Prices
 from joulie_bus.jetstream.publisher import Publisher, _Ack
 from joulie_bus.jetstream.streams import state_of
 from joulie_bus.records import Message
@@ -87,13 +88,36 @@ async def batches(connection: Connection, count: int) -> list[int]:
     ("count", "expected"),
     [(19, [1] * 19), (20, [20]), (1025, [1000, 25]), (1003, [1000, 1, 1, 1])],
 )
-async def test_many_share_a_sync_of_the_disk_and_few_do_not(
+async def test_where_a_message_is_dear_many_share_a_sync_of_the_disk(
     count: int, expected: list[int], connection: Connection
 ) -> None:
-    async with Publisher.on(connection) as publisher, asyncio.timeout(30):
-        await publisher.publish(samples(count))
+    messages = samples(20 + count)
+    async with Publisher.on(connection, Prices(dear_s=0)) as publisher, asyncio.timeout(30):
+        await publisher.publish(messages[:20])  # one by one, to see what that costs
+        await publisher.publish(messages[20:])
 
-    assert await batches(connection, count) == expected
+    assert await batches(connection, 20 + count) == [1] * 20 + expected
+
+
+async def test_where_a_message_is_cheap_each_goes_at_once(connection: Connection) -> None:
+    messages = samples(60)
+    async with Publisher.on(connection, Prices(dear_s=60)) as publisher, asyncio.timeout(30):
+        await publisher.publish(messages[:30])
+        await publisher.publish(messages[30:])
+
+    assert await batches(connection, 60) == [1] * 60
+
+
+def test_what_a_message_costs_is_looked_at_again_after_a_while() -> None:
+    prices = Prices(dear_s=0.001)
+    before = prices.are_unknown("tel", 5)
+    prices.saw("tel", 0.002, 5)
+
+    assert (before, prices.are_dear("tel"), prices.are_dear("dec")) == (True, True, True)
+    assert [prices.are_unknown("tel", at) for at in (6, 5 + AGAIN_S)] == [False, True]
+    assert prices.are_unknown("dec", 6)
+    prices.saw("tel", 0.0005, 5 + AGAIN_S)
+    assert not prices.are_dear("tel")
 
 
 async def test_a_stream_that_takes_no_batches_gets_each_for_itself(bare: Connection) -> None:

@@ -2,8 +2,8 @@
 
 Under the same id, so that the broker stores it once. Lives through restarts of the broker.
 
-Every message costs the broker a sync of its disk, and so does a whole batch. Many of one stream
-therefore go as batches; where that does not work, each goes for itself.
+Where every message costs the broker a sync of its disk, many of one stream go as batches, which
+cost one; where it does not, or where batches do not work, each goes for itself.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from joulie_bus import metrics
 from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.jetstream.batch import stored_together
 from joulie_bus.jetstream.connection import FORBIDDEN, Connection, Denial
+from joulie_bus.jetstream.price import Prices
 from joulie_bus.log import MAX_BATCH
 from joulie_bus.logging import get_logger
 from joulie_bus.records import Message
@@ -27,7 +28,7 @@ from joulie_bus.tasks import background
 WINDOW = 1000  # unacknowledged at most; the broker itself queues 10,000 before it says no
 ACK_DEADLINE_S = 2.0  # one fsync of a bad disk is 0.1 s, a cluster's election up to 5 s
 TICK_S = 0.25
-MANY = 20  # a batch is staged first: it costs the broker as much as so many single messages
+MANY = 20  # a batch costs the broker as much as so many single messages that are dear
 BATCHES_AGAIN_S = 60.0  # after one that failed: the stream may not take any
 HEADERS = 64  # bytes of our one header, without the id in it
 # Refusals that pass by themselves: no leader, no peers, no quorum, ingest queue full, disk busy.
@@ -90,8 +91,9 @@ class _Waiter:
 class Publisher:
     """`async with Publisher.on(connection)`; one per connection is enough."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, prices: Prices) -> None:
         self._connection = connection
+        self._prices = prices
         self._inbox = connection.new_inbox()
         self._flights: dict[str, _Flight] = {}
         self._room = asyncio.Semaphore(WINDOW)
@@ -101,8 +103,10 @@ class Publisher:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def on(cls, connection: Connection) -> AsyncGenerator["Publisher", None]:
-        publisher = cls(connection)
+    async def on(
+        cls, connection: Connection, prices: Prices | None = None
+    ) -> AsyncGenerator["Publisher", None]:
+        publisher = cls(connection, prices or Prices())
         with connection.hearing_denials(publisher._on_denial):
             async with (
                 connection.subscribed(f"{publisher._inbox}.*", publisher._on_ack),
@@ -120,14 +124,27 @@ class Publisher:
         if len(messages) < MANY or len(kinds) > 1:
             await self._publish_singly(messages)
             return
+        messages = await self._after_a_look(messages, *kinds)
         for at in range(0, len(messages), MAX_BATCH):
             some = messages[at : at + MAX_BATCH]
             if not await self._publish_together(some, *kinds):
                 await self._publish_singly(some)
 
+    async def _after_a_look(self, messages: Sequence[Message], kind: str) -> Sequence[Message]:
+        """What is left, if some were sent singly to see what that costs."""
+        clock = asyncio.get_running_loop().time
+        if not self._prices.are_unknown(kind, clock()):
+            return messages
+        started, others = clock(), len(self._flights)
+        await self._publish_singly(messages[:MANY])
+        self._prices.saw(kind, (clock() - started) / (others + MANY), clock())
+        return messages[MANY:]
+
     async def _publish_together(self, messages: Sequence[Message], kind: str) -> bool:
         now = asyncio.get_running_loop().time()
-        if len(messages) < MANY or self._singly_until.get(kind, 0) > now:
+        if len(messages) < MANY or not self._prices.are_dear(kind):
+            return False
+        if self._singly_until.get(kind, 0) > now:
             return False
         if await stored_together(self._connection, messages):
             return True
