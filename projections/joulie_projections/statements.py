@@ -54,8 +54,8 @@ def _insert(
 
 def _insert_into_sqlite(db: Connection, into: str, values: Values, suffix: str) -> None:
     row = f"({', '.join('?' * len(values[0]))})"
-    many = f"{into}{', '.join([row] * _AT_ONCE)}{suffix}"
     whole = len(values) - len(values) % _AT_ONCE
+    many = f"{into}{', '.join([row] * _AT_ONCE)}{suffix}" if whole else ""
     for first in range(0, whole, _AT_ONCE):
         part = values[first : first + _AT_ONCE]
         db.exec_driver_sql(many, tuple(chain.from_iterable(part)))

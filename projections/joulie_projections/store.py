@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import chain
 
 import msgspec
-from sqlalchemy import Connection, Engine, Table, delete, func, select, update
+from sqlalchemy import Connection, Engine, Table, bindparam, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from joulie_bus.errors import Fenced, StateDamaged
@@ -32,6 +32,35 @@ PORTION = 1000  # rows that are read at once
 _INPUTS = msgspec.msgpack.Decoder(Inputs)
 _DIGESTS = msgspec.msgpack.Decoder(dict[str, bytes])
 _GONE = ("generation", "table_name", "key", "position")
+
+
+# Made once: to put it together takes as long as to run it.
+_ADVANCE = (
+    update(checkpoint)
+    .where(
+        checkpoint.c.name == NAME,
+        checkpoint.c.epoch == bindparam("by"),
+        checkpoint.c.position == bindparam("before"),
+    )
+    .values(
+        position=bindparam("to"),
+        inputs=bindparam("inputs"),
+        digests=bindparam("digests"),
+        head=bindparam("head"),
+    )
+    .returning(checkpoint.c.generation)
+)
+
+
+def _advance(epoch: int, before: int, work: Commit) -> dict[str, object]:
+    return {
+        "by": epoch,
+        "before": before,
+        "to": work.manifest.p_to,
+        "inputs": msgspec.msgpack.encode(work.inputs),
+        "digests": packed(work.digests),
+        "head": work.manifest.head,
+    }
 
 
 class Store:
@@ -72,21 +101,7 @@ class Store:
         """The fence is the first statement: who is no longer the projector changes nothing."""
         before = work.manifest.p_from - 1
         with self._engine.begin() as db:
-            generation = db.scalar(
-                update(checkpoint)
-                .where(
-                    checkpoint.c.name == NAME,
-                    checkpoint.c.epoch == epoch,
-                    checkpoint.c.position == before,
-                )
-                .values(
-                    position=work.manifest.p_to,
-                    inputs=msgspec.msgpack.encode(work.inputs),
-                    digests=packed(work.digests),
-                    head=work.manifest.head,
-                )
-                .returning(checkpoint.c.generation)
-            )
+            generation = db.scalar(_ADVANCE, _advance(epoch, before, work))
             if generation is None:
                 if _is_there(read_checkpoint(db), epoch, work.manifest):
                     return
