@@ -99,12 +99,18 @@ def _streams() -> None:
 
 def _metrics() -> None:
     print("## Metrics\n\n`GET /metrics` on `METRICS_ADDR` of each process.\n")
-    print("| Metric | Kind | Labels | What it is |\n|---|---|---|---|")
+    print("| Metric | Kind | Labels | Of | What it is |\n|---|---|---|---|---|")
+    shown = {
+        part: {family.name for family in metrics.shown_by(part).collect()}
+        for part in metrics.SHOWN_BY
+    }
     for found in vars(metrics).values():
         if hasattr(found, "_labelnames") and hasattr(found, "_type"):
             name = found._name + ("_total" if found._type == "counter" else "")
             labels = ", ".join(f"`{label}`" for label in found._labelnames) or "none"
-            print(f"| `{name}` | {found._type} | {labels} | {found._documentation} |")
+            parts = [part for part, names in shown.items() if found._name in names]
+            of = "all" if len(parts) == len(shown) else ", ".join(parts)
+            print(f"| `{name}` | {found._type} | {labels} | {of} | {found._documentation} |")
 
 
 if __name__ == "__main__":

@@ -1,255 +1,280 @@
-"""What the processes count. One registry; labels are bounded by construction, never user text."""
+"""What the processes count. Labels are bounded by construction, never user text.
+
+Each process shows what it counts itself: a nought of somebody else would say that all is well.
+"""
 
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    make_wsgi_app,
+)
 from prometheus_client.exposition import ThreadingWSGIServer
 
 from joulie_bus.errors import PortTaken
 
-REGISTRY = CollectorRegistry(auto_describe=True)
+# As many lines again, and Prometheus knows when a process began.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+def _group() -> CollectorRegistry:
+    """What is counted in one place; part of what some processes show."""
+    return CollectorRegistry(auto_describe=True)
+
+
+ANYBODY, LOG, PROJECTOR, ARCHIVE, VIEW, EXTENDER, OPERATOR, CONSOLE = (_group() for _ in range(8))
+SHOWN_BY: dict[str, tuple[CollectorRegistry, ...]] = {
+    "projector": (ANYBODY, LOG, PROJECTOR),
+    "archive": (ANYBODY, ARCHIVE),
+    "operator": (ANYBODY, LOG, VIEW, OPERATOR),
+    "extender": (ANYBODY, LOG, VIEW, EXTENDER),
+    "console": (ANYBODY, LOG, VIEW, CONSOLE),
+    "simulator": (ANYBODY, LOG, VIEW),
+}
 
 BROKER_ERRORS = Counter(
     "joulie_broker_errors_total",
     "Errors that the broker reported outside of any call",
     ["kind"],
-    registry=REGISTRY,
+    registry=ANYBODY,
 )
 LOG_LINES_LOST = Counter(
     "joulie_log_lines_lost_total",
     "Log lines that standard error did not take: a full disk, a closed pipe",
-    registry=REGISTRY,
+    registry=ANYBODY,
 )
 RESENT = Counter(
     "joulie_publish_resent_total",
     "Messages sent again because no acknowledgement came in time",
-    registry=REGISTRY,
+    registry=ANYBODY,
 )
 POSITION = Gauge(
-    "joulie_position", "Position of the last event that was committed or seen", registry=REGISTRY
+    "joulie_position", "Position of the last event that was committed or seen", registry=LOG
 )
 LAG_EVENTS = Gauge(
-    "joulie_lag_events", "Events stored in the streams and not yet committed", registry=REGISTRY
+    "joulie_lag_events", "Events stored in the streams and not yet committed", registry=PROJECTOR
 )
 LAG_SECONDS = Gauge(
     "joulie_lag_seconds",
     "Age of the oldest event that is not committed yet",
-    registry=REGISTRY,
+    registry=PROJECTOR,
 )
 COMMIT_SECONDS = Histogram(
     "joulie_commit_seconds",
     "One projector transaction",
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
-    registry=REGISTRY,
+    registry=PROJECTOR,
 )
 EVENTS = Counter(
     "joulie_events_total",
     "Events given a position, by what became of them",
     ["fate"],
-    registry=REGISTRY,
+    registry=PROJECTOR,
 )
-EPOCH = Gauge("joulie_epoch", "How often a projector took over", registry=REGISTRY)
+EPOCH = Gauge("joulie_epoch", "How often a projector took over", registry=PROJECTOR)
 FENCED = Counter(
-    "joulie_fenced_total", "Times this projector found that another one leads", registry=REGISTRY
+    "joulie_fenced_total", "Times this projector found that another one leads", registry=PROJECTOR
 )
 GAPS = Counter(
-    "joulie_gaps_total", "Times a stream did not hold what comes next", registry=REGISTRY
+    "joulie_gaps_total", "Times a stream did not hold what comes next", registry=PROJECTOR
 )
 PRODUCER_MISSING = Gauge(
     "joulie_producer_missing_events",
     "Events that producers numbered and that never came",
-    registry=REGISTRY,
+    registry=PROJECTOR,
 )
 DATABASE_RETRIES = Counter(
     "joulie_database_retries_total",
     "Transactions that the database refused and that were tried again",
-    registry=REGISTRY,
+    registry=PROJECTOR,
 )
 SNAPSHOT_POSITION = Gauge(
-    "joulie_snapshot_position", "Position of the newest snapshot", registry=REGISTRY
-)
-ARCHIVE_POSITION = Gauge(
-    "joulie_archive_position", "Facts up to this position are archived", registry=REGISTRY
-)
-ARCHIVE_AGE_SECONDS = Gauge(
-    "joulie_archive_oldest_unarchived_seconds",
-    "Age of the oldest fact that is not archived; its stream drops it one day",
-    registry=REGISTRY,
-)
-ARCHIVE_FAILING = Gauge(
-    "joulie_archive_failing", "1 while archiving or looking after it fails", registry=REGISTRY
+    "joulie_snapshot_position", "Position of the newest snapshot", registry=PROJECTOR
 )
 HEAD_AGE_SECONDS = Gauge(
     "joulie_head_age_seconds",
     "Time since the end of the decision log was last signed, while it has grown",
-    registry=REGISTRY,
+    registry=PROJECTOR,
+)
+DECISIONS_WRITTEN = Counter(
+    "joulie_decisions_written_total", "Entries appended to the decision log", registry=PROJECTOR
+)
+ARCHIVE_POSITION = Gauge(
+    "joulie_archive_position", "Facts up to this position are archived", registry=ARCHIVE
+)
+ARCHIVE_AGE_SECONDS = Gauge(
+    "joulie_archive_oldest_unarchived_seconds",
+    "Age of the oldest fact that is not archived; its stream drops it one day",
+    registry=ARCHIVE,
+)
+ARCHIVE_FAILING = Gauge(
+    "joulie_archive_failing", "1 while archiving or looking after it fails", registry=ARCHIVE
 )
 DIGEST_MISMATCHES = Counter(
     "joulie_digest_mismatches_total",
     "Times a view held other rows than the projector",
-    registry=REGISTRY,
-)
-DECISIONS_WRITTEN = Counter(
-    "joulie_decisions_written_total", "Entries appended to the decision log", registry=REGISTRY
+    registry=VIEW,
 )
 VIEW_AGE_SECONDS = Gauge(
     "joulie_view_age_seconds",
     "Time since the view last heard from the projector",
-    registry=REGISTRY,
+    registry=VIEW,
 )
 VIEW_RELOADS = Counter(
     "joulie_view_reloads_total",
     "Times a view was read anew, by reason",
     ["reason"],
-    registry=REGISTRY,
+    registry=VIEW,
 )
 ANSWER_SECONDS = Histogram(
     "joulie_answer_seconds",
     "One webhook answer, from the body's last byte to ours",
     ["verb"],
     buckets=(0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.05, 0.1, 0.5, 5),
-    registry=REGISTRY,
+    registry=EXTENDER,
 )
 ANSWERS = Counter(
-    "joulie_answers_total", "Webhook answers, by outcome", ["verb", "outcome"], registry=REGISTRY
+    "joulie_answers_total", "Webhook answers, by outcome", ["verb", "outcome"], registry=EXTENDER
 )
 ANSWERS_REPEATED = Counter(
     "joulie_answers_repeated_total",
     "Calls for a pod that the same verb has answered before; many for one pod are a hot loop",
     ["verb"],
-    registry=REGISTRY,
+    registry=EXTENDER,
 )
 REJECTIONS_REMEMBERED = Counter(
     "joulie_rejections_remembered_total",
     "Rejections given again from memory, because neither the pod nor our state had changed",
-    registry=REGISTRY,
+    registry=EXTENDER,
 )
 FALLBACKS = Counter(
     "joulie_fallbacks_total",
     "Answers that were open or closed instead of thought about, by reason",
     ["verb", "reason"],
-    registry=REGISTRY,
+    registry=EXTENDER,
 )
 SCORES_SAVED = Counter(
     "joulie_scores_saved_total",
     "Scores that kube-scheduler would have lost or added up twice: neutral ones after a failure, "
     "and hosts that it named more than once",
-    registry=REGISTRY,
+    registry=EXTENDER,
 )
-CONNECTIONS = Gauge("joulie_connections", "Open connections to the extender", registry=REGISTRY)
+CONNECTIONS = Gauge("joulie_connections", "Open connections to the extender", registry=EXTENDER)
 REQUESTS_REFUSED = Counter(
     "joulie_requests_refused_total",
     "Requests refused before they were read to the end, and connections cut, by reason",
     ["reason"],
-    registry=REGISTRY,
+    registry=EXTENDER,
 )
 SPOOLED = Gauge(
     "joulie_decision_spool_events",
     "Decisions written locally and not yet shipped",
-    registry=REGISTRY,
+    registry=EXTENDER,
 )
 DECISIONS_SPOOLED = Counter(
-    "joulie_decisions_spooled_total", "Decisions written to the local spool", registry=REGISTRY
+    "joulie_decisions_spooled_total", "Decisions written to the local spool", registry=EXTENDER
 )
 DECISIONS_SHIPPED = Counter(
-    "joulie_decisions_shipped_total", "Decisions that the broker has stored", registry=REGISTRY
+    "joulie_decisions_shipped_total", "Decisions that the broker has stored", registry=EXTENDER
 )
 DECISIONS_UNACKNOWLEDGED = Counter(
     "joulie_decisions_unacknowledged_total",
     "Decisions that the broker had not stored when the deadline of their answer was over",
-    registry=REGISTRY,
+    registry=EXTENDER,
 )
 DECISIONS_DROPPED = Counter(
     "joulie_decisions_dropped_total",
     "Decisions answered but not recorded, because the disk took no more",
-    registry=REGISTRY,
+    registry=EXTENDER,
 )
 UNKNOWN_CLASS = Counter(
     "joulie_unknown_workload_class_total",
     "Pods whose workload-class annotation is neither performance nor standard",
-    registry=REGISTRY,
+    registry=EXTENDER,
 )
 BINDINGS = Counter(
     "joulie_bindings_total",
     "Pods that were to be bound, by outcome",
     ["outcome"],
-    registry=REGISTRY,
+    registry=EXTENDER,
 )
 BIND_SECONDS = Histogram(
     "joulie_bind_seconds",
     "One binding: cards chosen and claimed, Binding made",
     buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5),
-    registry=REGISTRY,
+    registry=EXTENDER,
 )
 CLAIMS_TENDED = Counter(
     "joulie_claims_tended_total",
     "Events about claims that were due, by what: confirmed, made, or why released",
     ["what"],
-    registry=REGISTRY,
+    registry=EXTENDER,
 )
-PLANS = Counter("joulie_plans_total", "Plans published", ["policy"], registry=REGISTRY)
+PLANS = Counter("joulie_plans_total", "Plans published", ["policy"], registry=OPERATOR)
 PLANS_STOPPED = Gauge(
     "joulie_plans_stopped",
     "1 while no plans are made for this reason, else 0",
     ["reason"],
-    registry=REGISTRY,
+    registry=OPERATOR,
 )
 PLAN_CPU_SECONDS = Histogram(
     "joulie_plan_cpu_seconds",
     "Processor time of one look at the cluster",
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5),
-    registry=REGISTRY,
+    registry=OPERATOR,
 )
 NODES_HELD = Gauge(
     "joulie_nodes_held",
     "Nodes that may not yet become what the plan wants of them",
-    registry=REGISTRY,
+    registry=OPERATOR,
 )
-
 KUBE_WRITES = Counter(
     "joulie_kube_writes_total",
     "Writes to the Kubernetes API server, by what and how it went",
     ["kind", "outcome"],
-    registry=REGISTRY,
+    registry=OPERATOR,
 )
 KUBE_BEHIND = Gauge(
     "joulie_kube_objects_behind",
     "Objects in the cluster that are not yet what they shall be",
-    registry=REGISTRY,
+    registry=OPERATOR,
 )
 WATCH_LISTS = Counter(
     "joulie_watch_lists_total",
     "How often all objects of a kind were read: once at each start, again when the past was gone",
     ["kind", "how"],  # as events of the watch, or in pages
-    registry=REGISTRY,
+    registry=OPERATOR,
 )
 WATCH_FAILURES = Counter(
     "joulie_watch_failures_total",
     "Lists and watches that ended in an error, by kind of object",
     ["kind"],
-    registry=REGISTRY,
+    registry=OPERATOR,
 )
 LEADING = Gauge(
-    "joulie_operator_leading", "1 while this operator holds the lease", registry=REGISTRY
+    "joulie_operator_leading", "1 while this operator holds the lease", registry=OPERATOR
 )
-
 STREAM_LISTENERS = Gauge(
-    "joulie_stream_listeners", "Listeners of the console's stream", registry=REGISTRY
+    "joulie_stream_listeners", "Listeners of the console's stream", registry=CONSOLE
 )
 STREAM_CUT = Counter(
     "joulie_stream_cut_total",
     "Listeners of the console's stream that were cut because they were too slow",
-    registry=REGISTRY,
+    registry=CONSOLE,
 )
 CONSOLE_SECONDS = Histogram(
     "joulie_console_seconds",
     "One answer of the console's API, by route",
     ["route"],
     buckets=(0.001, 0.005, 0.02, 0.05, 0.2, 1, 5, 30),
-    registry=REGISTRY,
+    registry=CONSOLE,
 )
 
 
@@ -260,10 +285,17 @@ def well() -> str:
     return ""
 
 
-def serve(host: str, port: int, alive: Probe = well, ready: Probe = well) -> None:
+def shown_by(*parts: str) -> CollectorRegistry:
+    registry = _group()
+    for group in dict.fromkeys(group for part in parts for group in SHOWN_BY[part]):
+        registry.register(group)
+    return registry
+
+
+def serve(host: str, port: int, part: str, alive: Probe = well, ready: Probe = well) -> None:
     """Prometheus' text format, /healthz and /readyz, from a thread, until the process ends."""
     probes = {"/healthz": alive, "/readyz": ready}
-    numbers = make_wsgi_app(REGISTRY)
+    numbers = make_wsgi_app(shown_by(part))
 
     def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         probe = probes.get(environ["PATH_INFO"])

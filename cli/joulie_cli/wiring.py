@@ -58,7 +58,8 @@ def wired(part: str, settings: Sequence[type], data: Path | None, config: Path |
 
 def serve_part(
     wires: Wiring,
-    part: Awaitable[None],
+    part: str,
+    work: Awaitable[None],
     alive: Probe = well,
     ready: Probe = well,
     *,
@@ -68,9 +69,9 @@ def serve_part(
 
     `fast` is for those with thousands of small requests: another event loop, if there is one.
     """
-    metrics.serve(*wires.bus.metrics_addr, alive, ready)
+    metrics.serve(*wires.bus.metrics_addr, part, alive, ready)
     with asyncio.Runner(loop_factory=_fast_loop() if fast else None) as runner:
-        runner.run(_until_cancelled(part))
+        runner.run(_until_cancelled(work))
     return 0
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from joulie_bus import logging
-from joulie_bus.metrics import REGISTRY
+from joulie_bus.metrics import shown_by
 
 
 @pytest.fixture(autouse=True)
@@ -59,11 +59,11 @@ def test_a_line_for_people_shows_event_and_fields(capsys: pytest.CaptureFixture[
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="wants Linux's /dev/full")
 def test_a_full_disk_loses_lines_and_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = REGISTRY.get_sample_value("joulie_log_lines_lost_total") or 0.0
+    before = shown_by("extender").get_sample_value("joulie_log_lines_lost_total") or 0.0
     with open("/dev/full", "wb", buffering=0) as full:
         monkeypatch.setattr(sys, "stderr", TextIOWrapper(full, write_through=True))
         logging.configure("info", "json", "projector")
         logging.get_logger("bus").warning("resent", messages=3)
-        lost = REGISTRY.get_sample_value("joulie_log_lines_lost_total") or 0.0
+        lost = shown_by("extender").get_sample_value("joulie_log_lines_lost_total") or 0.0
 
     assert lost > before

@@ -27,13 +27,30 @@ def test_every_metric_is_named_after_us_and_says_what_it_is() -> None:
 
 def test_prometheus_can_read_them() -> None:
     port = free_port()
-    metrics.serve("127.0.0.1", port)
+    metrics.serve("127.0.0.1", port, "projector")
     metrics.POSITION.set(4812)
 
     with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         text = answer.read().decode()
 
     assert "joulie_position 4812.0" in text
+
+
+@pytest.mark.parametrize("part", metrics.SHOWN_BY)
+def test_a_process_shows_what_it_counts_and_nothing_of_others(part: str) -> None:
+    shown = {family.name for family in metrics.shown_by(part).collect()}
+
+    assert ("joulie_answers" in shown) == (part == "extender")
+    assert ("joulie_commit_seconds" in shown) == (part == "projector")
+    assert ("joulie_archive_position" in shown) == (part == "archive")
+    assert ("joulie_view_age_seconds" in shown) == (part not in {"projector", "archive"})
+    assert "joulie_broker_errors" in shown
+
+
+def test_every_metric_is_shown_by_some_process() -> None:
+    shown = {family.name for family in metrics.shown_by(*metrics.SHOWN_BY).collect()}
+
+    assert {metric._name for metric in METRICS} == shown
 
 
 def asked(port: int, path: str) -> tuple[int, str]:
@@ -47,7 +64,7 @@ def asked(port: int, path: str) -> tuple[int, str]:
 
 def test_a_process_says_whether_it_is_well_and_if_not_why() -> None:
     port = free_port()
-    metrics.serve("127.0.0.1", port, alive=lambda: "", ready=lambda: "waiting for the broker")
+    metrics.serve("127.0.0.1", port, "projector", lambda: "", lambda: "waiting for the broker")
 
     assert asked(port, "/healthz") == (200, "ok\n")
     assert asked(port, "/readyz") == (503, "waiting for the broker\n")
@@ -57,4 +74,4 @@ def test_a_taken_port_is_told_with_a_way_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PortTaken, match=f"Nothing can listen on 127.0.0.1:{port}"):
-            metrics.serve("127.0.0.1", port)
+            metrics.serve("127.0.0.1", port, "projector")

@@ -77,7 +77,7 @@ def test_an_age_is_told_as_people_say_it(age: float, told: str) -> None:
 
 def test_a_part_tells_its_gauges_and_one_that_is_silent_is_left_out() -> None:
     answers, silent = (f"127.0.0.1:{free_port()}" for _ in range(2))
-    metrics.serve("127.0.0.1", int(answers.rpartition(":")[2]))
+    metrics.serve("127.0.0.1", int(answers.rpartition(":")[2]), "projector")
     metrics.POSITION.set(41)
 
     told = gauges_of({"extender": answers, "operator": silent})
@@ -100,7 +100,7 @@ def test_a_part_that_is_not_well_is_named(
 ) -> None:
     data = DataDirectory(tmp_path)
     address = f"127.0.0.1:{free_port()}"
-    metrics.serve("127.0.0.1", int(address.rpartition(":")[2]))
+    metrics.serve("127.0.0.1", int(address.rpartition(":")[2]), "extender")
     metrics.VIEW_AGE_SECONDS.set(age)
     with announced(data, pid, address):
         found = status_of(data, Ages(NOW, 300))

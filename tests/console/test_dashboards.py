@@ -15,7 +15,7 @@ FILES = [DEPLOY / "dashboards" / "joulie.json", DEPLOY / "alerts" / "joulie.yaml
 def known() -> dict[str, set[str]]:
     """Every series that a process can show, and its labels."""
     found: dict[str, set[str]] = {}
-    for family in metrics.REGISTRY.collect():
+    for family in metrics.shown_by(*metrics.SHOWN_BY).collect():
         metric = next(
             value
             for value in vars(metrics).values()

@@ -95,7 +95,7 @@ def watts(view: View) -> dict[str, float]:
 
 def reloads(reason: str) -> float:
     labels = {"reason": reason}
-    return metrics.REGISTRY.get_sample_value("joulie_view_reloads_total", labels) or 0
+    return metrics.shown_by("extender").get_sample_value("joulie_view_reloads_total", labels) or 0
 
 
 # --- following --------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     if args.every is not None:
         args.every = args.every or wires.source.load(ArchiveSettings).every_s
         keeper = Keeper(args, wires, lambda now: _archive(args, wires, now=now))
-        return serve_part(wires, keeper.run())
+        return serve_part(wires, "archive", keeper.run())
     kept = asyncio.run(_archive(args, wires, now=args.now))
     print(json.dumps(kept._asdict()) if args.json else _archived(kept, args.to, args.now))
     return 0

@@ -13,7 +13,7 @@ SETTINGS = (ConsoleSettings, ScoringSettings)
 
 
 def run(_: argparse.Namespace, wires: Wiring) -> int:
-    return serve_part(wires, _show(wires))
+    return serve_part(wires, "console", _show(wires))
 
 
 async def _show(wires: Wiring) -> None:

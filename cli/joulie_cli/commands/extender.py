@@ -23,7 +23,7 @@ log = get_logger("extender")
 
 
 def run(_: argparse.Namespace, wires: Wiring) -> int:
-    return serve_part(wires, _answer(wires), fast=True)
+    return serve_part(wires, "extender", _answer(wires), fast=True)
 
 
 async def _answer(wires: Wiring) -> None:

@@ -41,7 +41,7 @@ SETTINGS = (
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
-    return serve_part(wires, _operate(wires, cluster))
+    return serve_part(wires, "operator", _operate(wires, cluster))
 
 
 async def _operate(wires: Wiring, cluster: str) -> None:

@@ -15,7 +15,7 @@ SETTINGS = (ProjectorSettings,)
 
 def run(_: argparse.Namespace, wires: Wiring) -> int:
     health = Health()
-    return serve_part(wires, _project(wires, health), health.alive, health.ready)
+    return serve_part(wires, "projector", _project(wires, health), health.alive, health.ready)
 
 
 class Health:

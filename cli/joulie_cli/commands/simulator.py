@@ -10,7 +10,7 @@ SETTINGS = (SimulatorSettings,)
 
 
 def run(_: argparse.Namespace, wires: Wiring) -> int:
-    return serve_part(wires, _simulate(wires), fast=True)
+    return serve_part(wires, "simulator", _simulate(wires), fast=True)
 
 
 async def _simulate(wires: Wiring) -> None:
