@@ -55,8 +55,7 @@ class Postgres:
         self._durable = durable
         self._names = count()
         self._process: subprocess.Popen[bytes] | None = None
-        if self._user.uid is not None and self._user.gid is not None:
-            os.chown(directory, self._user.uid, self._user.gid)
+        self._give(directory)
         self._run("initdb", "-D", "data", "-A", "trust", "-U", "owner", "--no-sync", "-E", "UTF8")
 
     @classmethod
@@ -99,6 +98,11 @@ class Postgres:
             self._process.send_signal(how)
             self._process.wait(PATIENCE_S)
 
+    @property
+    def directory(self) -> Path:
+        """Everything of it; whoever it runs as may go in."""
+        return self._directory
+
     def url(self, name: str, user: str = "owner") -> str:
         return f"postgresql://{user}@/{name}?host={self._directory}"
 
@@ -108,12 +112,24 @@ class Postgres:
 
     def migrated(self) -> str:
         """The URL of a new database at today's schema."""
+        self._make_template()
+        return self._create(_TEMPLATE)
+
+    def migrated_on(self, disk: Path) -> str:
+        """The same with its rows on another disk, where anybody may write."""
+        self._make_template()
+        rows = disk / "rows"
+        rows.mkdir()
+        self._give(rows)
+        self.execute("postgres", f"CREATE TABLESPACE other LOCATION '{rows}'")
+        return self._create(f"{_TEMPLATE} TABLESPACE other")
+
+    def _make_template(self) -> None:
         if not self.has(_TEMPLATE):
             self.execute("postgres", f"CREATE DATABASE {_TEMPLATE} TEMPLATE template0")
             engine = database.migrator(self.url(_TEMPLATE))
             joulie_migrations.upgrade(engine)
             engine.dispose()
-        return self._create(_TEMPLATE)
 
     def has(self, name: str) -> bool:
         with psycopg.connect(self._conninfo("postgres")) as db:
@@ -132,6 +148,10 @@ class Postgres:
 
     def _conninfo(self, name: str) -> str:
         return f"host={self._directory} user=owner dbname={name} connect_timeout=5"
+
+    def _give(self, directory: Path) -> None:
+        if self._user.uid is not None and self._user.gid is not None:
+            os.chown(directory, self._user.uid, self._user.gid)
 
     def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(

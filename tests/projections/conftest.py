@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from sqlalchemy import Engine
@@ -18,7 +18,6 @@ from joulie_projections import database
 from joulie_projections.database import Place
 from joulie_projections.heads import Signer
 from joulie_projections.projector import Projector, ProjectorSettings
-from joulie_projections.testing import Postgres
 from joulie_projections.view import View
 from one_broker import anyio_backend, emptied, server
 
@@ -28,11 +27,15 @@ Viewing = Callable[[], AbstractAsyncContextManager[View]]
 Tell = Callable[..., Awaitable[None]]
 
 
+class Migrating(Protocol):
+    def migrated(self) -> str: ...
+
+
 @pytest.fixture(params=["database_file", "postgres"], ids=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest) -> Place:
     """A database at today's schema, of either kind: what holds for one holds for the other."""
-    found: Path | Postgres = request.getfixturevalue(request.param)
-    return found.migrated() if isinstance(found, Postgres) else found
+    found: Path | Migrating = request.getfixturevalue(request.param)
+    return found if isinstance(found, Path) else found.migrated()
 
 
 @pytest.fixture

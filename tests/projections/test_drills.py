@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, closing
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from sqlalchemy import make_url
@@ -326,16 +327,23 @@ def bodies(place: Place) -> list[bytes]:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Generator[Path, None, None]:
     """A database on a file system of its own."""
-    disk = tmp_path / "disk"
+    with mounted(tmp_path / "disk", "8m") as disk:
+        engine = database.migrator(disk / "joulie.db")
+        joulie_migrations.upgrade(engine)
+        engine.dispose()
+        yield disk / "joulie.db"
+
+
+@contextlib.contextmanager
+def mounted(disk: Path, size: str) -> Generator[Path, None, None]:
     disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "none", str(disk)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=777", "none", str(disk)]
     if sys.platform != "linux" or subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("only root on Linux can mount a small disk")
-    engine = database.migrator(disk / "joulie.db")
-    joulie_migrations.upgrade(engine)
-    engine.dispose()
-    yield disk / "joulie.db"
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
 @contextlib.contextmanager
@@ -379,12 +387,25 @@ async def test_a_projector_without_room_says_so_loses_nothing_and_goes_on_once_t
     shortage: Shortage,
     why: str,
 ) -> None:
+    why_not = await without_room(projecting, bus, connection, place, shortage(place.parent))
+
+    assert why_not == {why}
+
+
+async def without_room(
+    projecting: Projecting,
+    bus: JetStreamLog,
+    connection: Connection,
+    place: Place,
+    shortage: AbstractContextManager[None],
+) -> set[str]:
+    """What was said while there was none; in the end everything is there."""
     story = Story(bus, seed=9)
     with capture_logs() as told:
         async with projecting(batch=100, outcome_grace_s=0.2) as running:
             await story.tell(60)
             await came_to_the_end(connection, place)
-            with shortage(place.parent):
+            with shortage:
                 while not running.done() and not any(line["event"] == "refused" for line in told):
                     await story.tell(100)
             await story.tell(20)
@@ -392,8 +413,39 @@ async def test_a_projector_without_room_says_so_loses_nothing_and_goes_on_once_t
             assert not running.done()
 
     await require_whole(connection, place)
-    assert {line["why"] for line in told if line["event"] == "refused"} == {why}
     assert any(line["event"] == "accepted" for line in told)
+    return {line["why"] for line in told if line["event"] == "refused"}
+
+
+class Crowded(NamedTuple):
+    """A server whose database lies on a disk that is small."""
+
+    server: Postgres
+    disk: Path
+
+    def migrated(self) -> str:
+        return self.server.migrated_on(self.disk)
+
+
+@pytest.fixture
+def crowded(own: Postgres) -> Generator[Crowded, None, None]:
+    with mounted(own.directory / "disk", "24m") as disk:
+        yield Crowded(own, disk)
+        own.stop(signal.SIGQUIT)
+
+
+@pytest.mark.parametrize("place", ["crowded"], indirect=True)
+async def test_neither_does_one_whose_postgres_has_no_room(
+    projecting: Projecting,
+    bus: JetStreamLog,
+    connection: Connection,
+    place: Place,
+    crowded: Crowded,
+) -> None:
+    why_not = await without_room(projecting, bus, connection, place, full(crowded.disk))
+
+    assert why_not
+    assert all("No space left on device" in why for why in why_not)
 
 
 # --- a stream that was trimmed past our position -----------------------------------------------
