@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from joulie_bus.records import Record
 from joulie_bus.roles import Role
 from joulie_bus.settings import setting, text
 from joulie_bus.subjects import MERGE_ORDER, Stream
-from joulie_cli.data import Hold
+from joulie_cli.data import DataDirectory, Hold
 from joulie_cli.supervisor import made_ready
 from joulie_cli.wiring import Wiring, address_of, connected
 from joulie_projections import database
@@ -105,16 +105,20 @@ async def _held(wires: Wiring) -> Hold | None:
     return None
 
 
+def history_of(wires: Wiring) -> AbstractContextManager[History]:
+    return history_in(wires.data)
+
+
 @contextlib.contextmanager
-def history_of(wires: Wiring) -> Generator[History, None, None]:
+def history_in(data: DataDirectory) -> Generator[History, None, None]:
     """One moment of the database, if it is one that this code can read."""
-    wires.data.require()
-    engine = database.reader(wires.data.database)
+    data.require()
+    engine = database.reader(data.database)
     try:
         joulie_migrations.require(engine)
     finally:
         engine.dispose()
-    with History.of(wires.data.database) as history:
+    with History.of(data.database) as history:
         yield history
 
 

@@ -20,7 +20,9 @@ from joulie_cli.looking import ENTRY_KINDS, OPTIONS, joined
 from joulie_cli.main import main
 from joulie_cli.past import paying
 from joulie_projections import database
+from joulie_projections.heads import Signer
 from joulie_projections.history import History, Wanted
+from joulie_projections.testing import edited
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -413,7 +415,7 @@ def test_an_empty_log_replays_to_nothing(joulie: Run, empty: Path) -> None:
 COMMANDS = [
     *(["explain", "a"], ["decisions"], ["plans"], ["twin", "a"], ["verify"], ["prove", "1"]),
     *(["diff", "1", "2"], ["replay"], ["whatif", "--policy", "static_partition"]),
-    ["archive", "--to", "x"],
+    *(["archive", "--to", "x"], ["status"], ["gpus"], ["dead", "list"], ["rebuild"]),
 ]
 
 
@@ -423,6 +425,19 @@ def test_a_folder_without_data_is_told_so(joulie: Run, tmp_path: Path, words: li
 
     assert said.code == 2
     assert f"There is no Joulie data in {tmp_path / 'none'}." in said.err
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+def test_a_database_of_an_older_schema_is_told_so(
+    joulie: Run, empty: Path, words: list[str]
+) -> None:
+    edited(empty / "joulie.db", "UPDATE alembic_version SET version_num = '0001'")
+    Signer.of(empty / "head.key").publish(empty / "head.pub")
+
+    said = joulie(*words, data=empty)
+
+    assert (said.code, said.out) == (2, "")
+    assert "The database is at schema 0001, this code wants" in said.err
 
 
 def test_a_moment_so_long_ago_needs_no_equals_sign() -> None:

@@ -7,17 +7,16 @@ from typing import Any
 
 from joulie_bus.errors import NotRetryable
 from joulie_bus.roles import Role
+from joulie_cli.past import history_of
 from joulie_cli.wiring import Wiring, connected
 from joulie_projections import dead
 from joulie_projections.commit import Poison
-from joulie_projections.history import History
 
 SETTINGS = ()
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
-    wires.data.require()
-    with History.of(wires.data.database) as history:
+    with history_of(wires) as history:
         found = history.quarantined()
     if args.action == "list":
         told = [_as_json(poison) for poison in found]

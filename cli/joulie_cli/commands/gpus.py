@@ -5,11 +5,11 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from joulie_cli.past import history_of
 from joulie_cli.wiring import Wiring
 from joulie_extender.gpu_names import Aliases, aliases_of, is_model
 from joulie_projections.cards import CardState, is_idle, room_mb, used_mb
 from joulie_projections.catalog_file import CatalogSettings
-from joulie_projections.history import History
 from joulie_projections.world import World
 
 SETTINGS = (CatalogSettings,)
@@ -25,8 +25,7 @@ class Wish(NamedTuple):
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
-    wires.data.require()
-    with History.of(wires.data.database) as history:
+    with history_of(wires) as history:
         world = history.world()
     aliases = aliases_of(wires.source.load(CatalogSettings).catalog)
     wish = Wish(args.node or "", args.model or "", args.pod or "", args.free)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from joulie_cli.data import DataDirectory, Running, is_alive
 from joulie_cli.gauges import Gauges, gauges_of
+from joulie_cli.past import history_in
 from joulie_cli.wiring import Wiring
 from joulie_extender.settings import ScoringSettings
 from joulie_projections import rows
@@ -34,10 +35,9 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 def status_of(data: DataDirectory, ages: Ages) -> dict[str, Any]:
-    data.require()
-    running = data.running()
-    parts = _parts(running)
-    with History.of(data.database) as history:
+    with history_in(data) as history:
+        running = data.running()
+        parts = _parts(running)
         believed = _positions(history, ages.now) | {"readings": _readings(history, ages)}
     return {
         "running": running is not None,
