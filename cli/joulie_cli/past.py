@@ -112,14 +112,18 @@ def history_of(wires: Wiring) -> AbstractContextManager[History]:
 @contextlib.contextmanager
 def history_in(data: DataDirectory) -> Generator[History, None, None]:
     """One moment of the database, if it is one that this code can read."""
+    require_readable(data)
+    with History.of(data.database) as history:
+        yield history
+
+
+def require_readable(data: DataDirectory) -> None:
     data.require()
     engine = database.reader(data.database)
     try:
         joulie_migrations.require(engine)
     finally:
         engine.dispose()
-    with History.of(data.database) as history:
-        yield history
 
 
 @contextlib.asynccontextmanager

@@ -12,7 +12,14 @@ from joulie_audit.chain import Part
 from joulie_audit.verify import Report, unlogged, verify
 from joulie_audit.verify_archive import ArchiveReport, verify_archive
 from joulie_cli.heads import heads_in, heads_of, ids_of, public_key
-from joulie_cli.past import ArchivePlace, archive_of, broker_of, history_of, sharing_of
+from joulie_cli.past import (
+    ArchivePlace,
+    archive_of,
+    broker_of,
+    history_of,
+    require_readable,
+    sharing_of,
+)
 from joulie_cli.wiring import Wiring
 from joulie_projections.heads import Head
 from joulie_projections.history import NEWEST
@@ -29,7 +36,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 async def _verify(args: argparse.Namespace, wires: Wiring) -> tuple[Report, ArchiveReport | None]:
-    wires.data.require()
+    require_readable(wires.data)  # before a broker is asked, or started
     public = public_key(wires)
     if args.heads == FROM_THE_STREAM:
         async with broker_of(wires) as bus:
