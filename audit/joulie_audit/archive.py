@@ -223,29 +223,41 @@ def _checked_root(place: Path, part: Part, found: P) -> P:
     return found
 
 
+class _Held(NamedTuple):
+    """The part that was read last."""
+
+    part: Part
+    records: list[Record]
+    batches: dict[int, Manifest]  # by their first position
+
+
 class ArchivedFacts:
     """From the archive as far as it goes; the rest from where the archive had it from."""
 
     def __init__(self, archive: Archive, rest: Facts) -> None:
         self._archive = archive
         self._rest = rest
-        self._held: tuple[Part, FactPart] | None = None
+        self._held: _Held | None = None
 
     async def of(self, manifest: Manifest, streams: frozenset[Stream] = _EVERY) -> list[Record]:
-        found = self._part_of(manifest)
-        if found is None:
+        held = self._holding(manifest)
+        if held is None:
             return await self._rest.of(manifest, streams)
-        part, held = found
-        start = manifest.p_from - part.first
+        kept = held.batches.get(manifest.p_from)
+        if kept is None or kept.ranges != manifest.ranges:
+            raise ArchiveBroken(str(self._archive.path), "its facts are those of another log")
+        start = manifest.p_from - held.part.first
         count = sum(r.last - r.first + 1 for r in manifest.ranges)
         return [r for r in held.records[start : start + count] if r.stream in streams]
 
-    def _part_of(self, manifest: Manifest) -> tuple[Part, FactPart] | None:
-        if self._held is not None and _holds(self._held[0], manifest.p_from):
+    def _holding(self, manifest: Manifest) -> _Held | None:
+        if self._held is not None and _holds(self._held.part, manifest.p_from):
             return self._held
         for place, part in self._archive.facts:
             if _holds(part, manifest.p_from):
-                self._held = part, self._archive.read_facts(place, part)
+                found = self._archive.read_facts(place, part)
+                batches = {batch.p_from: batch for batch in found.manifests}
+                self._held = _Held(part, found.records, batches)
                 return self._held
         return None
 

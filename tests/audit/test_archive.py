@@ -28,6 +28,7 @@ from joulie_bus.testing import NOON, ask, power
 from joulie_projections.history import History
 from joulie_projections.manifest import Manifest
 from joulie_projections.sequence import Sequenced, Standing, sequence
+from joulie_projections.testing import edited
 from joulie_projections.world import World
 
 pytestmark = pytest.mark.anyio
@@ -169,6 +170,16 @@ async def test_a_part_that_was_taken_away_is_missed(small: Past, tmp_path: Path)
     found = await looked_at(small, tmp_path / "a")
 
     assert "it does not follow facts 0; one is missing" in (found.flaw or "")
+
+
+async def test_no_fact_is_taken_from_the_archive_of_another_log(
+    small: Past, tmp_path: Path
+) -> None:
+    await archived(small, tmp_path / "a", Segment())
+    edited(small.database, "UPDATE batch SET ranges = x'90' WHERE p_to = 12")
+    async with small.reading() as (history, _):
+        with pytest.raises(ArchiveBroken, match="its facts are those of another log"):
+            await replay(history, ArchivedFacts(Archive.of(tmp_path / "a"), Gone()))
 
 
 async def test_the_archive_of_another_log_is_told(
