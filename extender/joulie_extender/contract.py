@@ -163,7 +163,8 @@ class Reader:
     def read(self, body: Body) -> Asked:
         """Raises BadRequest for what kube-scheduler never sends, and says where in the body.
 
-        No list of names is so large that it comes as a bytearray.
+        What is so large that it comes as a bytearray is nearly always whole nodes, and a list of
+        names so large is not worth remembering.
         """
         if isinstance(body, bytearray):
             return read_args(body)
