@@ -110,6 +110,14 @@ async def test_a_node_shows_its_caps_its_state_and_what_it_went_through(
     assert await page.run(shows("#detail .lines", "caps: CPU 60 %, GPU none"))
 
 
+async def test_a_node_above_its_cap_says_how_far(page: Page, stage_of: Staging) -> None:
+    async with stage_of() as stage:
+        await stage.tell(node_seen("n1"), hardware("n1", watts=600), caps("n1", cpu=50))
+        await stage.tell(power("n1", 330))
+        await opened(page, stage, "?node=n1")
+        await page.until(shows("#detail-body", "\u221210 % (measured)"))
+
+
 async def test_a_long_history_of_a_node_is_had_piece_by_piece(
     page: Page, stage_of: Staging, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,8 @@ export function watts(value) {
   return `${number.format(value)} W`;
 }
 
-export const percent = (value) => (value === null || value === undefined || value < 0 ? "unknown" : `${value.toFixed(0)} %`);
+// A node above its cap has less than no headroom.
+export const percent = (value) => (value === null || value === undefined ? "unknown" : `${value.toFixed(0).replace("-", "\u2212")} %`);
 
 export const points = (value) => (value >= 0 ? `+${value.toFixed(1)}` : `\u2212${Math.abs(value).toFixed(1)}`);
 

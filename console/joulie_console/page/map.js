@@ -234,7 +234,7 @@ export class NodeMap {
   words(index) {
     const { name, class: kind, headroom, watts: drawn, gpu } = this.nodes;
     const gpus = gpu[index] < 0 ? "" : `, GPUs ${percent(gpu[index])} in use`;
-    return `${plain(name[index])}: ${CLASSES[kind[index]]}, headroom ${percent(headroom[index])}, ${watts(drawn[index])}${gpus}`;
+    return `${plain(name[index])}: ${CLASSES[kind[index]]}, headroom ${headroom[index] < 0 ? "unknown" : percent(headroom[index])}, ${watts(drawn[index])}${gpus}`;
   }
 
   #tell(box) {
