@@ -101,7 +101,9 @@ class _Ed25519Signer(Signer):
         return cls(loaded)
 
     def publish(self, path: Path) -> None:
-        path.write_bytes(self._half.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+        half = self._half.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        if not path.exists() or path.read_bytes() != half:  # somebody may be reading it
+            path.write_bytes(half)
 
     def _signature(self, data: bytes) -> bytes:
         return self._key.sign(data)
