@@ -67,6 +67,7 @@ class Journal:
         self._unplaced: deque[Record] = deque()  # plans whose position is not committed yet
         self._placed: deque[Placed] = deque()
         self._mapped_to = 0
+        self._taken = 0  # of the stream of plans
         self._pieces: dict[tuple[int, int, int], bytes] = {}
         self._turn = asyncio.Event()
         self.bell = asyncio.Event()
@@ -145,9 +146,11 @@ class Journal:
         self._forgets, self.plans_gone = after > 0, state.first - 1
         async with self._bus.reading(Stream.PLAN, after, state.created, self.bell) as reader:
             await self._place_old(after + 1)
-            self.is_ready = True
+            self._taken = after
             while True:
                 await self._look(reader)
+                if self._taken >= state.last and not self.trouble:
+                    self.is_ready = True  # what was there when we came is known
                 await rung(self.bell, POLL_S)
 
     async def _begin(self) -> None:
@@ -206,6 +209,7 @@ class Journal:
         self._unplaced.extend(reader.take(10_000))
         if not self._unplaced:
             return False
+        self._taken = self._unplaced[-1].sequence
         found = await self._past.placed_after(self._mapped_to)
         self._placed.extend(found.placed)
         self._mapped_to = found.mapped_to

@@ -45,13 +45,13 @@ PLANNED = [at for number in range(10) for at in (4 * number + 2, 4 * number + 3,
 async def pages(
     maker: LogMaker, database_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncGenerator[PlanPages, None]:
-    """Memory holds the newest five only."""
+    """Memory holds the newest five only, and nobody reads on."""
     monkeypatch.setattr(journal, "PLANS_KEPT", 5)
     past = Past(lambda: History.readable(database_file))
     told = Journal(maker.bus, past, dict)
     async with background(told.follow(), "journal"):
-        await until(lambda: len(told.plans_before(NOW)) == 5)
-        yield PlanPages(maker.bus, past, told)
+        await until(lambda: told.is_ready)
+    yield PlanPages(maker.bus, past, told)
     past.close()
 
 
