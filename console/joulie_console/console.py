@@ -166,7 +166,7 @@ class Console:
             earlier=told.following,
             plans_gone=self.journal.plans_gone,
             pods=picture.pods_on(world, name),
-            cards=[card for card in picture.cards_of(world) if card.node == name],
+            cards=picture.cards_of(world, name),
         )
 
     async def _transitions(self, node: str, before: int) -> Page:

@@ -192,11 +192,9 @@ def _headroom(board: Board, measured: npt.NDArray[np.bool_]) -> Floats:
 
 def _asked_gpus(world: World, board: Board) -> Floats:
     asked = np.zeros(len(board.columns["gpus"]))
-    for pod in world.pods.values():
-        if pod.node and not pod.finished and pod.pod.gpu_milli:
-            row = board.rows.get(pod.node)
-            if row is not None:
-                asked[row] += pod.pod.gpu_milli / 1000
+    for name, row in board.rows.items():
+        load = world.nodes[name].load
+        asked[row] = (load.gpu_standard_milli + load.gpu_performance_milli) / 1000
     return asked
 
 
@@ -266,9 +264,23 @@ def phases(world: World) -> dict[PodPhase, int]:
 # --- cards ------------------------------------------------------------------------------------
 
 
-def cards_of(world: World) -> list[Gpu]:
-    """Those that somebody has shown, by node."""
-    shown = [_card(uuid, card) for uuid, card in world.gpus.items() if card.node]
+class CardCount(NamedTuple):
+    shown: int
+    unhealthy: int
+
+
+def counted_cards(world: World) -> CardCount:
+    healthy = [card.healthy for card in world.gpus.values() if card.node]
+    return CardCount(len(healthy), healthy.count(False))
+
+
+def cards_of(world: World, node: str = "") -> list[Gpu]:
+    """Those that somebody has shown, by node; of one or of all."""
+    shown = [
+        _card(uuid, card)
+        for uuid, card in world.gpus.items()
+        if card.node and node in ("", card.node)
+    ]
     return sorted(shown, key=lambda card: (card.node, card.uuid))
 
 

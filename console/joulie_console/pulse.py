@@ -14,8 +14,8 @@ from joulie_console.picture import (
     Columns,
     Glance,
     Moment,
-    cards_of,
     changed_rows,
+    counted_cards,
     facility_of,
     last_plan,
     phases,
@@ -102,10 +102,10 @@ class Pulse:
 
     def cluster(self, glance: Glance, age_ms: int, *, is_now: bool = True) -> Cluster:
         moment, totals = glance.moment, glance.totals()
-        world, counted, cards = moment.world, phases(moment.world), cards_of(moment.world)
+        world, counted, cards = moment.world, phases(moment.world), counted_cards(moment.world)
         facility, beat = facility_of(world), self._view.last_beat if is_now else None
-        unhealthy = sum(not card.healthy for card in cards)
-        signs = self._signs(glance, age_ms, beat.lag if beat else 0, unhealthy)
+        pending, lag = counted["pending"], beat.lag if beat else 0
+        signs = self._signs(glance, age_ms, lag, pending, cards.unhealthy)
         return Cluster(
             position=moment.position,
             at_ms=moment.at // MS,
@@ -121,10 +121,10 @@ class Pulse:
             trend_w_per_min=totals.trend_w_per_min,
             gpus=int(sum(moment.board.floats("gpus").tolist())),
             gpus_asked=sum(glance.asked_gpus.tolist()),
-            cards=len(cards),
-            cards_unhealthy=unhealthy,
+            cards=cards.shown,
+            cards_unhealthy=cards.unhealthy,
             pods_running=counted["running"],
-            pods_pending=counted["pending"],
+            pods_pending=pending,
             entries=self._journal.entry,
             planned_at_ms=world.planned_at // MS,
             plan=last_plan(world),
@@ -136,7 +136,7 @@ class Pulse:
             warnings=warnings_of(signs) if is_now else [],
         )
 
-    def _signs(self, glance: Glance, age_ms: int, lag: int, unhealthy: int) -> Signs:
+    def _signs(self, glance: Glance, age_ms: int, lag: int, pending: int, unhealthy: int) -> Signs:
         moment, totals, now = glance.moment, glance.totals(), time.time_ns()
         planned, decided = moment.world.planned_at, self._journal.decided_at
         return Signs(
@@ -145,7 +145,7 @@ class Pulse:
             planned_s=(now - planned) / 1e9 if planned else None,
             nodes=totals.nodes,
             unmeasured=totals.nodes - totals.measured,
-            pending=phases(moment.world)["pending"],
+            pending=pending,
             decided_s=(now - decided) / 1e9 if decided else None,
             database=self._journal.trouble,
             cards_unhealthy=unhealthy,
