@@ -213,6 +213,16 @@ async def test_what_could_not_be_had_is_had_once_the_console_is_there(
             await page.until(shows("#detail-title", "n1"))
 
 
+async def test_what_is_not_there_yet_is_shown_as_soon_as_it_is(
+    page: Page, stage_of: Staging
+) -> None:
+    async with stage_of() as stage:
+        await opened(page, stage, "?node=n1")
+        await page.until(shows("#detail-title", "Not to be had"))
+        await stage.tell(node_seen("n1"))
+        await page.until(shows("#detail-title", "n1"))
+
+
 def noise(count: int) -> list[SettingsDeclared]:
     return [SettingsDeclared(settings=f"s{n}", code="x", values={}) for n in range(count)]
 

@@ -9,6 +9,7 @@ import { cardRows } from "./tables.js";
 
 const TERMS = ["headroom", "cooling", "trend", "bonus", "pressure", "draining", "neutral"];
 const LISTED = 100;
+const AGAIN_MS = 3000;
 
 export class Detail {
   constructor(go) {
@@ -17,7 +18,7 @@ export class Detail {
     this.body = byId("detail-body");
     this.title = byId("detail-title");
     this.shown = "";
-    this.missing = false; // what is wanted could not be had
+    this.missing = 0; // since when what is wanted could not be had
     this.from = null;
     byId("close").addEventListener("click", () => this.close());
     this.box.addEventListener("keydown", (event) => event.key === "Escape" && this.close());
@@ -40,7 +41,7 @@ export class Detail {
     if (again && !this.missing) return;
     const first = !this.shown;
     this.shown = wanted;
-    this.missing = false;
+    this.missing = 0;
     if (!(now.node || now.pod || now.decision)) return this.#hide();
     if (first || this.box.hidden) this.from = document.activeElement;
     this.box.hidden = false;
@@ -52,11 +53,16 @@ export class Detail {
       put(this.body, parts.slice(1));
     } catch (error) {
       if (this.shown !== wanted) return;
-      this.missing = true;
+      this.missing = performance.now();
       put(this.title, "Not to be had");
       put(this.body, h("p", null, error.message));
     }
     if (!again) this.title.focus();
+  }
+
+  // What happens now may be what was missing.
+  heard(now, moment) {
+    if (this.missing && performance.now() - this.missing > AGAIN_MS) this.show(now, moment);
   }
 
   #hide() {

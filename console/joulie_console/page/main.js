@@ -52,6 +52,7 @@ const heard = {
     if (!last || found.at_ms - last[0] >= 2000) power.push([found.at_ms, found.position, found.measured_w, found.capped_w]);
     if (power.length > 1800) power.shift();
     showFigures();
+    detail.heard(state(), moment());
   },
   map(delta) {
     if (state().at) return;
