@@ -24,5 +24,10 @@ class Prices:
         self._dear[kind] = seconds_each > self._dear_s
         self._again[kind] = now + AGAIN_S
 
+    def batches_failed(self, kind: str, now: float) -> None:
+        """The stream may not take any: what a message costs does not matter there."""
+        self._dear[kind] = False
+        self._again[kind] = now + AGAIN_S
+
     def are_dear(self, kind: str) -> bool:
         return self._dear.get(kind, True)

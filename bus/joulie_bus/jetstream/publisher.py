@@ -29,7 +29,6 @@ WINDOW = 1000  # unacknowledged at most; the broker itself queues 10,000 before 
 ACK_DEADLINE_S = 2.0  # one fsync of a bad disk is 0.1 s, a cluster's election up to 5 s
 TICK_S = 0.25
 MANY = 20  # a batch costs the broker as much as so many single messages that are dear
-BATCHES_AGAIN_S = 60.0  # after one that failed: the stream may not take any
 HEADERS = 64  # bytes of our one header, without the id in it
 # Refusals that pass by themselves: no leader, no peers, no quorum, ingest queue full, disk busy.
 TEMPORARY = frozenset({503, 429, 10005, 10008, 10009, 10023, 10028, 10035, 10167})
@@ -98,7 +97,6 @@ class Publisher:
         self._flights: dict[str, _Flight] = {}
         self._room = asyncio.Semaphore(WINDOW)
         self._next = 0
-        self._singly_until: dict[str, float] = {}  # by kind of message
         self._decode = msgspec.json.Decoder(_Ack).decode
 
     @classmethod
@@ -141,14 +139,11 @@ class Publisher:
         return messages[MANY:]
 
     async def _publish_together(self, messages: Sequence[Message], kind: str) -> bool:
-        now = asyncio.get_running_loop().time()
         if len(messages) < MANY or not self._prices.are_dear(kind):
-            return False
-        if self._singly_until.get(kind, 0) > now:
             return False
         if await stored_together(self._connection, messages):
             return True
-        self._singly_until[kind] = now + BATCHES_AGAIN_S
+        self._prices.batches_failed(kind, asyncio.get_running_loop().time())
         return False
 
     async def _publish_singly(self, messages: Sequence[Message]) -> None:
