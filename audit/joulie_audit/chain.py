@@ -6,18 +6,17 @@ what their body says.
 
 from bisect import bisect
 from collections.abc import Callable, Generator, Sequence, Set
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from hashlib import sha256
 from itertools import pairwise
-from multiprocessing import get_context
 from operator import add
 from typing import Any, NamedTuple
 
 import msgspec
 
+from joulie_audit.processes import processes, telling
 from joulie_audit.producers import Counters
-from joulie_bus.errors import JoulieError, NotInTheLog, Undecodable
+from joulie_bus.errors import Undecodable
 from joulie_projections.database import Place
 from joulie_projections.decisions import FIRST_PREV, UNREADABLE, Entry, chain_hash, entry_of_body
 from joulie_projections.history import NEWEST, History, Logged
@@ -78,7 +77,7 @@ def walking(
     if sharing is None or len(spans) < 2:
         yield lambda: walk(history, part, wanted)
         return
-    with ProcessPoolExecutor(len(spans), get_context("spawn")) as pool:
+    with processes(len(spans)) as pool:
         shares = [
             pool.submit(_in_another_process, sharing.database, span, wanted) for span in spans
         ]
@@ -97,11 +96,8 @@ def spans_of(part: Part, tip: int, jobs: int) -> list[Part]:
 
 
 def _in_another_process(place: Place, span: Part, wanted: Set[int]) -> Walked:
-    try:
-        with History.readable(place) as history:
-            return walk(history, span, wanted)
-    except JoulieError as error:  # most of ours cannot be pickled; what they say can
-        raise NotInTheLog(str(error)) from None
+    with telling("verify"), History.readable(place) as history:
+        return walk(history, span, wanted)
 
 
 def joined(walks: Sequence[Walked], spans: Sequence[Part]) -> Walked:

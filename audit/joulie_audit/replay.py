@@ -9,17 +9,14 @@ comparing its state with the digest that the next one has started from, so none 
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractAsyncContextManager
-from multiprocessing import get_context
 from typing import NamedTuple
 
 from joulie_audit.facts import Facts
 from joulie_audit.logged import Every, Queue, declared_in, plans_of, seen_from
+from joulie_audit.processes import processes, telling
 from joulie_audit.recompute import Mismatch
 from joulie_audit.span import KEPT, Span, Spanned, replay_span
-from joulie_bus import logging
-from joulie_bus.errors import JoulieError, NotInTheLog
 from joulie_extender.decide import CODE_VERSION as ANSWERS_BY
 from joulie_projections.database import Place
 from joulie_projections.history import NEWEST, History
@@ -151,7 +148,7 @@ async def _shared(
     spans: Sequence[Span], jobs: int, elsewhere: Elsewhere, tell: Callable[[int], object]
 ) -> list[Spanned]:
     loop, done = asyncio.get_running_loop(), 0
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+    with processes(jobs) as pool:
 
         async def one(span: Span) -> Spanned:
             nonlocal done
@@ -164,14 +161,11 @@ async def _shared(
 
 
 def _in_another_process(elsewhere: Elsewhere, span: Span) -> Spanned:
-    logging.configure("warning", "console", "replay")
-    return asyncio.run(_elsewhere(elsewhere, span))
+    with telling("replay"):
+        return asyncio.run(_elsewhere(elsewhere, span))
 
 
 async def _elsewhere(elsewhere: Elsewhere, span: Span) -> Spanned:
-    try:
-        with History.of(elsewhere.database) as history:
-            async with elsewhere.opening(history) as facts:
-                return await replay_span(history, facts, span)
-    except JoulieError as error:  # most of ours cannot be pickled; what they say can
-        raise NotInTheLog(str(error)) from None
+    with History.of(elsewhere.database) as history:
+        async with elsewhere.opening(history) as facts:
+            return await replay_span(history, facts, span)

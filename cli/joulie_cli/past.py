@@ -219,13 +219,17 @@ def jobs_of(wanted: int, history: History) -> int:
 
 def paying(events: int, decisions: int, cores: int) -> int:
     """How many processes pay for replaying such a log."""
-    return max(1, min(cores, max(events // MANY_EVENTS, decisions // MANY_DECISIONS)))
+    return _of_cores(cores, max(events // MANY_EVENTS, decisions // MANY_DECISIONS))
 
 
 def sharing_of(wanted: int, wires: Wiring, entries: int) -> Sharing:
     """Of hashing so many: as many processes as were asked for (0: as many as pay)."""
-    paid = max(1, min(os.cpu_count() or 1, entries // MANY_ENTRIES))
-    return Sharing(wires.data.database, wanted or paid)
+    paying = _of_cores(os.cpu_count() or 1, entries // MANY_ENTRIES)
+    return Sharing(wires.data.database, wanted or paying)
+
+
+def _of_cores(cores: int, wanted: int) -> int:
+    return max(1, min(cores, wanted))
 
 
 def require_facts(history: History) -> int:

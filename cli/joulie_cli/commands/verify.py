@@ -21,7 +21,7 @@ from joulie_cli.past import (
     sharing_of,
 )
 from joulie_cli.wiring import Wiring
-from joulie_projections.heads import Head
+from joulie_projections.heads import Checker, Head
 from joulie_projections.history import NEWEST
 
 SETTINGS = (ArchivePlace,)
@@ -40,11 +40,11 @@ async def _verify(args: argparse.Namespace, wires: Wiring) -> tuple[Report, Arch
     public = public_key(wires)
     if args.heads == FROM_THE_STREAM:
         async with broker_of(wires) as bus:
-            report = _report(args, wires, await heads_of(bus))
+            report = _report(args, wires, public, await heads_of(bus))
             if report.flaw is None and report.holes:
                 report = report._replace(flaw=unlogged(report.holes, await ids_of(bus)))
     else:
-        report = _report(args, wires, heads_in(Path(args.heads)))
+        report = _report(args, wires, public, heads_in(Path(args.heads)))
     archive = archive_of(args, wires)
     if archive is None:
         return report, None
@@ -52,12 +52,14 @@ async def _verify(args: argparse.Namespace, wires: Wiring) -> tuple[Report, Arch
         return report, verify_archive(Archive.of(archive), public, history)
 
 
-def _report(args: argparse.Namespace, wires: Wiring, anchored: Sequence[Head]) -> Report:
+def _report(
+    args: argparse.Namespace, wires: Wiring, public: Checker, anchored: Sequence[Head]
+) -> Report:
     part = Part(args.first, NEWEST if args.last is None else args.last)
     with history_of(wires) as history:
         entries = min(part.last, history.tip()) - part.first + 1
         sharing = sharing_of(args.jobs, wires, entries)
-        return verify(history, public_key(wires), anchored, part, sharing)
+        return verify(history, public, anchored, part, sharing)
 
 
 def as_json(report: Report, archived: ArchiveReport | None = None) -> dict[str, Any]:
