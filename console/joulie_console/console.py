@@ -8,7 +8,7 @@ from joulie_bus.events import PrioritizeDecided, Terms
 from joulie_console import answers, picture, questions, telling
 from joulie_console.journal import Journal
 from joulie_console.past import Past
-from joulie_console.picture import Glance
+from joulie_console.picture import MS, Glance
 from joulie_console.plans import Page, PlanPages
 from joulie_console.pulse import Pulse
 from joulie_console.telling import KINDS, Told, candidates_of, explain
@@ -17,7 +17,6 @@ from joulie_projections.decisions import LARGEST
 from joulie_projections.history import Logged, Wanted
 from joulie_projections.world import NodeState, PodState
 
-MS = 1_000_000
 EXPLAINED = 50  # decisions about one pod that its page shows
 TRANSITIONS = 100  # of one node that its page shows
 T = TypeVar("T")

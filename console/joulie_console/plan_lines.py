@@ -17,9 +17,8 @@ from joulie_bus.events import (
 )
 from joulie_bus.records import Record
 from joulie_console.answers import PlanEntry, Transition
-from joulie_console.picture import plan_brief
+from joulie_console.picture import MS, plan_brief
 
-MS = 1_000_000
 _json = msgspec.json.Encoder().encode
 
 

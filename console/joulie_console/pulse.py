@@ -11,6 +11,7 @@ from joulie_console.answers import Cluster, PowerPoint
 from joulie_console.health import Signs, warnings_of
 from joulie_console.journal import Journal
 from joulie_console.picture import (
+    MS,
     Columns,
     Glance,
     Moment,
@@ -30,7 +31,6 @@ SUMMARY_S = 1.0
 POWER_S = 2.0
 AGEING_S = 5.0  # readings grow stale although nothing happens
 POINTS = 1800  # an hour of the chart
-MS = 1_000_000
 _json = msgspec.json.Encoder().encode
 
 

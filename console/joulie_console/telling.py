@@ -22,13 +22,13 @@ from joulie_bus.events import (
     Terms,
 )
 from joulie_console.answers import Candidate, DecisionBrief, Loss, TermSet
+from joulie_console.picture import MS
 from joulie_console.questions import Verb
 from joulie_extender.decide import names_of, rows_of
 from joulie_extender.filter import Verdict
 from joulie_extender.scoring import Weights, score, terms_digest, terms_of
 from joulie_projections.board import Board
 
-MS = 1_000_000
 VERBS: dict[str, Verb] = {
     FilterDecided.TYPE: "filter",
     PrioritizeDecided.TYPE: "prioritize",

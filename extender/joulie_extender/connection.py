@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, cast
 import httptools
 
 from joulie_bus import metrics
-from joulie_extender.exchange import Limits, Reply, Request, refusal, rendered
+from joulie_extender.exchange import Body, Limits, Reply, Request, refusal, rendered
 
 READ = 64 * 1024  # bytes at a time
 LARGE = 1024 * 1024  # a body larger than this is read to its place; it is copied nowhere
@@ -195,7 +195,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._read(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
 
-    def _read(self, body: bytes | bytearray) -> None:
+    def _read(self, body: Body) -> None:
         method = self._method
         path = self._url.partition(b"?")[0].decode("latin-1")
         request = Request(method, path, body, self._begun, self._is_known)

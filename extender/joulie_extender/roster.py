@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from joulie_extender.mixing import Words, mixers
 from joulie_projections.board import Ints
 
 Bytes = npt.NDArray[np.uint8]
-Words = npt.NDArray[np.uint64]
 Bools = npt.NDArray[np.bool_]
 
 LONGEST = 128  # bytes of a name; of a cluster with longer ones we look names up one by one
@@ -31,10 +31,6 @@ _HIGHEST = 100
 _DIGITS: Bytes = np.frombuffer(
     b"".join(b"%3d" % score for score in range(_HIGHEST + 1)), np.uint8
 ).reshape(-1, 3)
-# Odd numbers without a pattern; the upper bits of what they are multiplied with are well mixed.
-_MIXERS: Words = np.array(
-    [pow(0x9E3779B97F4A7C15, power, 2**64) for power in range(1, LONGEST // _WORD + 2)], np.uint64
-)
 
 
 class Spans:
@@ -148,7 +144,7 @@ class Roster:
         self._names: Words = np.full(shape, np.iinfo(np.uint64).max, np.uint64)
         self._names[at] = spans.words(self._width)
         self._shift = np.uint64(64 - len(spans).bit_length() - _SPARSE)
-        self._mixers = _MIXERS[: self._names.shape[1]]
+        self._mixers = mixers(self._names.shape[1])
         self._tags: Words = self._names @ self._mixers
         slots = (self._tags[at] >> self._shift).view(np.int64)
         self._slots: Ints = np.zeros(2 ** (64 - int(self._shift)), np.int64)

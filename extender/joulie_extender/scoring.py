@@ -18,6 +18,7 @@ import numpy as np
 
 from joulie_bus.events import PodAsk, Terms
 from joulie_extender.gpu import HIGHEST, packing, points
+from joulie_extender.mixing import mixers
 from joulie_extender.preferences import wishes
 from joulie_extender.standing import NEUTRAL, ClusterTerms, Known, headroom_of, standing_of
 from joulie_extender.standing import Basis as Basis
@@ -140,10 +141,7 @@ _columns_of = attrgetter(*_TERMS)
 _SOURCES = tuple(basis.name.lower() for basis in Basis)
 
 
-# Odd numbers without a pattern: no term can change without changing what it is mixed into.
-_MIXERS = np.array(
-    [pow(0x9E3779B97F4A7C15, power, 2**64) for power in range(1, len(_TERMS) + 1)], np.uint64
-)
+_MIXERS = mixers(len(_TERMS))
 
 
 def terms_table(scores: Scores) -> Floats:
