@@ -25,15 +25,12 @@ from joulie_bus.testing import (
     running_broker,
     stored,
 )
+from one_broker import anyio_backend
 
+__all__ = ["anyio_backend"]  # a fixture
 pytestmark = pytest.mark.anyio
 
 Verb = Callable[[Connection], Awaitable[object]]
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(scope="module")

@@ -1,26 +1,25 @@
 """The operator as a process beside a cluster: from Node objects to applied NodeTwins, and back."""
 
-import asyncio
-import contextlib
 import os
 import signal
-import sys
 from asyncio.subprocess import Process
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 import yaml  # type: ignore[import-untyped]
 
 from joulie_bus import codec
-from joulie_bus.embedded import address_within, free_port
+from joulie_bus.embedded import address_within
 from joulie_bus.events import PlanMade, ProfileAssigned
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.roles import Role
 from joulie_bus.subjects import Stream
 from joulie_bus.testing import stored, until
 from joulie_cli.data import DataDirectory
+from joulie_process import joulie
 from kube_api import ApiServer, Trouble
 from kube_builders import card, joulie_server, namespace, node, node_hardware, pod
 from kube_fields import Patch
@@ -29,12 +28,6 @@ pytestmark = pytest.mark.anyio
 PATIENCE_S = 60.0
 NAMES = [f"n{number}" for number in range(8)]
 RBAC = Path(__file__).parents[2] / "deploy/rbac.yaml"
-ENVIRONMENT = {
-    "LEASE_DURATION": "2s",
-    "RECONCILE_INTERVAL": "1s",
-    "STATIC_HP_FRAC": "0.5",
-    "POD_NAMESPACE": "joulie-system",
-}
 
 
 def granted() -> set[tuple[str, str, str]]:
@@ -67,22 +60,8 @@ async def server() -> AsyncGenerator[ApiServer, None]:
         yield made
 
 
-@contextlib.asynccontextmanager
-async def running(command: str, server: ApiServer, data: Path) -> AsyncGenerator[Process, None]:
-    """`joulie COMMAND --kubeconfig FILE`, told to end when the block does."""
-    kubeconfig = server.kubeconfig(data.parent, "operator")
-    told = ["--data", str(data), "--kubeconfig", str(kubeconfig)]
-    addresses = {name: f"127.0.0.1:{free_port()}" for name in ("METRICS_ADDR", "EXTENDER_ADDR")}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "joulie_cli.main", command, *told),
-        env={**os.environ, **ENVIRONMENT, **addresses},
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGTERM)
-        await asyncio.wait_for(process.wait(), PATIENCE_S)
+def running(command: str, server: ApiServer, data: Path) -> AbstractAsyncContextManager[Process]:
+    return joulie(command, server.kubeconfig(data.parent, "operator"), data, PATIENCE_S)
 
 
 def profiles(server: ApiServer) -> Counter[str]:

@@ -4,12 +4,11 @@ starts it and the tests themselves are known to work.
 
 import asyncio
 import contextlib
-import os
-import signal
 import sys
 from asyncio.subprocess import Process
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ import yaml  # type: ignore[import-untyped]
 from joulie_bus.embedded import free_port
 from joulie_extender.filter import WANTS_PERFORMANCE
 from joulie_operator.resources import NODETWINS
+from joulie_process import joulie
 from kube_builders import node, pod
 from kube_real import (
     ASSETS,
@@ -34,13 +34,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 KIT = Path(__file__).parents[1] / "kit"
 NODES, PODS = "/api/v1/nodes", "/api/v1/namespaces/default/pods"
 PATIENCE_S = 90.0
-DOORS = ("METRICS_ADDR", "EXTENDER_ADDR", "CONSOLE_ADDR")
-ENVIRONMENT = {
-    "LEASE_DURATION": "2s",
-    "RECONCILE_INTERVAL": "1s",
-    "STATIC_HP_FRAC": "0.5",
-    "POD_NAMESPACE": "joulie-system",
-}
 
 
 def stand_in(directory: Path) -> Path:
@@ -79,21 +72,9 @@ async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerat
         yield running
 
 
-@contextlib.asynccontextmanager
-async def joulie(server: Running, data: Path, **environ: str) -> AsyncGenerator[Process, None]:
-    """`joulie up --kubeconfig FILE`, as the account of the manifest."""
-    told = ["--data", str(data), "--kubeconfig", str(server.kubeconfig("operator"))]
-    addresses = {name: f"127.0.0.1:{free_port()}" for name in DOORS}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "joulie_cli.main", "up", *told),
-        env={**os.environ, **ENVIRONMENT, **addresses, **environ},
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGTERM)
-        await asyncio.wait_for(process.wait(), PATIENCE_S)
+def up(server: Running, data: Path, **environ: str) -> AbstractAsyncContextManager[Process]:
+    """As the account of the manifest."""
+    return joulie("up", server.kubeconfig("operator"), data, PATIENCE_S, **environ)
 
 
 async def so(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -133,7 +114,7 @@ def has_twins(server: Running, *names: str) -> Callable[[], Awaitable[bool]]:
 
 
 async def test_from_nodes_to_applied_twins_and_back(server: Running, tmp_path: Path) -> None:
-    async with joulie(server, tmp_path / "data") as process:
+    async with up(server, tmp_path / "data") as process:
         await so(are(server, performance=2, eco=2))
         await server.put(NODES, node("n4"), node("n5"))
         await so(are(server, performance=3, eco=3))
@@ -201,7 +182,7 @@ async def test_a_real_scheduler_keeps_performance_pods_off_eco_nodes_and_survive
         pytest.skip(f"wants a kube-scheduler: {missing}")
     extender, names = f"127.0.0.1:{free_port()}", [f"fast-{number}" for number in range(4)]
     async with (
-        joulie(server, tmp_path / "data", EXTENDER_ADDR=extender) as process,
+        up(server, tmp_path / "data", EXTENDER_ADDR=extender) as process,
         scheduling(server, extender) as scheduler,
     ):
         await so(are(server, performance=2, eco=2))

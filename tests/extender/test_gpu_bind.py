@@ -32,6 +32,7 @@ from joulie_projections.pod import Pod
 from joulie_projections.projector import Projector, ProjectorSettings
 from joulie_projections.view import View
 from kube_api import ApiServer, Trouble
+from kube_builders import articles_pod
 from kube_requests import Asked
 
 pytestmark = pytest.mark.anyio
@@ -93,33 +94,9 @@ async def place(
     engine.dispose()
 
 
-def manifest(name: str, **annotations: str) -> dict[str, Any]:
-    """The article's own pod, by another name."""
-    return {
-        "metadata": {
-            "name": name,
-            "namespace": "default",
-            "annotations": {
-                "gpu-extender.mle.com/model": A100,
-                "gpu-extender.mle.com/vram-mb": "30000",
-                **annotations,
-            },
-        },
-        "spec": {
-            "containers": [
-                {
-                    "name": "training-container",
-                    "image": "my-tf-image",
-                    "resources": {"limits": {"nvidia.com/gpu": "1"}},
-                }
-            ]
-        },
-    }
-
-
 async def waiting(place: Place, name: str = "training-job-resnet50", **notes: str) -> Binding:
     """A pod that exists, is seen, and for which kube-scheduler has chosen n1."""
-    made = place.api.put("pods", manifest(name, **notes), "default")
+    made = place.api.put("pods", articles_pod(name, A100, **notes), "default")
     await place.tell(PodPending(pod=ask_of(msgspec.convert(made, Pod))))
     return Binding(pod_name=name, pod_uid=made["metadata"]["uid"], node="n1")
 
@@ -200,7 +177,7 @@ async def test_many_pods_at_once_get_as_many_cards_as_there_are(place: Place) ->
 async def test_a_pod_without_an_annotation_is_bound_without_cards(place: Place) -> None:
     """It comes because of managedResources."""
     await place.tell(node_seen("n1"))
-    pod = manifest("plain")
+    pod = articles_pod("plain", A100)
     pod["metadata"]["annotations"] = {}
     made = place.api.put("pods", pod, "default")
 
@@ -250,7 +227,7 @@ async def test_a_conflict_because_the_name_is_another_pods_gives_the_card_back(
     await cards(place, "g1")
     asked = await waiting(place)
     place.api.delete("pods", asked.pod_name, "default")
-    place.api.put("pods", manifest(asked.pod_name), "default")
+    place.api.put("pods", articles_pod(asked.pod_name, A100), "default")
 
     decided = await place.replica().bind(asked)
 

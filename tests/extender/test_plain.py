@@ -1,22 +1,17 @@
 """What is computed in columns equals what a plain loop computes, to the last bit, in any world."""
 
-from collections.abc import Mapping
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import gpu_kit
 import plain
-from joulie_bus.events import Placement, PodAsk
+from joulie_bus.events import Placement
 from joulie_extender.candidates import candidates_of, rows_by_name
 from joulie_extender.decide import Sent, filter_decision
 from joulie_extender.moment import Moment
-from joulie_extender.scoring import Scores, Weights, score
+from joulie_extender.scoring import Scores, score
 from joulie_projections.board import Board
-from joulie_projections.cards import CardState
-from joulie_projections.facility import Halls
-from joulie_projections.world import NodeState
 from plain import Question, question
 
 thorough = settings(deadline=None, max_examples=100)
@@ -30,7 +25,11 @@ some_pods = st.builds(
     placements,
     st.sampled_from(["", "", "", "critical"]),
 )
-a_world = (plain.worlds, some_pods, plain.views, plain.any_weights, plain.buildings, plain.cards)
+worlds = st.builds(
+    question,
+    *(plain.worlds, some_pods, plain.views, plain.any_weights, plain.buildings, plain.cards),
+)
+World = tuple[Question, Board]
 
 
 def scored(asked: Question, board: Board) -> Scores:
@@ -39,36 +38,22 @@ def scored(asked: Question, board: Board) -> Scores:
 
 
 @thorough
-@given(*a_world)
-def test_a_score_is_that_of_the_plain_loop_to_the_last_bit(
-    states: list[NodeState],
-    pod: PodAsk,
-    age_ms: int,
-    weights: Weights,
-    halls: Halls,
-    cards: Mapping[str, CardState],
-) -> None:
-    asked, board = question(states, pod, age_ms, weights, halls, cards)
+@given(worlds)
+def test_a_score_is_that_of_the_plain_loop_to_the_last_bit(world: World) -> None:
+    asked, board = world
 
     scores = scored(asked, board)
 
     one_by_one = [plain.score_of(asked, node) for node in asked.nodes]
     assert scores.score.tolist() == one_by_one
-    highest = weights.score_range / 100
+    highest = asked.weights.score_range / 100
     assert scores.answer.tolist() == [int(value * highest) for value in one_by_one]
 
 
 @thorough
-@given(*a_world)
-def test_every_term_is_that_of_the_plain_loop_to_the_last_bit(
-    states: list[NodeState],
-    pod: PodAsk,
-    age_ms: int,
-    weights: Weights,
-    halls: Halls,
-    cards: Mapping[str, CardState],
-) -> None:
-    asked, board = question(states, pod, age_ms, weights, halls, cards)
+@given(worlds)
+def test_every_term_is_that_of_the_plain_loop_to_the_last_bit(world: World) -> None:
+    asked, board = world
     nodes, found = asked.nodes, scored(asked, board)
     there = [at for at, node in enumerate(nodes) if node.twin.at > 0]
 
@@ -87,23 +72,17 @@ def test_every_term_is_that_of_the_plain_loop_to_the_last_bit(
 
 
 @thorough
-@given(*a_world, st.lists(st.booleans(), min_size=7, max_size=7) | st.none())
-def test_a_verdict_is_that_of_the_plain_loop(  # noqa: PLR0913
-    states: list[NodeState],
-    pod: PodAsk,
-    age_ms: int,
-    weights: Weights,
-    halls: Halls,
-    cards: Mapping[str, CardState],
-    labels: list[bool] | None,
-) -> None:
-    asked, board = question(states, pod, age_ms, weights, halls, cards)
+@given(worlds, st.lists(st.booleans(), min_size=7, max_size=7) | st.none())
+def test_a_verdict_is_that_of_the_plain_loop(world: World, labels: list[bool] | None) -> None:
+    asked, board = world
     names = [*(node.name for node in asked.nodes), "a stranger"]
     rows, known = rows_by_name(board, names), [*asked.nodes, None]
-    moment = Moment(board, 1, age_ms, asked.now)
+    moment = Moment(board, 1, asked.age_ms, asked.now)
     sent = Sent(eco_labels=bytes(labels[: len(names)]) if labels else b"")
 
-    found = filter_decision(pod, candidates_of(names, rows), rows, moment, weights, sent)
+    found = filter_decision(
+        asked.pod, candidates_of(names, rows), rows, moment, asked.weights, sent
+    )
 
     as_known = [each is not None and each.state.labels.get(plain.LABEL) == "eco" for each in known]
     verdicts = [

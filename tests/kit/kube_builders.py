@@ -68,3 +68,30 @@ def card(uuid: str, node: str, *, used_mb: int = 0) -> Tree:
         "spec": spec,
         "status": {"allocatedVRAMmb": used_mb, "phase": "Available"},
     }
+
+
+def articles_pod(
+    name: str = "training-job-resnet50", model: str = "NVIDIA-H100", **annotations: str
+) -> Tree:
+    """The pod that the article on GPUs shows."""
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "annotations": {
+                "gpu-extender.mle.com/model": model,
+                "gpu-extender.mle.com/vram-mb": "30000",
+                **annotations,
+            },
+        },
+        "spec": {
+            "containers": [
+                {
+                    "name": "training-container",
+                    "image": "my-tf-image",
+                    "resources": {"limits": {"nvidia.com/gpu": "1"}},
+                }
+            ]
+        },
+        "status": {"phase": "Pending"},
+    }

@@ -28,31 +28,12 @@ from joulie_operator.resources import MANAGER
 from joulie_operator.watch import Cluster, watch_cluster
 from joulie_projections.view import View
 from kube_api import ApiServer
-from kube_builders import card, joulie_server, node
+from kube_builders import articles_pod, card, joulie_server, node
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 30
 NAME = "training-job-resnet50"
-ARTICLE = {
-    "metadata": {
-        "name": NAME,
-        "namespace": "default",
-        "annotations": {
-            "gpu-extender.mle.com/model": "NVIDIA-H100",
-            "gpu-extender.mle.com/vram-mb": "30000",
-        },
-    },
-    "spec": {
-        "containers": [
-            {
-                "name": "training-container",
-                "image": "my-tf-image",
-                "resources": {"limits": {"nvidia.com/gpu": "1"}},
-            }
-        ]
-    },
-    "status": {"phase": "Pending"},
-}
+ARTICLE = articles_pod()
 
 
 class Place(NamedTuple):
@@ -143,7 +124,7 @@ async def test_what_another_hand_writes_over_a_claim_is_put_right(place: Place) 
 async def test_a_card_is_given_to_nobody_else_whatever_its_resource_says(place: Place) -> None:
     """The article's race: what is in the resource may be wrong, what is in the log is not."""
     await place.bound()
-    other = ARTICLE | {"metadata": ARTICLE["metadata"] | {"name": "other"}}  # type: ignore[operator]
+    other = articles_pod("other")
     made = place.server.put("pods", other, "default")["metadata"]["uid"]
     await testing.until(lambda: made in place.view.world.pods, PATIENCE_S)
     place.server.put("gpus", card("GPU-1", "n1"))

@@ -1,0 +1,38 @@
+"""A `joulie` of its own process beside an API server, told to end when the block does."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+from joulie_bus.embedded import free_port
+
+DOORS = ("METRICS_ADDR", "EXTENDER_ADDR", "CONSOLE_ADDR")
+ENVIRONMENT = {
+    "LEASE_DURATION": "2s",
+    "RECONCILE_INTERVAL": "1s",
+    "STATIC_HP_FRAC": "0.5",
+    "POD_NAMESPACE": "joulie-system",
+}
+
+
+@contextlib.asynccontextmanager
+async def joulie(
+    command: str, kubeconfig: Path, data: Path, patience_s: float, **environ: str
+) -> AsyncGenerator[Process, None]:
+    told = ["--data", str(data), "--kubeconfig", str(kubeconfig)]
+    addresses = {name: f"127.0.0.1:{free_port()}" for name in DOORS}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "joulie_cli.main", command, *told),
+        env={**os.environ, **ENVIRONMENT, **addresses, **environ},
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+        await asyncio.wait_for(process.wait(), patience_s)
