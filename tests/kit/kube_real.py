@@ -122,7 +122,7 @@ def _apiserver(directory: Path, cert: Path, key: Path, ports: Sequence[int]) -> 
         "--authorization-mode=RBAC",
         f"--disable-admission-plugins={NOT_ADMITTED_BY}",
         "--service-account-issuer=https://kubernetes.default.svc",
-        f"--service-account-key-file={key}",
+        f"--service-account-key-file={cert}",
         f"--service-account-signing-key-file={key}",
         "--service-cluster-ip-range=10.0.0.0/24",
     ]
