@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt types arrows dead bench drills golden lock clean
+.PHONY: help setup demo test check fmt types arrows dead bench drills kube golden lock clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -38,6 +38,11 @@ bench: setup ## measure; prints ratios, asserts nothing
 drills: setup ## the long drills: kills, again and again
 	$(BIN)/python -m pytest -m drill --timeout 1800
 
+kube: .kube/.ready ## etcd, kube-apiserver and kube-scheduler for tests/cluster; wants Go
+
+.kube/.ready: .ci/kube
+	.ci/kube && touch .kube/.ready
+
 golden: setup ## record the golden log anew, when scores or folds change on purpose
 	$(BIN)/python tests/audit/renew.py
 
@@ -46,5 +51,5 @@ lock: ## pin every dependency again; no index address ends up in the file
 	  --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 	  pyproject.toml -o requirements.lock
 
-clean: ## remove the virtual environment
-	rm -rf .venv
+clean: ## remove the virtual environment, and what `make kube` built
+	rm -rf .venv .kube

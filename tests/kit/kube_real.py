@@ -1,9 +1,10 @@
 """A kube-apiserver over an etcd of its own, out of a directory of programs.
 
-    KUBEBUILDER_ASSETS=/path/with/etcd/and/kube-apiserver .venv/bin/python -m pytest tests/cluster
+    make kube && .venv/bin/python -m pytest tests/cluster
 
-The programs are those that `setup-envtest` fetches. Loopback, free ports, TLS, tokens, RBAC; the
-account of the operator has what deploy/rbac.yaml gives it, and nothing else.
+KUBEBUILDER_ASSETS leads to a directory of others, such as `setup-envtest` fetches. Loopback, free
+ports, TLS, tokens, RBAC; the account of the operator has what deploy/rbac.yaml gives it, and nothing
+else.
 """
 
 import asyncio
@@ -25,7 +26,9 @@ from joulie_operator.kube import CONFLICT, NOT_FOUND, ApiServer, Unanswered
 from joulie_operator.resources import GPUS, NODEHARDWARES, NODETWINS
 
 ASSETS, SCHEDULER = "KUBEBUILDER_ASSETS", "KUBE_SCHEDULER"
-DEPLOY = Path(__file__).parents[2] / "deploy"
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+BUILT = {ASSETS: ROOT / ".kube/bin", SCHEDULER: ROOT / ".kube/bin/kube-scheduler"}
 START_PATIENCE_S = 90.0
 LAST_WORDS = 2000  # of a program that ended
 TOKENS = {
@@ -42,13 +45,10 @@ class ProgramMissing(Exception):
 
 
 def program(variable: str, name: str = "") -> Path:
-    """The program that a variable of the environment leads to."""
-    told = os.environ.get(variable, "")
-    if not told:
-        raise ProgramMissing(f"{variable} is not set")
-    path = Path(told) / name if name else Path(told)
+    """Where a variable of the environment leads, or what `make kube` has built."""
+    path = Path(os.environ.get(variable) or BUILT[variable]) / name
     if not os.access(path, os.X_OK):
-        raise ProgramMissing(f"{variable}={told}: no program {path}")
+        raise ProgramMissing(f"no program {path}; `make kube`, or set {variable}")
     return path
 
 
