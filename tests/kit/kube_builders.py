@@ -29,6 +29,15 @@ def node(name: str, *, cores: int = 96, gpus: int = 0, managed: bool = True, **l
     }
 
 
+def schedulable(name: str, gpus: int = 0) -> Tree:
+    """As its kubelet would tell kube-scheduler."""
+    made = node(name, gpus=gpus)
+    made["metadata"]["labels"]["kubernetes.io/hostname"] = name
+    room = made["status"]["allocatable"] | {"pods": "110"}
+    made["status"] |= {"allocatable": room, "capacity": room}
+    return made
+
+
 def pod(
     name: str, *, node: str = "", workload: str = "", phase: str = "", namespace: str = "team"
 ) -> Tree:

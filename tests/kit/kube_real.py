@@ -34,6 +34,7 @@ LAST_WORDS = 2000  # of a program that ended
 TOKENS = {
     "admin": ("admin", "system:masters"),
     "operator": ("system:serviceaccount:joulie-system:joulie-operator", ""),
+    "extender": ("system:serviceaccount:joulie-system:joulie-extender", ""),
 }
 # Nodes without a kubelet stay as they were made; pods need no account.
 NOT_ADMITTED_BY = "ServiceAccount,TaintNodesByCondition"

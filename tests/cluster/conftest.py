@@ -1,0 +1,43 @@
+"""A kube-apiserver with four managed nodes, or what stands in for one."""
+
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from kube_builders import schedulable
+from kube_real import ASSETS, ProgramMissing, Running, program, real_server
+from kube_seen import NODES
+
+KIT = Path(__file__).parents[1] / "kit"
+
+
+def stand_in(directory: Path) -> Path:
+    """A directory with programs of the same names, that take the same flags."""
+    directory.mkdir()
+    scripts = {
+        "etcd": "sleep 600",
+        "kube-apiserver": f'{sys.executable} {KIT}/kube_program.py "$@"',
+    }
+    for name, line in scripts.items():
+        path = directory / name
+        path.write_text(f"#!/bin/sh\nexec {line}\n")
+        path.chmod(0o755)
+    return directory
+
+
+@pytest.fixture(params=["real", "stand-in"])
+async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Running, None]:
+    if request.param == "stand-in":
+        programs = stand_in(tmp_path / "programs")
+    else:
+        try:
+            programs = program(ASSETS, "kube-apiserver").parent
+            program(ASSETS, "etcd")
+        except ProgramMissing as missing:
+            pytest.skip(f"wants a directory with etcd and kube-apiserver: {missing}")
+    async with real_server(tmp_path / "server", programs) as running:
+        for number in range(4):
+            await running.put(NODES, schedulable(f"n{number}"))
+        yield running

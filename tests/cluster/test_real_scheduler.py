@@ -1,0 +1,220 @@
+"""Beside a real kube-scheduler, with the blocks of deploy/, where there is one."""
+
+import asyncio
+import contextlib
+import json
+from asyncio.subprocess import Process
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from joulie_bus.embedded import free_port
+from joulie_extender.filter import WANTS_PERFORMANCE
+from joulie_extender.gpu import WANTS_CARDS
+from joulie_operator.resources import GPUS
+from joulie_process import joulie
+from kube_builders import articles_pod, card, pod, schedulable
+from kube_real import PLACES, SCHEDULER, ProgramMissing, Running, program
+from kube_scheduled import deployed_block, scheduling
+from kube_seen import (
+    NODES,
+    PATIENCE_S,
+    PODS,
+    are,
+    held_by,
+    placed,
+    pod_of,
+    profiles,
+    refused,
+    so,
+    who_stayed,
+)
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
+ONLY_REAL = pytest.mark.parametrize("server", ["real"], indirect=True)
+# A hot loop asks 50 times a second. That nobody asks is seen in no other way than by waiting.
+QUIET_S = 20.0
+PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+CORES = 96  # of a node
+KIND = {"apiVersion": GPUS.removeprefix("/apis/").removesuffix("/gpus"), "kind": "GPU"}
+
+
+class Scheduled(NamedTuple):
+    """A cluster whose kube-scheduler asks us."""
+
+    server: Running
+    joulie: Process
+    scheduler: Process
+    extender: str
+
+    async def asked_about(self, name: str) -> list[str]:
+        """The verbs of the newest calls about a pod."""
+        uid = (await pod_of(self.server, name))["metadata"]["uid"]
+        return await asyncio.to_thread(self._asked_about, uid)
+
+    def _asked_about(self, uid: str) -> list[str]:
+        try:
+            with urlopen(f"http://{self.extender}/explain/{uid}") as page:
+                return [answer["verb"] for answer in json.load(page)["answers"]]
+        except HTTPError as error:
+            error.close()
+            return []
+
+
+@contextlib.asynccontextmanager
+async def scheduled(
+    server: Running, tmp_path: Path, block: str = "kube-scheduler.yaml", **environ: str
+) -> AsyncGenerator[Scheduled, None]:
+    """With a block of deploy/."""
+    try:
+        program(SCHEDULER)
+    except ProgramMissing as missing:
+        pytest.skip(f"wants a kube-scheduler: {missing}")
+    operator, data = server.kubeconfig("operator"), tmp_path / "data"
+    extender = f"127.0.0.1:{free_port()}"
+    async with (
+        joulie("up", operator, data, PATIENCE_S, EXTENDER_ADDR=extender, **environ) as ours,
+        scheduling(server, deployed_block(block, extender)) as theirs,
+    ):
+        yield Scheduled(server, ours, theirs, extender)
+
+
+def asks(
+    name: str, workload: str, *, on: str = "", cores: int = 1, priority: str = ""
+) -> dict[str, Any]:
+    """Evicted, it is gone at once."""
+    made = pod(name, workload=workload, namespace="default")
+    resources = {"requests": {"cpu": str(cores), "memory": "16Mi"}}
+    made["spec"]["containers"] = [{"name": "c", "image": "none", "resources": resources}]
+    made["spec"]["terminationGracePeriodSeconds"] = 0
+    made["spec"] |= {"nodeSelector": {"kubernetes.io/hostname": on}} if on else {}
+    made["spec"] |= {"priorityClassName": priority} if priority else {}
+    return made
+
+
+async def taken_by_others(server: Running, cores: int) -> list[str]:
+    """A pod of low priority on every node."""
+    others = {f"other-{name}": name for name in await server.all(NODES)}
+    await server.put(PRIORITIES, {"metadata": {"name": "urgent"}, "value": 1000})
+    await server.put(
+        PODS, *[asks(name, "standard", on=on, cores=cores) for name, on in others.items()]
+    )
+    await so(placed(server, *others))
+    return sorted(others)
+
+
+@ONLY_REAL
+async def test_a_real_scheduler_keeps_performance_pods_off_eco_nodes_and_survives_us(
+    server: Running, tmp_path: Path
+) -> None:
+    names = [f"fast-{number}" for number in range(4)]
+    async with scheduled(server, tmp_path) as cluster:
+        await so(are(server, performance=2, eco=2))
+        found = await profiles(server)
+        an_eco_node = next(name for name, profile in found.items() if profile == "eco")
+        await server.put(PODS, *[asks(name, "performance") for name in names])
+        await server.put(PODS, asks("refused", "performance", on=an_eco_node))
+        await server.put(PODS, asks("slow", "standard", on=an_eco_node))
+        await so(placed(server, *names, "slow"))
+        await so(refused(server, "refused", WANTS_PERFORMANCE))
+        pods = await server.all(PODS)
+        cluster.joulie.kill()
+        await cluster.joulie.wait()
+        await server.put(PODS, asks("late", "performance"))
+        await so(placed(server, "late"))
+        assert cluster.scheduler.returncode is None
+
+    assert {found[pods[name]["spec"]["nodeName"]] for name in names} == {"performance"}
+    assert "nodeName" not in pods["refused"]["spec"]
+
+
+@ONLY_REAL
+async def test_a_pod_that_is_refused_everywhere_is_filtered_twice_and_rests_and_evicts_nobody(
+    server: Running, tmp_path: Path
+) -> None:
+    """Many nodes, because a text that lists them in no order may be the same twice by chance."""
+    await server.put(NODES, *[schedulable(f"n{number}") for number in range(4, 16)])
+    async with scheduled(server, tmp_path, STATIC_HP_FRAC="0") as cluster:
+        await so(are(server, eco=16))
+        others = await taken_by_others(server, cores=1)
+        await server.put(PODS, asks("urgent", "performance", priority="urgent"))
+        await so(refused(server, "urgent", WANTS_PERFORMANCE))
+        await asyncio.sleep(QUIET_S)
+
+        assert await who_stayed(server, others) == others
+        assert await cluster.asked_about("urgent") == ["filter", "filter"]
+
+
+@ONLY_REAL
+async def test_a_refused_pod_of_high_priority_empties_no_full_node(
+    server: Running, tmp_path: Path
+) -> None:
+    async with scheduled(server, tmp_path, STATIC_HP_FRAC="0") as cluster:
+        await so(are(server, eco=4))
+        others = await taken_by_others(server, cores=CORES)
+        await server.put(PODS, asks("urgent", "performance", priority="urgent"))
+        await so(refused(server, "urgent", "0/4 nodes are available"))
+        await asyncio.sleep(QUIET_S)
+
+        assert await who_stayed(server, others) == others
+        assert await cluster.asked_about("urgent") == ["preempt"]
+
+
+@ONLY_REAL
+async def test_a_pod_of_high_priority_is_made_room_for_where_it_may_run_and_nowhere_else(
+    server: Running, tmp_path: Path
+) -> None:
+    async with scheduled(server, tmp_path, STATIC_HP_FRAC="0.25"):
+        await so(are(server, performance=1, eco=3))
+        found = await profiles(server)
+        others = await taken_by_others(server, cores=CORES)
+        await server.put(PODS, asks("urgent", "performance", priority="urgent"))
+        await so(placed(server, "urgent"))
+        on = (await pod_of(server, "urgent"))["spec"]["nodeName"]
+
+        assert found[on] == "performance"
+        assert await who_stayed(server, others) == [
+            name for name in others if name != f"other-{on}"
+        ]
+
+
+async def may_bind(server: Running) -> None:
+    """What docs/gpus.md says that the extender's account needs, and nothing else."""
+    rules = [
+        {"apiGroups": [""], "resources": ["pods/binding"], "verbs": ["create"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+    ]
+    who = {"kind": "ServiceAccount", "name": "joulie-extender", "namespace": "joulie-system"}
+    named = {"metadata": {"name": "joulie-extender"}}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": who["name"]}
+    await server.put(PLACES["ClusterRole"], named | {"rules": rules})
+    await server.put(PLACES["ClusterRoleBinding"], named | {"roleRef": role, "subjects": [who]})
+
+
+@ONLY_REAL
+async def test_a_real_scheduler_has_us_bind_pods_that_want_cards_and_no_card_goes_to_two(
+    server: Running, tmp_path: Path
+) -> None:
+    """The node says that it has three cards; two of them are known."""
+    await server.put(NODES, schedulable("gpu", gpus=3))
+    await server.put(GPUS, *[KIND | card(uuid, "gpu") for uuid in ("GPU-1", "GPU-2")])
+    await may_bind(server)
+    told = {"EXTENDER_BINDS": str(server.kubeconfig("extender"))}
+    names = [f"training-{number}" for number in range(3)]
+    async with scheduled(server, tmp_path, "kube-scheduler-split.yaml", **told):
+        await so(held_by(server, "", ""))
+        await server.put(PODS, *map(articles_pod, names[:2]))
+        await so(placed(server, *names[:2]))
+        await so(held_by(server, *names[:2]))
+        await server.put(PODS, articles_pod(names[2]), asks("plain", "standard"))
+        await so(placed(server, "plain"))
+        await so(refused(server, names[2], WANTS_CARDS))
+        pods = await server.all(PODS)
+
+    given = [pods[name]["metadata"]["annotations"].get("joulie.io/gpus", "") for name in names]
+    assert sorted(given) == ["", "GPU-1", "GPU-2"]
+    assert "nodeName" not in pods[names[2]]["spec"]

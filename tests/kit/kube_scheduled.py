@@ -1,0 +1,33 @@
+"""A kube-scheduler beside a kube-apiserver, as deploy/ configures it.
+
+KUBE_SCHEDULER leads to another one than that which `make kube` has built.
+"""
+
+import contextlib
+from asyncio.subprocess import Process
+from collections.abc import AsyncGenerator
+from urllib.parse import urlsplit
+
+import yaml  # type: ignore[import-untyped]
+
+from kube_real import DEPLOY, SCHEDULER, Running, Tree, program, started
+
+
+def deployed_block(file: str, extender: str) -> Tree:
+    """A configuration out of deploy/, with our extender at an address of this machine."""
+    told: Tree = yaml.safe_load((DEPLOY / file).read_text())
+    for block in told["extenders"]:
+        block["urlPrefix"] = urlsplit(block["urlPrefix"])._replace(netloc=extender).geturl()
+    return told
+
+
+@contextlib.asynccontextmanager
+async def scheduling(server: Running, told: Tree) -> AsyncGenerator[Process, None]:
+    """With that configuration, until the end of the block."""
+    client = told.get("clientConnection", {}) | {"kubeconfig": str(server.kubeconfig("admin"))}
+    whole = told | {"clientConnection": client, "leaderElection": {"leaderElect": False}}
+    config = server.directory / "scheduler.yaml"
+    config.write_text(yaml.safe_dump(whole))
+    command = [str(program(SCHEDULER)), f"--config={config}", "--secure-port=0"]
+    async with started(command, server.directory) as process:
+        yield process
