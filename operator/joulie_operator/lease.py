@@ -24,6 +24,7 @@ from joulie_operator.resources import ObjectMeta
 NAME = "joulie-operator"
 log = get_logger("lease")
 Work = Callable[[], Coroutine[Any, Any, None]]
+_stopped = metrics.PLANS_STOPPED.labels(reason="lease")
 
 
 class LeaseSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -53,6 +54,7 @@ class Lease:
         self._identity = identity
         self._seen: Held | None = None
         self._seen_at = 0.0
+        self._unknown = ""  # why nobody can tell who leads
 
     async def lead(self, work: Work) -> None:
         """For ever: waits for the lease, does `work` while it is held, begins again when it is not.
@@ -61,6 +63,7 @@ class Lease:
         """
         while True:
             await self._acquire()
+            _stopped.set(0)
             metrics.LEADING.set(1)
             log.info("leading", who=self._identity)
             working = asyncio.create_task(work(), name="leading")
@@ -73,12 +76,16 @@ class Lease:
             if not working.cancelled():
                 working.result()
                 return
-            log.warning("lease_lost", who=self._identity, what="plans stop until it is held again")
+            why = self._unknown or "somebody else holds it"
+            what = "plans stop until it is held again"
+            log.warning("lease_lost", who=self._identity, why=why, what=what)
 
     async def _acquire(self) -> None:
+        """Who stands by while another leads has not stopped; who cannot tell has."""
         while True:
             if await self._tried():
                 return
+            _stopped.set(bool(self._unknown))
             await asyncio.sleep(self._duration_s / 5 * random.uniform(0.8, 1.2))
 
     async def _keep(self, working: asyncio.Task[None]) -> None:
@@ -95,15 +102,18 @@ class Lease:
                 return
 
     async def _tried(self) -> bool:
-        """Are we the holder now? False also if nobody could tell."""
+        """Are we the holder now? False also if nobody could tell, which is told once."""
+        before, self._unknown = self._unknown, ""
         try:
             async with asyncio.timeout(self._duration_s / 3):
                 return await self._try()
         except KubernetesRefused as error:
             if error.code != CONFLICT:  # that one is how it is lost
-                log.warning("lease_refused", error=str(error))
+                self._unknown = f"refused: {error}"
         except (*Unanswered, msgspec.DecodeError) as error:
-            log.warning("lease_unknown", error=str(error) or type(error).__name__)
+            self._unknown = str(error) or type(error).__name__
+        if self._unknown not in ("", before):
+            log.warning("lease_unknown", error=self._unknown)
         return False
 
     async def _try(self) -> bool:

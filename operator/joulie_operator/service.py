@@ -42,6 +42,11 @@ class Stopped(NamedTuple):
 REASONS = ("view", "cluster", "policy", "broker")
 
 
+def _no_stops() -> None:
+    for reason in REASONS:
+        metrics.PLANS_STOPPED.labels(reason=reason).set(0)
+
+
 class Operator:
     def __init__(
         self,
@@ -66,17 +71,22 @@ class Operator:
 
     async def run(self) -> None:
         """For ever. Whatever fails is told, and looked at again."""
-        for reason in REASONS:
-            metrics.PLANS_STOPPED.labels(reason=reason).set(0)
-        while True:
-            began = time.process_time()
-            try:
-                self._tell_stop(await self.look())
-            except PolicyFailed as error:
-                self._tell_stop(Stopped("policy", str(error)))
-            except (BusError, TimeoutError) as error:
-                self._tell_stop(Stopped("broker", str(error) or "no answer in time"))
-            await asyncio.sleep(max(LOOK_S, (time.process_time() - began) * LEISURE))
+        _no_stops()
+        try:
+            while True:
+                began = time.process_time()
+                self._tell_stop(await self._looked_at())
+                await asyncio.sleep(max(LOOK_S, (time.process_time() - began) * LEISURE))
+        finally:
+            _no_stops()  # from now on it is not ours to say
+
+    async def _looked_at(self) -> Stopped | None:
+        try:
+            return await self.look()
+        except PolicyFailed as error:
+            return Stopped("policy", str(error))
+        except (BusError, TimeoutError) as error:
+            return Stopped("broker", str(error) or "no answer in time")
 
     def decide(self) -> Plan:
         """What the policy wants of the world as it is now."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from joulie_bus import metrics
 from joulie_bus.tasks import background
 from joulie_bus.testing import until
 from joulie_operator.edge import LeaseSettings
@@ -59,6 +60,11 @@ def holder(server: ApiServer) -> tuple[str, int]:
     return spec["holderIdentity"], spec["leaseTransitions"]
 
 
+def says_that_plans_stopped() -> bool:
+    samples = next(iter(metrics.PLANS_STOPPED.collect())).samples
+    return any(sample.value for sample in samples if sample.labels["reason"] == "lease")
+
+
 async def test_the_first_one_leads_and_the_second_stands_by(server: ApiServer, api: Api) -> None:
     async with standing(api, "a") as one:
         await until(lambda: one.leads)
@@ -66,6 +72,7 @@ async def test_the_first_one_leads_and_the_second_stands_by(server: ApiServer, a
             await until(lambda: server.count("update", "leases") >= 10)
 
             assert (one.leads, other.leads) == (True, False)
+            assert not says_that_plans_stopped()
             assert holder(server) == ("a", 0)
 
 
@@ -123,8 +130,10 @@ async def test_who_cannot_renew_stops_before_another_may_begin(server: ApiServer
         server.troubles.append(Trouble(renewals_of_a, 503, times=1000))
         await until(lambda: not one.leads)
         held = holder(server)
+        await until(says_that_plans_stopped)
         server.troubles.clear()
         await until(lambda: one.leads)
+        assert not says_that_plans_stopped()
 
     assert held[0] == "a"
     assert one.times == 2
