@@ -19,6 +19,7 @@ from joulie_bus.roles import Role
 from joulie_bus.settings import BusSettings, Source, setting, text
 from joulie_bus.subjects import Subjects
 from joulie_cli.data import DEFAULT, DataDirectory
+from joulie_cli.heap import keep_memory
 from joulie_projections import database
 from joulie_projections.view import View
 
@@ -69,6 +70,7 @@ def serve_part(
 
     `fast` is for those with thousands of small requests: another event loop, if there is one.
     """
+    keep_memory()
     metrics.serve(*wires.bus.metrics_addr, part, alive, ready)
     with asyncio.Runner(loop_factory=_fast_loop() if fast else None) as runner:
         runner.run(_until_cancelled(work))

@@ -32,6 +32,8 @@ class Basis(IntEnum):
     CARDS = 3  # not asked: the score is about cards alone
 
 
+# Cooling models that look at each row by itself; of one of our users' nobody knows.
+ROW_BY_ROW = ("linear", "tdp-ratio")
 # As plain numbers: an enum's member takes its time to be found and compared.
 NEUTRAL, MEASURED = int(Basis.NEUTRAL), int(Basis.MEASURED)
 
@@ -67,6 +69,9 @@ class ClusterTerms(NamedTuple):
     pressure: float
 
 
+NOBODY = ClusterTerms(0.0, 0.0)
+
+
 class Known(NamedTuple):
     """All that a score is made of beside the pod: columns of a table that is looked up in once.
 
@@ -91,18 +96,23 @@ class Known(NamedTuple):
     dearness: Floats  # what a watt costs with its cooling
 
 
+_TREND, _PRESSURE, _ASSUMED = map(Known._fields.index, ("trend", "pressure", "assumed_w"))
+
+
 class Standing(NamedTuple):
     """A board at a moment, in the eyes of some weights; one value per row of the board."""
 
     basis: Ints
     fresh: Bools  # whether somebody has kept the twin up to date
-    cluster: ClusterTerms
+    read: Bools  # and has measured it lately
+    taken: Floats  # of its headroom, in per cent, before any pod
     table: Floats  # of `Known`, for pods to which a node's class means something
+    cluster: ClusterTerms
 
     @property
     def assumed_w(self) -> Floats:
         """Of every row of the board."""
-        return Known(*self.table.T).assumed_w
+        return self.table[:, _ASSUMED]
 
     def of(self, pod: PodAsk, rows: Ints) -> Known:
         known = Known(*self.table.take(rows, axis=0).T)
@@ -110,6 +120,16 @@ class Standing(NamedTuple):
             return known
         nothing = np.zeros(len(rows))
         return known._replace(bonus=nothing, pressure=nothing, draining=nothing)
+
+
+class _Moment(NamedTuple):
+    now: int
+    view_age_ms: int
+    weights: Weights
+
+    @property
+    def is_view_old(self) -> bool:
+        return self.view_age_ms > self.weights.staleness_s * 1000
 
 
 class _Kept(NamedTuple):
@@ -120,40 +140,76 @@ class _Kept(NamedTuple):
     is_view_old: bool
     standing: Standing
 
-    def holds(self, now: int, is_view_old: bool) -> bool:
-        return self.since <= now <= self.until and self.is_view_old == is_view_old
+    def holds(self, moment: _Moment) -> bool:
+        return self.since <= moment.now <= self.until and self.is_view_old == moment.is_view_old
 
 
 def standing_of(board: Board, now: int, view_age_ms: int, weights: Weights) -> Standing:
-    """Computed once for a board, and again when something on it has become too old."""
-    is_view_old = view_age_ms > weights.staleness_s * 1000
-    kept = board.memo.get(weights)
-    if isinstance(kept, _Kept) and kept.holds(now, is_view_old):
-        return kept.standing
-    fresh = fresh_rows(board, now, view_age_ms, weights)
-    read = fresh & _has_reading(board, now, weights)
+    """Computed once for a board, and again when something on it has become too old.
+
+    If it was computed for a board shortly before, only what has changed since is looked at again.
+    The same bits come out: what a row says by itself depends on this row alone.
+    """
+    moment = _Moment(now, view_age_ms, weights)
+    kept = _kept_in(board.memo, moment)
+    if kept is None:
+        kept = _carried_on(board, moment) or _afresh(board, moment)
+        board.memo[weights] = kept
+    return kept.standing
+
+
+def _kept_in(memo: dict[object, object], moment: _Moment) -> _Kept | None:
+    kept = memo.get(moment.weights)
+    return kept if isinstance(kept, _Kept) and kept.holds(moment) else None
+
+
+def _afresh(board: Board, moment: _Moment) -> _Kept:
+    alone, until = _alone(board, moment)
+    return _Kept(moment.now, until, moment.is_view_old, _together(board, alone, moment.weights))
+
+
+def _carried_on(board: Board, moment: _Moment) -> _Kept | None:
+    before = None if board.since is None else _kept_in(board.since.memo, moment)
+    if board.since is None or before is None:
+        return None
+    if moment.weights.cooling_model not in ROW_BY_ROW:
+        return None
+    rows = board.since.rows
+    changed, until = _alone(board.only(rows), moment)
+    kept = Standing._make([*(column.copy() for column in before.standing[:-1]), NOBODY])
+    for column, values in zip(kept[:-1], changed[:-1], strict=True):
+        column[rows] = values
+    standing = _together(board, kept, moment.weights)
+    return _Kept(moment.now, min(until, before.until), moment.is_view_old, standing)
+
+
+def _alone(board: Board, moment: _Moment) -> tuple[Standing, int]:
+    """What each row says by itself; and how long that holds."""
+    weights = moment.weights
+    fresh = fresh_rows(board, moment.now, moment.view_age_ms, weights)
+    read = fresh & _has_reading(board, moment.now, weights)
     limit = int(weights.staleness_s * 1e9)
     ends = (board.updated_at()[fresh], board.ints("sampled_at")[read])
     until = min((int(at.min()) + limit for at in ends if len(at)), default=_FOREVER)
-    standing = _standing(board, fresh, read, weights)
-    board.memo[weights] = _Kept(now, until, is_view_old, standing)
-    return standing
-
-
-def _standing(board: Board, fresh: Bools, read: Bools, weights: Weights) -> Standing:
     basis = _basis(board, fresh, read)
-    # Sums are exact (`fsum`), so that no order of nodes tips the burst threshold.
-    cluster_trend = math.fsum(board.floats("trend_w_per_min")[read].tolist())
+    known = _known(board, basis, read, weights)
+    # `+ 0.0` because the sum has always been made so: not even the sign of a zero may change.
+    taken = 100 - headroom_of(known, basis, known.assumed_w + 0.0)
+    return Standing(basis, fresh, read, taken, np.stack(known, axis=1), NOBODY), until
+
+
+def _known(board: Board, basis: Ints, read: Bools, weights: Weights) -> Known:
     cooling, predicted = _cooling(board, read, weights)
+    classes = board.columns["node_class"]
     measured = basis == Basis.MEASURED
-    nothing = np.zeros(len(basis))
-    known = Known(
+    later = np.zeros(len(basis))  # the others have a say in it
+    return Known(
         cooling=cooling,
         reserve=weights.cooling * (100 - cooling),
-        trend=_trend(board, read, cluster_trend, weights),
-        bonus=nothing,
-        pressure=nothing,
-        draining=nothing,
+        trend=later,
+        bonus=np.where(classes == NodeClass.ECO, weights.eco_bonus, 0.0),
+        pressure=later,
+        draining=np.where(classes == NodeClass.DRAINING, weights.draining_penalty, 0.0),
         assumed_w=_assumed(board, measured, weights),
         measured_w=np.where(measured, board.floats("measured_w"), 0.0),
         capped_w=board.floats("capped_w"),
@@ -162,10 +218,18 @@ def _standing(board: Board, fresh: Bools, read: Bools, weights: Weights) -> Stan
         **board.rated()._asdict(),
         dearness=_dearness(board),
     )
-    classes = board.columns["node_class"]
-    cluster = ClusterTerms(cluster_trend, _pressure(known, basis, classes))
-    of_class = _by_class(known, classes, cluster, weights)
-    return Standing(basis, fresh, cluster, np.stack(of_class, axis=1))
+
+
+def _together(board: Board, alone: Standing, weights: Weights) -> Standing:
+    """What all of them say together; it is written into the table."""
+    performing = board.columns["node_class"] == NodeClass.PERFORMANCE
+    # Sums are exact (`fsum`), so that no order of nodes tips the burst threshold.
+    trend = math.fsum(board.floats("trend_w_per_min")[alone.read].tolist())
+    taken = alone.taken[performing & (alone.basis != NEUTRAL)]
+    cluster = ClusterTerms(trend, min(100.0, max(0.0, mean(taken))))
+    alone.table[:, _TREND] = _trend(board, alone.read, trend, weights)
+    alone.table[:, _PRESSURE] = np.where(performing, weights.pressure * cluster.pressure, 0.0)
+    return alone._replace(cluster=cluster)
 
 
 def _assumed(board: Board, measured: Bools, weights: Weights) -> Floats:
@@ -185,25 +249,6 @@ def _trend(board: Board, read: Bools, cluster_trend: float, weights: Weights) ->
     limit = weights.trend_limit
     trend = -np.clip(board.floats("trend_w_per_min") / scale, -limit, limit)
     return np.where(read, trend, 0.0)
-
-
-def _by_class(known: Known, classes: Codes, cluster: ClusterTerms, weights: Weights) -> Known:
-    """Bonus, pressure and draining: what a node's class means to a standard pod."""
-    pressure = weights.pressure * cluster.pressure
-    return known._replace(
-        bonus=np.where(classes == NodeClass.ECO, weights.eco_bonus, 0.0),
-        pressure=np.where(classes == NodeClass.PERFORMANCE, pressure, 0.0),
-        draining=np.where(classes == NodeClass.DRAINING, weights.draining_penalty, 0.0),
-    )
-
-
-def _pressure(known: Known, basis: Ints, classes: Codes) -> float:
-    """How full the performance nodes are, before any pod."""
-    rows = np.flatnonzero((classes == NodeClass.PERFORMANCE) & (basis != Basis.NEUTRAL))
-    these = Known(*(column[rows] for column in known))
-    # `+ 0.0` because the sum has always been made so: not even the sign of a zero may change.
-    headroom = headroom_of(these, basis[rows], these.assumed_w + 0.0)
-    return min(100.0, max(0.0, mean(100 - headroom)))
 
 
 def fresh_rows(board: Board, now: int, view_age_ms: int, weights: Weights) -> Bools:

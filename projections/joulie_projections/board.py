@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -53,13 +53,23 @@ _COLUMNS: dict[str, type] = {
 }
 # Of the rows in their rooms, all at once.
 _OF_ROOMS = ("ambient_c", "pue", "is_polled", "cooling", "headroom")
+_IN_ROOMS = ("hall", "at", "capped_w", "tdp_w", "cpu_cap_pct", "gpu_cap_pct")  # what they rest on
 _values_of = attrgetter(*_COLUMNS)
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Columns = dict[str, npt.NDArray[Any]]
+_NO_ROWS: Ints = np.zeros(0, np.int64)
+FEW = 8  # rows of which one has changed: else all of them are looked at again
 NO_CARDS = Cards.empty()
 NO_LABELS = Labels()
+
+
+class Since(NamedTuple):
+    """What readers have worked out for an earlier board, and which rows have changed since then."""
+
+    memo: dict[object, object]
+    rows: Ints
 
 
 class Board:
@@ -81,6 +91,7 @@ class Board:
         self.cards = cards  # that these nodes have
         self.labels = labels
         self.memo: dict[object, object] = {}  # what readers compute once for this board
+        self.since: Since | None = None  # if little has changed
 
     @classmethod
     def empty(cls) -> "Board":
@@ -120,7 +131,9 @@ class Board:
     def holding(self, cards: Cards) -> "Board":
         if cards is self.cards:
             return self
-        return Board(self.rows, self.columns, self.planned_at, self.halls, cards, self.labels)
+        board = Board(self.rows, self.columns, self.planned_at, self.halls, cards, self.labels)
+        board.since = self._since(_NO_ROWS)
+        return board
 
     def _following(self, world: World, changes: Mapping[str, NodeState | None]) -> "Board":
         halls = halls_of(world.facilities)
@@ -142,8 +155,7 @@ class Board:
         up in it need not do so again.
         """
         names = self.rows
-        rows: list[tuple[int, Row]] = []
-        blanks: list[int] = []
+        rows, blanks = list[tuple[int, Row]](), list[int]()
         labelled: dict[int, Mapping[str, str]] = {}
         for name, node in changes:
             at = None if node is None else node.ordinal + 1
@@ -165,9 +177,39 @@ class Board:
             column[blanks] = 0
         for column, these in zip(columns.values(), values, strict=False):
             column[where] = these
-        derived = columns | _in_rooms(columns, halls)
         labels = self.labels.following({**dict.fromkeys(blanks, NONE), **labelled})
-        return Board(names, derived, planned_at, halls, self.cards, labels)
+        touched = np.array(sorted({*blanks, *where}), np.int64)
+        return self._in_rooms(Board(names, columns, planned_at, halls, self.cards, labels), touched)
+
+    def _in_rooms(self, board: "Board", touched: Ints) -> "Board":
+        """With what the rooms have to do with it; for the next board, on which these are others."""
+        if board.halls != self.halls or len(board.columns["at"]) > len(self.columns["at"]):
+            board.columns |= _in_rooms(board.columns, board.halls)
+            return board
+        board.columns |= self._rooms_again(board.columns, touched)
+        board.since = self._since(touched) if board.planned_at == self.planned_at else None
+        return board
+
+    def _rooms_again(self, columns: Columns, touched: Ints) -> Columns:
+        """In the same rooms, of some rows only."""
+        changed = _in_rooms({name: columns[name][touched] for name in _IN_ROOMS}, self.halls)
+        derived = {name: self.columns[name].copy() for name in _OF_ROOMS}
+        for name, values in changed.items():
+            derived[name][touched] = values
+        return derived
+
+    def _since(self, touched: Ints) -> Since | None:
+        """For the next board, on which these rows are others."""
+        if self.memo:
+            return Since(self.memo, touched)
+        if self.since is None or len(self.since.rows) * FEW > len(self.columns["at"]):
+            return None
+        return Since(self.since.memo, np.union1d(self.since.rows, touched))
+
+    def only(self, rows: Ints) -> "Board":
+        """Of these rows, in this order: for those who look at columns, not at names."""
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        return Board({}, columns, self.planned_at, self.halls)
 
     def rated(self) -> Rated:
         """The hardware of all rows."""
