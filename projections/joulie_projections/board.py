@@ -164,21 +164,21 @@ class Board:
                 names = dict(names) if names is self.rows else names
                 _move(names, name, at)
             # A node that went and came back between two boards has left its old row, too.
-            if left is not None:
+            if left is not None and left != at:
                 blanks.append(left)
             if node is not None:
                 rows.append((node.ordinal + 1, row_of(node, halls)))
                 labelled[node.ordinal + 1] = node.labels
         height = max((at for at, _ in rows), default=0) + 1
         columns = {name: _grown(self.columns[name], height) for name in _COLUMNS}
-        where = [at for at, _ in rows]
+        where = np.array([at for at, _ in rows], np.int64)
         values = zip(*(_values_of(row) for _, row in rows), strict=True) if rows else ()
-        for column in columns.values():
+        for column in columns.values() if blanks else ():
             column[blanks] = 0
         for column, these in zip(columns.values(), values, strict=False):
             column[where] = these
         labels = self.labels.following({**dict.fromkeys(blanks, NONE), **labelled})
-        touched = np.array(sorted({*blanks, *where}), np.int64)
+        touched = np.union1d(where, np.array(blanks, np.int64))
         return self._in_rooms(Board(names, columns, planned_at, halls, self.cards, labels), touched)
 
     def _in_rooms(self, board: "Board", touched: Ints) -> "Board":
