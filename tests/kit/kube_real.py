@@ -13,8 +13,9 @@ import os
 import signal
 from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import yaml  # type: ignore[import-untyped]
@@ -38,7 +39,14 @@ TOKENS = {
 }
 # Nodes without a kubelet stay as they were made; pods need no account.
 NOT_ADMITTED_BY = "ServiceAccount,TaintNodesByCondition"
+ASKED = "asked.jsonl"  # what the operator asked of the server, a line each
 Tree = dict[str, Any]
+WRITTEN_DOWN: Tree = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [{"level": "Metadata", "users": [TOKENS["operator"][0]]}, {"level": "None"}],
+}
 
 
 class ProgramMissing(Exception):
@@ -53,14 +61,31 @@ def program(variable: str, name: str = "") -> Path:
     return path
 
 
-class Running(NamedTuple):
+@dataclass
+class Running:
     """The server, as its administrator reaches it."""
 
     api: ApiServer
     directory: Path
+    command: Sequence[str]
+    process: Process
+
+    @contextlib.asynccontextmanager
+    async def gone(self) -> AsyncGenerator[None, None]:
+        """While the block lasts there is no server; what etcd keeps stays."""
+        self.process.kill()
+        await self.process.wait()
+        yield
+        self.process = await _start(self.command, self.directory)
+        await _ready(self)
 
     def kubeconfig(self, user: str) -> Path:
         return self.directory / f"{user}.kubeconfig"
+
+    def asked(self) -> list[Tree]:
+        """By the operator, since the beginning: a verb, an object, a code."""
+        lines = (self.directory / ASKED).read_bytes().splitlines()
+        return [msgspec.json.decode(line) for line in lines]
 
     async def all(self, path: str) -> dict[str, Tree]:
         pages = [page async for page in self.api.pages(path)]
@@ -82,19 +107,21 @@ async def real_server(directory: Path, assets: Path) -> AsyncGenerator[Running, 
     (directory / "tokens.csv").write_text(
         "".join(f'{token},{user},{user},"{group}"\n' for token, (user, group) in TOKENS.items())
     )
+    (directory / "audit.yaml").write_text(yaml.safe_dump(WRITTEN_DOWN))
     for user in TOKENS:
         _write_kubeconfig(directory / f"{user}.kubeconfig", ports[0], authority.file, user)
+    command = [str(assets / "kube-apiserver"), *_apiserver(directory, cert, key, ports)]
     async with (
         started([str(assets / "etcd"), *_etcd(directory, *ports[1:])], directory),
-        started(
-            [str(assets / "kube-apiserver"), *_apiserver(directory, cert, key, ports)], directory
-        ) as process,
         ApiServer.of(directory / "admin.kubeconfig") as api,
     ):
-        running = Running(api, directory)
-        await _ready(running, process)
-        await _deployed(running)
-        yield running
+        running = Running(api, directory, command, await _start(command, directory))
+        try:
+            await _ready(running)
+            await _deployed(running)
+            yield running
+        finally:
+            await _end(running.process)
 
 
 def _etcd(directory: Path, client: int, peer: int) -> list[str]:
@@ -126,6 +153,8 @@ def _apiserver(directory: Path, cert: Path, key: Path, ports: Sequence[int]) -> 
         f"--service-account-key-file={cert}",
         f"--service-account-signing-key-file={key}",
         "--service-cluster-ip-range=10.0.0.0/24",
+        f"--audit-log-path={directory / ASKED}",
+        f"--audit-policy-file={directory / 'audit.yaml'}",
     ]
 
 
@@ -144,21 +173,30 @@ def _write_kubeconfig(path: Path, port: int, authority: Path, token: str) -> Non
 
 @contextlib.asynccontextmanager
 async def started(command: Sequence[str], directory: Path) -> AsyncGenerator[Process, None]:
-    """A program, its words in a file; gone at the end of the block."""
-    name = Path(command[0]).name
-    with (directory / f"{name}.log").open("wb") as words:
-        process = await asyncio.create_subprocess_exec(*command, stdout=words, stderr=words)
+    """A program, gone at the end of the block."""
+    process = await _start(command, directory)
     try:
         yield process
     finally:
-        for sign in (signal.SIGTERM, signal.SIGKILL):
-            if process.returncode is None:
-                process.send_signal(sign)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(process.wait(), 20)
+        await _end(process)
 
 
-async def _ready(running: Running, process: Process) -> None:
+async def _start(command: Sequence[str], directory: Path) -> Process:
+    """Its words go to a file."""
+    with (directory / f"{Path(command[0]).name}.log").open("ab") as words:
+        return await asyncio.create_subprocess_exec(*command, stdout=words, stderr=words)
+
+
+async def _end(process: Process) -> None:
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        if process.returncode is None:
+            process.send_signal(sign)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), 20)
+
+
+async def _ready(running: Running) -> None:
+    process = running.process
     async with asyncio.timeout(START_PATIENCE_S):
         while process.returncode is None:
             with contextlib.suppress(KubernetesRefused, *Unanswered):
