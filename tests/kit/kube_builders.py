@@ -29,9 +29,9 @@ def node(name: str, *, cores: int = 96, gpus: int = 0, managed: bool = True, **l
     }
 
 
-def schedulable(name: str, gpus: int = 0) -> Tree:
+def schedulable(name: str, *, cores: int = 96, gpus: int = 0) -> Tree:
     """As its kubelet would tell kube-scheduler."""
-    made = node(name, gpus=gpus)
+    made = node(name, cores=cores, gpus=gpus)
     made["metadata"]["labels"]["kubernetes.io/hostname"] = name
     room = made["status"]["allocatable"] | {"pods": "110"}
     made["status"] |= {"allocatable": room, "capacity": room}

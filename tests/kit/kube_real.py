@@ -3,8 +3,8 @@
     make kube && .venv/bin/python -m pytest tests/cluster
 
 KUBEBUILDER_ASSETS leads to a directory of others, such as `setup-envtest` fetches. Loopback, free
-ports, TLS, tokens, RBAC; the account of the operator has what deploy/rbac.yaml gives it, and nothing
-else.
+ports, TLS, tokens, RBAC; the account of the operator has what deploy/rbac.yaml gives it, and
+nothing else.
 """
 
 import asyncio

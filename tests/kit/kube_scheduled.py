@@ -22,12 +22,17 @@ def deployed_block(file: str, extender: str) -> Tree:
 
 
 @contextlib.asynccontextmanager
-async def scheduling(server: Running, told: Tree) -> AsyncGenerator[Process, None]:
-    """With that configuration, until the end of the block."""
+async def scheduling(server: Running, told: Tree, port: int = 0) -> AsyncGenerator[Process, None]:
+    """With that configuration, until the end of the block; tells its metrics at a port, if any."""
     client = told.get("clientConnection", {}) | {"kubeconfig": str(server.kubeconfig("admin"))}
     whole = told | {"clientConnection": client, "leaderElection": {"leaderElect": False}}
     config = server.directory / "scheduler.yaml"
     config.write_text(yaml.safe_dump(whole))
-    command = [str(program(SCHEDULER)), f"--config={config}", "--secure-port=0"]
-    async with started(command, server.directory) as process:
+    flags = [
+        f"--config={config}",
+        f"--secure-port={port}",
+        f"--cert-dir={server.directory / 'scheduler'}",
+        "--authorization-always-allow-paths=/metrics",
+    ]
+    async with started([str(program(SCHEDULER)), *flags], server.directory) as process:
         yield process
