@@ -19,7 +19,6 @@ from joulie_projections.power import Coefficients
 from joulie_projections.twins import NodeClass, Source
 
 Bools = npt.NDArray[np.bool_]
-Codes = npt.NDArray[np.int8]
 _FOREVER = 2**63 - 1
 
 

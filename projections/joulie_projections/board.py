@@ -53,14 +53,14 @@ _COLUMNS: dict[str, type] = {
 }
 # Of the rows in their rooms, all at once.
 _OF_ROOMS = ("ambient_c", "pue", "is_polled", "cooling", "headroom")
-_IN_ROOMS = ("hall", "at", "capped_w", "tdp_w", "cpu_cap_pct", "gpu_cap_pct")  # what they rest on
+_ROOMS_REST_ON = ("hall", "at", "capped_w", "tdp_w", "cpu_cap_pct", "gpu_cap_pct")
 _values_of = attrgetter(*_COLUMNS)
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Columns = dict[str, npt.NDArray[Any]]
 _NO_ROWS: Ints = np.zeros(0, np.int64)
-FEW = 8  # rows of which one has changed: else all of them are looked at again
+ROWS_PER_CHANGE = 8  # at least; where more have changed all are looked at again
 NO_CARDS = Cards.empty()
 NO_LABELS = Labels()
 
@@ -132,8 +132,7 @@ class Board:
         if cards is self.cards:
             return self
         board = Board(self.rows, self.columns, self.planned_at, self.halls, cards, self.labels)
-        board.since = self._since(_NO_ROWS)
-        return board
+        return self._followed_by(board, _NO_ROWS)
 
     def _following(self, world: World, changes: Mapping[str, NodeState | None]) -> "Board":
         halls = halls_of(world.facilities)
@@ -179,32 +178,31 @@ class Board:
             column[where] = these
         labels = self.labels.following({**dict.fromkeys(blanks, NONE), **labelled})
         touched = np.union1d(where, np.array(blanks, np.int64))
-        return self._in_rooms(Board(names, columns, planned_at, halls, self.cards, labels), touched)
+        columns |= self._rooms(columns, halls, touched)
+        return self._followed_by(
+            Board(names, columns, planned_at, halls, self.cards, labels), touched
+        )
 
-    def _in_rooms(self, board: "Board", touched: Ints) -> "Board":
-        """With what the rooms have to do with it; for the next board, on which these are others."""
-        if board.halls != self.halls or len(board.columns["at"]) > len(self.columns["at"]):
-            board.columns |= _in_rooms(board.columns, board.halls)
-            return board
-        board.columns |= self._rooms_again(board.columns, touched)
-        board.since = self._since(touched) if board.planned_at == self.planned_at else None
-        return board
-
-    def _rooms_again(self, columns: Columns, touched: Ints) -> Columns:
-        """In the same rooms, of some rows only."""
-        changed = _in_rooms({name: columns[name][touched] for name in _IN_ROOMS}, self.halls)
+    def _rooms(self, columns: Columns, halls: Halls, touched: Ints) -> Columns:
+        """What the rooms have to do with it; in the same ones only of rows that have changed."""
+        if halls != self.halls or len(columns["at"]) > len(self.columns["at"]):
+            return _in_rooms(columns, halls)
+        changed = _in_rooms({name: columns[name][touched] for name in _ROOMS_REST_ON}, halls)
         derived = {name: self.columns[name].copy() for name in _OF_ROOMS}
         for name, values in changed.items():
             derived[name][touched] = values
         return derived
 
-    def _since(self, touched: Ints) -> Since | None:
-        """For the next board, on which these rows are others."""
-        if self.memo:
-            return Since(self.memo, touched)
-        if self.since is None or len(self.since.rows) * FEW > len(self.columns["at"]):
-            return None
-        return Since(self.since.memo, np.union1d(self.since.rows, touched))
+    def _followed_by(self, board: "Board", touched: Ints) -> "Board":
+        """On which these rows are others, and what was worked out for the rest still holds."""
+        same = (board.halls, board.planned_at) == (self.halls, self.planned_at)
+        before = Since(self.memo, _NO_ROWS) if self.memo else self.since
+        height = len(board.columns["at"])
+        if before is not None and same and height == len(self.columns["at"]):
+            rows = np.union1d(before.rows, touched)
+            if len(rows) * ROWS_PER_CHANGE <= height:
+                board.since = Since(before.memo, rows)
+        return board
 
     def only(self, rows: Ints) -> "Board":
         """Of these rows, in this order: for those who look at columns, not at names."""
