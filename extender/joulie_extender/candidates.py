@@ -55,12 +55,11 @@ class Names(Sequence[str]):
     @classmethod
     def found(cls, raw: bytes, roster: Roster) -> "Names | None":
         """If all of them are on the roster, which is what a list mostly is."""
-        spans = Spans.of(raw)
-        rows = None if spans is None else roster.find(spans)
-        if spans is None or rows is None:
+        found = roster.find(raw)
+        if found is None:
             return None
-        names = cls._cut(spans)
-        names._stand(rows, roster.rows)
+        names = cls._cut(found.spans)
+        names._stand(found.rows, roster.rows)
         return names
 
     @classmethod

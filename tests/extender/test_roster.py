@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from joulie_extender.candidates import Names
-from joulie_extender.roster import LONGEST, Roster, Spans
+from joulie_extender.roster import LONGEST, Roster
 
 LETTERS = st.text("abcn01-.", min_size=1, max_size=12)
 ODD = st.sampled_from(['qu"ote', "back\\slash", "ünïcode", "", "a,b", "n" * LONGEST, "x" * 200])
@@ -20,9 +20,8 @@ def roster_of(names: list[str]) -> Roster:
 
 
 def found(roster: Roster, raw: bytes) -> list[int] | None:
-    spans = Spans.of(raw)
-    rows = None if spans is None else roster.find(spans)
-    return None if rows is None else rows.tolist()
+    whole = roster.find(raw)
+    return None if whole is None else whole.rows.tolist()
 
 
 def compact(names: list[str]) -> bytes:
