@@ -35,7 +35,6 @@ from joulie_extender.scoring import (
     gpu_score,
     score,
     terms_digest,
-    terms_table,
     top_terms,
 )
 from joulie_projections.board import Board, Ints
@@ -158,16 +157,15 @@ def prioritize_decision(
         scores = gpu_score(pod, moment.board, rows, weights)
     else:
         scores = score(pod, moment.board, rows, moment.now, moment.view_age_ms, weights)
-    table = terms_table(scores)
     return PrioritizeDecided(
         pod=pod,
         basis=basis_of(moment, weights),
         candidates=candidates,
         scores=scores.answer.astype("<i2").tobytes(),
-        terms_digest=terms_digest(scores, table),
+        terms_digest=terms_digest(scores),
         cluster_trend_w_per_min=scores.cluster.trend_w_per_min,
         perf_pressure=scores.cluster.pressure,
-        top=top_terms(scores, table, names, EXPLAINED),
+        top=top_terms(scores, names, EXPLAINED),
         duty=duty,
     )
 

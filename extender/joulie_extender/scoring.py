@@ -11,118 +11,28 @@ if this is less: never preferred, never refused.
 
 import hashlib
 from collections.abc import Sequence
-from operator import attrgetter
-from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from joulie_bus.events import PodAsk, Terms
 from joulie_extender.gpu import HIGHEST, packing, points
 from joulie_extender.mixing import mixers
 from joulie_extender.preferences import wishes
-from joulie_extender.standing import NEUTRAL, ClusterTerms, Known, headroom_of, standing_of
+from joulie_extender.standing import (
+    AS_TERMS,
+    MEASURED,
+    NEUTRAL,
+    NOBODY,
+    ClusterTerms,
+    Known,
+    headroom_of,
+    standing_of,
+)
 from joulie_extender.standing import Basis as Basis
 from joulie_extender.standing import Weights as Weights  # who scores has them from here
 from joulie_projections.board import Board, Floats, Ints
 from joulie_projections.power import Rated, marginal_w
-
-
-class Scores(NamedTuple):
-    """One value per candidate in each column."""
-
-    answer: Ints  # what kube-scheduler is told
-    score: Floats
-    headroom: Floats
-    cooling: Floats
-    trend: Floats
-    bonus: Floats
-    pressure: Floats
-    draining: Floats
-    marginal_w: Floats
-    assumed_w: Floats
-    basis: Ints
-    cluster: ClusterTerms
-    packing: Floats | None = None  # of pods that say what cards they want
-    wishes: Floats | None = None  # where somebody prefers some nodes
-
-
-def score(
-    pod: PodAsk, board: Board, rows: Ints, now: int, view_age_ms: int, weights: Weights
-) -> Scores:
-    """`rows` are the candidates' rows on the board; 0 stands for a node that it does not have."""
-    standing = standing_of(board, now, view_age_ms, weights)
-    basis, known = standing.basis[rows], standing.of(pod, rows)
-    marginal = _marginal(pod, known, weights)
-    headroom = headroom_of(known, basis, known.assumed_w + marginal)
-    total = weights.headroom * headroom
-    total += known.reserve
-    total += known.trend
-    total += known.bonus
-    total -= known.pressure
-    total -= known.draining
-    packed = packing(pod, board, rows, weights.gpu)
-    wished = wishes(pod, board, rows, weights.preferences)
-    for seldom in (packed, wished):
-        if seldom is not None:
-            total = total + seldom
-    final = _humbled(np.minimum(np.maximum(total, 0.0), 100.0), basis, weights)
-    answer = (final * (weights.score_range / 100)).astype(np.int64)
-    return Scores(
-        answer=answer,
-        score=final,
-        headroom=headroom,
-        cooling=known.cooling,
-        trend=known.trend,
-        bonus=known.bonus,
-        pressure=known.pressure,
-        draining=known.draining,
-        marginal_w=marginal,
-        assumed_w=known.assumed_w,
-        basis=basis,
-        cluster=standing.cluster,
-        packing=packed,
-        wishes=wished,
-    )
-
-
-def gpu_score(pod: PodAsk, board: Board, rows: Ints, weights: Weights) -> Scores:
-    """Of cards alone, 0..10, whatever the range of the others."""
-    packed, nothing = points(pod, board, rows, weights.gpu), np.zeros(len(rows))
-    wished = wishes(pod, board, rows, weights.preferences)
-    of_ten = packed if wished is None else np.clip(packed + wished / HIGHEST, 0.0, HIGHEST)
-    return Scores(
-        answer=of_ten.astype(np.int64),
-        score=of_ten,
-        headroom=nothing,
-        cooling=nothing,
-        trend=nothing,
-        bonus=nothing,
-        pressure=nothing,
-        draining=nothing,
-        marginal_w=nothing,
-        assumed_w=nothing,
-        basis=np.full(len(rows), Basis.CARDS),
-        cluster=ClusterTerms(0.0, 0.0),
-        packing=packed,
-        wishes=wished,
-    )
-
-
-def _humbled(scores: Floats, basis: Ints, weights: Weights) -> Floats:
-    """Unknown never scores best, not even where all that is known is bad."""
-    neutral = basis == NEUTRAL
-    if not neutral.any():
-        return scores
-    known = scores[~neutral]
-    least = min(weights.neutral, float(known.max())) if len(known) else weights.neutral
-    return np.where(neutral, least, scores)
-
-
-def _marginal(pod: PodAsk, known: Known, weights: Weights) -> Floats:
-    rated = Rated(known.cores, known.cpu_max_w, known.gpus, known.gpu_max_w)
-    watts = marginal_w(pod, rated, weights.coefficients)
-    return watts * known.dearness if weights.facility else watts
-
 
 _TERMS = (
     "score",
@@ -135,27 +45,120 @@ _TERMS = (
     "marginal_w",
     "assumed_w",
 )
+_AS_KNOWN, _BY_CLASS = slice(2, 7), slice(4, 7)
+_MIXERS = mixers(len(_TERMS))
 _SELDOM = ("packing", "wishes")
-FEW = 1000  # candidates that are sorted sooner than sifted
-_columns_of = attrgetter(*_TERMS)
 _SOURCES = tuple(basis.name.lower() for basis in Basis)
 
 
-_MIXERS = mixers(len(_TERMS))
+class _Term:
+    """One row of the table, by its name."""
+
+    def __init__(self, name: str) -> None:
+        self.row = _TERMS.index(name)
+
+    def __get__(self, scores: "Scores", _: object = None) -> Floats:
+        found: Floats = scores.terms[self.row]
+        return found
 
 
-def terms_table(scores: Scores) -> Floats:
-    """A row for each term, in the order of their names."""
-    return np.array(_columns_of(scores), "<f8")
+class Scores(msgspec.Struct, frozen=True):
+    """One value per candidate in each column."""
+
+    answer: Ints  # what kube-scheduler is told
+    terms: Floats  # a row for each, in the order of `_TERMS`
+    basis: Ints
+    cluster: ClusterTerms
+    packing: Floats | None = None  # of pods that say what cards they want
+    wishes: Floats | None = None  # where somebody prefers some nodes
+
+    score = _Term("score")
+    headroom = _Term("headroom")
+    cooling = _Term("cooling")
+    trend = _Term("trend")
+    bonus = _Term("bonus")
+    pressure = _Term("pressure")
+    draining = _Term("draining")
+    marginal_w = _Term("marginal_w")
+    assumed_w = _Term("assumed_w")
 
 
-def terms_digest(scores: Scores, table: Floats | None = None) -> bytes:
+def score(
+    pod: PodAsk, board: Board, rows: Ints, now: int, view_age_ms: int, weights: Weights
+) -> Scores:
+    """`rows` are the candidates' rows on the board; 0 stands for a node that it does not have."""
+    standing = standing_of(board, now, view_age_ms, weights)
+    basis, columns = standing.basis.take(rows), standing.of(rows)
+    known = Known(*columns)
+    terms = np.empty((len(_TERMS), len(rows)))
+    total, headroom, _, trend, bonus, pressure, draining, marginal, assumed = terms
+    terms[_AS_KNOWN] = columns[AS_TERMS]
+    if pod.workload != "standard":  # to those only does a node's class mean anything
+        terms[_BY_CLASS] = 0.0
+    assumed[:] = known.assumed_w
+    marginal[:] = _marginal(pod, known, weights)
+    headroom[:] = headroom_of(known, basis, assumed + marginal)
+    np.multiply(headroom, weights.headroom, out=total)
+    total += known.reserve
+    total += trend
+    total += bonus
+    total -= pressure
+    total -= draining
+    packed = packing(pod, board, rows, weights.gpu)
+    wished = wishes(pod, board, rows, weights.preferences)
+    for seldom in (packed, wished):
+        if seldom is not None:
+            total += seldom
+    np.minimum(np.maximum(total, 0.0, out=total), 100.0, out=total)
+    _humble(total, basis, weights)
+    return Scores(
+        answer=(total * (weights.score_range / 100)).astype(np.int64),
+        terms=terms,
+        basis=basis,
+        cluster=standing.cluster,
+        packing=packed,
+        wishes=wished,
+    )
+
+
+def gpu_score(pod: PodAsk, board: Board, rows: Ints, weights: Weights) -> Scores:
+    """Of cards alone, 0..10, whatever the range of the others."""
+    packed = points(pod, board, rows, weights.gpu)
+    wished = wishes(pod, board, rows, weights.preferences)
+    of_ten = packed if wished is None else np.clip(packed + wished / HIGHEST, 0.0, HIGHEST)
+    terms = np.zeros((len(_TERMS), len(rows)))
+    terms[0] = of_ten
+    return Scores(
+        answer=of_ten.astype(np.int64),
+        terms=terms,
+        basis=np.full(len(rows), Basis.CARDS),
+        cluster=NOBODY,
+        packing=packed,
+        wishes=wished,
+    )
+
+
+def _humble(scores: Floats, basis: Ints, weights: Weights) -> None:
+    """Unknown never scores best, not even where all that is known is bad."""
+    if basis.min(initial=MEASURED) > NEUTRAL:
+        return
+    neutral = basis == NEUTRAL
+    known = scores[~neutral]
+    scores[neutral] = min(weights.neutral, float(known.max())) if len(known) else weights.neutral
+
+
+def _marginal(pod: PodAsk, known: Known, weights: Weights) -> Floats:
+    rated = Rated(known.cores, known.cpu_max_w, known.gpus, known.gpu_max_w)
+    watts = marginal_w(pod, rated, weights.coefficients)
+    return watts * known.dearness if weights.facility else watts
+
+
+def terms_digest(scores: Scores) -> bytes:
     """Every float of every candidate in 32 bytes: equal only if all are, to the last bit.
 
     All terms of a candidate are mixed into one word, and the words are hashed.
     """
-    words = terms_table(scores) if table is None else table
-    digest = hashlib.sha256((_MIXERS @ words.view("<u8")).data)
+    digest = hashlib.sha256((_MIXERS @ scores.terms.astype("<f8", copy=False).view("<u8")).data)
     for name in _SELDOM:
         if (seldom := getattr(scores, name)) is not None:
             digest.update(name.encode())
@@ -164,22 +167,13 @@ def terms_digest(scores: Scores, table: Floats | None = None) -> bytes:
     return digest.digest()
 
 
-def top_terms(scores: Scores, table: Floats, names: Sequence[str], count: int) -> list[Terms]:
+def top_terms(scores: Scores, names: Sequence[str], count: int) -> list[Terms]:
     """Of the best, in full."""
-    places = best(scores, count)
-    values: list[list[float]] = table[:, places].T.tolist()
-    return [
-        _terms(scores, names, at, dict(zip(_TERMS, each, strict=True)))
-        for at, each in zip(places, values, strict=True)
-    ]
+    return [terms_of(scores, names, at) for at in best(scores, count)]
 
 
 def terms_of(scores: Scores, names: Sequence[str], at: int) -> Terms:
-    columns = zip(_TERMS, _columns_of(scores), strict=True)
-    return _terms(scores, names, at, {name: column.item(at) for name, column in columns})
-
-
-def _terms(scores: Scores, names: Sequence[str], at: int, values: dict[str, float]) -> Terms:
+    values: dict[str, float] = dict(zip(_TERMS, scores.terms[:, at].tolist(), strict=True))
     for name in _SELDOM:
         if (seldom := getattr(scores, name)) is not None:
             values[name] = float(seldom[at])
@@ -188,16 +182,8 @@ def _terms(scores: Scores, names: Sequence[str], at: int, values: dict[str, floa
 
 def best(scores: Scores, count: int) -> list[int]:
     """The highest scores first; ties in the order of the request."""
-    column = scores.score
-    if len(column) <= FEW:
-        return _in_order(column)[:count]
-    least = np.partition(column, -count)[-count]
-    better = np.flatnonzero(column > least)
-    equal = np.flatnonzero(column == least)[: count - len(better)]
-    places = np.concatenate((better, equal))
-    return [places.item(at) for at in _in_order(column[places])]
-
-
-def _in_order(column: Floats) -> list[int]:
-    order: list[int] = np.argsort(-column, kind="stable").tolist()
-    return order
+    left, places = scores.score.copy(), list[int]()
+    for _ in range(min(count, len(left))):
+        places.append(int(left.argmax()))  # of equal ones the first
+        left[places[-1]] = -np.inf
+    return places

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from joulie_bus.events import PodAsk
 from joulie_extender.gpu import GpuWeights
 from joulie_extender.preferences import Preferences
 from joulie_projections.board import Board, Floats, Ints, mean
@@ -78,11 +77,11 @@ class Known(NamedTuple):
     """
 
     cooling: Floats
-    reserve: Floats  # the weighted term of the cooling
     trend: Floats
     bonus: Floats
     pressure: Floats
     draining: Floats
+    reserve: Floats  # the weighted term of the cooling
     assumed_w: Floats  # what the pods draw that no fresh reading shows
     measured_w: Floats  # 0 where the headroom rests on no reading
     capped_w: Floats
@@ -95,6 +94,7 @@ class Known(NamedTuple):
     dearness: Floats  # what a watt costs with its cooling
 
 
+AS_TERMS = slice(0, 5)  # of the columns, those that are terms of a score as they stand there
 _TREND, _PRESSURE, _ASSUMED = map(Known._fields.index, ("trend", "pressure", "assumed_w"))
 
 
@@ -113,12 +113,9 @@ class Standing(NamedTuple):
         """Of every row of the board."""
         return self.table[:, _ASSUMED]
 
-    def of(self, pod: PodAsk, rows: Ints) -> Known:
-        known = Known(*self.table.take(rows, axis=0).T)
-        if pod.workload == "standard":
-            return known
-        nothing = np.zeros(len(rows))
-        return known._replace(bonus=nothing, pressure=nothing, draining=nothing)
+    def of(self, rows: Ints) -> Floats:
+        """The columns of `Known`, for these rows."""
+        return self.table.take(rows, axis=0).T
 
 
 class _Moment(NamedTuple):
@@ -204,11 +201,11 @@ def _known(board: Board, basis: Ints, read: Bools, weights: Weights) -> Known:
     later = np.zeros(len(basis))  # the others have a say in it
     return Known(
         cooling=cooling,
-        reserve=weights.cooling * (100 - cooling),
         trend=later,
         bonus=np.where(classes == NodeClass.ECO, weights.eco_bonus, 0.0),
         pressure=later,
         draining=np.where(classes == NodeClass.DRAINING, weights.draining_penalty, 0.0),
+        reserve=weights.cooling * (100 - cooling),
         assumed_w=_assumed(board, measured, weights),
         measured_w=np.where(measured, board.floats("measured_w"), 0.0),
         capped_w=board.floats("capped_w"),
