@@ -154,6 +154,11 @@ REJECTIONS_REMEMBERED = Counter(
     "Rejections given again from memory, because neither the pod nor our state had changed",
     registry=EXTENDER,
 )
+FORESEEN = Counter(
+    "joulie_answers_foreseen_total",
+    "Answers of prioritize that were thought of while kube-scheduler was still on its way to ask",
+    registry=EXTENDER,
+)
 FALLBACKS = Counter(
     "joulie_fallbacks_total",
     "Answers that were open or closed instead of thought about, by reason",

@@ -11,6 +11,7 @@ import msgspec
 from joulie_bus import metrics
 from joulie_bus.errors import BadRequest
 from joulie_bus.events import (
+    Basis,
     DecisionEntry,
     Duty,
     FallbackAnswer,
@@ -21,6 +22,7 @@ from joulie_bus.events import (
 from joulie_bus.logging import get_logger
 from joulie_extender import decide
 from joulie_extender.bind import Bindings
+from joulie_extender.candidates import Names
 from joulie_extender.contract import BAD_REQUESTS, Reader, bind_reply, read_binding
 from joulie_extender.counting import Counted
 from joulie_extender.exchange import Reply, Request, refusal
@@ -37,9 +39,11 @@ Look = Callable[[], Snapshot]
 # What comes back tells whether the broker has it; None if nobody waits for that.
 Record = Callable[[DecisionEntry], Awaitable[bool] | None]
 Clock = Callable[[], int]
+Later = Callable[[Callable[[], None]], object]  # when the reply has been written
 NOBODY_BINDS = (
     "nothing is bound here: the log is out of reach, or EXTENDER_BINDS names nobody to bind with"
 )
+CHOICE = 2  # nodes; kube-scheduler does not ask how good a single one is
 DUTIES: tuple[Duty, ...] = get_args(Duty)
 log = get_logger("extender")
 
@@ -77,9 +81,12 @@ class Extender:
         self._explanations = Explanations()
         self.is_ready = is_ready
         self.bindings: Bindings | None = None  # once there is a log to claim in
+        self.later: Later = _at_once
         reader = Reader()
         self._filters = {duty: Counted(Filter(reader, duty)) for duty in DUTIES}
-        self._prioritizes = {duty: Counted(Prioritize(reader, duty)) for duty in DUTIES}
+        scoring = {duty: Prioritize(reader, duty) for duty in DUTIES}
+        self._scoring = scoring
+        self._prioritizes = {duty: Counted(question) for duty, question in scoring.items()}
         self._preempts = {duty: Counted(Preempt(duty)) for duty in DUTIES}
 
     def filter(self, request: Request, duty: Duty = "all") -> Reply | Awaitable[Reply]:
@@ -133,16 +140,14 @@ class Extender:
         given = seen.namespaces.get(asked.pod.namespace)
         if given is not None:
             asked = asked._replace(pod=in_namespace(asked.pod, given))
-        verb.asked(asked)
         call = _Call(verb, asked, self._at(seen), request.begun + self._conduct.deadline_s)
         answer = self._thought(call)
         if not isinstance(answer, Answer):
             return self._fallback(call, answer)
         stored = self._record(answer.decision)
-        self._explanations.keep(answer.decision)
-        verb.answered(answer)
-        verb.seconds.observe(time.perf_counter() - started)
-        reply = _reply(answer.reply, call.moment)
+        seconds = time.perf_counter() - started
+        self.later(lambda: self._afterwards(call, answer, seconds))
+        reply = _reply(answer.reply, answer.decision.basis)
         return reply if stored is None else self._when_stored(call, stored, reply)
 
     def _thought(self, call: "_Call[A]") -> Answer | FallbackReason:
@@ -157,10 +162,30 @@ class Extender:
             log.exception("thinking_failed", verb=call.verb.question.name, pod=call.asked.pod.uid)
             return "failed"
 
+    def _afterwards(self, call: "_Call[A]", answer: Answer, seconds: float) -> None:
+        """What nobody waits for."""
+        self._explanations.keep(answer.decision)
+        call.verb.asked(call.asked)
+        call.verb.answered(answer)
+        call.verb.seconds.observe(seconds)
+        if answer.let_through is not None and len(answer.let_through) >= CHOICE:
+            self._foresee(call, answer.let_through)
+
+    def _foresee(self, call: "_Call[A]", names: Names) -> None:
+        """What kube-scheduler is about to ask."""
+        scoring, pod = self._scoring[call.verb.question.duty], call.asked.pod
+        if not scoring.foresight.is_worthwhile():
+            return
+        try:
+            scoring.foresee(pod, names, call.moment, self._weights)
+        except Exception:
+            log.exception("foresight_failed", pod=pod.uid, what="it is thought about when asked")
+
     def _fallback(self, call: "_Call[A]", why: FallbackReason) -> Reply:
         """Scheduling goes on; that this was no real answer is counted, and stands in the log."""
         answer: FallbackAnswer = "closed" if why == "unrecorded" else self._fails(call)
         question, asked = call.verb.question, call.asked
+        basis = decide.basis_of(call.moment, self._weights)
         metrics.FALLBACKS.labels(verb=question.name, reason=why).inc()
         if question.name == "prioritize":
             metrics.SCORES_SAVED.inc(len(asked.names))
@@ -173,11 +198,12 @@ class Extender:
                 why=why,
                 answer=answer,
                 candidates=len(asked.names),
-                basis=decide.basis_of(call.moment, self._weights),
+                basis=basis,
             )
         )
+        call.verb.asked(call.asked)
         call.verb.fallen_back.inc()
-        return _reply(question.fallback(asked, answer, self._weights), call.moment)
+        return _reply(question.fallback(asked, answer, self._weights), basis)
 
     def _fails(self, call: "_Call[A]") -> FallbackAnswer:
         return self._conduct.fails_for(call.verb.question.duty, call.asked.pod)
@@ -202,7 +228,11 @@ class _Call(NamedTuple, Generic[A]):
     deadline: float  # by the monotonic clock
 
 
-def _reply(body: bytes, moment: Moment) -> Reply:
+def _at_once(what: Callable[[], None]) -> None:
+    what()
+
+
+def _reply(body: bytes, basis: Basis) -> Reply:
     """Says what it rests on."""
-    rests_on = (moment.position, moment.view_age_ms)
+    rests_on = (basis.view, basis.view_age_ms)
     return Reply(200, body, b"Joulie-View: %d\r\nJoulie-View-Age-Ms: %d\r\n" % rests_on)

@@ -34,5 +34,7 @@ class Counted(Generic[A]):
         self._answered.inc()
         if answer.is_remembered:
             metrics.REJECTIONS_REMEMBERED.inc()
+        if answer.is_foreseen:
+            metrics.FORESEEN.inc()
         if answer.saved:
             metrics.SCORES_SAVED.inc(answer.saved)

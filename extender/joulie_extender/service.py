@@ -59,6 +59,7 @@ class Service:
             lambda: self._view is not None and self._view.is_ready,
             server.conduct(),
         )
+        self.extender.later = asyncio.get_running_loop().call_soon
         shipper.record(declaration(weights))
 
     def _look(self) -> Snapshot:

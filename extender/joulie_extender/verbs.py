@@ -8,11 +8,13 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from joulie_bus.events import Duty, FallbackAnswer, FilterDecided, Verb
+from joulie_bus.events import Duty, FallbackAnswer, FilterDecided, PodAsk, Verb
 from joulie_extender import contract, decide
+from joulie_extender.candidates import Names
 from joulie_extender.contract import Asked, Reader, Threatened
 from joulie_extender.decide import Sent
 from joulie_extender.exchange import Body
+from joulie_extender.foresight import Foreseen, Foresight
 from joulie_extender.gpu import asks
 from joulie_extender.memory import Answered, Rejection, Rejections, valid_until
 from joulie_extender.moment import Moment
@@ -29,7 +31,9 @@ class Answer(NamedTuple):
     decision: Answered
     reply: bytes
     is_remembered: bool = False
+    is_foreseen: bool = False
     saved: int = 0  # scores that would have been counted twice
+    let_through: Names | None = None  # what prioritize will be asked about, if it is known
 
 
 class Question(ABC, Generic[A]):
@@ -77,7 +81,7 @@ class Filter(Question[Asked]):
         decision = decide.filter_decision(asked.pod, candidates, rows, moment, weights, sent)
         if not asked.whole and decide.all_passed(decision.verdicts):
             reply = contract.names_reply(asked, asked.names, (), "")
-            return Answer(decision, reply)
+            return Answer(decision, reply, let_through=asked.names)
         passed = decide.passed(decision)
         if asked.whole:
             return Answer(decision, contract.nodes_reply(asked, passed, decision.reason))
@@ -95,7 +99,7 @@ class Filter(Question[Asked]):
                 reply,
             )
         )
-        return Answer(decision, reply)
+        return Answer(decision, reply, let_through=kept)
 
     def fallback(self, asked: Asked, answer: FallbackAnswer, weights: Weights) -> bytes:
         if answer == "closed":
@@ -123,16 +127,23 @@ class Prioritize(Question[Asked]):
     def __init__(self, reader: Reader, duty: Duty = "energy") -> None:
         self._reader = reader
         self.duty = duty
+        self.foresight = Foresight[Answer]()
 
     def read(self, body: Body) -> Asked:
         return self._reader.read(body)
 
     def answer(self, asked: Asked, moment: Moment, weights: Weights) -> Answer:
-        names, roster = asked.names, self._reader.roster_of(moment.board)
+        foreseen = self.foresight.find(asked.pod, asked.names, moment)
+        return foreseen or self._thought(asked.pod, asked.names, moment, weights)
+
+    def foresee(self, pod: PodAsk, names: Names, moment: Moment, weights: Weights) -> None:
+        answer = self._thought(pod, names, moment, weights)._replace(is_foreseen=True)
+        self.foresight.keep(Foreseen(pod, names, moment, answer))
+
+    def _thought(self, pod: PodAsk, names: Names, moment: Moment, weights: Weights) -> Answer:
+        roster = self._reader.roster_of(moment.board)
         candidates = names.candidates_on(moment.board)
-        decision = decide.prioritize_decision(
-            asked.pod, candidates, names, moment, weights, self.duty
-        )
+        decision = decide.prioritize_decision(pod, candidates, names, moment, weights, self.duty)
         scores = decide.answered_scores(decision)
         reply = roster.scored(names.rows_on(moment.board), scores)
         if reply is not None:

@@ -95,6 +95,7 @@ async def served(  # noqa: PLR0913
         recorded.append(entry)
 
     extender = Extender(look, record or keep, weights, clock, is_ready, conduct)
+    extender.later = asyncio.get_running_loop().call_soon
     async with opened(routed(extender, lambda: False), limits, certificates) as door:
         found = Served(door.port, recorded, extender, door, [])
         try:
