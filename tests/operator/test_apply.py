@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from joulie_bus.testing import (
 from joulie_operator import apply, watcher
 from joulie_operator.apply import Applier
 from joulie_operator.edge import ApplierSettings
+from joulie_operator.errands import Differences
 from joulie_operator.kube import ApiServer as Api
 from joulie_operator.watch import Cluster, watch_cluster
 from joulie_projections.view import View
@@ -251,6 +253,33 @@ async def test_a_node_that_leaves_takes_its_objects_along(
         server.delete("nodes", "n3")
         await until(lambda: set(twins(server)) == {"by-hand"})
         await until(lambda: label(server, "n1") is None and label(server, "n2") is None)
+
+
+async def test_looks_that_cost_much_are_few(
+    server: ApiServer,
+    bus: JetStreamLog,
+    view: View,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However much changes meanwhile: here it never stops."""
+    look, looks, cost_s, while_s = Differences.look, 0, 0.02, 2.0
+
+    def costly(self: Differences, *args: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        began = time.process_time()
+        while time.process_time() - began < cost_s:
+            pass
+        return look(self, *args)
+
+    monkeypatch.setattr(apply, "LOOK_S", 0.0)
+    monkeypatch.setattr(Differences, "look", costly)
+    async with server.listening(), applying(server, bus, view, tmp_path):
+        looks = 0
+        await asyncio.sleep(while_s)
+
+    assert looks <= while_s / (cost_s * apply.LEISURE) + 1
 
 
 async def test_an_empty_log_takes_nothing_away(
