@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
+from zlib import crc32
 
 from joulie_operator.policies import Candidate, Demand
 from joulie_projections.twins import hardware_of
@@ -21,10 +22,12 @@ def selector(text: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def candidates(nodes: Mapping[str, NodeState], selector: Mapping[str, str]) -> list[Candidate]:
-    """Nodes that the operator may plan for."""
+def candidates(
+    nodes: Mapping[str, NodeState], selector: Mapping[str, str], *, spread: bool = False
+) -> list[Candidate]:
+    """Nodes that the operator may plan for. `spread`: neighbours by name are none by their turn."""
     return [
-        Candidate(name, _family(node), _density(node))
+        Candidate(name, _family(node), _density(node), crc32(name.encode()) if spread else 0)
         for name, node in nodes.items()
         if is_eligible(node, selector)
     ]

@@ -27,6 +27,7 @@ class Candidate(NamedTuple):
     name: str
     family: str  # GPU model, or CPU model where there is no GPU
     density: float  # 0..1, against the densest hardware
+    turn: int = 0  # among equally dense ones; where this is equal too, the name decides
 
 
 class Demand(NamedTuple):
@@ -44,7 +45,7 @@ class Demand(NamedTuple):
 class Situation(NamedTuple):
     """All that a policy may look at."""
 
-    nodes: Sequence[Candidate]  # the densest first, ties by name
+    nodes: Sequence[Candidate]  # the densest first
     demand: Demand
     now_s: float  # since 1970
     numbers: Mapping[str, float]  # of the settings, by their names
@@ -177,7 +178,7 @@ def _seat(name: str, chosen: Mapping[str, str], pinned: Mapping[str, Profile]) -
 
 
 def by_density(nodes: Sequence[Candidate]) -> list[Candidate]:
-    return sorted(nodes, key=lambda node: (-node.density, node.name))
+    return sorted(nodes, key=lambda node: (-node.density, node.turn, node.name))
 
 
 def one_per_family(ordered: Sequence[Candidate]) -> list[Candidate]:

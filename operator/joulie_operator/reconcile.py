@@ -75,7 +75,8 @@ class Chosen(NamedTuple):
 
 
 def plan(world: World, policy: Chosen, rules: Rules, moment: Moment) -> Plan:
-    nodes = by_density(candidates(world.nodes, selector(rules.selector)))
+    spread = rules.equal_nodes == "spread"
+    nodes = by_density(candidates(world.nodes, selector(rules.selector), spread=spread))
     demand = demand_of(world)
     situation = Situation(nodes, demand, moment.now / _SECOND, rules.numbers())
     asked = wanted(

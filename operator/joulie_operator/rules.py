@@ -15,6 +15,7 @@ class Rules(NamedTuple):
     policy_numbers: str = ""  # name=number pairs for a policy of the user's own
     selector: str = "joulie.io/managed=true"
     family_floor: str = "within"
+    equal_nodes: str = "by-name"  # or "spread"
     interval_s: float = 60.0
     static_hp_frac: float = 0.5
     queue_hp_base_frac: float = 0.6
@@ -53,9 +54,15 @@ _TYPES = get_type_hints(Rules)
 _WHOLE = frozenset(name for name, kind in _TYPES.items() if kind in (int, int | None))
 
 
+# What is not told as long as it says what was so before there was anything to say: plans of older
+# logs are equal to those that are made of them again.
+_LATER = {"equal_nodes": "by-name"}
+
+
 def values_of(rules: Rules) -> dict[str, float | str | bool]:
     """None is left out, as everywhere: no number stands for "none"."""
-    return {name: value for name, value in rules._asdict().items() if value is not None}
+    told = {name: value for name, value in rules._asdict().items() if _LATER.get(name) != value}
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def rules_of(values: Mapping[str, float | str | bool]) -> Rules:

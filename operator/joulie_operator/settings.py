@@ -78,6 +78,12 @@ class OperatorSettings:
         "within",
         "A performance node per hardware family: within the policy's number, or beyond it",
     )
+    equal_nodes: str = setting(
+        choice("by-name", "spread"),
+        "EQUAL_NODES",
+        "by-name",
+        "Which of equally dense nodes supply performance: the first by name, or some everywhere",
+    )
     static_hp_frac: float = setting(
         _share, "STATIC_HP_FRAC", "0.5", "static_partition: share of performance nodes"
     )

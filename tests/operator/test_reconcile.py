@@ -38,7 +38,7 @@ from joulie_bus.testing import (
 from joulie_operator.eligible import candidates, demand_of, is_eligible
 from joulie_operator.guard import DWELLS, LIMITED, UNKNOWN, WAITS
 from joulie_operator.observe import PodKind
-from joulie_operator.policies import BUILT_IN, Candidate, Demand, Policy, Share
+from joulie_operator.policies import BUILT_IN, Candidate, Demand, Policy, Share, by_density
 from joulie_operator.reconcile import CODE_VERSION, Chosen, Moment, Plan, again, plan
 from joulie_operator.rules import Rules
 from joulie_projections.draft import Draft
@@ -364,6 +364,38 @@ def test_gpus_count_as_much_as_cores() -> None:
     ]
 
 
+def performing_of(names: list[str], **said: str) -> list[bool]:
+    """Half of so many equal nodes."""
+    made = plan(
+        world_of(**{name: node() for name in names}),
+        Chosen(BUILT_IN["static_partition"]),
+        USUAL._replace(**said),
+        Moment(7, NOON),
+    )
+    chosen = {event.node: event for event in made.events if isinstance(event, ProfileAssigned)}
+    return [chosen[name].profile == "performance" for name in names]
+
+
+def test_of_equal_nodes_the_first_by_name_supply_performance_or_some_everywhere() -> None:
+    names = [f"node-{number:04}" for number in range(1000)]
+    spread = performing_of(names, equal_nodes="spread")
+
+    assert performing_of(names) == [True] * 500 + [False] * 500
+    assert sum(spread) == 500
+    # What kube-scheduler looks at is a stretch of its list.
+    assert all(30 <= sum(spread[at : at + 100]) <= 70 for at in range(900))
+
+
+def test_spreading_takes_no_slot_from_a_denser_node() -> None:
+    names = [f"n{number}" for number in range(20)]
+    dense = {name: node(hardware=hardware(name, cores=64)) for name in names[:10]}
+    sparse = {name: node(hardware=hardware(name, cores=8)) for name in names[10:]}
+
+    ordered = by_density(candidates(dense | sparse, MANAGED, spread=True))
+
+    assert {each.name for each in ordered[:10]} == set(dense)
+
+
 def test_demand_is_what_waits_and_what_runs() -> None:
     saving = PodAsk(uid="s", namespace="t", name="s", placement="eco-only")
     world = lived(
@@ -446,6 +478,7 @@ choices: dict[str, st.SearchStrategy[Any]] = {
     "policy": st.sampled_from(sorted(BUILT_IN)),
     "static_hp_frac": st.floats(0, 1),
     "family_floor": st.sampled_from(["within", "always"]),
+    "equal_nodes": st.sampled_from(["by-name", "spread"]),
     "dwell_s": st.sampled_from([0.0, 5.0]),
     "drain_deadline_s": st.sampled_from([0.0, 5.0]),
     "max_changes": st.integers(0, 3),

@@ -47,6 +47,7 @@ def test_rules_that_were_written_down_come_back_as_they_were() -> None:
     rules = loaded(
         POLICY_NUMBERS="a=1, b=2.5",
         QUEUE_HP_MIN="3",
+        EQUAL_NODES="spread",
         CPU_ECO_CAP_PCT_OF_MAX="none",
         GPU_WRITE_ABSOLUTE_CAPS="true",
         PROFILE_MIN_DWELL="90s",
