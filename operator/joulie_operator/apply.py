@@ -28,7 +28,8 @@ from joulie_operator.watch import NODES, Cluster
 from joulie_projections.world import World
 
 LOOK_S = 0.5  # how soon after a change of the view it is carried out
-LEISURE = 19  # pauses are so many times longer than looks: at most 5 % of a core
+LEISURE = 19  # pauses are so many times longer than looks: at most 5 % of a core ...
+LONGEST_REST_S = 2.0  # ... but no longer than this
 PASS_S = 2.0  # so much is begun before looking again
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 TWIN = {"apiVersion": "joulie.io/v1alpha1", "kind": "NodeTwin"}
@@ -92,17 +93,21 @@ class Applier:
             errands = self._differences.look(self._view.world, _now())
             rest_s = (time.process_time() - began) * LEISURE
             metrics.KUBE_BEHIND.set(len(errands))
-            await self._carry_out(errands)
+            is_left = await self._carry_out(errands)
             if self._is_away:
                 await asyncio.sleep(self._pause_s * random.uniform(0.5, 1))
                 self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
             else:
                 self._pause_s = FIRST_PAUSE_S
-                await asyncio.sleep(rest_s)  # each write of ours is a change, too
+                if not is_left:  # each write of ours is a change, too
+                    await self._rest(rest_s)
                 await rung(self._cluster.twins.changed, LOOK_S)
 
-    async def _carry_out(self, errands: Iterable[Errand]) -> None:
-        """As much as a pass may begin; the rest is found again by the next look."""
+    async def _rest(self, seconds: float) -> None:
+        await asyncio.sleep(min(seconds, LONGEST_REST_S))
+
+    async def _carry_out(self, errands: Iterable[Errand]) -> bool:
+        """As much as a pass may begin. Is something left? It is found again by the next look."""
         waiting, until = deque(errands), time.monotonic() + PASS_S
 
         async def work() -> None:
@@ -117,6 +122,7 @@ class Applier:
                 tasks.create_task(work())
         for errand in waiting:
             self._differences.kept(errand.name).look_again = 0.0
+        return bool(waiting)
 
     async def _run(self, errand: Errand) -> None:
         kept = self._differences.kept(errand.name)

@@ -2,6 +2,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +281,39 @@ async def test_looks_that_cost_much_are_few(
         await asyncio.sleep(while_s)
 
     assert looks <= while_s / (cost_s * apply.LEISURE) + 1
+
+
+async def test_who_has_much_to_do_does_not_rest_before_it_is_done(
+    server: ApiServer,
+    bus: JetStreamLog,
+    view: View,
+    tmp_path: Path,
+    tell: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [f"m{number:02}" for number in range(40)]
+    for name in names:
+        server.put("nodes", node(name))
+    carry_out, done = Applier._carry_out, list[str]()
+
+    async def carried_out(self: Applier, errands: Any) -> bool:
+        is_left = await carry_out(self, errands)
+        done.append("some are left" if is_left else "all")
+        return is_left
+
+    async def rest(*_: object) -> None:
+        done.append("a rest")
+
+    monkeypatch.setattr(apply, "PASS_S", 0.02)
+    monkeypatch.setattr(Applier, "_carry_out", carried_out)
+    monkeypatch.setattr(Applier, "_rest", rest)
+    async with server.listening(), applying(server, bus, view, tmp_path):
+        await tell(*(eco(name) for name in names))
+        await until(has_settled(server, *names))
+
+    assert "some are left" in done
+    rested_after = {before for before, then in pairwise(done) if then == "a rest"}
+    assert rested_after <= {"all"}
 
 
 async def test_an_empty_log_takes_nothing_away(
