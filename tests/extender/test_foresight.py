@@ -132,12 +132,20 @@ def test_another_question_is_thought_about_when_it_is_asked(body: bytes) -> None
     ("seen", "later_ms"),
     [
         (AFTER, 0),
+        (AFTER._replace(position=17), 0),
         (BEFORE._replace(position=18), 0),
         (BEFORE._replace(age_ms=BEFORE.age_ms + HOLDS_MS + 1), 0),
         (BEFORE, HOLDS_MS + 1),
         (BEFORE, -1),
     ],
-    ids=["another board", "a later position", "an old view", "too late", "the clock went back"],
+    ids=[
+        "another board",
+        "a view that was read anew",
+        "a later position",
+        "an old view",
+        "too late",
+        "the clock went back",
+    ],
 )
 def test_in_another_state_the_question_is_thought_about_when_it_is_asked(
     seen: Snapshot, later_ms: int
