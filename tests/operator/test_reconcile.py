@@ -364,12 +364,12 @@ def test_gpus_count_as_much_as_cores() -> None:
     ]
 
 
-def performing_of(names: list[str], **said: str) -> list[bool]:
+def performing_of(names: list[str], equal_nodes: str) -> list[bool]:
     """Half of so many equal nodes."""
     made = plan(
         world_of(**{name: node() for name in names}),
         Chosen(BUILT_IN["static_partition"]),
-        USUAL._replace(**said),
+        USUAL._replace(equal_nodes=equal_nodes),
         Moment(7, NOON),
     )
     chosen = {event.node: event for event in made.events if isinstance(event, ProfileAssigned)}
@@ -378,9 +378,9 @@ def performing_of(names: list[str], **said: str) -> list[bool]:
 
 def test_of_equal_nodes_the_first_by_name_supply_performance_or_some_everywhere() -> None:
     names = [f"node-{number:04}" for number in range(1000)]
-    spread = performing_of(names, equal_nodes="spread")
+    spread = performing_of(names, "spread")
 
-    assert performing_of(names) == [True] * 500 + [False] * 500
+    assert performing_of(names, USUAL.equal_nodes) == [True] * 500 + [False] * 500
     assert sum(spread) == 500
     # What kube-scheduler looks at is a stretch of its list.
     assert all(30 <= sum(spread[at : at + 100]) <= 70 for at in range(900))
