@@ -26,12 +26,15 @@ class Foreseen(NamedTuple, Generic[AnswerT]):
     answer: AnswerT
 
     def fits(self, pod: PodAsk, names: Names, moment: Moment) -> bool:
+        return self.names is names and self.pod == pod and self._is_now(moment)
+
+    def _is_now(self, moment: Moment) -> bool:
         before = self.moment
-        if self.names is not names or before.board is not moment.board or self.pod != pod:
+        if before.board is not moment.board or before.position != moment.position:
             return False
         passed_ms = (moment.now - before.now) // 1_000_000
         aged_ms = moment.view_age_ms - before.view_age_ms
-        return before.position == moment.position and 0 <= passed_ms <= HOLDS_MS >= aged_ms
+        return 0 <= passed_ms <= HOLDS_MS and aged_ms <= HOLDS_MS
 
 
 class Foresight(Generic[AnswerT]):

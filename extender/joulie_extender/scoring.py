@@ -45,7 +45,9 @@ _TERMS = (
     "marginal_w",
     "assumed_w",
 )
-_AS_KNOWN, _BY_CLASS = slice(2, 7), slice(4, 7)
+# Rows that are in the standing as they are, and those that depend on a node's class.
+_AS_KNOWN = slice(_TERMS.index("cooling"), _TERMS.index("marginal_w"))
+_BY_CLASS = slice(_TERMS.index("bonus"), _TERMS.index("marginal_w"))
 _MIXERS = mixers(len(_TERMS))
 _SELDOM = ("packing", "wishes")
 _SOURCES = tuple(basis.name.lower() for basis in Basis)
@@ -54,7 +56,7 @@ _SOURCES = tuple(basis.name.lower() for basis in Basis)
 class _Term:
     """One row of the table, by its name."""
 
-    def __init__(self, name: str) -> None:
+    def __set_name__(self, _: type, name: str) -> None:
         self.row = _TERMS.index(name)
 
     def __get__(self, scores: "Scores", _: object = None) -> Floats:
@@ -72,15 +74,15 @@ class Scores(msgspec.Struct, frozen=True):
     packing: Floats | None = None  # of pods that say what cards they want
     wishes: Floats | None = None  # where somebody prefers some nodes
 
-    score = _Term("score")
-    headroom = _Term("headroom")
-    cooling = _Term("cooling")
-    trend = _Term("trend")
-    bonus = _Term("bonus")
-    pressure = _Term("pressure")
-    draining = _Term("draining")
-    marginal_w = _Term("marginal_w")
-    assumed_w = _Term("assumed_w")
+    score = _Term()
+    headroom = _Term()
+    cooling = _Term()
+    trend = _Term()
+    bonus = _Term()
+    pressure = _Term()
+    draining = _Term()
+    marginal_w = _Term()
+    assumed_w = _Term()
 
 
 def score(

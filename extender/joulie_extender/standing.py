@@ -94,7 +94,8 @@ class Known(NamedTuple):
     dearness: Floats  # what a watt costs with its cooling
 
 
-AS_TERMS = slice(0, 5)  # of the columns, those that are terms of a score as they stand there
+# Of the columns, those that are terms of a score as they stand there.
+AS_TERMS = slice(0, Known._fields.index("reserve"))
 _TREND, _PRESSURE, _ASSUMED = map(Known._fields.index, ("trend", "pressure", "assumed_w"))
 
 

@@ -18,6 +18,7 @@ from joulie_bus import metrics
 from joulie_bus.errors import KubernetesRefused
 from joulie_bus.logging import get_logger
 from joulie_bus.tasks import rung
+from joulie_operator import leisure
 from joulie_operator.announce import EVENTS, event_of
 from joulie_operator.edge import ApplierSettings, racks_of
 from joulie_operator.errands import Clock, Differences, Errand, Kept, Step, Wishes
@@ -28,8 +29,7 @@ from joulie_operator.watch import NODES, Cluster
 from joulie_projections.world import World
 
 LOOK_S = 0.5  # how soon after a change of the view it is carried out
-LEISURE = 19  # pauses are so many times longer than looks: at most 5 % of a core ...
-LONGEST_REST_S = 2.0  # ... but no longer than this
+LONGEST_REST_S = 2.0  # before looking again, however much the last look cost
 PASS_S = 2.0  # so much is begun before looking again
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 TWIN = {"apiVersion": "joulie.io/v1alpha1", "kind": "NodeTwin"}
@@ -91,7 +91,7 @@ class Applier:
         while True:
             began = time.process_time()
             errands = self._differences.look(self._view.world, _now())
-            rest_s = (time.process_time() - began) * LEISURE
+            rest_s = leisure.rest_s(began)
             metrics.KUBE_BEHIND.set(len(errands))
             is_left = await self._carry_out(errands)
             if self._is_away:

@@ -52,8 +52,6 @@ class Rules(NamedTuple):
 
 _TYPES = get_type_hints(Rules)
 _WHOLE = frozenset(name for name, kind in _TYPES.items() if kind in (int, int | None))
-
-
 # What is not told as long as it says what was so before there was anything to say: plans of older
 # logs are equal to those that are made of them again.
 _LATER = {"equal_nodes": "by-name"}
@@ -61,8 +59,11 @@ _LATER = {"equal_nodes": "by-name"}
 
 def values_of(rules: Rules) -> dict[str, float | str | bool]:
     """None is left out, as everywhere: no number stands for "none"."""
-    told = {name: value for name, value in rules._asdict().items() if _LATER.get(name) != value}
-    return {name: value for name, value in told.items() if value is not None}
+    return {
+        name: value
+        for name, value in rules._asdict().items()
+        if value is not None and value != _LATER.get(name)
+    }
 
 
 def rules_of(values: Mapping[str, float | str | bool]) -> Rules:

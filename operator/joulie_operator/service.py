@@ -20,6 +20,7 @@ from joulie_bus.logging import get_logger
 from joulie_bus.producer import Clock, Producer
 from joulie_bus.records import Stored
 from joulie_bus.subjects import Stream, Subjects
+from joulie_operator import leisure
 from joulie_operator.plugins import chosen
 from joulie_operator.reconcile import Moment, Plan, plan
 from joulie_operator.settings import OperatorSettings
@@ -27,7 +28,6 @@ from joulie_operator.sight import Sight, clear_sight
 from joulie_projections.view import View
 
 LOOK_S = 0.5  # how soon after an event the operator looks again
-LEISURE = 19  # pauses are so many times longer than looks: at most 5 % of a core
 SETTLED_S = 5.0  # a plan is visible in the view long before
 log = get_logger("operator")
 
@@ -76,7 +76,7 @@ class Operator:
             while True:
                 began = time.process_time()
                 self._tell_stop(await self._looked_at())
-                await asyncio.sleep(max(LOOK_S, (time.process_time() - began) * LEISURE))
+                await asyncio.sleep(max(LOOK_S, leisure.rest_s(began)))
         finally:
             _no_stops()  # from now on it is not ours to say
 
