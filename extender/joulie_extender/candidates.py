@@ -59,7 +59,7 @@ class Names(Sequence[str]):
         if found is None:
             return None
         names = cls._cut(found.spans)
-        names._stand(found.rows, roster.rows)
+        names._stand(found.rows, Candidates(ordinals=found.ordinals), roster.rows)
         return names
 
     @classmethod
@@ -88,12 +88,13 @@ class Names(Sequence[str]):
 
     def rows_on(self, board: Board) -> Ints:
         if self._mapping is not board.rows:
-            self._stand(rows_by_name(board, self.names), board.rows)
+            rows = rows_by_name(board, self.names)
+            self._stand(rows, candidates_of(self, rows), board.rows)
         return self._rows
 
-    def _stand(self, rows: Ints, mapping: object) -> None:
+    def _stand(self, rows: Ints, candidates: Candidates, mapping: object) -> None:
         self._rows = rows
-        self._candidates = candidates_of(self, rows)
+        self._candidates = candidates
         self._mapping = mapping
 
     def candidates_on(self, board: Board) -> Candidates:
@@ -120,7 +121,8 @@ class Names(Sequence[str]):
             kept = Names(b"[" + b",".join(quoted) + b"]", list(compress(self.names, passed)))
             kept._quoted = quoted
         if self._mapping is not None:
-            kept._stand(self._rows[is_kept], self._mapping)
+            rows = self._rows[is_kept]
+            kept._stand(rows, candidates_of(kept, rows), self._mapping)
         return kept
 
     @property

@@ -5,7 +5,7 @@ side they cost a dozen steps, however many they are. Pure.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -42,12 +42,6 @@ class Spans(ABC):
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
-
-    @staticmethod
-    def of(raw: bytes) -> "Iterator[Spans]":
-        """As what it may be read; nothing for a list that is written in another way, or is none."""
-        if raw.startswith(b'["') and raw.endswith(b'"]'):
-            yield from filter(None, (cut(raw) for cut in (Even.cut, Uneven.cut)))
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -99,13 +93,13 @@ class Even(Spans):
         return Even(b'["' + parts.tobytes()[:-2] + b"]", self._step)
 
     def words(self, width: int) -> Words | None:
-        if self._step > width:
+        step = self._step
+        if step > width:
             return None
-        step, row = self._step, np.dtype((np.void, width))
-        windows = np.ndarray(len(self), row, self._text(width), strides=(step,))
-        words: Words = windows.copy().view(np.uint64).reshape(len(self), -1)
-        whole = step // _WORD  # what they all have in full needs no mask
-        words[:, whole:] &= _masks(width)[step, whole:]
+        windows = np.ndarray(len(self), _row(width), self._text(width), strides=(step,))
+        words: Words = windows.copy().view(np.uint64).reshape(-1, width // _WORD)
+        whole, rest = _rest(step, width)
+        words[:, whole:] &= rest
         return words
 
 
@@ -150,13 +144,26 @@ class Uneven(Spans):
         if int(lengths.max()) > width:
             return None
         text = self._text(width)
-        windows = np.ndarray(len(text) - width, np.dtype((np.void, width)), text, strides=(1,))
+        windows = np.ndarray(len(text) - width, _row(width), text, strides=(1,))
         words: Words = windows[self._starts - 2].view(np.uint64).reshape(len(self), -1)
         words &= _masks(width)[lengths]
         return words
 
 
+_AS_WRITTEN = (Even.cut, Uneven.cut)  # how a list may be read, the quicker way first
 NOBODY = Uneven(b"[]", np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+@lru_cache(maxsize=LONGEST // _WORD + 2)
+def _row(width: int) -> np.dtype[np.void]:
+    return np.dtype((np.void, width))
+
+
+@lru_cache
+def _rest(step: int, width: int) -> tuple[int, Words]:
+    """Words that names of one length have in full, and the masks of the others."""
+    whole = step // _WORD
+    return whole, _masks(width)[step, whole:]
 
 
 @lru_cache(maxsize=LONGEST // _WORD + 2)
@@ -167,10 +174,11 @@ def _masks(width: int) -> Words:
 
 
 class Found(NamedTuple):
-    """A list, and where each of its names stands on the board."""
+    """A list, and where each of its names stands on the board: nobody of them is a stranger."""
 
     spans: Spans
     rows: Ints
+    ordinals: bytes  # four for each, as the log has them
 
 
 class Roster:
@@ -190,6 +198,7 @@ class Roster:
         self._width = -(-(spans.longest() + len(_BETWEEN)) // _WORD) * _WORD
         # Rows of nobody equal no name, the empty one included.
         shape = (int(at.max()) + 1, self._width // _WORD)
+        self._ordinals = np.arange(-1, shape[0] - 1, dtype="<i4")
         self._names: Words = np.full(shape, np.iinfo(np.uint64).max, np.uint64)
         words = spans.words(self._width)
         assert words is not None  # as wide as the longest
@@ -208,11 +217,13 @@ class Roster:
 
     def find(self, raw: bytes) -> "Found | None":
         """None if one of them is not there, or cannot be found in this way."""
-        if not self._is_blind:
-            for spans in Spans.of(raw):
-                rows = self._find(spans)
-                if rows is not None:
-                    return Found(spans, rows)
+        if self._is_blind or not (raw.startswith(b'["') and raw.endswith(b'"]')):
+            return None  # written in another way, or no list of names at all
+        for cut in _AS_WRITTEN:
+            spans = cut(raw)
+            rows = None if spans is None else self._find(spans)
+            if spans is not None and rows is not None:
+                return Found(spans, rows, self._ordinals.take(rows).tobytes())
         return None
 
     def _find(self, spans: Spans) -> Ints | None:

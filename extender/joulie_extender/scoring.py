@@ -95,6 +95,7 @@ def score(
     terms = np.empty((len(_TERMS), len(rows)))
     total, headroom, _, trend, bonus, pressure, draining, marginal, assumed = terms
     terms[_AS_KNOWN] = columns[AS_TERMS]
+    pressure *= weights.pressure * standing.cluster.pressure
     if pod.workload != "standard":  # to those only does a node's class mean anything
         terms[_BY_CLASS] = 0.0
     assumed[:] = known.assumed_w

@@ -3,16 +3,16 @@
 Worked out once per board and not once per answer: it is most of a score.
 """
 
-import math
 from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from joulie_extender.exact import exact, rounded
 from joulie_extender.gpu import GpuWeights
 from joulie_extender.preferences import Preferences
-from joulie_projections.board import Board, Floats, Ints, mean
+from joulie_projections.board import Board, Floats, Ints
 from joulie_projections.cooling import Heat, model_named, stress
 from joulie_projections.power import Coefficients
 from joulie_projections.twins import NodeClass, Source
@@ -79,7 +79,7 @@ class Known(NamedTuple):
     cooling: Floats
     trend: Floats
     bonus: Floats
-    pressure: Floats
+    pressure: Floats  # 1 where that of the cluster counts
     draining: Floats
     reserve: Floats  # the weighted term of the cooling
     assumed_w: Floats  # what the pods draw that no fresh reading shows
@@ -96,16 +96,23 @@ class Known(NamedTuple):
 
 # Of the columns, those that are terms of a score as they stand there.
 AS_TERMS = slice(0, Known._fields.index("reserve"))
-_TREND, _PRESSURE, _ASSUMED = map(Known._fields.index, ("trend", "pressure", "assumed_w"))
+_TREND, _ASSUMED = map(Known._fields.index, ("trend", "assumed_w"))
+_ALL = slice(None)
 
 
 class Standing(NamedTuple):
-    """A board at a moment, in the eyes of some weights; one value per row of the board."""
+    """A board at a moment, in the eyes of some weights; one value per row of the board.
+
+    Whoever asks for that of the next board may be given these very columns, with what has changed
+    written into them: it is to be looked at, not to be kept.
+    """
 
     basis: Ints
     fresh: Bools  # whether somebody has kept the twin up to date
     read: Bools  # and has measured it lately
+    rising: Floats  # W a minute, by these readings
     taken: Floats  # of its headroom, in per cent, before any pod
+    pressing: Bools  # whether that is known, of a node for performance
     table: Floats  # of `Known`, for pods to which a node's class means something
     cluster: ClusterTerms
 
@@ -129,12 +136,37 @@ class _Moment(NamedTuple):
         return self.view_age_ms > self.weights.staleness_s * 1000
 
 
+class _Sums(NamedTuple):
+    """Over all rows, of what the cluster has in common: exact, so that no order of nodes tips the
+    burst threshold, and so that rows can be taken off again.
+    """
+
+    rising: int
+    taken: int
+    pressing: int
+
+    @classmethod
+    def of(cls, rows: Standing) -> "_Sums":
+        taken = rows.taken[rows.pressing]
+        return cls(exact(rows.rising), exact(taken), len(taken))
+
+    def with_changes(self, before: "_Sums", after: "_Sums") -> "_Sums":
+        return _Sums._make(
+            whole - old + new for whole, old, new in zip(self, before, after, strict=True)
+        )
+
+    def terms(self) -> ClusterTerms:
+        taken = rounded(self.taken) / self.pressing if self.pressing else 0.0
+        return ClusterTerms(rounded(self.rising), min(100.0, max(0.0, taken)))
+
+
 class _Kept(NamedTuple):
     """A standing is the same until the next twin or reading gets too old."""
 
     since: int
     until: int
     is_view_old: bool
+    sums: _Sums
     standing: Standing
 
     def holds(self, moment: _Moment) -> bool:
@@ -162,10 +194,14 @@ def _kept_in(memo: dict[object, object], moment: _Moment) -> _Kept | None:
 
 def _afresh(board: Board, moment: _Moment) -> _Kept:
     alone, until = _alone(board, moment)
-    return _Kept(moment.now, until, moment.is_view_old, _together(board, alone, moment.weights))
+    sums = _Sums.of(alone)
+    standing = alone._replace(cluster=sums.terms())
+    _write_trend(standing, moment.weights)
+    return _Kept(moment.now, until, moment.is_view_old, sums, standing)
 
 
 def _carried_on(board: Board, moment: _Moment) -> _Kept | None:
+    """In the columns of the board before, which has none from now on."""
     before = None if board.since is None else _kept_in(board.since.memo, moment)
     if board.since is None or before is None:
         return None
@@ -173,11 +209,19 @@ def _carried_on(board: Board, moment: _Moment) -> _Kept | None:
         return None
     rows = board.since.rows
     changed, until = _alone(board.only(rows), moment)
-    kept = Standing._make([*(column.copy() for column in before.standing[:-1]), NOBODY])
-    for column, values in zip(kept[:-1], changed[:-1], strict=True):
+    del board.since.memo[moment.weights]
+    sums = before.sums.with_changes(_Sums.of(_only(before.standing, rows)), _Sums.of(changed))
+    standing = before.standing._replace(cluster=sums.terms())
+    for column, values in zip(standing[:-1], changed[:-1], strict=True):
         column[rows] = values
-    standing = _together(board, kept, moment.weights)
-    return _Kept(moment.now, min(until, before.until), moment.is_view_old, standing)
+    was_burst = _is_burst(before.standing.cluster, moment.weights)
+    is_as_before = was_burst == _is_burst(standing.cluster, moment.weights)
+    _write_trend(standing, moment.weights, rows if is_as_before else _ALL)
+    return _Kept(moment.now, min(until, before.until), moment.is_view_old, sums, standing)
+
+
+def _only(standing: Standing, rows: Ints) -> Standing:
+    return Standing._make([*(column[rows] for column in standing[:-1]), NOBODY])
 
 
 def _alone(board: Board, moment: _Moment) -> tuple[Standing, int]:
@@ -192,19 +236,28 @@ def _alone(board: Board, moment: _Moment) -> tuple[Standing, int]:
     known = _known(board, basis, read, weights)
     # `+ 0.0` because the sum has always been made so: not even the sign of a zero may change.
     taken = 100 - headroom_of(known, basis, known.assumed_w + 0.0)
-    return Standing(basis, fresh, read, taken, np.stack(known, axis=1), NOBODY), until
+    alone = Standing(
+        basis=basis,
+        fresh=fresh,
+        read=read,
+        rising=np.where(read, board.floats("trend_w_per_min"), 0.0),
+        taken=taken,
+        pressing=(known.pressure > 0) & (basis != NEUTRAL),
+        table=np.stack(known, axis=1),
+        cluster=NOBODY,
+    )
+    return alone, until
 
 
 def _known(board: Board, basis: Ints, read: Bools, weights: Weights) -> Known:
     cooling, predicted = _cooling(board, read, weights)
     classes = board.columns["node_class"]
     measured = basis == Basis.MEASURED
-    later = np.zeros(len(basis))  # the others have a say in it
     return Known(
         cooling=cooling,
-        trend=later,
+        trend=np.zeros(len(basis)),  # the others have a say in it
         bonus=np.where(classes == NodeClass.ECO, weights.eco_bonus, 0.0),
-        pressure=later,
+        pressure=np.where(classes == NodeClass.PERFORMANCE, 1.0, 0.0),
         draining=np.where(classes == NodeClass.DRAINING, weights.draining_penalty, 0.0),
         reserve=weights.cooling * (100 - cooling),
         assumed_w=_assumed(board, measured, weights),
@@ -217,18 +270,6 @@ def _known(board: Board, basis: Ints, read: Bools, weights: Weights) -> Known:
     )
 
 
-def _together(board: Board, alone: Standing, weights: Weights) -> Standing:
-    """What all of them say together; it is written into the table."""
-    performing = board.columns["node_class"] == NodeClass.PERFORMANCE
-    # Sums are exact (`fsum`), so that no order of nodes tips the burst threshold.
-    trend = math.fsum(board.floats("trend_w_per_min")[alone.read].tolist())
-    taken = alone.taken[performing & (alone.basis != NEUTRAL)]
-    cluster = ClusterTerms(trend, min(100.0, max(0.0, mean(taken))))
-    alone.table[:, _TREND] = _trend(board, alone.read, trend, weights)
-    alone.table[:, _PRESSURE] = np.where(performing, weights.pressure * cluster.pressure, 0.0)
-    return alone._replace(cluster=cluster)
-
-
 def _assumed(board: Board, measured: Bools, weights: Weights) -> Floats:
     arrivals = board.arrivals_w(weights.coefficients)
     return np.where(measured, arrivals, board.pods_w(weights.coefficients))
@@ -239,13 +280,17 @@ def _dearness(board: Board) -> Floats:
     return np.where(board.columns["is_polled"], dearer, 1.0)
 
 
-def _trend(board: Board, read: Bools, cluster_trend: float, weights: Weights) -> Floats:
+def _write_trend(standing: Standing, weights: Weights, rows: Ints | slice = _ALL) -> None:
     """Of fresh readings only: what rose or fell long ago says nothing."""
-    is_burst = abs(cluster_trend) > weights.burst_w_per_min
+    is_burst = _is_burst(standing.cluster, weights)
     scale = weights.trend_burst_scale if is_burst else weights.trend_scale
     limit = weights.trend_limit
-    trend = -np.clip(board.floats("trend_w_per_min") / scale, -limit, limit)
-    return np.where(read, trend, 0.0)
+    trend = -np.clip(standing.rising[rows] / scale, -limit, limit)
+    standing.table[rows, _TREND] = np.where(standing.read[rows], trend, 0.0)
+
+
+def _is_burst(cluster: ClusterTerms, weights: Weights) -> bool:
+    return abs(cluster.trend_w_per_min) > weights.burst_w_per_min
 
 
 def fresh_rows(board: Board, now: int, view_age_ms: int, weights: Weights) -> Bools:

@@ -4,7 +4,6 @@ The same board scores in the extender, in replay and in the simulator. A row is 
 node's state and its room alone, so a board updated row by row equals one built from scratch.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from types import MappingProxyType
@@ -271,8 +270,3 @@ def _grown(column: npt.NDArray[Any], height: int) -> npt.NDArray[Any]:
     grown = np.zeros(max(height, len(column)), column.dtype)
     grown[: len(column)] = column
     return grown
-
-
-def mean(values: Floats) -> float:
-    """The same whatever the order, because it is rounded once."""
-    return math.fsum(values.tolist()) / len(values) if len(values) else 0.0

@@ -1,6 +1,5 @@
 """The twins as columns: derived row by row, equal to what is built from scratch."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +20,7 @@ from joulie_bus.testing import (
     power,
     records,
 )
-from joulie_projections.board import Board, mean
+from joulie_projections.board import Board
 from joulie_projections.draft import Draft
 from joulie_projections.facility import Hall, Halls, halls_of
 from joulie_projections.sequence import fold
@@ -307,11 +306,3 @@ def test_hardware_that_nobody_told_draws_nothing_and_divides_nothing_by_zero() -
 
     assert (rated.cores.tolist(), rated.gpus.tolist()) == ([1, 10, 20], [0, 0, 1])
     assert (rated.cpu_max_w > 0).tolist() == [False, True, True]
-
-
-@given(values=st.lists(st.floats(-1e9, 1e9), max_size=30), data=st.data())
-@settings(deadline=None, max_examples=50)
-def test_a_mean_is_the_same_whatever_the_order(values: list[float], data: st.DataObject) -> None:
-    shuffled = data.draw(st.permutations(values))
-
-    assert mean(np.array(values)) == mean(np.array(shuffled))

@@ -1,0 +1,41 @@
+"""Sums of floats that nothing was rounded off, so that they can be carried on. Pure.
+
+Whatever has gone is taken off again and leaves no trace: the sum is that of the rest, to the last
+bit. It is rounded once, when somebody wants to know it, as `math.fsum` does.
+"""
+
+import numpy as np
+
+from joulie_projections.board import Floats
+
+# Sums are counted in units that every float is a multiple of: the smallest one is 2**-1074, and
+# numpy splits each into an exponent and a fraction of 53 bits.
+_FRACTION = 53
+_PLACES = 1074 + _FRACTION
+_ONE = 1 << _PLACES
+_HALF = 27  # of a fraction's bits: so many halves can be added up as floats without rounding
+FEW = 16  # that are added one by one sooner than side by side
+
+
+def exact(values: Floats) -> int:
+    if len(values) <= FEW:
+        return sum(map(_exactly, values.tolist()))
+    fractions, exponents = np.frexp(values)
+    least = int(exponents.min())
+    places = exponents - least
+    units = np.ldexp(fractions, _FRACTION).astype(np.int64)
+    upper = np.bincount(places, units >> _HALF).tolist()
+    lower = np.bincount(places, units & ((1 << _HALF) - 1)).tolist()
+    total = 0
+    for place, (high, low) in enumerate(zip(upper, lower, strict=True)):
+        total += ((int(high) << _HALF) + int(low)) << place
+    return total << (least - _FRACTION + _PLACES)
+
+
+def rounded(total: int) -> float:
+    return total / _ONE
+
+
+def _exactly(value: float) -> int:
+    numerator, denominator = value.as_integer_ratio()
+    return numerator * (_ONE // denominator)
