@@ -24,6 +24,7 @@ from joulie_console.plan_lines import PlanLine, plan_line
 from joulie_projections.history import Logged
 
 POLL_S = 0.5  # while the bus is silent, the database is asked so often
+GATHER_S = 0.05  # so much that comes together is read together
 PAGE = 500
 DECISIONS_KEPT = 5_000  # in memory; older ones come from the database
 PLANS_KEPT = 5_000  # likewise from the stream
@@ -152,6 +153,7 @@ class Journal:
                 if self._taken >= state.last and not self.trouble:
                     self.is_ready = True  # what was there when we came is known
                 await rung(self.bell, POLL_S)
+                await asyncio.sleep(GATHER_S)
 
     async def _begin(self) -> None:
         while True:

@@ -2,7 +2,7 @@
 
 import time
 
-LEISURE = 19  # pauses are so many times longer than looks: at most 5 % of a core
+LEISURE = 49  # pauses are so many times longer than looks: at most 2 % of a core
 
 
 def rest_s(began: float) -> float:
