@@ -139,9 +139,9 @@ class DecisionLog:
         """Pods that are bound and have no outcome yet, each with the last score it was given."""
         with self._engine.connect() as db, db.begin():
             oldest = select(outcome_due).order_by(outcome_due.c.position).limit(at_most)
-            found = list(db.execute(oldest))
-            moved_at = rows_moved_at(db)
-            return [_with_answer(db, bound, moved_at) for bound in map(Bound._make, found)]
+            due = list(map(Bound._make, db.execute(oldest)))
+            answers, moved_at = _last_answers(db, due), rows_moved_at(db)
+            return [_with_answer(bound, answers.get(bound.pod_uid), moved_at) for bound in due]
 
     def settle(self, epoch: int) -> None:
         """A pod that is seen bound a second time is due again, and has its outcome already."""
@@ -199,11 +199,26 @@ def _unknown(db: Connection, entries: Sequence[Entry]) -> list[Entry]:
     return [by_id[event_id] for event_id in fresh]
 
 
-def _with_answer(db: Connection, bound: Bound, moved_at: int) -> tuple[Bound, bytes | None]:
+class _Answer(NamedTuple):
+    body: bytes
+    view_position: int
+
+
+def _last_answers(db: Connection, due: Sequence[Bound]) -> dict[str, _Answer]:
+    """The last score that each pod was given, by its uid."""
+    theirs = decision.c.pod_uid.in_([bound.pod_uid for bound in due])
+    scored = select(func.max(decision.c.pos)).where(
+        theirs, decision.c.kind == PrioritizeDecided.TYPE
+    )
+    last = decision.c.pos.in_(scored.group_by(decision.c.pod_uid))
+    found = db.execute(
+        select(decision.c.pod_uid, decision.c.body, decision.c.view_position).where(last)
+    )
+    return {uid: _Answer(body, view) for uid, body, view in found}
+
+
+def _with_answer(bound: Bound, answer: _Answer | None, moved_at: int) -> tuple[Bound, bytes | None]:
     """The row that an answer names is no longer its node's for sure, once any node has gone."""
-    mine = (decision.c.pod_uid == bound.pod_uid, decision.c.kind == PrioritizeDecided.TYPE)
-    scored = select(decision.c.body, decision.c.view_position).where(*mine)
-    found = db.execute(scored.order_by(decision.c.pos.desc()).limit(1)).first()
-    if found is None:
+    if answer is None:
         return bound, None
-    return bound._replace(ordinal=MOVED) if found.view_position < moved_at else bound, found.body
+    return bound._replace(ordinal=MOVED) if answer.view_position < moved_at else bound, answer.body
