@@ -124,15 +124,12 @@ def preempt_decision(
 
 def _filtered(pod: PodAsk, moment: Moment, rows: Ints, weights: Weights, sent: Sent) -> Filtered:
     """By the rules that were asked for. One text for all nodes; it depends on the pod alone."""
-    if sent.duty == "energy":
+    if sent.duty == "energy" or (sent.duty == "all" and not asks(pod)):
         return filter_nodes(pod, moment, rows, weights, sent.eco_labels)
-    aliases = weights.gpu.aliases
-    cards = gpu_verdicts(pod, moment.board, rows, aliases, sent.victims)
+    cards = gpu_verdicts(pod, moment.board, rows, weights.gpu.aliases, sent.victims)
     if sent.duty == "gpu":
         return Filtered(cards, reason_of(pod))
     energy = filter_nodes(pod, moment, rows, weights, sent.eco_labels)
-    if not asks(pod):
-        return energy
     reason = f"{energy.reason}, or {reason_of(pod)}" if energy.reason else reason_of(pod)
     return Filtered(np.where(energy.verdicts, energy.verdicts, cards), reason)
 

@@ -10,7 +10,7 @@ from joulie_extender.openapi import DOCUMENT
 
 EXPLAIN = "/explain/"
 # A cluster may register its duties apart, with their own `ignorable`, or all of them at once.
-DUTIES: tuple[tuple[str, Duty], ...] = (("", "all"), ("/energy", "energy"), ("/gpu", "gpu"))
+PREFIXES: tuple[tuple[str, Duty], ...] = (("", "all"), ("/energy", "energy"), ("/gpu", "gpu"))
 _NO_BIND = (
     "Pods are bound under /gpu/bind, or without a prefix. Take bindVerb out of this block of "
     "kube-scheduler's extenders: it binds by itself then."
@@ -28,7 +28,7 @@ Page = Callable[[], Reply]
 def routed(extender: Extender, is_draining: Callable[[], bool]) -> Handler:
     verbs: dict[str, Verb] = {
         f"{prefix}/{name}": answer
-        for prefix, duty in DUTIES
+        for prefix, duty in PREFIXES
         for name, answer in (
             ("filter", partial(extender.filter, duty=duty)),
             ("prioritize", partial(extender.prioritize, duty=duty)),
