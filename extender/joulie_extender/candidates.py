@@ -13,11 +13,12 @@ import msgspec
 import numpy as np
 
 from joulie_bus.events import Candidates
-from joulie_extender.roster import Roster, Spans
+from joulie_extender.roster import Bools, Roster, Spans
 from joulie_projections.board import Board, Ints
 
 REMEMBERED = 8  # lists: a few schedulers, each with what it asked and what it was answered
 BEFORE_NAMES = b',"Nodes":null,"NodeNames":'  # as kube-scheduler writes it
+Flags = Sequence[bool] | Bools  # one for each name
 _encode = msgspec.json.Encoder().encode
 _decode_names = msgspec.json.Decoder(list[str]).decode
 
@@ -111,9 +112,9 @@ class Names(Sequence[str]):
             self._quoted = parts if is_cut else list(map(_encode, self.names))
         return self._quoted
 
-    def where(self, passed: Sequence[bool]) -> "Names":
+    def where(self, passed: Flags) -> "Names":
         """Those that passed, as the reply lists them; where they are on the board is known."""
-        is_kept = np.array(passed, np.bool_)
+        is_kept = np.asarray(passed, np.bool_)
         if self._spans is not None:
             kept = Names._cut(self._spans.where(is_kept))
         else:
@@ -121,9 +122,21 @@ class Names(Sequence[str]):
             kept = Names(b"[" + b",".join(quoted) + b"]", list(compress(self.names, passed)))
             kept._quoted = quoted
         if self._mapping is not None:
-            rows = self._rows[is_kept]
-            kept._stand(rows, candidates_of(kept, rows), self._mapping)
+            kept._stand(self._rows[is_kept], self._candidates_where(is_kept), self._mapping)
         return kept
+
+    def _candidates_where(self, is_kept: Bools) -> Candidates:
+        ordinals = np.frombuffer(self._candidates.ordinals, "<i4")
+        is_stranger = iter(is_kept[ordinals == -1].tolist())
+        strangers = list(compress(self._candidates.strangers, is_stranger))
+        return Candidates(ordinals=ordinals[is_kept].tobytes(), strangers=strangers)
+
+    def told(self, is_in: Bools, value: bytes) -> bytes:
+        """`"n1":value,"n2":value` of these, each as it was sent."""
+        if self._spans is not None and (told := self._spans.told(is_in, value)) is not None:
+            return told
+        names = zip(self.quoted, is_in.tolist(), strict=True)
+        return b",".join([name + b":" + value for name, is_told in names if is_told])
 
     @property
     def repeated(self) -> int:
@@ -150,12 +163,9 @@ class Remembered:
         return names
 
 
-def refused(names: Names, passed: Sequence[bool], reason: str) -> bytes:
+def refused(names: Names, passed: Flags, reason: str) -> bytes:
     """`{"n1":"because","n2":"because"}`: all with the one reason."""
-    because = b":" + _encode(reason)
-    out = [name for name, fits in zip(names.quoted, passed, strict=True) if not fits]
-    body = (because + b",").join(out)
-    return b"{" + body + because + b"}" if body else b"{}"
+    return b"{" + names.told(~np.asarray(passed, np.bool_), _encode(reason)) + b"}"
 
 
 def scored(names: Names, scores: Ints) -> bytes:

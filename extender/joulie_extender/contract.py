@@ -14,7 +14,7 @@ import msgspec
 
 from joulie_bus.errors import BadQuantity, BadRequest
 from joulie_bus.events import PodAsk
-from joulie_extender.candidates import BEFORE_NAMES, Names, Remembered, refused, scored
+from joulie_extender.candidates import BEFORE_NAMES, Flags, Names, Remembered, refused, scored
 from joulie_extender.exchange import Body
 from joulie_extender.roster import Roster
 from joulie_projections.board import Board, Ints
@@ -174,7 +174,7 @@ class Reader:
             return asked
         return asked._replace(names=self._lists.keep(asked.names))
 
-    def passed(self, asked: Asked, passed: Sequence[bool]) -> Names:
+    def passed(self, asked: Asked, passed: Flags) -> Names:
         """Those let through, which is what prioritize will ask about next."""
         return self._lists.keep(asked.names.where(passed))
 
@@ -325,7 +325,7 @@ _NONE_FAILED = b',"FailedNodes":{},"FailedAndUnresolvableNodes":'
 _NO_ERROR = b',"Error":""}'
 
 
-def names_reply(asked: Asked, kept: Names, passed: Sequence[bool], reason: str) -> bytes:
+def names_reply(asked: Asked, kept: Names, passed: Flags, reason: str) -> bytes:
     """Every node of the request in exactly one place; all rejections carry one text.
 
     Two texts, or a changing one, make kube-scheduler call again at once and for ever; a rejection
@@ -336,7 +336,7 @@ def names_reply(asked: Asked, kept: Names, passed: Sequence[bool], reason: str) 
     return b"".join((start, kept.raw, _NONE_FAILED, out, _NO_ERROR))
 
 
-def nodes_reply(asked: Asked, passed: Sequence[bool], reason: str) -> bytes:
+def nodes_reply(asked: Asked, passed: Flags, reason: str) -> bytes:
     """The same for the full form: the nodes go back byte for byte, for they are scored from."""
     objects = b",".join(compress(_sent_nodes(asked.whole), passed))
     out = refused(asked.names, passed, reason)

@@ -37,6 +37,7 @@ from joulie_extender.scoring import (
     terms_digest,
     top_terms,
 )
+from joulie_extender.standing import Bools
 from joulie_projections.board import Board, Ints
 from joulie_projections.power import Coefficients
 
@@ -193,8 +194,13 @@ def all_passed(verdicts: bytes) -> bool:
     return verdicts.count(0) == len(verdicts)
 
 
+def let_through(decision: FilterDecided | PreemptDecided) -> Bools:
+    through: Bools = np.frombuffer(decision.verdicts, np.uint8) == 0
+    return through
+
+
 def passed(decision: FilterDecided | PreemptDecided) -> list[bool]:
-    through: list[bool] = (np.frombuffer(decision.verdicts, np.uint8) == 0).tolist()
+    through: list[bool] = let_through(decision).tolist()
     return through
 
 

@@ -4,7 +4,10 @@ Only two kinds of pods are ever refused anything: those that want performance, o
 are about to; and those that can run only on eco, on nodes that are draining.
 """
 
+from collections.abc import Callable
 from enum import IntEnum
+from functools import lru_cache
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -40,13 +43,18 @@ class Filtered(NamedTuple):
     reason: str  # the one text for all refused nodes; it depends on the pod alone
 
 
-class Look(NamedTuple):
-    """What the rules look at, candidate by candidate."""
+class Case(NamedTuple):
+    """What the rules look at of one candidate."""
 
-    classes: Codes
-    fresh: Bools  # is the class one that somebody has kept up to date?
-    known: Bools  # is there a twin at all?
-    labelled: Bools  # does the label say eco?
+    node_class: NodeClass
+    fresh: bool  # is the class one that somebody has kept up to date?
+    known: bool  # is there a twin at all?
+    labelled: bool  # does the label say eco?
+
+
+Rule = Callable[[Case, str], Verdict]
+_EITHER = (False, True)
+_CASES = [Case(*each) for each in product(NodeClass, _EITHER, _EITHER, _EITHER)]
 
 
 def filter_nodes(
@@ -56,18 +64,18 @@ def filter_nodes(
     if not can_refuse(pod):
         return Filtered(np.zeros(len(rows), np.uint8), "")
     board = moment.board
-    fresh = standing_of(board, moment.now, moment.view_age_ms, weights).fresh[rows]
-    labels = board.columns["eco_label"][rows]
-    look = Look(
-        board.columns["node_class"][rows],
-        fresh if weights.filter_stale != "twin" else np.ones(len(rows), np.bool_),
+    standing = standing_of(board, moment.now, moment.view_age_ms, weights)
+    sent = np.frombuffer(eco_labels, np.bool_)
+    cases = _cases(
+        board.columns["node_class"].take(rows),
+        standing.fresh.take(rows),
         rows > 0,
-        np.frombuffer(eco_labels, np.bool_) if eco_labels else labels,
+        sent if eco_labels else board.columns["eco_label"].take(rows),
     )
     if pod.workload == "performance":
         reason = WANTS_FRESH if weights.filter_stale == "closed" else WANTS_PERFORMANCE
-        return Filtered(_refuse_saving(look, weights), reason)
-    return Filtered(_refuse_draining(look, weights), WANTS_ECO)
+        return Filtered(_verdicts(refuses_saving, weights.filter_stale).take(cases), reason)
+    return Filtered(_verdicts(refuses_draining, weights.filter_stale).take(cases), WANTS_ECO)
 
 
 def can_refuse(pod: PodAsk) -> bool:
@@ -75,30 +83,46 @@ def can_refuse(pod: PodAsk) -> bool:
     return not pod.exempt and (pod.workload == "performance" or pod.placement == "eco-only")
 
 
-def _refuse_saving(look: Look, weights: Weights) -> Codes:
+def _cases(classes: Codes, fresh: Bools, known: Bools, labelled: Bools) -> Codes:
+    """Which of `_CASES` each candidate is."""
+    cases = classes.astype(np.uint8)
+    for says in (fresh, known, labelled):
+        cases <<= 1
+        cases |= says
+    return cases
+
+
+@lru_cache
+def _verdicts(rule: Rule, filter_stale: str) -> Codes:
+    """In all cases that there are: five hundred candidates are looked up, and not thought about."""
+    return np.array([rule(case, filter_stale) for case in _CASES], np.uint8)
+
+
+def refuses_saving(case: Case, filter_stale: str) -> Verdict:
     """The class decides while it is fresh; the label, which outlives us, when it is not."""
-    trusted = look.fresh & (look.classes != NodeClass.UNKNOWN)
-    return np.select(
-        [
-            trusted & (look.classes == NodeClass.ECO),
-            trusted & (look.classes == NodeClass.DRAINING),
-            look.labelled & ~trusted,
-            _is_stale(look, weights),
-        ],
-        [Verdict.ECO, Verdict.DRAINING, Verdict.ECO_LABEL, Verdict.STALE],
-        Verdict.PASSED,
-    ).astype(np.uint8)
+    node_class = case.node_class if _is_trusted(case, filter_stale) else NodeClass.UNKNOWN
+    match node_class:
+        case NodeClass.ECO:
+            return Verdict.ECO
+        case NodeClass.DRAINING:
+            return Verdict.DRAINING
+        case NodeClass.UNKNOWN if case.labelled:
+            return Verdict.ECO_LABEL
+        case _:
+            return _if_stale(case, filter_stale)
 
 
-def _refuse_draining(look: Look, weights: Weights) -> Codes:
-    leaving = look.fresh & (look.classes == NodeClass.DRAINING)
-    return np.select(
-        [leaving, _is_stale(look, weights)], [Verdict.DRAINING, Verdict.STALE], Verdict.PASSED
-    ).astype(np.uint8)
+def refuses_draining(case: Case, filter_stale: str) -> Verdict:
+    if _is_trusted(case, filter_stale) and case.node_class == NodeClass.DRAINING:
+        return Verdict.DRAINING
+    return _if_stale(case, filter_stale)
 
 
-def _is_stale(look: Look, weights: Weights) -> Bools:
+def _is_trusted(case: Case, filter_stale: str) -> bool:
+    return case.fresh or filter_stale == "twin"
+
+
+def _if_stale(case: Case, filter_stale: str) -> Verdict:
     """A twin that was once known and is too old, where the settings want it refused."""
-    if weights.filter_stale != "closed":
-        return np.zeros(len(look.known), np.bool_)
-    return look.known & ~look.fresh
+    is_refused = filter_stale == "closed" and case.known and not case.fresh
+    return Verdict.STALE if is_refused else Verdict.PASSED

@@ -100,8 +100,8 @@ def valid_until(moment: Moment, rows: Ints, weights: Weights) -> int:
     """Until then no fresh candidate grows stale; 0 if the whole view is too old already."""
     if moment.view_age_ms > weights.staleness_s * 1000:
         return 0
-    fresh = standing_of(moment.board, moment.now, moment.view_age_ms, weights).fresh[rows]
-    updated = moment.board.updated_at()[rows][fresh]
+    fresh = standing_of(moment.board, moment.now, moment.view_age_ms, weights).fresh.take(rows)
+    updated = moment.board.updated_at(rows)[fresh]
     oldest = int(updated.min()) if len(updated) else moment.now
     return oldest + int(weights.staleness_s * 1e9)
 

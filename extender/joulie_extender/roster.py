@@ -54,6 +54,10 @@ class Spans(ABC):
     def where(self, is_kept: Bools) -> "Spans":
         """The same list with these alone."""
 
+    def told(self, is_in: Bools, value: bytes) -> bytes | None:
+        """`"n1":value,"n2":value` of these. None if that is no quicker here than one by one."""
+        return None
+
     @abstractmethod
     def words(self, width: int) -> Words | None:
         """A row of so many bytes for each, filled up with zeros. None if one is cut for sure."""
@@ -87,10 +91,24 @@ class Even(Spans):
         return self.raw[start : start + self._step - len(_BETWEEN)]
 
     def where(self, is_kept: Bools) -> "Spans":
-        parts = np.frombuffer(self._text(0), np.uint8).reshape(len(self), self._step)[is_kept]
+        parts = self._parts()[is_kept]
         if not len(parts):
             return NOBODY
         return Even(b'["' + parts.tobytes()[:-2] + b"]", self._step)
+
+    def told(self, is_in: Bools, value: bytes) -> bytes:
+        behind = np.frombuffer(b":" + value + b",", np.uint8)
+        named = self._step - 1  # with both of its quotation marks
+        lines = np.empty((np.count_nonzero(is_in), named + len(behind)), np.uint8)
+        lines[:, 0] = _QUOTE
+        parts = self._parts()[is_in].view(np.uint8).reshape(-1, self._step)
+        lines[:, 1:named] = parts[:, : named - 1]
+        lines[:, named:] = behind
+        return lines.tobytes()[:-1]
+
+    def _parts(self) -> npt.NDArray[np.void]:
+        """Each name with the `","` behind it."""
+        return np.frombuffer(self._text(0), _row(self._step))
 
     def words(self, width: int) -> Words | None:
         step = self._step
@@ -154,7 +172,7 @@ _AS_WRITTEN = (Even.cut, Uneven.cut)  # how a list may be read, the quicker way 
 NOBODY = Uneven(b"[]", np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-@lru_cache(maxsize=LONGEST // _WORD + 2)
+@lru_cache
 def _row(width: int) -> np.dtype[np.void]:
     return np.dtype((np.void, width))
 

@@ -82,7 +82,7 @@ class Filter(Question[Asked]):
         if not asked.whole and decide.all_passed(decision.verdicts):
             reply = contract.names_reply(asked, asked.names, (), "")
             return Answer(decision, reply, let_through=asked.names)
-        passed = decide.passed(decision)
+        passed = decide.let_through(decision)
         if asked.whole:
             return Answer(decision, contract.nodes_reply(asked, passed, decision.reason))
         kept = self._reader.passed(asked, passed)

@@ -59,6 +59,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Columns = dict[str, npt.NDArray[Any]]
 _NO_ROWS: Ints = np.zeros(0, np.int64)
+_ALL = slice(None)
 ROWS_PER_CHANGE = 8  # at least; where more have changed all are looked at again
 NO_CARDS = Cards.empty()
 NO_LABELS = Labels()
@@ -233,9 +234,9 @@ class Board:
     def predicted_headroom(self, cooling: Floats) -> Floats:
         return _headroom(self.columns, cooling)
 
-    def updated_at(self) -> Ints:
+    def updated_at(self, rows: Ints | slice = _ALL) -> Ints:
         """When each twin was last recomputed: by a fact about it, or by the operator's tick."""
-        at = self.ints("at")
+        at = self.ints("at")[rows]
         return np.where(at > 0, np.maximum(at, self.planned_at), 0)
 
 

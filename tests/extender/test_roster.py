@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joulie_extender.candidates import Names
+from joulie_extender.candidates import Names, candidates_of, refused, rows_by_name
 from joulie_extender.roster import LONGEST, Roster
+from joulie_projections.board import Board
 
 LETTERS = st.text("abcn01-.", min_size=1, max_size=12)
 ODD = st.sampled_from(['qu"ote', "back\\slash", "ünïcode", "", "a,b", "n" * LONGEST, "x" * 200])
@@ -86,7 +87,11 @@ def test_a_list_that_is_written_otherwise_is_left_to_who_reads_it_whole(raw: byt
     assert found(roster_of(["n0", "n1"]), raw) is None
 
 
-@given(known=KNOWN, data=st.data())
+# Names of one length are cut out by another way than others.
+ALIKE = st.lists(st.text("abc0-", min_size=4, max_size=4), unique=True, min_size=1, max_size=40)
+
+
+@given(known=KNOWN | ALIKE, data=st.data())
 @settings(deadline=None, max_examples=100)
 def test_those_that_passed_are_cut_out_as_they_were_sent(
     known: list[str], data: st.DataObject
@@ -100,6 +105,37 @@ def test_those_that_passed_are_cut_out_as_they_were_sent(
     expected = [name for name, fit in zip(known, fits, strict=True) if fit]
     assert (kept.raw, list(kept), len(kept)) == (compact(expected), expected, len(expected))
     assert [kept[at] for at in range(len(kept))] == expected
+
+
+@given(known=KNOWN | ALIKE, data=st.data())
+@settings(deadline=None, max_examples=100)
+def test_those_that_were_refused_are_all_told_why(known: list[str], data: st.DataObject) -> None:
+    fits = data.draw(st.lists(st.booleans(), min_size=len(known), max_size=len(known)))
+    names = Names.found(compact(known), roster_of(known))
+    assert names is not None
+
+    reply = refused(names, fits, 'it "saves"')
+
+    out = {name: 'it "saves"' for name, fit in zip(known, fits, strict=True) if not fit}
+    assert reply == json.dumps(out, separators=(",", ":")).encode()
+
+
+@given(known=KNOWN, strangers=st.lists(LETTERS, max_size=5), data=st.data())
+@settings(deadline=None, max_examples=100)
+def test_those_that_passed_are_written_down_as_if_they_alone_had_been_asked_about(
+    known: list[str], strangers: list[str], data: st.DataObject
+) -> None:
+    asked = data.draw(st.permutations([*known, *strangers]))
+    fits = data.draw(st.lists(st.booleans(), min_size=len(asked), max_size=len(asked)))
+    board = Board({name: row for row, name in enumerate(known, 1)}, {}, 0)
+    names = Names.found(compact(asked), roster_of(known)) or Names.of(asked)
+    names.rows_on(board)
+
+    kept = names.where(fits)
+
+    alone = [name for name, fit in zip(asked, fits, strict=True) if fit]
+    assert kept.rows_on(board).tolist() == rows_by_name(board, alone).tolist()
+    assert kept.candidates_on(board) == candidates_of(alone, rows_by_name(board, alone))
 
 
 @given(known=KNOWN, data=st.data())
