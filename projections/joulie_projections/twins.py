@@ -1,6 +1,8 @@
 """The twin of one node: what it is, may draw and draws, derived from its state alone. Pure."""
 
+from collections.abc import Iterable
 from enum import IntEnum
+from operator import mul
 from typing import NamedTuple
 
 import msgspec
@@ -8,7 +10,7 @@ import numpy as np
 
 from joulie_projections.cooling import Heat, linear
 from joulie_projections.facility import NO_HALLS, ZONE_LABEL, Halls
-from joulie_projections.load import Load
+from joulie_projections.load import NOTHING, Load, total_of
 from joulie_projections.power import NodeWatts, guessed_cpu_max_w, guessed_gpu_max_w, load_w
 from joulie_projections.world import NodeState, Sample
 
@@ -167,17 +169,14 @@ def row_of(node: NodeState, halls: Halls) -> Row:
 
 
 def _arrived(node: NodeState) -> Load:
-    total = Load()
-    for arrival in node.arrivals:
-        total += arrival.load
-    return total
+    return total_of([arrival.load for arrival in node.arrivals]) if node.arrivals else NOTHING
 
 
 _NO_WATTS = NodeWatts(0.0, 0.0, 0.0, 0.0)
 
 
 def _load_w(load: Load, on: Hardware) -> NodeWatts:
-    if on.source == Source.NONE or load == Load():
+    if on.source == Source.NONE or load == NOTHING:
         return _NO_WATTS
     return load_w(load, on.cores, on.cpu_max_w, on.gpus, on.gpu_max_w)
 
@@ -200,8 +199,8 @@ def trend_w_per_min(samples: tuple[Sample, ...]) -> float:
         return 0.0
     powers = _smoothed([sample.power_mw for sample in samples])
     n, sum_t, sum_p = len(times), sum(times), sum(powers)
-    sum_tp = sum(t * p for t, p in zip(times, powers, strict=True))
-    spread = n * sum(t * t for t in times) - sum_t * sum_t
+    sum_tp = sum(map(mul, times, powers))
+    spread = n * sum(map(mul, times, times)) - sum_t * sum_t
     # mW per ms is W per s
     return (n * sum_tp - sum_t * sum_p) * 60 / spread if spread else 0.0
 
@@ -213,11 +212,20 @@ def _smoothed(values: list[int]) -> list[int]:
     """
     if len(values) < 4:
         return values  # too few to tell a wild one from a slope
-    inner = [_median(*three) for three in zip(values, values[1:], values[2:], strict=False)]
-    first = _median(values[0], inner[0], 3 * inner[0] - 2 * inner[1])
-    last = _median(values[-1], inner[-1], 3 * inner[-1] - 2 * inner[-2])
+    inner = _medians(zip(values, values[1:], values[2:], strict=False))
+    ends = (
+        (values[0], inner[0], 3 * inner[0] - 2 * inner[1]),
+        (values[-1], inner[-1], 3 * inner[-1] - 2 * inner[-2]),
+    )
+    first, last = _medians(ends)
     return [first, *inner, last]
 
 
-def _median(one: int, two: int, three: int) -> int:
-    return sorted((one, two, three))[1]
+def _medians(threes: Iterable[tuple[int, int, int]]) -> list[int]:
+    """In one go and without sorting: they are asked for of every reading of every node."""
+    return [
+        (two if two < three else three if one < three else one)
+        if one < two
+        else (one if one < three else three if two < three else two)
+        for one, two, three in threes
+    ]

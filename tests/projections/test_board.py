@@ -1,5 +1,7 @@
 """The twins as columns: derived row by row, equal to what is built from scratch."""
 
+from statistics import linear_regression, median
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -188,6 +190,21 @@ def test_too_few_readings_or_too_close_ones_have_no_trend(few: tuple[Sample, ...
 
 def test_six_seconds_are_enough_for_a_trend() -> None:
     assert trend_w_per_min(readings(100, 160, every_s=6)) == pytest.approx(600)
+
+
+def slope_of_medians(watts: list[int]) -> float:
+    """In W per minute, of readings ten seconds apart; by the book."""
+    inner = [median(watts[at : at + 3]) for at in range(len(watts) - 2)]
+    first = median([watts[0], inner[0], 3 * inner[0] - 2 * inner[1]])
+    last = median([watts[-1], inner[-1], 3 * inner[-1] - 2 * inner[-2]])
+    line = linear_regression(range(len(watts)), [first, *inner, last])
+    return line.slope * 6
+
+
+@given(watts=st.lists(st.integers(0, 20_000), min_size=4, max_size=31))
+@settings(deadline=None, max_examples=100)
+def test_a_trend_is_the_slope_of_the_medians_of_three(watts: list[int]) -> None:
+    assert trend_w_per_min(readings(*watts)) == pytest.approx(slope_of_medians(watts), abs=1e-6)
 
 
 @given(watts=st.lists(st.integers(0, 20_000), min_size=2, max_size=31), lift=st.integers(0, 5_000))
