@@ -27,6 +27,7 @@ from joulie_extender.scoring import Weights
 from joulie_projections import database
 from joulie_projections.heads import Signer
 from joulie_projections.history import History
+from joulie_projections.manifest import Manifest
 from joulie_projections.projector import Projector, ProjectorSettings
 from joulie_projections.view import View
 
@@ -67,6 +68,11 @@ class Stage:
         self.entries += len(entries)
         await self.bus.publish([self._extender.stamp(entry) for entry in entries])
         await until(lambda: self._tip() >= self.entries)
+
+    def commits(self) -> list[Manifest]:
+        """Oldest first."""
+        with History.of(self._database) as history:
+            return list(history.manifests())
 
     def _tip(self) -> int:
         with History.of(self._database) as history:
