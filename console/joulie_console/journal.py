@@ -152,8 +152,7 @@ class Journal:
                 await self._look(reader)
                 if self._taken >= state.last and not self.trouble:
                     self.is_ready = True  # what was there when we came is known
-                await rung(self.bell, POLL_S)
-                await asyncio.sleep(GATHER_S)
+                await rung(self.bell, POLL_S, GATHER_S)
 
     async def _begin(self) -> None:
         while True:

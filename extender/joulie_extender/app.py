@@ -84,9 +84,8 @@ class Extender:
         self.later: Later = _at_once
         reader = Reader()
         self._filters = {duty: Counted(Filter(reader, duty)) for duty in DUTIES}
-        scoring = {duty: Prioritize(reader, duty) for duty in DUTIES}
-        self._scoring = scoring
-        self._prioritizes = {duty: Counted(question) for duty, question in scoring.items()}
+        self._scoring = {duty: Prioritize(reader, duty) for duty in DUTIES}
+        self._prioritizes = {duty: Counted(self._scoring[duty]) for duty in DUTIES}
         self._preempts = {duty: Counted(Preempt(duty)) for duty in DUTIES}
 
     def filter(self, request: Request, duty: Duty = "all") -> Reply | Awaitable[Reply]:

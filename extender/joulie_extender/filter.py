@@ -65,12 +65,12 @@ def filter_nodes(
         return Filtered(np.zeros(len(rows), np.uint8), "")
     board = moment.board
     standing = standing_of(board, moment.now, moment.view_age_ms, weights)
-    sent = np.frombuffer(eco_labels, np.bool_)
+    labels = board.columns["eco_label"]
     cases = _cases(
         board.columns["node_class"].take(rows),
         standing.fresh.take(rows),
         rows > 0,
-        sent if eco_labels else board.columns["eco_label"].take(rows),
+        np.frombuffer(eco_labels, np.bool_) if eco_labels else labels.take(rows),
     )
     if pod.workload == "performance":
         reason = WANTS_FRESH if weights.filter_stale == "closed" else WANTS_PERFORMANCE

@@ -12,10 +12,11 @@ from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
 from joulie_bus.records import Message
+from joulie_bus.tasks import rung
 from joulie_extender.spool import Spool
 
 SHIP_AT_ONCE = 500
-GATHER_S = 0.05  # nobody waits: a few together cost less than each alone
+GATHER_S = 0.05  # nobody waits
 RETRY_S = 1.0
 HEADROOM = 1024  # bytes that the broker counts beside our own
 log = get_logger("extender")
@@ -92,11 +93,9 @@ class Shipper:
 
     async def ship(self, bus: Log) -> None:
         """For ever. What the broker refuses stays in the spool and is tried again."""
+        gather_s = GATHER_S if self._durability is Durability.ASYNC else 0.0
         while True:
-            await self._news.wait()
-            if self._durability is Durability.ASYNC:
-                await asyncio.sleep(GATHER_S)
-            self._news.clear()
+            await rung(self._news, None, gather_s)
             while await self._ship_some(bus):
                 pass
 

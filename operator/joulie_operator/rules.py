@@ -67,11 +67,13 @@ def values_of(rules: Rules) -> dict[str, float | str | bool]:
 
 
 def rules_of(values: Mapping[str, float | str | bool]) -> Rules:
-    """On the wire a whole number may have become a float; what is left out was None."""
+    """On the wire a whole number may have become a float. What is left out was None, or what it was
+    before anybody could say otherwise.
+    """
     absent = {name: None for name, kind in _TYPES.items() if kind == int | None}
     known = {name: value for name, value in values.items() if name in _TYPES}
     whole = {name: int(value) for name, value in known.items() if name in _WHOLE}
-    fields: dict[str, Any] = {**absent, **known, **whole}
+    fields: dict[str, Any] = {**absent, **_LATER, **known, **whole}
     return Rules(**fields)
 
 

@@ -169,7 +169,7 @@ def row_of(node: NodeState, halls: Halls) -> Row:
 
 
 def _arrived(node: NodeState) -> Load:
-    return total_of([arrival.load for arrival in node.arrivals]) if node.arrivals else NOTHING
+    return total_of([arrival.load for arrival in node.arrivals])
 
 
 _NO_WATTS = NodeWatts(0.0, 0.0, 0.0, 0.0)

@@ -82,5 +82,16 @@ async def test_a_bell_is_heard_and_silenced() -> None:
     assert not bell.is_set()
 
 
+async def test_who_gathers_hears_what_rings_meanwhile_as_one_bell() -> None:
+    bell = asyncio.Event()
+    bell.set()
+    waiting = asyncio.create_task(rung(bell, 5, 0.01))
+    await asyncio.sleep(0)
+    bell.set()
+
+    assert await waiting
+    assert not bell.is_set()
+
+
 async def test_patience_ends_without_a_bell() -> None:
     assert not await rung(asyncio.Event(), 0.01)

@@ -15,6 +15,7 @@ from joulie_extender.app import Extender
 from joulie_extender.decide import again
 from joulie_extender.exchange import Reply
 from joulie_extender.foresight import HOLDS_MS, MISSES, PODS, RARELY
+from joulie_extender.routes import Verb
 from joulie_extender.scoring import Weights
 from joulie_extender.verbs import Prioritize
 from joulie_projections.view import Snapshot
@@ -54,14 +55,13 @@ class Scheduling:
             self.postponed.pop(0)()
 
     def filter(self, body: bytes = asked()) -> bytes:
-        reply = self.extender.filter(request(body))
-        if self._foresees:
-            self.turn()
-        assert isinstance(reply, Reply)
-        return reply.body
+        return self._answered(self.extender.filter, body)
 
     def prioritize(self, body: bytes = asked()) -> bytes:
-        reply = self.extender.prioritize(request(body))
+        return self._answered(self.extender.prioritize, body)
+
+    def _answered(self, verb: Verb, body: bytes) -> bytes:
+        reply = verb(request(body))
         if self._foresees:
             self.turn()
         assert isinstance(reply, Reply)
