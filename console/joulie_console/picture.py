@@ -20,7 +20,8 @@ from joulie_console.answers import (
     StateMachine,
 )
 from joulie_console.questions import NodeClassName, PodPhase
-from joulie_projections.board import Board, Floats, Ints
+from joulie_projections.arrays import Floats, Ints
+from joulie_projections.board import Board
 from joulie_projections.cards import CardState
 from joulie_projections.twins import NodeClass, Source
 from joulie_projections.world import CLUSTER, NodeState, PodState, Reading, World

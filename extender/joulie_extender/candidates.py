@@ -13,8 +13,9 @@ import msgspec
 import numpy as np
 
 from joulie_bus.events import Candidates
-from joulie_extender.roster import Bools, Roster, Spans
-from joulie_projections.board import Board, Ints
+from joulie_extender.roster import Roster, Spans
+from joulie_projections.arrays import Bools, Ints
+from joulie_projections.board import Board
 
 REMEMBERED = 8  # lists: a few schedulers, each with what it asked and what it was answered
 BEFORE_NAMES = b',"Nodes":null,"NodeNames":'  # as kube-scheduler writes it

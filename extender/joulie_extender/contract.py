@@ -17,7 +17,8 @@ from joulie_bus.events import PodAsk
 from joulie_extender.candidates import BEFORE_NAMES, Flags, Names, Remembered, refused, scored
 from joulie_extender.exchange import Body
 from joulie_extender.roster import Roster
-from joulie_projections.board import Board, Ints
+from joulie_projections.arrays import Ints
+from joulie_projections.board import Board
 from joulie_projections.classify import PROFILE_LABEL
 from joulie_projections.demand import ask_of
 from joulie_projections.pod import Pod

@@ -37,8 +37,8 @@ from joulie_extender.scoring import (
     terms_digest,
     top_terms,
 )
-from joulie_extender.standing import Bools
-from joulie_projections.board import Board, Ints
+from joulie_projections.arrays import Bools, Ints
+from joulie_projections.board import Board
 from joulie_projections.power import Coefficients
 
 CODE_VERSION = "joulie/4"  # of filter and scoring; a replay under another one says so first

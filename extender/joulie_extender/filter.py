@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from joulie_bus.events import PodAsk
 from joulie_extender.moment import Moment
-from joulie_extender.standing import Bools, Weights, standing_of
-from joulie_projections.board import Ints
+from joulie_extender.standing import Weights, standing_of
+from joulie_projections.arrays import Bools, Ints
 from joulie_projections.twins import NodeClass
 
 Codes = npt.NDArray[np.uint8]

@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from joulie_bus.events import PodAsk
 from joulie_extender.gpu_names import Aliases, is_model
-from joulie_projections.board import Board, Floats, Ints
-from joulie_projections.card_columns import NO_LINK, NOWHERE, Bools, Cards
+from joulie_projections.arrays import Bools, Floats, Ints
+from joulie_projections.board import Board
+from joulie_projections.card_columns import NO_LINK, NOWHERE, Cards
 from joulie_projections.power import cores_of
 
 Codes = npt.NDArray[np.uint8]

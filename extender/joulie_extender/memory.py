@@ -11,7 +11,8 @@ from joulie_bus.events import Candidates, FilterDecided, PodAsk, PreemptDecided,
 from joulie_extender.candidates import Names
 from joulie_extender.moment import Moment
 from joulie_extender.standing import Weights, standing_of
-from joulie_projections.board import Board, Ints
+from joulie_projections.arrays import Ints
+from joulie_projections.board import Board
 
 Answered = FilterDecided | PrioritizeDecided | PreemptDecided
 

@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 
 from joulie_bus.events import PodAsk
-from joulie_projections.board import Board, Floats, Ints
+from joulie_projections.arrays import Floats, Ints
+from joulie_projections.board import Board
 from joulie_projections.labels import Labels
 
 MOST = 100.0  # points; a score has no more

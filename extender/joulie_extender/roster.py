@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from joulie_extender.mixing import Words, mixers
-from joulie_projections.board import Ints
+from joulie_projections.arrays import Bools, Ints
 
 Bytes = npt.NDArray[np.uint8]
-Bools = npt.NDArray[np.bool_]
 
 LONGEST = 128  # bytes of a name; of a cluster with longer ones we look names up one by one
 _WORD = 8

@@ -31,7 +31,8 @@ from joulie_extender.standing import (
 )
 from joulie_extender.standing import Basis as Basis
 from joulie_extender.standing import Weights as Weights  # who scores has them from here
-from joulie_projections.board import Board, Floats, Ints
+from joulie_projections.arrays import Floats, Ints
+from joulie_projections.board import Board
 from joulie_projections.power import Rated, marginal_w
 
 _TERMS = (

@@ -7,17 +7,16 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from joulie_extender.exact import exact, rounded
 from joulie_extender.gpu import GpuWeights
 from joulie_extender.preferences import Preferences
-from joulie_projections.board import Board, Floats, Ints
+from joulie_projections.arrays import Bools, Floats, Ints
+from joulie_projections.board import Board
 from joulie_projections.cooling import Heat, model_named, stress
 from joulie_projections.power import Coefficients
 from joulie_projections.twins import NodeClass, Source
 
-Bools = npt.NDArray[np.bool_]
 _FOREVER = 2**63 - 1
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from joulie_projections.arrays import Floats, Ints
 from joulie_projections.card_columns import Cards
 from joulie_projections.cards import CardState
 from joulie_projections.cooling import Heat, linear
@@ -55,8 +56,6 @@ _OF_ROOMS = ("ambient_c", "pue", "is_polled", "cooling", "headroom")
 _ROOMS_REST_ON = ("hall", "at", "capped_w", "tdp_w", "cpu_cap_pct", "gpu_cap_pct")
 _values_of = attrgetter(*_COLUMNS)
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Columns = dict[str, npt.NDArray[Any]]
 _NO_ROWS: Ints = np.zeros(0, np.int64)
 _ALL = slice(None)

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from joulie_projections.arrays import Bools, Ints
 from joulie_projections.cards import CardState, is_idle, room_mb, used_mb
 
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 NO_LINK = 0  # of a card that is linked to none, and of rows without a card
 NOWHERE = 0  # the node of a card that nobody has shown, or whose node nobody has
 

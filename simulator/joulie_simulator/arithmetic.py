@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from joulie_projections.arrays import Ints
+
 BEST = 100  # MaxNodeScore
 PER_POINT = 10  # MaxNodeScore / MaxExtenderPriority: what one point of an extender is worth
 

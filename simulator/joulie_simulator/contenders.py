@@ -12,11 +12,11 @@ from joulie_bus.events import CardClaimed, ClaimConfirmed, GpuAsk, PodAsk
 from joulie_extender.gpu import GpuWeights
 from joulie_extender.gpu_pick import pick
 from joulie_extender.scoring import Weights, gpu_score
+from joulie_projections.arrays import Ints
 from joulie_projections.board import Board
 from joulie_projections.card_columns import Cards
 from joulie_projections.cards import CardState, claimed
 from joulie_projections.world import NodeState
-from joulie_simulator.arithmetic import Ints
 from joulie_simulator.fragments import Article, Ask, BestFit, Farm, KubeDefault, Policy
 from joulie_simulator.workload import CARD_MB
 

@@ -15,11 +15,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from joulie_simulator.arithmetic import PER_POINT, Ints, Use, plugin_scores
+from joulie_projections.arrays import Bools, Ints
+from joulie_simulator.arithmetic import PER_POINT, Use, plugin_scores
 from joulie_simulator.shapes import Machine
 from joulie_simulator.workload import CARD_MB, Size, Sizes
 
-Bools = npt.NDArray[np.bool_]
 NO_CARD = -1
 POINTS = 10  # of an extender, the most it gives
 
