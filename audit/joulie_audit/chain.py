@@ -1,27 +1,30 @@
 """Walks along the log entry by entry: its number, link, hash and columns. Several may share it.
 
-Nothing is believed because it is stored: bodies are hashed again, and columns are compared with
-what their body says.
+Nothing is believed because it is stored: bodies are hashed again, and what entries are found by
+is what stands in them, or is compared with it.
 """
 
 from bisect import bisect
 from collections.abc import Callable, Generator, Sequence, Set
 from contextlib import contextmanager
 from hashlib import sha256
-from itertools import pairwise
-from operator import add
-from typing import Any, NamedTuple
-
-import msgspec
+from itertools import chain, pairwise
+from typing import NamedTuple
 
 from joulie_audit.processes import processes, telling
 from joulie_audit.producers import Counters
 from joulie_bus.errors import Undecodable
 from joulie_projections.database import Place
-from joulie_projections.decisions import FIRST_PREV, UNREADABLE, Entry, chain_hash, entry_of_body
-from joulie_projections.history import NEWEST, History, Logged
-
-_EVENT_ID, _HASH = map(Logged._fields.index, ("event_id", "hash"))
+from joulie_projections.entry import (
+    FIRST_PREV,
+    UNREADABLE,
+    about_of,
+    chain_hash,
+    event_ids_in,
+    has_header,
+    header_in,
+)
+from joulie_projections.history import NEWEST, PAGE, History, Logged, Look
 
 
 class Flaw(NamedTuple):
@@ -60,11 +63,18 @@ Result = Callable[[], Walked]
 
 
 def walk(history: History, part: Part, wanted: Set[int]) -> Walked:
+    """Entry by entry, nearly always by the short way."""
     check = _Check(part, wanted)
     flaw = check.begin(history)
-    for page in () if flaw else history.pages(*part):
-        if flaw := check.page(page):
+    while flaw is None:
+        history.look_through(check.pos + 1, part.last, check.looking())
+        check.take_rest()
+        closely = history.entries(check.pos + 1, min(part.last, check.pos + PAGE))
+        if (first := next(closely, None)) is None:
             break
+        for entry in chain([first], closely):
+            if flaw := check.closely(entry):
+                break
     return Walked(check.pos, check.hashes, check.counters, flaw)
 
 
@@ -116,57 +126,7 @@ def joined(walks: Sequence[Walked], spans: Sequence[Part]) -> Walked:
 # --- one entry after the other ----------------------------------------------------------------
 
 
-class _Pod(msgspec.Struct, gc=False):
-    uid: str
-    namespace: str
-    name: str
-
-
-class _Basis(msgspec.Struct, gc=False):
-    view: int
-    now: int
-
-
-class _About(msgspec.Struct, gc=False):
-    """What any entry's data says of pod and view; all the rest is skipped while decoding."""
-
-    pod: _Pod | None = None
-    basis: _Basis | None = None
-    pod_uid: str = ""
-    namespace: str = ""
-    name: str = ""
-
-
-class _Said(msgspec.Struct, gc=False):
-    id: str
-    type: str
-    ts: int
-    data: _About
-
-
-_said = msgspec.msgpack.Decoder(_Said).decode
-
-
-def columns_said(body: bytes) -> tuple[str, str, str, str, int, int]:
-    """The columns of an entry, by the short way: what `entry_of_body` says, a test holds the two.
-
-    Verifying spends most of its time here; whoever fails it is looked at by the long way.
-    """
-    said = _said(body)
-    data = said.data
-    pod, basis = data.pod, data.basis
-    if pod is not None:
-        uid, name = pod.uid, f"{pod.namespace}/{pod.name}"
-    elif data.pod_uid:
-        uid, name = data.pod_uid, f"{data.namespace}/{data.name}"
-    else:
-        uid, name = "", ""
-    if basis is None:
-        return said.id, said.type, uid, name, 0, said.ts
-    return said.id, said.type, uid, name, basis.view, basis.now
-
-
-UNREADABLE_BODY = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+AT_ONCE = 256  # entries whose bodies are held until their ids are counted
 
 
 class _Check:
@@ -178,74 +138,95 @@ class _Check:
         self.counters = Counters(from_one=part.begins_the_log)
         self._prev = FIRST_PREV
         self._wanted = sorted(wanted)
+        self._bodies: list[bytes] = []  # of entries that hang together, and are not counted yet
+        self._hashes: list[bytes] = []
 
     def begin(self, history: History) -> Flaw | None:
         """The entry before the first lends its hash; it is not looked at itself."""
         if self.pos == 0:
             return None
-        before = next(history.entries(self.pos, self.pos), None)
+        before = history.entry(self.pos)
         if before is None:
             return Flaw(self.pos, f"entry {self.pos} is missing; nothing can follow it")
         self._prev = before.hash
         return None
 
-    def page(self, rows: Sequence[Sequence[Any]]) -> Flaw | None:
-        """Right as a whole, nearly always; else it is looked at entry by entry."""
-        if self._is_right(rows):
-            self._go_on(rows)
-            return None
-        for row in rows:
-            entry = Logged._make(row)
-            what = _link_flaw(entry, self.pos + 1, self._prev) or _column_flaw(entry)
-            if what:
-                return Flaw(self.pos + 1, what)
-            self._go_on([row])
+    def looking(self) -> Look:
+        """The hot loop, by the bare values: says whether an entry is what it was, and follows."""
+        expected, prev = self.pos, self._prev
+        bodies, hashes = self._bodies, self._hashes
+
+        def look(pos: int, body: bytes, link: bytes, stands: bytes) -> bool:
+            nonlocal expected, prev
+            expected += 1
+            if pos != expected or link != prev or sha256(link + body).digest() != stands:
+                return False
+            prev = stands
+            bodies.append(body)
+            hashes.append(stands)
+            return len(bodies) < AT_ONCE or self._take()
+
+        return look
+
+    def take_rest(self) -> None:
+        """What was right before the short way ended."""
+        if self._bodies:
+            self._take()
+            self._bodies.clear()
+            self._hashes.clear()
+
+    def _take(self) -> bool:
+        """Headers were hashed. Of an entry without one, what it is found by has to be compared."""
+        ids = event_ids_in(self._bodies)
+        if ids is None:
+            return False
+        self._go_on(self._hashes, ids)
+        self._bodies.clear()
+        self._hashes.clear()
+        return True
+
+    def closely(self, entry: Logged) -> Flaw | None:
+        """The long way: what is wrong, or on to the next."""
+        expected = self.pos + 1
+        if entry.pos != expected:
+            return Flaw(expected, _missing(expected, entry.pos))
+        if what := _flaw_of(entry, self._prev):
+            return Flaw(expected, what)
+        self._go_on([entry.hash], [entry.event_id.encode()])
         return None
 
-    def _is_right(self, rows: Sequence[Sequence[Any]]) -> bool:
-        """The hot loop, by columns: plain values, no names."""
-        pos, *columns, bodies, prevs, hashes = zip(*rows, strict=True)
-        if pos != tuple(range(self.pos + 1, self.pos + 1 + len(rows))):
-            return False
-        if prevs != (self._prev, *hashes[:-1]):
-            return False
-        if [sha256(hashed).digest() for hashed in map(add, prevs, bodies)] != list(hashes):
-            return False
-        try:
-            return list(map(columns_said, bodies)) == list(zip(*columns, strict=True))
-        except UNREADABLE_BODY:
-            return False
-
-    def _go_on(self, right: Sequence[Sequence[Any]]) -> None:
-        before, self.pos, self._prev = self.pos, self.pos + len(right), right[-1][_HASH]
-        for row in right:
-            self.counters.seen(row[_EVENT_ID])
+    def _go_on(self, hashes: Sequence[bytes], ids: Sequence[bytes]) -> None:
+        before, self.pos, self._prev = self.pos, self.pos + len(hashes), hashes[-1]
+        self.counters.seen(ids)
         of_heads = self._wanted[bisect(self._wanted, before) : bisect(self._wanted, self.pos)]
-        self.hashes.update((at, right[at - before - 1][_HASH]) for at in of_heads)
-
-
-def _link_flaw(entry: Logged, expected: int, prev: bytes) -> str:
-    if entry.pos != expected:
-        return _missing(expected, entry.pos)
-    if entry.prev != prev:
-        return f"entry {entry.pos} does not follow the entry before it"
-    if entry.hash != chain_hash(prev, entry.body):
-        return f"the body of entry {entry.pos} is not the one that was hashed"
-    return ""
+        self.hashes.update((at, hashes[at - before - 1]) for at in of_heads)
 
 
 def _missing(expected: int, found: int) -> str:
     return f"entry {expected} is missing; the log goes on at {found}"
 
 
+def _flaw_of(entry: Logged, prev: bytes) -> str:
+    if entry.prev != prev:
+        return f"entry {entry.pos} does not follow the entry before it"
+    if not _is_bytes(entry.body) or chain_hash(prev, entry.body) != entry.hash:
+        return f"the body of entry {entry.pos} is not the one that was hashed"
+    return _column_flaw(entry)
+
+
+def _is_bytes(value: object) -> bool:
+    """SQLite keeps values of any type in any column; nothing else was hashed."""
+    return isinstance(value, bytes)
+
+
 def _column_flaw(entry: Logged) -> str:
-    if entry.kind == UNREADABLE:
+    """A header was hashed with its message, and of an older entry the message is all there is."""
+    where, is_unreadable = f"entry {entry.pos}", entry.kind == UNREADABLE
+    if is_unreadable and not has_header(entry.body):
         return ""
     try:
-        said = entry_of_body(entry.body, f"entry {entry.pos}")
-    except Undecodable as error:
-        return str(error)
-    for column, value in zip(Entry._fields, said, strict=True):
-        if getattr(entry, column) != value:
-            return f"the column {column} of entry {entry.pos} is not what its body says"
-    return ""
+        said = header_in(entry.body) if has_header(entry.body) else about_of(entry.body, where)
+    except (Undecodable, ValueError) as error:
+        return "" if is_unreadable else f"{where}: {error}"
+    column = said.differs_from(entry.about)
+    return column and f"the column {column} of {where} is not what its body says"

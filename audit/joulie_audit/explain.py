@@ -66,7 +66,7 @@ class Explanation(NamedTuple):
 
 def read(entry: Logged) -> AnyEvent | None:
     try:
-        return codec.read(codec.open_envelope(entry.body, "entry"), "entry")
+        return codec.read(codec.open_envelope(entry.message, "entry"), "entry")
     except Undecodable:
         return None
 

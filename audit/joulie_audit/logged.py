@@ -56,7 +56,7 @@ def answers_of(
     answers = history.answers_by_view(seen_from(first), last)
     for number, entry in enumerate(answers, every.before):
         if number % every.step == 0:
-            event = _read(entry.body)
+            event = _read(entry.message)
             if isinstance(event, FilterDecided | PrioritizeDecided | PreemptDecided):
                 weights = settings.get(event.basis.settings)
                 yield entry.view_position, Answer(entry.pos, event, weights)
@@ -68,14 +68,14 @@ def _settings(history: History) -> dict[str, Weights]:
 
 def declared_in(history: History) -> Iterator[SettingsDeclared]:
     for entry in history.declarations():
-        event = _read(entry.body)
+        event = _read(entry.message)
         if isinstance(event, SettingsDeclared):
             yield event
 
 
-def _read(body: bytes) -> object:
+def _read(message: bytes) -> object:
     try:
-        return codec.read(codec.open_envelope(body, "decision"), "decision")
+        return codec.read(codec.open_envelope(message, "decision"), "decision")
     except Undecodable:
         return None  # `verify` names it; there is nothing to compute from it
 

@@ -6,6 +6,7 @@ entry out of the log breaks its chain.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import NamedTuple
 
 
@@ -37,21 +38,23 @@ class Counters:
     """
 
     def __init__(self, *, from_one: bool) -> None:
-        self._first: dict[str, int] = {}  # of the run that goes on
-        self._high: dict[str, int] = {}  # and how far it went
-        self._ended: dict[str, list[Run]] = {}
+        self._first: dict[bytes, int] = {}  # of the run that goes on
+        self._high: dict[bytes, int] = {}  # and how far it went
+        self._ended: dict[bytes, list[Run]] = {}
         self._from_one = from_one
 
-    def seen(self, event_id: str) -> None:
-        life, _, number = event_id.rpartition(":")
-        try:
-            seq = int(number)
-        except ValueError:
-            return
-        if self._high.get(life) == seq - 1:  # nearly always
-            self._high[life] = seq
-        elif ":" in life:  # else an unreadable entry: nobody numbered it
-            self._begin(life, Run(seq, seq))
+    def seen(self, event_ids: Iterable[bytes]) -> None:
+        """In the order of the log."""
+        high = self._high
+        for life, _, number in map(bytes.rpartition, event_ids, repeat(b":")):
+            try:
+                seq = int(number)
+            except ValueError:
+                continue
+            if high.get(life) == seq - 1:  # nearly always
+                high[life] = seq
+            elif b":" in life:  # else an unreadable entry: nobody numbered it
+                self._begin(life, Run(seq, seq))
 
     def go_on(self, later: "Counters") -> None:
         """With what came in the part of the log behind this one."""
@@ -62,15 +65,17 @@ class Counters:
     def holes(self) -> list[Hole]:
         return [hole for life in sorted(self._first) for hole in self._holes_of(life)]
 
-    def _begin(self, life: str, run: Run) -> None:
+    def _begin(self, life: bytes, run: Run) -> None:
         if life in self._first:
             before = Run(self._first[life], self._high[life])
             self._ended.setdefault(life, []).append(before)
         self._first[life], self._high[life] = run
 
-    def _holes_of(self, life: str) -> Iterator[Hole]:
+    def _holes_of(self, life: bytes) -> Iterator[Hole]:
         runs = [*self._ended.get(life, ()), Run(self._first[life], self._high[life])]
-        return _between(life, runs, 0 if self._from_one else runs[0].first - 1)
+        return _between(
+            life.decode(errors="replace"), runs, 0 if self._from_one else runs[0].first - 1
+        )
 
 
 def _between(life: str, runs: Iterable[Run], reached: int) -> Iterator[Hole]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from joulie_bus.errors import NotInTheLog
-from joulie_projections.decisions import FIRST_PREV, chain_hash
+from joulie_projections.entry import FIRST_PREV, chain_hash
 from joulie_projections.heads import Checker, Head, is_genuine
 from joulie_projections.history import History
 
@@ -58,7 +58,7 @@ def _end_of(prev: bytes, bodies: Iterable[bytes]) -> bytes:
 
 
 def _no_proof(history: History, position: int, heads: Sequence[Head]) -> str:
-    last = history.counts().entries
+    last = history.tip()
     if not last:
         return "Nothing can be proved: the log has no entries yet."
     if not 1 <= position <= last:

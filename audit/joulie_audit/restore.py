@@ -7,7 +7,8 @@ from joulie_audit.archive import LOG, Archive, FactPart
 from joulie_bus.errors import ArchiveBroken
 from joulie_bus.subjects import Stream
 from joulie_projections.commit import Checkpoint, Input
-from joulie_projections.decisions import DecisionLog, Entry
+from joulie_projections.decisions import DecisionLog
+from joulie_projections.entry import Entry
 from joulie_projections.manifest import CODE_VERSION, Manifest
 from joulie_projections.sequence import Standing, sequence
 from joulie_projections.snapshots import moment_of, pack
@@ -32,7 +33,7 @@ def restore(archive: Archive, store: Store, log: DecisionLog, held: Checkpoint) 
     entries = 0
     for place, part in archive.parts(LOG):
         found = archive.read_log(place, part)
-        said = [Entry(*(getattr(entry, name) for name in Entry._fields)) for entry in found.entries]
+        said = [Entry(entry.about, entry.body) for entry in found.entries]
         log.append(held.epoch, said, Input("", 0))
         log.keep_heads(held.epoch, found.heads)
         entries = part.last

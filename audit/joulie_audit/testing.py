@@ -25,7 +25,8 @@ from joulie_projections import database
 from joulie_projections.board import Board
 from joulie_projections.commit import Input, Poison
 from joulie_projections.database import Place
-from joulie_projections.decisions import DecisionLog, entry_of
+from joulie_projections.decisions import DecisionLog
+from joulie_projections.entry import Entry, about_of, entry_of
 from joulie_projections.heads import Head, Signer
 from joulie_projections.history import History
 from joulie_projections.manifest import Manifest
@@ -39,9 +40,15 @@ NAMES = ("n1", "n2", "n3", "n4")
 
 
 class LogMaker:
-    """Facts, plans and answers as the projector, the operator and an extender would leave them."""
+    """Facts, plans and answers as the projector, the operator and an extender would leave them.
 
-    def __init__(self, store: Store, log: DecisionLog, signer: Signer) -> None:
+    `headers`: else its entries are those that were logged before entries had any.
+    """
+
+    def __init__(
+        self, store: Store, log: DecisionLog, signer: Signer, *, headers: bool = True
+    ) -> None:
+        self.headers = headers
         self.clock = VirtualClock()
         self.broker = MemoryBroker(CLUSTER, self.clock)
         self.bus = MemoryLog(self.broker)
@@ -116,7 +123,8 @@ class LogMaker:
         async with self.bus.reading(Stream.DEC, self._read[Stream.DEC]) as reader:
             records = reader.take(10_000)
         self._read[Stream.DEC] += len(records)
-        added = [entry_of(record) for record in records]
+        log = entry_of if self.headers else _entry_without_header
+        added = [log(record) for record in records]
         self._log.append(self._epoch, added, Input("", self._read[Stream.DEC]))
 
     def snapshot(self) -> int:
@@ -148,6 +156,10 @@ class Past(NamedTuple):
                 yield history, facts
 
 
+def _entry_without_header(record: Record) -> Entry:
+    return Entry(about_of(record.data, str(record.stream)), record.data)
+
+
 async def small_past(past: Past) -> None:
     """Four nodes, measured twice; a plan; two pods answered before it and two after. Signed."""
     made = past.maker
@@ -162,6 +174,22 @@ async def small_past(past: Past) -> None:
     made.sign()
     await made.answer(ask("late-2", performance=True))
     made.sign()
+
+
+@contextlib.asynccontextmanager
+async def small_past_in(
+    place: Place, keys: Path, *, headers: bool = True
+) -> AsyncGenerator[Past, None]:
+    """The same in a database of one's own."""
+    engine = database.writer(place)
+    try:
+        signer = Signer.of(keys / "head.key")
+        maker = LogMaker(Store(engine), DecisionLog(engine), signer, headers=headers)
+        past = Past(maker, place)
+        await small_past(past)
+        yield past
+    finally:
+        engine.dispose()
 
 
 def restored(archive: Path, file: Path) -> Restored:

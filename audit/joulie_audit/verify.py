@@ -11,6 +11,7 @@ from joulie_audit.chain import Flaw, Part, Sharing, Walked, walking
 from joulie_audit.producers import Hole
 from joulie_audit.start import opened
 from joulie_bus.errors import StateDamaged
+from joulie_migrations import written
 from joulie_projections.heads import Checker, Head, is_genuine
 from joulie_projections.history import History
 from joulie_projections.manifest import Manifest, chained
@@ -48,8 +49,21 @@ def verify(
         snapshots, snapshot_flaw = _check_snapshots(history) if is_whole else (0, None)
         walked = entries()
     count = walked.last - part.first + 1
-    flaw = walked.flaw or _check_heads(heads, walked, public) or batch_flaw or snapshot_flaw
+    flaw = (
+        _check_columns(history)
+        or walked.flaw
+        or _check_heads(heads, walked, public)
+        or batch_flaw
+        or snapshot_flaw
+    )
     return Report(count, len(inside), batches, snapshots, walked.counters.holes(), flaw)
+
+
+def _check_columns(history: History) -> Flaw | None:
+    """What entries are found by must be made of them as we made it, or lie there to be compared."""
+    if history.defined_as() in (None, written.TABLE):
+        return None
+    return Flaw(0, "the table of decisions was redefined: its columns are not what bodies say")
 
 
 # --- heads and manifests ----------------------------------------------------------------------

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from joulie_audit.archive import LOG, Archive, FactPart, LogPart
 from joulie_audit.verify import manifest_flaw
 from joulie_bus.errors import ArchiveBroken
-from joulie_projections.decisions import FIRST_PREV, chain_hash
+from joulie_projections.entry import FIRST_PREV, chain_hash
 from joulie_projections.heads import Checker, is_genuine
 from joulie_projections.history import History
 from joulie_projections.manifest import merkle_root

@@ -13,7 +13,7 @@ from joulie_console.plans import Page, PlanPages
 from joulie_console.pulse import Pulse
 from joulie_console.telling import KINDS, Told, candidates_of, explain
 from joulie_console.travel import Travel
-from joulie_projections.decisions import LARGEST
+from joulie_projections.entry import LARGEST
 from joulie_projections.history import Logged, Wanted
 from joulie_projections.world import NodeState, PodState
 

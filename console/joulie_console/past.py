@@ -82,7 +82,7 @@ class Past:
         if entry.kind != SettingsDeclared.TYPE:
             return
         try:
-            event = codec.read(codec.open_envelope(entry.body, "settings"), "settings")
+            event = codec.read(codec.open_envelope(entry.message, "settings"), "settings")
         except Undecodable:
             return  # shown as what it is where the log is shown
         if isinstance(event, SettingsDeclared):
@@ -161,7 +161,7 @@ class Past:
 
 def line_of(entry: Logged) -> Line:
     return Line(
-        entry.pos, entry.event_id, entry.pod, entry.pod_uid, entry.decided_at, bytes(entry.body)
+        entry.pos, entry.event_id, entry.pod, entry.pod_uid, entry.decided_at, bytes(entry.message)
     )
 
 

@@ -60,19 +60,19 @@ class Told(NamedTuple):
 
 
 class Line(NamedTuple):
-    """What the log's row says beside its body."""
+    """What the log's row says."""
 
     entry: int
     event_id: str
     pod: str
     pod_uid: str
     decided_at: int
-    body: bytes
+    message: bytes
 
 
 def tell(line: Line, names: Names, weights: Mapping[str, Weights]) -> Told:
     try:
-        envelope = codec.open_envelope(line.body, f"entry {line.entry}")
+        envelope = codec.open_envelope(line.message, f"entry {line.entry}")
         event = codec.read(envelope, f"entry {line.entry}")
     except Undecodable as error:
         return Told(_blank(line, "unreadable", str(error)), None, frozenset())

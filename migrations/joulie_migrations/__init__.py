@@ -2,7 +2,8 @@
 
 A step is `pre` or `post`. Pre steps only add, so that code of the last version works on beside
 them: they run before the new code is rolled out. Post steps take away, when none but the new code
-is left; each raises the floor: code that wants an older schema is refused from then on.
+is left; each raises the floor: code that wants an older schema is refused from then on. One that
+the new code cannot do without is taken in between, while neither works.
 """
 
 from collections.abc import Iterator
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from alembic.script import ScriptDirectory
 
-OLDEST = "0002"  # the schema that this code needs at least: its last pre step
-NEWEST = "0002"  # the last one that it knows
+OLDEST = "0003"  # the schema that this code needs at least
+NEWEST = "0003"  # the last one that it knows
 PHASES = ("pre", "post")
 _HERE = Path(str(files(__name__)))
 _VERSIONS = "alembic_version"

@@ -29,14 +29,20 @@ def statements(dialect: str) -> list[str]:
 
 
 def _on_sqlite() -> list[str]:
-    made = [statement for table in GROWING for statement in _sqlite_guards(table)]
-    made.append(
+    others = [table for table in GROWING if table != "decision"]
+    made = [statement for table in others for statement in _sqlite_guards(table)]
+    return [*made, *of_decisions_on_sqlite()]
+
+
+def of_decisions_on_sqlite() -> list[str]:
+    """They go with the table: who makes it anew makes them anew."""
+    return [
+        *_sqlite_guards("decision"),
         "CREATE TRIGGER decision_chained BEFORE INSERT ON decision WHEN NOT ("
         "  (NEW.pos = 1 AND NOT EXISTS (SELECT 1 FROM decision)) OR EXISTS ("
         "    SELECT 1 FROM decision WHERE pos = NEW.pos - 1 AND hash = NEW.prev)) "
-        "BEGIN SELECT RAISE(ABORT, 'the decision log has no such place'); END"
-    )
-    return made
+        "BEGIN SELECT RAISE(ABORT, 'the decision log has no such place'); END",
+    ]
 
 
 def _sqlite_guards(table: str) -> list[str]:

@@ -1,49 +1,22 @@
 """The decision log: gapless, chained, append-only. Every answer is there once."""
 
-import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 from sqlalchemy import Connection, Engine, delete, func, insert, select
 
-from joulie_bus import codec
-from joulie_bus.errors import Undecodable
-from joulie_bus.events import (
-    BindDecided,
-    DecisionsDropped,
-    FallbackAnswered,
-    FilterDecided,
-    OutcomeSeen,
-    PreemptDecided,
-    PrioritizeDecided,
-    SettingsDeclared,
-)
-from joulie_bus.records import Record
+from joulie_bus.events import OutcomeSeen, PrioritizeDecided
 from joulie_bus.subjects import Stream
 from joulie_projections import statements
 from joulie_projections.commit import Bound, Input
+from joulie_projections.entry import FIRST_PREV, Entry, beside, chain_hash, message_in
 from joulie_projections.heads import Head, Signer
 from joulie_projections.outcomes import MOVED
 from joulie_projections.store import blank, insert_new, require_epoch, rows_moved_at
 from joulie_projections.tables import checkpoint, decision, head, outcome_due
 
 NAME = "decisions"
-UNREADABLE = "unreadable"
-FIRST_PREV = bytes(32)
-LARGEST = 2**63 - 1  # that a column holds
-
-
-class Entry(NamedTuple):
-    """One row, but for its place in the chain. The columns repeat what the body says."""
-
-    event_id: str
-    kind: str
-    pod_uid: str
-    pod: str
-    view_position: int
-    decided_at: int
-    body: bytes
 
 
 class Tip(NamedTuple):
@@ -51,48 +24,6 @@ class Tip(NamedTuple):
 
     pos: int
     hash: bytes
-
-
-def entry_of(record: Record) -> Entry:
-    """What cannot be read is an entry too: nothing that was said is thrown away."""
-    where = f"{record.stream} #{record.sequence}"
-    try:
-        return entry_of_body(record.data, where)
-    except Undecodable:
-        return Entry(f"{UNREADABLE}:{record.sequence}", UNREADABLE, "", "", 0, 0, record.data)
-
-
-def entry_of_body(body: bytes, where: str) -> Entry:
-    envelope = codec.open_envelope(body, where)
-    event = codec.read(envelope, where)
-    match event:
-        case FilterDecided() | PrioritizeDecided() | PreemptDecided():
-            pod, view, now = event.pod, event.basis.view, event.basis.now
-            about = pod.uid, f"{pod.namespace}/{pod.name}"
-        case BindDecided() | FallbackAnswered():
-            view, now = event.basis.view, event.basis.now
-            about = event.pod_uid, f"{event.namespace}/{event.name}"
-        case OutcomeSeen():
-            view, now = 0, envelope.ts
-            about = event.pod_uid, f"{event.namespace}/{event.name}"
-        case SettingsDeclared() | DecisionsDropped():
-            view, now = 0, envelope.ts
-            about = "", ""
-        case _:
-            raise Undecodable(where, f"{event.TYPE} is no entry of the decision log")
-    _require_fitting(where, view, now)
-    return Entry(envelope.id, event.TYPE, *about, view, now, body)
-
-
-def _require_fitting(where: str, *numbers: int) -> None:
-    """The wire holds more than a column does; one such number must not stop the whole log."""
-    for number in numbers:
-        if abs(number) > LARGEST:
-            raise Undecodable(where, f"{number} fits no column")
-
-
-def chain_hash(prev: bytes, body: bytes) -> bytes:
-    return hashlib.sha256(prev + body).digest()
 
 
 class DecisionLog:
@@ -121,19 +52,19 @@ class DecisionLog:
         with self._engine.begin() as db:
             require_epoch(db, epoch)
             tip = _tip(db)
-            rows = _chained(tip, _unknown(db, entries))
-            statements.insert(db, decision.name, _COLUMNS, rows)
+            placed = _chained(tip, _unknown(db, entries))
+            _insert(db, placed)
             inputs = msgspec.msgpack.encode({Stream.DEC: read})
-            last = rows[-1][0] if rows else tip.pos
+            last = placed[-1].pos if placed else tip.pos
             db.execute(
                 checkpoint.update()
                 .where(checkpoint.c.name == NAME)
                 .values(inputs=inputs, position=last, epoch=epoch)
             )
-            told = [entry.pod_uid for entry in entries if entry.kind == OutcomeSeen.TYPE]
+            told = [about.pod_uid for about, _ in entries if about.kind == OutcomeSeen.TYPE]
             if told:
                 db.execute(delete(outcome_due).where(outcome_due.c.pod_uid.in_(told)))
-            return len(rows)
+            return len(placed)
 
     def due(self, at_most: int) -> list[tuple[Bound, bytes | None]]:
         """Pods that are bound and have no outcome yet, each with the last score it was given."""
@@ -171,17 +102,35 @@ class DecisionLog:
                 db.execute(insert(head), [made.as_row() for made in heads])
 
 
-_COLUMNS = [column.name for column in decision.c]
+class _Placed(NamedTuple):
+    pos: int
+    entry: Entry
+    prev: bytes
+    hash: bytes
 
 
-def _chained(tip: Tip, entries: Sequence[Entry]) -> list[tuple[object, ...]]:
-    rows: list[tuple[object, ...]] = []
+def _chained(tip: Tip, entries: Sequence[Entry]) -> list[_Placed]:
+    placed: list[_Placed] = []
     pos, prev = tip
     for entry in entries:
         pos, here = pos + 1, chain_hash(prev, entry.body)
-        rows.append((pos, *entry, prev, here))
+        placed.append(_Placed(pos, entry, prev, here))
         prev = here
-    return rows
+    return placed
+
+
+_COLUMNS = [column.name for column in decision.c]
+_WRITTEN = ("pos", "body", "prev", "hash", "beside")  # SQLite makes the other columns of these
+
+
+def _insert(db: Connection, placed: Sequence[_Placed]) -> None:
+    rows: list[tuple[object, ...]]
+    if db.dialect.name == "sqlite":
+        rows = [(pos, entry.body, prev, here, beside(entry)) for pos, entry, prev, here in placed]
+        statements.insert(db, decision.name, _WRITTEN, rows)
+    else:
+        rows = [(pos, *about, body, prev, here) for pos, (about, body), prev, here in placed]
+        statements.insert(db, decision.name, _COLUMNS, rows)
 
 
 def _tip(db: Connection) -> Tip:
@@ -192,15 +141,15 @@ def _tip(db: Connection) -> Tip:
 
 def _unknown(db: Connection, entries: Sequence[Entry]) -> list[Entry]:
     """Without those that are there already, and without repeats among themselves."""
-    by_id = {entry.event_id: entry for entry in reversed(entries)}
-    ids = [entry.event_id for entry in entries]
+    by_id = {entry.about.event_id: entry for entry in reversed(entries)}
+    ids = [entry.about.event_id for entry in entries]
     known = set(db.scalars(select(decision.c.event_id).where(decision.c.event_id.in_(ids))))
     fresh = [event_id for event_id in dict.fromkeys(ids) if event_id not in known]
     return [by_id[event_id] for event_id in fresh]
 
 
 class _Answer(NamedTuple):
-    body: bytes
+    message: bytes
     view_position: int
 
 
@@ -214,11 +163,12 @@ def _last_answers(db: Connection, due: Sequence[Bound]) -> dict[str, _Answer]:
     found = db.execute(
         select(decision.c.pod_uid, decision.c.body, decision.c.view_position).where(last)
     )
-    return {uid: _Answer(body, view) for uid, body, view in found}
+    return {uid: _Answer(message_in(body), view) for uid, body, view in found}
 
 
 def _with_answer(bound: Bound, answer: _Answer | None, moved_at: int) -> tuple[Bound, bytes | None]:
     """The row that an answer names is no longer its node's for sure, once any node has gone."""
     if answer is None:
         return bound, None
-    return bound._replace(ordinal=MOVED) if answer.view_position < moved_at else bound, answer.body
+    known = bound._replace(ordinal=MOVED) if answer.view_position < moved_at else bound
+    return known, answer.message

@@ -1,8 +1,9 @@
 """The past as the database holds it, read only, for audits and for people."""
 
 import contextlib
-from collections.abc import Generator, Iterator, Sequence
-from typing import Any, NamedTuple
+import sqlite3
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from sqlalchemy import (
@@ -16,6 +17,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    text,
 )
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -24,6 +26,7 @@ from joulie_bus.events import FilterDecided, PreemptDecided, PrioritizeDecided, 
 from joulie_projections import database, rows
 from joulie_projections.commit import Checkpoint, Poison
 from joulie_projections.database import Place
+from joulie_projections.entry import About, header, message_in
 from joulie_projections.heads import Head
 from joulie_projections.manifest import CODE_VERSION, Manifest, Range
 from joulie_projections.snapshots import Snapshot
@@ -32,7 +35,6 @@ from joulie_projections.tables import batch, decision, head, quarantine, snapsho
 from joulie_projections.world import World
 
 PAGE = 1000  # rows held in memory while a long table is read
-BARE_PAGE = 250  # where another page costs no journey: as much as stays in the processor's cache
 NEWEST = 2**63 - 1  # as far as there is
 FEW = 10_000  # entries of a span of time that are looked up before the log is read
 ANSWERS = (FilterDecided.TYPE, PrioritizeDecided.TYPE)
@@ -53,6 +55,17 @@ class Logged(NamedTuple):
     prev: bytes
     hash: bytes
 
+    @property
+    def about(self) -> About:
+        return About(*self[1:7])
+
+    @property
+    def message(self) -> bytes:
+        return message_in(self.body)
+
+
+Look: TypeAlias = Callable[[int, bytes, bytes, bytes], bool]  # number, body, link, hash
+
 
 class Wanted(NamedTuple):
     """Which entries somebody wants to see; what is left empty does not matter."""
@@ -69,7 +82,6 @@ class Wanted(NamedTuple):
 class Counts(NamedTuple):
     entries: int
     answers: int
-    pods: int
     signed_to: int
     quarantined: int
     committed_at: int | None
@@ -109,30 +121,52 @@ class History:
             yield cls(db)
 
     def entries(self, first: int = 1, last: int = NEWEST) -> Iterator[Logged]:
-        return (Logged._make(row) for page in self.pages(first, last) for row in page)
+        query = select(decision).where(decision.c.pos.between(first, last))
+        return self._logged(query.order_by(decision.c.pos))
 
-    def pages(self, first: int = 1, last: int = NEWEST) -> Iterator[Sequence[Sequence[Any]]]:
-        """The same entries as plain rows, a page at a time: for those who read millions."""
-        query = select(decision).where(decision.c.pos.between(first, last)).order_by(decision.c.pos)
-        if self._db.dialect.name == "sqlite":
-            return self._bare_pages(query)
-        return self._partitions(query)
+    def look_through(self, first: int, last: int, look: Look) -> None:
+        """Shows entries, each number, body, link and hash, until `look` refuses one.
 
-    def _partitions(self, query: Select[Any]) -> Iterator[Sequence[Sequence[Any]]]:
-        # Who stops reading early leaves no cursor open on the server.
-        with self._db.execute(query.execution_options(yield_per=PAGE)) as found:
-            yield from found.partitions()
+        For those who verify millions: SQLite calls `look` itself, which costs less than to hand
+        out rows. Where columns are kept, one that says other than its header is not shown either.
+        """
+        if self._makes_columns():
+            self._called_by_sqlite(first, last, look)
+            return
+        kept = (*_LINKS, *_FOUND_BY)
+        query = select(*kept).where(decision.c.pos.between(first, last)).order_by(decision.c.pos)
+        for row in self._paged(query):
+            link, about = row[: len(_LINKS)], About._make(row[len(_LINKS) :])
+            if not row.body.startswith(header(about)) or not look(*link):
+                return
 
-    def _bare_pages(self, query: Select[Any]) -> Iterator[Sequence[Sequence[Any]]]:
-        """Past SQLAlchemy's own rows, which cost as much as reading them."""
-        literal = query.compile(self._db.engine, compile_kwargs={"literal_binds": True})
-        cursor = self._db.connection.cursor()
+    def _called_by_sqlite(self, first: int, last: int, look: Look) -> None:
+        db = self._db.connection.driver_connection
+        assert db is not None
+        db.create_function("is_right", len(_LINKS), look)
         try:
-            cursor.execute(str(literal))
-            while page := cursor.fetchmany(BARE_PAGE):
-                yield page
-        finally:
-            cursor.close()
+            db.execute(_REFUSED, (first, last)).fetchone()
+        except sqlite3.Error as error:
+            # Who looks closely meets it again, and it has a name there. But what somebody raised
+            # who wants us to stop is lost on its way through SQLite, and a value that is no bytes
+            # is all that `look` itself can fail at.
+            if "user-defined function" in str(error) and not self._has_odd_value(first, last):
+                raise KeyboardInterrupt from error
+
+    def _has_odd_value(self, first: int, last: int) -> bool:
+        kinds = [func.typeof(column) != "blob" for column in _LINKS[1:]]
+        odd = select(decision.c.pos).where(decision.c.pos.between(first, last), or_(*kinds))
+        return self._db.scalar(odd.limit(1)) is not None
+
+    def defined_as(self) -> str | None:
+        """How columns are made of bodies; None where they are kept."""
+        if not self._makes_columns():
+            return None
+        made = text("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = :name")
+        return self._db.scalar(made, {"name": decision.name}) or ""
+
+    def _makes_columns(self) -> bool:
+        return self._db.dialect.name == "sqlite"
 
     def find(self, wanted: Wanted, limit: int | None = None) -> Iterator[Logged]:
         """Newest first."""
@@ -160,7 +194,8 @@ class History:
         return self._logged(select(decision).where(decision.c.kind == FilterDecided.TYPE))
 
     def declarations(self) -> Iterator[Logged]:
-        return self._logged(select(decision).where(decision.c.kind == SettingsDeclared.TYPE))
+        about_no_pod = decision.c.pod_uid == "", decision.c.kind == SettingsDeclared.TYPE
+        return self._logged(select(decision).where(*about_no_pod).order_by(decision.c.pos))
 
     def tip(self) -> int:
         """The newest entry's position; 0 while there is none."""
@@ -301,15 +336,17 @@ class History:
     def counts(self) -> Counts:
         is_answer = decision.c.kind.in_(ANSWERS)
         return Counts(
-            entries=self._number(func.max(decision.c.pos)),
+            entries=self.tip(),
             answers=self._number(select(func.count()).where(is_answer).scalar_subquery()),
-            pods=self._number(
-                select(func.count(decision.c.pod_uid.distinct())).where(is_answer).scalar_subquery()
-            ),
             signed_to=self._number(func.max(head.c.pos)),
             quarantined=self._number(func.count(quarantine.c.position)),
             committed_at=self._db.scalar(select(func.max(batch.c.committed_at))),
         )
+
+    def count_pods(self) -> int:
+        """That were answered about."""
+        pods = func.count(decision.c.pod_uid.distinct())
+        return self._number(select(pods).where(decision.c.kind.in_(ANSWERS)).scalar_subquery())
 
     def _number(self, what: Any) -> int:
         return self._db.scalar(select(what)) or 0
@@ -320,6 +357,14 @@ class History:
     def _paged(self, query: Select[Any]) -> Iterator[Row[Any]]:
         with self._db.execute(query.execution_options(yield_per=PAGE)) as found:
             yield from found
+
+
+_LINKS = (decision.c.pos, decision.c.body, decision.c.prev, decision.c.hash)
+_REFUSED = (
+    "SELECT pos FROM decision WHERE pos BETWEEN ? AND ? AND NOT is_right(pos, body, prev, hash) "
+    "ORDER BY pos LIMIT 1"
+)
+_FOUND_BY = [decision.c[name] for name in About._fields]
 
 
 def _conditions(wanted: Wanted) -> Iterator[ColumnElement[bool]]:

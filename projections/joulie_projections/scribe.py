@@ -16,7 +16,8 @@ from joulie_bus.subjects import Stream, Subjects
 from joulie_bus.tasks import rung
 from joulie_projections import heads, outcomes
 from joulie_projections.commit import Input
-from joulie_projections.decisions import DecisionLog, entry_of
+from joulie_projections.decisions import DecisionLog
+from joulie_projections.entry import entry_of
 from joulie_projections.heads import Signer
 from joulie_projections.thread import PASSING, DatabaseThread
 

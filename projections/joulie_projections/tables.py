@@ -127,10 +127,14 @@ rebuilt = Table(
     Column("flipped_at", BigInteger, nullable=False),
 )
 
+# SQLite keeps number, body and chain, and makes the other columns of the body: see
+# `joulie_migrations.written`. PostgreSQL keeps them all.
 decision = Table(
     "decision",
     metadata,
-    Column("pos", BigInteger, primary_key=True, autoincrement=False),
+    Column(
+        "pos", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False
+    ),
     Column("event_id", Text, nullable=False, unique=True),
     Column("kind", Text, nullable=False),
     Column("pod_uid", Text, nullable=False),

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from joulie_audit.testing import LogMaker, Past, small_past
-from joulie_projections import database
+from joulie_audit.testing import LogMaker, Past, small_past, small_past_in
+from joulie_projections.database import Place
 from joulie_projections.decisions import DecisionLog
 from joulie_projections.heads import Signer
 from joulie_projections.store import Store
@@ -31,11 +31,17 @@ async def small(past: Past) -> Past:
 @pytest.fixture(params=["database_file", "postgres"], ids=["sqlite", "postgres"])
 async def either(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Past, None]:
     """The small past, in each kind of database."""
+    async with small_past_in(place_of(request), tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(params=["database_file", "postgres"], ids=["sqlite", "postgres"])
+async def older(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Past, None]:
+    """The same, logged before entries had headers."""
+    async with small_past_in(place_of(request), tmp_path, headers=False) as made:
+        yield made
+
+
+def place_of(request: pytest.FixtureRequest) -> Place:
     found: Path | Postgres = request.getfixturevalue(request.param)
-    place = found.migrated() if isinstance(found, Postgres) else found
-    engine = database.writer(place)
-    signer = Signer.of(tmp_path / "head.key")
-    made = Past(LogMaker(Store(engine), DecisionLog(engine), signer), place)
-    await small_past(made)
-    yield made
-    engine.dispose()
+    return found.migrated() if isinstance(found, Postgres) else found

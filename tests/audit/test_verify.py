@@ -1,5 +1,7 @@
 """Whatever was changed behind our back is named by its place."""
 
+import contextlib
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from joulie_audit.chain import Flaw, Part, Sharing, columns_said, joined, spans_of, walk
+from joulie_audit.chain import Flaw, Part, Sharing, joined, spans_of, walk
 from joulie_audit.producers import Counters, Hole
-from joulie_audit.testing import Past
+from joulie_audit.testing import Past, small_past_in
 from joulie_audit.verify import EVERYTHING, Report, unlogged, verify
 from joulie_bus import codec
-from joulie_bus.events import DecisionEntry
-from joulie_bus.testing import ask, one_of_each, producer
-from joulie_projections.decisions import chain_hash, entry_of_body
+from joulie_bus.testing import ask
+from joulie_projections.entry import About, chain_hash, has_header, header
 from joulie_projections.heads import Head, Signer
-from joulie_projections.testing import edited
+from joulie_projections.history import Wanted
+from joulie_projections.testing import Postgres, edited
 
 pytestmark = pytest.mark.anyio
 
@@ -50,14 +52,6 @@ CHANGES = {
     "a link": (
         "UPDATE decision SET prev = hash WHERE pos = 4",
         Flaw(4, "entry 4 does not follow the entry before it"),
-    ),
-    "a column": (
-        "UPDATE decision SET pod = 'team/other' WHERE pos = 4",
-        Flaw(4, "the column pod of entry 4 is not what its body says"),
-    ),
-    "a moment": (
-        "UPDATE decision SET decided_at = decided_at + 1 WHERE pos = 4",
-        Flaw(4, "the column decided_at of entry 4 is not what its body says"),
     ),
     "an entry taken out": (
         "DELETE FROM decision WHERE pos = 4",
@@ -161,7 +155,8 @@ async def test_any_flipped_byte_of_any_body_is_found(small: Past) -> None:
 async def test_an_entry_that_was_rewritten_with_its_hash_breaks_the_next_link(small: Past) -> None:
     async with small.reading() as (history, _):
         entry = next(history.entries(4, 4))
-    body = codec.seal(replace(codec.open_envelope(entry.body, "entry"), ts=1))
+    message = codec.seal(replace(codec.open_envelope(entry.message, "entry"), ts=1))
+    body = header(entry.about) + message
     statement = "UPDATE decision SET body = ?, hash = ? WHERE pos = 4"
     edited(small.database, statement, body, chain_hash(entry.prev, body))
 
@@ -199,26 +194,207 @@ async def test_a_part_hangs_on_the_entry_before_it(small: Past) -> None:
 
 
 async def test_a_part_finds_what_is_in_it_and_nothing_else(small: Past) -> None:
-    edited(small.database, "UPDATE decision SET pod = 'x' WHERE pos = 3")
+    edited(small.database, "UPDATE decision SET body = prev WHERE pos = 3")
 
     inside, behind = await verified(small, part=Part(2, 5)), await verified(small, part=Part(4, 9))
 
-    assert inside.flaw == Flaw(3, "the column pod of entry 3 is not what its body says")
+    assert inside.flaw == Flaw(3, "the body of entry 3 is not the one that was hashed")
     assert behind.flaw is None
 
 
-# --- the short way and the long one -----------------------------------------------------------
+# --- what entries are found by ----------------------------------------------------------------
+
+OTHER: dict[str, object] = {
+    "event_id": "extender-9:b1:4",
+    "kind": "decision.filter",
+    "pod_uid": "other",
+    "pod": "team/other",
+    "view_position": 1,
+    "decided_at": 1,
+}
 
 
-def entries() -> list[DecisionEntry]:
-    return [event for event in one_of_each() if isinstance(event, DecisionEntry)]
+@pytest.mark.parametrize("column", About._fields)
+async def test_a_column_of_postgres_that_says_other_than_its_entry_is_named(
+    postgres: Postgres, tmp_path: Path, column: str
+) -> None:
+    async with small_past_in(postgres.migrated(), tmp_path) as past:
+        edited(past.database, f"UPDATE decision SET {column} = ? WHERE pos = 5", OTHER[column])
+
+        report = await verified(past)
+
+    assert report.flaw == Flaw(5, f"the column {column} of entry 5 is not what its body says")
 
 
-@pytest.mark.parametrize("event", entries(), ids=lambda event: event.TYPE)
-def test_the_short_way_reads_the_columns_that_the_long_one_does(event: DecisionEntry) -> None:
-    body = producer().stamp(event).data
+@pytest.mark.parametrize("column", About._fields)
+async def test_a_column_of_sqlite_cannot_be_changed_at_all(small: Past, column: str) -> None:
+    with pytest.raises(sqlite3.OperationalError, match="cannot UPDATE generated column"):
+        edited(small.database, f"UPDATE decision SET {column} = {column}")
 
-    assert columns_said(body) == entry_of_body(body, "here")[:-1]
+
+async def test_what_sqlite_finds_an_entry_by_is_hashed_with_it(small: Past) -> None:
+    edited(
+        small.database,
+        "UPDATE decision SET body = CAST(replace(body, 'team/', 'work/') AS BLOB) WHERE pos = 5",
+    )
+
+    async with small.reading() as (history, _):
+        found = history.entry(5)
+    assert found is not None
+    assert found.pod.startswith("work/")
+    assert (await verified(small)).flaw == Flaw(
+        5, "the body of entry 5 is not the one that was hashed"
+    )
+
+
+async def test_what_is_put_beside_an_entry_with_a_header_changes_nothing(small: Past) -> None:
+    async with small.reading() as (history, _):
+        was = list(history.entries())
+
+    edited(
+        small.database, "UPDATE decision SET beside = ?", header(About("a", "b", "c", "d", 5, 6))
+    )
+
+    async with small.reading() as (history, _):
+        assert list(history.entries()) == was
+    assert (await verified(small)).flaw is None
+
+
+NONSENSE = ["@", "@\n", "@0022003300440055", "@-001" * 9, f"@{'9' * 200}"]
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE)
+async def test_a_header_that_is_nonsense_stops_nobody_and_is_named(
+    small: Past, nonsense: str
+) -> None:
+    edited(small.database, "UPDATE decision SET body = ? WHERE pos = 5", nonsense.encode())
+
+    async with small.reading() as (history, _):
+        found = [entry.pos for entry in history.find(Wanted(namespace="team"))]
+        assert found == [9, 8, 7, 6, 4, 3, 2]
+        assert len(list(history.entries())) == 9
+    assert (await verified(small)).flaw == Flaw(
+        5, "the body of entry 5 is not the one that was hashed"
+    )
+
+
+async def test_bytes_that_are_no_text_stop_nobody_and_are_named(small: Past) -> None:
+    async with small.reading() as (history, _):
+        entry = history.entry(5)
+    assert entry is not None
+    body = entry.body.replace(b"team/", b"te\xffm/", 1)
+    edited(small.database, "UPDATE decision SET body = ? WHERE pos = 5", body)
+
+    async with small.reading() as (history, _):
+        assert [entry.pod[:5] for entry in history.entries(5, 6)] == ["te\ufffdm/", "team/"]
+    assert (await verified(small)).flaw == Flaw(
+        5, "the body of entry 5 is not the one that was hashed"
+    )
+
+
+@pytest.mark.parametrize("column", ["body", "prev", "hash"])
+async def test_bytes_that_are_said_to_be_text_are_named(small: Past, column: str) -> None:
+    """One bit in the file makes one of the other."""
+    edited(small.database, f"UPDATE decision SET {column} = CAST({column} AS TEXT) WHERE pos = 5")
+
+    report = await verified(small)
+
+    assert report.flaw is not None
+    assert report.flaw.place == 5
+
+
+async def test_whoever_wants_it_to_stop_is_heard(small: Past) -> None:
+    def look(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    async with small.reading() as (history, _):
+        with pytest.raises(KeyboardInterrupt):
+            history.look_through(1, 9, look)
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE)
+async def test_nonsense_that_was_hashed_is_named_by_the_head_that_signed_another(
+    small: Past, nonsense: str
+) -> None:
+    async with small.reading() as (history, _):
+        entry = history.entry(9)
+    assert entry is not None
+    body = nonsense.encode()
+    statement = "UPDATE decision SET body = ?, hash = ? WHERE pos = 9"
+    edited(small.database, statement, body, chain_hash(entry.prev, body))
+
+    report = await verified(small)
+
+    assert report.flaw == Flaw(9, "entry 9 is not the one that was signed")
+
+
+async def test_columns_that_are_made_otherwise_are_named(small: Past) -> None:
+    column = "pod TEXT NOT NULL GENERATED ALWAYS AS ("
+    with contextlib.closing(sqlite3.connect(small.database)) as db, db:
+        db.execute("PRAGMA writable_schema = on")
+        changed = "UPDATE sqlite_master SET sql = replace(sql, ?, ?) WHERE name = 'decision'"
+        db.execute(changed, (column, f"{column}'x' || "))
+
+    async with small.reading() as (history, _):
+        assert {entry.pod[0] for entry in history.entries()} == {"x"}
+    assert (await verified(small)).flaw == Flaw(
+        0, "the table of decisions was redefined: its columns are not what bodies say"
+    )
+
+
+# --- entries without headers ------------------------------------------------------------------
+
+
+async def test_a_log_from_before_headers_has_no_flaw(older: Past) -> None:
+    async with older.reading() as (history, _):
+        assert not any(map(has_header, (entry.body for entry in history.entries())))
+
+    assert await verified(older) == Report(9, 2, 4, 0, [], None)
+
+
+async def test_a_name_that_fits_no_header_is_no_flaw_of_an_entry_from_before(older: Past) -> None:
+    await older.maker.answer(ask("tab\tname"))
+
+    assert (await verified(older)).flaw is None
+
+
+async def test_a_log_that_got_headers_on_its_way_has_no_flaw(older: Past) -> None:
+    older.maker.headers = True
+    await older.maker.answer(ask("today"))
+    older.maker.drop()
+    await older.maker.answer(ask("later"))
+
+    report = await verified(older)
+
+    assert report == Report(13, 2, 4, 0, [Hole("extender-0:b1", 12, 12)], None)
+
+
+@pytest.mark.parametrize(("at", "column"), [*enumerate(About._fields)], ids=About._fields)
+async def test_what_stands_beside_an_entry_is_compared_with_what_it_says(
+    older: Past, at: int, column: str
+) -> None:
+    async with older.reading() as (history, _):
+        entry = history.entry(5)
+    assert entry is not None
+    if isinstance(older.database, Path):
+        other = About._make([*entry.about[:at], OTHER[column], *entry.about[at + 1 :]])
+        edited(older.database, "UPDATE decision SET beside = ? WHERE pos = 5", header(other))
+    else:
+        edited(older.database, f"UPDATE decision SET {column} = ? WHERE pos = 5", OTHER[column])
+
+    report = await verified(older)
+
+    assert report.flaw == Flaw(5, f"the column {column} of entry 5 is not what its body says")
+
+
+async def test_an_entry_that_nothing_stands_beside_is_named(older: Past) -> None:
+    if not isinstance(older.database, Path):
+        pytest.skip("PostgreSQL keeps columns, and none of them may be empty")
+    edited(older.database, "UPDATE decision SET beside = NULL WHERE pos = 5")
+
+    report = await verified(older)
+
+    assert report.flaw == Flaw(5, "the column event_id of entry 5 is not what its body says")
 
 
 # --- producers' numbers -----------------------------------------------------------------------
@@ -252,8 +428,7 @@ def counted(*ids: str, from_one: bool = True) -> list[Hole]:
 
 def counters_of(ids: Sequence[str], *, from_one: bool) -> Counters:
     counters = Counters(from_one=from_one)
-    for event_id in ids:
-        counters.seen(event_id)
+    counters.seen(event_id.encode() for event_id in ids)
     return counters
 
 

@@ -1,6 +1,7 @@
 """The logs only grow, in both databases, whoever asks: each layer by itself refuses the rest."""
 
 import contextlib
+import re
 import sqlite3
 from collections.abc import Generator
 from pathlib import Path
@@ -20,7 +21,8 @@ from joulie_migrations.guards import GROWING
 from joulie_projections import database
 from joulie_projections.commit import Input
 from joulie_projections.database import Place
-from joulie_projections.decisions import DecisionLog, entry_of
+from joulie_projections.decisions import DecisionLog
+from joulie_projections.entry import About, entry_of, header
 from joulie_projections.heads import Signer
 from joulie_projections.rows import no_rows
 from joulie_projections.sequence import Standing, sequence
@@ -28,7 +30,20 @@ from joulie_projections.store import Store
 from joulie_projections.testing import Postgres
 from joulie_projections.world import World
 
-COLUMNS = "pos, event_id, kind, pod_uid, pod, view_position, decided_at, body, prev, hash"
+# What each database keeps of an entry: SQLite makes the other columns.
+SQLITE = "pos, body, prev, hash, beside"
+POSTGRES = "pos, body, prev, hash, event_id, kind, pod_uid, pod, view_position, decided_at"
+
+
+def said_to(place: Place, statement: str) -> str:
+    """With the columns that are kept there, and with what an entry called `<id>` is found by."""
+    if database.sqlite_file(place) is None:
+        return re.sub("<(.*?)>", r"'\1', kind, pod_uid, pod, 0, 0", statement).format(kept=POSTGRES)
+
+    def beside(name: re.Match[str]) -> str:
+        return f"x'{header(About(name[1], 'k', 'u', 'p', 0, 0)).hex()}'"
+
+    return re.sub("<(.*?)>", beside, statement).format(kept=SQLITE)
 
 
 def fill(writer: Engine, key: Path) -> None:
@@ -52,7 +67,8 @@ def full(writer: Engine, tmp_path: Path) -> Engine:
 
 
 def copied(table: str, verb: str = "INSERT", suffix: str = "") -> str:
-    return f"{verb} INTO {table} SELECT * FROM {table} WHERE true LIMIT 1{suffix}"
+    into, kept = (f"{table} ({{kept}})", "{kept}") if table == "decision" else (table, "*")
+    return f"{verb} INTO {into} SELECT {kept} FROM {table} WHERE true LIMIT 1{suffix}"
 
 
 CHANGED = [
@@ -85,16 +101,16 @@ def test_the_writer_itself_cannot_touch_what_was_written(
     was = snapshot_of(place)
 
     with pytest.raises(DatabaseError), full.begin() as db:
-        db.exec_driver_sql(statement)
+        db.exec_driver_sql(said_to(place, statement))
 
     assert snapshot_of(place) == was
 
 
-def placed(pos: int, prev: str, event_id: str = "new", body: str = "body") -> str:
-    """An entry of its own making; `prev` and `body` are SQL."""
+def placed(pos: int, prev: str, event_id: str = "new") -> str:
+    """An entry of its own making, without a header; `prev` is SQL."""
     return (
-        f"INSERT INTO decision ({COLUMNS}) SELECT {pos}, '{event_id}', kind, pod_uid, pod, 0, 0, "
-        f"{body}, ({prev}), hash FROM decision WHERE pos = 1"
+        f"INSERT INTO decision ({{kept}}) SELECT {pos}, substr(body, 2), ({prev}), hash, "
+        f"<{event_id}> FROM decision WHERE pos = 1"
     )
 
 
@@ -115,7 +131,7 @@ def test_an_entry_goes_nowhere_but_to_the_end(full: Engine, place: Place, statem
     was = snapshot_of(place)
 
     with pytest.raises(DatabaseError), full.begin() as db:
-        db.exec_driver_sql(statement)
+        db.exec_driver_sql(said_to(place, statement))
 
     assert snapshot_of(place) == was
 
@@ -144,9 +160,9 @@ REPLACED = [
     placed(3, "SELECT hash FROM decision WHERE pos = 2", "extender:b1:1").replace(
         "INSERT", "REPLACE"
     ),
-    placed(3, "SELECT hash FROM decision WHERE pos = 2")
+    placed(1, "SELECT prev FROM decision WHERE pos = 1")
     .replace("INSERT", "REPLACE")
-    .replace(f"({COLUMNS}) SELECT", f"(rowid, {COLUMNS}) SELECT 1,"),
+    .replace("{kept}", SQLITE.replace("pos", "rowid")),
     *(f"UPDATE {table} SET rowid = rowid" for table in GROWING),
 ]
 
@@ -158,7 +174,7 @@ def test_the_file_refuses_a_stranger_too(
     was = snapshot_of(database_file)
 
     with pytest.raises(sqlite3.DatabaseError, match=r"only grows|no such place"):
-        bare.execute(statement)
+        bare.execute(said_to(database_file, statement))
 
     assert snapshot_of(database_file) == was
 
@@ -186,7 +202,7 @@ def test_the_writer_of_a_file_cannot_take_its_guards_away(
     engine = database.writer(database_file)
 
     with pytest.raises(DatabaseError), engine.begin() as db:
-        db.exec_driver_sql(statement)
+        db.exec_driver_sql(said_to(database_file, statement))
     engine.dispose()
 
     assert (bare.execute(schema).fetchall(), snapshot_of(database_file)) == was
@@ -199,8 +215,7 @@ def test_the_first_entry_is_number_one(bare: sqlite3.Connection, tmp_path: Path)
 
         with pytest.raises(sqlite3.DatabaseError, match="no such place"):
             other.execute(
-                f"INSERT INTO decision ({COLUMNS}) VALUES"
-                " (2, 'new', 'k', 'u', 'p', 0, 0, x'00', x'00', x'77')"
+                "INSERT INTO decision (pos, body, prev, hash) VALUES (2, x'00', x'00', x'77')"
             )
 
 
@@ -248,7 +263,7 @@ def test_the_writers_role_may_not_even_ask(
 
     refused = r"permission denied|must be owner|duplicate key|no such place"
     with pytest.raises(psycopg.Error, match=refused):
-        clerk.execute(statement.encode())
+        clerk.execute(said_to(served, statement).encode())
 
     assert snapshot_of(served) == was
 
@@ -263,7 +278,7 @@ def test_the_owner_is_stopped_by_the_triggers(
     was = snapshot_of(served)
 
     with pytest.raises(psycopg.Error, match=r"only grows|duplicate key|no such place"):
-        postgres.execute(make_url(served).database or "", statement)
+        postgres.execute(make_url(served).database or "", said_to(served, statement))
 
     assert snapshot_of(served) == was
 
@@ -271,8 +286,10 @@ def test_the_owner_is_stopped_by_the_triggers(
 def test_an_entry_whose_hash_is_not_its_own_is_refused(
     clerk: psycopg.Connection, served: str
 ) -> None:
+    statement = placed(3, "SELECT hash FROM decision WHERE pos = 2")
+
     with pytest.raises(psycopg.errors.CheckViolation, match="decision_hash"):
-        clerk.execute(placed(3, "SELECT hash FROM decision WHERE pos = 2").encode())
+        clerk.execute(said_to(served, statement).encode())
 
 
 def test_a_reader_of_postgres_reads_and_that_is_all(served: str, postgres: Postgres) -> None:

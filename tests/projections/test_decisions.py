@@ -25,7 +25,8 @@ from joulie_bus.subjects import Stream
 from joulie_bus.testing import ask, node_seen, noon, one_of_each, records
 from joulie_projections.commit import Input
 from joulie_projections.database import Place
-from joulie_projections.decisions import FIRST_PREV, DecisionLog, Entry, Tip, chain_hash, entry_of
+from joulie_projections.decisions import DecisionLog, Tip
+from joulie_projections.entry import FIRST_PREV, About, Entry, chain_hash, entry_of, header
 from joulie_projections.heads import Signer, is_genuine
 from joulie_projections.history import History, Logged, Wanted
 from joulie_projections.store import Store
@@ -86,6 +87,8 @@ def test_an_entry_repeats_in_columns_what_its_body_says(log: DecisionLog, place:
     append(log, told)
 
     first, second = entries(place)
+    line = f"@00350051005400620065extender:b1:2\tdecision.filter\tu7\tteam/u7\t42\t{noon()}\n"
+    body = line.encode() + told[1].data
     assert second == Logged(
         pos=2,
         event_id="extender:b1:2",
@@ -94,10 +97,11 @@ def test_an_entry_repeats_in_columns_what_its_body_says(log: DecisionLog, place:
         pod="team/u7",
         view_position=42,
         decided_at=noon(),
-        body=told[1].data,
+        body=body,
         prev=first.hash,
-        hash=chain_hash(first.hash, told[1].data),
+        hash=chain_hash(first.hash, body),
     )
+    assert (second.about, second.message) == (entry_of(told[1]).about, told[1].data)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +122,8 @@ def test_every_kind_of_entry_has_its_columns(
 ) -> None:
     [told] = said(event)
 
-    assert entry_of(told) == Entry("extender:b1:1", event.TYPE, *columns, told.data)
+    about = About("extender:b1:1", event.TYPE, *columns)
+    assert entry_of(told) == Entry(about, header(about) + told.data)
 
 
 def test_entries_are_chained_without_a_gap_over_every_append(
@@ -130,8 +135,8 @@ def test_entries_are_chained_without_a_gap_over_every_append(
 
     prev = FIRST_PREV
     for pos, (entry, record) in enumerate(zip(entries(place), told, strict=True), 1):
-        assert (entry.pos, entry.prev, entry.body) == (pos, prev, record.data)
-        prev = chain_hash(prev, record.data)
+        assert (entry.pos, entry.prev, entry.message) == (pos, prev, record.data)
+        prev = chain_hash(prev, entry.body)
         assert entry.hash == prev
     assert log.open() == (Tip(7, prev), READ)
 
@@ -161,6 +166,11 @@ def test_how_far_the_stream_was_read_moves_with_the_entries(log: DecisionLog) ->
         pytest.param(records(node_seen("n"))[0].data, id="a fact"),
         pytest.param(said(filtered(view=2**63))[0].data, id="a position that no column holds"),
         pytest.param(said(filtered(now=2**64 - 1))[0].data, id="a time that no column holds"),
+        pytest.param(said(filtered("nul\0"))[0].data, id="a name that no column holds"),
+        pytest.param(b"", id="nothing"),
+        pytest.param(said(filtered("tab\t"))[0].data, id="a name with a tab"),
+        pytest.param(said(filtered("x" * 10_000))[0].data, id="a name that no header holds"),
+        pytest.param(header(About("a", "b", "c", "d", 1, 2)), id="what looks like a header"),
     ],
 )
 def test_what_cannot_be_read_becomes_an_entry_too(
@@ -169,7 +179,7 @@ def test_what_cannot_be_read_becomes_an_entry_too(
     append(log, [Record(Stream.DEC, 3, noon(), data), *said(filtered())])
 
     first, second = entries(place)
-    assert (first.event_id, first.kind, first.body) == ("unreadable:3", "unreadable", data)
+    assert (first.event_id, first.kind, first.message) == ("unreadable:3", "unreadable", data)
     assert (second.pos, second.prev, second.kind) == (2, first.hash, "decision.filter")
 
 

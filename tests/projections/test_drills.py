@@ -161,7 +161,7 @@ async def require_every_answer(connection: Connection, entries: list[Logged]) ->
     outcomes = [entry.pod_uid for entry in entries if entry.kind == OutcomeSeen.TYPE]
 
     assert [entry.pos for entry in entries] == list(range(1, len(entries) + 1))
-    assert [entry.body for entry in entries] == list(said)
+    assert [entry.message for entry in entries] == list(said)
     assert len(set(outcomes)) == len(outcomes)
 
 
@@ -318,7 +318,7 @@ def incarnation(place: Place) -> str:
 
 def bodies(place: Place) -> list[bytes]:
     with History.of(place) as history:
-        return [entry.body for entry in history.entries()]
+        return [entry.message for entry in history.entries()]
 
 
 # --- a disk with no room left -------------------------------------------------------------------

@@ -121,7 +121,7 @@ def committed(place: Place) -> int:
 
 def outcomes(place: Place) -> list[OutcomeSeen]:
     with History.of(place) as history:
-        bodies = [entry.body for entry in history.entries() if entry.kind == OutcomeSeen.TYPE]
+        bodies = [entry.message for entry in history.entries() if entry.kind == OutcomeSeen.TYPE]
     found = [codec.read(codec.open_envelope(body, "it"), "it") for body in bodies]
     return [event for event in found if isinstance(event, OutcomeSeen)]
 

@@ -24,7 +24,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     wanted = wanted_of(args, time.time_ns())
     with history_of(wires) as history:
         found = list(_found(history, wanted, args))
-        newest = history.counts().entries
+        newest = history.tip()
     if not found and not args.follow:
         raise NotInTheLog(_nothing(newest))
     _print(reversed(found), args)
@@ -72,7 +72,7 @@ def _follow(wires: Wiring, wanted: Wanted, args: argparse.Namespace) -> None:
         with history_of(wires) as history:
             unlimited = argparse.Namespace(**{**vars(args), "limit": None})
             fresh = list(_found(history, wanted, unlimited))
-            wanted = wanted._replace(after=history.counts().entries)
+            wanted = wanted._replace(after=history.tip())
         _print(reversed(fresh), args)
 
 

@@ -275,9 +275,9 @@ def _summary(view: View, start: int, supervisor: Supervisor) -> dict[str, Any]:
 
 def _told(history: History) -> dict[str, int]:
     """Answers, pods they were about, and those filter answers that refused some node."""
-    counts = history.counts()
     refused = sum(bool(_refusal(entry)) for entry in history.filters())
-    return {"decisions": counts.answers, "pods": counts.pods, "refused": refused}
+    answers = history.counts().answers
+    return {"decisions": answers, "pods": history.count_pods(), "refused": refused}
 
 
 def _refusal(entry: Logged) -> str:
@@ -287,4 +287,4 @@ def _refusal(entry: Logged) -> str:
 
 def _event(entry: Logged) -> AnyEvent:
     where = f"entry {entry.pos}"
-    return codec.read(codec.open_envelope(entry.body, where), where)
+    return codec.read(codec.open_envelope(entry.message, where), where)

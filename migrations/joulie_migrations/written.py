@@ -1,0 +1,71 @@
+"""How SQLite keeps the decision log: bodies, their chain, and columns that are made of them.
+
+A body begins with a header, whose first numbers say where its fields end, so that a column is cut
+out of it with a few steps of SQLite's own, and whatever stands there stops nobody who reads.
+Older bodies have none: theirs stands beside them. Step 0003 makes it so: a later step changes it
+by statements of its own, and leaves this alone.
+"""
+
+MARK = "@"  # a header's first character, and no message's
+WIDTH, FIELDS = 4, 5  # digits of each number; the end of the header ends the sixth field
+FIRST = 1 + FIELDS * WIDTH  # characters before the first field
+
+
+def _end(header: str, field: int) -> str:
+    return f"CAST(substr({header}, {2 + (field - 1) * WIDTH}, {WIDTH}) AS INTEGER)"
+
+
+def _text(header: str, field: int) -> str:
+    start = f"{FIRST}" if field == 1 else _end(header, field - 1)
+    return f"CAST(substr({header}, {start} + 1, {_end(header, field)} - {start} - 1) AS TEXT)"
+
+
+def _number(header: str, field: int) -> str:
+    """As far as there are digits."""
+    return f"CAST(substr({header}, {_end(header, field - 1)} + 1, 20) AS INTEGER)"
+
+
+def _column(name: str, kind: str, field: int, otherwise: str) -> str:
+    cut = _text if kind == "TEXT" else _number
+    made = (
+        f"CASE WHEN substr(body, 1, 1) = x'{MARK.encode().hex()}' THEN {cut('body', field)} "
+        f"ELSE coalesce({cut('beside', field)}, {otherwise}) END"
+    )
+    return f"{name} {kind} NOT NULL GENERATED ALWAYS AS ({made}) VIRTUAL"
+
+
+_COLUMNS = (
+    "pos INTEGER NOT NULL PRIMARY KEY",
+    "body BLOB NOT NULL",
+    "prev BLOB NOT NULL",
+    "hash BLOB NOT NULL",
+    "beside BLOB",
+    _column("event_id", "TEXT", 1, "'?' || pos"),
+    _column("kind", "TEXT", 2, "''"),
+    _column("pod_uid", "TEXT", 3, "''"),
+    _column("pod", "TEXT", 4, "''"),
+    _column("view_position", "BIGINT", 5, "0"),
+    _column("decided_at", "BIGINT", 6, "0"),
+    "UNIQUE (event_id)",
+)
+TABLE = f"CREATE TABLE decision ({', '.join(_COLUMNS)})"
+INDEXES = {
+    "decision_by_pod_uid": "decision (pod_uid)",
+    "decision_by_pod": "decision (pod)",
+    "decision_by_view": "decision (view_position)",
+    "decision_by_time": "decision (decided_at, pos)",
+}
+
+_KEPT = ("event_id", "kind", "pod_uid", "pod", "view_position")  # before the last
+_ENDS = ", ".join(
+    " + ".join([f"{FIRST + field}", *(f"length(CAST({name} AS BLOB))" for name in _KEPT[:field])])
+    for field in range(1, FIELDS + 1)
+)
+_HEADER = (
+    f"CAST(printf('{MARK}{'%04d' * FIELDS}', {_ENDS}) || "
+    f"{' || char(9) || '.join(_KEPT)} || char(9) || decided_at || char(10) AS BLOB)"
+)
+COPY = (
+    f"INSERT INTO decision (pos, body, prev, hash, beside) "
+    f"SELECT pos, body, prev, hash, {_HEADER} FROM decision_before ORDER BY pos"
+)
