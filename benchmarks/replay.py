@@ -39,6 +39,7 @@ from joulie_projections.store import Store
 
 BATCH = 1_000  # what a projector that has much to do commits at once
 CANDIDATES = 500
+RUNS = 5  # of what is short: a neighbour can only slow one down
 
 
 def rate(call: Callable[[], int]) -> float:
@@ -144,7 +145,7 @@ async def verified(directory: Path, entries: int, jobs: int) -> dict[str, float]
             assert report.flaw is None
             return report.entries
 
-        figures = {"entries verified, /s": rate(run)}
+        figures = {f"entries verified, /s, best of {RUNS}": max(rate(run) for _ in range(RUNS))}
         if jobs > 1:
             started = time.perf_counter()
             shared = verify(history, signer.public, (), EVERYTHING, Sharing(file, jobs))
