@@ -6,8 +6,10 @@ from typing import Generic, NamedTuple, TypeVar
 from joulie_audit.facts import Facts, plan_facts
 from joulie_audit.recompute import Answer, Planned
 from joulie_bus import codec
+from joulie_bus.codec import Envelope
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
+    AnyEvent,
     FilterDecided,
     PlanMade,
     PreemptDecided,
@@ -16,6 +18,7 @@ from joulie_bus.events import (
 )
 from joulie_extender.decide import weights_of
 from joulie_extender.scoring import Weights
+from joulie_projections.entry import about_event
 from joulie_projections.history import NEWEST, History
 
 T = TypeVar("T")
@@ -56,10 +59,12 @@ def answers_of(
     answers = history.answers_by_view(seen_from(first), last)
     for number, entry in enumerate(answers, every.before):
         if number % every.step == 0:
-            event = _read(entry.message)
-            if isinstance(event, FilterDecided | PrioritizeDecided | PreemptDecided):
+            read = _read(entry.message)
+            event = read and read[1]
+            if read and isinstance(event, FilterDecided | PrioritizeDecided | PreemptDecided):
                 weights = settings.get(event.basis.settings)
-                yield entry.view_position, Answer(entry.pos, event, weights)
+                misfiled = about_event(*read, "decision").differs_from(entry.about)
+                yield entry.view_position, Answer(entry.pos, event, weights, misfiled)
 
 
 def _settings(history: History) -> dict[str, Weights]:
@@ -68,14 +73,15 @@ def _settings(history: History) -> dict[str, Weights]:
 
 def declared_in(history: History) -> Iterator[SettingsDeclared]:
     for entry in history.declarations():
-        event = _read(entry.message)
-        if isinstance(event, SettingsDeclared):
-            yield event
+        read = _read(entry.message)
+        if read and isinstance(read[1], SettingsDeclared):
+            yield read[1]
 
 
-def _read(message: bytes) -> object:
+def _read(message: bytes) -> tuple[Envelope, AnyEvent] | None:
     try:
-        return codec.read(codec.open_envelope(message, "decision"), "decision")
+        envelope = codec.open_envelope(message, "decision")
+        return envelope, codec.read(envelope, "decision")
     except Undecodable:
         return None  # `verify` names it; there is nothing to compute from it
 

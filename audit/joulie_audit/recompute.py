@@ -41,6 +41,7 @@ class Answer(NamedTuple):
     entry: int
     decision: Decision
     weights: Weights | None
+    misfiled: str = ""  # what it is found by and does not say, though both were hashed
 
 
 class Planned(NamedTuple):
@@ -53,6 +54,9 @@ class Planned(NamedTuple):
 
 def check(answer: Answer, board: Board) -> Mismatch | None:
     """None if the answer is the same in every bit."""
+    if answer.misfiled:
+        what = f"{answer.misfiled} of its header is not what it says"
+        return Mismatch(answer.entry, ANSWER, what)
     if answer.weights is None:
         return Mismatch(answer.entry, MISSING, "its settings are not in the log")
     try:

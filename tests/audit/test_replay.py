@@ -30,6 +30,7 @@ from joulie_extender.decide import Moment, decide_filter, decide_prioritize
 from joulie_extender.scoring import Weights
 from joulie_operator import policies
 from joulie_projections.board import Board
+from joulie_projections.entry import header
 from joulie_projections.history import History
 from joulie_projections.manifest import CODE_VERSION as FOLDED_BY
 from joulie_projections.manifest import Manifest
@@ -67,6 +68,19 @@ async def test_a_weight_that_was_changed_in_the_code_is_named_by_its_score(
     assert done.mismatches == 4
     assert done.told[0].kind == "score-differs"
     assert re.match(r"headroom of n1: 8\d\.\d+ then, 8\d\.\d+ now", done.told[0].what)
+
+
+async def test_an_entry_under_a_header_that_it_does_not_say_is_named(small: Past) -> None:
+    async with small.reading() as (history, _):
+        entry = history.entry(5)
+    assert entry is not None
+    body = header(entry.about._replace(pod="team/other")) + entry.message
+    edited(small.database, "UPDATE decision SET body = ? WHERE pos = 5", body)
+
+    done = await replayed(small)
+
+    what = "pod of its header is not what it says"
+    assert (done.mismatches, done.told) == (1, [Mismatch(5, "answer-differs", what)])
 
 
 def decided() -> PrioritizeDecided:
