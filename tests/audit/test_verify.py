@@ -165,6 +165,14 @@ async def test_an_entry_that_was_rewritten_with_its_hash_breaks_the_next_link(sm
     assert report.flaw == Flaw(5, "entry 5 does not follow the entry before it")
 
 
+async def test_an_entry_that_was_given_another_number_is_missed_at_its_own(small: Past) -> None:
+    edited(small.database, "UPDATE decision SET pos = 19 WHERE pos = 9")
+
+    report = await verified(small)
+
+    assert report.flaw == Flaw(9, "entry 9 is missing; the log goes on at 19")
+
+
 async def test_a_log_that_was_cut_off_is_found_by_a_head_that_was_kept(small: Past) -> None:
     async with small.reading() as (history, _):
         kept = history.heads()[-1]
