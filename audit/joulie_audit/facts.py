@@ -27,7 +27,7 @@ def streams_of(history: History) -> dict[Stream, str]:
 
 class Facts(Protocol):
     async def of(self, manifest: Manifest, streams: frozenset[Stream] = _EVERY) -> list[Record]:
-        """What the batch was made of, in the order of the positions. Best asked for in order."""
+        """What a whole batch took from these, by their positions. Best asked for in order."""
         ...
 
 
@@ -113,16 +113,24 @@ async def plan_facts(
 ) -> AsyncIterator[PlanFact]:
     """Every event of every plan; the plans' stream is small, and read alone."""
     for manifest in history.manifests(first, last):
-        position = manifest.p_from
-        for part in manifest.ranges:
-            if part.stream is Stream.PLAN:
-                alone = manifest._replace(ranges=(part,), p_from=position)
-                for at, record in enumerate(
-                    await facts.of(alone, frozenset((Stream.PLAN,))), position
-                ):
-                    if first <= at <= last and (event := _plan_event(record)) is not None:
-                        yield PlanFact(at, record.at, event)
-            position += part.last - part.first + 1
+        if not (places := _places_of(manifest, Stream.PLAN)):
+            continue
+        records = await facts.of(manifest, frozenset((Stream.PLAN,)))
+        for at, record in zip(places, records, strict=True):
+            if first <= at <= last and (event := _plan_event(record)) is not None:
+                yield PlanFact(at, record.at, event)
+
+
+def _places_of(manifest: Manifest, stream: Stream) -> list[int]:
+    """The positions of what the batch took from this stream."""
+    places: list[int] = []
+    position = manifest.p_from
+    for part in manifest.ranges:
+        end = position + part.last - part.first + 1
+        if part.stream is stream:
+            places.extend(range(position, end))
+        position = end
+    return places
 
 
 def _plan_event(record: Record) -> PlanEvent | None:

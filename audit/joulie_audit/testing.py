@@ -102,10 +102,11 @@ class LogMaker:
         done.draft.commit()
         self._standing = done.standing
 
-    async def plan(self, rules: Rules = RULES) -> None:
+    async def plan(self, rules: Rules = RULES, beside: Sequence[Fact] = ()) -> None:
+        """In one batch with what else was said by then."""
         moment = Situation(self.position, self.clock())
         made = plan(self.world, chosen(rules.policy), rules, moment)
-        await self.facts(made.made, *made.events)
+        await self.facts(*beside, made.made, *made.events)
 
     async def declare(self) -> None:
         await self.say(declaration(self.weights))

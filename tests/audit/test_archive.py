@@ -15,7 +15,7 @@ from joulie_audit.archive import (
     facts_of_columns,
 )
 from joulie_audit.archiver import HOUR_NS, Archived, Archiver
-from joulie_audit.facts import Facts
+from joulie_audit.facts import Facts, plan_facts
 from joulie_audit.replay import replay
 from joulie_audit.restore import Restored
 from joulie_audit.tables import Format, Parquet, Segment, has_parquet
@@ -24,7 +24,7 @@ from joulie_audit.verify import Report, verify
 from joulie_audit.verify_archive import ArchiveReport, verify_archive
 from joulie_bus.errors import ArchiveBroken
 from joulie_bus.records import Record
-from joulie_bus.testing import NOON, ask, power
+from joulie_bus.testing import NOON, ask, node_seen, power
 from joulie_projections.history import History
 from joulie_projections.manifest import Manifest
 from joulie_projections.sequence import Sequenced, Standing, sequence
@@ -69,6 +69,24 @@ async def test_a_log_replays_from_its_archive_alone(
         done = await replay(history, ArchivedFacts(Archive.of(tmp_path / "a"), Gone()))
 
     assert (done.decisions, done.plans, done.mismatches) == (8, 1, 0)
+
+
+async def test_plans_that_came_in_one_batch_with_other_facts_are_found_in_the_archive(
+    small: Past, tmp_path: Path
+) -> None:
+    beside = [node_seen("n5"), power("n1", 400), power("n2", 20)]
+    await small.maker.plan(beside=beside)
+    await archived(small, tmp_path / "a", Segment())
+    async with small.reading() as (history, facts):
+        archive = ArchivedFacts(Archive.of(tmp_path / "a"), Gone())
+        found = [plan async for plan in plan_facts(history, archive)]
+        expected = [plan async for plan in plan_facts(history, facts)]
+        done = await replay(history, archive)
+        *_, newest = history.manifests()
+
+    assert (done.plans, done.mismatches) == (2, 0)
+    assert found == expected
+    assert len(newest.ranges) == 3, "of nodes, of readings and of plans"
 
 
 async def test_what_is_not_archived_yet_comes_from_the_streams(small: Past, tmp_path: Path) -> None:
