@@ -45,7 +45,7 @@ def twin(made: argparse.ArgumentParser) -> None:
 def verify(made: argparse.ArgumentParser) -> None:
     _span(made, "entry")
     made.add_argument(
-        "--heads", default="stream", metavar="FILE", help="heads kept elsewhere (stream)"
+        "--heads", default="stream", metavar="FILE", help="heads kept elsewhere, or none (stream)"
     )
     _jobs(made)
     _archive(made)

@@ -74,8 +74,7 @@ async def test_a_log_replays_from_its_archive_alone(
 async def test_plans_that_came_in_one_batch_with_other_facts_are_found_in_the_archive(
     small: Past, tmp_path: Path
 ) -> None:
-    beside = [node_seen("n5"), power("n1", 400), power("n2", 20)]
-    await small.maker.plan(beside=beside)
+    await small.maker.plan(beside=[node_seen("n5"), power("n1", 400), power("n2", 20)])
     await archived(small, tmp_path / "a", Segment())
     async with small.reading() as (history, facts):
         archive = ArchivedFacts(Archive.of(tmp_path / "a"), Gone())

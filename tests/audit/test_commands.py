@@ -232,6 +232,19 @@ def test_the_log_verifies_with_its_archive_and_heads_that_were_kept(
     assert "every file is what was written, and fits the log" in said.out
 
 
+def test_a_restored_log_verifies_without_a_broker_and_says_what_that_leaves_open(
+    joulie: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
+
+    asked, said = joulie("verify"), joulie("verify", "--heads", "none")
+
+    assert (asked.code, asked.out) == (2, "")
+    assert "give --heads FILE" in asked.err
+    assert said.code == 0
+    assert said.out.endswith("an end that was cut off would not show.\n")
+
+
 def test_a_proof_is_json_and_two_heads_are_one_log(joulie: Run, kept: Path) -> None:
     heads = [head["pos"] for head in json.loads(kept.read_bytes())]
 

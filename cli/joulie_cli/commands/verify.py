@@ -11,6 +11,7 @@ from joulie_audit.archive import Archive
 from joulie_audit.chain import Part
 from joulie_audit.verify import Report, unlogged, verify
 from joulie_audit.verify_archive import ArchiveReport, verify_archive
+from joulie_bus.errors import NotInTheLog, Unreachable
 from joulie_cli.heads import heads_in, heads_of, ids_of, public_key
 from joulie_cli.past import (
     ArchivePlace,
@@ -25,12 +26,19 @@ from joulie_projections.heads import Checker, Head
 from joulie_projections.history import NEWEST
 
 SETTINGS = (ArchivePlace,)
-FROM_THE_STREAM = "stream"
+FROM_THE_STREAM, FROM_NOWHERE = "stream", "none"
+NO_STREAM = (
+    "Heads of the log are kept there: give --heads FILE to compare with heads that you keep "
+    "elsewhere, or --heads none to compare with none."
+)
+NOT_COMPARED = "  No heads from elsewhere were compared: an end that was cut off would not show."
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     report, archived = asyncio.run(_verify(args, wires))
     print(json.dumps(as_json(report, archived)) if args.json else as_text(report, archived))
+    if args.heads == FROM_NOWHERE and not args.json:
+        print(NOT_COMPARED)
     flawed = report.flaw is not None or (archived is not None and archived.flaw is not None)
     return 1 if flawed else 0
 
@@ -39,17 +47,26 @@ async def _verify(args: argparse.Namespace, wires: Wiring) -> tuple[Report, Arch
     require_readable(wires.data)  # before a broker is asked, or started
     public = public_key(wires)
     if args.heads == FROM_THE_STREAM:
-        async with broker_of(wires) as bus:
-            report = _report(args, wires, public, await heads_of(bus))
-            if report.flaw is None and report.holes:
-                report = report._replace(flaw=unlogged(report.holes, await ids_of(bus)))
+        report = await _by_the_stream(args, wires, public)
     else:
-        report = _report(args, wires, public, heads_in(Path(args.heads)))
+        heads = [] if args.heads == FROM_NOWHERE else heads_in(Path(args.heads))
+        report = _report(args, wires, public, heads)
     archive = archive_of(args, wires)
     if archive is None:
         return report, None
     with history_of(wires) as history:
         return report, verify_archive(Archive.of(archive), public, history)
+
+
+async def _by_the_stream(args: argparse.Namespace, wires: Wiring, public: Checker) -> Report:
+    try:
+        async with broker_of(wires) as bus:
+            report = _report(args, wires, public, await heads_of(bus))
+            if report.flaw is None and report.holes:
+                report = report._replace(flaw=unlogged(report.holes, await ids_of(bus)))
+            return report
+    except Unreachable as error:
+        raise NotInTheLog(f"{error} {NO_STREAM}") from error
 
 
 def _report(
