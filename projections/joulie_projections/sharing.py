@@ -3,6 +3,9 @@
 A decoder makes every string and number of every row anew, though 50,000 pods name 5,000 nodes and a
 few namespaces. The states are frozen; they are changed here before anybody else has seen them, and
 equal to what they were. Pure.
+
+And they are written again as they were read, or no digest would fit. An encoder leaves out what is
+the very default of a field, and writes what is only equal to it: the one never becomes the other.
 """
 
 import sys
@@ -15,8 +18,9 @@ from joulie_bus.events import GpuAsk, HardwareDiscovered, PodAsk
 from joulie_projections.cards import CardState, Claim
 from joulie_projections.world import NodeState, PodState, State
 
+_DEFAULT = PodAsk(uid="", namespace="", name="")
 ALIKE = 4096  # numbers and wishes that are remembered; others are just not shared
-_POD_TEXTS = ("namespace", "rule", "exempt", "team")
+_POD_TEXTS = ("namespace", "exempt", "team")
 _POD_NUMBERS = ("cpu_milli", "memory_bytes", "gpu_milli")
 _CARD_TEXTS = ("node", "model", "nvlink_group", "source")
 
@@ -42,8 +46,10 @@ def told_once(key: str, state: State) -> None:
 def _share_pod(uid: str, pod: PodAsk) -> None:
     force_setattr(pod, "uid", uid)
     _share_texts(pod, _POD_TEXTS)
+    if pod.rule != _DEFAULT.rule:
+        _share_texts(pod, ("rule",))
     _share_numbers(pod, _POD_NUMBERS)
-    if not pod.gpu.given:
+    if pod.gpu is not _DEFAULT.gpu and not pod.gpu.given:
         force_setattr(pod, "gpu", _same_wish(pod.gpu))
 
 

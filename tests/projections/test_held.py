@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import permutations
 
 import pytest
 from hypothesis import given, settings
@@ -9,9 +10,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from sqlalchemy import Engine
 
-from joulie_bus.events import Fact, GpuAsk
+from joulie_bus.events import Fact, GpuAsk, PodAsk
 from joulie_bus.subjects import Stream
 from joulie_bus.testing import ANY_FACTS, NOON, any_fact, ask, hardware, noon, records
+from joulie_projections import sharing
 from joulie_projections import store as store_module
 from joulie_projections.cards import CardState, Claim
 from joulie_projections.draft import Draft
@@ -76,6 +78,24 @@ def test_a_state_that_shares_is_the_state_that_was_written(facts: list[Fact]) ->
 
     assert tables_of(again) == tables_of(world)
     assert rows_of(again) == rows
+
+
+# The same defaults, left out and said: as producers of two versions or languages do.
+LEFT_OUT = [PodAsk(uid=uid, namespace="team", name="p") for uid in "ab"]
+SAID = [
+    replace(LEFT_OUT[0], uid="c", gpu=GpuAsk()),
+    replace(LEFT_OUT[0], uid="d", rule="".join(["def", "ault"])),
+]
+
+
+@pytest.mark.parametrize("pods", list(permutations([*LEFT_OUT, *SAID])))
+def test_what_is_equal_to_a_default_is_written_again_as_it_was_read(pods: list[PodAsk]) -> None:
+    sharing._same_wish.cache_clear()
+    rows = [row("pod", pod.uid, PodState(pod=pod)) for pod in pods]
+
+    lengths = {key: len(body or b"") for _, key, body in rows}
+    assert lengths["a"] == lengths["b"] < lengths["c"] < lengths["d"]
+    assert rows_of(decoded(*rows)) == rows
 
 
 def rows_of(world: World) -> list[Row]:
