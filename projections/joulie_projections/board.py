@@ -56,7 +56,8 @@ _OF_ROOMS = ("ambient_c", "pue", "is_polled", "cooling", "headroom")
 _ROOMS_REST_ON = ("hall", "at", "capped_w", "tdp_w", "cpu_cap_pct", "gpu_cap_pct")
 _values_of = attrgetter(*_COLUMNS)
 
-Columns = dict[str, npt.NDArray[Any]]
+Column = npt.NDArray[Any]
+Columns = dict[str, Column]
 _NO_ROWS: Ints = np.zeros(0, np.int64)
 _ALL = slice(None)
 ROWS_PER_CHANGE = 8  # at least; where more have changed all are looked at again
@@ -168,13 +169,11 @@ class Board:
                 rows.append((node.ordinal + 1, row_of(node, halls)))
                 labelled[node.ordinal + 1] = node.labels
         height = max((at for at, _ in rows), default=0) + 1
-        columns = {name: _grown(self.columns[name], height) for name in _COLUMNS}
+        columns = {name: _blanked(self.columns[name], height, blanks) for name in _COLUMNS}
         where = np.array([at for at, _ in rows], np.int64)
         values = zip(*(_values_of(row) for _, row in rows), strict=True) if rows else ()
-        for column in columns.values() if blanks else ():
-            column[blanks] = 0
-        for column, these in zip(columns.values(), values, strict=False):
-            column[where] = these
+        for name, these in zip(_COLUMNS, values, strict=False):
+            columns[name] = _saying(columns[name], where, these)
         labels = self.labels.following({**dict.fromkeys(blanks, NONE), **labelled})
         touched = np.union1d(where, np.array(blanks, np.int64))
         columns |= self._rooms(columns, halls, touched)
@@ -187,10 +186,7 @@ class Board:
         if halls != self.halls or len(columns["at"]) > len(self.columns["at"]):
             return _in_rooms(columns, halls)
         changed = _in_rooms({name: columns[name][touched] for name in _ROOMS_REST_ON}, halls)
-        derived = {name: self.columns[name].copy() for name in _OF_ROOMS}
-        for name, values in changed.items():
-            derived[name][touched] = values
-        return derived
+        return {name: _saying(self.columns[name], touched, changed[name]) for name in _OF_ROOMS}
 
     def _followed_by(self, board: "Board", touched: Ints) -> "Board":
         """On which these rows are others, and what was worked out for the rest still holds."""
@@ -264,9 +260,21 @@ def _move(rows: dict[str, int], name: str, at: int | None) -> None:
         rows[name] = at
 
 
-def _grown(column: npt.NDArray[Any], height: int) -> npt.NDArray[Any]:
-    if height <= len(column):
-        return column.copy()
-    grown = np.zeros(max(height, len(column)), column.dtype)
-    grown[: len(column)] = column
-    return grown
+def _blanked(column: Column, height: int, blanks: list[int]) -> Column:
+    """As high as it has to be, and with nothing in these rows."""
+    if height <= len(column) and not blanks:
+        return column
+    blanked = np.zeros(max(height, len(column)), column.dtype)
+    blanked[: len(column)] = column
+    blanked[blanks] = 0
+    return blanked
+
+
+def _saying(column: Column, where: Ints, values: npt.ArrayLike) -> Column:
+    """With these values; the very same if it has them, as most columns do: readings change few."""
+    said = np.asarray(values, column.dtype)
+    if column[where].tobytes() == said.tobytes():
+        return column
+    written = column.copy()
+    written[where] = said
+    return written

@@ -261,6 +261,15 @@ def test_updating_leaves_the_old_board_as_it_was() -> None:
     assert (new.floats("measured_w")[1], len(new), new.planned_at) == (5, 2, 7)
 
 
+def test_a_column_in_which_nothing_changes_is_shared() -> None:
+    old = Board.of({"n": node_after(found(), power("n", 100))}, 0)
+
+    new = old.updated([("n", node_after(found(), power("n", 900)))], 0)
+
+    own = {name for name, column in new.columns.items() if column is not old.columns[name]}
+    assert own == {"measured_w"}
+
+
 def test_a_node_that_is_gone_leaves_a_blank_row() -> None:
     board = Board.of({"n": node_after(found(), power("n", 100), eco("n"))}, 0)
 
