@@ -133,12 +133,12 @@ class Prioritize(Question[Asked]):
         return self._reader.read(body)
 
     def answer(self, asked: Asked, moment: Moment, weights: Weights) -> Answer:
-        foreseen = self.foresight.find(asked.pod, asked.names, moment)
+        foreseen = self.foresight.find(asked.pod, asked.names, moment.now)
         return foreseen or self._thought(asked.pod, asked.names, moment, weights)
 
     def foresee(self, pod: PodAsk, names: Names, moment: Moment, weights: Weights) -> None:
         answer = self._thought(pod, names, moment, weights)._replace(is_foreseen=True)
-        self.foresight.keep(Foreseen(pod, names, moment, answer))
+        self.foresight.keep(Foreseen(pod, names, moment.now, answer))
 
     def _thought(self, pod: PodAsk, names: Names, moment: Moment, weights: Weights) -> Answer:
         roster = self._reader.roster_of(moment.board)

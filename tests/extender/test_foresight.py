@@ -1,4 +1,4 @@
-"""What prioritize is about to be asked is thought of beforehand; no answer becomes another one."""
+"""What prioritize will be asked is thought of beforehand, of the moment of filter's answer."""
 
 import json
 from collections.abc import Callable
@@ -128,33 +128,25 @@ def test_another_question_is_thought_about_when_it_is_asked(body: bytes) -> None
     assert not scheduling.is_foreseen(body)
 
 
-@pytest.mark.parametrize(
-    ("seen", "later_ms"),
-    [
-        (AFTER, 0),
-        (AFTER._replace(position=17), 0),
-        (BEFORE._replace(position=18), 0),
-        (BEFORE._replace(age_ms=BEFORE.age_ms + HOLDS_MS + 1), 0),
-        (BEFORE, HOLDS_MS + 1),
-        (BEFORE, -1),
-    ],
-    ids=[
-        "another board",
-        "a view that was read anew",
-        "a later position",
-        "an old view",
-        "too late",
-        "the clock went back",
-    ],
-)
-def test_in_another_state_the_question_is_thought_about_when_it_is_asked(
-    seen: Snapshot, later_ms: int
-) -> None:
+@pytest.mark.parametrize("later_ms", [HOLDS_MS + 1, -1], ids=["too late", "the clock went back"])
+def test_at_another_time_the_question_is_thought_about_when_it_is_asked(later_ms: int) -> None:
     scheduling = Scheduling()
     scheduling.filter()
-    scheduling.seen, scheduling.now = seen, NOON + later_ms * MILLISECOND
+    scheduling.now = NOON + later_ms * MILLISECOND
 
     assert not scheduling.is_foreseen()
+
+
+def test_both_answers_of_a_pod_rest_on_one_moment_though_the_view_goes_on() -> None:
+    scheduling, still = Scheduling(), Scheduling(foresees=False)
+    for each in (scheduling, still):
+        each.filter()
+    scheduling.seen, scheduling.now = AFTER, NOON + HOLDS_MS * MILLISECOND
+
+    assert scheduling.prioritize() == still.prioritize()
+    assert scheduling.recorded == still.recorded
+
+    assert scheduling.prioritize() != still.prioritize(), "asked again, it is another moment"
 
 
 def test_a_single_node_is_not_thought_of_beforehand() -> None:
@@ -215,17 +207,18 @@ steps = st.lists(
 
 @given(steps=steps)
 @settings(deadline=None, max_examples=60)
-def test_whatever_is_asked_the_answers_are_those_without_foresight(
+def test_whatever_is_asked_each_answer_is_that_of_the_moment_that_it_says(
     steps: list[tuple[str, bytes, Snapshot]],
 ) -> None:
-    foreseeing, plain = Scheduling(), Scheduling(foresees=False)
+    foreseeing = Scheduling()
     for verb, body, seen in steps:
-        foreseeing.seen = plain.seen = seen
-        replies = [getattr(each, verb)(body) for each in (foreseeing, plain)]
-        assert replies[0] == replies[1]
+        foreseeing.seen = seen
+        reply = getattr(foreseeing, verb)(body)
 
-    assert foreseeing.recorded == plain.recorded
-    for entry in foreseeing.recorded:
+        entry = foreseeing.recorded[-1]
         assert isinstance(entry, FilterDecided | PrioritizeDecided)
-        board = {BEFORE.position: BEFORE.board, AFTER.position: AFTER.board}[entry.basis.view]
-        assert again(entry, board, Weights()) == entry
+        then = Scheduling(foresees=False)
+        then.seen = {each.position: each for each in (BEFORE, AFTER)}[entry.basis.view]
+        assert getattr(then, verb)(body) == reply
+        assert then.recorded == [entry]
+        assert again(entry, then.seen.board, Weights()) == entry
