@@ -6,12 +6,10 @@ broker or the database are gone: by age, and past the staleness bound neutral ag
 
 import asyncio
 import contextlib
-import gc
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from joulie_bus.errors import ViewBehind
 from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
@@ -23,19 +21,16 @@ from joulie_extender.binder import Binder
 from joulie_extender.caretaker import Caretaker
 from joulie_extender.decide import declaration
 from joulie_extender.ledger import Ledger
+from joulie_extender.lookout import Lookout
 from joulie_extender.routes import routed
 from joulie_extender.scoring import Weights
 from joulie_extender.server import Door, listening
 from joulie_extender.settings import ServerSettings
 from joulie_extender.shipping import Shipper
 from joulie_extender.spool import Spool
-from joulie_projections.board import Board
-from joulie_projections.view import Snapshot, View
+from joulie_projections.view import View
 
-NO_AGE_MS = 10**12  # nothing was ever heard
 FAREWELL_S = 3.0
-LOOK_S = 1.0
-NOTHING = Snapshot(0, Board.empty(), NO_AGE_MS)
 log = get_logger("extender")
 
 
@@ -49,21 +44,18 @@ class Service:
         self._weights = weights
         self._server = server
         self._subjects = subjects
-        self._view: View | None = None
+        self._lookout = Lookout(weights)
         self.door: Door | None = None
         self.extender = Extender(
-            self._look,
+            self._lookout.snapshot,
             shipper.record,
             weights,
             time.time_ns,
-            lambda: self._view is not None and self._view.is_ready,
+            lambda: self._lookout.is_ready,
             server.conduct(),
         )
         self.extender.later = asyncio.get_running_loop().call_soon
         shipper.record(declaration(weights))
-
-    def _look(self) -> Snapshot:
-        return NOTHING if self._view is None else self._view.snapshot()
 
     def is_draining(self) -> bool:
         return self.door is not None and self.door.is_draining
@@ -73,10 +65,9 @@ class Service:
 
         The view stays, whatever becomes of its bus: its age tells.
         """
-        self._view = view
         async with (
             background(self._shipper.ship(bus), "ship"),
-            background(_stay_current(view), "boards"),
+            background(self._lookout.follow(view), "boards"),
             self._binding(bus, view, binder),
         ):
             try:
@@ -106,22 +97,6 @@ class Service:
                 yield
         finally:
             self.extender.bindings = None
-
-
-async def _stay_current(view: View) -> None:
-    """Builds each board when the view moves, so that no request has to."""
-    is_settled = False
-    while True:
-        try:
-            await view.wait_for(view.position + 1, LOOK_S)
-        except ViewBehind:
-            continue
-        view.snapshot()
-        if not is_settled:
-            # What is here now stays: the collector need not walk through it in every answer.
-            gc.collect()
-            gc.freeze()
-            is_settled = True
 
 
 @contextlib.asynccontextmanager

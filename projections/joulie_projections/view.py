@@ -60,6 +60,7 @@ class View:
         self._heard = 0.0
         self._behind = asyncio.Event()
         self._moved = asyncio.Condition()
+        self._moves = 0
         self._reload = ""
         self._backwards = 0
         self.last_beat: Beat | None = None
@@ -99,9 +100,12 @@ class View:
         """How long ago the projector was last heard of, by bus or by database."""
         return time.monotonic() - self._heard if self._heard else float("inf")
 
+    @property
+    def age_ms(self) -> int:
+        return int(min(self.age_s, 1e9) * 1000)
+
     def snapshot(self) -> Snapshot:
-        age_ms = int(min(self.age_s, 1e9) * 1000)
-        return Snapshot(self.position, self._held.board(), age_ms, self.world.namespaces)
+        return Snapshot(self.position, self._held.board(), self.age_ms, self.world.namespaces)
 
     async def wait_for(self, position: int, timeout_s: float) -> None:
         """Returns once the view has come so far: read your own writes."""
@@ -110,6 +114,12 @@ class View:
                 await self._moved.wait_for(lambda: self._held.position >= position)
         except TimeoutError as error:
             raise ViewBehind(self._held.position, position, timeout_s) from error
+
+    async def moved_since(self, moves: int) -> int:
+        """Returns once it has moved so often and again, be it back to an older database."""
+        async with self._moved:
+            await self._moved.wait_for(lambda: self._moves > moves)
+        return self._moves
 
     async def wait_ready(self, timeout_s: float) -> None:
         await self.wait_for(0, timeout_s)
@@ -228,6 +238,7 @@ class View:
     async def _tell(self) -> None:
         metrics.POSITION.set(self.position)
         async with self._moved:
+            self._moves += 1
             self._moved.notify_all()
 
 

@@ -1,0 +1,78 @@
+"""What answers look at: the newest board for which all is worked out that does not depend on a pod.
+
+A view that moves asks for work: rows are read, a board is made of them, and a standing of that.
+Answers come between these steps, so that they wait for one of them at most, and do none themselves.
+"""
+
+import asyncio
+import gc
+import time
+from typing import Protocol
+
+from joulie_bus.logging import get_logger
+from joulie_extender.scoring import Weights
+from joulie_extender.standing import standing_of
+from joulie_projections.board import Board
+from joulie_projections.view import Snapshot
+
+log = get_logger("extender")
+NO_AGE_MS = 10**12  # nothing was ever heard
+NOTHING = Snapshot(0, Board.empty(), NO_AGE_MS)
+
+
+class Moving(Protocol):
+    """What it asks of a view."""
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    @property
+    def age_ms(self) -> int: ...
+
+    def snapshot(self) -> Snapshot: ...
+
+    async def moved_since(self, moves: int) -> int: ...
+
+
+class Lookout:
+    """Without a view, and until a board of it is ready, there is nothing to be seen."""
+
+    def __init__(self, weights: Weights) -> None:
+        self._weights = weights
+        self._view: Moving | None = None
+        self._ready = NOTHING
+
+    @property
+    def is_ready(self) -> bool:
+        return self._ready is not NOTHING
+
+    def snapshot(self) -> Snapshot:
+        """Its age is that of the view: how long ago the projector was last heard of."""
+        if self._view is None:
+            return NOTHING
+        position, board, _, namespaces = self._ready
+        return Snapshot(position, board, self._view.age_ms, namespaces)
+
+    async def follow(self, view: Moving) -> None:
+        """For as long as it is awaited. What was ready last stays, whatever becomes of the view."""
+        self._view = view
+        moves = 0
+        while True:
+            moves = await view.moved_since(moves)
+            if not view.is_ready:
+                continue
+            seen = view.snapshot()
+            await asyncio.sleep(0)
+            self._stand(seen)
+            is_first, self._ready = not self.is_ready, seen
+            if is_first:
+                # What is here now stays: the collector need not walk through it in every answer.
+                gc.collect()
+                gc.freeze()
+
+    def _stand(self, seen: Snapshot) -> None:
+        """Takes what was worked out for the board before, so that this one follows it at once."""
+        try:
+            standing_of(seen.board, time.time_ns(), seen.age_ms, self._weights)
+        except Exception:
+            log.exception("thinking_ahead_failed", what="each answer tries, and falls back")
