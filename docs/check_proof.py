@@ -28,20 +28,25 @@ def statement(head: dict) -> bytes:
     return f"joulie-head/1\n{head['pos']}\n{entry_hash}\n{head['signed_at']}\n".encode()
 
 
-def signature_is(head: dict, key_file: str) -> bool:
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
+def signature(head: dict, key_file: str | None) -> str:
+    """What can be said of it; nothing if it is another key's."""
+    if not key_file:
+        return "whose signature was NOT checked (no --key)"
+    try:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.serialization import load_pem_public_key
+    except ImportError:
+        return "whose signature was NOT checked (the package `cryptography` is missing)"
     with open(key_file, "rb") as file:
         key = load_pem_public_key(file.read())
     try:
         key.verify(base64.b64decode(head["signature"]), statement(head))
     except InvalidSignature:
-        return False
-    return True
+        return ""
+    return "signed by this key"
 
 
-def main() -> int:
+def main() -> str:
     parser = argparse.ArgumentParser()
     parser.add_argument("proof")
     parser.add_argument("--key", help="the log's public key (head.pub), from a source you trust")
@@ -52,15 +57,13 @@ def main() -> int:
     end = chain_end(base64.b64decode(proof["prev"]), bodies)
     fits = proof["position"] + len(bodies) - 1 == head["pos"]
     if not fits or end != base64.b64decode(head["hash"]):
-        print("NOT proved: the bodies do not lead to the head")
-        return 1
-    if args.key and not signature_is(head, args.key):
-        print("NOT proved: the head is not signed by this key")
-        return 1
-    signed = "signed by this key" if args.key else "whose signature was NOT checked (no --key)"
-    print(f"entry {proof['position']} stands before the head at {head['pos']}, {signed}")
-    return 0
+        return "NOT proved: the bodies do not lead to the head"
+    if not (signed := signature(head, args.key)):
+        return "NOT proved: the head is not signed by this key"
+    return f"entry {proof['position']} stands before the head at {head['pos']}, {signed}"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    said = main()
+    print(said)
+    sys.exit(said.startswith("NOT"))

@@ -30,12 +30,12 @@ def key(past: Past, tmp_path: Path) -> Path:
 
 
 def checked(
-    proof: Proof, directory: Path, *options: str | Path
+    proof: Proof, directory: Path, *options: str | Path, python: tuple[str, ...] = ()
 ) -> subprocess.CompletedProcess[str]:
     """By the script of the documentation, from a folder that knows nothing of Joulie."""
     file = directory / "proof.json"
     file.write_bytes(msgspec.json.encode(proof))
-    command = [sys.executable, str(CHECKER), str(file), *map(str, options)]
+    command = [sys.executable, *python, str(CHECKER), str(file), *map(str, options)]
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
 
 
@@ -62,6 +62,15 @@ async def test_without_the_key_the_script_says_what_it_did_not_check(
     done = checked(await proved(small, 3), tmp_path)
 
     assert done.stdout.endswith("whose signature was NOT checked (no --key)\n")
+
+
+async def test_without_the_package_the_script_says_what_it_did_not_check(
+    small: Past, key: Path, tmp_path: Path
+) -> None:
+    done = checked(await proved(small, 3), tmp_path, "--key", key, python=("-S",))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("NOT checked (the package `cryptography` is missing)\n")
 
 
 async def test_the_script_does_not_believe_a_changed_body(
