@@ -6,6 +6,7 @@ For laptops, edges and tests. `sync_interval: always` makes an acknowledgement m
 import asyncio
 import contextlib
 import ctypes
+import errno
 import fcntl
 import secrets
 import shutil
@@ -14,6 +15,7 @@ import socket
 import sys
 from asyncio.subprocess import Process
 from collections.abc import Generator, Mapping, Sequence
+from itertools import cycle, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +29,9 @@ from joulie_bus.roles import GRANTS, Role, inbox
 MAX_PAYLOAD = 8 * 1024 * 1024  # one commit's changes to 5,000 nodes are about 2 MB
 START_PATIENCE_S = 15.0
 STOP_PATIENCE_S = 10.0
+
+_PORTS = range(20_000, 30_000)
+_numbers = cycle(secrets.SystemRandom().sample(_PORTS, len(_PORTS)))
 
 _CONFIG = """\
 # Written by joulie at every start; changes here are lost.
@@ -207,10 +212,13 @@ def server_binary() -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Nobody's now, and none that a connection which goes out may take before it is listened on:
+    systems take theirs from above 32,767. No number comes twice in a row."""
+    for port in islice(_numbers, len(_PORTS)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError(errno.EADDRINUSE, f"every port from {_PORTS[0]} to {_PORTS[-1]} is in use")
 
 
 def _passwords(directory: Path) -> dict[Role, str]:
