@@ -56,7 +56,7 @@ class Pulse:
 
     @property
     def age_ms(self) -> int:
-        return int(min(self._view.age_s, 1e9) * 1000)
+        return self._view.age_ms
 
     async def beat(self) -> None:
         """For ever."""
