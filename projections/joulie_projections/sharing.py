@@ -12,15 +12,14 @@ import sys
 from functools import lru_cache
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import fields, force_setattr
 
 from joulie_bus.events import GpuAsk, HardwareDiscovered, PodAsk
 from joulie_projections.cards import CardState, Claim
 from joulie_projections.world import NodeState, PodState, State
 
-_DEFAULT = PodAsk(uid="", namespace="", name="")
 ALIKE = 4096  # numbers and wishes that are remembered; others are just not shared
-_POD_TEXTS = ("namespace", "exempt", "team")
+_POD_TEXTS = ("namespace", "rule", "exempt", "team")
 _POD_NUMBERS = ("cpu_milli", "memory_bytes", "gpu_milli")
 _CARD_TEXTS = ("node", "model", "nvlink_group", "source")
 
@@ -46,10 +45,8 @@ def told_once(key: str, state: State) -> None:
 def _share_pod(uid: str, pod: PodAsk) -> None:
     force_setattr(pod, "uid", uid)
     _share_texts(pod, _POD_TEXTS)
-    if pod.rule != _DEFAULT.rule:
-        _share_texts(pod, ("rule",))
     _share_numbers(pod, _POD_NUMBERS)
-    if pod.gpu is not _DEFAULT.gpu and not pod.gpu.given:
+    if pod.gpu is not _NO_WISH and not pod.gpu.given:
         force_setattr(pod, "gpu", _same_wish(pod.gpu))
 
 
@@ -65,15 +62,21 @@ def _share_hardware(node: str, found: HardwareDiscovered) -> None:
 
 def _share_texts(struct: msgspec.Struct, names: tuple[str, ...]) -> None:
     """The interpreter's own table: it forgets what nobody holds any more."""
+    defaults = _defaults_of(type(struct))
     for name in names:
         text: str = getattr(struct, name)
-        if text:
+        if text != defaults[name]:
             force_setattr(struct, name, sys.intern(text))
 
 
 def _share_numbers(struct: msgspec.Struct, names: tuple[str, ...]) -> None:
     for name in names:
         force_setattr(struct, name, _same_number(getattr(struct, name)))
+
+
+@lru_cache
+def _defaults_of(kind: type[msgspec.Struct]) -> dict[str, object]:
+    return {field.name: field.default for field in fields(kind)}
 
 
 @lru_cache(maxsize=ALIKE)
@@ -84,3 +87,6 @@ def _same_number(value: int) -> int:
 @lru_cache(maxsize=ALIKE)
 def _same_wish(wish: GpuAsk) -> GpuAsk:
     return wish
+
+
+_NO_WISH = _defaults_of(PodAsk)["gpu"]
