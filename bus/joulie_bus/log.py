@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -12,7 +12,7 @@ from joulie_bus.records import Message, Record, Stored, StreamState
 from joulie_bus.subjects import Stream
 
 MAX_BATCH = 1000  # messages that `append` takes at once
-Listener = Callable[[bytes], Awaitable[None]]
+Listener = Callable[[bytes], None]  # must neither wait nor raise: others wait for it
 
 
 def require_appendable(messages: Sequence[Message], expected: Mapping[str, int]) -> None:

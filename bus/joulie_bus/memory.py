@@ -178,7 +178,7 @@ class MemoryLog:
 
     async def tell(self, subject: str, data: bytes) -> None:
         for listener in list(self._broker.listeners[subject]):
-            await listener(data)
+            listener(data)
 
     @contextlib.asynccontextmanager
     async def listening(self, subject: str, listener: Listener) -> AsyncGenerator[None, None]:

@@ -21,14 +21,17 @@ async def background(
             task.result()
 
 
-async def rung(bell: asyncio.Event, patience_s: float | None, gather_s: float = 0.0) -> bool:
+async def rung(bell: asyncio.Event, patience_s: float | None = None, gather_s: float = 0.0) -> bool:
     """Waits for the bell, or for as long as there is patience, and silences it. Did it ring?
 
     Who gathers hears what rings in a short time as one bell: a few together cost less than each.
     """
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(patience_s):
-            await bell.wait()
+    if patience_s is None:
+        await bell.wait()
+    elif not bell.is_set():
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await bell.wait()
     rang = bell.is_set()
     if rang and gather_s:
         await asyncio.sleep(gather_s)

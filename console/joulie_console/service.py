@@ -49,7 +49,7 @@ async def serve(
     pace = Pace(heartbeat_s=settings.heartbeat_s, behind=settings.behind)
     app = make_app(console, Gate(settings), pace, settings.listeners)
 
-    async def ring(_: bytes) -> None:
+    def ring(_: bytes) -> None:
         journal.bell.set()
 
     try:

@@ -95,7 +95,7 @@ class Shipper:
         """For ever. What the broker refuses stays in the spool and is tried again."""
         gather_s = GATHER_S if self._durability is Durability.ASYNC else 0.0
         while True:
-            await rung(self._news, None, gather_s)
+            await rung(self._news, gather_s=gather_s)
             while await self._ship_some(bus):
                 pass
 

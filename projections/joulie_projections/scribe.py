@@ -24,7 +24,6 @@ from joulie_projections.thread import PASSING, DatabaseThread
 HEAD_EVERY_S = 10.0
 HEAD_EVERY_ROWS = 1000
 LOOK_S = 0.25
-IDLE_S = 0.5
 GATHER_S = 0.05  # nobody waits for an entry
 DUE_AT_ONCE = 1000
 log = get_logger("decisions")
@@ -64,7 +63,7 @@ class Scribe:
         reading = self._bus.reading(Stream.DEC, self._at.sequence, self._at.created, bell)
         async with reading as reader:
             while True:
-                await rung(bell, IDLE_S, GATHER_S)
+                await rung(bell, gather_s=GATHER_S)
                 while records := reader.take(at_most):
                     await self._append(lead, records, reader.created)
 

@@ -59,7 +59,7 @@ class View:
         self._reading = asyncio.Lock()
         self._heard = 0.0
         self._behind = asyncio.Event()
-        self._moved = asyncio.Condition()
+        self._moved = asyncio.Event()  # one for each move
         self._moves = 0
         self._reload = ""
         self._backwards = 0
@@ -110,29 +110,30 @@ class View:
     async def wait_for(self, position: int, timeout_s: float) -> None:
         """Returns once the view has come so far: read your own writes."""
         try:
-            async with asyncio.timeout(timeout_s), self._moved:
-                await self._moved.wait_for(lambda: self._held.position >= position)
+            async with asyncio.timeout(timeout_s):
+                while self._held.position < position:
+                    await self._moved.wait()
         except TimeoutError as error:
             raise ViewBehind(self._held.position, position, timeout_s) from error
 
     async def moved_since(self, moves: int) -> int:
         """Returns once it has moved so often and again, be it back to an older database."""
-        async with self._moved:
-            await self._moved.wait_for(lambda: self._moves > moves)
+        while self._moves <= moves:
+            await self._moved.wait()
         return self._moves
 
     async def wait_ready(self, timeout_s: float) -> None:
         await self.wait_for(0, timeout_s)
 
-    async def _on_delta(self, data: bytes) -> None:
+    def _on_delta(self, data: bytes) -> None:
         self._heard = time.monotonic()
         delta = decode_delta(data)
         if self._reading.locked() or not self.is_ready:
             self._waiting.append(delta)
             return
-        await self._apply(delta)
+        self._apply(delta)
 
-    async def _apply(self, delta: Delta) -> None:
+    def _apply(self, delta: Delta) -> None:
         mine = self._held.position
         if delta.p_to <= mine:
             return
@@ -142,9 +143,9 @@ class View:
         self._held.put([Row(*row) for row in delta.rows], delta.p_to)
         if not self._held.agrees(delta.digests):
             self._ask("digest")
-        await self._tell()
+        self._tell()
 
-    async def _on_beat(self, data: bytes) -> None:
+    def _on_beat(self, data: bytes) -> None:
         self._heard = time.monotonic()
         beat = decode_beat(data)
         self.last_beat = beat
@@ -197,8 +198,8 @@ class View:
         waiting, self._waiting = self._waiting, []
         for delta in waiting:
             if self.is_ready:
-                await self._apply(delta)
-        await self._tell()
+                self._apply(delta)
+        self._tell()
 
     def _booted(self) -> "_Booted | None":
         """In the thread, so that answers go on meanwhile; in portions, so that no row is in memory
@@ -235,11 +236,11 @@ class View:
             self._heard = time.monotonic()
         self._held.put(rows, found.position)
 
-    async def _tell(self) -> None:
+    def _tell(self) -> None:
         metrics.POSITION.set(self.position)
-        async with self._moved:
-            self._moves += 1
-            self._moved.notify_all()
+        self._moves += 1
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
 
 
 class _Booted(NamedTuple):

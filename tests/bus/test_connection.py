@@ -129,7 +129,7 @@ async def test_what_is_told_live_reaches_those_who_listen(
     heard: asyncio.Queue[bytes] = asyncio.Queue()
     async with (
         connected(broker, "speaker") as speaker,
-        connection.listening(CLUSTER.beat, heard.put),
+        connection.listening(CLUSTER.beat, heard.put_nowait),
     ):
         await connection.flush()
         await speaker.send(CLUSTER.beat, b"tick")
@@ -139,7 +139,7 @@ async def test_what_is_told_live_reaches_those_who_listen(
 
 async def test_a_connection_outlives_its_broker(broker: Embedded, connection: Connection) -> None:
     heard: asyncio.Queue[bytes] = asyncio.Queue()
-    async with connection.listening("news", heard.put), asyncio.timeout(20):
+    async with connection.listening("news", heard.put_nowait), asyncio.timeout(20):
         broker.kill()
         await broker.wait()
         await broker.start()

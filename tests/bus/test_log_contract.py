@@ -276,7 +276,7 @@ async def test_who_listens_hears_what_is_told_and_nothing_is_stored(carrier: Car
     heard: asyncio.Queue[bytes] = asyncio.Queue()
     await carrier.other.tell(CLUSTER.delta, b"before")
     await carrier.other.state(Stream.TEL)  # answered behind it: what was told has been handed out
-    async with carrier.log.listening(CLUSTER.delta, heard.put):
+    async with carrier.log.listening(CLUSTER.delta, heard.put_nowait):
         await carrier.other.tell(CLUSTER.delta, b"now")
         told = await asyncio.wait_for(heard.get(), PATIENCE_S)
     await carrier.other.tell(CLUSTER.delta, b"after")

@@ -199,14 +199,37 @@ async def test_a_stream_made_anew_under_a_reader_is_noticed(bare: Connection) ->
             await read_to(reader, bell, 40)
 
 
-async def test_a_stream_is_read_though_the_short_way_within_the_client_is_gone(
+async def test_all_is_heard_though_the_short_way_within_the_client_is_gone(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Acknowledgements, messages of a stream, and what is told live."""
     monkeypatch.delattr(JoulieClient, "_process_msg")
     await fill(connection, 100)
-    bell = asyncio.Event()
-    async with Reader.on(connection, STREAM, 0, bell=bell) as reader:
+    bell, heard = asyncio.Event(), asyncio.Queue[bytes]()
+    async with (
+        Reader.on(connection, STREAM, 0, bell=bell) as reader,
+        connection.listening("news", heard.put_nowait),
+    ):
         assert await read_to(reader, bell, 100) == list(range(1, 101))
+        await connection.send("news", b"live")
+        assert await asyncio.wait_for(heard.get(), 5) == b"live"
+
+
+async def test_what_falls_over_a_message_ends_neither_the_connection_nor_the_listening(
+    connection: Connection,
+) -> None:
+    heard: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def hear(data: bytes) -> None:
+        if data == b"bad":
+            raise ValueError("unreadable")
+        heard.put_nowait(data)
+
+    async with connection.listening("news", hear):
+        await connection.send("news", b"bad")
+        await connection.send("news", b"good")
+
+        assert await asyncio.wait_for(heard.get(), 5) == b"good"
 
 
 @pytest.mark.parametrize(

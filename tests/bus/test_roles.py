@@ -58,7 +58,7 @@ def tells(subject: str) -> Verb:
 
 
 def listens(subject: str) -> Verb:
-    async def hear(_: bytes) -> None: ...
+    def hear(_: bytes) -> None: ...
 
     async def verb(connection: Connection) -> None:
         async with connection.listening(subject, hear):

@@ -10,7 +10,8 @@ from typing import Any
 from nats.aio.client import DEFAULT_BUFFER_SIZE, Client
 from nats.aio.transport import TcpTransport
 
-Pulled = Callable[[bytes, bytes], None]  # reply subject and data; must neither wait nor raise
+# Of a message: subject, reply subject and data. It must neither wait nor raise.
+Heard = Callable[[bytes, bytes, bytes], None]
 
 
 class _Transport(TcpTransport):
@@ -30,25 +31,26 @@ class _Transport(TcpTransport):
 
 
 class JoulieClient(Client):
-    """nats-py's own, and what it does not do: it pulls quickly, and closes what it opened."""
+    """nats-py's own, and what it does not do: it hears quickly, and closes what it opened."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.pulls: dict[int, Pulled] = {}  # by the number of the subscription
+        self.hearers: dict[int, Heard] = {}  # by the number of the subscription
 
     async def _process_msg(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
     ) -> None:
-        """What a reader pulls needs no queue, no task and no dict of its headers.
+        """What is pulled, told or acknowledged needs no queue, no task and no dict of its headers.
 
-        Together they take longer than everything that the reader does with it.
+        Together they take longer than most of what is done with it. A status has nothing but
+        headers, and goes the long way.
         """
-        pulled = self.pulls.get(sid) if reply else None
-        if pulled is None:
+        heard = self.hearers.get(sid) if reply or not headers else None
+        if heard is None:
             await super()._process_msg(sid, subject, reply, data, headers)
             return
         try:
-            pulled(reply, data)
+            heard(subject, reply, data)
         except Exception as error:  # in here it would end the connection's read loop
             await self._error_cb(error)
 

@@ -17,7 +17,7 @@ from nats.errors import NoRespondersError
 
 from joulie_bus import keys, metrics
 from joulie_bus.errors import BrokerRefused, Unreachable
-from joulie_bus.jetstream.client import JoulieClient, Pulled
+from joulie_bus.jetstream.client import Heard, JoulieClient
 from joulie_bus.log import Listener
 from joulie_bus.logging import get_logger
 
@@ -133,18 +133,18 @@ class Connection:
 
     @contextlib.asynccontextmanager
     async def subscribed(
-        self, subject: str, handler: Handler, pulled: Pulled | None = None
+        self, subject: str, handler: Handler, heard: Heard | None = None
     ) -> AsyncGenerator[None, None]:
         """Nothing is dropped on our side: who asks for messages bounds how many he asks for.
 
-        What can be answered (has a reply subject) goes to `pulled` at once, where there is one.
+        Where there is a `heard`, all goes there at once, and only statuses go to `handler`.
         """
         denied: list[Denial] = []
         subscription = await self._client.subscribe(
             subject, cb=handler, pending_msgs_limit=0, pending_bytes_limit=0
         )
-        if pulled is not None:
-            self._client.pulls[subscription._id] = pulled
+        if heard is not None:
+            self._client.hearers[subscription._id] = heard
         try:
             # A broker that is away says what it has to say once it is back.
             with (
@@ -156,7 +156,7 @@ class Connection:
                 raise BrokerRefused(subject, FORBIDDEN, "this user may not listen there")
             yield
         finally:
-            self._client.pulls.pop(subscription._id, None)
+            self._client.hearers.pop(subscription._id, None)
             async with _farewell():
                 await subscription.unsubscribe()
 
@@ -164,10 +164,13 @@ class Connection:
     async def listening(self, subject: str, handler: Listener) -> AsyncGenerator[None, None]:
         """For what is told live and never stored: the bare bytes."""
 
-        async def unpack(message: Msg) -> None:
-            await handler(message.data)
+        def heard(_subject: bytes, _reply: bytes, data: bytes) -> None:
+            handler(data)
 
-        async with self.subscribed(subject, unpack):
+        async def unpack(message: Msg) -> None:
+            handler(message.data)
+
+        async with self.subscribed(subject, unpack, heard):
             yield
 
     @contextlib.contextmanager

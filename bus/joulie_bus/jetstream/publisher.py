@@ -107,7 +107,9 @@ class Publisher:
         publisher = cls(connection, prices or Prices())
         with connection.hearing_denials(publisher._on_denial):
             async with (
-                connection.subscribed(f"{publisher._inbox}.*", publisher._on_ack),
+                connection.subscribed(
+                    f"{publisher._inbox}.*", publisher._on_status, publisher._on_ack
+                ),
                 background(publisher._resend_for_ever(), "resend"),
             ):
                 yield publisher
@@ -171,19 +173,24 @@ class Publisher:
                 message.subject, message.data, token, {"Nats-Msg-Id": message.id}
             )
 
-    async def _on_ack(self, answer: Msg) -> None:
-        flight = self._flights.get(answer.subject)
+    async def _on_status(self, answer: Msg) -> None:
+        """503: nobody listens there just now. The clock resends it."""
+        if answer.data:  # were nats-py's inside another one, everything would come this way
+            self._on_ack(answer.subject.encode(), b"", answer.data)
+        elif (flight := self._flights.get(answer.subject)) is not None:
+            flight.unheard = True
+
+    def _on_ack(self, subject: bytes, _reply: bytes, data: bytes) -> None:
+        token = subject.decode()
+        flight = self._flights.get(token)
         if flight is None:
             return  # a resent message was acknowledged twice
-        if not answer.data:
-            flight.unheard = True  # status 503, nobody listens there just now; the clock resends it
-            return
-        refusal = self._decode(answer.data).error
+        refusal = self._decode(data).error
         if refusal is None:
             flight.waiter.landed()
-            self._leave(answer.subject)
+            self._leave(token)
         elif not refusal.passes:
-            self._refuse(answer.subject, flight, refusal.number, refusal.description)
+            self._refuse(token, flight, refusal.number, refusal.description)
 
     def _on_denial(self, denial: Denial) -> None:
         """Sending it again would be denied again."""

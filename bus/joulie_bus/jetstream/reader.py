@@ -89,7 +89,7 @@ class Reader:
         await reader._check_history()
         inbox = connection.new_inbox()
         reader._inbox = inbox
-        async with connection.subscribed(f"{inbox}.*", reader._on_message, reader._on_pulled):
+        async with connection.subscribed(f"{inbox}.*", reader._on_status, reader._on_pulled):
             await reader._open_consumer()
             async with background(reader._keep_pulling(), f"pull {stream}"):
                 yield reader
@@ -102,9 +102,13 @@ class Reader:
         if self._failure is not None:
             raise self._failure
         taken = [self._buffer.popleft() for _ in range(min(limit, len(self._buffer)))]
-        if len(self._buffer) <= PULL:
+        if self._wants_more:
             self._wake.set()
         return taken
+
+    @property
+    def _wants_more(self) -> bool:
+        return self._credit <= PULL and len(self._buffer) <= PULL
 
     async def _check_history(self) -> None:
         state = await state_of(self._connection, self.stream)
@@ -168,7 +172,7 @@ class Reader:
         return self._credit > 0 and waited > SILENCE_S
 
     async def _pull_if_there_is_room(self) -> None:
-        if self._credit > PULL or len(self._buffer) > PULL:
+        if not self._wants_more:
             return
         if not self._credit:
             self._heard = self._clock()
@@ -179,7 +183,7 @@ class Reader:
         self._credit += PULL
         await self._connection.send(verb, msgspec.json.encode(request), reply)
 
-    def _on_pulled(self, reply: bytes, data: bytes) -> None:
+    def _on_pulled(self, _subject: bytes, reply: bytes, data: bytes) -> None:
         consumer, sequence, delivery, at, pending = parse_ticket(reply)
         if consumer != self._consumer:
             return  # from a consumer that we gave up
@@ -198,18 +202,17 @@ class Reader:
         self.pending = pending
         self._buffer.append(Record(self.stream, sequence, at, data))
         self._bell.set()
-        if self._credit <= PULL:
+        if self._wants_more:
             self._wake.set()
 
-    async def _on_message(self, message: Msg) -> None:
-        """A status. Were nats-py's inside another one, everything would come this way, slower."""
+    async def _on_status(self, message: Msg) -> None:
+        """Were nats-py's inside another one, everything would come this way, slower."""
         if message.reply:
-            self._on_pulled(message.reply.encode(), message.data)
-        elif message.subject.encode().endswith(self._consumer):
-            self._heard = self._clock()
-            self._on_status(message)
-
-    def _on_status(self, message: Msg) -> None:
+            self._on_pulled(b"", message.reply.encode(), message.data)
+            return
+        if not message.subject.encode().endswith(self._consumer):
+            return  # to a consumer that we gave up
+        self._heard = self._clock()
         headers = message.headers or {}
         status = headers.get("Status", "")
         if status in ("404", "408"):  # nothing there, or the request expired
