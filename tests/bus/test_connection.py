@@ -123,6 +123,20 @@ async def test_asking_a_broker_that_fell_is_told_with_its_url(
         await connection.request("anything", b"", timeout_s=0.2)
 
 
+async def test_a_broker_that_falls_over_a_question_is_asked_again(
+    broker: Embedded, connection: Connection
+) -> None:
+    os.kill(broker.pid or 0, signal.SIGSTOP)
+    asking = asyncio.create_task(connection.api("STREAM.NAMES"))
+    await asyncio.sleep(0.05)  # the question is on its way
+    broker.kill()
+    await broker.wait()
+    await broker.start()
+
+    async with asyncio.timeout(20):
+        assert (await asking)["total"] > 0
+
+
 async def test_what_is_told_live_reaches_those_who_listen(
     broker: Embedded, connection: Connection
 ) -> None:

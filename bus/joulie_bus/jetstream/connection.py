@@ -222,16 +222,26 @@ class Connection:
             asked.cancel()
 
     async def api(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """A JetStream API call; the broker's refusal comes back as BrokerRefused with its code."""
+        """A JetStream API call; the broker's refusal comes back as BrokerRefused with its code.
+
+        What is asked here may be asked twice: a broker that fell over the question is asked again.
+        """
         subject = f"$JS.API.{verb}"
         payload = msgspec.json.encode(body) if body is not None else b""
-        answer = msgspec.json.decode(
-            (await self.request(subject, payload)).data, type=dict[str, Any]
-        )
+        answer = msgspec.json.decode(await self._answered(subject, payload), type=dict[str, Any])
         if (refusal := answer.get("error")) is not None:
             code = int(refusal.get("err_code", refusal.get("code", 0)))
             raise BrokerRefused(subject, code, str(refusal.get("description", "no reason given")))
         return answer
+
+    async def _answered(self, subject: str, payload: bytes) -> bytes:
+        while True:
+            life = self.lives
+            try:
+                return (await self.request(subject, payload)).data
+            except Unreachable:
+                if life == self.lives:
+                    raise
 
 
 @contextlib.asynccontextmanager
