@@ -6,12 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.pool import StaticPool
 
 from joulie_bus.errors import DatabaseUnreachable
 from joulie_migrations.guards import GROWING, READER, WRITER
+from joulie_projections.statements import run_in_sqlite
 
 Place: TypeAlias = Path | str  # a file of SQLite, or the URL of either database
 BUSY_MS = 5_000  # a lock that somebody holds is waited for so long
@@ -108,8 +109,8 @@ def _sqlite(place: str, begin: str, prepare: Callable[[sqlite3.Connection], None
         prepare(connection)
 
     @event.listens_for(engine, "begin")
-    def begun(connection: Any) -> None:
-        connection.exec_driver_sql(begin)
+    def begun(connection: Connection) -> None:
+        run_in_sqlite(connection, begin)
 
     return engine
 

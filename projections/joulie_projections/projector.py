@@ -10,7 +10,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Engine
@@ -36,10 +36,13 @@ from joulie_projections.thread import PASSING, DatabaseThread
 from joulie_projections.world import World
 
 BEAT_S = 0.25
-IDLE_S = 0.5  # an empty wait ends so often, to notice that it is told to stop
+SMALL = 256  # events: what is handed over to the thread takes longer there than here
 LINGER_S = 0.005  # for the broker to go on handing over what it has
 LOST_EVERY_S = 10.0
 log = get_logger("projector")
+_FOLDED, _DUPLICATE, _QUARANTINED = (
+    metrics.EVENTS.labels(fate=fate) for fate in ("folded", "duplicate", "quarantined")
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +102,7 @@ class Projector:
         self._settings = settings
         self._owner = f"{socket.gethostname()}:{os.getpid()}"
         self._store = Store(engine)
-        self._thread = DatabaseThread()
+        self._thread = DatabaseThread(is_near=engine.dialect.name == "sqlite")
         self._scribe = Scribe(bus, subjects, engine, self._thread, signer)
         self._lead = Lead(0, "")
         self._oldest = 0  # when the oldest event was stored that we hold and have not committed
@@ -194,7 +197,8 @@ class Projector:
     # --- facts --------------------------------------------------------------------------------
 
     async def _project(self, tasks: asyncio.TaskGroup) -> None:
-        """Folds a batch while the one before it is on its way to the disk.
+        """A small batch is committed before anything else is read; while a large one is on its way
+        to the disk, the next one is folded.
 
         Nobody sees the world in here, and a commit that fails for good ends everything: so the
         world may be a batch ahead of what is committed, and what is told never is.
@@ -205,7 +209,7 @@ class Projector:
             self._readers = readers
             created = {stream: reader.created for stream, reader in readers.items()}
             while True:
-                await rung(bell, IDLE_S)
+                await rung(bell)
                 while records := await self._next(readers, bell):
                     self._in_hand += len(records)
                     self._oldest = self._oldest or min(record.at for record in records)
@@ -214,7 +218,11 @@ class Projector:
                     self._folded = done.standing
                     moment = self._moment_now_and_then()
                     await before
-                    before = tasks.create_task(self._commit(done, records, moment))
+                    if len(records) <= SMALL:
+                        await self._commit(self._thread.at_once, done, records, moment)
+                    else:
+                        commit = self._commit(self._thread.until_done, done, records, moment)
+                        before = tasks.create_task(commit)
 
     @contextlib.asynccontextmanager
     async def _reading(self, bell: asyncio.Event) -> AsyncGenerator[dict[Stream, Reader], None]:
@@ -246,10 +254,14 @@ class Projector:
         return records
 
     async def _commit(
-        self, done: Sequenced, records: Sequence[Record], moment: snapshots.Moment | None
+        self,
+        write: Callable[..., Awaitable[None]],
+        done: Sequenced,
+        records: Sequence[Record],
+        moment: snapshots.Moment | None,
     ) -> None:
         started = time.perf_counter()
-        await self._thread.until_done(self._store.commit, self._lead.epoch, done.commit)
+        await write(self._store.commit, self._lead.epoch, done.commit)
         metrics.COMMIT_SECONDS.observe(time.perf_counter() - started)
         self._standing = done.standing
         self._lag_s = max(0.0, (time.time_ns() - min(record.at for record in records)) / 1e9)
@@ -334,8 +346,8 @@ def _count(done: Sequenced) -> None:
     poisoned = len(done.commit.poison)
     total = manifest.p_to - manifest.p_from + 1
     metrics.POSITION.set(manifest.p_to)
-    metrics.EVENTS.labels(fate="folded").inc(total - done.duplicates - poisoned)
-    metrics.EVENTS.labels(fate="duplicate").inc(done.duplicates)
-    metrics.EVENTS.labels(fate="quarantined").inc(poisoned)
+    _FOLDED.inc(total - done.duplicates - poisoned)
+    _DUPLICATE.inc(done.duplicates)
+    _QUARANTINED.inc(poisoned)
     for poison in done.commit.poison:
         log.warning("quarantined", position=poison.position, why=poison.why)

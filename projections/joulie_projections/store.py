@@ -34,8 +34,7 @@ _DIGESTS = msgspec.msgpack.Decoder(dict[str, bytes])
 _GONE = ("generation", "table_name", "key", "position")
 
 
-# Made once: to put it together takes as long as to run it.
-_ADVANCE = (
+_ADVANCE = statements.Prepared(
     update(checkpoint)
     .where(
         checkpoint.c.name == NAME,
@@ -101,7 +100,7 @@ class Store:
         """The fence is the first statement: who is no longer the projector changes nothing."""
         before = work.manifest.p_from - 1
         with self._engine.begin() as db:
-            generation = db.scalar(_ADVANCE, _advance(epoch, before, work))
+            generation = _ADVANCE.scalar(db, **_advance(epoch, before, work))
             if generation is None:
                 if _is_there(read_checkpoint(db), epoch, work.manifest):
                     return

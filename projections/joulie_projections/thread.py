@@ -1,8 +1,14 @@
-"""The one thread in which a process talks to its database, and the patience that it has with it."""
+"""How a process talks to its database: one call after the other, and with patience.
+
+In a thread, so that the event loop goes on meanwhile. What is small and quick may run on the loop
+itself: handing it over and back costs more than it does (docs/decisions/0028).
+"""
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import Any, TypeVar
 
 from sqlalchemy.exc import InterfaceError, OperationalError
@@ -11,6 +17,7 @@ from joulie_bus import metrics
 from joulie_bus.logging import get_logger
 
 RETRY_S = 0.5
+SLOW_S = 0.01  # a call that took longer: the next one waits in the thread
 TELL_EVERY = 20  # tries: a disk that is full over night is told of every ten seconds
 # Disk full, locked, deadlock, serialization, restart, connection lost: another try may do.
 PASSING = (OperationalError, InterfaceError)
@@ -19,13 +26,30 @@ log = get_logger("database")
 
 
 class DatabaseThread:
-    """One statement after the other; the event loop goes on meanwhile."""
+    """One call after the other, wherever each of them runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_near: bool = False) -> None:
+        """`is_near` for a database that is a file of this machine."""
         self._thread = ThreadPoolExecutor(1, "database")
+        self._alone = Lock()
+        self._is_near = is_near
+        self._is_quick = is_near
 
     async def once(self, call: Callable[..., T], *args: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._thread, self._in_turn, call, args
+        )
+
+    async def at_once(self, call: Callable[..., T], *args: Any) -> T:
+        """Here and now; until done in the thread if the database is far, slow or busy."""
+        if self._is_quick and self._alone.acquire(blocking=False):
+            try:
+                return self._timed(call, args)
+            except PASSING:
+                metrics.DATABASE_RETRIES.inc()
+            finally:
+                self._alone.release()
+        return await self.until_done(call, *args)
 
     async def until_done(self, call: Callable[..., T], *args: Any) -> T:
         """Until the database takes it. Nothing is read on before, so nothing piles up here."""
@@ -49,3 +73,14 @@ class DatabaseThread:
     def close(self) -> None:
         """What was begun ends before the database is closed."""
         self._thread.shutdown()
+
+    def _in_turn(self, call: Callable[..., T], args: tuple[Any, ...]) -> T:
+        with self._alone:
+            return self._timed(call, args)
+
+    def _timed(self, call: Callable[..., T], args: tuple[Any, ...]) -> T:
+        started = time.monotonic()
+        try:
+            return call(*args)
+        finally:
+            self._is_quick = self._is_near and time.monotonic() - started < SLOW_S

@@ -1,0 +1,95 @@
+"""Where a call to the database runs: small and quick here, everything else beside the loop."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Generator
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from joulie_projections import thread
+from joulie_projections.thread import SLOW_S, DatabaseThread
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def near() -> Generator[DatabaseThread, None, None]:
+    made = DatabaseThread(is_near=True)
+    yield made
+    made.close()
+
+
+def runs_here() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def slowly() -> bool:
+    time.sleep(SLOW_S * 2)
+    return runs_here()
+
+
+async def test_what_is_wanted_at_once_runs_on_the_loop(near: DatabaseThread) -> None:
+    assert await near.at_once(runs_here)
+    assert not await near.once(runs_here)
+    assert not await near.until_done(runs_here)
+
+
+async def test_a_database_that_is_far_away_is_never_waited_for_on_the_loop() -> None:
+    far = DatabaseThread()
+
+    assert not await far.at_once(runs_here)
+    far.close()
+
+
+async def test_after_a_slow_call_the_loop_is_left_alone_until_calls_are_quick_again(
+    near: DatabaseThread,
+) -> None:
+    assert await near.at_once(slowly)
+    assert not await near.at_once(slowly)
+    assert not await near.at_once(runs_here)  # which was quick
+    assert await near.at_once(runs_here)
+
+
+async def test_two_calls_never_run_at_the_same_time(near: DatabaseThread) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def busy() -> str:
+        begun.set()
+        goes_on.wait(5)
+        return "first"
+
+    first = asyncio.create_task(near.once(busy))
+    await asyncio.to_thread(begun.wait, 5)
+    second = asyncio.create_task(near.at_once(runs_here))
+    await asyncio.sleep(0.01)  # the loop is free meanwhile
+
+    assert not second.done()
+    goes_on.set()
+    assert (await first, await second) == ("first", False)
+
+
+async def test_what_is_refused_here_is_tried_again_in_the_thread(
+    near: DatabaseThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread, "RETRY_S", 0.001)
+    tried: list[bool] = []
+
+    def locked() -> int:
+        tried.append(runs_here())
+        if len(tried) < 4:
+            raise OperationalError("BEGIN", None, Exception("database is locked"))
+        return len(tried)
+
+    assert await near.at_once(locked) == 4
+    assert tried == [True, False, False, False]
+
+
+async def test_what_no_patience_mends_is_raised_at_once(near: DatabaseThread) -> None:
+    def broken() -> None:
+        raise ValueError("a bug")
+
+    with pytest.raises(ValueError, match="a bug"):
+        await near.at_once(broken)
+    assert await near.at_once(runs_here)
