@@ -3,9 +3,10 @@
     .venv/bin/python benchmarks/projector.py [--events 60000]
 
 Each database once with our batches and once with one transaction per event, in the same run, with
-the time of an fsync on the same disk beside it. Readings of 1,000 nodes, an agent on each. Broker,
-projector and PostgreSQL are processes of their own and share the cores: trust ratios, and the CPU
-time of an event more than its rate. The broker syncs now and then: one that syncs each message
+the time of an fsync on the same disk beside it. Readings of 1,000 nodes, an agent on each. Agents,
+broker, projector and PostgreSQL are processes of their own and share the cores: trust ratios, and
+the CPU time of an event more than its rate. Agents do not wait for one another, so what a second
+brings comes as evenly as a timer can. The broker syncs now and then: one that syncs each message
 takes fewer than 5,000 of them a second here, and its queue would be all that is seen
 (benchmarks/bus.py measures it).
 """
@@ -20,6 +21,8 @@ import statistics
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Generator
+from itertools import pairwise
+from multiprocessing.connection import Connection as PipeEnd
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,8 +46,9 @@ from joulie_projections.view import View
 
 NODES = 1000
 LARGE = 5000
+APART = multiprocessing.get_context("spawn")
 RATE = 5000  # events a second while freshness is measured
-TICK_S = 0.005
+TICK_S = 0.001
 SYNCS = 200
 # On two cores that do nothing else. A rate is to be reached, milliseconds are not to be passed.
 DURABLE_PER_S = {"SQLite": 40_000, "PostgreSQL": 20_000}
@@ -131,9 +135,7 @@ def project(address: Address, place: Place, key: Path) -> None:
 
 @contextlib.contextmanager
 def projecting(address: Address, place: Place, key: Path) -> Generator[None, None, None]:
-    process = multiprocessing.get_context("spawn").Process(
-        target=project, args=(address, place, key), daemon=True
-    )
+    process = APART.Process(target=project, args=(address, place, key), daemon=True)
     process.start()
     try:
         yield
@@ -142,31 +144,40 @@ def projecting(address: Address, place: Place, key: Path) -> Generator[None, Non
         process.join()
 
 
-async def freshness(bus: JetStreamLog, view: View, seconds: float) -> Fresh:
-    """From the moment that an event is handed to the bus to the moment that the view holds it."""
-    first, count = view.position, int(RATE * seconds)
-    told = messages(count, f"fresh-{time.time_ns()}")
-    sent: list[float] = []
-    ages: list[float] = []
-    sending: set[asyncio.Task[None]] = set()
+def agents(address: Address, seconds: float, moments: PipeEnd) -> None:
+    """A process of its own: sends evenly, and tells when each reading was handed to the bus."""
+    logging.configure("warning", "console", "bench")
+    told = messages(int(RATE * seconds), f"fresh-{time.time_ns()}")
 
-    async def send() -> None:
+    async def send() -> list[float]:
+        sent: list[float] = []
         per_tick, started = int(RATE * TICK_S), time.perf_counter()
-        for tick, at in enumerate(range(0, count, per_tick), 1):
-            part = told[at : at + per_tick]
-            sent.extend([time.perf_counter()] * len(part))
-            sending.add(asyncio.create_task(bus.publish(part)))
-            await asyncio.sleep(max(0.0, started + tick * TICK_S - time.perf_counter()))
+        async with JetStreamLog.open(address, "agents") as bus, asyncio.TaskGroup() as sending:
+            for tick, at in enumerate(range(0, len(told), per_tick), 1):
+                part = told[at : at + per_tick]
+                sent.extend([time.perf_counter()] * len(part))
+                sending.create_task(bus.publish(part))
+                await asyncio.sleep(max(0.0, started + tick * TICK_S - time.perf_counter()))
+        return sent
 
-    async with background(send(), "send"):
-        seen = first
-        while seen < first + count:
-            await view.wait_for(seen + 1, 20)
-            now = time.perf_counter()
-            ages.extend(now - at for at in sent[seen - first : view.position - first])
-            seen = view.position
-    await asyncio.gather(*sending)
-    ages.sort()
+    moments.send(asyncio.run(send()))
+
+
+async def freshness(address: Address, view: View, seconds: float) -> Fresh:
+    """From the moment that an event is handed to the bus to the moment that the view holds it."""
+    here, there = APART.Pipe(duplex=False)
+    process = APART.Process(target=agents, args=(address, seconds, there), daemon=True)
+    process.start()
+    first, seen = view.position, [view.position]
+    moments: list[float] = []
+    while seen[-1] < first + int(RATE * seconds):
+        await view.wait_for(seen[-1] + 1, 20)
+        moments.append(time.perf_counter())
+        seen.append(view.position)
+    sent = await asyncio.to_thread(here.recv)
+    process.join()
+    held = zip(pairwise(seen), moments, strict=True)
+    ages = sorted(at - it for (a, b), at in held for it in sent[a - first : b - first])
     return Fresh(ages[len(ages) // 2] * 1000, ages[len(ages) * 99 // 100] * 1000)
 
 
@@ -206,17 +217,19 @@ async def following(place: Place, folder: Path, seconds: float) -> dict[str, flo
         JetStreamLog.open(address, "bench") as bus,
     ):
         with projecting(address, place, folder / "key"):
-            fresh = await fresh_and_large(bus, place, seconds)
+            fresh = await fresh_and_large(address, bus, place, seconds)
         return {**fresh, "cold view of 5,000 nodes, ms": await cold_view_ms(bus, place)}
 
 
-async def fresh_and_large(bus: JetStreamLog, place: Place, seconds: float) -> dict[str, float]:
+async def fresh_and_large(
+    address: Address, bus: JetStreamLog, place: Place, seconds: float
+) -> dict[str, float]:
     engine = database.reader(place)
     says = Producer("watcher", CLUSTER, time.time_ns)
     async with View.open(bus, engine, CLUSTER) as view:
         await view.wait_ready(30)
-        await freshness(bus, view, 1)  # warm
-        fresh = await freshness(bus, view, seconds)
+        await freshness(address, view, 1)  # warm
+        fresh = await freshness(address, view, seconds)
         large: list[AnyEvent] = [node_seen(f"node-{n}") for n in range(LARGE)]
         large.extend(hardware(f"node-{n}") for n in range(LARGE))
         before = view.position
