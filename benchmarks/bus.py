@@ -9,6 +9,7 @@ acknowledgement means "on the disk" (so that the disk is). CPU is this process's
 import argparse
 import asyncio
 import json
+import os
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -18,7 +19,7 @@ from typing import NamedTuple
 import nats
 from nats.aio.client import Client
 
-from joulie_bus.embedded import Embedded, free_port, server_binary
+from joulie_bus.embedded import Embedded, environment, free_port, server_binary
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import Reader
@@ -100,6 +101,7 @@ async def lazy_broker(directory: Path) -> tuple[asyncio.subprocess.Process, Addr
     process = await asyncio.create_subprocess_exec(
         *(server_binary(), "-js", "-a", "127.0.0.1", "-p", str(port), "-sd", str(directory)),
         stderr=asyncio.subprocess.DEVNULL,
+        env=environment(os.environ, os.cpu_count() or 1),
     )
     address = Address(url=f"nats://127.0.0.1:{port}")
     while True:

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import joulie_migrations
 from joulie_bus import logging
-from joulie_bus.embedded import free_port, server_binary
+from joulie_bus.embedded import environment, free_port, server_binary
 from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.log import JetStreamLog
@@ -89,6 +89,7 @@ async def lazy_broker(directory: Path) -> AsyncGenerator[Address, None]:
     process = await asyncio.create_subprocess_exec(
         *(server_binary(), "-js", "-a", "127.0.0.1", "-p", str(port), "-sd", str(directory)),
         stderr=asyncio.subprocess.DEVNULL,
+        env=environment(os.environ, os.cpu_count() or 1),
     )
     address = Address(url=f"nats://127.0.0.1:{port}")
     while True:

@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import os
 import secrets
 import shutil
 import signal
@@ -57,6 +58,15 @@ cluster {{
 """
 
 
+def environment(given: Mapping[str, str], cores: int) -> Mapping[str, str]:
+    """Half of the cores, the others are for whoever it serves: on two it takes a fifth less of them
+    for each message than if it may have both. Memory for its collector instead of processor, up to
+    a limit. What the environment says already goes before.
+    """
+    frugal = {"GOMAXPROCS": str(max(1, cores // 2)), "GOGC": "400", "GOMEMLIMIT": "512MiB"}
+    return {**frugal, **given}
+
+
 class Peer(NamedTuple):
     """This server's place in a cluster on one machine: for tests, as one disk is no redundancy."""
 
@@ -103,6 +113,7 @@ class Embedded:
                 stdout=log,
                 stderr=log,
                 pass_fds=(lock.fileno(),),
+                env=environment(os.environ, os.cpu_count() or 1),
                 preexec_fn=die_with_parent,
                 start_new_session=True,  # Ctrl-C is ours to pass on, in the right order
             )

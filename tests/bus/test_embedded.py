@@ -56,6 +56,18 @@ async def test_jetstream_answers_as_soon_as_it_is_started(tmp_path: Path) -> Non
         assert (await connection.api("INFO"))["streams"] == 0
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_it_leaves_cores_to_those_whom_it_serves_unless_it_is_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOGC", "50")
+    async with bare_broker(tmp_path / "broker") as broker:
+        said = Path(f"/proc/{broker.pid}/environ").read_bytes().decode().split("\0")
+
+    assert f"GOMAXPROCS={max(1, (os.cpu_count() or 1) // 2)}" in said
+    assert [word for word in said if word.startswith("GOGC")] == ["GOGC=50"]
+
+
 async def test_what_it_keeps_is_its_owners_alone(tmp_path: Path) -> None:
     async with bare_broker(tmp_path / "broker"):
         assert oct(stat.S_IMODE((tmp_path / "broker").stat().st_mode)) == "0o700"
