@@ -8,11 +8,11 @@ from sqlalchemy import Connection, Engine, delete, func, insert, select
 
 from joulie_bus.events import OutcomeSeen, PrioritizeDecided
 from joulie_bus.subjects import Stream
-from joulie_projections import statements
 from joulie_projections.commit import Bound, Input
 from joulie_projections.entry import FIRST_PREV, Entry, beside, chain_hash, message_in
 from joulie_projections.heads import Head, Signer
 from joulie_projections.outcomes import MOVED
+from joulie_projections.statements import Put, make
 from joulie_projections.store import blank, insert_new, require_epoch, rows_moved_at
 from joulie_projections.tables import checkpoint, decision, head, outcome_due
 
@@ -127,10 +127,12 @@ def _insert(db: Connection, placed: Sequence[_Placed]) -> None:
     rows: list[tuple[object, ...]]
     if db.dialect.name == "sqlite":
         rows = [(pos, entry.body, prev, here, beside(entry)) for pos, entry, prev, here in placed]
-        statements.insert(db, decision.name, _WRITTEN, rows)
+        columns: Sequence[str] = _WRITTEN
     else:
         rows = [(pos, *about, body, prev, here) for pos, (about, body), prev, here in placed]
-        statements.insert(db, decision.name, _COLUMNS, rows)
+        columns = _COLUMNS
+    if rows:
+        make(db, Put(decision.name, columns, rows))
 
 
 def _tip(db: Connection) -> Tip:

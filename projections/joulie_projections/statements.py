@@ -1,18 +1,20 @@
-"""The statements that run for every batch, in the words that each database is quickest with.
+"""What is written for every batch, in the words that each database is quickest with.
 
 SQLite: many rows in one statement, which runs without Python's lock, so that the fold goes on
 meanwhile; what is left over through `executemany`. Its driver is called directly: what SQLAlchemy
 does around a statement takes as long as a small one. PostgreSQL: one statement over arrays, which
-beats COPY into a table of its own by a little, and row by row by half (benchmarks/projector.py).
+beats COPY into a table of its own by a little, and row by row by half (benchmarks/projector.py);
+and all that a commit writes in one statement, which is one way there and back instead of six.
 """
 
 import sqlite3
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects.postgresql import psycopg
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.dml import ReturningUpdate
 
@@ -21,69 +23,117 @@ _AT_ONCE = 256  # rows in one statement of SQLite; more of them are no quicker
 _TYPES = {str: "text", int: "bigint", bytes: "bytea"}
 
 
-class Prepared:
-    """Put together once, for each time that it runs."""
+class Put(NamedTuple):
+    """Rows of one table. Where there are keys, the newest row of each stays."""
+
+    table: str
+    columns: Sequence[str]
+    values: Values
+    keys: Sequence[str] = ()
+    is_generational: bool = False  # belongs to a generation, whose column comes first
+
+    def into(self) -> str:
+        first = "generation, " if self.is_generational else ""
+        return f"INSERT INTO {self.table} ({first}{', '.join(self.columns)})"
+
+    def row(self, generation: str, columns: str) -> str:
+        return f"{generation}, {columns}" if self.is_generational else columns
+
+    def on_conflict(self) -> str:
+        if not self.keys:
+            return ""
+        rest = (column for column in self.columns if column not in self.keys)
+        newest = ", ".join(f"{column} = excluded.{column}" for column in rest)
+        return f" ON CONFLICT ({', '.join(self.keys)}) DO UPDATE SET {newest}"
+
+
+class Drop(NamedTuple):
+    """Rows of a generation that are gone."""
+
+    table: str
+    keys: Sequence[str]
+
+
+Change = Put | Drop
+
+
+class Fence:
+    """The update that lets pass the one who may write, and tells him the generation that serves."""
 
     def __init__(self, statement: ReturningUpdate[Any]) -> None:
-        self._statement = statement
-        compiled = statement.compile(dialect=sqlite.dialect())
-        self._sql, self._order = compiled.string, compiled.positiontup or ()
-        self._fixed = compiled.params
+        in_sqlite = statement.compile(dialect=sqlite.dialect())
+        self._sql, self._order = in_sqlite.string, in_sqlite.positiontup or ()
+        self._fixed = in_sqlite.params
+        self._in_postgres = statement.compile(dialect=psycopg.dialect()).string  # type: ignore[no-untyped-call]
 
-    def scalar(self, db: Connection, **values: object) -> Any:
-        if db.dialect.name != "sqlite":
-            return db.scalar(self._statement, values)
+    def passed(
+        self, db: Connection, values: dict[str, object], changes: Sequence[Change]
+    ) -> int | None:
+        """Makes the changes, and says of which generation; None, and no change, if it is shut."""
         given = {**self._fixed, **values}
+        if db.dialect.name == "postgresql":
+            return self._passed_in_postgres(db, given, changes)
         found = run_in_sqlite(db, self._sql, [given[name] for name in self._order])
-        return found[0][0] if found else None
+        if not found:
+            return None
+        generation: int = found[0][0]
+        for change in changes:
+            make(db, change, generation)
+        return generation
+
+    def _passed_in_postgres(
+        self, db: Connection, given: dict[str, object], changes: Sequence[Change]
+    ) -> int | None:
+        parts = [f"fence AS ({self._in_postgres})"]
+        for number, change in enumerate(changes):
+            sql, arrays = _for_postgres(change, "fence.generation", "fence", f"c{number}")
+            parts.append(f"c{number} AS ({sql})")
+            given.update(arrays)
+        sql = f"WITH {', '.join(parts)} SELECT generation FROM fence"
+        found: int | None = db.exec_driver_sql(sql, given).scalar()
+        return found
 
 
-def upsert(
-    db: Connection, table: str, columns: Sequence[str], keys: Sequence[str], values: Values
-) -> None:
-    """The newest value of each key stays."""
-    rest = ", ".join(f"{column} = excluded.{column}" for column in columns if column not in keys)
-    _insert(db, table, columns, values, f" ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {rest}")
-
-
-def insert(db: Connection, table: str, columns: Sequence[str], values: Values) -> None:
-    _insert(db, table, columns, values, "")
-
-
-def delete(db: Connection, table: str, generation: int, keys: Sequence[str]) -> None:
+def make(db: Connection, change: Change, generation: int = 0) -> None:
+    """`generation` for what belongs to one."""
     if db.dialect.name == "postgresql":
-        sql = f"DELETE FROM {table} WHERE generation = %s AND key = ANY(%s)"
-        db.exec_driver_sql(sql, (generation, list(keys)))
+        db.exec_driver_sql(*_for_postgres(change, str(generation), "", "c"))
+    elif isinstance(change, Put):
+        _put_into_sqlite(db, change, str(generation))
     else:
-        sql = f"DELETE FROM {table} WHERE generation = ? AND key = ?"
-        _run_many_in_sqlite(db, sql, [(generation, key) for key in keys])
+        sql = f"DELETE FROM {change.table} WHERE generation = {generation} AND key = ?"
+        _run_many_in_sqlite(db, sql, [(key,) for key in change.keys])
 
 
-def _insert(
-    db: Connection, table: str, columns: Sequence[str], values: Values, suffix: str
-) -> None:
-    if not values:
-        return
-    into = f"INSERT INTO {table} ({', '.join(columns)})"
-    if db.dialect.name != "postgresql":
-        _insert_into_sqlite(db, f"{into} VALUES ", values, suffix)
-        return
-    arrays = tuple(list(column) for column in zip(*values, strict=True))
+def _for_postgres(
+    change: Change, generation: str, source: str, name: str
+) -> tuple[str, dict[str, object]]:
+    """Beside a `source` nothing happens unless it has a row."""
+    if isinstance(change, Drop):
+        using = f" USING {source}" if source else ""
+        where = f"t.generation = {generation} AND t.key = ANY(%({name})b::text[])"
+        return f"DELETE FROM {change.table} AS t{using} WHERE {where}", {name: list(change.keys)}
+    columns = [list(column) for column in zip(*change.values, strict=True)]
+    arrays: dict[str, object] = {f"{name}_{at}": column for at, column in enumerate(columns)}
     # %b: the binary form. As text each byte of a body would travel as two, and be parsed.
-    marks = ", ".join(f"%b::{_TYPES[type(array[0])]}[]" for array in arrays)
+    types = [_TYPES[type(column[0])] for column in columns]
+    marks = ", ".join(f"%({it})b::{kind}[]" for it, kind in zip(arrays, types, strict=True))
+    beside = f"{source}, " if source else ""
     # Whoever writes several keys takes their locks in one order: rows come as they are given.
-    db.exec_driver_sql(f"{into} SELECT * FROM unnest({marks}){suffix}", arrays)
+    rows = f"SELECT {change.row(generation, 't.*')} FROM {beside}unnest({marks}) AS t"
+    return f"{change.into()} {rows}{change.on_conflict()}", arrays
 
 
-def _insert_into_sqlite(db: Connection, into: str, values: Values, suffix: str) -> None:
-    row = f"({', '.join('?' * len(values[0]))})"
-    whole = len(values) - len(values) % _AT_ONCE
-    many = f"{into}{', '.join([row] * _AT_ONCE)}{suffix}" if whole else ""
-    for first in range(0, whole, _AT_ONCE):
-        part = values[first : first + _AT_ONCE]
+def _put_into_sqlite(db: Connection, put: Put, generation: str) -> None:
+    into = f"{put.into()} VALUES "
+    row = f"({put.row(generation, ', '.join('?' * len(put.columns)))})"
+    whole = len(put.values) - len(put.values) % _AT_ONCE
+    many = f"{into}{', '.join([row] * _AT_ONCE)}{put.on_conflict()}" if whole else ""
+    for at in range(0, whole, _AT_ONCE):
+        part = put.values[at : at + _AT_ONCE]
         run_in_sqlite(db, many, list(chain.from_iterable(part)))
-    if rest := values[whole:]:
-        _run_many_in_sqlite(db, f"{into}{row}{suffix}", rest)
+    if rest := put.values[whole:]:
+        _run_many_in_sqlite(db, f"{into}{row}{put.on_conflict()}", rest)
 
 
 def run_in_sqlite(db: Connection, sql: str, values: Sequence[object] = ()) -> list[Any]:

@@ -11,11 +11,11 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from joulie_bus.errors import Fenced, StateDamaged
 from joulie_projections import rows as rowlib
-from joulie_projections import statements
 from joulie_projections.commit import Bound, Checkpoint, Commit, Inputs, Poison
 from joulie_projections.manifest import Manifest
 from joulie_projections.rows import Digests, Row
 from joulie_projections.snapshots import Snapshot
+from joulie_projections.statements import Change, Drop, Fence, Put, make
 from joulie_projections.tables import (
     STATE_TABLES,
     batch,
@@ -31,10 +31,11 @@ NAME = "projector"
 PORTION = 1000  # rows that are read at once
 _INPUTS = msgspec.msgpack.Decoder(Inputs)
 _DIGESTS = msgspec.msgpack.Decoder(dict[str, bytes])
-_GONE = ("generation", "table_name", "key", "position")
 
 
-_ADVANCE = statements.Prepared(
+_ROW = ("key", "position", "body")
+_GONE = ("table_name", "key", "position")
+_ADVANCE = Fence(
     update(checkpoint)
     .where(
         checkpoint.c.name == NAME,
@@ -67,6 +68,12 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        # There a commit is one statement, which needs nothing around it.
+        self._whole = (
+            engine.execution_options(isolation_level="AUTOCOMMIT")
+            if engine.dialect.name == "postgresql"
+            else engine
+        )
 
     def acquire(
         self, owner: str, until: int, now: int, incarnation: str, is_gone: Callable[[str], bool]
@@ -99,16 +106,10 @@ class Store:
     def commit(self, epoch: int, work: Commit) -> None:
         """The fence is the first statement: who is no longer the projector changes nothing."""
         before = work.manifest.p_from - 1
-        with self._engine.begin() as db:
-            generation = _ADVANCE.scalar(db, **_advance(epoch, before, work))
-            if generation is None:
-                if _is_there(read_checkpoint(db), epoch, work.manifest):
-                    return
+        with self._whole.begin() as db:
+            passed = _ADVANCE.passed(db, _advance(epoch, before, work), changes_of(work))
+            if passed is None and not _is_there(read_checkpoint(db), epoch, work.manifest):
                 raise Fenced(epoch, before)
-            write_rows(db, work.rows, work.manifest.p_to, generation)
-            _write_manifest(db, work.manifest)
-            statements.insert(db, quarantine.name, Poison._fields, work.poison)
-            statements.insert(db, outcome_due.name, Bound._fields, work.bound)
 
     def checkpoint(self) -> Checkpoint | None:
         with self._engine.connect() as db:
@@ -178,7 +179,8 @@ class Store:
 
     def fill(self, generation: int, rows: Sequence[Row], position: int) -> None:
         with self._engine.begin() as db:
-            write_rows(db, rows, position, generation)
+            for change in changes_of_rows(rows, position):
+                make(db, change, generation)
 
     def flip(
         self, epoch: int, generation: int, reached: Checkpoint, fold_version: str, now: int
@@ -209,7 +211,7 @@ class Store:
                 raise StateDamaged(f"Generation {generation} of the rows", reached.position)
             made = (generation, reached.position, fold_version)
             values = [(*made, rowlib.state_digest(reached.digests), now)]
-            statements.insert(db, rebuilt.name, [column.name for column in rebuilt.c], values)
+            make(db, Put(rebuilt.name, [column.name for column in rebuilt.c], values))
 
     def retire(self) -> None:
         """What no longer serves goes."""
@@ -313,23 +315,28 @@ def rows_moved_at(db: Connection) -> int:
     return max(db.scalar(went) or 0, db.scalar(select(func.max(rebuilt.c.position))) or 0)
 
 
-def write_rows(db: Connection, rows: Sequence[Row], position: int, generation: int) -> None:
+def changes_of_rows(rows: Sequence[Row], position: int) -> Iterator[Change]:
     puts: dict[str, list[tuple[object, ...]]] = defaultdict(list)
     drops: dict[str, list[str]] = defaultdict(list)
     for table, key, body in rows:
         if body is None:
             drops[table].append(key)
         else:
-            puts[table].append((generation, key, position, body))
+            puts[table].append((key, position, body))
     for table, values in puts.items():
-        columns = ("generation", "key", "position", "body")
-        statements.upsert(db, STATE_TABLES[table].name, columns, columns[:2], values)
+        yield Put(STATE_TABLES[table].name, _ROW, values, ("generation", "key"), True)
     for table, keys in drops.items():
-        statements.delete(db, STATE_TABLES[table].name, generation, keys)
-        left = [(generation, table, key, position) for key in keys]
-        statements.upsert(db, gone.name, _GONE, _GONE[:3], left)
+        yield Drop(STATE_TABLES[table].name, keys)
+    if left := [(table, key, position) for table, keys in drops.items() for key in keys]:
+        yield Put(gone.name, _GONE, left, ("generation", "table_name", "key"), True)
 
 
-def _write_manifest(db: Connection, manifest: Manifest) -> None:
-    values = manifest._asdict() | {"ranges": msgspec.msgpack.encode(manifest.ranges)}
-    statements.insert(db, batch.name, list(values), [tuple(values.values())])
+def changes_of(work: Commit) -> list[Change]:
+    manifest = work.manifest._asdict() | {"ranges": msgspec.msgpack.encode(work.manifest.ranges)}
+    changes = list(changes_of_rows(work.rows, work.manifest.p_to))
+    changes.append(Put(batch.name, tuple(manifest), [tuple(manifest.values())]))
+    if work.poison:
+        changes.append(Put(quarantine.name, Poison._fields, work.poison))
+    if work.bound:
+        changes.append(Put(outcome_due.name, Bound._fields, work.bound))
+    return changes

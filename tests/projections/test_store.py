@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import Engine, event, text
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError
 
 from joulie_bus.errors import Fenced
 from joulie_bus.events import Fact, NodeGone
@@ -99,6 +99,23 @@ def test_commits_follow_one_another_and_the_newest_row_stays(leading: Store) -> 
     assert world_of(rows).nodes["a"].samples[0].power_mw == 100_000
 
 
+def test_a_commit_of_which_one_row_is_refused_changes_nothing(leading: Store, place: Place) -> None:
+    commit(leading, node_seen("a"))
+    before = leading.load()
+    done = following(leading, records(power("a", 100), node_seen("b"), name="another"))
+    twice = (Poison(2, "OBS", 1, "unreadable", b""),) * 2
+
+    with pytest.raises(IntegrityError):
+        leading.commit(1, done._replace(poison=twice))
+
+    assert leading.load() == before
+    with History.of(place) as history:
+        assert [manifest.p_to for manifest in history.manifests()] == [1]
+
+
+@pytest.mark.parametrize(
+    "place", ["database_file"], indirect=True
+)  # the other one has no such moment
 def test_a_crash_on_commit_leaves_rows_position_and_manifest_as_they_were(
     leading: Store, writer: Engine, place: Place
 ) -> None:
