@@ -102,7 +102,7 @@ class Projector:
         self._settings = settings
         self._owner = f"{socket.gethostname()}:{os.getpid()}"
         self._store = Store(engine)
-        self._thread = DatabaseThread(is_near=engine.dialect.name == "sqlite")
+        self._thread = DatabaseThread()
         self._scribe = Scribe(bus, subjects, engine, self._thread, signer)
         self._lead = Lead(0, "")
         self._oldest = 0  # when the oldest event was stored that we hold and have not committed

@@ -28,12 +28,10 @@ log = get_logger("database")
 class DatabaseThread:
     """One call after the other, wherever each of them runs."""
 
-    def __init__(self, is_near: bool = False) -> None:
-        """`is_near` for a database that is a file of this machine."""
+    def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "database")
         self._alone = Lock()
-        self._is_near = is_near
-        self._is_quick = is_near
+        self._is_quick = False  # so was the last call
 
     async def once(self, call: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(
@@ -41,7 +39,7 @@ class DatabaseThread:
         )
 
     async def at_once(self, call: Callable[..., T], *args: Any) -> T:
-        """Here and now; until done in the thread if the database is far, slow or busy."""
+        """Here and now; until done in the thread if the database is slow or busy."""
         if self._is_quick and self._alone.acquire(blocking=False):
             try:
                 return self._timed(call, args)
@@ -83,4 +81,4 @@ class DatabaseThread:
         try:
             return call(*args)
         finally:
-            self._is_quick = self._is_near and time.monotonic() - started < SLOW_S
+            self._is_quick = time.monotonic() - started < SLOW_S

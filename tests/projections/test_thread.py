@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import AsyncGenerator
 
 import pytest
 from sqlalchemy.exc import OperationalError
@@ -15,8 +15,9 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def near() -> Generator[DatabaseThread, None, None]:
-    made = DatabaseThread(is_near=True)
+async def quick() -> AsyncGenerator[DatabaseThread, None]:
+    made = DatabaseThread()
+    await made.once(runs_here)  # which was quick
     yield made
     made.close()
 
@@ -30,29 +31,29 @@ def slowly() -> bool:
     return runs_here()
 
 
-async def test_what_is_wanted_at_once_runs_on_the_loop(near: DatabaseThread) -> None:
-    assert await near.at_once(runs_here)
-    assert not await near.once(runs_here)
-    assert not await near.until_done(runs_here)
+async def test_what_is_wanted_at_once_runs_on_the_loop(quick: DatabaseThread) -> None:
+    assert await quick.at_once(runs_here)
+    assert not await quick.once(runs_here)
+    assert not await quick.until_done(runs_here)
 
 
-async def test_a_database_that_is_far_away_is_never_waited_for_on_the_loop() -> None:
-    far = DatabaseThread()
+async def test_the_loop_does_not_wait_for_a_database_of_which_nothing_is_known() -> None:
+    unknown = DatabaseThread()
 
-    assert not await far.at_once(runs_here)
-    far.close()
+    assert not await unknown.at_once(runs_here)
+    unknown.close()
 
 
 async def test_after_a_slow_call_the_loop_is_left_alone_until_calls_are_quick_again(
-    near: DatabaseThread,
+    quick: DatabaseThread,
 ) -> None:
-    assert await near.at_once(slowly)
-    assert not await near.at_once(slowly)
-    assert not await near.at_once(runs_here)  # which was quick
-    assert await near.at_once(runs_here)
+    assert await quick.at_once(slowly)
+    assert not await quick.at_once(slowly)
+    assert not await quick.at_once(runs_here)  # which was quick
+    assert await quick.at_once(runs_here)
 
 
-async def test_two_calls_never_run_at_the_same_time(near: DatabaseThread) -> None:
+async def test_two_calls_never_run_at_the_same_time(quick: DatabaseThread) -> None:
     begun, goes_on = threading.Event(), threading.Event()
 
     def busy() -> str:
@@ -60,9 +61,9 @@ async def test_two_calls_never_run_at_the_same_time(near: DatabaseThread) -> Non
         goes_on.wait(5)
         return "first"
 
-    first = asyncio.create_task(near.once(busy))
+    first = asyncio.create_task(quick.once(busy))
     await asyncio.to_thread(begun.wait, 5)
-    second = asyncio.create_task(near.at_once(runs_here))
+    second = asyncio.create_task(quick.at_once(runs_here))
     await asyncio.sleep(0.01)  # the loop is free meanwhile
 
     assert not second.done()
@@ -71,7 +72,7 @@ async def test_two_calls_never_run_at_the_same_time(near: DatabaseThread) -> Non
 
 
 async def test_what_is_refused_here_is_tried_again_in_the_thread(
-    near: DatabaseThread, monkeypatch: pytest.MonkeyPatch
+    quick: DatabaseThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(thread, "RETRY_S", 0.001)
     tried: list[bool] = []
@@ -82,14 +83,14 @@ async def test_what_is_refused_here_is_tried_again_in_the_thread(
             raise OperationalError("BEGIN", None, Exception("database is locked"))
         return len(tried)
 
-    assert await near.at_once(locked) == 4
+    assert await quick.at_once(locked) == 4
     assert tried == [True, False, False, False]
 
 
-async def test_what_no_patience_mends_is_raised_at_once(near: DatabaseThread) -> None:
+async def test_what_no_patience_mends_is_raised_at_once(quick: DatabaseThread) -> None:
     def broken() -> None:
         raise ValueError("a bug")
 
     with pytest.raises(ValueError, match="a bug"):
-        await near.at_once(broken)
-    assert await near.at_once(runs_here)
+        await quick.at_once(broken)
+    assert await quick.at_once(runs_here)
