@@ -2,6 +2,7 @@
 
 A view that moves asks for work: rows are read, a board is made of them, and a standing of that.
 Answers come between these steps, so that they wait for one of them at most, and do none themselves.
+A view that moves hundreds of times a second is not looked at each time.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import gc
 import time
 from typing import Protocol
 
+from joulie_bus.leisure import rest_s
 from joulie_bus.logging import get_logger
 from joulie_extender.scoring import Weights
 from joulie_extender.standing import standing_of
@@ -16,6 +18,8 @@ from joulie_projections.board import Board
 from joulie_projections.view import Snapshot
 
 log = get_logger("extender")
+SHARE = 0.25  # of a core, at most, goes into looking; a look takes about a millisecond
+LONGEST_REST_S = 0.01  # nobody waits longer for what is new, however much the last look cost
 NO_AGE_MS = 10**12  # nothing was ever heard
 NOTHING = Snapshot(0, Board.empty(), NO_AGE_MS)
 
@@ -61,14 +65,19 @@ class Lookout:
             moves = await view.moved_since(moves)
             if not view.is_ready:
                 continue
+            began = time.thread_time()
             seen = view.snapshot()
+            spent_s = time.thread_time() - began
             await asyncio.sleep(0)
+            began = time.thread_time()
             self._stand(seen)
+            spent_s += time.thread_time() - began
             is_first, self._ready = not self.is_ready, seen
             if is_first:
                 # What is here now stays: the collector need not walk through it in every answer.
                 gc.collect()
                 gc.freeze()
+            await asyncio.sleep(min(rest_s(spent_s, SHARE), LONGEST_REST_S))
 
     def _stand(self, seen: Snapshot) -> None:
         """Takes what was worked out for the board before, so that this one follows it at once."""

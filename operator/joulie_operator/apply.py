@@ -16,9 +16,9 @@ import msgspec
 
 from joulie_bus import metrics
 from joulie_bus.errors import KubernetesRefused
+from joulie_bus.leisure import rest_s
 from joulie_bus.logging import get_logger
 from joulie_bus.tasks import rung
-from joulie_operator import leisure
 from joulie_operator.announce import EVENTS, event_of
 from joulie_operator.edge import ApplierSettings, racks_of
 from joulie_operator.errands import Clock, Differences, Errand, Kept, Step, Wishes
@@ -91,7 +91,7 @@ class Applier:
         while True:
             began = time.process_time()
             errands = self._differences.look(self._view.world, _now())
-            rest_s = leisure.rest_s(began)
+            pause_s = rest_s(time.process_time() - began)
             metrics.KUBE_BEHIND.set(len(errands))
             is_left = await self._carry_out(errands)
             if self._is_away:
@@ -100,7 +100,7 @@ class Applier:
             else:
                 self._pause_s = FIRST_PAUSE_S
                 if not is_left:  # each write of ours is a change, too
-                    await self._rest(rest_s)
+                    await self._rest(pause_s)
                 await rung(self._cluster.twins.changed, LOOK_S)
 
     async def _rest(self, seconds: float) -> None:

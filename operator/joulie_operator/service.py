@@ -15,12 +15,12 @@ from joulie_bus import codec, metrics
 from joulie_bus.codec import Envelope
 from joulie_bus.errors import BusError, ExpectationFailed, PolicyFailed
 from joulie_bus.events import NodePlan, PlanEvent
+from joulie_bus.leisure import rest_s
 from joulie_bus.log import MAX_BATCH, Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Clock, Producer
 from joulie_bus.records import Stored
 from joulie_bus.subjects import Stream, Subjects
-from joulie_operator import leisure
 from joulie_operator.plugins import chosen
 from joulie_operator.reconcile import Moment, Plan, plan
 from joulie_operator.settings import OperatorSettings
@@ -76,7 +76,8 @@ class Operator:
             while True:
                 began = time.process_time()
                 self._tell_stop(await self._looked_at())
-                await asyncio.sleep(max(LOOK_S, leisure.rest_s(began)))
+                spent_s = time.process_time() - began
+                await asyncio.sleep(max(LOOK_S, rest_s(spent_s)))
         finally:
             _no_stops()  # from now on it is not ours to say
 

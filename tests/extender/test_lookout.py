@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncGenerator
 
 import pytest
 
 from extender_kit import performing, snapshot_of
 from joulie_extender import lookout as module
-from joulie_extender.lookout import NOTHING, Lookout
+from joulie_extender.lookout import NOTHING, SHARE, Lookout
 from joulie_extender.scoring import Weights
 from joulie_extender.standing import standing_of
 from joulie_projections.view import Snapshot
@@ -55,6 +56,11 @@ async def following() -> AsyncGenerator[tuple[Lookout, ByHand], None]:
         task.cancel()
 
 
+@pytest.fixture(autouse=True)
+def restless(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHARE", 1.0)
+
+
 async def settled() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
@@ -84,6 +90,30 @@ async def test_answers_that_come_between_see_the_board_before_and_never_half_of_
             await asyncio.sleep(0)
 
     assert seen == {1, 2}
+
+
+async def test_a_view_that_never_rests_takes_a_quarter_of_a_core_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cost_s, while_s, looks = 0.002, 0.3, 0
+
+    def costly(*_: object) -> None:
+        nonlocal looks
+        looks += 1
+        until = time.thread_time() + cost_s
+        while time.thread_time() < until:
+            pass
+
+    monkeypatch.setattr(module, "SHARE", SHARE)
+    monkeypatch.setattr(module, "standing_of", costly)
+    async with following() as (_, view):
+        ends = time.monotonic() + while_s
+        position = 0
+        while time.monotonic() < ends:
+            view.move(at(position := position + 1))
+            await asyncio.sleep(0)
+
+    assert 1 < looks <= (while_s + cost_s) * SHARE / cost_s + 1
 
 
 async def test_a_view_that_goes_back_to_an_older_database_is_followed() -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import OperationalError
@@ -107,7 +108,9 @@ async def living(site: Site, database_file: Path, **values: str) -> AsyncGenerat
         site.working(service, reader) as view,
     ):
         await view.wait_for(len(FACTS), PATIENCE_S)
-        yield Life(service, view, reader)
+        life = Life(service, view, reader)
+        await looked_at(life.port, len(FACTS))
+        yield life
     reader.dispose()
 
 
@@ -132,6 +135,13 @@ async def eventually(port: int, is_so: Callable[[Received], bool]) -> Received:
             if is_so(reply):
                 return reply
             await asyncio.sleep(0.02)
+
+
+async def looked_at(port: int, position: int) -> None:
+    """Answers follow the view, and not at once. To look is not to ask: no decision is made."""
+    async with asyncio.timeout(PATIENCE_S):
+        while msgspec.json.decode((await get(port, "/debug/scoring")).body)["position"] < position:
+            await asyncio.sleep(0.005)
 
 
 async def entries(bus: JetStreamLog) -> list[AnyEvent]:

@@ -11,6 +11,7 @@ import pytest
 from joulie_bus import testing
 from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.leisure import SHARE
 from joulie_bus.settings import Source
 from joulie_bus.tasks import background
 from joulie_bus.testing import (
@@ -30,7 +31,6 @@ from joulie_operator.apply import Applier
 from joulie_operator.edge import ApplierSettings
 from joulie_operator.errands import Differences
 from joulie_operator.kube import ApiServer as Api
-from joulie_operator.leisure import LEISURE
 from joulie_operator.watch import Cluster, watch_cluster
 from joulie_projections.view import View
 from kube_api import ApiServer, Trouble
@@ -158,8 +158,8 @@ async def test_a_plan_becomes_twins_labels_statuses_and_events(
 async def test_a_status_says_what_the_twin_says_and_which_spec_it_saw(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
 ) -> None:
+    await tell(hardware("n1", watts=400), power("n1", 123.5), eco("n1"), caps("n1", 50))
     async with server.listening(), applying(server, bus, view, tmp_path):
-        await tell(hardware("n1", watts=400), power("n1", 123.5), eco("n1"), caps("n1", 50))
         await until(has_settled(server, "n1"))
         found = status(server, "n1")
 
@@ -281,7 +281,7 @@ async def test_looks_that_cost_much_are_few(
         looks = 0
         await asyncio.sleep(while_s)
 
-    assert looks <= while_s / (cost_s * LEISURE) + 1
+    assert looks <= while_s * SHARE / cost_s + 1
 
 
 async def test_who_has_much_to_do_does_not_rest_before_it_is_done(
