@@ -23,9 +23,10 @@ export class NodeMap {
     this.cells = [];
     this.chosen = "";
     this.under = -1; // the cell that pointer or keyboard is on
+    this.byKeys = false; // until the pointer moves by somebody's hand
     this.dirty = false;
     canvas.addEventListener("pointermove", (event) => this.#point(event));
-    canvas.addEventListener("pointerleave", () => this.#leave());
+    canvas.addEventListener("pointerleave", () => this.byKeys || this.#leave());
     canvas.addEventListener("click", () => this.under >= 0 && this.open(this.#name(this.under)));
     canvas.addEventListener("keydown", (event) => this.#key(event));
     canvas.addEventListener("blur", () => this.#leave());
@@ -198,6 +199,9 @@ export class NodeMap {
   }
 
   #point(event) {
+    // A page that moves under a resting pointer tells of a pointer that moves, too.
+    if (!event.movementX && !event.movementY) return;
+    this.byKeys = false;
     const box = this.canvas.getBoundingClientRect();
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
     const hit = this.cells.findIndex((cell) => x >= cell.x && x < cell.x + this.cell && y >= cell.y && y < cell.y + this.cell);
@@ -208,6 +212,7 @@ export class NodeMap {
   }
 
   #leave() {
+    this.byKeys = false;
     this.under = -1;
     this.tip.hidden = true;
     this.draw();
@@ -219,6 +224,7 @@ export class NodeMap {
     const last = this.size - 1;
     const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across, Home: -Infinity, End: Infinity };
     if (event.key in steps) {
+      this.byKeys = true;
       this.under = this.under < 0 ? 0 : Math.max(0, Math.min(last, this.under + steps[event.key]));
       this.#tell(this.canvas.getBoundingClientRect());
       this.said.textContent = this.words(this.under);
