@@ -1,6 +1,7 @@
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Callable, Generator
 
 import pytest
@@ -135,6 +136,23 @@ async def test_a_broker_that_falls_over_a_question_is_asked_again(
 
     async with asyncio.timeout(20):
         assert (await asking)["total"] > 0
+
+
+def stall() -> None:
+    """The loop, as a commit to a disk that takes its time."""
+    time.sleep(0.3)
+
+
+async def test_who_did_not_listen_in_time_asks_again(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Connection.request, "__defaults__", (None, 0.1))
+    asking = asyncio.create_task(connection.api("STREAM.NAMES"))
+    for _ in range(3):  # the question is on its way
+        await asyncio.sleep(0)
+    stall()
+
+    assert (await asking)["total"] > 0
 
 
 async def test_what_is_told_live_reaches_those_who_listen(

@@ -224,7 +224,8 @@ class Connection:
     async def api(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """A JetStream API call; the broker's refusal comes back as BrokerRefused with its code.
 
-        What is asked here may be asked twice: a broker that fell over the question is asked again.
+        What is asked here may be asked twice: a broker that fell over the question is asked again,
+        and so is one whose answer did not come in time. It may have been us who did not listen.
         """
         subject = f"$JS.API.{verb}"
         payload = msgspec.json.encode(body) if body is not None else b""
@@ -235,13 +236,15 @@ class Connection:
         return answer
 
     async def _answered(self, subject: str, payload: bytes) -> bytes:
+        is_second = False
         while True:
             life = self.lives
             try:
                 return (await self.request(subject, payload)).data
             except Unreachable:
-                if life == self.lives:
+                if is_second and life == self.lives:
                     raise
+                is_second = True
 
 
 @contextlib.asynccontextmanager
