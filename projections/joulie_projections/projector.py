@@ -24,6 +24,7 @@ from joulie_bus.settings import choice, integer, setting, some_time
 from joulie_bus.subjects import MERGE_ORDER, Stream, Subjects
 from joulie_bus.tasks import rung
 from joulie_projections import snapshots
+from joulie_projections.calls import PASSING, DatabaseCalls
 from joulie_projections.commit import Checkpoint, Input
 from joulie_projections.heads import ED25519, HMAC, Signer
 from joulie_projections.live import Beat, delta_of, encode, packed
@@ -32,7 +33,6 @@ from joulie_projections.rows import world_of
 from joulie_projections.scribe import Lead, Scribe
 from joulie_projections.sequence import Sequenced, Standing, sequence
 from joulie_projections.store import Store
-from joulie_projections.thread import PASSING, DatabaseThread
 from joulie_projections.world import World
 
 BEAT_S = 0.25
@@ -102,8 +102,8 @@ class Projector:
         self._settings = settings
         self._owner = f"{socket.gethostname()}:{os.getpid()}"
         self._store = Store(engine)
-        self._thread = DatabaseThread()
-        self._scribe = Scribe(bus, subjects, engine, self._thread, signer)
+        self._calls = DatabaseCalls()
+        self._scribe = Scribe(bus, subjects, engine, self._calls, signer)
         self._lead = Lead(0, "")
         self._oldest = 0  # when the oldest event was stored that we hold and have not committed
         self._in_hand = 0
@@ -143,7 +143,7 @@ class Projector:
             if self._keeping is not None:
                 self._keeping.cancel()
                 await asyncio.wait([self._keeping])
-            self._thread.close()
+            self._calls.close()
 
     # --- the lease ----------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class Projector:
             now = time.time_ns()
             until = now + int(self._settings.lease_s * 1e9)
             fresh = secrets.token_hex(8)
-            held = await self._thread.until_done(
+            held = await self._calls.until_done(
                 self._store.acquire, self._owner, until, now, fresh, _is_gone
             )
             if held is not None:
@@ -170,18 +170,18 @@ class Projector:
             await asyncio.sleep(self._settings.lease_s / 3)
             until = time.time_ns() + int(self._settings.lease_s * 1e9)
             try:
-                await self._thread.once(self._store.renew, self._lead.epoch, until)
+                await self._calls.once(self._store.renew, self._lead.epoch, until)
             except PASSING as error:
                 log.warning("lease_not_renewed", error=str(error.orig))
 
     async def _boot(self, held: Checkpoint) -> None:
-        _, rows = await self._thread.until_done(self._store.load)
+        _, rows = await self._calls.until_done(self._store.load)
         self._standing = Standing(held.position, held.inputs, held.digests, held.head)
         snapshots.require_intact("The rows", rows, self._standing)
         self._folded = self._standing
         self._world = world_of(rows)
         self._lead = Lead(held.epoch, held.incarnation)
-        self._kept_at = await self._thread.until_done(self._store.newest_snapshot)
+        self._kept_at = await self._calls.until_done(self._store.newest_snapshot)
         metrics.EPOCH.set(held.epoch)
         metrics.POSITION.set(held.position)
         if not await self._scribe.open():
@@ -191,7 +191,7 @@ class Projector:
         """An older copy of the database: what readers believe is of a future that never was."""
         fresh = secrets.token_hex(8)
         log.warning("restored", position=self._standing.position, incarnation=fresh)
-        await self._thread.until_done(self._store.begin_anew, self._lead.epoch, fresh)
+        await self._calls.until_done(self._store.begin_anew, self._lead.epoch, fresh)
         self._lead = Lead(self._lead.epoch, fresh)
 
     # --- facts --------------------------------------------------------------------------------
@@ -219,9 +219,9 @@ class Projector:
                     moment = self._moment_now_and_then()
                     await before
                     if len(records) <= SMALL:
-                        await self._commit(self._thread.at_once, done, records, moment)
+                        await self._commit(self._calls.at_once, done, records, moment)
                     else:
-                        commit = self._commit(self._thread.until_done, done, records, moment)
+                        commit = self._commit(self._calls.until_done, done, records, moment)
                         before = tasks.create_task(commit)
 
     @contextlib.asynccontextmanager
@@ -290,7 +290,7 @@ class Projector:
         made = await asyncio.to_thread(snapshots.pack, moment, time.time_ns())
         try:
             at_most = self._settings.snapshots
-            await self._thread.once(self._store.keep, self._lead.epoch, made, at_most)
+            await self._calls.once(self._store.keep, self._lead.epoch, made, at_most)
             metrics.SNAPSHOT_POSITION.set(made.position)
         except PASSING as error:
             log.warning("snapshot_missed", position=made.position, error=str(error.orig))

@@ -17,6 +17,7 @@ from joulie_bus.errors import StateDamaged, Unfoldable
 from joulie_bus.log import Log, Reader
 from joulie_bus.records import Record
 from joulie_bus.subjects import MERGE_ORDER, Stream
+from joulie_projections.calls import DatabaseCalls
 from joulie_projections.commit import Checkpoint, Input, Inputs
 from joulie_projections.draft import Draft
 from joulie_projections.history import History
@@ -33,7 +34,6 @@ from joulie_projections.rows import (
 from joulie_projections.sequence import Standing, fold
 from joulie_projections.snapshots import Snapshot, unpack
 from joulie_projections.store import Store
-from joulie_projections.thread import DatabaseThread
 from joulie_projections.world import World
 
 PATIENCE_S = 10.0  # for the broker to hand over the next messages
@@ -134,17 +134,17 @@ class _Again:
 
 async def rebuild(bus: Log, writer: Engine, owner: str, start: Snapshot | None = None) -> Rebuilt:
     """Readers notice by the incarnation, and load the rows anew."""
-    thread = DatabaseThread()
+    calls = DatabaseCalls()
     try:
-        return await _rebuild(bus, writer, thread, owner, start)
+        return await _rebuild(bus, writer, calls, owner, start)
     finally:
-        thread.close()
+        calls.close()
 
 
 async def _rebuild(
-    bus: Log, writer: Engine, thread: DatabaseThread, owner: str, start: Snapshot | None
+    bus: Log, writer: Engine, calls: DatabaseCalls, owner: str, start: Snapshot | None
 ) -> Rebuilt:
-    began, store, call = time.perf_counter(), Store(writer), thread.until_done
+    began, store, call = time.perf_counter(), Store(writer), calls.until_done
     held = await call(store.checkpoint)
     assert held is not None, "there is nothing to rebuild"
     again = _Again(start)

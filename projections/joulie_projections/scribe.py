@@ -15,11 +15,11 @@ from joulie_bus.records import Message, Record
 from joulie_bus.subjects import Stream, Subjects
 from joulie_bus.tasks import rung
 from joulie_projections import heads, outcomes
+from joulie_projections.calls import PASSING, DatabaseCalls
 from joulie_projections.commit import Input
 from joulie_projections.decisions import DecisionLog
 from joulie_projections.entry import entry_of
 from joulie_projections.heads import Signer
-from joulie_projections.thread import PASSING, DatabaseThread
 
 HEAD_EVERY_S = 10.0
 HEAD_EVERY_ROWS = 1000
@@ -40,12 +40,12 @@ class Scribe:
     """The one writer of the log; every transaction of it is fenced by the projector's epoch."""
 
     def __init__(
-        self, bus: Log, subjects: Subjects, engine: Engine, thread: DatabaseThread, signer: Signer
+        self, bus: Log, subjects: Subjects, engine: Engine, calls: DatabaseCalls, signer: Signer
     ) -> None:
         self._bus = bus
         self._subjects = subjects
         self._log = DecisionLog(engine)
-        self._thread = thread
+        self._calls = calls
         self._signer = signer
         self._at = Input("", 0)
         self._signed_at = time.monotonic()
@@ -53,7 +53,7 @@ class Scribe:
 
     async def open(self) -> bool:
         """False if the log ends before a head that was anchored elsewhere: a backup of it, then."""
-        tip, self._at = await self._thread.until_done(self._log.open)
+        tip, self._at = await self._calls.until_done(self._log.open)
         self.entries = tip.pos
         anchored = await self._bus.last(Stream.HEADS, self._subjects.heads)
         return anchored is None or heads.decode(anchored.data).pos <= tip.pos
@@ -70,7 +70,7 @@ class Scribe:
     async def _append(self, lead: Lead, records: Sequence[Record], created: str) -> None:
         entries = [entry_of(record) for record in records]
         read = Input(created, records[-1].sequence)
-        added = await self._thread.until_done(self._log.append, lead.epoch, entries, read)
+        added = await self._calls.until_done(self._log.append, lead.epoch, entries, read)
         self.entries += added
         metrics.DECISIONS_WRITTEN.inc(added)
 
@@ -95,7 +95,7 @@ class Scribe:
 
     async def _sign_head(self, lead: Lead) -> None:
         """Signed in the database, and anchored outside of it."""
-        head = await self._thread.once(self._log.sign_head, self._signer, time.time_ns())
+        head = await self._calls.once(self._log.sign_head, self._signer, time.time_ns())
         self._signed_at = time.monotonic()
         if head is not None:
             message_id = f"head:{lead.incarnation}:{head.pos}"
@@ -112,13 +112,13 @@ class Scribe:
         while True:
             await asyncio.sleep(LOOK_S)
             try:
-                due = await self._thread.once(self._log.due, DUE_AT_ONCE)
+                due = await self._calls.once(self._log.due, DUE_AT_ONCE)
                 patience = time.time_ns() - int(grace_s * 1e9)
                 ripe = [(pod, said) for pod, said in due if said is not None or pod.at < patience]
                 if ripe:
                     # What is told comes back as an entry, and only then is no longer due.
                     told = [outcomes.message_of(*outcome, self._subjects) for outcome in ripe]
                     await self._bus.publish(told)
-                    await self._thread.once(self._log.settle, lead.epoch)
+                    await self._calls.once(self._log.settle, lead.epoch)
             except PASSING:
                 continue  # the next look tries again

@@ -31,8 +31,6 @@ NAME = "projector"
 PORTION = 1000  # rows that are read at once
 _INPUTS = msgspec.msgpack.Decoder(Inputs)
 _DIGESTS = msgspec.msgpack.Decoder(dict[str, bytes])
-
-
 _ROW = ("key", "position", "body")
 _GONE = ("table_name", "key", "position")
 _ADVANCE = Fence(
@@ -324,11 +322,14 @@ def changes_of_rows(rows: Sequence[Row], position: int) -> Iterator[Change]:
         else:
             puts[table].append((key, position, body))
     for table, values in puts.items():
-        yield Put(STATE_TABLES[table].name, _ROW, values, ("generation", "key"), True)
+        yield Put(
+            STATE_TABLES[table].name, _ROW, values, ("generation", "key"), is_generational=True
+        )
     for table, keys in drops.items():
         yield Drop(STATE_TABLES[table].name, keys)
     if left := [(table, key, position) for table, keys in drops.items() for key in keys]:
-        yield Put(gone.name, _GONE, left, ("generation", "table_name", "key"), True)
+        keys_of_gone = ("generation", "table_name", "key")
+        yield Put(gone.name, _GONE, left, keys_of_gone, is_generational=True)
 
 
 def changes_of(work: Commit) -> list[Change]:

@@ -113,9 +113,8 @@ def test_a_commit_of_which_one_row_is_refused_changes_nothing(leading: Store, pl
         assert [manifest.p_to for manifest in history.manifests()] == [1]
 
 
-@pytest.mark.parametrize(
-    "place", ["database_file"], indirect=True
-)  # the other one has no such moment
+# PostgreSQL has no such moment: there a commit is one statement.
+@pytest.mark.parametrize("place", ["database_file"], indirect=True)
 def test_a_crash_on_commit_leaves_rows_position_and_manifest_as_they_were(
     leading: Store, writer: Engine, place: Place
 ) -> None:

@@ -8,15 +8,15 @@ from collections.abc import AsyncGenerator
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from joulie_projections import thread
-from joulie_projections.thread import SLOW_S, DatabaseThread
+from joulie_projections import calls
+from joulie_projections.calls import SLOW_S, DatabaseCalls
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def quick() -> AsyncGenerator[DatabaseThread, None]:
-    made = DatabaseThread()
+async def quick() -> AsyncGenerator[DatabaseCalls, None]:
+    made = DatabaseCalls()
     await made.once(runs_here)  # which was quick
     yield made
     made.close()
@@ -31,21 +31,21 @@ def slowly() -> bool:
     return runs_here()
 
 
-async def test_what_is_wanted_at_once_runs_on_the_loop(quick: DatabaseThread) -> None:
+async def test_what_is_wanted_at_once_runs_on_the_loop(quick: DatabaseCalls) -> None:
     assert await quick.at_once(runs_here)
     assert not await quick.once(runs_here)
     assert not await quick.until_done(runs_here)
 
 
 async def test_the_loop_does_not_wait_for_a_database_of_which_nothing_is_known() -> None:
-    unknown = DatabaseThread()
+    unknown = DatabaseCalls()
 
     assert not await unknown.at_once(runs_here)
     unknown.close()
 
 
 async def test_after_a_slow_call_the_loop_is_left_alone_until_calls_are_quick_again(
-    quick: DatabaseThread,
+    quick: DatabaseCalls,
 ) -> None:
     assert await quick.at_once(slowly)
     assert not await quick.at_once(slowly)
@@ -53,7 +53,7 @@ async def test_after_a_slow_call_the_loop_is_left_alone_until_calls_are_quick_ag
     assert await quick.at_once(runs_here)
 
 
-async def test_two_calls_never_run_at_the_same_time(quick: DatabaseThread) -> None:
+async def test_two_calls_never_run_at_the_same_time(quick: DatabaseCalls) -> None:
     begun, goes_on = threading.Event(), threading.Event()
 
     def busy() -> str:
@@ -72,9 +72,9 @@ async def test_two_calls_never_run_at_the_same_time(quick: DatabaseThread) -> No
 
 
 async def test_what_is_refused_here_is_tried_again_in_the_thread(
-    quick: DatabaseThread, monkeypatch: pytest.MonkeyPatch
+    quick: DatabaseCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thread, "RETRY_S", 0.001)
+    monkeypatch.setattr(calls, "RETRY_S", 0.001)
     tried: list[bool] = []
 
     def locked() -> int:
@@ -87,7 +87,7 @@ async def test_what_is_refused_here_is_tried_again_in_the_thread(
     assert tried == [True, False, False, False]
 
 
-async def test_what_no_patience_mends_is_raised_at_once(quick: DatabaseThread) -> None:
+async def test_what_no_patience_mends_is_raised_at_once(quick: DatabaseCalls) -> None:
     def broken() -> None:
         raise ValueError("a bug")
 

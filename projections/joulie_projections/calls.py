@@ -25,7 +25,7 @@ T = TypeVar("T")
 log = get_logger("database")
 
 
-class DatabaseThread:
+class DatabaseCalls:
     """One call after the other, wherever each of them runs."""
 
     def __init__(self) -> None:
