@@ -9,7 +9,6 @@ acknowledgement means "on the disk" (so that the disk is). CPU is this process's
 import argparse
 import asyncio
 import json
-import os
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -19,7 +18,7 @@ from typing import NamedTuple
 import nats
 from nats.aio.client import Client
 
-from joulie_bus.embedded import Embedded, environment, free_port, server_binary
+from joulie_bus.embedded import Embedded
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import Reader
@@ -27,7 +26,7 @@ from joulie_bus.jetstream.streams import ensure
 from joulie_bus.records import Message
 from joulie_bus.roles import Role
 from joulie_bus.subjects import Stream
-from joulie_bus.testing import CLUSTER, power, producer
+from joulie_bus.testing import CLUSTER, lazy_broker, power, producer
 
 
 class Cost(NamedTuple):
@@ -96,30 +95,10 @@ async def read(connection: Connection, count: int) -> None:
             taken += len(reader.take(count))
 
 
-async def lazy_broker(directory: Path) -> tuple[asyncio.subprocess.Process, Address]:
-    port = free_port()
-    process = await asyncio.create_subprocess_exec(
-        *(server_binary(), "-js", "-a", "127.0.0.1", "-p", str(port), "-sd", str(directory)),
-        stderr=asyncio.subprocess.DEVNULL,
-        env=environment(os.environ, os.cpu_count() or 1),
-    )
-    address = Address(url=f"nats://127.0.0.1:{port}")
-    while True:
-        try:
-            connection = await Connection.open(address, "bench", patience_s=1)
-        except Exception:
-            await asyncio.sleep(0.05)
-            continue
-        await connection.close()
-        return process, address
-
-
 async def run(count: int) -> dict[str, dict[str, Cost]]:
     with tempfile.TemporaryDirectory() as lazy, tempfile.TemporaryDirectory() as durable:
-        process, address = await lazy_broker(Path(lazy))
-        relaxed = await measure(address, count)
-        process.terminate()
-        await process.wait()
+        async with lazy_broker(Path(lazy)) as address:
+            relaxed = await measure(address, count)
         broker = Embedded(Path(durable))
         await broker.start()
         synced = await measure(broker.address_of(Role.ADMIN), min(count, 5000))

@@ -20,7 +20,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import Generator
 from itertools import pairwise
 from multiprocessing.connection import Connection as PipeEnd
 from pathlib import Path
@@ -28,15 +28,13 @@ from typing import NamedTuple
 
 import joulie_migrations
 from joulie_bus import logging
-from joulie_bus.embedded import environment, free_port, server_binary
 from joulie_bus.events import AnyEvent
-from joulie_bus.jetstream.connection import Address, Connection
+from joulie_bus.jetstream.connection import Address
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.jetstream.streams import ensure
 from joulie_bus.producer import Producer
 from joulie_bus.records import Message
 from joulie_bus.tasks import background
-from joulie_bus.testing import CLUSTER, hardware, node_seen, power
+from joulie_bus.testing import CLUSTER, hardware, lazy_broker, node_seen, power
 from joulie_projections import database
 from joulie_projections.database import Place
 from joulie_projections.heads import Signer
@@ -80,30 +78,6 @@ def fsync_ms(folder: Path) -> float:
             os.fdatasync(file.fileno())
             taken.append(time.perf_counter() - started)
     return statistics.median(taken) * 1000
-
-
-@contextlib.asynccontextmanager
-async def lazy_broker(directory: Path) -> AsyncGenerator[Address, None]:
-    """Syncs now and then: what is measured is behind it."""
-    port = free_port()
-    process = await asyncio.create_subprocess_exec(
-        *(server_binary(), "-js", "-a", "127.0.0.1", "-p", str(port), "-sd", str(directory)),
-        stderr=asyncio.subprocess.DEVNULL,
-        env=environment(os.environ, os.cpu_count() or 1),
-    )
-    address = Address(url=f"nats://127.0.0.1:{port}")
-    while True:
-        with contextlib.suppress(Exception):
-            connection = await Connection.open(address, "bench", patience_s=1)
-            await ensure(connection, CLUSTER)
-            await connection.close()
-            break
-        await asyncio.sleep(0.05)
-    try:
-        yield address
-    finally:
-        process.terminate()
-        await process.wait()
 
 
 async def durable_per_s(bus: JetStreamLog, place: Place, key: Path, goal: int, batch: int) -> float:

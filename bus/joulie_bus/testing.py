@@ -7,7 +7,8 @@ import shutil
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
-from joulie_bus.embedded import Embedded, Peer, free_port
+from joulie_bus.embedded import Embedded, Peer, environment, free_port, server_binary
+from joulie_bus.errors import Unreachable
 from joulie_bus.events import (
     AnyEvent,
     Basis,
@@ -47,7 +48,7 @@ from joulie_bus.events import (
     TransitionCompleted,
     WakeOrdered,
 )
-from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.reader import Reader
 from joulie_bus.jetstream.streams import ensure, state_of
 from joulie_bus.memory import MemoryBroker, MemoryLog
@@ -98,6 +99,33 @@ async def bare_broker(directory: Path) -> AsyncGenerator[Embedded, None]:
         yield broker
     finally:
         await broker.stop()
+
+
+@contextlib.asynccontextmanager
+async def lazy_broker(directory: Path) -> AsyncGenerator[Address, None]:
+    """Syncs its disk now and then, so that what is measured is behind it; with the streams."""
+    port = free_port()
+    process = await asyncio.create_subprocess_exec(
+        *(server_binary(), "-js", "-a", "127.0.0.1", "-p", str(port), "-sd", str(directory)),
+        stderr=asyncio.subprocess.DEVNULL,
+        env=environment(),
+    )
+    address = Address(url=f"nats://127.0.0.1:{port}")
+    try:
+        connection = await _once_it_answers(address)
+        await ensure(connection, CLUSTER)
+        await connection.close()
+        yield address
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def _once_it_answers(address: Address) -> Connection:
+    while True:
+        with contextlib.suppress(Unreachable):
+            return await Connection.open(address, "bench", patience_s=1)
+        await asyncio.sleep(0.05)
 
 
 @contextlib.asynccontextmanager
