@@ -5,9 +5,10 @@ from there when he is called: who is slow costs no memory, and who comes back na
 """
 
 import asyncio
+import contextlib
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -77,6 +78,7 @@ class Journal:
         self.decided_at = 0  # ns, of the newest answer
         self._forgets = False
         self.plans_gone = 0  # events that have left the stream
+        self._listeners = 0
         self.trouble = ""  # why the database cannot be read, if so
         self.is_ready = False
         self.is_closing = False
@@ -94,6 +96,16 @@ class Journal:
     def wake(self) -> None:
         turned, self._turn = self._turn, asyncio.Event()
         turned.set()
+
+    @contextlib.contextmanager
+    def heard(self) -> Generator[None, None, None]:
+        """While somebody listens, decisions are told as they come."""
+        self._listeners += 1
+        self.bell.set()
+        try:
+            yield
+        finally:
+            self._listeners -= 1
 
     def close(self) -> None:
         """Tells all listeners to go, and to come back to the next life."""
@@ -157,11 +169,7 @@ class Journal:
     async def _begin(self) -> None:
         while True:
             try:
-                await self._past.learn_settings()
-                self.names.update(self._named())
-                self.entry = await self._past.tip()
-                if newest := await self._past.entries_after(self.entry - 1, 1):
-                    self.decided_at = newest[-1].decided_at
+                await self._pass_over_decisions()
                 return
             except StoreError as error:
                 self._trouble(str(error))
@@ -188,7 +196,21 @@ class Journal:
             log.warning("database_away", why=what)
         self.trouble = what
 
+    async def _pass_over_decisions(self) -> bool:
+        """To the newest one; who wants those between reads them from the database."""
+        newest = await self._past.newest_after(self.entry)
+        if newest is None:
+            return False
+        self.names.update(self._named())
+        self._decisions.clear()
+        self.entry = newest.pos
+        self.decided_at = newest.decided_at
+        return True
+
     async def _read_decisions(self) -> bool:
+        """Nearly all that this takes goes into telling, so nothing is told to nobody."""
+        if not self._listeners:
+            return await self._pass_over_decisions()
         moved = False
         while entries := await self._past.entries_after(self.entry, PAGE):
             self.names.update(self._named())

@@ -74,10 +74,6 @@ class Past:
         with self._opening() as history:
             return question(history)
 
-    async def learn_settings(self) -> None:
-        for entry in await self.ask(lambda history: list(history.declarations())):
-            self.remember(entry)
-
     def remember(self, entry: Logged) -> None:
         if entry.kind != SettingsDeclared.TYPE:
             return
@@ -89,8 +85,19 @@ class Past:
             self._declared[event.settings] = event
             self.weights[event.settings] = weights_of(event)
 
-    async def tip(self) -> int:
-        return await self.ask(lambda history: history.tip())
+    async def newest_after(self, pos: int) -> Logged | None:
+        """Which settings were declared on the way is remembered."""
+
+        def question(history: History) -> tuple[Logged | None, list[Logged]]:
+            tip = history.tip()
+            return (
+                (history.entry(tip), list(history.declarations(pos))) if tip > pos else (None, [])
+            )
+
+        newest, declared = await self.ask(question)
+        for entry in declared:
+            self.remember(entry)
+        return newest
 
     async def entry(self, pos: int) -> Logged | None:
         return await self.ask(lambda history: history.entry(pos))

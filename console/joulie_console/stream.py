@@ -48,25 +48,28 @@ class Listener:
         self._is_slow = False
 
     async def pieces(self, pace: Pace) -> AsyncGenerator[bytes, None]:
-        yield f"retry: {RETRY_MS}\n{self._opening()}".encode()
-        while True:
-            turn = self._journal.turn
-            if self._journal.is_closing:
-                yield _frame("cut", "this console stops: come back to the next", self._at).encode()
-                return
-            if self._is_cut(pace):
-                yield self._cut(pace)
-                return
-            if piece := await self._next():
-                given = time.monotonic()
-                yield piece
-                self._is_slow = time.monotonic() - given > SLOW_S
-                continue
-            try:
-                async with asyncio.timeout(pace.heartbeat_s):
-                    await turn.wait()
-            except TimeoutError:
-                yield f": still here\nid: {self._at}\n\n".encode()
+        with self._journal.heard():
+            yield f"retry: {RETRY_MS}\n{self._opening()}".encode()
+            while True:
+                turn = self._journal.turn
+                if self._journal.is_closing:
+                    yield _frame(
+                        "cut", "this console stops: come back to the next", self._at
+                    ).encode()
+                    return
+                if self._is_cut(pace):
+                    yield self._cut(pace)
+                    return
+                if piece := await self._next():
+                    given = time.monotonic()
+                    yield piece
+                    self._is_slow = time.monotonic() - given > SLOW_S
+                    continue
+                try:
+                    async with asyncio.timeout(pace.heartbeat_s):
+                        await turn.wait()
+                except TimeoutError:
+                    yield f": still here\nid: {self._at}\n\n".encode()
 
     def _opening(self) -> str:
         """Says at once where we are; and, to who comes back, what cannot be had any more."""

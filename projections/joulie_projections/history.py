@@ -193,9 +193,10 @@ class History:
     def filters(self) -> Iterator[Logged]:
         return self._logged(select(decision).where(decision.c.kind == FilterDecided.TYPE))
 
-    def declarations(self) -> Iterator[Logged]:
+    def declarations(self, after: int = 0) -> Iterator[Logged]:
         about_no_pod = decision.c.pod_uid == "", decision.c.kind == SettingsDeclared.TYPE
-        return self._logged(select(decision).where(*about_no_pod).order_by(decision.c.pos))
+        following = select(decision).where(*about_no_pod, decision.c.pos > after)
+        return self._logged(following.order_by(decision.c.pos))
 
     def tip(self) -> int:
         """The newest entry's position; 0 while there is none."""

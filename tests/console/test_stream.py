@@ -14,6 +14,7 @@ import pytest
 from joulie_bus.embedded import Embedded, free_port
 from joulie_bus.events import SettingsDeclared
 from joulie_bus.testing import ask, caps, eco, hardware, node_seen, plan_made, power
+from joulie_console.journal import DecisionLine, Journal
 from joulie_console.stream import SLOW_S
 from joulie_console.testing import (
     Ear,
@@ -25,6 +26,7 @@ from joulie_console.testing import (
     showing,
     staging,
 )
+from joulie_projections.history import Logged
 
 pytestmark = pytest.mark.anyio
 Staging = Callable[..., AbstractAsyncContextManager[Stage]]
@@ -84,6 +86,32 @@ async def test_who_comes_back_hears_everything_once(stage_of: Staging) -> None:
     decisions = [event for event in (*first, *rest) if event.event == "decision"]
     assert entries(decisions) == [1, 2, 3, 4, 5, 6, 7]
     assert [event.data["position"] for event in rest if event.event == "transition"] == [2]
+
+
+async def test_nothing_is_told_to_nobody_and_who_comes_then_hears_it_all(
+    stage_of: Staging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = list[int]()
+
+    def telling(journal: Journal, logged: Logged) -> DecisionLine:
+        told.append(logged.pos)
+        return line(journal, logged)
+
+    line = Journal._line
+    monkeypatch.setattr(Journal, "_line", telling)
+    async with stage_of() as stage:
+        await stage.record(*noise(9))
+        async with httpx2.AsyncClient(base_url=stage.url) as client, asyncio.timeout(20):
+            while (await client.get("/v1/reach")).json()["entries"] < 9:
+                await asyncio.sleep(0.02)
+        before = list(told)
+        async with listening_to(stage.url, "0.0", topics="decisions") as ear:
+            await stage.record(*noise(3))
+            found = await heard(ear, 12)
+
+    assert before == []
+    assert entries(found) == list(range(1, 13))
+    assert sorted(told) == list(range(1, 13))
 
 
 async def test_a_console_that_was_killed_goes_on_where_its_listeners_were(
