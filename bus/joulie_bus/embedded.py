@@ -5,7 +5,6 @@ For laptops, edges and tests. `sync_interval: always` makes an acknowledgement m
 
 import asyncio
 import contextlib
-import ctypes
 import errno
 import fcntl
 import os
@@ -22,6 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from joulie_bus.children import die_with_parent, give_way
 from joulie_bus.errors import BrokerRefused, BrokerStartFailed, Unreachable
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.private import keep_private, private, write_private
@@ -82,8 +82,11 @@ class Embedded:
     `start` again after a crash keeps port and passwords.
     """
 
-    def __init__(self, directory: Path, port: int = 0, peer: Peer | None = None) -> None:
+    def __init__(
+        self, directory: Path, port: int = 0, peer: Peer | None = None, nice: int = 0
+    ) -> None:
         self._directory = directory
+        self._nice = nice
         self._port = port or free_port()
         self._peer = peer
         self._log = directory / "nats.log"
@@ -115,10 +118,16 @@ class Embedded:
                 stderr=log,
                 pass_fds=(lock.fileno(),),
                 env=environment(),
-                preexec_fn=die_with_parent,
+                preexec_fn=self._prepare,
                 start_new_session=True,  # Ctrl-C is ours to pass on, in the right order
             )
         await self._await_jetstream(self._process)
+
+    def _prepare(self) -> None:
+        """In the child, before it is the broker."""
+        die_with_parent()
+        if self._nice:
+            give_way(self._nice)
 
     async def wait(self) -> int:
         """Returns when the process is gone, with its exit code."""
@@ -270,9 +279,3 @@ def _cluster(peer: Peer | None) -> str:
         return ""
     routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in peer.routes)
     return _CLUSTER.format(port=peer.port, routes=routes)
-
-
-def die_with_parent() -> None:
-    """Linux: a supervisor that is killed takes its children along. Elsewhere they are left."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG

@@ -14,7 +14,8 @@ from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncGenerator, Callable, Mapping
 
 import joulie_migrations
-from joulie_bus.embedded import Embedded, die_with_parent, free_port
+from joulie_bus.children import die_with_parent, give_way
+from joulie_bus.embedded import Embedded, free_port
 from joulie_bus.errors import BrokerStartFailed
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
@@ -36,9 +37,11 @@ WORDS = {"archive": ("--every",)}  # what a part is told besides
 # No part multiplies matrices, and none has many threads that allocate; the defaults of both
 # libraries are a pool for each core of the machine.
 THRIFT = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
+# Where cores are few, kube-scheduler waits for the extender, the extender for nobody, and people
+# and logs can wait longest. Who is behind does more at a time, and takes less for it.
+BROKER_NICE = 10
+NICE = {"projector": 10, "operator": 15, "console": 19, "archive": 19}
 # Who listens where, as the parts are told.
-# Where cores are few, people wait for kube-scheduler's answers, and not the other way round.
-PATIENT, NICE = ("console", "archive"), 10
 DOORS = {"EXTENDER_ADDR": "extender", "SIM_EXTENDER": "extender", "CONSOLE_ADDR": "console"}
 log = get_logger("up")
 
@@ -99,8 +102,8 @@ class Child:
     def _prepare(self) -> None:
         """In the child, before it is one of ours."""
         die_with_parent()
-        if self.name in PATIENT:
-            os.nice(NICE)
+        if self.name in NICE:
+            give_way(NICE[self.name])
 
     async def _start(self) -> Process:
         with open(self._log_path(), "ab") as file:
@@ -146,7 +149,7 @@ class Supervisor:
     ) -> AsyncGenerator["Supervisor", None]:
         data.create()
         hold = data.hold()
-        broker = Embedded(data.path)
+        broker = Embedded(data.path, nice=BROKER_NICE)
         try:
             await broker.start()
             await made_ready(broker, subjects)

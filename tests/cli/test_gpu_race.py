@@ -21,7 +21,8 @@ import pytest
 from sqlalchemy import Engine
 
 from go_http import Client
-from joulie_bus.embedded import Embedded, die_with_parent, free_port
+from joulie_bus.children import die_with_parent
+from joulie_bus.embedded import Embedded, free_port
 from joulie_bus.events import GpuSeen
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.roles import Role

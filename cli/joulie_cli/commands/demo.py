@@ -17,7 +17,8 @@ from rich.console import Console
 from rich.live import Live
 
 from joulie_bus import codec, logging
-from joulie_bus.embedded import die_with_parent, free_port
+from joulie_bus.children import die_with_parent
+from joulie_bus.embedded import free_port
 from joulie_bus.events import AnyEvent, FilterDecided
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.roles import Role
