@@ -21,19 +21,19 @@ from joulie_extender.mixing import mixers
 from joulie_extender.preferences import wishes
 from joulie_extender.standing import (
     AS_TERMS,
-    MEASURED,
     NEUTRAL,
     NOBODY,
     ClusterTerms,
     Known,
+    Standing,
     headroom_of,
+    is_all_measured,
     standing_of,
 )
 from joulie_extender.standing import Basis as Basis
 from joulie_extender.standing import Weights as Weights  # who scores has them from here
 from joulie_projections.arrays import Floats, Ints
 from joulie_projections.board import Board
-from joulie_projections.power import Rated, marginal_w
 
 _TERMS = (
     "score",
@@ -91,30 +91,18 @@ def score(
 ) -> Scores:
     """`rows` are the candidates' rows on the board; 0 stands for a node that it does not have."""
     standing = standing_of(board, now, view_age_ms, weights)
-    basis, columns = standing.basis.take(rows), standing.of(rows)
-    known = Known(*columns)
-    terms = np.empty((len(_TERMS), len(rows)))
-    total, headroom, _, trend, bonus, pressure, draining, marginal, assumed = terms
-    terms[_AS_KNOWN] = columns[AS_TERMS]
-    pressure *= weights.pressure * standing.cluster.pressure
-    if pod.workload != "standard":  # to those only does a node's class mean anything
-        terms[_BY_CLASS] = 0.0
-    assumed[:] = known.assumed_w
-    marginal[:] = _marginal(pod, known, weights)
-    headroom[:] = headroom_of(known, basis, assumed + marginal)
-    np.multiply(headroom, weights.headroom, out=total)
-    total += known.reserve
-    total += trend
-    total += bonus
-    total -= pressure
-    total -= draining
+    basis = standing.basis.take(rows)
+    is_measured = is_all_measured(basis)
+    terms = _terms(pod, rows, standing, basis, is_measured, weights)
+    total = terms[0]
     packed = packing(pod, board, rows, weights.gpu)
     wished = wishes(pod, board, rows, weights.preferences)
     for seldom in (packed, wished):
         if seldom is not None:
             total += seldom
     np.minimum(np.maximum(total, 0.0, out=total), 100.0, out=total)
-    _humble(total, basis, weights)
+    if not is_measured:
+        _humble(total, basis, weights)
     return Scores(
         answer=(total * (weights.score_range / 100)).astype(np.int64),
         terms=terms,
@@ -123,6 +111,32 @@ def score(
         packing=packed,
         wishes=wished,
     )
+
+
+def _terms(
+    pod: PodAsk, rows: Ints, standing: Standing, basis: Ints, is_measured: bool, weights: Weights
+) -> Floats:
+    """A row for each, in the order of `_TERMS`; the score is their sum, as far as it goes here."""
+    columns = standing.of(rows)
+    known = Known(*columns)
+    terms = np.empty((len(_TERMS), len(rows)))
+    total, headroom, _, trend, bonus, pressure, draining, marginal, assumed = terms
+    terms[_AS_KNOWN] = columns[AS_TERMS]
+    if pod.workload == "standard":  # to those only does a node's class mean anything
+        pressure *= weights.pressure * standing.cluster.pressure
+    else:
+        terms[_BY_CLASS] = 0.0
+    assumed[:] = known.assumed_w
+    marginal[:] = standing.marginals.of(pod, rows)
+    if weights.facility:
+        marginal *= known.dearness
+    headroom[:] = headroom_of(known, basis, assumed + marginal, is_measured)
+    np.multiply(headroom, weights.headroom, out=total)
+    for more in (known.reserve, trend, bonus):
+        total += more
+    total -= pressure
+    total -= draining
+    return terms
 
 
 def gpu_score(pod: PodAsk, board: Board, rows: Ints, weights: Weights) -> Scores:
@@ -144,17 +158,11 @@ def gpu_score(pod: PodAsk, board: Board, rows: Ints, weights: Weights) -> Scores
 
 def _humble(scores: Floats, basis: Ints, weights: Weights) -> None:
     """Unknown never scores best, not even where all that is known is bad."""
-    if basis.min(initial=MEASURED) > NEUTRAL:
-        return
     neutral = basis == NEUTRAL
+    if not neutral.any():
+        return
     known = scores[~neutral]
     scores[neutral] = min(weights.neutral, float(known.max())) if len(known) else weights.neutral
-
-
-def _marginal(pod: PodAsk, known: Known, weights: Weights) -> Floats:
-    rated = Rated(known.cores, known.cpu_max_w, known.gpus, known.gpu_max_w)
-    watts = marginal_w(pod, rated, weights.coefficients)
-    return watts * known.dearness if weights.facility else watts
 
 
 def terms_digest(scores: Scores) -> bytes:
@@ -173,11 +181,17 @@ def terms_digest(scores: Scores) -> bytes:
 
 def top_terms(scores: Scores, names: Sequence[str], count: int) -> list[Terms]:
     """Of the best, in full."""
-    return [terms_of(scores, names, at) for at in best(scores, count)]
+    places = best(scores, count)
+    figures: list[list[float]] = scores.terms.take(places, axis=1).T.tolist()
+    return [_told(scores, names, at, of) for at, of in zip(places, figures, strict=True)]
 
 
 def terms_of(scores: Scores, names: Sequence[str], at: int) -> Terms:
-    values: dict[str, float] = dict(zip(_TERMS, scores.terms[:, at].tolist(), strict=True))
+    return _told(scores, names, at, scores.terms[:, at].tolist())
+
+
+def _told(scores: Scores, names: Sequence[str], at: int, figures: list[float]) -> Terms:
+    values: dict[str, float] = dict(zip(_TERMS, figures, strict=True))
     for name in _SELDOM:
         if (seldom := getattr(scores, name)) is not None:
             values[name] = float(seldom[at])

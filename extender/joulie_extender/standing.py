@@ -10,6 +10,7 @@ import numpy as np
 
 from joulie_extender.exact import exact, rounded
 from joulie_extender.gpu import GpuWeights
+from joulie_extender.marginal import Marginals
 from joulie_extender.preferences import Preferences
 from joulie_projections.arrays import Bools, Floats, Ints
 from joulie_projections.board import Board
@@ -84,12 +85,9 @@ class Known(NamedTuple):
     assumed_w: Floats  # what the pods draw that no fresh reading shows
     measured_w: Floats  # 0 where the headroom rests on no reading
     capped_w: Floats
+    whole_w: Floats  # what its headroom is a share of: never 0
     rated_w: Floats
     predicted: Floats  # headroom by caps and cooling alone
-    cores: Floats
-    cpu_max_w: Floats
-    gpus: Floats
-    gpu_max_w: Floats
     dearness: Floats  # what a watt costs with its cooling
 
 
@@ -100,7 +98,8 @@ _ALL = slice(None)
 
 
 class Standing(NamedTuple):
-    """A board at a moment, in the eyes of some weights; one value per row of the board.
+    """A board at a moment, in the eyes of some weights; one value per row of the board, but for the
+    last two.
 
     Whoever asks for that of the next board may be given these very columns, with what has changed
     written into them: it is to be looked at, not to be kept.
@@ -114,6 +113,7 @@ class Standing(NamedTuple):
     pressing: Bools  # whether that is known, of a node for performance
     table: Floats  # of `Known`, for pods to which a node's class means something
     cluster: ClusterTerms
+    marginals: Marginals
 
     @property
     def assumed_w(self) -> Floats:
@@ -192,7 +192,8 @@ def _kept_in(memo: dict[object, object], moment: _Moment) -> _Kept | None:
 
 
 def _afresh(board: Board, moment: _Moment) -> _Kept:
-    alone, until = _alone(board, moment)
+    marginals = Marginals(board, moment.weights.coefficients)
+    alone, until = _alone(board, moment, marginals)
     sums = _Sums.of(alone)
     standing = alone._replace(cluster=sums.terms())
     _write_trend(standing, moment.weights)
@@ -206,12 +207,14 @@ def _carried_on(board: Board, moment: _Moment) -> _Kept | None:
         return None
     if moment.weights.cooling_model not in ROW_BY_ROW:
         return None
-    rows = board.since.rows
-    changed, until = _alone(board.only(rows), moment)
+    rows, marginals = board.since.rows, before.standing.marginals
+    if not marginals.holds_for(board):
+        marginals = Marginals(board, moment.weights.coefficients)
+    changed, until = _alone(board.only(rows), moment, marginals)
     del board.since.memo[moment.weights]
     sums = before.sums.with_changes(_Sums.of(_only(before.standing, rows)), _Sums.of(changed))
-    standing = before.standing._replace(cluster=sums.terms())
-    for column, values in zip(standing[:-1], changed[:-1], strict=True):
+    standing = before.standing._replace(cluster=sums.terms(), marginals=marginals)
+    for column, values in zip(standing[:-2], changed[:-2], strict=True):
         column[rows] = values
     was_burst = _is_burst(before.standing.cluster, moment.weights)
     is_as_before = was_burst == _is_burst(standing.cluster, moment.weights)
@@ -220,10 +223,11 @@ def _carried_on(board: Board, moment: _Moment) -> _Kept | None:
 
 
 def _only(standing: Standing, rows: Ints) -> Standing:
-    return Standing._make([*(column[rows] for column in standing[:-1]), NOBODY])
+    columns = (column[rows] for column in standing[:-2])
+    return Standing._make([*columns, NOBODY, standing.marginals])
 
 
-def _alone(board: Board, moment: _Moment) -> tuple[Standing, int]:
+def _alone(board: Board, moment: _Moment, marginals: Marginals) -> tuple[Standing, int]:
     """What each row says by itself; and how long that holds."""
     weights = moment.weights
     fresh = fresh_rows(board, moment.now, moment.view_age_ms, weights)
@@ -234,7 +238,7 @@ def _alone(board: Board, moment: _Moment) -> tuple[Standing, int]:
     basis = _basis(board, fresh, read)
     known = _known(board, basis, read, weights)
     # `+ 0.0` because the sum has always been made so: not even the sign of a zero may change.
-    taken = 100 - headroom_of(known, basis, known.assumed_w + 0.0)
+    taken = 100 - headroom_of(known, basis, known.assumed_w + 0.0, is_all_measured(basis))
     alone = Standing(
         basis=basis,
         fresh=fresh,
@@ -244,6 +248,7 @@ def _alone(board: Board, moment: _Moment) -> tuple[Standing, int]:
         pressing=(known.pressure > 0) & (basis != NEUTRAL),
         table=np.stack(known, axis=1),
         cluster=NOBODY,
+        marginals=marginals,
     )
     return alone, until
 
@@ -252,6 +257,7 @@ def _known(board: Board, basis: Ints, read: Bools, weights: Weights) -> Known:
     cooling, predicted = _cooling(board, read, weights)
     classes = board.columns["node_class"]
     measured = basis == Basis.MEASURED
+    capped = board.floats("capped_w")
     return Known(
         cooling=cooling,
         trend=np.zeros(len(basis)),  # the others have a say in it
@@ -261,10 +267,10 @@ def _known(board: Board, basis: Ints, read: Bools, weights: Weights) -> Known:
         reserve=weights.cooling * (100 - cooling),
         assumed_w=_assumed(board, measured, weights),
         measured_w=np.where(measured, board.floats("measured_w"), 0.0),
-        capped_w=board.floats("capped_w"),
+        capped_w=capped,
+        whole_w=np.where(capped > 0, capped, 1.0),
         rated_w=board.floats("tdp_w"),
         predicted=predicted,
-        **board.rated()._asdict(),
         dearness=_dearness(board),
     )
 
@@ -325,17 +331,22 @@ def _cooling(board: Board, read: Bools, weights: Weights) -> tuple[Floats, Float
     return cooling, board.predicted_headroom(cooling)
 
 
-def headroom_of(known: Known, basis: Ints, more: Floats) -> Floats:
+def is_all_measured(basis: Ints) -> bool:
+    """As it mostly is, and then there is little to be asked."""
+    return int(basis.min(initial=MEASURED)) == MEASURED
+
+
+def headroom_of(known: Known, basis: Ints, more: Floats, is_measured: bool) -> Floats:
     """Of what the caps leave. Without a reading all pods count as the model has them, and a warm
     node has less: an estimate is never kinder than its caps."""
-    capped = known.capped_w
-    room = capped - (known.measured_w + more)
-    room /= np.where(capped > 0, capped, 1.0)
+    room = known.measured_w + more
+    np.subtract(known.capped_w, room, out=room)
+    room /= known.whole_w
     room *= 100
-    if basis.min(initial=MEASURED) == MEASURED:
-        return np.minimum(room, 100.0)
+    if is_measured:
+        return np.minimum(room, 100.0, out=room)
     rated = known.rated_w
     predicted = known.predicted - more / np.where(rated > 0, rated, 1.0) * 100
-    lesser = np.where(capped > 0, np.minimum(predicted, room), predicted)
+    lesser = np.where(known.capped_w > 0, np.minimum(predicted, room), predicted)
     room = np.where(basis == Basis.PREDICTED, lesser, room)
     return np.where(basis == Basis.NEUTRAL, 0.0, np.minimum(room, 100.0))
