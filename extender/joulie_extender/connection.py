@@ -22,6 +22,9 @@ from joulie_extender.exchange import Body, Limits, Reply, Request, refusal, rend
 READ = 64 * 1024  # bytes at a time
 LARGE = 1024 * 1024  # a body larger than this is read to its place; it is copied nowhere
 LINGER_S = 2.0  # for a refused client to read why, before its unsent bytes meet a closed socket
+FORMS = 4  # of heads; kube-scheduler has one for each verb
+DIGITS = 8  # of the length of a body that comes in one piece
+_LENGTH = b"\r\nContent-Length: "  # on a line of its own, whatever other lines say
 PIPELINED = 16  # requests read ahead of their turn; kube-scheduler sends none
 
 
@@ -55,6 +58,39 @@ class _Waiting(NamedTuple):
     keeps: bool
 
 
+class _Form(NamedTuple):
+    """The head of a request that came whole, in one piece. What comes with the same head, but for
+    the length of its body, need not be parsed to be understood: it says what this one said.
+    """
+
+    before: bytes  # the digits of the length
+    after: bytes
+    method: str
+    path: str
+
+    @classmethod
+    def of(cls, data: bytes, body: Body, method: str, path: str) -> "_Form | None":
+        """None unless the data is one head with one length, and this body."""
+        head = data[: len(data) - len(body)]
+        before, named, rest = head.partition(_LENGTH)
+        digits, _, after = rest.partition(b"\r\n")
+        is_one = head.find(b"\r\n\r\n") == len(head) - 4
+        if not (is_one and named and int(digits) == len(body)):
+            return None
+        return cls(before + named, b"\r\n" + after, method, path)
+
+    def body_of(self, data: bytes) -> bytes | None:
+        """None if this is not one whole request with this head."""
+        if not data.startswith(self.before):
+            return None
+        at = len(self.before)
+        end = data.find(b"\r", at, at + DIGITS)
+        start = end + len(self.after)
+        if end < 0 or not data.startswith(self.after, end) or not data[at:end].isdigit():
+            return None
+        return data[start:] if int(data[at:end]) == len(data) - start else None
+
+
 class Connection(asyncio.BufferedProtocol):
     """One client. Requests are answered one at a time, in their order."""
 
@@ -65,8 +101,10 @@ class Connection(asyncio.BufferedProtocol):
         self._patience = _patience(house.limits)
         self._parser = httptools.HttpRequestParser(self)
         self._space = memoryview(bytearray(READ))
+        self._forms: deque[_Form] = deque(maxlen=FORMS)
         self._waiting: deque[_Waiting] = deque()
         self._answering: asyncio.Task[None] | None = None
+        self._whole = b""  # what is being parsed, if it may be one request
         self._is_known = True
         self._is_clogged = False  # it does not take what we write
         self._is_full = False  # it writes ahead of what we answer
@@ -120,12 +158,27 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._large is None:
-            self._feed(self._space[:nbytes])
+            self._hear(self._space[:nbytes])
             return
         self._size += nbytes
         if self._size == self._length:
             self._parser = httptools.HttpRequestParser(self)  # the old one has not seen this body
-            self._read(self._large)
+            self._read(self._method, self._path, self._large)
+
+    def _hear(self, data: memoryview) -> None:
+        if self._phase is not _Phase.IDLE:
+            self._feed(data)
+            return
+        whole = bytes(data)
+        for form in self._forms:
+            body = form.body_of(whole)
+            if body is not None and len(body) <= self._house.limits.body:
+                self._begun = time.monotonic()
+                self._read(form.method, form.path, body)
+                return
+        self._whole = whole
+        self._feed(data)
+        self._whole = b""
 
     def _feed(self, data: memoryview) -> None:
         if self._phase is _Phase.OVER:
@@ -193,11 +246,21 @@ class Connection(asyncio.BufferedProtocol):
     def on_message_complete(self) -> None:
         if self._phase is not _Phase.BODY:
             return
-        self._read(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
+        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        if self._whole and not self._expects:
+            self._learn(body)
+        self._read(self._method, self._path, body)
 
-    def _read(self, body: Body) -> None:
-        method = self._method
-        path = self._url.partition(b"?")[0].decode("latin-1")
+    def _learn(self, body: bytes) -> None:
+        form = _Form.of(self._whole, body, self._method, self._path)
+        if form is not None:
+            self._forms.append(form)
+
+    @property
+    def _path(self) -> str:
+        return self._url.partition(b"?")[0].decode("latin-1")
+
+    def _read(self, method: str, path: str, body: Body) -> None:
         request = Request(method, path, body, self._begun, self._is_known)
         self._waiting.append(_Waiting(request, self._keeps))
         self._begin()
