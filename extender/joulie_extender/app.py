@@ -162,16 +162,21 @@ class Extender:
             return "failed"
 
     def _afterwards(self, call: "_Call[A]", answer: Answer, seconds: float) -> None:
-        """What nobody waits for."""
+        """What nobody waits for; but first what kube-scheduler is about to ask."""
+        if answer.let_through is None or len(answer.let_through) < CHOICE:
+            self._remember(call, answer, seconds)
+            return
+        self._foresee(call, answer.let_through)
+        self.later(lambda: self._remember(call, answer, seconds))
+
+    def _remember(self, call: "_Call[A]", answer: Answer, seconds: float) -> None:
         self._explanations.keep(answer.decision)
         call.verb.asked(call.asked)
         call.verb.answered(answer)
         call.verb.seconds.observe(seconds)
-        if answer.let_through is not None and len(answer.let_through) >= CHOICE:
-            self._foresee(call, answer.let_through)
 
     def _foresee(self, call: "_Call[A]", names: Names) -> None:
-        """What kube-scheduler is about to ask."""
+        """It asks for the scores of those that were let through."""
         scoring, pod = self._scoring[call.verb.question.duty], call.asked.pod
         if not scoring.foresight.is_worthwhile():
             return

@@ -90,12 +90,18 @@ def filter_decision(
     weights: Weights,
     sent: Sent = ENERGY,
 ) -> FilterDecided:
+    basis = basis_of(moment, weights)
+    if _is_of_energy_alone(pod, sent) and not can_refuse(pod):  # as most are
+        nobody = bytes(len(rows))
+        return FilterDecided(
+            pod=pod, basis=basis, candidates=candidates, verdicts=nobody, duty=sent.duty
+        )
     labels = sent.eco_labels if sent.duty != "gpu" and can_refuse(pod) else b""
     filtered = _filtered(pod, moment, rows, weights, sent._replace(eco_labels=labels))
     verdicts = filtered.verdicts.tobytes()
     return FilterDecided(
         pod=pod,
-        basis=basis_of(moment, weights),
+        basis=basis,
         candidates=candidates,
         verdicts=verdicts,
         reason="" if all_passed(verdicts) else filtered.reason,
@@ -125,7 +131,7 @@ def preempt_decision(
 
 def _filtered(pod: PodAsk, moment: Moment, rows: Ints, weights: Weights, sent: Sent) -> Filtered:
     """By the rules that were asked for. One text for all nodes; it depends on the pod alone."""
-    if sent.duty == "energy" or (sent.duty == "all" and not asks(pod)):
+    if _is_of_energy_alone(pod, sent):
         return filter_nodes(pod, moment, rows, weights, sent.eco_labels)
     cards = gpu_verdicts(pod, moment.board, rows, weights.gpu.aliases, sent.victims)
     if sent.duty == "gpu":
@@ -133,6 +139,10 @@ def _filtered(pod: PodAsk, moment: Moment, rows: Ints, weights: Weights, sent: S
     energy = filter_nodes(pod, moment, rows, weights, sent.eco_labels)
     reason = f"{energy.reason}, or {reason_of(pod)}" if energy.reason else reason_of(pod)
     return Filtered(np.where(energy.verdicts, energy.verdicts, cards), reason)
+
+
+def _is_of_energy_alone(pod: PodAsk, sent: Sent) -> bool:
+    return sent.duty == "energy" or (sent.duty == "all" and not asks(pod))
 
 
 def decide_prioritize(

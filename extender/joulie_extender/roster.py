@@ -110,13 +110,13 @@ class Even(Spans):
         return np.frombuffer(self._text(0), _row(self._step))
 
     def words(self, width: int) -> Words | None:
-        step = self._step
+        step, count = self._step, len(self)
         if step > width:
             return None
-        windows = np.ndarray(len(self), _row(width), self._text(width), strides=(step,))
-        words: Words = windows.copy().view(np.uint64).reshape(-1, width // _WORD)
-        whole, rest = _rest(step, width)
-        words[:, whole:] &= rest
+        rows = np.empty(count, _row(width))
+        rows[:-1] = np.frombuffer(self.raw, _row(step), count - 1, 2)  # numpy fills up with zeros
+        rows[-1] = self.raw[2 + (count - 1) * step : -1] + _BETWEEN[1:]
+        words: Words = rows.view(np.uint64).reshape(count, -1)
         return words
 
 
@@ -174,13 +174,6 @@ NOBODY = Uneven(b"[]", np.zeros(0, np.int64), np.zeros(0, np.int64))
 @lru_cache
 def _row(width: int) -> np.dtype[np.void]:
     return np.dtype((np.void, width))
-
-
-@lru_cache
-def _rest(step: int, width: int) -> tuple[int, Words]:
-    """Words that names of one length have in full, and the masks of the others."""
-    whole = step // _WORD
-    return whole, _masks(width)[step, whole:]
 
 
 @lru_cache(maxsize=LONGEST // _WORD + 2)
