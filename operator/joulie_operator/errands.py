@@ -30,6 +30,7 @@ from joulie_projections.world import NodeState, World
 
 OUR_LABELS = (PROFILE_LABEL, DRAINING_LABEL)
 LONGEST_TRUCE_S = 60.0
+BREATHS_PER_S = 10  # statuses of all nodes that follow numbers: each costs the API server 5 ms
 T = TypeVar("T", covariant=True)
 
 
@@ -77,7 +78,7 @@ class Kept:
     told: NodeTwinSpec | None = None  # the spec that we wrote last
     overruled: int = 0  # how often somebody wrote another one since
     status: NodeTwinStatus | None = None  # the one that we wrote last ...
-    status_at: float = 0.0  # ... and when
+    status_at: float | None = None  # ... and when; before our time, somewhen
 
 
 class Clock(NamedTuple):
@@ -96,6 +97,7 @@ class Differences:
         self._turn = 0
         self._drawn = RunningTotals()
         self._halls = NO_HALLS
+        self._status_s = wishes.status_s
 
     def kept(self, name: str) -> Kept:
         return self._kept.setdefault(name, Kept())
@@ -105,6 +107,7 @@ class Differences:
         self._drawn.follow(world.nodes, now.wall_ns)
         self._halls = halls_of(world.facilities)
         names = self._names(world)
+        self._status_s = max(self._wishes.status_s, len(names) / BREATHS_PER_S)
         self._turn = (self._turn + 1 + len(names) // 7) % max(1, len(names))
         rotated = names[self._turn :] + names[: self._turn]
         cluster = next(iter(world.cluster.values()), None)
@@ -169,9 +172,15 @@ class Differences:
                 return True  # else somebody changed what we wrote, and is not raced with
         elif not has_moved(twin.status, wanted):
             return False
-        due = kept.status_at + self._wishes.status_s
+        due = self._due(kept, twin.metadata.name, now)
         kept.look_again = min(kept.look_again, max(now.monotonic_s, due))
         return now.monotonic_s >= due
+
+    def _due(self, kept: Kept, name: str, now: Clock) -> float:
+        """When numbers may be followed again. Those whose last time nobody knows take turns."""
+        if kept.status_at is None:
+            kept.status_at = now.monotonic_s - self._status_s * (crc32(name.encode()) % 64 / 64)
+        return kept.status_at + self._status_s
 
 
 def _is_overruled(kept: Kept, spec: NodeTwinSpec, at: float) -> bool:

@@ -19,6 +19,7 @@ from joulie_bus.testing import (
     polled,
 )
 from joulie_bus.testing import power as reads
+from joulie_operator import errands
 from joulie_operator.desired import labels_of, spec_of
 from joulie_operator.errands import Clock, Differences, Step, Wishes
 from joulie_operator.mirror import Mirror
@@ -237,6 +238,33 @@ def test_a_reading_that_has_moved_is_written_when_its_time_has_come() -> None:
     place.now_s = 61.0
 
     assert (at_once, place.look()) == ({}, {"n1": ["status"]})
+
+
+def test_many_nodes_follow_their_readings_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errands, "BREATHS_PER_S", 0.01)
+    place = one(eco("n1"), reads("n1", 500))
+    place.tell(reads("n1", 700))
+    place.now_s = 99.0
+    early = place.look()
+    place.now_s = 101.0
+
+    assert (early, place.look()) == ({}, {"n1": ["status"]})
+
+
+def test_an_operator_that_starts_lets_them_take_turns() -> None:
+    names = [f"n{number}" for number in range(64)]
+    place = Place(*(fact for name in names for fact in (node_seen(name), hardware(name))))
+    place.tell(*(eco(name) for name in names), *(reads(name, 500) for name in names))
+    place.settle()
+    for name in names:
+        place.differences.kept(name).status_at = None
+    place.tell(*(reads(name, 700) for name in names))
+    written = list[int]()
+    for place.now_s in (0.0, 30.0, 60.0):
+        written.append(len(place.look()))
+
+    first, half, everybody = written
+    assert (first < 10, 20 < half < 44, everybody) == (True, True, 64)
 
 
 def test_a_reading_that_has_grown_old_is_said_to_be() -> None:
