@@ -5,7 +5,9 @@
 The extender is the real one: broker, projector and database run beside it, every answer is spooled
 and shipped. The client is another process, on one kept connection, with bodies made beforehand;
 each pod asks filter about a sample of its own, and prioritize about what filter let through.
-Absolute times are this machine's and its neighbours'; the ratios to `bare` travel.
+The client has a core, and whom it asks another one: where the kernel puts both on one, as it does
+at times, an answer waits for what is done after the one before, and the client waits too. Absolute
+times are this machine's and its neighbours'; the ratios to `bare` travel.
 """
 
 import argparse
@@ -154,7 +156,16 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
+def keep_apart(asked: int) -> None:
+    """This thread on the first core, all threads of the process that it asks on the last."""
+    cores = sorted(os.sched_getaffinity(os.getppid()))
+    os.sched_setaffinity(0, cores[:1])
+    for thread in Path(f"/proc/{asked}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), cores[-1:])
+
+
 def measure(port: int, pid: int, questions: Iterator[Question]) -> dict[str, Figures]:
+    keep_apart(pid)
     caller = Caller(port)
     took: dict[str, list[float]] = {"filter": [], "prioritize": []}
     before = 0.0

@@ -20,6 +20,8 @@ from joulie_projections.board import Board
 REMEMBERED = 8  # lists: a few schedulers, each with what it asked and what it was answered
 BEFORE_NAMES = b',"Nodes":null,"NodeNames":'  # as kube-scheduler writes it
 Flags = Sequence[bool] | Bools  # one for each name
+_NO_ROWS: Ints = np.zeros(0, np.int64)
+_NOBODY = Candidates(ordinals=b"")
 _encode = msgspec.json.Encoder().encode
 _decode_names = msgspec.json.Decoder(list[str]).decode
 
@@ -47,8 +49,8 @@ class Names(Sequence[str]):
         self._spans: Spans | None = None
         self._quoted: list[bytes] | None = None
         self._mapping: object = None
-        self._rows: Ints = np.zeros(0, np.int64)
-        self._candidates = Candidates(ordinals=b"")
+        self._rows = _NO_ROWS
+        self._candidates = _NOBODY
 
     @classmethod
     def of(cls, names: list[str]) -> "Names":

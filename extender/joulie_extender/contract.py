@@ -173,7 +173,7 @@ class Reader:
         asked = known or _usual(body, self._roster) or read_args(body)
         if asked.whole:
             return asked
-        return asked._replace(names=self._lists.keep(asked.names))
+        return Asked(asked.pod, self._lists.keep(asked.names))
 
     def passed(self, asked: Asked, passed: Flags) -> Names:
         """Those let through, which is what prioritize will ask about next."""

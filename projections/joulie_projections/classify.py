@@ -61,6 +61,8 @@ def _from_annotation(annotation: str, placement: Placement) -> tuple[WorkloadCla
 
 def placement_of(pod: Pod) -> Placement:
     """What the pod's own constraints on the profile label leave open."""
+    if not pod.spec.node_selector and pod.spec.affinity is None:
+        return "general"  # most have none
     if not _admits(pod, "eco"):
         return "performance-only"
     if not _admits(pod, "performance") and not _admits(pod, None):

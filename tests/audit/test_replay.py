@@ -24,7 +24,7 @@ from joulie_bus.events import PrioritizeDecided, SettingsDeclared
 from joulie_bus.records import Record
 from joulie_bus.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import ask, plan_made, power
-from joulie_extender import scoring
+from joulie_extender import marginal
 from joulie_extender.decide import CODE_VERSION as ANSWERS_BY
 from joulie_extender.decide import Moment, decide_filter, decide_prioritize
 from joulie_extender.scoring import Weights
@@ -61,7 +61,7 @@ async def test_an_empty_log_has_nothing_that_could_differ(past: Past) -> None:
 async def test_a_weight_that_was_changed_in_the_code_is_named_by_its_score(
     small: Past, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scoring, "marginal_w", lambda *args: marginal_w(*args) * 2)
+    monkeypatch.setattr(marginal, "marginal_w", lambda *args: marginal_w(*args) * 2)
 
     done = await replayed(small)
 
