@@ -1,6 +1,6 @@
 """How fast the extender answers, as kube-scheduler would feel it; beside an echo and a bare one.
 
-    make bench, or: .venv/bin/python benchmarks/extender.py [--calls 400] [--nodes 5000]
+    make bench, or: .venv/bin/python benchmarks/extender.py [--calls 1500] [--nodes 5000]
 
 The extender is the real one: broker, projector and database run beside it, every answer is spooled
 and shipped. The client is another process, on one kept connection, with bodies made beforehand;
@@ -407,7 +407,7 @@ def resident_mib(pid: int) -> float:
 def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--nodes", type=int, default=5000)
-    options.add_argument("--calls", type=int, default=400)
+    options.add_argument("--calls", type=int, default=1500)
     options.add_argument("--few", type=int, default=12, help="calls with whole nodes; 0 for none")
     options.add_argument("--names", type=int, nargs="*", default=[100, 500, 5000])
     options.add_argument("--json", type=Path, help="also write the figures to this file")

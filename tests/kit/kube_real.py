@@ -182,9 +182,13 @@ async def started(command: Sequence[str], directory: Path) -> AsyncGenerator[Pro
 
 
 async def _start(command: Sequence[str], directory: Path) -> Process:
-    """Its words go to a file."""
+    """Its words go to a file. A session of its own, as services have: Linux may give each session
+    the same share of the processor, and three that share one would have a third of it each.
+    """
     with (directory / f"{Path(command[0]).name}.log").open("ab") as words:
-        return await asyncio.create_subprocess_exec(*command, stdout=words, stderr=words)
+        return await asyncio.create_subprocess_exec(
+            *command, stdout=words, stderr=words, start_new_session=True
+        )
 
 
 async def _end(process: Process) -> None:
