@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from joulie_bus.children import give_way
+from joulie_bus.children import OWN_SESSION, give_way
 
 ASKED = """
 import os, pathlib
@@ -34,6 +34,21 @@ def test_a_process_that_gives_way_is_as_nice_as_it_was_told() -> None:
     assert told_of_itself(7)[0] == "7"
 
 
-@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="has no such sessions")
+@pytest.mark.skipif(not OWN_SESSION.exists(), reason="has no such sessions")
 def test_so_is_its_session_where_sessions_share_the_processor() -> None:
     assert told_of_itself(7)[1].endswith(" nice 7")
+
+
+def test_who_comes_too_soon_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those who are not root the kernel hears ten a second, and refuses the others."""
+    tried: list[str] = []
+
+    def write(_: Path, text: str) -> None:
+        tried.append(text)
+        if len(tried) < 4:
+            raise BlockingIOError
+
+    monkeypatch.setattr(Path, "write_text", write)
+    give_way(0)
+
+    assert tried == ["0"] * 4
