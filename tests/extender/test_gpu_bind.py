@@ -16,6 +16,7 @@ from sqlalchemy import Engine
 
 from joulie_bus.events import Fact, GpuSeen, PodBound, PodPending
 from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.subjects import MERGE_ORDER
 from joulie_bus.tasks import background
 from joulie_bus.testing import CLUSTER, node_seen, producer, until
 from joulie_extender.bind import Bindings, Patience
@@ -72,6 +73,11 @@ class Place(NamedTuple):
         return {uuid: sorted(card.claims) for uuid, card in sorted(self.view.world.gpus.items())}
 
 
+async def said_so_far(bus: JetStreamLog) -> int:
+    """By all, claims of replicas among it: where a view is that knows all of it."""
+    return sum([(await bus.state(stream)).last for stream in MERGE_ORDER])
+
+
 @pytest.fixture
 async def place(
     bus: JetStreamLog, writer: Engine, database_file: Path, tmp_path: Path
@@ -88,7 +94,7 @@ async def place(
 
         async def tell(*facts: Fact) -> None:
             await bus.publish([says.stamp(fact) for fact in facts])
-            await view.wait_for(view.position + len(facts), 10)
+            await view.wait_for(await said_so_far(bus), 10)
 
         yield Place(api, bus, view, binder, tell)
     engine.dispose()
