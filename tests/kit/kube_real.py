@@ -21,6 +21,7 @@ import msgspec
 import yaml  # type: ignore[import-untyped]
 
 from authority import Authority
+from joulie_bus.children import die_with_parent
 from joulie_bus.embedded import free_port
 from joulie_bus.errors import KubernetesRefused
 from joulie_operator.kube import CONFLICT, NOT_FOUND, ApiServer, Unanswered
@@ -187,7 +188,11 @@ async def _start(command: Sequence[str], directory: Path) -> Process:
     """
     with (directory / f"{Path(command[0]).name}.log").open("ab") as words:
         return await asyncio.create_subprocess_exec(
-            *command, stdout=words, stderr=words, start_new_session=True
+            *command,
+            stdout=words,
+            stderr=words,
+            preexec_fn=die_with_parent,
+            start_new_session=True,
         )
 
 
