@@ -46,6 +46,7 @@ FAT = 9_000  # bytes of a whole node
 WARM = 60  # calls that are not counted
 EVENTS_PER_S = 5_000
 TICKS = os.sysconf("SC_CLK_TCK")
+CORES = sorted(os.sched_getaffinity(0))  # before any thread of ours is given one
 
 
 def name_of(number: int) -> str:
@@ -158,10 +159,9 @@ def cpu_s(pid: int) -> float:
 
 def keep_apart(asked: int) -> None:
     """This thread on the first core, all threads of the process that it asks on the last."""
-    cores = sorted(os.sched_getaffinity(os.getppid()))
-    os.sched_setaffinity(0, cores[:1])
+    os.sched_setaffinity(0, CORES[:1])
     for thread in Path(f"/proc/{asked}/task").iterdir():
-        os.sched_setaffinity(int(thread.name), cores[-1:])
+        os.sched_setaffinity(int(thread.name), CORES[-1:])
 
 
 def measure(port: int, pid: int, questions: Iterator[Question]) -> dict[str, Figures]:

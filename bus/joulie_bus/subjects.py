@@ -91,7 +91,6 @@ _PLAIN = frozenset(string.ascii_letters + string.digits + "-")
 
 
 @lru_cache(maxsize=SPOKEN_OF)
-@lru_cache(maxsize=8192)  # those who speak of some nodes speak of them again
 def escape(name: str) -> str:
     """One NATS token, and back again by `unescape`.
 

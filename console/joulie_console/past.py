@@ -89,10 +89,9 @@ class Past:
         """Which settings were declared on the way is remembered."""
 
         def question(history: History) -> tuple[Logged | None, list[Logged]]:
-            tip = history.tip()
-            return (
-                (history.entry(tip), list(history.declarations(pos))) if tip > pos else (None, [])
-            )
+            if (tip := history.tip()) <= pos:
+                return None, []
+            return history.entry(tip), list(history.declarations(pos))
 
         newest, declared = await self.ask(question)
         for entry in declared:

@@ -24,6 +24,7 @@ from joulie_console.questions import Stream
 RETRY_MS = 1_000
 SLOW_S = 0.5  # whoever takes longer for one piece holds himself up
 STALLED_S = 20.0  # one piece that nobody takes for so long ends the connection
+STOPS = "this console stops: come back to the next"
 log = get_logger("console")
 
 
@@ -53,9 +54,7 @@ class Listener:
             while True:
                 turn = self._journal.turn
                 if self._journal.is_closing:
-                    yield _frame(
-                        "cut", "this console stops: come back to the next", self._at
-                    ).encode()
+                    yield _frame("cut", STOPS, self._at).encode()
                     return
                 if self._is_cut(pace):
                     yield self._cut(pace)

@@ -98,8 +98,7 @@ _ALL = slice(None)
 
 
 class Standing(NamedTuple):
-    """A board at a moment, in the eyes of some weights; one value per row of the board, but for the
-    last two.
+    """A board at a moment, in the eyes of some weights. `columns`: one value per row of the board.
 
     Whoever asks for that of the next board may be given these very columns, with what has changed
     written into them: it is to be looked at, not to be kept.
@@ -114,6 +113,11 @@ class Standing(NamedTuple):
     table: Floats  # of `Known`, for pods to which a node's class means something
     cluster: ClusterTerms
     marginals: Marginals
+
+    @property
+    def columns(self) -> tuple[Ints | Bools | Floats, ...]:
+        """All but what is said of the whole."""
+        return self[:-2]
 
     @property
     def assumed_w(self) -> Floats:
@@ -214,7 +218,7 @@ def _carried_on(board: Board, moment: _Moment) -> _Kept | None:
     del board.since.memo[moment.weights]
     sums = before.sums.with_changes(_Sums.of(_only(before.standing, rows)), _Sums.of(changed))
     standing = before.standing._replace(cluster=sums.terms(), marginals=marginals)
-    for column, values in zip(standing[:-2], changed[:-2], strict=True):
+    for column, values in zip(standing.columns, changed.columns, strict=True):
         column[rows] = values
     was_burst = _is_burst(before.standing.cluster, moment.weights)
     is_as_before = was_burst == _is_burst(standing.cluster, moment.weights)
@@ -223,7 +227,7 @@ def _carried_on(board: Board, moment: _Moment) -> _Kept | None:
 
 
 def _only(standing: Standing, rows: Ints) -> Standing:
-    columns = (column[rows] for column in standing[:-2])
+    columns = (column[rows] for column in standing.columns)
     return Standing._make([*columns, NOBODY, standing.marginals])
 
 

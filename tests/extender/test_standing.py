@@ -76,7 +76,7 @@ firsts = st.lists(plain.states, min_size=1, max_size=4).map(
 def same(found: Standing, expected: Standing) -> bool:
     """In every bit of every node's row; the rows of nodes that are gone are nobody's."""
     rows = slice(len(expected.basis))
-    pairs = zip(found[:-2], expected[:-2], strict=True)
+    pairs = zip(found.columns, expected.columns, strict=True)
     columns = all(one[rows].tobytes() == other.tobytes() for one, other in pairs)
     there = np.arange(len(expected.basis))
     is_as_dear = all(
