@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from joulie_bus.children import die_with_parent, give_way
+from joulie_bus.children import die_with_parent
 from joulie_bus.errors import BrokerRefused, BrokerStartFailed, Unreachable
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.private import keep_private, private, write_private
@@ -82,11 +82,8 @@ class Embedded:
     `start` again after a crash keeps port and passwords.
     """
 
-    def __init__(
-        self, directory: Path, port: int = 0, peer: Peer | None = None, nice: int = 0
-    ) -> None:
+    def __init__(self, directory: Path, port: int = 0, peer: Peer | None = None) -> None:
         self._directory = directory
-        self._nice = nice
         self._port = port or free_port()
         self._peer = peer
         self._log = directory / "nats.log"
@@ -99,8 +96,9 @@ class Embedded:
         return _address(self.url, role, self._passwords[role])
 
     @property
-    def pid(self) -> int | None:
-        return self._process.pid if self._process else None
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     async def start(self) -> None:
         """Returns when JetStream answers."""
@@ -118,16 +116,10 @@ class Embedded:
                 stderr=log,
                 pass_fds=(lock.fileno(),),
                 env=environment(),
-                preexec_fn=self._prepare,
+                preexec_fn=die_with_parent,
                 start_new_session=True,  # Ctrl-C is ours to pass on, in the right order
             )
         await self._await_jetstream(self._process)
-
-    def _prepare(self) -> None:
-        """In the child, before it is the broker."""
-        die_with_parent()
-        if self._nice:
-            give_way(self._nice)
 
     async def wait(self) -> int:
         """Returns when the process is gone, with its exit code."""

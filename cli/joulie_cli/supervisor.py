@@ -14,7 +14,7 @@ from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncGenerator, Callable, Mapping
 
 import joulie_migrations
-from joulie_bus.children import die_with_parent, give_way
+from joulie_bus.children import die_with_parent, giving_way
 from joulie_bus.embedded import Embedded, free_port
 from joulie_bus.errors import BrokerStartFailed
 from joulie_bus.jetstream.connection import Connection
@@ -39,8 +39,7 @@ WORDS = {"archive": ("--every",)}  # what a part is told besides
 THRIFT = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
 # Where cores are few, kube-scheduler waits for the extender, the extender for nobody, and people
 # and logs can wait longest. Who is behind does more at a time, and takes less for it.
-BROKER_NICE = 10
-NICE = {"projector": 10, "operator": 15, "console": 19, "archive": 19}
+NICE = {"broker": 10, "projector": 10, "operator": 15, "console": 19, "archive": 19}
 # Who listens where, as the parts are told.
 DOORS = {"EXTENDER_ADDR": "extender", "SIM_EXTENDER": "extender", "CONSOLE_ADDR": "console"}
 log = get_logger("up")
@@ -71,7 +70,8 @@ class Child:
             tell()
             if self._stopping:  # asked to stop while it was being started
                 process.terminate()
-            code = await process.wait()
+            async with giving_way(process.pid, NICE.get(self.name, 0)):
+                code = await process.wait()
             if self._stopping:
                 return
             pause = FIRST_PAUSE_S if loop.time() - born > STEADY_S else pause
@@ -99,12 +99,6 @@ class Child:
     def _log_path(self) -> str:
         return str(self._data.logs / f"{self.name}.log")
 
-    def _prepare(self) -> None:
-        """In the child, before it is one of ours."""
-        die_with_parent()
-        if self.name in NICE:
-            give_way(NICE[self.name])
-
     async def _start(self) -> Process:
         with open(self._log_path(), "ab") as file:
             self._process = await asyncio.create_subprocess_exec(
@@ -119,7 +113,7 @@ class Child:
                 stdin=DEVNULL,
                 stdout=file,
                 stderr=file,
-                preexec_fn=self._prepare,
+                preexec_fn=die_with_parent,
                 start_new_session=True,
             )
         return self._process
@@ -149,7 +143,7 @@ class Supervisor:
     ) -> AsyncGenerator["Supervisor", None]:
         data.create()
         hold = data.hold()
-        broker = Embedded(data.path, nice=BROKER_NICE)
+        broker = Embedded(data.path)
         try:
             await broker.start()
             await made_ready(broker, subjects)
@@ -191,7 +185,8 @@ class Supervisor:
     async def _keep_broker(self) -> None:
         """A broker that fell is started again on the same port; clients find it by themselves."""
         while True:
-            code = await self._broker.wait()
+            async with giving_way(self._broker.pid, NICE["broker"]):
+                code = await self._broker.wait()
             log.warning("fell", who="nats-server", exit_code=code)
             await asyncio.sleep(FIRST_PAUSE_S)
             try:
@@ -236,7 +231,7 @@ class Supervisor:
                 pid=os.getpid(),
                 nats_url=self._broker.url,
                 endpoints=self.endpoints,
-                parts={"nats-server": self._broker.pid or 0}
+                parts={"nats-server": self._broker.pid}
                 | {part.name: part.pid for part in self._parts},
                 restarts=self.restarts,
                 metrics=self._numbers,

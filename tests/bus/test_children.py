@@ -1,45 +1,93 @@
-"""What a process of ours is before it is one: how much of the processor it leaves to others."""
+"""What whoever started a process of ours tells it: how much of the processor to leave to others."""
 
-import subprocess
+import asyncio
+import contextlib
+import os
 import sys
-from functools import partial
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
-from joulie_bus.children import OWN_SESSION, give_way
+from joulie_bus.children import give_way, giving_way, session_of
 
-ASKED = """
-import os, pathlib
-own = pathlib.Path("/proc/self/autogroup")
-print(os.getpriority(os.PRIO_PROCESS, 0), own.read_text().strip() if own.exists() else "")
+pytestmark = pytest.mark.anyio
+
+TWO_THREADS = """
+import sys, threading
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+print("here", flush=True)
+sys.stdin.read()
 """
 
 
-def told_of_itself(nice: int) -> tuple[str, str]:
-    """How nice a process says it is, and its session."""
-    done = subprocess.run(
-        [sys.executable, "-c", ASKED],
-        capture_output=True,
-        text=True,
-        check=True,
-        start_new_session=True,
-        preexec_fn=partial(give_way, nice),
+@contextlib.asynccontextmanager
+async def a_process() -> AsyncGenerator[int, None]:
+    """Of two threads, with a session of its own."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", TWO_THREADS, stdin=PIPE, stdout=PIPE, start_new_session=True
     )
-    own, _, session = done.stdout.strip().partition(" ")
-    return own, session
+    assert process.stdout is not None
+    await process.stdout.readline()
+    try:
+        yield process.pid
+    finally:
+        process.kill()
+        await process.wait()
 
 
-def test_a_process_that_gives_way_is_as_nice_as_it_was_told() -> None:
-    assert told_of_itself(7)[0] == "7"
+def how_nice(pid: int) -> set[int]:
+    """Each of its threads."""
+    threads = Path(f"/proc/{pid}/task")
+    there = [int(each.name) for each in threads.iterdir()] if threads.exists() else [pid]
+    return {os.getpriority(os.PRIO_PROCESS, thread) for thread in there}
 
 
-@pytest.mark.skipif(not OWN_SESSION.exists(), reason="has no such sessions")
-def test_so_is_its_session_where_sessions_share_the_processor() -> None:
-    assert told_of_itself(7)[1].endswith(" nice 7")
+async def test_all_threads_of_a_process_that_gives_way_are_as_much_nicer_as_it_was_told() -> None:
+    async with a_process() as pid:
+        before = max(how_nice(pid))
+        await give_way(pid, 7)
+        first = how_nice(pid)
+        await give_way(pid, 40)
+
+        assert first == {before + 7}
+        assert how_nice(pid) == {19}
 
 
-def test_who_comes_too_soon_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_so_is_its_session_where_sessions_share_the_processor() -> None:
+    async with a_process() as pid:
+        if not session_of(pid).exists():
+            pytest.skip("has no such sessions")
+        await give_way(pid, 7)
+
+        assert session_of(pid).read_text().strip().endswith(" nice 7")
+
+
+async def test_who_is_still_starting_is_let_through() -> None:
+    async with a_process() as pid:
+        before = how_nice(pid)
+        async with giving_way(pid, 7, after_s=0.3):
+            await asyncio.sleep(0.05)
+            starting = how_nice(pid)
+            await asyncio.sleep(0.5)
+
+        assert starting == before
+        assert how_nice(pid) == {max(before) + 7}
+
+
+async def test_who_ends_meanwhile_is_told_nothing() -> None:
+    """Its number may be somebody else's by then."""
+    async with a_process() as pid:
+        before = how_nice(pid)
+        async with giving_way(pid, 7, after_s=0.05):
+            pass
+        await asyncio.sleep(0.2)
+
+        assert how_nice(pid) == before
+
+
+async def test_who_comes_too_soon_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of those who are not root the kernel hears ten a second, and refuses the others."""
     tried: list[str] = []
 
@@ -49,6 +97,7 @@ def test_who_comes_too_soon_tries_again(monkeypatch: pytest.MonkeyPatch) -> None
             raise BlockingIOError
 
     monkeypatch.setattr(Path, "write_text", write)
-    give_way(0)
+    async with a_process() as pid:
+        await give_way(pid, 3)
 
-    assert tried == ["0"] * 4
+    assert tried == ["3"] * 4

@@ -127,7 +127,7 @@ async def test_asking_a_broker_that_fell_is_told_with_its_url(
 async def test_a_broker_that_falls_over_a_question_is_asked_again(
     broker: Embedded, connection: Connection
 ) -> None:
-    os.kill(broker.pid or 0, signal.SIGSTOP)
+    os.kill(broker.pid, signal.SIGSTOP)
     asking = asyncio.create_task(connection.api("STREAM.NAMES"))
     await asyncio.sleep(0.05)  # the question is on its way
     broker.kill()

@@ -118,6 +118,12 @@ def edited(database: Path) -> Generator[sqlite3.Connection, None, None]:
         yield db
 
 
+def knows_where_all_are(data: Path) -> bool:
+    """By `joulie status`: each part that has a position. Some start later than others."""
+    _, status = told_by("status", "--data", data)
+    return all(part["position"] for part in status["parts"] if part["name"] != "nats-server")
+
+
 def flip_a_byte_of_the_body(database: Path, entry: int) -> None:
     """In the file itself, past every trigger: the body's own bytes are looked up and changed."""
     with edited(database) as db:
@@ -280,6 +286,7 @@ def test_a_demo_goes_on_where_the_last_one_was(past: Past, tmp_path: Path) -> No
     subprocess.run(["cp", "-r", str(past[0]), str(data)], check=True)
     with demo(data, "--nodes", "40") as running:
         running.await_decisions(past[1]["decisions"] + 20)
+        running.wait_until(lambda: knows_where_all_are(data))
         status_code, status = told_by("status", "--data", data)
         told = running.end()
 
@@ -287,7 +294,6 @@ def test_a_demo_goes_on_where_the_last_one_was(past: Past, tmp_path: Path) -> No
 
     assert status_code == 0
     assert [part["alive"] for part in status["parts"]] == [True] * 6
-    assert all(part["position"] for part in status["parts"] if part["name"] != "nats-server")
     assert status["readings"]["nodes"] == 40
     assert told["position"] > past[1]["position"]
     assert (code, found["mismatches"], found["decisions"]) == (0, 0, told["decisions"])
@@ -372,7 +378,12 @@ def test_settings_that_cannot_be_used_stop_the_start_all_at_once(tmp_path: Path)
     assert not (tmp_path / "joulie.db").exists()
 
 
+def how_nice(pids: dict[str, int], but: str = "") -> list[int]:
+    return [os.getpriority(os.PRIO_PROCESS, pid) for name, pid in pids.items() if name != but]
+
+
 def test_up_without_a_cluster_runs_and_says_that_nothing_is_watched(tmp_path: Path) -> None:
+    """And all but the extender give way, once they have started."""
     with running("up", tmp_path, KUBECONFIG="") as up:
         up.wait_until(
             lambda: (
@@ -380,7 +391,8 @@ def test_up_without_a_cluster_runs_and_says_that_nothing_is_watched(tmp_path: Pa
             )
         )
         pids = up.pids()
-        patience = {name: os.getpriority(os.PRIO_PROCESS, pid) for name, pid in pids.items()}
+        up.wait_until(lambda: all(patience > 0 for patience in how_nice(pids, but="extender")))
+        patience = dict(zip(pids, how_nice(pids), strict=True))
         up.process.send_signal(signal.SIGINT)
         _, err = up.process.communicate(timeout=PATIENCE_S)
 
