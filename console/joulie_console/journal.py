@@ -25,6 +25,7 @@ from joulie_console.plan_lines import PlanLine, plan_line
 from joulie_projections.history import Logged
 
 POLL_S = 0.5  # while the bus is silent, the database is asked so often
+IDLE_S = 2.0  # and so often while nobody listens
 GATHER_S = 0.05  # so much that comes together is read together
 PAGE = 500
 DECISIONS_KEPT = 5_000  # in memory; older ones come from the database
@@ -164,7 +165,7 @@ class Journal:
                 await self._look(reader)
                 if self._taken >= state.last and not self.trouble:
                     self.is_ready = True  # what was there when we came is known
-                await rung(self.bell, POLL_S, GATHER_S)
+                await rung(self.bell, POLL_S if self._listeners else IDLE_S, GATHER_S)
 
     async def _begin(self) -> None:
         while True:

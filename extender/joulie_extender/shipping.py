@@ -16,7 +16,7 @@ from joulie_bus.tasks import rung
 from joulie_extender.spool import Spool
 
 SHIP_AT_ONCE = 500
-GATHER_S = 0.05  # nobody waits
+GATHER_S = 0.1  # nobody waits
 RETRY_S = 1.0
 HEADROOM = 1024  # bytes that the broker counts beside our own
 log = get_logger("extender")

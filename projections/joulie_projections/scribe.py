@@ -24,7 +24,7 @@ from joulie_projections.heads import Signer
 HEAD_EVERY_S = 10.0
 HEAD_EVERY_ROWS = 1000
 LOOK_S = 0.25
-GATHER_S = 0.05  # nobody waits for an entry
+GATHER_S = 0.25  # nobody waits for an entry
 DUE_AT_ONCE = 1000
 log = get_logger("decisions")
 

@@ -54,9 +54,9 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def names(where: Path) -> dict[str, str]:
     """A pod and a node of this demo where the README means any; and it was a short one."""
-    lines = run(["joulie", "decisions", "--json"], where).stdout.splitlines()
-    told = [json.loads(line) for line in lines]
-    scored = next(one for one in told if one["kind"] == "decision.prioritize")
+    asked = ["joulie", "decisions", "--kind", "prioritize", "--json"]
+    lines = run(asked, where).stdout.splitlines()
+    scored = json.loads(lines[0])
     node = scored["data"]["top"][0]["node"]
     return {"POD": scored["pod"], "NODE": node, "-10s": "-1s", ANOTHER_DAY: scored["pod"]}
 
