@@ -29,11 +29,10 @@ from chromium import Chromium, Page
 from joulie_bus.embedded import free_port
 from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.producer import Producer
 from joulie_bus.roles import Role
 from joulie_bus.settings import HostPort
 from joulie_bus.subjects import Subjects
-from joulie_bus.testing import hardware, node_seen, power
+from joulie_bus.testing import Voices, hardware, node_seen, power
 from joulie_cli.data import DataDirectory
 from joulie_cli.supervisor import Supervisor
 from joulie_console.testing import Ear, listening_to
@@ -58,7 +57,7 @@ class Stand(NamedTuple):
     """What runs, and where."""
 
     bus: JetStreamLog
-    says: Producer
+    says: Voices
     extender: int
     url: str
     pids: dict[str, int]
@@ -83,7 +82,7 @@ async def running(directory: Path, nodes: int, listeners: int) -> AsyncGenerator
         async with JetStreamLog.open(address, "bench") as bus:
             found = data.running()
             assert found is not None
-            says, url = Producer("bench", CLUSTER, time.time_ns), f"http://{doors['console']}"
+            says, url = Voices("bench", CLUSTER, time.time_ns), f"http://{doors['console']}"
             stand = Stand(bus, says, doors["extender"].port, url, found.parts)
             names = list(map(name_of, range(nodes)))
             for at in range(0, nodes, 250):

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from joulie_bus.children import START_S
 from joulie_bus.embedded import address_within, free_port
 from joulie_bus.events import TelemetrySampled
 from joulie_bus.jetstream.connection import Address
@@ -36,7 +37,7 @@ from joulie_bus.producer import Producer
 from joulie_bus.roles import Role
 from joulie_bus.settings import HostPort
 from joulie_bus.subjects import Subjects
-from joulie_bus.testing import caps, eco, hardware, node_seen, performance, power
+from joulie_bus.testing import Voices, caps, eco, hardware, node_seen, performance, power
 from joulie_cli.data import DataDirectory
 from joulie_cli.supervisor import Supervisor
 
@@ -240,13 +241,14 @@ async def ours(nodes: int, directory: Path) -> AsyncGenerator[tuple[int, int, Pa
         await tell_of(supervisor.broker.address_of(Role.ADMIN), nodes)
         port = addresses["extender"].port
         await asyncio.to_thread(await_nodes, port, nodes)
+        await asyncio.sleep(START_S + 1)  # until all others give way to it
         running = data.running()
         assert running is not None
         yield port, running.parts["extender"], data.path
 
 
 async def tell_of(address: Address, nodes: int) -> None:
-    says = Producer("bench", CLUSTER, time.time_ns)
+    says = Voices("bench", CLUSTER, time.time_ns)
     async with JetStreamLog.open(address, "bench") as bus:
         for first in range(0, nodes, 500):
             facts = [
@@ -272,7 +274,8 @@ def await_nodes(port: int, nodes: int) -> None:
             got = b""
             while part := page.recv(1 << 20):
                 got += part
-        if got.count(b'"measuredPowerW"') == nodes and got.count(b'"stale":true') == 0:
+        is_known = not (b'"stale":true' in got or b'"schedulableClass":"unknown"' in got)
+        if is_known and got.count(b'"measuredPowerW"') == nodes:
             return
         time.sleep(0.2)
     raise TimeoutError("the extender did not see all nodes")

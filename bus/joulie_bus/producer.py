@@ -15,7 +15,11 @@ Clock = Callable[[], int]
 
 
 class Producer:
-    """One counter per producer, boot and stream, without a hole: what is lost is seen by all."""
+    """One counter per producer and boot, without a hole: what is lost is seen by all.
+
+    It speaks on one stream. Streams are read ahead of one another: of a producer that counts on
+    through several, what is read later has numbers that were passed long ago, and is a repeat.
+    """
 
     def __init__(self, name: str, subjects: Subjects, clock: Clock, boot: str = "") -> None:
         self.name = name

@@ -53,7 +53,7 @@ from joulie_bus.jetstream.reader import Reader
 from joulie_bus.jetstream.streams import ensure, state_of
 from joulie_bus.memory import MemoryBroker, MemoryLog
 from joulie_bus.producer import Producer
-from joulie_bus.records import Record
+from joulie_bus.records import Message, Record
 from joulie_bus.roles import Role
 from joulie_bus.subjects import Stream, Subjects, stream_of
 from joulie_bus.tasks import rung
@@ -181,6 +181,21 @@ def noon(plus_s: float = 0.0) -> int:
 def producer(name: str = "tester", boot: str = "b1") -> Producer:
     """Its clock stands still at noon."""
     return Producer(name, CLUSTER, lambda: NOON, boot)
+
+
+class Voices:
+    """A producer for each stream, as in a cluster. Who counted on through several streams would be
+    heard out of turn where one is read ahead of another, and much of it taken for repeats.
+    """
+
+    def __init__(self, name: str, subjects: Subjects, clock: Callable[[], int]) -> None:
+        self._of = {
+            stream: Producer(f"{name}-{stream.rpartition('_')[2].lower()}", subjects, clock)
+            for stream in Stream
+        }
+
+    def stamp(self, event: AnyEvent) -> Message:
+        return self._of[stream_of(event)].stamp(event)
 
 
 def records(

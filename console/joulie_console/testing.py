@@ -19,7 +19,7 @@ from joulie_bus.producer import Producer
 from joulie_bus.roles import Role
 from joulie_bus.settings import Source
 from joulie_bus.tasks import background
-from joulie_bus.testing import CLUSTER, connected, until
+from joulie_bus.testing import CLUSTER, Voices, connected, until
 from joulie_console.service import serve
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.decide import Moment, decide_filter, decide_prioritize, declaration
@@ -43,7 +43,7 @@ class Stage:
         self.view = view
         self.url = url
         self._database = database_file
-        self._says = Producer("stage", CLUSTER, time.time_ns)
+        self._says = Voices("stage", CLUSTER, time.time_ns)
         self._extender = Producer("extender-0", CLUSTER, time.time_ns)
         self.entries = 0
 

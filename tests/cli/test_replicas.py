@@ -22,11 +22,10 @@ from joulie_bus import codec
 from joulie_bus.embedded import free_port
 from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.producer import Producer
 from joulie_bus.roles import Role
 from joulie_bus.settings import HostPort
 from joulie_bus.subjects import Subjects
-from joulie_bus.testing import eco, hardware, performance, power
+from joulie_bus.testing import Voices, eco, hardware, performance, power
 from joulie_cli.data import DataDirectory
 from joulie_cli.supervisor import Supervisor
 from joulie_projections.history import History
@@ -148,7 +147,7 @@ async def site(directory: Path, *names: str) -> AsyncGenerator[list[Replica], No
     }
     replicas = [Replica(name, data) for name in names]
     async with Supervisor.over(data, ["projector"], addresses, {}, SUBJECTS) as supervisor:
-        says = Producer("test", SUBJECTS, time.time_ns)
+        says = Voices("test", SUBJECTS, time.time_ns)
         address = supervisor.broker.address_of(Role.ADMIN)
         async with JetStreamLog.open(address, "test") as bus:
             for at, name in enumerate(NAMES):
