@@ -110,13 +110,10 @@ class Even(Spans):
         return np.frombuffer(self._text(0), _row(self._step))
 
     def words(self, width: int) -> Words | None:
-        step, count = self._step, len(self)
-        if step > width:
+        if self._step > width:
             return None
-        rows = np.empty(count, _row(width))
-        rows[:-1] = np.frombuffer(self.raw, _row(step), count - 1, 2)  # numpy fills up with zeros
-        rows[-1] = self.raw[2 + (count - 1) * step : -1] + _BETWEEN[1:]
-        words: Words = rows.view(np.uint64).reshape(count, -1)
+        rows = self._parts().astype(_row(width))  # numpy fills up with zeros
+        words: Words = rows.view(np.uint64).reshape(len(rows), -1)
         return words
 
 
