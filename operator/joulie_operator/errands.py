@@ -100,7 +100,10 @@ class Differences:
         self._status_s = wishes.status_s
 
     def kept(self, name: str) -> Kept:
-        return self._kept.setdefault(name, Kept())
+        kept = self._kept.get(name)
+        if kept is None:
+            kept = self._kept[name] = Kept()
+        return kept
 
     def look(self, world: World, now: Clock) -> list[Errand]:
         """Each time beginning with another node, so that nobody is always last."""
