@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import make_url, select
 from sqlalchemy.exc import DatabaseError
 from structlog.testing import capture_logs
 
@@ -46,6 +46,7 @@ from joulie_projections.projector import ProjectorSettings
 from joulie_projections.rows import changed_rows, no_rows, state_digest
 from joulie_projections.sequence import fold
 from joulie_projections.store import Store
+from joulie_projections.tables import checkpoint
 from joulie_projections.testing import STOOD_DOWN, Fall, Postgres, Victim
 from joulie_projections.world import World
 
@@ -128,6 +129,28 @@ def is_at(place: Place, last: dict[Stream, int]) -> bool:
         return {**at, Stream.DEC: log.read_to()} == last and not log.due(1)
     except (DatabaseError, OSError):
         return False  # it is down, or somebody is just coming
+    finally:
+        engine.dispose()
+
+
+async def pause_between_commits(victim: Victim, place: Place) -> None:
+    """Who is paused within one keeps the database locked; nobody commits until it goes on."""
+    async with asyncio.timeout(30):
+        victim.signal(signal.SIGSTOP)
+        while not await asyncio.to_thread(may_be_written, place):
+            victim.signal(signal.SIGCONT)
+            await asyncio.sleep(0.05)
+            victim.signal(signal.SIGSTOP)
+
+
+def may_be_written(place: Place) -> bool:
+    engine = database.writer(place)
+    try:
+        with engine.begin() as db:
+            db.execute(select(checkpoint).with_for_update(nowait=True)).all()
+        return True
+    except DatabaseError:
+        return False
     finally:
         engine.dispose()
 
@@ -219,7 +242,7 @@ async def test_a_paused_projector_that_wakes_after_its_lease_stands_down(
     story, paused = Story(bus, seed=3), start()
     await story.tell(60)
     await came_to_the_end(connection, place)
-    paused.signal(signal.SIGSTOP)
+    await pause_between_commits(paused, place)
     await story.tell(60)
     start()
     await came_to_the_end(connection, place)
