@@ -20,11 +20,11 @@ FIGURES = "document.querySelector('#totals').innerText"
 ENTRIES = "[...document.querySelectorAll('#decisions [data-entry]')].map(row => +row.dataset.entry)"
 DRAWN = """(() => {
   const map = document.querySelector('#map');
-  if (map.height < 40 || map.dataset.read) return !!map.dataset.read;
-  map.dataset.read = 'once';
+  if (!map.style.height || map.dataset.drawn) return !!map.dataset.drawn;
   const {data} = map.getContext('2d').getImageData(0, 0, map.width, map.height);
-  return data.some(value => value > 0);
-})()"""  # read once: a canvas that is read again and again becomes another one
+  if (data.some(value => value > 0)) map.dataset.drawn = 'yes';
+  return !!map.dataset.drawn;
+})()"""  # read until it is: a canvas that is read again and again becomes another one
 
 
 def shows(selector: str, text: str) -> str:
