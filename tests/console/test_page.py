@@ -20,11 +20,12 @@ FIGURES = "document.querySelector('#totals').innerText"
 ENTRIES = "[...document.querySelectorAll('#decisions [data-entry]')].map(row => +row.dataset.entry)"
 DRAWN = """(() => {
   const map = document.querySelector('#map');
-  if (!map.style.height || map.dataset.drawn) return !!map.dataset.drawn;
-  const {data} = map.getContext('2d').getImageData(0, 0, map.width, map.height);
-  if (data.some(value => value > 0)) map.dataset.drawn = 'yes';
-  return !!map.dataset.drawn;
-})()"""  # read until it is: a canvas that is read again and again becomes another one
+  if (!map.style.height) return false;
+  const other = new OffscreenCanvas(map.width, map.height);
+  const copy = other.getContext('2d', {willReadFrequently: true});
+  copy.drawImage(map, 0, 0);
+  return copy.getImageData(0, 0, map.width, map.height).data.some(value => value > 0);
+})()"""  # of a copy: a canvas that is read itself becomes another one, and Chromium complains
 
 
 def shows(selector: str, text: str) -> str:
