@@ -20,7 +20,7 @@ FIGURES = "document.querySelector('#totals').innerText"
 ENTRIES = "[...document.querySelectorAll('#decisions [data-entry]')].map(row => +row.dataset.entry)"
 DRAWN = """(() => {
   const map = document.querySelector('#map');
-  if (!map.style.height) return false;
+  if (!map.style.height || map.height < 40) return false;
   const other = new OffscreenCanvas(map.width, map.height);
   const copy = other.getContext('2d', {willReadFrequently: true});
   copy.drawImage(map, 0, 0);

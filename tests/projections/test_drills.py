@@ -136,11 +136,12 @@ def is_at(place: Place, last: dict[Stream, int]) -> bool:
 async def pause_between_commits(victim: Victim, place: Place) -> None:
     """Who is paused within one keeps the database locked; nobody commits until it goes on."""
     async with asyncio.timeout(30):
-        victim.signal(signal.SIGSTOP)
-        while not await asyncio.to_thread(may_be_written, place):
+        while True:
+            victim.signal(signal.SIGSTOP)
+            if await asyncio.to_thread(may_be_written, place):
+                return
             victim.signal(signal.SIGCONT)
             await asyncio.sleep(0.05)
-            victim.signal(signal.SIGSTOP)
 
 
 def may_be_written(place: Place) -> bool:
