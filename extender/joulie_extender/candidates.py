@@ -1,10 +1,12 @@
 """The list of names in a request, and what can be kept of it for the next one. Pure.
 
 kube-scheduler asks twice per pod: prioritize names, byte for byte, the nodes that filter has just
-let through. So lists are remembered by their bytes: no second decoding, no second looking up.
+let through. And it goes round: of 5,000 nodes it looks at 500 for each pod, the next 500 for the
+next pod, and after ten pods often at the very same ones again, in the same order. So lists are
+remembered by their bytes: no second decoding, no second looking up.
 """
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import compress, repeat
 from typing import overload
@@ -17,7 +19,9 @@ from joulie_extender.roster import Roster, Spans
 from joulie_projections.arrays import Bools, Ints
 from joulie_projections.board import Board
 
-REMEMBERED = 8  # lists: a few schedulers, each with what it asked and what it was answered
+REMEMBERED = 64  # lists: a few rounds of a scheduler, with what it asked and what it was answered
+REMEMBERED_BYTES = 4 * 1024 * 1024  # of all of them together, as they were sent
+_END = 64  # bytes that tell most lists of one length apart
 BEFORE_NAMES = b',"Nodes":null,"NodeNames":'  # as kube-scheduler writes it
 Flags = Sequence[bool] | Bools  # one for each name
 _NO_ROWS: Ints = np.zeros(0, np.int64)
@@ -44,7 +48,6 @@ class Names(Sequence[str]):
 
     def __init__(self, raw: bytes, names: list[str] | None = None) -> None:
         self.raw = raw
-        self.tail = BEFORE_NAMES + raw + b"}"
         self._names = names
         self._spans: Spans | None = None
         self._quoted: list[bytes] | None = None
@@ -148,22 +151,36 @@ class Names(Sequence[str]):
 
 
 class Remembered:
-    """The last few lists. They are compared whole: equal bytes are equal lists."""
+    """The lists of late. They are compared whole: equal bytes are equal lists."""
 
-    def __init__(self) -> None:
-        self._lists: deque[Names] = deque(maxlen=REMEMBERED)
+    def __init__(self, limit: int = REMEMBERED_BYTES) -> None:
+        self._limit = limit
+        self._size = 0
+        self._lists: OrderedDict[tuple[int, bytes], Names] = OrderedDict()
 
-    def ending(self, body: bytes) -> Names | None:
-        """The list that this body ends with."""
-        return next((known for known in self._lists if body.endswith(known.tail)), None)
+    def standing(self, body: bytes, start: int, end: int) -> Names | None:
+        """The list that stands there, if it is known."""
+        known = self._lists.get((end - start, body[max(start, end - _END) : end]))
+        return known if known is not None and body.startswith(known.raw, start) else None
 
     def keep(self, names: Names) -> Names:
         """The list that is remembered: the one that was known, if there is one of these bytes."""
-        for known in self._lists:
-            if known.raw == names.raw:
-                return known
-        self._lists.appendleft(names)
+        key = (len(names.raw), names.raw[-_END:])
+        known = self._lists.get(key)
+        if known is not None and known.raw == names.raw:
+            self._lists.move_to_end(key)
+            return known
+        self._forget(key)
+        self._lists[key] = names
+        self._size += len(names.raw)
+        while len(self._lists) > REMEMBERED or (self._size > self._limit and len(self._lists) > 1):
+            self._forget(next(iter(self._lists)))
         return names
+
+    def _forget(self, key: tuple[int, bytes]) -> None:
+        gone = self._lists.pop(key, None)
+        if gone is not None:
+            self._size -= len(gone.raw)
 
 
 def refused(names: Names, passed: Flags, reason: str) -> bytes:

@@ -169,34 +169,30 @@ class Reader:
         """
         if isinstance(body, bytearray):
             return read_args(body)
-        known = _known(body, self._lists.ending(body))
-        asked = known or _usual(body, self._roster) or read_args(body)
+        asked = self._usual(body) or read_args(body)
         if asked.whole:
             return asked
         return Asked(asked.pod, self._lists.keep(asked.names))
 
+    def _usual(self, body: bytes) -> Asked | None:
+        """A request by names as kube-scheduler writes it."""
+        before, end = body.find(BEFORE_NAMES), len(body) - 1
+        pod = _pod_before(body, before) if before >= 0 and body.endswith(b"]}") else None
+        if pod is None:
+            return None
+        start = before + len(BEFORE_NAMES)
+        known = self._lists.standing(body, start, end)
+        if known is not None:
+            return Asked(pod, known)
+        raw = body[start:end]
+        try:
+            return Asked(pod, Names.found(raw, self._roster) or Names(raw, _decode_names(raw)))
+        except _UNREADABLE:
+            return None
+
     def passed(self, asked: Asked, passed: Flags) -> Names:
         """Those let through, which is what prioritize will ask about next."""
         return self._lists.keep(asked.names.where(passed))
-
-
-def _known(body: bytes, names: Names | None) -> Asked | None:
-    if names is None or (pod := _pod_before(body, len(body) - len(names.tail))) is None:
-        return None
-    return Asked(pod, names)
-
-
-def _usual(body: bytes, roster: Roster) -> Asked | None:
-    """A request as kube-scheduler writes it, with a list that is not known yet."""
-    end = body.find(BEFORE_NAMES)
-    pod = _pod_before(body, end) if end >= 0 and body.endswith(b"]}") else None
-    if pod is None:
-        return None
-    raw = body[end + len(BEFORE_NAMES) : -1]
-    try:
-        return Asked(pod, Names.found(raw, roster) or Names(raw, _decode_names(raw)))
-    except _UNREADABLE:
-        return None
 
 
 def _pod_before(body: bytes, end: int) -> PodAsk | None:

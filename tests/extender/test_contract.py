@@ -11,7 +11,7 @@ from joulie_bus.errors import BadRequest
 from joulie_bus.events import PodAsk
 from joulie_bus.testing import ask
 from joulie_extender import contract
-from joulie_extender.candidates import Names
+from joulie_extender.candidates import REMEMBERED, Names, Remembered
 from joulie_extender.contract import (
     Asked,
     Reader,
@@ -218,10 +218,66 @@ def test_another_list_is_never_taken_for_a_known_one(names: bytes) -> None:
 )
 def test_a_known_list_mends_no_broken_body(head: bytes) -> None:
     reader = Reader()
-    tail = reader.read(NAMES).names.tail
+    reader.read(NAMES)
 
     with pytest.raises(BadRequest):
-        reader.read(head + tail)
+        reader.read(head + NAMES[NAMES.index(b',"Nodes":null') :])
+
+
+ROUND = [msgspec.json.encode([f"n{first + at}" for at in range(4)]) for first in range(0, 40, 4)]
+
+
+def test_a_scheduler_that_goes_round_asks_about_known_lists() -> None:
+    reader = Reader()
+    first_round = [reader.read(names_body(POD, names)).names for names in ROUND]
+
+    second_round = [reader.read(names_body(POD, names)).names for names in ROUND]
+
+    assert list(map(id, second_round)) == list(map(id, first_round))
+
+
+lists = st.lists(st.sampled_from(["a", "b", "aa", "bb", "n" * 70, "m" + "n" * 69]), max_size=4)
+
+
+@given(st.lists(lists, max_size=12))
+def test_whatever_was_read_before_a_list_is_read_as_if_it_were_the_first(
+    asked: list[list[str]],
+) -> None:
+    reader = Reader()
+
+    for names in asked:
+        sent = names_body(POD, msgspec.json.encode(names))
+        assert reader.read(sent).names.names == names
+
+
+def test_so_many_lists_are_remembered_and_what_was_not_asked_about_goes_first() -> None:
+    remembered = Remembered()
+    kept = [remembered.keep(Names.of([f"n{number}"])) for number in range(REMEMBERED)]
+    remembered.keep(kept[0])
+
+    remembered.keep(Names.of(["new"]))
+
+    assert [is_known(remembered, names) for names in kept] == [True, False, *[True] * 62]
+
+
+def test_lists_are_remembered_up_to_so_many_bytes_of_them() -> None:
+    remembered = Remembered(limit=40)  # two of them
+    kept = [remembered.keep(Names.of([f"node-of-a-rack-{number}"])) for number in range(4)]
+
+    assert [is_known(remembered, names) for names in kept] == [False, False, True, True]
+
+
+def test_of_two_lists_that_are_told_apart_by_nothing_else_the_newer_one_is_remembered() -> None:
+    remembered = Remembered()
+    older, newer = (Names.of([first, "n" * 80]) for first in "ab")
+    remembered.keep(older)
+
+    assert remembered.keep(newer) is newer
+    assert [is_known(remembered, names) for names in (older, newer)] == [False, True]
+
+
+def is_known(remembered: Remembered, names: Names) -> bool:
+    return remembered.standing(names.raw, 0, len(names.raw)) is names
 
 
 def test_what_filter_let_through_is_what_prioritize_asks_about_next() -> None:

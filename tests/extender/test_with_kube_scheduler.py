@@ -119,7 +119,7 @@ async def test_prioritize_is_asked_about_the_very_list_that_filter_returned() ->
         await KubeScheduler(machines(10), [block]).attempt(FAST)
         reader = extender.extender._prioritizes["all"].question._reader  # type: ignore[attr-defined]
 
-    remembered = [known.names for known in reader._lists._lists]
+    remembered = [known.names for known in reader._lists._lists.values()]
     assert sorted(map(sorted, remembered)) == sorted(
         [sorted(machines(10)), [f"n{n}" for n in range(1, 10, 2)]]
     )
