@@ -15,7 +15,8 @@ import msgspec
 import numpy as np
 
 from joulie_bus.events import Candidates
-from joulie_extender.roster import Roster, Spans
+from joulie_extender.roster import Roster
+from joulie_extender.spans import Spans
 from joulie_projections.arrays import Bools, Ints
 from joulie_projections.board import Board
 

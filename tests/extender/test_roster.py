@@ -16,6 +16,20 @@ ODD = st.sampled_from(['qu"ote', "back\\slash", "ünïcode", "", "a,b", "n" * LO
 KNOWN = st.lists(LETTERS, unique=True, min_size=1, max_size=40)
 
 
+# Of one length, and told apart by eight bytes, unless these happen to be the same.
+SAME = st.lists(
+    st.builds(
+        "{}{}{}".format,
+        st.text("a0", min_size=6, max_size=6),
+        st.just("-node"),
+        st.sampled_from("xy"),
+    ),
+    unique=True,
+    min_size=1,
+    max_size=40,
+)
+
+
 def roster_of(names: list[str]) -> Roster:
     return Roster({name: row for row, name in enumerate(names, 1)})
 
@@ -29,8 +43,8 @@ def compact(names: list[str]) -> bytes:
     return json.dumps(names, separators=(",", ":")).encode()
 
 
-@given(known=KNOWN, data=st.data())
-@settings(deadline=None, max_examples=100)
+@given(known=KNOWN | SAME, data=st.data())
+@settings(deadline=None, max_examples=200)
 def test_a_list_of_known_names_is_found_as_one_by_one(
     known: list[str], data: st.DataObject
 ) -> None:
@@ -40,8 +54,10 @@ def test_a_list_of_known_names_is_found_as_one_by_one(
     assert found(roster, compact(asked)) == [roster.rows[name] for name in asked]
 
 
-@given(known=KNOWN, stranger=LETTERS | ODD, data=st.data())
-@settings(deadline=None, max_examples=100)
+@given(
+    known=KNOWN | SAME, stranger=LETTERS | ODD | SAME.map(lambda names: names[0]), data=st.data()
+)
+@settings(deadline=None, max_examples=200)
 def test_with_a_stranger_among_them_nothing_is_found(
     known: list[str], stranger: str, data: st.DataObject
 ) -> None:
@@ -63,6 +79,25 @@ def test_many_names_that_are_nearly_the_same_are_all_found() -> None:
     known = [f"node-{number:05d}.example.internal" for number in range(5000)]
 
     assert found(roster_of(known), compact(known[::-7])) == list(range(5000, 0, -7))
+
+
+@pytest.mark.parametrize("byte", [b"\xff", b"\0", b" "])
+@pytest.mark.parametrize("length", [4, 5, 13, 21])
+def test_bytes_that_are_no_name_are_nobody(byte: bytes, length: int) -> None:
+    known = [f"n{number:0{length - 1}d}" for number in range(1, 9)]
+    roster = Roster({name: row for row, name in enumerate(known, 3)})  # rows without a name before
+    whole = compact(known)
+    step = length + 3
+
+    torn = whole[: 2 + step] + byte * step + whole[2 + 2 * step :]
+
+    assert (found(roster, whole), found(roster, torn)) == (list(range(3, 11)), None)
+
+
+def test_names_that_no_eight_bytes_tell_apart_are_all_found() -> None:
+    known = [f"{zone}-east-1-compute-{number}" for zone in "ab" for number in range(10)]
+
+    assert found(roster_of(known), compact(known[::-3])) == list(range(20, 0, -3))
 
 
 @pytest.mark.parametrize(
