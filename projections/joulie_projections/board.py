@@ -4,7 +4,7 @@ The same board scores in the extender, in replay and in the simulator. A row is 
 node's state and its room alone, so a board updated row by row equals one built from scratch.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from joulie_projections.cooling import Heat, linear
 from joulie_projections.facility import NO_HALLS, Halls, halls_of
 from joulie_projections.labels import NONE, Labels
 from joulie_projections.power import Coefficients, LoadWatts, Rated, modelled_w
-from joulie_projections.twins import Row, Source, row_of
+from joulie_projections.twins import Reading, Row, Source, reading_of, row_of
 from joulie_projections.world import NodeState, World
 
 # Of `twins.Row`, in its order.
@@ -133,6 +133,21 @@ class Board:
             return self
         board = Board(self.rows, self.columns, self.planned_at, self.halls, cards, self.labels)
         return self._followed_by(board, _NO_ROWS)
+
+    def read(self, nodes: Collection[NodeState]) -> "Board":
+        """The board of a world in which only readings of these nodes are others than on this one
+        (`twins.is_only_read`). It is a third of the work, and most that happens are readings.
+        """
+        if not nodes:
+            return self
+        where = np.fromiter((node.ordinal + 1 for node in nodes), np.int64, len(nodes))
+        values = zip(*map(reading_of, nodes), strict=True)
+        columns = self.columns | {
+            name: _saying(self.columns[name], where, these)
+            for name, these in zip(Reading._fields, values, strict=True)
+        }
+        board = Board(self.rows, columns, self.planned_at, self.halls, self.cards, self.labels)
+        return self._followed_by(board, where)
 
     def _following(self, world: World, changes: Mapping[str, NodeState | None]) -> "Board":
         halls = halls_of(world.facilities)

@@ -66,6 +66,19 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     new_gpu_performance_w: float
 
 
+class Reading(NamedTuple):
+    """The part of a row that readings change."""
+
+    at: int
+    sampled_at: int
+    measured_w: float
+    trend_w_per_min: float
+    new_cpu_w: float
+    new_warm_cpu_w: float
+    new_gpu_standard_w: float
+    new_gpu_performance_w: float
+
+
 class Twin(Row, frozen=True, kw_only=True):
     """A row in its room."""
 
@@ -136,16 +149,15 @@ def row_of(node: NodeState, halls: Halls) -> Row:
     cpu_cap = 100 if node.cpu_cap_pct is None else node.cpu_cap_pct
     gpu_cap = 100 if node.gpu_cap_pct is None else node.gpu_cap_pct
     gpus_w = hardware.gpu_max_w * hardware.gpus
-    last = node.samples[-1] if node.samples else None
-    pods, new = _load_w(node.load, hardware), _load_w(_arrived(node), hardware)
+    pods, read = _load_w(node.load, hardware), reading_of(node)
     return Row(
         present=node.present,
         node_class=class_of(node),
         eco_label=node.labels.get(PROFILE_LABEL) == "eco",
-        at=node.at,
-        sampled_at=last.at if last else 0,
-        measured_w=last.power_mw / 1000 if last else 0.0,
-        trend_w_per_min=trend_w_per_min(node.samples),
+        at=read.at,
+        sampled_at=read.sampled_at,
+        measured_w=read.measured_w,
+        trend_w_per_min=read.trend_w_per_min,
         cpu_cap_pct=cpu_cap,
         gpu_cap_pct=gpu_cap if hardware.gpus else cpu_cap,
         capped_w=hardware.cpu_max_w * cpu_cap / 100 + gpus_w * gpu_cap / 100,
@@ -161,11 +173,39 @@ def row_of(node: NodeState, halls: Halls) -> Row:
         pods_warm_cpu_w=pods.warm_cpu,
         pods_gpu_standard_w=pods.gpu_standard,
         pods_gpu_performance_w=pods.gpu_performance,
-        new_cpu_w=new.cpu,
-        new_warm_cpu_w=new.warm_cpu,
-        new_gpu_standard_w=new.gpu_standard,
-        new_gpu_performance_w=new.gpu_performance,
+        new_cpu_w=read.new_cpu_w,
+        new_warm_cpu_w=read.new_warm_cpu_w,
+        new_gpu_standard_w=read.new_gpu_standard_w,
+        new_gpu_performance_w=read.new_gpu_performance_w,
     )
+
+
+def reading_of(node: NodeState) -> Reading:
+    last = node.samples[-1] if node.samples else None
+    new = _load_w(_arrived(node), hardware_of(node)) if node.arrivals else _NO_WATTS
+    return Reading(
+        node.at,
+        last.at if last else 0,
+        last.power_mw / 1000 if last else 0.0,
+        trend_w_per_min(node.samples),
+        new.cpu,
+        new.warm_cpu,
+        new.gpu_standard,
+        new.gpu_performance,
+    )
+
+
+def is_only_read(before: NodeState, after: NodeState) -> bool:
+    """Are their rows the same but for what was read?"""
+    read = msgspec.structs.replace(
+        before,
+        at=after.at,
+        samples=after.samples,
+        source=after.source,
+        provider=after.provider,
+        arrivals=after.arrivals,
+    )
+    return read == after and (before.at > 0) == (after.at > 0)
 
 
 def _arrived(node: NodeState) -> Load:

@@ -1,5 +1,6 @@
 """What is carried on from one board to the next equals what is worked out afresh."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -14,7 +15,8 @@ from joulie_extender import standing as room
 from joulie_extender.standing import Standing, Weights, standing_of
 from joulie_projections.board import Board
 from joulie_projections.facility import Hall, Halls
-from joulie_projections.world import NodeState
+from joulie_projections.twins import is_only_read
+from joulie_projections.world import NodeState, Sample
 
 T = TypeVar("T")
 NODES = 24
@@ -26,6 +28,7 @@ class Step(NamedTuple):
     """From one board to the next, and whether anybody looked at that one."""
 
     changes: dict[int, NodeState | None]
+    read: dict[int, tuple[Sample, ...]]  # of nodes that are there
     planned_s: int
     halls: Halls
     later_s: int
@@ -45,11 +48,22 @@ class Course(NamedTuple):
             f"n{number}": None if state is None else replace(state, ordinal=number)
             for number, state in step.changes.items()
         }
+        for number, samples in step.read.items():
+            known = changes.get(f"n{number}") or self.nodes.get(f"n{number}")
+            if known is not None:
+                changes[f"n{number}"] = replace(known, samples=samples)
         nodes = {**self.nodes, **changes}
         there = {name: state for name, state in nodes.items() if state is not None}
         planned = NOON - step.planned_s * SECOND
-        board = self.board.updated(changes.items(), planned, step.halls)
+        read = {name: state for name, state in changes.items() if self._is_only_read(name, state)}
+        others = {name: state for name, state in changes.items() if name not in read}
+        board = self.board.updated(others.items(), planned, step.halls)
+        board = board.read([state for state in read.values() if state is not None])
         return Course(there, board, self.now + step.later_s * SECOND)
+
+    def _is_only_read(self, name: str, state: NodeState | None) -> bool:
+        before = self.nodes.get(name)
+        return before is not None and state is not None and is_only_read(before, state)
 
 
 def mostly(usual: T, *others: T) -> st.SearchStrategy[T]:
@@ -62,6 +76,7 @@ halls = mostly(st.just(ROOMS), plain.buildings).flatmap(lambda strategy: strateg
 steps = st.builds(
     Step,
     st.dictionaries(st.integers(0, NODES - 1), plain.states | st.none(), max_size=2),
+    st.dictionaries(st.integers(0, NODES - 1), plain.histories, max_size=2),
     mostly(200, 350),
     halls,
     mostly(0, 1, 120, 301, -50),
@@ -92,7 +107,7 @@ def test_a_standing_that_is_carried_on_is_the_one_that_is_worked_out_afresh(
     first: list[NodeState], course: list[Step], weights: Weights
 ) -> None:
     whole: dict[int, NodeState | None] = dict(enumerate(first))
-    at = Course({}, Board.empty(), NOON).after(Step(whole, 200, ROOMS, 0, 0, True))
+    at = Course({}, Board.empty(), NOON).after(Step(whole, {}, 200, ROOMS, 0, 0, True))
     standing_of(at.board, at.now, 0, weights)
     for step in course:
         at = at.after(step)
@@ -102,12 +117,20 @@ def test_a_standing_that_is_carried_on_is_the_one_that_is_worked_out_afresh(
             assert same(found, standing_of(afresh, at.now, step.age_ms, weights))
 
 
-def changed_once(weights: Weights) -> list[int]:
+def profiled(board: Board) -> Board:
+    return board.updated([("n3", NodeState(ordinal=3, at=NOON, profile="eco"))], 0)
+
+
+def measured(board: Board) -> Board:
+    return board.read([NodeState(ordinal=3, at=NOON, samples=(Sample(NOON, 250_000),))])
+
+
+def changed_once(weights: Weights, change: Callable[[Board], Board] = profiled) -> list[int]:
     """How many rows were looked at, for a board and for the next one."""
     whole = {f"n{number}": NodeState(ordinal=number, at=NOON) for number in range(NODES)}
     board = Board.of(whole, 0)
     standing_of(board, NOON, 0, weights)
-    later = board.updated([("n3", NodeState(ordinal=3, at=NOON, profile="eco"))], 0)
+    later = change(board)
     looked: list[int] = []
     alone = room._alone
 
@@ -121,8 +144,9 @@ def changed_once(weights: Weights) -> list[int]:
     return looked
 
 
-def test_only_rows_that_changed_are_looked_at_again() -> None:
-    assert changed_once(Weights()) == [1]
+@pytest.mark.parametrize("change", [profiled, measured])
+def test_only_rows_that_changed_are_looked_at_again(change: Callable[[Board], Board]) -> None:
+    assert changed_once(Weights(), change) == [1]
 
 
 def test_a_cooling_model_of_somebody_elses_looks_at_all_rows_again() -> None:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from itertools import permutations
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -10,18 +11,20 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from sqlalchemy import Engine
 
+import plain
 from joulie_bus.events import Fact, GpuAsk, PodAsk
 from joulie_bus.subjects import Stream
 from joulie_bus.testing import ANY_FACTS, NOON, any_fact, ask, hardware, noon, records
 from joulie_projections import sharing
 from joulie_projections import store as store_module
+from joulie_projections.board import Board
 from joulie_projections.cards import CardState, Claim
 from joulie_projections.draft import Draft
 from joulie_projections.held import Held
 from joulie_projections.rows import VIEWED, Row, digests_of, encode, tables_of, world_of
 from joulie_projections.sequence import Standing, fold, sequence
 from joulie_projections.store import Store
-from joulie_projections.world import NodeState, PodState, State, World
+from joulie_projections.world import NodeState, PodState, Sample, State, World
 
 MODEL, NODE_NAME = "NVIDIA-H100-80GB-HBM3", "node-1.example"
 WANTED = replace(ask("a-pod-of-mine"), cpu_milli=2500, gpu=GpuAsk(model=MODEL, vram_mb=40_000))
@@ -111,6 +114,82 @@ def test_a_row_that_came_again_or_went_leaves_the_digest_of_those_that_are_there
     there = digests_of([row("pod", "p", moved)])
     assert held.agrees({table: there[table].to_bytes(32) for table in VIEWED})
     assert not held.agrees({"pod": bytes(32)})
+
+
+# --- the board --------------------------------------------------------------------------------
+
+NAMES = ["n0", "n1", "n2"]
+
+
+class Turn(NamedTuple):
+    """What comes in one delta, and whether anybody looks at the board then."""
+
+    changes: dict[str, NodeState | None]
+    read: dict[str, NodeState]  # by these, as far as the node is there
+    is_looked_at: bool
+
+
+turns = st.builds(
+    Turn,
+    st.dictionaries(st.sampled_from(NAMES), plain.states | st.none(), max_size=2),
+    st.dictionaries(st.sampled_from(NAMES), plain.states, max_size=3),
+    st.booleans(),
+)
+
+
+def as_read(node: NodeState, read: NodeState) -> NodeState:
+    return replace(
+        node,
+        at=read.at,
+        samples=read.samples,
+        source=read.source,
+        provider=read.provider,
+        arrivals=read.arrivals,
+    )
+
+
+def content(board: Board) -> tuple[dict[str, int], dict[str, bytes]]:
+    used = max(board.rows.values(), default=0) + 1
+    return board.rows, {name: column[:used].tobytes() for name, column in board.columns.items()}
+
+
+@given(st.lists(turns, max_size=8))
+@settings(deadline=None, max_examples=300)
+def test_whatever_comes_in_a_delta_the_board_is_the_one_of_all_that_came(
+    course: list[Turn],
+) -> None:
+    held, nodes = Held(), dict[str, NodeState]()
+    for position, turn in enumerate(course):
+        told = dict[str, NodeState | None]()
+        for name, state in turn.changes.items():
+            told[name] = None if state is None else replace(state, ordinal=NAMES.index(name))
+        for name, read in turn.read.items():
+            before = told.get(name) or nodes.get(name)
+            if before is not None:
+                told[name] = as_read(before, read)
+        held.put(
+            [
+                Row("node", name, None if state is None else encode(state))
+                for name, state in told.items()
+            ],
+            position,
+        )
+        nodes = {name: node for name, node in {**nodes, **told}.items() if node is not None}
+        if turn.is_looked_at:
+            assert content(held.board()) == content(Board.of(nodes, 0))
+
+
+def test_of_a_node_that_was_read_nothing_else_is_derived_anew() -> None:
+    held = Held()
+    held.put([row("node", NODE_NAME, NODE)], 1)
+    before = held.board()
+
+    held.put([row("node", NODE_NAME, replace(NODE, samples=(Sample(NOON, 250_000),)))], 2)
+    after = held.board()
+
+    own = {name for name, column in after.columns.items() if column is not before.columns[name]}
+    assert own == {"sampled_at", "measured_w"}
+    assert (after.rows is before.rows, after.labels is before.labels) == (True, True)
 
 
 # --- booting ----------------------------------------------------------------------------------
