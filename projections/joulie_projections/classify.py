@@ -17,6 +17,7 @@ UNKNOWN_ANNOTATION = "unknown-annotation"
 
 _MIRROR = "kubernetes.io/config.mirror"
 _SOURCE = "kubernetes.io/config.source"
+TELLING = frozenset({CLASS_ANNOTATION, _MIRROR, _SOURCE})  # the annotations that are looked at
 _CRITICAL_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 _CRITICAL_PRIORITY = 2_000_000_000  # Kubernetes' own line between users and the system
 

@@ -10,21 +10,25 @@ import msgspec
 
 from joulie_bus.errors import BadAnnotation
 from joulie_bus.events import GpuAsk, PodAsk
-from joulie_projections.classify import classify, exemption
+from joulie_projections.classify import TELLING, classify, exemption
+from joulie_projections.gpu_ask import TELLING as GPU_TELLING
 from joulie_projections.gpu_ask import gpu_ask_of
-from joulie_projections.pod import Container, Pod, Resources, Spec
+from joulie_projections.pod import (
+    Affinity,
+    Container,
+    Metadata,
+    OwnerReference,
+    Pod,
+    Resources,
+    Spec,
+)
 from joulie_projections.quantities import Quantity, parse, rounded_up
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915")
 TEAM_LABEL = "joulie.io/team"
 _MIG = re.compile(r"nvidia\.com/mig-(\d)g\..+")
 KNOWN = 1024  # different ways of asking; all pods of a deployment ask in one
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(
-    tuple[
-        list[Container] | None, list[Container] | None, dict[str, Quantity] | None, Resources | None
-    ]
-).decode
+_TELLING = TELLING | GPU_TELLING  # annotations
 _SLICES = 7  # a card is cut into sevenths; mig-3g.20gb is three of them
 
 
@@ -35,17 +39,83 @@ class Demand(NamedTuple):
     gpu_cards: int = 0  # whole ones
 
 
+class _Kind(msgspec.Struct, array_like=True):
+    """What of a pod its ask depends on, but for who it is."""
+
+    annotations: dict[str, str] | None
+    team: str
+    owners: list[OwnerReference] | None
+    containers: list[Container] | None
+    init_containers: list[Container] | None
+    overhead: dict[str, Quantity] | None
+    resources: Resources | None
+    node_selector: dict[str, str] | None
+    affinity: Affinity | None
+    priority_class_name: str | None
+    priority: int | None
+
+    @classmethod
+    def of(cls, pod: Pod) -> "_Kind":
+        metadata, spec = pod.metadata, pod.spec
+        said = metadata.annotations
+        return cls(
+            said and {name: text for name, text in said.items() if name in _TELLING},
+            (metadata.labels or {}).get(TEAM_LABEL, ""),
+            metadata.owner_references,
+            spec.containers,
+            spec.init_containers,
+            spec.overhead,
+            spec.resources,
+            spec.node_selector,
+            spec.affinity,
+            spec.priority_class_name,
+            spec.priority,
+        )
+
+    def pod(self) -> Pod:
+        metadata = Metadata(
+            annotations=self.annotations,
+            labels={TEAM_LABEL: self.team},
+            owner_references=self.owners,
+        )
+        spec = Spec(
+            containers=self.containers,
+            init_containers=self.init_containers,
+            overhead=self.overhead,
+            resources=self.resources,
+            node_selector=self.node_selector,
+            affinity=self.affinity,
+            priority_class_name=self.priority_class_name,
+            priority=self.priority,
+        )
+        return Pod(metadata, spec)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Kind).decode
+
+
 def ask_of(
     pod: Pod, namespace_class: str | None = None, gpu_resources: tuple[str, ...] = GPU_RESOURCES
 ) -> PodAsk:
     """Everything that Joulie wants to know of a pod, once, in the form that facts carry."""
+    asked, who = _asked(_encode(_Kind.of(pod)), namespace_class, gpu_resources), pod.metadata
+    return msgspec.structs.replace(
+        asked, uid=who.uid or "", namespace=who.namespace or "default", name=who.name or ""
+    )
+
+
+@lru_cache(maxsize=KNOWN)
+def _asked(kind: bytes, namespace_class: str | None, gpu_resources: tuple[str, ...]) -> PodAsk:
+    """Of nobody yet. Once for all pods of one deployment: exact fractions take their time."""
+    pod = _decode(kind).pod()
     workload, placement, rule = classify(pod, namespace_class)
     demand = demand_of(pod, gpu_resources)
     gpu = _gpu_ask(pod)
     return PodAsk(
-        uid=pod.metadata.uid or "",
-        namespace=pod.metadata.namespace or "default",
-        name=pod.metadata.name or "",
+        uid="",
+        namespace="",
+        name="",
         workload=workload,
         placement=placement,
         rule=rule,
@@ -68,22 +138,6 @@ def _gpu_ask(pod: Pod) -> GpuAsk:
 
 
 def demand_of(pod: Pod, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Demand:
-    spec = pod.spec
-    parts = (spec.containers, spec.init_containers, spec.overhead, spec.resources)
-    return _demand(_encode(parts), gpu_resources)
-
-
-@lru_cache(maxsize=KNOWN)
-def _demand(parts: bytes, gpu_resources: tuple[str, ...]) -> Demand:
-    """Once for all pods of one deployment: exact fractions take their time."""
-    containers, init_containers, overhead, resources = _decode(parts)
-    spec = Spec(
-        containers=containers,
-        init_containers=init_containers,
-        overhead=overhead,
-        resources=resources,
-    )
-    pod = Pod(spec=spec)
     gpus = sum((effective(pod, name) for name in gpu_resources), Fraction())
     slices = sum(
         (effective(pod, name) * _slice_of(name) for name in sorted(_mig_names(pod))), Fraction()

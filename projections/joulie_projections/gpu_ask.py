@@ -17,7 +17,7 @@ TOPOLOGY = ("joulie.io/gpu-topology",)
 SHARE = ("joulie.io/gpu-share",)
 GIVEN = "joulie.io/gpus"  # the cards that its Binding named, with commas between
 
-_ALL = frozenset({*MODEL, *VRAM_MB, *TOPOLOGY, *SHARE, GIVEN})
+TELLING = frozenset({*MODEL, *VRAM_MB, *TOPOLOGY, *SHARE, GIVEN})
 _NOTHING = GpuAsk()  # what nearly all pods want
 _LARGEST_MB = 100_000_000  # a hundred terabytes; no card comes near it
 _SHARE = re.compile(r"(?:0?\.\d{1,3}|1(?:\.0{1,3})?)", re.ASCII)
@@ -25,7 +25,7 @@ _SHARE = re.compile(r"(?:0?\.\d{1,3}|1(?:\.0{1,3})?)", re.ASCII)
 
 def gpu_ask_of(annotations: Mapping[str, str]) -> GpuAsk:
     """Raises BadAnnotation."""
-    if _ALL.isdisjoint(annotations):
+    if TELLING.isdisjoint(annotations):
         return _NOTHING
     return GpuAsk(
         model=_model(annotations),

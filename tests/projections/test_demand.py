@@ -1,11 +1,18 @@
 """How much a pod asks for, as Kubernetes itself counts it."""
 
+from typing import Any
+
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from joulie_bus.errors import BadQuantity
-from joulie_bus.events import PodAsk
+from joulie_bus.errors import BadAnnotation, BadQuantity
+from joulie_bus.events import GpuAsk, PodAsk
+from joulie_projections import demand
+from joulie_projections.classify import classify, exemption
 from joulie_projections.demand import Demand, ask_of, demand_of
+from joulie_projections.gpu_ask import gpu_ask_of
 from joulie_projections.pod import Pod
 
 Wants = dict[str, object]
@@ -178,3 +185,90 @@ def test_an_ask_holds_all_that_facts_say_of_a_pod() -> None:
         gpu_milli=1000,
         gpu_cards=1,
     )
+
+
+# --- what is asked for, once for all pods of one kind -------------------------------------------
+
+# One of each that any rule looks at, and one that none does.
+FACETS: dict[str, list[dict[str, Any]]] = {
+    "metadata": [
+        {"annotations": {"joulie.io/workload-class": "performance"}},
+        {"annotations": {"joulie.io/gpu-vram-mb": "30000", "note": "of a user"}},
+        {"annotations": {"joulie.io/gpu-share": "a half"}},
+        {"annotations": {"kubernetes.io/config.mirror": "9f"}},
+        {"annotations": {"kubernetes.io/config.source": "file"}},
+        {"annotations": {"note": "of a user"}, "labels": {"app": "web"}},
+        {"labels": {"joulie.io/team": "weather"}},
+        {"ownerReferences": [{"kind": "DaemonSet", "controller": True}]},
+        {"ownerReferences": [{"kind": "ReplicaSet", "controller": True}]},
+    ],
+    "spec": [
+        {"containers": [running({"cpu": "500m", "memory": "1Gi"})]},
+        {"containers": [running({"nvidia.com/gpu": "1"}), limited({"cpu": 3})]},
+        {"initContainers": [running({"cpu": 9})]},
+        {"overhead": {"cpu": "250m"}},
+        {"resources": {"requests": {"cpu": 7}}},
+        {"nodeSelector": {"joulie.io/power-profile": "eco"}},
+        {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [
+                {"key": "joulie.io/power-profile", "operator": "NotIn", "values": ["eco"]}
+            ]}]
+        }}}},
+        {"priorityClassName": "system-node-critical"},
+        {"priority": 2_000_000_001},
+        {"nodeName": "n1"},
+    ],
+}  # fmt: skip
+pods = st.builds(
+    lambda who, metadata, spec: msgspec.convert(
+        {
+            "metadata": {"uid": who, "name": f"web-{who}"} | merged(metadata),
+            "spec": merged(spec),
+        },
+        Pod,
+    ),
+    st.sampled_from("abc"),
+    st.lists(st.sampled_from(FACETS["metadata"]), max_size=2),
+    st.lists(st.sampled_from(FACETS["spec"]), max_size=3),
+)
+
+
+def merged(facets: list[dict[str, Any]]) -> dict[str, Any]:
+    return {name: value for facet in facets for name, value in facet.items()}
+
+
+@given(st.lists(pods, min_size=1, max_size=6), st.sampled_from([None, "performance"]))
+@settings(deadline=None, max_examples=300)
+def test_what_a_pod_asks_for_is_its_own_though_it_is_looked_up_by_its_kind(
+    asked: list[Pod], namespace_class: str | None
+) -> None:
+    for pod in asked:
+        ask = ask_of(pod, namespace_class)
+
+        wanted = demand_of(pod)
+        assert (ask.uid, ask.name) == (pod.metadata.uid, pod.metadata.name)
+        assert (ask.workload, ask.placement, ask.rule) == classify(pod, namespace_class)
+        assert ask.exempt == exemption(pod)
+        assert (ask.cpu_milli, ask.memory_bytes) == (wanted.cpu_milli, wanted.memory_bytes)
+        assert ask.gpu_cards == wanted.gpu_cards
+        assert ask.gpu == wish(pod)
+        assert ask.gpu_milli == wanted.gpu_milli
+        assert ask.team == (pod.metadata.labels or {}).get("joulie.io/team", "")
+
+
+def wish(pod: Pod) -> GpuAsk:
+    try:
+        return gpu_ask_of(pod.metadata.annotations or {})
+    except BadAnnotation as error:
+        return GpuAsk(unreadable=error.name)
+
+
+def test_pods_that_differ_by_who_they_are_are_understood_once() -> None:
+    demand._asked.cache_clear()
+
+    for number in range(20):
+        metadata = {"uid": str(number), "name": f"web-{number}", "annotations": {"at": str(number)}}
+        told = {"metadata": metadata, "spec": {"nodeName": f"n{number}", "containers": []}}
+        ask_of(msgspec.convert(told, Pod))
+
+    assert demand._asked.cache_info().misses == 1
