@@ -213,3 +213,30 @@ async def test_a_frozen_broker_keeps_nobody_from_leaving(
         sending.cancel()
 
     assert sending.cancelled()
+
+
+async def ignored(_: object) -> None:
+    pass
+
+
+async def test_who_is_cancelled_as_the_broker_answers_listens_no_more(
+    broker: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.11's `wait_for` gives the answer then, and forgets the cancellation."""
+    async with connected(broker) as connection:
+
+        async def listen() -> None:
+            async with connection.subscribed("joulie.view.test.delta", ignored):
+                await asyncio.Event().wait()
+
+        async def answered() -> None:
+            await answer()
+            if not listening.cancelling():
+                listening.cancel()
+
+        answer = connection._client._process_pong
+        monkeypatch.setattr(connection._client, "_process_pong", answered)
+        listening = asyncio.create_task(listen())
+        await asyncio.wait([listening], timeout=5)
+
+        assert listening.cancelled()

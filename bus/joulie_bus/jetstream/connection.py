@@ -117,11 +117,9 @@ class Connection:
     async def send(
         self, subject: str, data: bytes, reply: str = "", headers: dict[str, str] | None = None
     ) -> None:
-        task = asyncio.current_task()
-        cancelled = task.cancelling() if task else 0
+        before = _cancellations()
         await self._client.publish(subject, data, reply, headers)
-        if task and task.cancelling() > cancelled:
-            raise asyncio.CancelledError  # nats-py swallows it while it waits for a full socket
+        _heed_since(before)
         self._sent += 1
         if self._sent % TURN == 0:
             await asyncio.sleep(0)  # whoever else waits on this loop waits for no more
@@ -129,7 +127,9 @@ class Connection:
     async def flush(self) -> None:
         """The broker has seen what was sent, and we have heard what it said of that."""
         for _ in range(2):  # nats-py's ping overtakes what waits to be written; a second one cannot
+            before = _cancellations()
             await self._client.flush(ROUND_TRIP_S)
+            _heed_since(before)
 
     @contextlib.asynccontextmanager
     async def subscribed(
@@ -140,12 +140,14 @@ class Connection:
         Where there is a `heard`, all goes there at once, and only statuses go to `handler`.
         """
         denied: list[Denial] = []
+        before = _cancellations()
         subscription = await self._client.subscribe(
             subject, cb=handler, pending_msgs_limit=0, pending_bytes_limit=0
         )
         if heard is not None:
             self._client.hearers[subscription._id] = heard
         try:
+            _heed_since(before)
             # A broker that is away says what it has to say once it is back.
             with (
                 self.hearing_denials(denied.append),
@@ -245,6 +247,19 @@ class Connection:
                 if is_second and life == self.lives:
                     raise
                 is_second = True
+
+
+def _cancellations() -> int:
+    task = asyncio.current_task()
+    return task.cancelling() if task else 0
+
+
+def _heed_since(before: int) -> None:
+    """Some are swallowed: by nats-py where its socket is full, by `asyncio.wait_for` of Python 3.11
+    where what it waits for has come meanwhile. Whoever went on would never end.
+    """
+    if _cancellations() > before:
+        raise asyncio.CancelledError
 
 
 @contextlib.asynccontextmanager
