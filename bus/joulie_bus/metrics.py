@@ -151,7 +151,7 @@ ANSWERS_REPEATED = Counter(
 )
 REJECTIONS_REMEMBERED = Counter(
     "joulie_rejections_remembered_total",
-    "Rejections given again from memory, because neither the pod nor our state had changed",
+    "Rejections given again from memory: nothing that they rest on had changed",
     registry=EXTENDER,
 )
 FORESEEN = Counter(

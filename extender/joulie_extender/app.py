@@ -170,6 +170,7 @@ class Extender:
         self.later(lambda: self._remember(call, answer, seconds))
 
     def _remember(self, call: "_Call[A]", answer: Answer, seconds: float) -> None:
+        call.verb.question.remember(call.asked, call.moment, self._weights, answer)
         self._explanations.keep(answer.decision)
         call.verb.asked(call.asked)
         call.verb.answered(answer)

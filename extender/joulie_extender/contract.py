@@ -190,9 +190,9 @@ class Reader:
         except _UNREADABLE:
             return None
 
-    def passed(self, asked: Asked, passed: Flags) -> Names:
+    def expect(self, names: Names) -> Names:
         """Those let through, which is what prioritize will ask about next."""
-        return self._lists.keep(asked.names.where(passed))
+        return self._lists.keep(names)
 
 
 def _pod_before(body: bytes, end: int) -> PodAsk | None:

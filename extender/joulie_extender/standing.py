@@ -302,9 +302,11 @@ def _is_burst(cluster: ClusterTerms, weights: Weights) -> bool:
     return abs(cluster.trend_w_per_min) > weights.burst_w_per_min
 
 
-def fresh_rows(board: Board, now: int, view_age_ms: int, weights: Weights) -> Bools:
+def fresh_rows(
+    board: Board, now: int, view_age_ms: int, weights: Weights, rows: Ints | slice = _ALL
+) -> Bools:
     """Twins that somebody has kept up to date. An old view makes all of them stale."""
-    updated = board.updated_at()
+    updated = board.updated_at(rows)
     if view_age_ms > weights.staleness_s * 1000:
         return np.zeros(len(updated), np.bool_)
     return (updated > 0) & (now - updated <= weights.staleness_s * 1e9)

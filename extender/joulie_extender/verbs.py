@@ -16,8 +16,9 @@ from joulie_extender.decide import Sent
 from joulie_extender.exchange import Body
 from joulie_extender.foresight import Foreseen, Foresight
 from joulie_extender.gpu import asks
-from joulie_extender.memory import Answered, Rejection, Rejections, valid_until
+from joulie_extender.memory import Answered
 from joulie_extender.moment import Moment
+from joulie_extender.rejections import Ground, Rejection, Rejections
 from joulie_extender.scoring import Weights
 
 # In place of an answer; kube-scheduler shows it to users. No names, no numbers, no "%".
@@ -49,6 +50,9 @@ class Question(ABC, Generic[A]):
     @abstractmethod
     def answer(self, asked: A, moment: Moment, weights: Weights) -> Answer: ...
 
+    def remember(self, asked: A, moment: Moment, weights: Weights, answer: Answer) -> None:
+        """For whoever asks the same; nobody waits for it."""
+
     @abstractmethod
     def fallback(self, asked: A, answer: FallbackAnswer, weights: Weights) -> bytes:
         """Everything through, or nothing; of the candidates that were sent, like any answer."""
@@ -60,7 +64,7 @@ class Filter(Question[Asked]):
     def __init__(self, reader: Reader, duty: Duty = "energy") -> None:
         self._reader = reader
         self.duty = duty
-        self._rejections = Rejections()
+        self._rejections = {asks_cards: Rejections() for asks_cards in (False, True)}
 
     def read(self, body: Body) -> Asked:
         return self._reader.read(body)
@@ -68,10 +72,13 @@ class Filter(Question[Asked]):
     def answer(self, asked: Asked, moment: Moment, weights: Weights) -> Answer:
         known = None
         if not asked.whole:
-            known = self._rejections.find(asked.pod, asked.names, moment, weights)
+            known = self._rejections_of(asked.pod).find(asked.pod, asked.names, moment, weights)
         if known is not None:
-            again = _again(known, moment, weights, self.duty)
-            return Answer(again, known.reply, is_remembered=True)
+            again, kept = (
+                self._again(known, asked, moment, weights),
+                self._reader.expect(known.kept),
+            )
+            return Answer(again, known.reply, is_remembered=True, let_through=kept)
         self._reader.roster_of(moment.board)
         rows, candidates = (
             asked.names.rows_on(moment.board),
@@ -85,21 +92,34 @@ class Filter(Question[Asked]):
         passed = decide.let_through(decision)
         if asked.whole:
             return Answer(decision, contract.nodes_reply(asked, passed, decision.reason))
-        kept = self._reader.passed(asked, passed)
+        kept = self._reader.expect(asked.names.where(passed))
         reply = contract.names_reply(asked, kept, passed, decision.reason)
-        until = valid_until(moment, rows, weights)
-        self._rejections.keep(
-            Rejection(
-                asked.pod,
-                asked.names,
-                moment.board,
-                until,
-                decision.verdicts,
-                decision.reason,
-                reply,
-            )
-        )
         return Answer(decision, reply, let_through=kept)
+
+    def remember(self, asked: Asked, moment: Moment, weights: Weights, answer: Answer) -> None:
+        """If it refused anybody; what it let through has room for more."""
+        decision, kept = answer.decision, answer.let_through
+        if kept is None or kept is asked.names or answer.is_remembered:
+            return
+        assert isinstance(decision, FilterDecided)
+        ground = Ground.under(asked.pod, asked.names, moment, weights)
+        rejection = Rejection(ground, decision.verdicts, decision.reason, answer.reply, kept)
+        self._rejections_of(asked.pod).keep(asked.pod, asked.names, rejection)
+
+    def _again(
+        self, known: Rejection, asked: Asked, moment: Moment, weights: Weights
+    ) -> FilterDecided:
+        return FilterDecided(
+            pod=asked.pod,
+            basis=decide.basis_of(moment, weights),
+            candidates=asked.names.candidates_on(moment.board),
+            verdicts=known.verdicts,
+            reason=known.reason,
+            duty=self.duty,
+        )
+
+    def _rejections_of(self, pod: PodAsk) -> Rejections:
+        return self._rejections[asks(pod)]
 
     def fallback(self, asked: Asked, answer: FallbackAnswer, weights: Weights) -> bytes:
         if answer == "closed":
@@ -108,17 +128,6 @@ class Filter(Question[Asked]):
         if not asked.whole:
             return contract.names_reply(asked, asked.names, passed, "")
         return contract.nodes_reply(asked, passed, "")
-
-
-def _again(known: Rejection, moment: Moment, weights: Weights, duty: Duty) -> Answered:
-    return FilterDecided(
-        pod=known.pod,
-        basis=decide.basis_of(moment, weights),
-        candidates=known.names.candidates_on(moment.board),
-        verdicts=known.verdicts,
-        reason=known.reason,
-        duty=duty,
-    )
 
 
 class Prioritize(Question[Asked]):

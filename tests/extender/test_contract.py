@@ -283,7 +283,7 @@ def is_known(remembered: Remembered, names: Names) -> bool:
 def test_what_filter_let_through_is_what_prioritize_asks_about_next() -> None:
     reader = Reader()
     asked = reader.read(NAMES)
-    kept = reader.passed(asked, [True, False, True, False])
+    kept = reader.expect(asked.names.where([True, False, True, False]))
 
     asked_next = reader.read(names_body(POD, b'["n0","n3"]'))
 

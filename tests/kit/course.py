@@ -1,0 +1,90 @@
+"""A cluster that is told board by board, as a view follows it."""
+
+from typing import NamedTuple, TypeVar
+
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import plain
+from joulie_bus.testing import NOON, SECOND
+from joulie_projections.board import Board
+from joulie_projections.facility import Hall, Halls
+from joulie_projections.twins import is_only_read
+from joulie_projections.world import NodeState, Sample
+
+T = TypeVar("T")
+NODES = 24
+ROOMS = Halls(("hall-a", "hall-b"), (Hall(), Hall(), Hall()))
+
+
+class Step(NamedTuple):
+    """From one board to the next, and whether anybody looked at that one."""
+
+    changes: dict[int, NodeState | None]
+    read: dict[int, tuple[Sample, ...]]  # of nodes that are there
+    planned_s: int
+    halls: Halls
+    later_s: int
+    age_ms: int
+    is_looked_at: bool
+
+
+class Course(NamedTuple):
+    """A cluster as it is told, board by board."""
+
+    nodes: dict[str, NodeState]
+    board: Board
+    now: int
+
+    @classmethod
+    def of(cls, first: list[NodeState]) -> "Course":
+        whole: dict[int, NodeState | None] = dict(enumerate(first))
+        return cls({}, Board.empty(), NOON).after(Step(whole, {}, 200, ROOMS, 0, 0, True))
+
+    def after(self, step: Step) -> "Course":
+        changes = {
+            f"n{number}": None if state is None else replace(state, ordinal=number)
+            for number, state in step.changes.items()
+        }
+        for number, samples in step.read.items():
+            known = changes.get(f"n{number}") or self.nodes.get(f"n{number}")
+            if known is not None:
+                changes[f"n{number}"] = _read(known, samples)
+        nodes = {**self.nodes, **changes}
+        there = {name: state for name, state in nodes.items() if state is not None}
+        planned = NOON - step.planned_s * SECOND
+        read = {name: state for name, state in changes.items() if self._is_only_read(name, state)}
+        others = {name: state for name, state in changes.items() if name not in read}
+        board = self.board.updated(others.items(), planned, step.halls)
+        board = board.read([state for state in read.values() if state is not None])
+        return Course(there, board, self.now + step.later_s * SECOND)
+
+    def _is_only_read(self, name: str, state: NodeState | None) -> bool:
+        before = self.nodes.get(name)
+        return before is not None and state is not None and is_only_read(before, state)
+
+
+def _read(node: NodeState, samples: tuple[Sample, ...]) -> NodeState:
+    return replace(node, at=max([node.at, *(sample.at for sample in samples)]), samples=samples)
+
+
+def mostly(usual: T, *others: T) -> st.SearchStrategy[T]:
+    """So that most boards can be carried on from the one before."""
+    return st.sampled_from([usual] * 8 + [*others])
+
+
+# Rooms change with the weather, their names do not.
+halls = mostly(st.just(ROOMS), plain.buildings).flatmap(lambda strategy: strategy)
+steps = st.builds(
+    Step,
+    st.dictionaries(st.integers(0, NODES - 1), plain.states | st.none(), max_size=2),
+    st.dictionaries(st.integers(0, NODES - 1), plain.histories, max_size=2),
+    mostly(200, 350),
+    halls,
+    mostly(0, 1, 120, 301, -50),
+    mostly(0, 300_001),
+    mostly(True, *[False] * 4),
+)
+firsts = st.lists(plain.states, min_size=1, max_size=4).map(
+    lambda kinds: [kinds[number % len(kinds)] for number in range(NODES)]
+)
