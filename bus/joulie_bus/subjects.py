@@ -129,9 +129,20 @@ class Subjects:
         return f"joulie.claim.{self._token}.{escape(card)}"
 
     def of(self, event: AnyEvent, replica: str = "") -> str:
-        match event:
+        match event:  # what is said most comes first
             case TelemetrySampled():
                 return f"joulie.tel.{self._token}.{escape(event.node)}"
+            case (
+                FilterDecided()
+                | PrioritizeDecided()
+                | PreemptDecided()
+                | SettingsDeclared()
+                | FallbackAnswered()
+                | DecisionsDropped()
+                | BindDecided()
+                | OutcomeSeen()
+            ):
+                return self.decisions(replica)
             case PlanMade():
                 return self.plan_meta
             case (
@@ -145,17 +156,6 @@ class Subjects:
                 return f"joulie.plan.{self._token}.{escape(event.node)}"
             case CardClaimed() | ClaimConfirmed() | ClaimReleased():
                 return self.claim(event.card)
-            case (
-                SettingsDeclared()
-                | FilterDecided()
-                | PrioritizeDecided()
-                | PreemptDecided()
-                | FallbackAnswered()
-                | DecisionsDropped()
-                | BindDecided()
-                | OutcomeSeen()
-            ):
-                return self.decisions(replica)
             case _:
                 return f"joulie.obs.{self._token}.{_thing(event)}.{escape(event.key)}"
 

@@ -161,8 +161,12 @@ class Remembered:
 
     def standing(self, body: bytes, start: int, end: int) -> Names | None:
         """The list that stands there, if it is known."""
-        known = self._lists.get((end - start, body[max(start, end - _END) : end]))
-        return known if known is not None and body.startswith(known.raw, start) else None
+        key = (end - start, body[max(start, end - _END) : end])
+        known = self._lists.get(key)
+        if known is None or not body.startswith(known.raw, start):
+            return None
+        self._lists.move_to_end(key)
+        return known
 
     def keep(self, names: Names) -> Names:
         """The list that is remembered: the one that was known, if there is one of these bytes."""

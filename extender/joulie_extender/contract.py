@@ -169,10 +169,11 @@ class Reader:
         """
         if isinstance(body, bytearray):
             return read_args(body)
-        asked = self._usual(body) or read_args(body)
-        if asked.whole:
-            return asked
-        return Asked(asked.pod, self._lists.keep(asked.names))
+        usual = self._usual(body)
+        if usual is not None:
+            return usual
+        asked = read_args(body)
+        return asked if asked.whole else Asked(asked.pod, self._lists.keep(asked.names))
 
     def _usual(self, body: bytes) -> Asked | None:
         """A request by names as kube-scheduler writes it."""
@@ -186,9 +187,10 @@ class Reader:
             return Asked(pod, known)
         raw = body[start:end]
         try:
-            return Asked(pod, Names.found(raw, self._roster) or Names(raw, _decode_names(raw)))
+            names = Names.found(raw, self._roster) or Names(raw, _decode_names(raw))
         except _UNREADABLE:
             return None
+        return Asked(pod, self._lists.keep(names))
 
     def expect(self, names: Names) -> Names:
         """Those let through, which is what prioritize will ask about next."""

@@ -70,15 +70,26 @@ class Filter(Question[Asked]):
         return self._reader.read(body)
 
     def answer(self, asked: Asked, moment: Moment, weights: Weights) -> Answer:
-        known = None
-        if not asked.whole:
-            known = self._rejections_of(asked.pod).find(asked.pod, asked.names, moment, weights)
-        if known is not None:
-            again, kept = (
-                self._again(known, asked, moment, weights),
-                self._reader.expect(known.kept),
-            )
-            return Answer(again, known.reply, is_remembered=True, let_through=kept)
+        return self._known(asked, moment, weights) or self._thought(asked, moment, weights)
+
+    def _known(self, asked: Asked, moment: Moment, weights: Weights) -> Answer | None:
+        if asked.whole:
+            return None
+        known = self._rejections_of(asked.pod).find(asked.pod, asked.names, moment, weights)
+        if known is None:
+            return None
+        decision = FilterDecided(
+            pod=asked.pod,
+            basis=decide.basis_of(moment, weights),
+            candidates=asked.names.candidates_on(moment.board),
+            verdicts=known.verdicts,
+            reason=known.reason,
+            duty=self.duty,
+        )
+        kept = self._reader.expect(known.kept)
+        return Answer(decision, known.reply, is_remembered=True, let_through=kept)
+
+    def _thought(self, asked: Asked, moment: Moment, weights: Weights) -> Answer:
         self._reader.roster_of(moment.board)
         rows, candidates = (
             asked.names.rows_on(moment.board),
@@ -105,18 +116,6 @@ class Filter(Question[Asked]):
         ground = Ground.under(asked.pod, asked.names, moment, weights)
         rejection = Rejection(ground, decision.verdicts, decision.reason, answer.reply, kept)
         self._rejections_of(asked.pod).keep(asked.pod, asked.names, rejection)
-
-    def _again(
-        self, known: Rejection, asked: Asked, moment: Moment, weights: Weights
-    ) -> FilterDecided:
-        return FilterDecided(
-            pod=asked.pod,
-            basis=decide.basis_of(moment, weights),
-            candidates=asked.names.candidates_on(moment.board),
-            verdicts=known.verdicts,
-            reason=known.reason,
-            duty=self.duty,
-        )
 
     def _rejections_of(self, pod: PodAsk) -> Rejections:
         return self._rejections[asks(pod)]

@@ -253,7 +253,7 @@ def test_whatever_was_read_before_a_list_is_read_as_if_it_were_the_first(
 def test_so_many_lists_are_remembered_and_what_was_not_asked_about_goes_first() -> None:
     remembered = Remembered()
     kept = [remembered.keep(Names.of([f"n{number}"])) for number in range(REMEMBERED)]
-    remembered.keep(kept[0])
+    assert is_known(remembered, kept[0])
 
     remembered.keep(Names.of(["new"]))
 
