@@ -149,15 +149,11 @@ def row_of(node: NodeState, halls: Halls) -> Row:
     cpu_cap = 100 if node.cpu_cap_pct is None else node.cpu_cap_pct
     gpu_cap = 100 if node.gpu_cap_pct is None else node.gpu_cap_pct
     gpus_w = hardware.gpu_max_w * hardware.gpus
-    pods, read = _load_w(node.load, hardware), reading_of(node)
+    pods = _load_w(node.load, hardware)
     return Row(
         present=node.present,
         node_class=class_of(node),
         eco_label=node.labels.get(PROFILE_LABEL) == "eco",
-        at=read.at,
-        sampled_at=read.sampled_at,
-        measured_w=read.measured_w,
-        trend_w_per_min=read.trend_w_per_min,
         cpu_cap_pct=cpu_cap,
         gpu_cap_pct=gpu_cap if hardware.gpus else cpu_cap,
         capped_w=hardware.cpu_max_w * cpu_cap / 100 + gpus_w * gpu_cap / 100,
@@ -173,10 +169,7 @@ def row_of(node: NodeState, halls: Halls) -> Row:
         pods_warm_cpu_w=pods.warm_cpu,
         pods_gpu_standard_w=pods.gpu_standard,
         pods_gpu_performance_w=pods.gpu_performance,
-        new_cpu_w=read.new_cpu_w,
-        new_warm_cpu_w=read.new_warm_cpu_w,
-        new_gpu_standard_w=read.new_gpu_standard_w,
-        new_gpu_performance_w=read.new_gpu_performance_w,
+        **reading_of(node)._asdict(),
     )
 
 
