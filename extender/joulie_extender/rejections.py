@@ -17,7 +17,7 @@ from joulie_extender.standing import Weights, fresh_rows, standing_of
 from joulie_projections.board import Board
 
 REJECTIONS = 256  # that can be given again ...
-REJECTED_BYTES = 16 * 1024 * 1024  # ... and of all of them together
+REJECTED_BYTES = 8 * 1024 * 1024  # ... and of all of them together
 NAME_BYTES = 160  # of a name in a list: as text, as it was sent, and where its node is
 
 # What a rejection looked at of a board. Readings change none of it, and a board shares with the one
