@@ -170,11 +170,11 @@ class Extender:
         self.later(lambda: self._remember(call, answer, seconds))
 
     def _remember(self, call: "_Call[A]", answer: Answer, seconds: float) -> None:
-        call.verb.question.remember(call.asked, call.moment, self._weights, answer)
         self._explanations.keep(answer.decision)
         call.verb.asked(call.asked)
         call.verb.answered(answer)
         call.verb.seconds.observe(seconds)
+        call.verb.question.remember(call.asked, call.moment, self._weights, answer)
 
     def _foresee(self, call: "_Call[A]", names: Names) -> None:
         """It asks for the scores of those that were let through."""

@@ -36,6 +36,7 @@ class Ground(NamedTuple):
     @classmethod
     def under(cls, pod: PodAsk, names: Names, moment: Moment, weights: Weights) -> "Ground":
         board, rows = moment.board, names.rows_on(moment.board)
+        # The standing of this board may be another board's by now; we look at these rows alone.
         fresh = fresh_rows(board, moment.now, moment.view_age_ms, weights, rows)
         return cls(_parts(pod, board), fresh.tobytes())
 

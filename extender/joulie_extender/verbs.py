@@ -91,10 +91,8 @@ class Filter(Question[Asked]):
 
     def _thought(self, asked: Asked, moment: Moment, weights: Weights) -> Answer:
         self._reader.roster_of(moment.board)
-        rows, candidates = (
-            asked.names.rows_on(moment.board),
-            asked.names.candidates_on(moment.board),
-        )
+        rows = asked.names.rows_on(moment.board)
+        candidates = asked.names.candidates_on(moment.board)
         sent = Sent(self.duty, asked.eco_labels)
         decision = decide.filter_decision(asked.pod, candidates, rows, moment, weights, sent)
         if not asked.whole and decide.all_passed(decision.verdicts):
@@ -175,10 +173,8 @@ class Preempt(Question[Threatened]):
         return contract.read_preempt(body)
 
     def answer(self, asked: Threatened, moment: Moment, weights: Weights) -> Answer:
-        rows, candidates = (
-            asked.names.rows_on(moment.board),
-            asked.names.candidates_on(moment.board),
-        )
+        rows = asked.names.rows_on(moment.board)
+        candidates = asked.names.candidates_on(moment.board)
         sent = Sent(self.duty, victims=self._holders(asked, moment))
         decision = decide.preempt_decision(asked.pod, candidates, rows, moment, weights, sent)
         return Answer(decision, contract.preempt_reply(asked, decide.passed(decision)))
