@@ -1,0 +1,149 @@
+"""A demo goes on beside a hostile agent and hostile HTTP clients; nothing false is believed."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from hostile import HostileAgent, HostileClient
+from joulie_audit.facts import StreamFacts
+from joulie_bus.embedded import Embedded, address_within
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.records import Record
+from joulie_bus.roles import Role
+from joulie_bus.subjects import Subjects
+from joulie_cli.data import DataDirectory
+from joulie_demo import Running, demo, told_by
+from joulie_projections.draft import Draft
+from joulie_projections.history import History
+from joulie_projections.rows import STATES, encode, tables_of
+from joulie_projections.sequence import fold
+from joulie_projections.world import World
+
+LOCAL = Subjects("local")
+HOSTILE_NODE = "hostile-node"
+VERBS = ["/filter", "/prioritize", "/preempt", "/bind", "/gpu/bind", "/debug/scoring", "/explain/x"]
+PAGES = ["/", "/v1/decisions", "/v1/nodes", "/v1/stream", "/healthz"]
+GROWTH_MIB = 80  # of one process in the second half; a demo goes on remembering decisions
+# A producer's row counts messages; the cluster's row counts the rows of nodes, the hostile one too.
+BELIEFS = [table for table in STATES if table not in ("producer", "cluster")]
+
+
+class Seen(NamedTuple):
+    resident_mib: dict[str, float]
+    restarts: dict[str, int]
+
+
+def seen(data: DataDirectory) -> Seen:
+    running = data.running()
+    assert running is not None
+    return Seen(
+        {name: resident_mib(pid) for name, pid in running.parts.items()}, dict(running.restarts)
+    )
+
+
+def resident_mib(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+@contextlib.asynccontextmanager
+async def attacked(running: Running) -> AsyncGenerator[list[Any], None]:
+    found = running.data.running()
+    assert found is not None
+    nodes = [name for name in nodes_of(running.data) if name != HOSTILE_NODE]
+    address = address_within(running.data.path, found.nats_url, Role.AGENT)
+    connection = await Connection.open(address, "hostile")
+    attackers = [
+        HostileAgent(connection, LOCAL, HOSTILE_NODE, nodes, seed=1),
+        HostileClient(found.endpoints["extender"].removeprefix("http://"), VERBS, seed=2),
+        HostileClient(found.endpoints["console"].removeprefix("http://"), PAGES, seed=3),
+    ]
+    try:
+        async with asyncio.timeout(None), asyncio.TaskGroup() as tasks:
+            running_attacks = [tasks.create_task(attacker.run()) for attacker in attackers]
+            yield attackers
+            for task in running_attacks:
+                task.cancel()
+    finally:
+        await connection.close()
+
+
+def nodes_of(data: DataDirectory) -> list[str]:
+    with History.of(data.database) as history:
+        return sorted(history.world().nodes)
+
+
+async def beliefs_without(data: DataDirectory, subject: str) -> World:
+    """The fold of all facts but those that came on one subject."""
+    world, position = World(), 0
+    broker = Embedded(data.path)
+    await broker.start()
+    try:
+        async with JetStreamLog.open(broker.address_of(Role.AUDITOR), "test") as bus:
+            with History.of(data.database) as history:
+                async with StreamFacts.on(bus, history) as facts:
+                    for manifest in history.manifests():
+                        honest = [r for r in await facts.of(manifest) if r.subject != subject]
+                        position = folded(world, honest, position)
+    finally:
+        await broker.stop()
+    return world
+
+
+def folded(world: World, records: list[Record], position: int) -> int:
+    draft = Draft(world)
+    fold(draft, records, position)
+    draft.commit()
+    return position + len(records)
+
+
+def beliefs(world: World) -> dict[str, dict[str, bytes]]:
+    return {
+        table: {key: encode(state) for key, state in held.items() if key != HOSTILE_NODE}
+        for table, held in tables_of(world).items()
+        if table in BELIEFS
+    }
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        pytest.param(15.0, marks=pytest.mark.timeout(300)),
+        pytest.param(600.0, marks=[pytest.mark.drill, pytest.mark.timeout(1800)]),
+    ],
+)
+def test_a_demo_goes_on_beside_hostile_agents_and_clients_and_believes_nothing_of_theirs(
+    tmp_path: Path, seconds: float
+) -> None:
+    with demo(tmp_path, "--nodes", "40", "--seed", "7") as running:
+        running.await_decisions(20)
+        attempts, half, whole = asyncio.run(under_attack(running, seconds))
+        running.await_decisions(running.counts().answers + 20)
+        told = running.end()
+
+    assert all(attempts), attempts
+    assert whole.restarts == half.restarts == dict.fromkeys(whole.restarts, 0)
+    for part, mib in whole.resident_mib.items():
+        assert mib - half.resident_mib[part] < GROWTH_MIB, (part, half, whole)
+    with History.of(DataDirectory(tmp_path).database) as history:
+        believed = beliefs(history.world())
+    subject = LOCAL.agent(HOSTILE_NODE)
+    assert believed == beliefs(asyncio.run(beliefs_without(DataDirectory(tmp_path), subject)))
+    code, again = told_by("replay", "--data", tmp_path)
+    assert (code, again["mismatches"], again["decisions"]) == (0, 0, told["decisions"])
+    assert told_by("verify", "--data", tmp_path)[0] == 0
+
+
+async def under_attack(running: Running, seconds: float) -> tuple[list[int], Seen, Seen]:
+    async with attacked(running) as attackers:
+        await asyncio.sleep(seconds / 2)
+        half = seen(running.data)
+        await asyncio.sleep(seconds / 2)
+        whole = seen(running.data)
+        return [sum(attacker.attempts.values()) for attacker in attackers], half, whole

@@ -1,0 +1,100 @@
+"""`joulie demo` and `joulie up` as processes, and the other commands beside them."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.exc import OperationalError
+
+from joulie_bus.errors import DatabaseUnreachable
+from joulie_cli.data import DataDirectory
+from joulie_projections.history import Counts, History
+
+PATIENCE_S = 60.0  # a slow machine; nothing here waits so long for its own sake
+
+
+def joulie(*args: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "joulie_cli.main", *map(str, args)]
+    told = {**os.environ, **environ}
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_S, env=told, check=False
+    )
+
+
+def told_by(*args: str | Path, **environ: str) -> tuple[int, dict[str, Any]]:
+    done = joulie(*args, "--json", **environ)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+class Running:
+    """`joulie demo` or `joulie up`, until `end`."""
+
+    def __init__(self, data: Path, *words: str, **environ: str) -> None:
+        self.data = DataDirectory(data)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "joulie_cli.main", *words, "--data", str(data)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **environ},
+        )
+
+    def counts(self) -> Counts:
+        with History.of(self.data.database) as history:
+            return history.counts()
+
+    def await_decisions(self, wanted: int) -> None:
+        self.wait_until(lambda: self.counts().answers >= wanted)
+
+    def wait_until(self, is_so: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, self.process.communicate()
+            with contextlib.suppress(OperationalError, DatabaseUnreachable):  # not there yet
+                if is_so():
+                    return
+            time.sleep(0.05)
+        raise AssertionError("it did not come to that")
+
+    def pids(self) -> dict[str, int]:
+        """Of the parts that have been started."""
+        running = self.data.running()
+        return {name: pid for name, pid in running.parts.items() if pid} if running else {}
+
+    def kill(self, part: str) -> None:
+        """SIGKILL, and back again when the supervisor has made a new one."""
+        victim = self.pids()[part]
+        os.kill(victim, signal.SIGKILL)
+        self.wait_until(lambda: self.pids().get(part, victim) not in (victim, 0))
+
+    def end(self, number: int = signal.SIGINT) -> dict[str, Any]:
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=PATIENCE_S)
+        assert self.process.returncode == 0, err
+        told: dict[str, Any] = json.loads(out)
+        return told
+
+
+@contextlib.contextmanager
+def running(
+    command: str, data: Path, *options: str, **environ: str
+) -> Generator[Running, None, None]:
+    started = Running(data, command, *options, **environ)
+    try:
+        yield started
+    finally:
+        if started.process.poll() is None:
+            started.process.kill()
+            started.process.communicate()
+
+
+def demo(data: Path, *options: str) -> contextlib.AbstractContextManager[Running]:
+    return running("demo", data, "--headless", "--json", *options)
