@@ -20,6 +20,7 @@
     │   ├── NoSnapshot           nothing that a rebuild could start from but the first fact
     │   ├── NotRetryable         a message in quarantine that would end there again
     │   ├── Unreadable           the database does not let itself be read now
+    │   ├── Unwritable           values that the database refuses at every try
     │   └── Fenced               another projector took over; this one stands down
     ├── TooFarBack               the facts of that moment are not kept any more
     ├── ViewBehind               the projection did not come as far as somebody waited for
@@ -193,6 +194,15 @@ class Unreadable(StoreError):
             f"{where} cannot be read: {why}. Nothing was changed. "
             f"Is it there, and has `joulie migrate` been run?"
         )
+
+
+class Unwritable(StoreError):
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(
+            f"The database refuses values of {what} at every try: {why}. Nothing of them was "
+            f"written. The message that holds them is found and set aside: `joulie dead list`."
+        )
+        self.why = why
 
 
 class Fenced(StoreError):

@@ -11,9 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, TypeVar
 
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    InterfaceError,
+    OperationalError,
+    StatementError,
+)
 
 from joulie_bus import metrics
+from joulie_bus.errors import Unwritable
 from joulie_bus.logging import get_logger
 
 RETRY_S = 0.5
@@ -21,6 +28,8 @@ SLOW_S = 0.01  # a call that took longer: the next one waits in the thread
 TELL_EVERY = 20  # tries: a disk that is full over night is told of every ten seconds
 # Disk full, locked, deadlock, serialization, restart, connection lost: another try may do.
 PASSING = (OperationalError, InterfaceError)
+# Of SQLSTATE: data exceptions, and limits of the program (an index entry that is too long).
+_NEVER = ("22", "54")
 T = TypeVar("T")
 log = get_logger("database")
 
@@ -80,5 +89,24 @@ class DatabaseCalls:
         started = time.monotonic()
         try:
             return call(*args)
+        except Exception as error:
+            if is_about_values(error):
+                raise Unwritable(call.__name__, _first_line(error)) from error
+            raise
         finally:
             self._is_quick = time.monotonic() - started < SLOW_S
+
+
+def is_about_values(error: Exception) -> bool:
+    """Will the same values be refused at every try? Another try does not help then."""
+    if isinstance(error, DBAPIError):
+        state = getattr(error.orig, "sqlstate", None) or ""
+        return isinstance(error, DataError) or state.startswith(_NEVER)
+    return isinstance(error, StatementError | ValueError | TypeError | OverflowError)
+
+
+def _first_line(error: Exception) -> str:
+    """Without the statement and its values, which may be megabytes."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    told = str(cause).strip() or repr(cause)
+    return f"{type(cause).__name__}: {told.splitlines()[0][:300]}"

@@ -1,17 +1,36 @@
 """Changes beside a world, which stays as it is until they are committed."""
 
 from collections.abc import Iterator, Mapping
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from joulie_projections.world import State, World
+from joulie_projections.cards import CardState
+from joulie_projections.world import (
+    ClusterState,
+    FacilityState,
+    NodeState,
+    PodState,
+    ProducerState,
+    State,
+    World,
+)
 
 S = TypeVar("S", bound=State)
+
+
+class Below(Protocol[S]):
+    """What changes are made on top of: a table of the world, or another overlay of it."""
+
+    def get(self, key: str, /) -> S | None: ...
+
+    def update(self, kept: dict[str, S], /) -> None: ...
+
+    def pop(self, key: str, default: None, /) -> object: ...
 
 
 class Overlay(Generic[S]):
     """A table with changes on top: reads see them, the table below does not."""
 
-    def __init__(self, base: dict[str, S]) -> None:
+    def __init__(self, base: Below[S]) -> None:
         self._base = base
         self.changes: dict[str, S | None] = {}
 
@@ -22,6 +41,12 @@ class Overlay(Generic[S]):
         self.changes[key] = state
 
     def drop(self, key: str) -> None:
+        self.changes[key] = None
+
+    def update(self, kept: Mapping[str, S]) -> None:
+        self.changes.update(kept)
+
+    def pop(self, key: str, _: None) -> None:
         self.changes[key] = None
 
     def before(self, key: str) -> S | None:
@@ -43,15 +68,18 @@ class Change(NamedTuple):
 
 
 class Draft:
-    """What some facts would change. Throw it away, or `commit` it once the database has."""
+    """What some facts would change. Throw it away, or `commit` it once the database has.
 
-    def __init__(self, world: World) -> None:
-        self.nodes = Overlay(world.nodes)
-        self.pods = Overlay(world.pods)
-        self.gpus = Overlay(world.gpus)
-        self.facilities = Overlay(world.facilities)
-        self.producers = Overlay(world.producers)
-        self.cluster = Overlay(world.cluster)
+    A draft over another draft is committed into that one.
+    """
+
+    def __init__(self, world: "World | Draft") -> None:
+        self.nodes: Overlay[NodeState] = Overlay(world.nodes)
+        self.pods: Overlay[PodState] = Overlay(world.pods)
+        self.gpus: Overlay[CardState] = Overlay(world.gpus)
+        self.facilities: Overlay[FacilityState] = Overlay(world.facilities)
+        self.producers: Overlay[ProducerState] = Overlay(world.producers)
+        self.cluster: Overlay[ClusterState] = Overlay(world.cluster)
 
     @property
     def tables(self) -> Mapping[str, Overlay]:  # type: ignore[type-arg]

@@ -71,8 +71,20 @@ def entry_of(record: Record) -> Entry:
         about = about_of(record.data, where)
         _require_fitting(where, about)
     except Undecodable:
-        about = About(f"{UNREADABLE}:{record.sequence}", UNREADABLE, "", "", 0, 0)
+        return unreadable(record)
     return Entry(about, header(about) + record.data)
+
+
+def unreadable(record: Record) -> Entry:
+    """Found by the message's place in its stream alone."""
+    about = About(f"{UNREADABLE}:{record.sequence}", UNREADABLE, "", "", 0, 0)
+    return Entry(about, header(about) + record.data)
+
+
+def stand_in(record: Record) -> bytes:
+    """For a message whose bytes no database takes: enough to know it by."""
+    digest = hashlib.sha256(record.data).hexdigest()
+    return f"{len(record.data)} bytes that the database refused, sha256 {digest}".encode()
 
 
 def about_of(message: bytes, where: str) -> About:

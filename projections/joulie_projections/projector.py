@@ -12,11 +12,12 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlalchemy import Engine
 
 from joulie_bus import metrics
-from joulie_bus.errors import Fenced, StreamGap
+from joulie_bus.errors import Fenced, StreamGap, Unwritable
 from joulie_bus.log import Log, Reader
 from joulie_bus.logging import get_logger
 from joulie_bus.records import Record
@@ -26,12 +27,19 @@ from joulie_bus.tasks import rung
 from joulie_projections import snapshots
 from joulie_projections.calls import PASSING, DatabaseCalls
 from joulie_projections.commit import Checkpoint, Input
+from joulie_projections.halving import put_in_halves
 from joulie_projections.heads import ED25519, HMAC, Signer
 from joulie_projections.live import Beat, delta_of, encode, packed
 from joulie_projections.progress import Progress
 from joulie_projections.rows import world_of
 from joulie_projections.scribe import Lead, Scribe
-from joulie_projections.sequence import Sequenced, Standing, sequence
+from joulie_projections.sequence import (
+    Sequenced,
+    Standing,
+    sequence,
+    set_aside,
+    take_back,
+)
 from joulie_projections.store import Store
 from joulie_projections.world import World
 
@@ -85,6 +93,14 @@ class ProjectorSettings:
     )
 
 
+class _Refused(NamedTuple):
+    """A batch whose values the database does not take."""
+
+    done: Sequenced
+    records: Sequence[Record]
+    why: str
+
+
 class Projector:
     """One per database; a second one waits for the lease."""
 
@@ -114,6 +130,8 @@ class Projector:
         self._kept_at = 0  # position of the newest snapshot, made or in the making
         self._readers: dict[Stream, Reader] = {}
         self._keeping: asyncio.Task[None] | None = None
+        self._created: dict[Stream, str] = {}
+        self._refused: _Refused | None = None
 
     @property
     def position(self) -> int:
@@ -200,29 +218,70 @@ class Projector:
         """A small batch is committed before anything else is read; while a large one is on its way
         to the disk, the next one is folded.
 
-        Nobody sees the world in here, and a commit that fails for good ends everything: so the
-        world may be a batch ahead of what is committed, and what is told never is.
+        The world may be a batch ahead of what is committed, what is told to readers never is: a
+        commit that the database refuses is taken back, with all that was folded after it.
         """
         bell = asyncio.Event()
-        before = tasks.create_task(asyncio.sleep(0))
         async with self._reading(bell) as readers:
             self._readers = readers
-            created = {stream: reader.created for stream, reader in readers.items()}
+            self._created = {stream: reader.created for stream, reader in readers.items()}
+            before = tasks.create_task(asyncio.sleep(0))
             while True:
                 await rung(bell)
+                await self._mend()
                 while records := await self._next(readers, bell):
-                    self._in_hand += len(records)
-                    self._oldest = self._oldest or min(record.at for record in records)
-                    done = sequence(self._world, self._folded, records, created, time.time_ns())
-                    done.draft.commit()
-                    self._folded = done.standing
-                    moment = self._moment_now_and_then()
+                    done = self._fold_ahead(records)
                     await before
+                    if self._refused is not None:  # what was folded since rests on it
+                        self._take_back(done)
+                        await self._mend()
+                        done = self._fold_ahead(records)
+                    moment = self._moment_now_and_then()
                     if len(records) <= SMALL:
-                        await self._commit(self._calls.at_once, done, records, moment)
+                        await self._commit(self._calls.at_once, done, records, moment, bell)
+                        await self._mend()
                     else:
-                        commit = self._commit(self._calls.until_done, done, records, moment)
+                        write = self._calls.until_done
+                        commit = self._commit(write, done, records, moment, bell)
                         before = tasks.create_task(commit)
+
+    def _fold_ahead(self, records: Sequence[Record]) -> Sequenced:
+        done = sequence(self._world, self._folded, records, self._created, time.time_ns())
+        done.draft.commit()
+        self._folded = done.standing
+        return done
+
+    def _take_back(self, done: Sequenced) -> None:
+        take_back(self._world, done.changes)
+        self._folded = self._standing
+
+    async def _mend(self) -> None:
+        """After a refused commit: its facts are put in halves, the one that is in the way is found
+        and set aside, and all others are committed. Slow, and rare.
+        """
+        if self._refused is None:
+            return
+        (done, records, why), self._refused = self._refused, None
+        log.error("commit_refused", positions=_span(done), why=why, what="looking for the message")
+        self._take_back(done)
+        self._kept_at = min(self._kept_at, self._standing.position)
+        await put_in_halves(records, self._put, self._set_aside)
+
+    async def _put(self, records: Sequence[Record]) -> None:
+        """Changes the world only once the database has taken it."""
+        now = time.time_ns()
+        done = sequence(self._world, self._standing, records, self._created, now)
+        await self._write(self._calls.until_done, done, records)
+        done.draft.commit()
+        self._folded = self._standing
+
+    async def _set_aside(self, record: Record, why: str) -> None:
+        told = f"the database refused its rows: {why}"
+        now = time.time_ns()
+        done = set_aside(self._world, self._standing, record, self._created, now, told)
+        await self._write(self._calls.until_done, done, [record])
+        done.draft.commit()
+        self._folded = self._standing
 
     @contextlib.asynccontextmanager
     async def _reading(self, bell: asyncio.Event) -> AsyncGenerator[dict[Stream, Reader], None]:
@@ -238,7 +297,11 @@ class Projector:
         """What is here; a full batch where there are so many more that none of them is fresh."""
         while self._is_behind(readers) and await rung(bell, LINGER_S):
             pass
-        return self._merged(readers)
+        records = self._merged(readers)
+        if records:
+            self._in_hand += len(records)
+            self._oldest = self._oldest or min(record.at for record in records)
+        return records
 
     def _is_behind(self, readers: dict[Stream, Reader]) -> bool:
         here = sum(map(len, readers.values()))
@@ -259,6 +322,19 @@ class Projector:
         done: Sequenced,
         records: Sequence[Record],
         moment: snapshots.Moment | None,
+        bell: asyncio.Event,
+    ) -> None:
+        try:
+            await self._write(write, done, records)
+        except Unwritable as error:
+            self._refused = _Refused(done, records, error.why)
+            bell.set()  # it is mended where facts are folded
+            return
+        if moment is not None:  # only now: what is not committed may yet get other positions
+            self._keeping = asyncio.create_task(self._keep(moment), name="snapshot")
+
+    async def _write(
+        self, write: Callable[..., Awaitable[None]], done: Sequenced, records: Sequence[Record]
     ) -> None:
         started = time.perf_counter()
         await write(self._store.commit, self._lead.epoch, done.commit)
@@ -273,8 +349,6 @@ class Projector:
         delta = delta_of(manifest.p_from, manifest.p_to, done.standing.digests, done.rows, limit)
         # A reader who misses it reads the database.
         await self._bus.tell(self._subjects.delta, delta)
-        if moment is not None:  # only now: what is not committed may yet get other positions
-            self._keeping = asyncio.create_task(self._keep(moment), name="snapshot")
 
     # --- snapshots ----------------------------------------------------------------------------
 
@@ -294,6 +368,8 @@ class Projector:
             metrics.SNAPSHOT_POSITION.set(made.position)
         except PASSING as error:
             log.warning("snapshot_missed", position=made.position, error=str(error.orig))
+        except Unwritable as error:
+            log.error("snapshot_missed", position=made.position, error=error.why)
         except Fenced:
             log.warning("snapshot_missed", position=made.position, error="another one leads")
 
@@ -325,6 +401,10 @@ class Projector:
             lives = [life for state in self._world.producers.values() for life in state.lives]
             metrics.PRODUCER_MISSING.set(sum(len(life.missing) + life.lost for life in lives))
             await asyncio.sleep(LOST_EVERY_S)
+
+
+def _span(done: Sequenced) -> str:
+    return f"{done.commit.manifest.p_from} to {done.commit.manifest.p_to}"
 
 
 def _is_gone(owner: str) -> bool:

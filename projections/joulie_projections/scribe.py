@@ -9,6 +9,7 @@ from typing import NamedTuple
 from sqlalchemy import Engine
 
 from joulie_bus import metrics
+from joulie_bus.errors import Unwritable
 from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.records import Message, Record
@@ -18,7 +19,8 @@ from joulie_projections import heads, outcomes
 from joulie_projections.calls import PASSING, DatabaseCalls
 from joulie_projections.commit import Input
 from joulie_projections.decisions import DecisionLog
-from joulie_projections.entry import entry_of
+from joulie_projections.entry import Entry, entry_of, stand_in, unreadable
+from joulie_projections.halving import put_in_halves
 from joulie_projections.heads import Signer
 
 HEAD_EVERY_S = 10.0
@@ -68,8 +70,21 @@ class Scribe:
                     await self._append(lead, records, reader.created)
 
     async def _append(self, lead: Lead, records: Sequence[Record], created: str) -> None:
-        entries = [entry_of(record) for record in records]
-        read = Input(created, records[-1].sequence)
+        async def put(some: Sequence[Record]) -> None:
+            await self._put(lead, list(map(entry_of, some)), Input(created, some[-1].sequence))
+
+        async def set_aside(record: Record, why: str) -> None:
+            """As an entry that cannot be read; without its bytes if those are refused."""
+            log.error("entry_refused", sequence=record.sequence, why=why)
+            read = Input(created, record.sequence)
+            try:
+                await self._put(lead, [unreadable(record)], read)
+            except Unwritable:
+                await self._put(lead, [unreadable(record._replace(data=stand_in(record)))], read)
+
+        await put_in_halves(records, put, set_aside)
+
+    async def _put(self, lead: Lead, entries: Sequence[Entry], read: Input) -> None:
         added = await self._calls.until_done(self._log.append, lead.epoch, entries, read)
         self.entries += added
         metrics.DECISIONS_WRITTEN.inc(added)

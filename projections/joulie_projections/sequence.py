@@ -11,15 +11,23 @@ from joulie_bus.events import DECISION_TYPES, Fact, PodBound
 from joulie_bus.records import Record
 from joulie_bus.subjects import Stream
 from joulie_projections.commit import Bound, Commit, Input, Inputs, Poison
-from joulie_projections.draft import Draft
+from joulie_projections.draft import Change, Draft
 from joulie_projections.folds import evolve
 from joulie_projections.manifest import Manifest, Range, chained, merkle_root
 from joulie_projections.nodes import cluster_of
 from joulie_projections.producers import Counting, is_news, is_overtaken
-from joulie_projections.rows import Digests, Row, changed_rows, state_digest
+from joulie_projections.rows import (
+    Digests,
+    Row,
+    changed_rows,
+    no_rows,
+    state_digest,
+    tables_of,
+)
 from joulie_projections.world import CLUSTER, World
 
 DECISIONS = frozenset(cls.TYPE for cls in DECISION_TYPES)
+LONGEST_WHY = 1000  # characters of a reason that are kept
 HERE = "it"  # spelled out once something is wrong: most messages never need the place's name
 
 
@@ -34,6 +42,7 @@ class Standing(NamedTuple):
 
 class Sequenced(NamedTuple):
     draft: Draft
+    changes: list[Change]
     rows: list[Row]
     commit: Commit
     duplicates: int
@@ -53,13 +62,12 @@ class Folded(NamedTuple):
 class _Broken(Exception):
     """A fold fell over a fact; what it had changed by then has to be taken back."""
 
-    def __init__(self, position: int, why: str) -> None:
-        self.position = position
-        self.why = why
-
 
 def fold(
-    draft: Draft, records: Iterable[Record], position: int, aside: Container[int] = ()
+    draft: Draft,
+    records: Iterable[Record],
+    position: int,
+    aside: Container[int] = (),
 ) -> Folded:
     """Every record takes the next position, whatever becomes of it: positions have no holes.
 
@@ -68,15 +76,44 @@ def fold(
     """
     told = list(records)
     clean = {table: dict(overlay.changes) for table, overlay in draft.tables.items()}
-    broken: dict[int, str] = {}
-    while True:
+    try:
+        return _fold_all(draft, told, position, aside)
+    except _Broken:
+        for table, overlay in draft.tables.items():
+            overlay.changes.clear()
+            overlay.changes.update(clean[table])
+        return fold_singly(draft, told, position, aside)
+
+
+def fold_singly(
+    draft: Draft,
+    records: Sequence[Record],
+    position: int,
+    aside: Container[int] = (),
+) -> Folded:
+    """Each record in a draft of its own: one that cannot be folded, or whose rows cannot be
+    encoded, is set aside and the others are folded. Gives what `fold` gives without it.
+    """
+    folded = Folded([], 0, [])
+    for before, record in enumerate(records, position):
+        own = Draft(draft)
         try:
-            return _fold_all(draft, told, position, aside, broken)
-        except _Broken as error:  # a bug of ours: everything else of the batch must not suffer
-            broken[error.position] = error.why
-            for table, overlay in draft.tables.items():
-                overlay.changes.clear()
-                overlay.changes.update(clean[table])
+            one = _fold_all(own, [record], before, aside)
+            changed_rows(own.changed(), no_rows())
+        except Exception as error:  # any: the other facts of the batch must not suffer
+            why = str(error) if isinstance(error, _Broken) else _unwritable(error)
+            folded.poison.append(poison_of(before + 1, record, why))
+            continue
+        own.commit()
+        folded.poison.extend(one.poison)
+        folded.bound.extend(one.bound)
+        folded = folded._replace(duplicates=folded.duplicates + one.duplicates)
+    _note_claims(draft, records)
+    return folded
+
+
+def _unwritable(error: Exception) -> str:
+    return f"its rows cannot be written: {error!r}"
 
 
 def _fold_all(
@@ -84,16 +121,12 @@ def _fold_all(
     records: Sequence[Record],
     position: int,
     aside: Container[int],
-    broken: Mapping[int, str],
 ) -> Folded:
     folded, counting = Folded([], 0, []), Counting(draft)
     duplicates = 0
     for record in records:
         position += 1
         if position in aside:
-            continue
-        if position in broken:
-            folded.poison.append(_poison(position, record, broken[position]))
             continue
         try:
             if record.stream is Stream.TEL and _goes_on(draft, record, counting):
@@ -102,9 +135,9 @@ def _fold_all(
             if not _fold_one(draft, record, position, folded.bound):
                 duplicates += 1
         except Undecodable as error:
-            folded.poison.append(_poison(position, record, error.why))
+            folded.poison.append(poison_of(position, record, error.why))
         except Exception as error:
-            raise _Broken(position, f"its fold failed: {error!r}") from error
+            raise _Broken(f"its fold failed: {error!r}") from error
     counting.settle()
     _note_claims(draft, records)
     return folded._replace(duplicates=duplicates)
@@ -118,10 +151,17 @@ def _note_claims(draft: Draft, records: Iterable[Record]) -> None:
         draft.cluster.put(CLUSTER, replace(cluster, claims_read=read))
 
 
-def _poison(position: int, record: Record, why: str) -> Poison:
+def poison_of(position: int, record: Record, why: str) -> Poison:
     stream, number = str(record.stream), record.sequence
-    told = str(Undecodable(f"{stream} #{number}", why))
+    told = printable(str(Undecodable(f"{stream} #{number}", why)))
     return Poison(position, stream, number, told, record.data)
+
+
+def printable(text: str) -> str:
+    """A reason may repeat what the message holds. No database refuses this form of it."""
+    half = LONGEST_WHY // 2
+    cut = text if len(text) <= LONGEST_WHY else f"{text[:half]} ... {text[-half:]}"
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in cut)
 
 
 def _goes_on(draft: Draft, record: Record, counting: Counting) -> bool:
@@ -174,9 +214,7 @@ def sequence(
     aside: Container[int] = (),
 ) -> Sequenced:
     """One batch: `records` lie in merge order, each stream's without a hole."""
-    draft = Draft(world)
-    folded = fold(draft, records, standing.position, aside)
-    rows, digests = changed_rows(draft.changed(), standing.digests, world.prints)
+    draft, folded, changes, rows, digests = step(world, standing, records, aside)
     ranges = tuple(ranges_of(records))
     root = merkle_root([record.data for record in records])
     span = (standing.position + 1, standing.position + len(records))
@@ -194,7 +232,56 @@ def sequence(
     read = {r.stream: Input(created[r.stream], r.last) for r in ranges}
     inputs = {**standing.inputs, **read}
     commit = Commit(manifest, rows, inputs, digests, folded.poison, folded.bound)
-    return Sequenced(draft, rows, commit, folded.duplicates)
+    return Sequenced(draft, changes, rows, commit, folded.duplicates)
+
+
+def set_aside(
+    world: World,
+    standing: Standing,
+    record: Record,
+    created: Mapping[Stream, str],
+    now: int,
+    why: str,
+) -> Sequenced:
+    """A batch of the one record that the database refused: its position is taken, nothing else."""
+    position = standing.position + 1
+    done = sequence(world, standing, [record], created, now, frozenset((position,)))
+    return done._replace(commit=done.commit._replace(poison=[poison_of(position, record, why)]))
+
+
+class Step(NamedTuple):
+    draft: Draft
+    folded: Folded
+    changes: list[Change]
+    rows: list[Row]
+    digests: Digests
+
+
+def step(
+    world: World, standing: Standing, records: Sequence[Record], aside: Container[int] = ()
+) -> Step:
+    """Folds a batch, and encodes the rows that it changes."""
+    draft = Draft(world)
+    folded = fold(draft, records, standing.position, aside)
+    try:
+        changes = list(draft.changed())
+        rows, digests = changed_rows(changes, standing.digests, world.prints)
+    except Exception:  # one of the facts gives a row that has no encoding; the others must not wait
+        draft = Draft(world)
+        folded = fold_singly(draft, records, standing.position, aside)
+        changes = list(draft.changed())
+        rows, digests = changed_rows(changes, standing.digests, world.prints)
+    return Step(draft, folded, changes, rows, digests)
+
+
+def take_back(world: World, changes: Sequence[Change]) -> None:
+    """Undoes what a committed draft changed, as long as nothing was changed after it."""
+    for table, key, before, _ in changes:
+        held = tables_of(world)[table]
+        if before is None:
+            held.pop(key, None)
+        else:
+            held[key] = before
 
 
 def ranges_of(records: Sequence[Record]) -> Iterable[Range]:

@@ -25,6 +25,7 @@ EXAMPLES: list[JoulieError] = [
     errors.NoSnapshot(),
     errors.NotRetryable("Nothing lies in quarantine at position 7. Nothing was done."),
     errors.Unreadable("/data/joulie.db", "disk I/O error"),
+    errors.Unwritable("commit", "DataError: text fields cannot contain NUL bytes"),
     errors.Fenced(3, 700),
     errors.TooFarBack(7, "the facts of that time are gone."),
     errors.ViewBehind(5, 7, 2.0),

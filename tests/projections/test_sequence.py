@@ -4,10 +4,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from joulie_bus import codec
 from joulie_bus.codec import Envelope, seal
-from joulie_bus.events import Fact, SettingsDeclared
+from joulie_bus.events import Fact, NodeGone, SettingsDeclared
 from joulie_bus.records import Record
 from joulie_bus.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import (
@@ -25,9 +26,10 @@ from joulie_projections import sequence as sequence_module
 from joulie_projections.commit import Bound, Input
 from joulie_projections.draft import Draft
 from joulie_projections.folds import evolve
+from joulie_projections.load import Load
 from joulie_projections.manifest import Range, chained, merkle_root
-from joulie_projections.rows import changed_rows, no_rows, state_digest
-from joulie_projections.sequence import Sequenced, Standing, fold, ranges_of, sequence
+from joulie_projections.rows import changed_rows, no_rows, state_digest, tables_of
+from joulie_projections.sequence import Sequenced, Standing, fold, ranges_of, sequence, take_back
 from joulie_projections.world import Life, ProducerState, World
 
 FACTS = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), min_size=1, max_size=30)
@@ -281,6 +283,75 @@ def test_a_fold_that_falls_over_a_fact_leaves_the_rest_as_if_it_were_unreadable(
     assert changed_rows(draft.changed(), no_rows()) == (done.rows, done.commit.digests)
     assert all("its fold failed: KeyError" in poison.why for poison in done.commit.poison)
     assert positions == [at for at, record in enumerate(told, 1) if is_of(record, wrong)]
+
+
+def has_no_encoding(monkeypatch: pytest.MonkeyPatch, node: str) -> None:
+    """A bug: the facts of a node give a number that no row holds."""
+
+    def overflowing(draft: Draft, fact: Fact, at: int) -> None:
+        evolve(draft, fact, at)
+        state = draft.nodes.get(node)
+        if getattr(fact, "node", "") == node and state is not None:
+            draft.nodes.put(node, replace(state, load=Load(warm_cpu_micro=10**20)))
+
+    monkeypatch.setattr(sequence_module, "evolve", overflowing)
+
+
+@given(facts=FACTS, wrong=st.sampled_from(["n0", "n1", "n2"]))
+@settings(deadline=None, max_examples=50)
+def test_a_fact_whose_row_has_no_encoding_leaves_the_rest_as_if_it_were_unreadable(
+    facts: list[Fact], wrong: str
+) -> None:
+    told = merged(*facts)
+    with pytest.MonkeyPatch.context() as patch:
+        has_no_encoding(patch, wrong)
+        done = sequenced(told)
+
+    positions = [poison.position for poison in done.commit.poison]
+    draft = Draft(World())
+    fold(draft, told, 0, frozenset(positions))
+    assert changed_rows(draft.changed(), no_rows()) == (done.rows, done.commit.digests)
+    assert all("its rows cannot be written: OverflowError" in p.why for p in done.commit.poison)
+
+
+def test_a_batch_of_nothing_but_facts_that_cannot_be_folded_takes_no_longer_than_it_has_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = records(*(node_seen("a") for _ in range(3000)))
+    calls = 0
+
+    def broken(draft: Draft, fact: Fact, at: int) -> None:
+        nonlocal calls
+        calls += 1
+        raise KeyError
+
+    monkeypatch.setattr(sequence_module, "evolve", broken)
+
+    assert len(sequenced(told).commit.poison) == 3000
+    assert calls == 3001
+
+
+def test_a_reason_is_printable_and_short() -> None:
+    [poison] = sequenced([garbage(wire(kind="a\0b\n" + "x" * 9000))]).commit.poison
+
+    assert r"a\x00b\n" in poison.why
+    assert poison.why.isprintable()
+    assert len(poison.why) < 1100
+
+
+def test_what_is_taken_back_was_never_there() -> None:
+    told = merged(power("a", 1), node_seen("b"), bound("p", "a"))
+    world = World()
+    first = sequenced(told, START, world)
+    first.draft.commit()
+    before = {table: dict(held) for table, held in tables_of(world).items()}
+    later = merged(node_seen("c"), eco("a"), NodeGone(node="b"), bound("p", "a"))
+    second = sequenced(later, first.standing, world)
+    second.draft.commit()
+
+    take_back(world, second.changes)
+
+    assert tables_of(world) == before
 
 
 def is_of(record: Record, node: str) -> bool:
