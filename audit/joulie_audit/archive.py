@@ -89,6 +89,7 @@ def columns_of_facts(part: FactPart) -> dict[str, Columns]:
             "sequence": [record.sequence for record in part.records],
             "at": [record.at for record in part.records],
             "body": [record.data for record in part.records],
+            "subject": [record.subject for record in part.records],
         },
         "batches": {
             name: [_plain(getattr(manifest, name)) for manifest in part.manifests]
@@ -108,7 +109,9 @@ def columns_of_log(part: LogPart) -> dict[str, Columns]:
 def facts_of_columns(tables: Mapping[str, Columns]) -> FactPart:
     facts, batches = tables["facts"], tables["batches"]
     streams = map(_STREAMS.__getitem__, facts["stream"])
-    rows = zip(streams, facts["sequence"], facts["at"], facts["body"], strict=True)
+    bodies = facts["body"]
+    subjects = facts.get("subject", [""] * len(bodies))  # older archives have none
+    rows = zip(streams, facts["sequence"], facts["at"], bodies, subjects, strict=True)
     records = list(map(Record._make, rows))
     manifests: list[Manifest] = []
     for row in _rows(batches):

@@ -62,7 +62,7 @@ class MemoryBroker:
         if kept.limit is not None and len(kept.records) >= kept.limit:
             raise BrokerRefused(message.subject, FULL, "maximum messages exceeded")
         sequence = kept.last + 1
-        kept.records.append(Record(stream, sequence, self._clock(), message.data))
+        kept.records.append(Record(stream, sequence, self._clock(), message.data, message.subject))
         kept.newest[message.subject] = Stored(sequence, message.data)
         kept.ids.add(message.id)
         self.ring()

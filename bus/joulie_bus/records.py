@@ -14,12 +14,17 @@ class Message(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One stored message. `at` is the broker's clock when it stored it."""
+    """One stored message. `at` is the broker's clock when it stored it.
+
+    `subject` is the only thing about the sender that the broker vouches for. It is "" where it is
+    unknown: in archives written before they had the column, and where a test builds a record.
+    """
 
     stream: Stream
     sequence: int
     at: int
     data: bytes
+    subject: str = ""
 
 
 class Stored(NamedTuple):

@@ -209,7 +209,8 @@ def records(
         stream = stream_of(event)
         count = numbers.setdefault(stream, itertools.count(1).__next__)
         at = noon(start_s + number * step_s)
-        made.append(Record(stream, count(), at, says.stamp(event).data))
+        message = says.stamp(event)
+        made.append(Record(stream, count(), at, message.data, message.subject))
     return made
 
 

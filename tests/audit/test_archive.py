@@ -288,6 +288,31 @@ async def test_an_archive_from_before_anything_was_set_aside_is_still_read(
     assert facts_of_columns(tables) == whole
 
 
+async def test_the_archive_keeps_the_subject_of_each_fact(
+    small: Past, tmp_path: Path, form: Format
+) -> None:
+    await archived(small, tmp_path / "a", form)
+    async with small.reading() as (history, facts):
+        known = [record.subject for m in history.manifests() for record in await facts.of(m)]
+
+    archive = Archive.of(tmp_path / "a")
+    kept = [record for place in archive.facts for record in archive.read_facts(*place).records]
+
+    assert [record.subject for record in kept] == known
+    assert "" not in known
+
+
+async def test_an_archive_without_subjects_is_read_with_unknown_subjects(small: Past) -> None:
+    async with small.reading() as (history, facts):
+        records = [record for m in history.manifests() for record in await facts.of(m)]
+        whole = FactPart(list(history.manifests()), records, [])
+
+    tables = columns_of_facts(whole)
+    tables["facts"] = {k: v for k, v in tables["facts"].items() if k != "subject"}
+
+    assert [r.subject for r in facts_of_columns(tables).records] == [""] * len(records)
+
+
 async def test_a_restored_log_has_snapshots_to_travel_from(
     small: Past, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

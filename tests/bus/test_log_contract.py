@@ -114,6 +114,7 @@ async def test_what_is_published_is_read_in_order(carrier: Carrier) -> None:
     records = await taken(carrier.other, Stream.TEL, 0, 50)
 
     assert [record.data for record in records] == [message.data for message in messages]
+    assert [record.subject for record in records] == [message.subject for message in messages]
     assert [record.sequence for record in records] == list(range(1, 51))
     assert {record.stream for record in records} == {Stream.TEL}
 

@@ -77,6 +77,7 @@ async def test_a_record_is_what_was_stored_and_when(connection: Connection) -> N
         [record] = reader.take(10)
 
     assert (record.stream, record.sequence, record.data) == (STREAM, 1, message.data)
+    assert record.subject == message.subject
     assert record.at > 1_500_000_000 * 10**9
 
 

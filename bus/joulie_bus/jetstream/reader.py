@@ -183,7 +183,7 @@ class Reader:
         self._credit += PULL
         await self._connection.send(verb, msgspec.json.encode(request), reply)
 
-    def _on_pulled(self, _subject: bytes, reply: bytes, data: bytes) -> None:
+    def _on_pulled(self, subject: bytes, reply: bytes, data: bytes) -> None:
         consumer, sequence, delivery, at, pending = parse_ticket(reply)
         if consumer != self._consumer:
             return  # from a consumer that we gave up
@@ -200,7 +200,8 @@ class Reader:
             return
         self.position = sequence
         self.pending = pending
-        self._buffer.append(Record(self.stream, sequence, at, data))
+        told = subject.decode(errors="backslashreplace")  # a subject may hold any bytes
+        self._buffer.append(Record(self.stream, sequence, at, data, told))
         self._bell.set()
         if self._wants_more:
             self._wake.set()
@@ -208,7 +209,7 @@ class Reader:
     async def _on_status(self, message: Msg) -> None:
         """Were nats-py's inside another one, everything would come this way, slower."""
         if message.reply:
-            self._on_pulled(b"", message.reply.encode(), message.data)
+            self._on_pulled(message.subject.encode(), message.reply.encode(), message.data)
             return
         if not message.subject.encode().endswith(self._consumer):
             return  # to a consumer that we gave up
