@@ -65,7 +65,8 @@ def telemetry(names: list[str], count: int) -> list[list[Record]]:
         name = names[number % len(names)]
         sampled = TelemetrySampled(node=name, power_mw=300_000 + number % 977)
         at = NOON + (number // len(names) + 10) * SECOND
-        made.append(Record(Stream.TEL, number + 1, at, says.stamp(sampled).data))
+        message = says.stamp(sampled)
+        made.append(Record(Stream.TEL, number + 1, at, message.data, message.subject))
     return [made[at : at + BATCH] for at in range(0, count, BATCH)]
 
 

@@ -60,15 +60,12 @@ def sample(node: str, watts: float) -> TelemetrySampled:
 
 def telemetry(names: list[str], count: int) -> list[Record]:
     says = producer("bench-tel")
-    return [
-        Record(
-            Stream.TEL,
-            number + 1,
-            NOON + 60 * SECOND + number * 100_000,
-            says.stamp(sample(names[number % len(names)], 300 + number % 50)).data,
-        )
-        for number in range(count)
-    ]
+    made: list[Record] = []
+    for number in range(count):
+        message = says.stamp(sample(names[number % len(names)], 300 + number % 50))
+        at = NOON + 60 * SECOND + number * 100_000
+        made.append(Record(Stream.TEL, number + 1, at, message.data, message.subject))
+    return made
 
 
 def measure(nodes: int) -> dict[str, float]:

@@ -54,7 +54,8 @@ def telemetry(names: list[str], count: int) -> Iterator[list[Record]]:
         name, second = names[number % len(names)], number // len(names)
         sampled = TelemetrySampled(node=name, power_mw=300_000 + number % 977)
         at = NOON + (second + 10) * SECOND
-        made.append(Record(Stream.TEL, number + 1, at, says.stamp(sampled).data))
+        message = says.stamp(sampled)
+        made.append(Record(Stream.TEL, number + 1, at, message.data, message.subject))
         if len(made) == BATCH:
             yield made
             made = []

@@ -92,8 +92,9 @@ def _streams() -> None:
         declared_as = declaration(stream, Subjects("CLUSTER"))
         full = "the oldest goes" if declared_as["discard"] == "old" else "refuses (10077)"
         age = f", {declared_as['max_age'] // 3600 // 10**9} h" if "max_age" in declared_as else ""
+        stored = " ".join(f"`{subject}`" for subject in declared_as["subjects"])
         size = declared_as["max_bytes"] / 1024**3
-        print(f"| `{stream}` | `{declared_as['subjects'][0]}` | {full} | {size:g} GiB{age} |")
+        print(f"| `{stream}` | {stored} | {full} | {size:g} GiB{age} |")
     print()
 
 

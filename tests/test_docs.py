@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from joulie_bus.roles import GRANTS
+from joulie_bus.roles import GRANTS, Grant
 from joulie_cli.looking import joined
 from joulie_cli.main import COMMANDS
 from joulie_cli.main import parser as joulie_parser
@@ -32,6 +32,10 @@ def commands_in(text: str) -> list[list[str]]:
 
 def listed(subjects: Sequence[str]) -> str:
     return " ".join(f"`{subject}`" for subject in subjects)
+
+
+def denied(grant: Grant) -> str:
+    return f" but not {listed(grant.deny)}" if grant.deny else ""
 
 
 def test_the_reference_is_what_the_program_says_of_itself() -> None:
@@ -107,7 +111,7 @@ def test_every_command_named_in_an_error_or_a_hint_exists() -> None:
 
 def test_the_page_on_security_shows_what_every_role_may_do() -> None:
     rows = [
-        f"| `{role}` | {listed(grant.publish)} | {listed(grant.subscribe)} |"
+        f"| `{role}` | {listed(grant.publish)}{denied(grant)} | {listed(grant.subscribe)} |"
         for role, grant in GRANTS.items()
     ]
     page = (ROOT / "docs" / "security.md").read_text()

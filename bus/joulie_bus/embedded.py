@@ -25,7 +25,7 @@ from joulie_bus.children import die_with_parent
 from joulie_bus.errors import BrokerRefused, BrokerStartFailed, Unreachable
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.private import keep_private, private, write_private
-from joulie_bus.roles import GRANTS, Role, inbox
+from joulie_bus.roles import GRANTS, Role, inbox, permissions
 
 MAX_PAYLOAD = 8 * 1024 * 1024  # one commit's changes to 5,000 nodes are about 2 MB
 START_PATIENCE_S = 15.0
@@ -259,7 +259,7 @@ def _users(passwords: Mapping[Role, str]) -> str:
         {
             "user": role,
             "password": passwords[role],
-            "permissions": {"publish": grant.publish, "subscribe": grant.subscribe},
+            "permissions": permissions(grant),
         }
         for role, grant in GRANTS.items()
     ]

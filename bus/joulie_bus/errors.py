@@ -87,9 +87,14 @@ class ExpectationFailed(BusError):
         self.expected = dict(expected)
 
 
+# How the reason begins where a message can be read, and its sender may not write it.
+REFUSED = "refused, because its sender may not write it: "
+
+
 class Undecodable(BusError):
     def __init__(self, where: str, why: str) -> None:
-        super().__init__(f"{where} is not an event we know: {why}. It changed nothing.")
+        what = "was " if why.startswith(REFUSED) else "is not an event we know: "
+        super().__init__(f"{where} {what}{why}. It changed nothing.")
         self.where = where
         self.why = why
 
@@ -112,6 +117,16 @@ class StreamsMissing(BusError):
         super().__init__(
             f"The broker at {url} has no stream {', '.join(names)}. Nothing was read or sent. "
             f"Run `joulie migrate` with the settings of this broker's administrator: it makes them."
+        )
+
+
+class StreamsForeign(BusError):
+    def __init__(self, url: str, stream: str, found: Sequence[str], wanted: Sequence[str]) -> None:
+        super().__init__(
+            f"{stream} at {url} stores {', '.join(found) or 'nothing'}, and this version writes to "
+            f"{', '.join(wanted)}. Nothing was read or sent. If it is the stream of an older "
+            f"version, run `joulie migrate` with the settings of this broker's administrator; if "
+            f"it is another cluster's, give each cluster an account of its own."
         )
 
 

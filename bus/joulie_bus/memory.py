@@ -42,14 +42,18 @@ class MemoryBroker:
         self._clock = clock
         self._lives = 0
         self._streams = {stream: self._fresh() for stream in Stream}
-        self._patterns = {stream: subjects.pattern(stream).split(".") for stream in Stream}
+        self._patterns = [
+            (pattern.split("."), stream)
+            for stream in Stream
+            for pattern in subjects.patterns(stream)
+        ]
 
     def stream(self, stream: Stream) -> _Kept:
         return self._streams[stream]
 
     def home_of(self, subject: str) -> Stream | None:
         tokens = subject.split(".")
-        for stream, pattern in self._patterns.items():
+        for pattern, stream in self._patterns:
             pairs = zip(tokens, pattern, strict=False)
             if len(tokens) == len(pattern) and all(p in ("*", t) for t, p in pairs):
                 return stream

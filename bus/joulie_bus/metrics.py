@@ -78,6 +78,12 @@ EVENTS = Counter(
     ["fate"],
     registry=PROJECTOR,
 )
+REFUSED = Counter(
+    "joulie_events_refused_total",
+    "Events from a sender that may not write them; in JOULIE_DEC, entries that are no decision",
+    ["stream"],
+    registry=PROJECTOR,
+)
 EPOCH = Gauge("joulie_epoch", "How often a projector took over", registry=PROJECTOR)
 FENCED = Counter(
     "joulie_fenced_total", "Times this projector found that another one leads", registry=PROJECTOR

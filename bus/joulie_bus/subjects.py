@@ -1,6 +1,7 @@
 """Every subject and every stream on the bus. Nothing else in the repository spells one.
 
-    joulie.tel.<cluster>.<node>                 telemetry of a node
+    joulie.tel.<cluster>.<node>                 telemetry of a node, from what measures many
+    joulie.agent.<cluster>.<node>               telemetry of a node, from its own agent
     joulie.obs.<cluster>.node.<node>            a node, as Kubernetes shows it
     joulie.obs.<cluster>.hardware.<node>        a node's hardware
     joulie.obs.<cluster>.facility.<facility>    temperature and power of the building
@@ -75,22 +76,47 @@ class Stream(StrEnum):
 # telemetry.
 MERGE_ORDER: tuple[Stream, ...] = (Stream.PLAN, Stream.CLAIM, Stream.OBS, Stream.TEL)
 
-PATTERNS: dict[Stream, str] = {
-    Stream.TEL: "joulie.tel.{cluster}.*",
-    Stream.OBS: "joulie.obs.{cluster}.*.*",
-    Stream.PLAN: "joulie.plan.{cluster}.*",
-    Stream.CLAIM: "joulie.claim.{cluster}.*",
-    Stream.DEC: "joulie.dec.{cluster}.*",
-    Stream.HEADS: "joulie.heads.{cluster}",
+
+class Family(StrEnum):
+    """The second token of a subject. A role may write to families, and a family has one stream."""
+
+    TEL = "tel"
+    AGENT = "agent"
+    OBS = "obs"
+    PLAN = "plan"
+    CLAIM = "claim"
+    DEC = "dec"
+    HEADS = "heads"
+
+
+PATTERNS: dict[Family, str] = {
+    Family.TEL: "joulie.tel.{cluster}.*",
+    Family.AGENT: "joulie.agent.{cluster}.*",
+    Family.OBS: "joulie.obs.{cluster}.*.*",
+    Family.PLAN: "joulie.plan.{cluster}.*",
+    Family.CLAIM: "joulie.claim.{cluster}.*",
+    Family.DEC: "joulie.dec.{cluster}.*",
+    Family.HEADS: "joulie.heads.{cluster}",
 }
+FAMILIES: dict[Stream, tuple[Family, ...]] = {
+    Stream.TEL: (Family.TEL, Family.AGENT),
+    Stream.OBS: (Family.OBS,),
+    Stream.PLAN: (Family.PLAN,),
+    Stream.CLAIM: (Family.CLAIM,),
+    Stream.DEC: (Family.DEC,),
+    Stream.HEADS: (Family.HEADS,),
+}
+META = "_meta"  # what plans are about that are about no node
+PROJECTOR = "projector"  # the replica token of outcomes, in the stream of decisions
 
 LIVE = "joulie.view.{cluster}.*"  # told, never stored
 
-SPOKEN_OF = 20_000  # names whose token is remembered: the same ones come again and again
+REMEMBERED_NAMES = 20_000  # their tokens are remembered: the same ones come again and again
+AGENT_PREFIX = "agent-"  # of the producer names of agents, and of no other's in their stream
 _PLAIN = frozenset(string.ascii_letters + string.digits + "-")
 
 
-@lru_cache(maxsize=SPOKEN_OF)
+@lru_cache(maxsize=REMEMBERED_NAMES)
 def escape(name: str) -> str:
     """One NATS token, and back again by `unescape`.
 
@@ -108,19 +134,25 @@ def unescape(token: str) -> str:
     return raw.decode()
 
 
+def agent_name(node: str) -> str:
+    """The producer name of a node's agent: no other node's agent can have the same one."""
+    return f"{AGENT_PREFIX}{escape(node)}"
+
+
 class Subjects:
     """The subjects of one cluster."""
 
     def __init__(self, cluster: str) -> None:
         self.cluster = cluster
         self._token = escape(cluster)
-        self.plan_meta = f"joulie.plan.{self._token}._meta"
+        self.plan_meta = f"joulie.plan.{self._token}.{META}"
         self.delta = f"joulie.view.{self._token}.delta"
         self.beat = f"joulie.view.{self._token}.beat"
         self.heads = f"joulie.heads.{self._token}"
 
-    def pattern(self, stream: Stream) -> str:
-        return PATTERNS[stream].format(cluster=self._token)
+    def patterns(self, stream: Stream) -> list[str]:
+        """What the stream stores."""
+        return [PATTERNS[family].format(cluster=self._token) for family in FAMILIES[stream]]
 
     def decisions(self, replica: str) -> str:
         return f"joulie.dec.{self._token}.{escape(replica)}"
@@ -128,36 +160,45 @@ class Subjects:
     def claim(self, card: str) -> str:
         return f"joulie.claim.{self._token}.{escape(card)}"
 
-    def of(self, event: AnyEvent, replica: str = "") -> str:
-        match event:  # what is said most comes first
-            case TelemetrySampled():
-                return f"joulie.tel.{self._token}.{escape(event.node)}"
-            case (
-                FilterDecided()
-                | PrioritizeDecided()
-                | PreemptDecided()
-                | SettingsDeclared()
-                | FallbackAnswered()
-                | DecisionsDropped()
-                | BindDecided()
-                | OutcomeSeen()
-            ):
-                return self.decisions(replica)
-            case PlanMade():
-                return self.plan_meta
-            case (
-                ProfileAssigned()
-                | DrainingBegun()
-                | CapsSet()
-                | TransitionCompleted()
-                | SleepOrdered()
-                | WakeOrdered()
-            ):
-                return f"joulie.plan.{self._token}.{escape(event.node)}"
-            case CardClaimed() | ClaimConfirmed() | ClaimReleased():
-                return self.claim(event.card)
-            case _:
-                return f"joulie.obs.{self._token}.{_thing(event)}.{escape(event.key)}"
+    def of(self, event: AnyEvent, producer: str = "") -> str:
+        """The one subject for this event from this producer."""
+        family, tail = place_of(event, producer)
+        return f"joulie.{family}.{self._token}.{tail}"
+
+
+def place_of(event: AnyEvent, producer: str) -> tuple[Family, str]:
+    """The family of its subject, and what follows the cluster."""
+    match event:  # the most frequent one comes first
+        case TelemetrySampled():
+            is_agent = producer == agent_name(event.node)
+            return (Family.AGENT if is_agent else Family.TEL), escape(event.node)
+        case OutcomeSeen():
+            return Family.DEC, PROJECTOR
+        case (
+            FilterDecided()
+            | PrioritizeDecided()
+            | PreemptDecided()
+            | SettingsDeclared()
+            | FallbackAnswered()
+            | DecisionsDropped()
+            | BindDecided()
+        ):
+            return Family.DEC, escape(producer)
+        case PlanMade():
+            return Family.PLAN, META
+        case (
+            ProfileAssigned()
+            | DrainingBegun()
+            | CapsSet()
+            | TransitionCompleted()
+            | SleepOrdered()
+            | WakeOrdered()
+        ):
+            return Family.PLAN, escape(event.node)
+        case CardClaimed() | ClaimConfirmed() | ClaimReleased():
+            return Family.CLAIM, escape(event.card)
+        case _:
+            return Family.OBS, f"{_thing(event)}.{escape(event.key)}"
 
 
 def _thing(event: Observed) -> str:

@@ -201,15 +201,18 @@ class Voices:
 def records(
     *events: AnyEvent, name: str = "tester", start_s: float = 0.0, step_s: float = 1.0
 ) -> list[Record]:
-    """The events as their streams would hold them, stored one step after the other."""
-    says = producer(name)
+    """The events as their streams would hold them, stored one step after the other.
+
+    Each stream is counted by itself, as streams are read ahead of one another.
+    """
+    producers = {stream: producer(name) for stream in Stream}
     numbers: dict[Stream, Callable[[], int]] = {}
     made = []
     for number, event in enumerate(events):
         stream = stream_of(event)
         count = numbers.setdefault(stream, itertools.count(1).__next__)
         at = noon(start_s + number * step_s)
-        message = says.stamp(event)
+        message = producers[stream].stamp(event)
         made.append(Record(stream, count(), at, message.data, message.subject))
     return made
 

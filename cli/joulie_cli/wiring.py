@@ -136,7 +136,7 @@ def address_of(wires: Wiring, role: Role) -> Address:
 async def connected(wires: Wiring, role: Role) -> AsyncGenerator[JetStreamLog, None]:
     connection = await Connection.open(address_of(wires, role), f"joulie-{role}")
     try:
-        await require(connection)
+        await require(connection, wires.subjects)
         async with JetStreamLog.over(connection) as bus:
             yield bus
     finally:

@@ -17,6 +17,7 @@ from joulie_bus.settings import (
     text,
     token,
 )
+from joulie_bus.subjects import PROJECTOR
 from joulie_extender.app import Conduct
 from joulie_extender.bind import Patience
 from joulie_extender.exchange import Limits
@@ -40,6 +41,13 @@ def a_cooling_model(name: str) -> str:
     return name
 
 
+def replica(value: str) -> str:
+    """letters, digits and dashes; not `projector`"""
+    if value == PROJECTOR:
+        raise ValueError("the projector writes outcomes under this name")
+    return token(value)
+
+
 def team_file(path: str) -> tuple[Team, ...]:
     """a TOML file of teams, each with the labels that it prefers; empty for none"""
     if not path:
@@ -56,7 +64,7 @@ class ServerSettings:
         address, "EXTENDER_ADDR", "127.0.0.1:9876", "Where kube-scheduler reaches the extender"
     )
     replica: str = setting(
-        token, "EXTENDER_REPLICA", "extender-0", "Name of this replica in the decision log"
+        replica, "EXTENDER_REPLICA", "extender-0", "Name of this replica in the decision log"
     )
     fails: str = setting(
         choice("open", "closed"),

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from joulie_bus import codec
+from joulie_bus.authority import is_refusal
 from joulie_bus.errors import NotRetryable, Undecodable
 from joulie_bus.records import Message
 from joulie_bus.subjects import Stream, Subjects, stream_of
@@ -30,6 +31,12 @@ def again(poison: Poison, subjects: Subjects) -> Message:
     the broker removes repeats by is another one, or it would take this for one.
     """
     at = f"position {poison.position}"
+    if is_refusal(poison.why):
+        raise NotRetryable(
+            f"The message at {at} was refused, because its sender may not write it. Nothing was "
+            f"sent: sent again, it would come from a sender that may. If it was meant, give its "
+            f"sender the role or the subject that docs/security.md names, and let it report anew."
+        )
     try:
         envelope = codec.open_envelope(poison.body, at)
         producer = codec.origin_of(envelope.id, at).producer

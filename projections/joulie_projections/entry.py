@@ -17,6 +17,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from joulie_bus import codec
+from joulie_bus.authority import require_authority
 from joulie_bus.codec import Envelope
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
@@ -65,10 +66,15 @@ class Entry(NamedTuple):
 
 
 def entry_of(record: Record) -> Entry:
-    """What cannot be read is an entry too: nothing that was said is thrown away."""
+    """What cannot be read, or comes from a sender that may not write it, is an entry too: its bytes
+    are kept, and nothing takes them for a decision.
+    """
     where = f"{record.stream} #{record.sequence}"
     try:
-        about = about_of(record.data, where)
+        envelope = codec.open_envelope(record.data, where)
+        event = codec.read(envelope, where)
+        require_authority(record, envelope, event, where)
+        about = about_event(envelope, event, where)
         _require_fitting(where, about)
     except Undecodable:
         return unreadable(record)

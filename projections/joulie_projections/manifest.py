@@ -8,7 +8,7 @@ import msgspec
 
 from joulie_bus.subjects import Stream
 
-CODE_VERSION = "2"  # of the folds; a snapshot or digest of another version is not compared
+CODE_VERSION = "3"  # of the folds; a snapshot or digest of another version is not compared
 
 
 class Range(msgspec.Struct, frozen=True, array_like=True):

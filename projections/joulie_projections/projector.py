@@ -17,6 +17,7 @@ from typing import NamedTuple
 from sqlalchemy import Engine
 
 from joulie_bus import metrics
+from joulie_bus.authority import is_refusal
 from joulie_bus.errors import Fenced, StreamGap, Unwritable
 from joulie_bus.log import Log, Reader
 from joulie_bus.logging import get_logger
@@ -431,3 +432,5 @@ def _count(done: Sequenced) -> None:
     _QUARANTINED.inc(poisoned)
     for poison in done.commit.poison:
         log.warning("quarantined", position=poison.position, why=poison.why)
+        if is_refusal(poison.why):
+            metrics.REFUSED.labels(stream=poison.stream).inc()

@@ -19,7 +19,7 @@ from joulie_projections import heads, outcomes
 from joulie_projections.calls import PASSING, DatabaseCalls
 from joulie_projections.commit import Input
 from joulie_projections.decisions import DecisionLog
-from joulie_projections.entry import Entry, entry_of, stand_in, unreadable
+from joulie_projections.entry import UNREADABLE, Entry, entry_of, stand_in, unreadable
 from joulie_projections.halving import put_in_halves
 from joulie_projections.heads import Signer
 
@@ -88,6 +88,8 @@ class Scribe:
         added = await self._calls.until_done(self._log.append, lead.epoch, entries, read)
         self.entries += added
         metrics.DECISIONS_WRITTEN.inc(added)
+        unreadable = sum(entry.about.kind == UNREADABLE for entry in entries)
+        metrics.REFUSED.labels(stream=Stream.DEC).inc(unreadable)
 
     # --- heads --------------------------------------------------------------------------------
 

@@ -6,8 +6,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from joulie_bus import codec
+from joulie_bus.authority import measured_on, require_authority
 from joulie_bus.errors import Undecodable
-from joulie_bus.events import DECISION_TYPES, Fact, PodBound
+from joulie_bus.events import DECISION_TYPES, Fact, NodeGone, PodBound
 from joulie_bus.records import Record
 from joulie_bus.subjects import Stream
 from joulie_projections.commit import Bound, Commit, Input, Inputs, Poison
@@ -15,7 +16,7 @@ from joulie_projections.draft import Change, Draft
 from joulie_projections.folds import evolve
 from joulie_projections.manifest import Manifest, Range, chained, merkle_root
 from joulie_projections.nodes import cluster_of
-from joulie_projections.producers import Counting, is_news, is_overtaken
+from joulie_projections.producers import Counting, counted, forget_agent, is_news, is_overtaken
 from joulie_projections.rows import (
     Digests,
     Row,
@@ -169,19 +170,24 @@ def _goes_on(draft: Draft, record: Record, counting: Counting) -> bool:
     is left as it was, and goes the long way, which gives the same.
     """
     sample = codec.open_sample(record.data)
-    if sample is None or not counting.goes_on(sample.id):
+    if sample is None:
         return False
-    evolve(draft, sample.data, record.at)
+    node, agent = measured_on(record.subject)
+    fact = sample.data
+    if fact.node != node or sample.key != node or not counting.goes_on(sample.id, agent):
+        return False
+    evolve(draft, fact, record.at)
     return True
 
 
 def _fold_one(draft: Draft, record: Record, position: int, bound: list[Bound]) -> bool:
     """False for a repeat. A fact is read before anything is changed by it."""
     envelope = codec.open_envelope(record.data, HERE)
-    origin = codec.origin_of(envelope.id, HERE)
+    codec.origin_of(envelope.id, HERE)
     if envelope.type in DECISIONS:
         raise Undecodable(HERE, f"{envelope.type} is a decision and no fact")
     fact: Fact = codec.read(envelope, HERE)  # type: ignore[assignment]
+    origin = counted(record.stream, require_authority(record, envelope, fact, HERE))
     if not is_news(draft, origin):
         return False
     if is_overtaken(draft, origin, fact):
@@ -191,6 +197,8 @@ def _fold_one(draft: Draft, record: Record, position: int, bound: list[Bound]) -
         bound.append(_bound(draft, fact, position, record.at))
     else:
         evolve(draft, fact, record.at)
+    if isinstance(fact, NodeGone):
+        forget_agent(draft, fact.node)
     return True
 
 

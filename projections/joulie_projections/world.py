@@ -76,7 +76,10 @@ class Life(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ProducerState(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a producer has sent, kept by its family of subjects and its name: `tel:sim-tel`."""
+
     lives: tuple[Life, ...]  # newest last
+    retired: tuple[str, ...] = ()  # boots of older lives: what comes from them was sent before
 
 
 class ClusterState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -85,6 +88,7 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     planned_at: int = 0  # when the operator last looked, whether it changed anything or not
     plan: PlanMade | None = None
     claims_read: int = 0  # the newest message about claims that the world has in it
+    producers: dict[str, int] = {}  # how many names each family of subjects has
     namespaces: dict[str, WorkloadClass] = {}  # those that give their pods a class
 
 

@@ -14,7 +14,7 @@ from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.streams import last_on
 from joulie_bus.records import Message
 from joulie_bus.roles import GRANTS, Role, inbox
-from joulie_bus.subjects import PATTERNS, Stream
+from joulie_bus.subjects import PATTERNS, PROJECTOR, Stream, agent_name
 from joulie_bus.testing import (
     CLUSTER,
     connected,
@@ -38,7 +38,7 @@ async def broker(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Emb
     """With one message in each stream."""
     async with running_broker(tmp_path_factory.mktemp("broker")) as running:
         async with connected(running) as connection, Publisher.on(connection) as publisher:
-            filled = [PATTERNS[stream].format(cluster="test") for stream in Stream]
+            filled = [pattern.format(cluster="test") for pattern in PATTERNS.values()]
             subjects = [pattern.replace("*", "first") for pattern in filled]
             await publisher.publish([Message(subject, subject, b"") for subject in subjects])
         yield running
@@ -92,9 +92,11 @@ def subject_of(event: AnyEvent) -> str:
 
 VERBS: dict[str, Verb] = {
     "publish telemetry": publishes(subject_of(power("n1", 100))),
+    "publish telemetry as an agent": publishes(CLUSTER.of(power("n1", 100), agent_name("n1"))),
     "publish observations": publishes(subject_of(node_seen("n1"))),
     "publish plans": publishes(subject_of(eco("n1"))),
     "publish decisions": publishes(CLUSTER.decisions("r1")),
+    "publish outcomes": publishes(CLUSTER.decisions(PROJECTOR)),
     "publish claims": publishes("joulie.claim.test.gpu-1"),
     "publish heads": publishes(CLUSTER.heads),
     "tell the view": tells(CLUSTER.beat),
@@ -125,13 +127,14 @@ VERBS: dict[str, Verb] = {
 EVERYBODY = {"ask for a stream", "ask for names"}
 MAY: dict[Role, set[str]] = {
     Role.ADMIN: set(VERBS),
-    Role.PROJECTOR: EVERYBODY | {"read plans", "publish heads", "tell the view"},
+    Role.PROJECTOR: EVERYBODY
+    | {"read plans", "publish heads", "publish outcomes", "tell the view"},
     Role.OPERATOR: EVERYBODY
     | {"publish telemetry", "publish observations", "publish plans"}
     | {"get the newest plan", "see the view"},
     Role.EXTENDER: EVERYBODY
     | {"publish decisions", "publish claims", "get the newest claim", "see the view"},
-    Role.AGENT: EVERYBODY | {"publish telemetry"},
+    Role.AGENT: EVERYBODY | {"publish telemetry as an agent"},
     Role.SIMULATOR: EVERYBODY | {"publish telemetry", "publish observations", "see the view"},
     Role.AUDITOR: EVERYBODY | {"read plans", "see the view"},
     Role.CONSOLE: EVERYBODY | {"read plans", "see the view"},
@@ -186,7 +189,7 @@ async def test_what_is_denied_leaves_room_for_what_is_not(
     broker: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publishing, "WINDOW", 4)
-    says = producer()
+    says = producer(agent_name("n1"))
     forbidden = [says.stamp(eco(f"n{number}")) for number in range(20)]
     async with (
         asyncio.timeout(20),
@@ -201,7 +204,7 @@ async def test_what_is_denied_leaves_room_for_what_is_not(
 
 
 async def test_what_is_denied_to_one_caller_hurts_no_other(broker: Embedded) -> None:
-    says = producer()
+    says = producer(agent_name("N1"))
     async with (
         asyncio.timeout(20),
         connected(broker, role=Role.AGENT) as connection,
@@ -228,18 +231,12 @@ async def test_who_may_not_hear_the_answer_is_told_so(broker: Embedded) -> None:
                 await connection.api("STREAM.NAMES")
 
 
-def test_every_stream_has_one_role_that_fills_it_beside_simulator_and_scraper() -> None:
-    may_too = {Stream.TEL: {Role.SIMULATOR, Role.OPERATOR}}
+def test_every_family_of_subjects_has_one_role_that_fills_it_beside_the_simulator() -> None:
     writers = {
-        stream: [
-            role
-            for role, grant in GRANTS.items()
-            if PATTERNS[stream].format(cluster="*") in grant.publish
-        ]
-        for stream in Stream
+        family: {
+            role for role, grant in GRANTS.items() if pattern.format(cluster="*") in grant.publish
+        }
+        for family, pattern in PATTERNS.items()
     }
 
-    assert all(
-        len(set(roles) - may_too.get(stream, {Role.SIMULATOR})) == 1
-        for stream, roles in writers.items()
-    ), writers
+    assert all(len(roles - {Role.SIMULATOR}) == 1 for roles in writers.values()), writers

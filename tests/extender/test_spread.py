@@ -70,7 +70,7 @@ class Cluster:
 
     def measure(self, watts: dict[str, float], at_s: float) -> None:
         told = [power(name, drawn) for name, drawn in watts.items()]
-        self._fold(records(*told, name=f"agent-{at_s}", start_s=at_s, step_s=0))
+        self._fold(records(*told, name=f"watcher-{at_s}", start_s=at_s, step_s=0))
 
 
 def nodes(count: int, *, cap: int = 100) -> tuple[list[str], list[Fact]]:

@@ -99,7 +99,11 @@ def test_what_did_not_change_is_not_written() -> None:
 
     rows, _ = changed_rows(draft.changed(), digests)
 
-    assert [(row.table, row.key) for row in rows] == [("node", "a"), ("producer", "another")]
+    assert [(row.table, row.key) for row in rows] == [
+        ("node", "a"),
+        ("producer", "tel:another"),
+        ("cluster", "cluster"),
+    ]
 
 
 def test_a_row_that_appears_and_goes_in_one_draft_leaves_no_trace() -> None:

@@ -180,7 +180,7 @@ def test_what_cannot_be_read_takes_a_position_and_changes_nothing(data: bytes, w
     assert poison.body == data
     assert [(row.table, row.key) for row in done.rows if row.table != "cluster"] == [
         ("node", "a"),
-        ("producer", "another"),
+        ("producer", "obs:another"),
     ]
 
 
@@ -234,7 +234,7 @@ def twice(first: list[Record], second: list[Record]) -> list[tuple[object, ...]]
 def test_the_number_after_the_largest_one_is_no_number_by_either_way() -> None:
     most = 10**18 - 1
     draft = Draft(World())
-    draft.producers.put("a", ProducerState((Life("x", most - 1),)))
+    draft.producers.put("tel:a", ProducerState((Life("x", most - 1),)))
     story = [
         Record(Stream.TEL, n, noon(), wire(f"a:x:{n}", "telemetry.sampled", node="n", power_mw=1))
         for n in (most, most + 1)
@@ -242,7 +242,7 @@ def test_the_number_after_the_largest_one_is_no_number_by_either_way() -> None:
 
     [poison] = fold(draft, story, 0).poison
 
-    assert (poison.position, draft.producers.get("a")) == (2, ProducerState((Life("x", most),)))
+    assert (poison.position, draft.producers.get("tel:a")) == (2, ProducerState((Life("x", most),)))
 
 
 @given(data=st.binary(max_size=60))

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from joulie_bus.errors import BrokerRefused, StreamsMissing
+from joulie_bus.errors import BrokerRefused, StreamsForeign, StreamsMissing
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.records import Stored, StreamState
 from joulie_bus.subjects import Stream, Subjects
@@ -42,7 +42,7 @@ _LIMITS: dict[Stream, dict[str, Any]] = {
 def declaration(stream: Stream, subjects: Subjects, replicas: int = 1) -> dict[str, Any]:
     return {
         "name": str(stream),
-        "subjects": [subjects.pattern(stream)],
+        "subjects": subjects.patterns(stream),
         "storage": "file",
         "retention": "limits",
         "num_replicas": replicas,
@@ -53,28 +53,45 @@ def declaration(stream: Stream, subjects: Subjects, replicas: int = 1) -> dict[s
 
 
 async def ensure(connection: Connection, subjects: Subjects, replicas: int = 1) -> None:
-    """Creates what is missing. A stream that is there keeps its limits: those are an operator's."""
-    for stream in await _missing(connection):
+    """Creates what is missing. A stream that is there keeps its limits: those are an operator's.
+
+    Its subjects are ours: a stream of an older version gets those that this one has in addition.
+    """
+    for stream, config in (await _configs(connection)).items():
         wanted = declaration(stream, subjects, replicas)
-        await connection.api(f"STREAM.CREATE.{stream}", wanted)
+        if config is None:
+            await connection.api(f"STREAM.CREATE.{stream}", wanted)
+        elif lacking := _lacking(config, stream, subjects):
+            subjects_then = [*config.get("subjects", ()), *lacking]
+            await connection.api(f"STREAM.UPDATE.{stream}", config | {"subjects": subjects_then})
 
 
-async def require(connection: Connection) -> None:
+async def require(connection: Connection, subjects: Subjects) -> None:
     """For those who may not create any."""
-    if missing := await _missing(connection):
+    configs = await _configs(connection)
+    if missing := [stream for stream, config in configs.items() if config is None]:
         raise StreamsMissing(connection.address.shown, missing)
+    for stream, config in configs.items():
+        found, wanted = sorted((config or {}).get("subjects", ())), subjects.patterns(stream)
+        if found != sorted(wanted):
+            raise StreamsForeign(connection.address.shown, stream, found, wanted)
 
 
-async def _missing(connection: Connection) -> list[Stream]:
-    missing = []
+async def _configs(connection: Connection) -> dict[Stream, dict[str, Any] | None]:
+    """What each stream is, and None for those that are missing."""
+    found: dict[Stream, dict[str, Any] | None] = {}
     for stream in Stream:
         try:
-            await state_of(connection, stream)
+            found[stream] = (await connection.api(f"STREAM.INFO.{stream}"))["config"]
         except BrokerRefused as refusal:
             if refusal.code != STREAM_NOT_FOUND:
                 raise
-            missing.append(stream)
-    return missing
+            found[stream] = None
+    return found
+
+
+def _lacking(config: dict[str, Any], stream: Stream, subjects: Subjects) -> list[str]:
+    return [each for each in subjects.patterns(stream) if each not in config.get("subjects", ())]
 
 
 async def state_of(connection: Connection, stream: Stream) -> StreamState:
