@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from alembic.script import ScriptDirectory
 
-OLDEST = "0003"  # the schema that this code needs at least
-NEWEST = "0003"  # the last one that it knows
+OLDEST = "0005"  # the schema that this code needs at least
+NEWEST = "0005"  # the last one that it knows
 PHASES = ("pre", "post")
 _HERE = Path(str(files(__name__)))
 _VERSIONS = "alembic_version"

@@ -11,6 +11,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.pool import StaticPool
 
 from joulie_bus.errors import DatabaseUnreachable
+from joulie_migrations.cuts import TRIMMER
 from joulie_migrations.guards import GROWING, READER, WRITER
 from joulie_projections.statements import run_in_sqlite
 
@@ -23,6 +24,8 @@ FORGOTTEN_MS = 10_000
 WAL_PAGES = 8000
 CONNECT_S = 5
 POSTGRES = "postgresql"
+_GUARDED = frozenset({*GROWING, "cut"})
+_TRIMMED = frozenset({*GROWING, "snapshot", "gone"})
 _REFUSED = frozenset({sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_DROP_TABLE})
 # SQLite names the table second here, behind the database, the trigger or the index.
 _REFUSED_BY_SECOND = frozenset(
@@ -36,6 +39,13 @@ def writer(place: Place) -> Engine:
     if (url := _url(place)) is not None:
         return _postgres(url, WRITER, "")
     return _sqlite(str(_file(place)), "BEGIN IMMEDIATE", _guarded)
+
+
+def trimmer(place: Place) -> Engine:
+    """Deletes what lies in front of a cut, and records cuts; the triggers allow no more."""
+    if (url := _url(place)) is not None:
+        return _postgres(url, TRIMMER, "")
+    return _sqlite(str(_file(place)), "BEGIN IMMEDIATE", _trimming)
 
 
 def migrator(place: Place) -> Engine:
@@ -116,6 +126,8 @@ def _sqlite(place: str, begin: str, prepare: Callable[[sqlite3.Connection], None
 
 
 def _durable(connection: sqlite3.Connection) -> None:
+    # Counts only before the first table is made: pages that a trim empties are given back then.
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")  # committed means on the disk
     connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
@@ -132,12 +144,35 @@ def _guarded(connection: sqlite3.Connection) -> None:
 
 
 def _authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
-    refused = (
-        (action in _REFUSED and first in GROWING)
-        or (action in _REFUSED_BY_SECOND and second in GROWING)
-        or (action == sqlite3.SQLITE_PRAGMA and first in _REFUSED_PRAGMAS)
+    """Cuts are the trimmer's: the writer of the log cannot even record one."""
+    refused = _is_refused(action, first, second) or (
+        action == sqlite3.SQLITE_INSERT and first == "cut"
     )
     return sqlite3.SQLITE_DENY if refused else sqlite3.SQLITE_OK
+
+
+def _trimming(connection: sqlite3.Connection) -> None:
+    _durable(connection)
+    connection.set_authorizer(_authorize_trimmer)
+
+
+def _authorize_trimmer(action: int, first: str | None, second: str | None, *_: object) -> int:
+    """It writes nothing but cuts. Which rows it may delete the triggers say."""
+    refused = (
+        (action == sqlite3.SQLITE_INSERT and first != "cut")
+        or action == sqlite3.SQLITE_UPDATE
+        or (action == sqlite3.SQLITE_DELETE and first not in _TRIMMED)
+        or (action != sqlite3.SQLITE_DELETE and _is_refused(action, first, second))
+    )
+    return sqlite3.SQLITE_DENY if refused else sqlite3.SQLITE_OK
+
+
+def _is_refused(action: int, first: str | None, second: str | None) -> bool:
+    return (
+        (action in _REFUSED and first in _GUARDED)
+        or (action in _REFUSED_BY_SECOND and second in _GUARDED)
+        or (action == sqlite3.SQLITE_PRAGMA and first in _REFUSED_PRAGMAS)
+    )
 
 
 def _postgres(url: URL, role: str, options: str) -> Engine:

@@ -162,5 +162,24 @@ head = Table(
     Column("signature", LargeBinary, nullable=False),
 )
 
+# Up to where an archive holds the logs: rows in front of the newest cut may be deleted. The entry
+# and the batch of the cut stay, and the chains go on from them.
+cut = Table(
+    "cut",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("pos", BigInteger, nullable=False),
+    Column("hash", LargeBinary, nullable=False),
+    Column("p_to", BigInteger, nullable=False),
+    Column("manifest_head", LargeBinary, nullable=False),
+    Column("log_seal", Text, nullable=False),
+    Column("facts_seal", Text, nullable=False),
+    Column("signed_at", BigInteger, nullable=False),
+    Column("key_id", Text, nullable=False),
+    Column("signature", LargeBinary, nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+    Column("made_by", Text, nullable=False),
+)
+
 # Whose code may still work on this schema: a step that takes something away raises it.
 Table("schema_floor", metadata, Column("oldest", Text, primary_key=True))

@@ -44,9 +44,9 @@ def upgrade() -> None:
 FIRST = OURS._replace(newest="0001")
 # The release after this one: it adds a column, and takes one away when the old code is gone.
 NEXT = (
-    ("0004", "0003", "pre", "ALTER TABLE quarantine ADD COLUMN hint TEXT"),
-    ("0005", "0004", "post", "ALTER TABLE rebuilt DROP COLUMN flipped_at"),
-    ("0006", "0005", "pre", "ALTER TABLE quarantine ADD COLUMN more TEXT"),
+    ("0094", OURS.newest, "pre", "ALTER TABLE quarantine ADD COLUMN hint TEXT"),
+    ("0095", "0094", "post", "ALTER TABLE rebuilt DROP COLUMN flipped_at"),
+    ("0096", "0095", "pre", "ALTER TABLE quarantine ADD COLUMN more TEXT"),
 )
 
 
@@ -69,7 +69,7 @@ def empty(place: Place) -> Generator[Engine, None, None]:
 @pytest.fixture
 def later(tmp_path: Path) -> Steps:
     """What the next version of the code brings: one step before its roll-out, one after."""
-    return release(tmp_path, 2, oldest="0004", newest="0005")
+    return release(tmp_path, 2, oldest="0094", newest="0095")
 
 
 def release(tmp_path: Path, steps: int, *, oldest: str, newest: str) -> Steps:
@@ -222,7 +222,7 @@ def work(writer: Engine) -> None:
 def test_code_of_the_last_version_works_on_beside_the_steps_before_a_roll_out(
     old: Engine, place: Place, later: Steps
 ) -> None:
-    assert joulie_migrations.upgrade(old, "pre", later) == "0004"
+    assert joulie_migrations.upgrade(old, "pre", later) == "0094"
 
     joulie_migrations.require(old)
     joulie_migrations.require(old, later)
@@ -237,7 +237,7 @@ def test_code_of_the_last_version_works_on_beside_the_steps_before_a_roll_out(
 def test_the_steps_after_a_roll_out_shut_the_last_version_out(old: Engine, later: Steps) -> None:
     joulie_migrations.upgrade(old, "pre", later)
 
-    assert joulie_migrations.upgrade(old, "post", later) == "0005"
+    assert joulie_migrations.upgrade(old, "post", later) == "0095"
 
     joulie_migrations.require(old, later)
     with pytest.raises(SchemaMismatch, match="older than the database"):
@@ -247,7 +247,7 @@ def test_the_steps_after_a_roll_out_shut_the_last_version_out(old: Engine, later
 
 
 def test_new_code_does_not_start_on_an_old_schema(old: Engine, later: Steps) -> None:
-    with pytest.raises(SchemaMismatch, match="at schema 0003, this code wants 0004"):
+    with pytest.raises(SchemaMismatch, match=f"at schema {OURS.newest}, this code wants 0094"):
         joulie_migrations.require(old, later)
 
 
@@ -256,7 +256,7 @@ def test_old_code_asked_to_migrate_leaves_the_additions_of_newer_code_alone(
 ) -> None:
     joulie_migrations.upgrade(old, "pre", later)
 
-    assert joulie_migrations.upgrade(old) == "0004"
+    assert joulie_migrations.upgrade(old) == "0094"
 
 
 def test_data_is_there_after_every_step(old: Engine, later: Steps) -> None:
@@ -273,9 +273,9 @@ def test_data_is_there_after_every_step(old: Engine, later: Steps) -> None:
 def test_a_version_that_was_left_out_cannot_be_rolled_over_in_one_go(
     old: Engine, tmp_path: Path
 ) -> None:
-    after_next = release(tmp_path, 3, oldest="0006", newest="0006")
+    after_next = release(tmp_path, 3, oldest="0096", newest="0096")
 
     with pytest.raises(SchemaMismatch, match="Stop it, then run `joulie migrate`"):
         joulie_migrations.upgrade(old, "pre", after_next)
 
-    assert joulie_migrations.upgrade(old, "", after_next) == "0006"
+    assert joulie_migrations.upgrade(old, "", after_next) == "0096"

@@ -1,0 +1,111 @@
+"""What may leave the logs: rows behind the newest cut, and nothing else. Step 0005 makes it so.
+
+A cut is a row that says up to where an archive holds the log. It can name only an entry that a
+signed head covers, and a batch whose state a snapshot at or behind it holds. The entry and the
+batch of the cut stay: the chains go on from them. The triggers of both databases allow a DELETE in
+front of the newest cut; on PostgreSQL only the role of the trimmer has the right to one besides.
+"""
+
+from joulie_migrations.guards import GROWING, READER, WRITER
+
+TRIMMER = "joulie_trimmer"
+# What may be deleted of each log, by the newest cut.
+BEHIND = {
+    "decision": "pos < {newest_pos}",
+    "batch": "p_to < {newest_p_to}",
+    "head": "pos < {newest_pos}",
+    "quarantine": "position <= {newest_p_to}",
+}
+_FITS = (
+    "EXISTS (SELECT 1 FROM decision WHERE pos = NEW.pos AND hash = NEW.hash) "
+    "AND EXISTS (SELECT 1 FROM head WHERE pos = NEW.pos AND hash = NEW.hash) "
+    "AND EXISTS (SELECT 1 FROM batch WHERE p_to = NEW.p_to AND head = NEW.manifest_head) "
+    "AND EXISTS (SELECT 1 FROM snapshot WHERE position >= NEW.p_to) "
+    "AND NOT EXISTS (SELECT 1 FROM cut "
+    "WHERE pos > NEW.pos OR p_to > NEW.p_to OR number >= NEW.number)"
+)
+_NO_PLACE = "the archive cannot be cut off there"
+# What the trimmer may do beyond reading.
+GRANTS = {
+    **dict.fromkeys(GROWING, "SELECT, DELETE"),
+    "cut": "SELECT, INSERT",
+    "snapshot": "SELECT, DELETE",
+    "gone": "SELECT, DELETE",
+    **dict.fromkeys(
+        (
+            *("checkpoint", "outcome_due", "rebuilt", "node_twin", "pod", "gpu", "facility"),
+            *("producer", "cluster_state", "alembic_version", "schema_floor"),
+        ),
+        "SELECT",
+    ),
+}
+
+
+def statements(dialect: str) -> list[str]:
+    return _on_postgres() if dialect == "postgresql" else _on_sqlite()
+
+
+def _is_behind(table: str) -> str:
+    where = BEHIND[table].format(
+        newest_pos="coalesce((SELECT max(pos) FROM cut), 0)",
+        newest_p_to="coalesce((SELECT max(p_to) FROM cut), 0)",
+    )
+    return f"OLD.{where}"
+
+
+def _on_sqlite() -> list[str]:
+    made: list[str] = []
+    for table in GROWING:
+        made.append(f"DROP TRIGGER {table}_no_delete")
+        made.append(
+            f"CREATE TRIGGER {table}_no_delete BEFORE DELETE ON {table} "
+            f"WHEN NOT ({_is_behind(table)}) "
+            f"BEGIN SELECT RAISE(ABORT, 'the table {table} only grows'); END"
+        )
+    refuse = "SELECT RAISE(ABORT, 'the table cut only grows')"
+    for verb in ("UPDATE", "DELETE"):
+        made.append(
+            f"CREATE TRIGGER cut_no_{verb.lower()} BEFORE {verb} ON cut BEGIN {refuse}; END"
+        )
+    made.append(
+        f"CREATE TRIGGER cut_fits BEFORE INSERT ON cut WHEN NOT ({_FITS}) "
+        f"BEGIN SELECT RAISE(ABORT, '{_NO_PLACE}'); END"
+    )
+    return made
+
+
+def _on_postgres() -> list[str]:
+    made = [
+        f"DO $$ BEGIN CREATE ROLE {TRIMMER} NOLOGIN; "
+        "EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$",
+        f"GRANT USAGE ON SCHEMA public TO {TRIMMER}",
+        *(f"GRANT {rights} ON {table} TO {TRIMMER}" for table, rights in GRANTS.items()),
+        f"GRANT SELECT ON cut TO {WRITER}, {READER}",
+    ]
+    for table in GROWING:
+        made += _postgres_guards(table, _is_behind(table))
+    made += _postgres_guards("cut", "false")
+    made.append(
+        "CREATE FUNCTION joulie_cut_fits() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        f"IF {_FITS} THEN RETURN NEW; END IF; RAISE EXCEPTION '{_NO_PLACE}'; END $$"
+    )
+    made.append(
+        "CREATE TRIGGER cut_fits BEFORE INSERT ON cut "
+        "FOR EACH ROW EXECUTE FUNCTION joulie_cut_fits()"
+    )
+    made.append(
+        "CREATE TRIGGER cut_no_truncate BEFORE TRUNCATE ON cut "
+        "FOR EACH STATEMENT EXECUTE FUNCTION joulie_only_grows()"
+    )
+    return made
+
+
+def _postgres_guards(table: str, is_behind: str) -> list[str]:
+    return [
+        f"DROP TRIGGER IF EXISTS {table}_no_change ON {table}",
+        f"CREATE FUNCTION joulie_only_grows_{table}() RETURNS trigger LANGUAGE plpgsql AS $$ "
+        f"BEGIN IF TG_OP = 'DELETE' AND {is_behind} THEN RETURN OLD; END IF; "
+        f"RAISE EXCEPTION 'the table {table} only grows'; END $$",
+        f"CREATE TRIGGER {table}_no_change BEFORE UPDATE OR DELETE ON {table} "
+        f"FOR EACH ROW EXECUTE FUNCTION joulie_only_grows_{table}()",
+    ]
