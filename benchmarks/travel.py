@@ -29,6 +29,7 @@ from joulie_audit.facts import Facts
 from joulie_audit.replay import Elsewhere, Scope, replay
 from joulie_audit.tables import Segment
 from joulie_audit.testing import Gone
+from joulie_audit.through import Sources
 from joulie_audit.travel import world_at
 from joulie_bus.events import TelemetrySampled
 from joulie_bus.producer import Producer
@@ -139,7 +140,7 @@ async def replayed(file: Path, facts: Facts, archive: Path, jobs: Sequence[int])
         for count in jobs:
             kept = Kept(archive)
             async with kept(history) as opened:
-                elsewhere = Elsewhere(file, kept)
+                elsewhere = Elsewhere(Sources(file), kept)
                 done = await replay(history, opened, Scope(jobs=count), elsewhere=elsewhere)
             assert done.mismatches == 0
             took.append(done.seconds)

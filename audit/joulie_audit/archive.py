@@ -26,9 +26,11 @@ from joulie_projections.commit import Poison
 from joulie_projections.heads import Head
 from joulie_projections.history import Logged
 from joulie_projections.manifest import Manifest, Range, merkle_root
+from joulie_projections.snapshots import Snapshot
 
 FORMAT = "joulie-archive/1"
 FACTS, LOG = "facts", "log"
+BATCHES, ASIDE, SNAPSHOTS, ENTRIES, HEADS = "batches", "aside", "snapshots", "entries", "heads"
 MANIFEST = "manifest.json"
 _EVERY = frozenset(MERGE_ORDER)
 _STREAMS = {str(stream): stream for stream in Stream}
@@ -62,6 +64,7 @@ class FactPart(NamedTuple):
     manifests: list[Manifest]
     records: list[Record]
     aside: list[Poison]  # what the projector could not fold then, and nobody folds again
+    snapshots: Sequence[Snapshot] = ()  # one at most: where travel within the part may start
 
 
 class LogPart(NamedTuple):
@@ -83,7 +86,8 @@ def checksum(file: Path) -> str:
 
 
 def columns_of_facts(part: FactPart) -> dict[str, Columns]:
-    return {
+    kept = {SNAPSHOTS: _columns(Snapshot._fields, part.snapshots)} if part.snapshots else {}
+    return kept | {
         "facts": {
             "stream": [str(record.stream) for record in part.records],
             "sequence": [record.sequence for record in part.records],
@@ -91,39 +95,56 @@ def columns_of_facts(part: FactPart) -> dict[str, Columns]:
             "body": [record.data for record in part.records],
             "subject": [record.subject for record in part.records],
         },
-        "batches": {
+        BATCHES: {
             name: [_plain(getattr(manifest, name)) for manifest in part.manifests]
             for name in Manifest._fields
         },
-        "aside": _columns(Poison._fields, part.aside),
+        ASIDE: _columns(Poison._fields, part.aside),
     }
 
 
 def columns_of_log(part: LogPart) -> dict[str, Columns]:
     return {
-        "entries": _columns(Logged._fields, part.entries),
-        "heads": _columns(Head.__struct_fields__, part.heads),
+        ENTRIES: _columns(Logged._fields, part.entries),
+        HEADS: _columns(Head.__struct_fields__, part.heads),
     }
 
 
 def facts_of_columns(tables: Mapping[str, Columns]) -> FactPart:
-    facts, batches = tables["facts"], tables["batches"]
+    facts = tables["facts"]
     streams = map(_STREAMS.__getitem__, facts["stream"])
     bodies = facts["body"]
     subjects = facts.get("subject", [""] * len(bodies))  # older archives have none
     rows = zip(streams, facts["sequence"], facts["at"], bodies, subjects, strict=True)
     records = list(map(Record._make, rows))
+    manifests = manifests_of(tables[BATCHES])
+    aside = poison_of(tables.get(ASIDE, {}))  # older archives have none
+    return FactPart(manifests, records, aside, snapshots_of(tables.get(SNAPSHOTS, {})))
+
+
+def manifests_of(batches: Columns) -> list[Manifest]:
     manifests: list[Manifest] = []
     for row in _rows(batches):
         ranges = msgspec.msgpack.decode(row["ranges"], type=tuple[Range, ...])
         manifests.append(Manifest(**row)._replace(ranges=ranges))
-    aside = [Poison(**row) for row in _rows(tables.get("aside", {}))]  # older archives have none
-    return FactPart(manifests, records, aside)
+    return manifests
+
+
+def poison_of(aside: Columns) -> list[Poison]:
+    return [Poison(**row) for row in _rows(aside)]
+
+
+def snapshots_of(kept: Columns) -> tuple[Snapshot, ...]:
+    return tuple(Snapshot(**row) for row in _rows(kept))
+
+
+def heads_of(heads: Columns) -> list[Head]:
+    return [Head(**row) for row in _rows(heads)]
 
 
 def log_of_columns(tables: Mapping[str, Columns]) -> LogPart:
-    entries = [Logged(**row) for row in _rows(tables["entries"])]
-    return LogPart(entries, [Head(**row) for row in _rows(tables["heads"])])
+    entries = [Logged(**row) for row in _rows(tables[ENTRIES])]
+    return LogPart(entries, heads_of(tables[HEADS]))
 
 
 def root_of(part: FactPart | LogPart) -> str:
@@ -168,6 +189,10 @@ class Archive:
     def facts(self) -> list[tuple[Path, Part]]:
         return self.parts(FACTS)
 
+    @cached_property
+    def log(self) -> list[tuple[Path, Part]]:
+        return self.parts(LOG)
+
     def parts(self, kind: str) -> list[tuple[Path, Part]]:
         """In order; raises at the first that does not follow the one before it."""
         found: list[tuple[Path, Part]] = []
@@ -191,6 +216,10 @@ class Archive:
     def read_log(self, place: Path, part: Part) -> LogPart:
         return _checked_root(place, part, log_of_columns(_read_tables(place, part)))
 
+    def read_table(self, place: Path, part: Part, name: str) -> Columns:
+        """One table of a part; empty where the part has none of that name."""
+        return _read_tables(place, part, name).get(name, {})
+
 
 def _read_manifest(file: Path, kind: str) -> Part:
     content = file.read_bytes()
@@ -205,10 +234,12 @@ def _read_manifest(file: Path, kind: str) -> Part:
     return part
 
 
-def _read_tables(place: Path, part: Part) -> dict[str, Columns]:
+def _read_tables(place: Path, part: Part, only: str = "") -> dict[str, Columns]:
     tables: dict[str, Columns] = {}
     for known in part.files:
         file = place / known.name
+        if only and file.stem != only:
+            continue
         if not file.exists():
             raise ArchiveBroken(str(file), "it is missing")
         if checksum(file) != known.sha256:

@@ -30,9 +30,11 @@ from joulie_bus.errors import ArchiveBroken
 from joulie_bus.records import Record
 from joulie_projections.history import History, Logged
 from joulie_projections.manifest import Manifest
+from joulie_projections.snapshots import Snapshot
 
 HOUR_NS = 3_600_000_000_000
-PART_ROWS = 100_000  # what one reader holds in memory, and reads for a single moment
+PART_ROWS = 100_000  # facts: what one reader holds in memory, and reads for a single moment
+PART_ENTRIES = 20_000  # the same for entries, which are larger
 
 
 class Archived(NamedTuple):
@@ -68,7 +70,7 @@ class Archiver:
                 records.extend(await facts.of(manifest))
             span = manifests[0].p_from, manifests[-1].p_to
             inside = [poison for poison in aside if span[0] <= poison.position <= span[1]]
-            found = FactPart(manifests, records, inside)
+            found = FactPart(manifests, records, inside, _snapshot_in(history, span))
             last = self._write(FACTS, hour, span, last, found, created)
         return last.last
 
@@ -135,6 +137,12 @@ class Archiver:
             raise ArchiveBroken(str(place), "it does not read back as what was written")
 
 
+def _snapshot_in(history: History, span: tuple[int, int]) -> tuple[Snapshot, ...]:
+    """The newest one: the database keeps only the last ones of all."""
+    found = history.snapshot_before(span[1])
+    return (found,) if found is not None and found.position >= span[0] else ()
+
+
 def _created(history: History) -> dict[str, str]:
     checkpoint = history.checkpoint()
     inputs = checkpoint.inputs if checkpoint else {}
@@ -162,7 +170,7 @@ def _log_by_hour(entries: Iterable[Logged]) -> Iterator[tuple[int, list[Logged]]
     hour = 0
     for entry in entries:
         here = max(hour, entry.decided_at // HOUR_NS)
-        if held and (here != hour or len(held) >= PART_ROWS):
+        if held and (here != hour or len(held) >= PART_ENTRIES):
             yield hour, held
             held = []
         hour = here

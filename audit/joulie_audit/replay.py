@@ -17,8 +17,8 @@ from joulie_audit.logged import Every, Queue, declared_in, plans_of, seen_from
 from joulie_audit.processes import processes, telling
 from joulie_audit.recompute import Mismatch
 from joulie_audit.span import KEPT, Span, Spanned, replay_span
+from joulie_audit.through import Sources
 from joulie_extender.decide import CODE_VERSION as ANSWERS_BY
-from joulie_projections.database import Place
 from joulie_projections.history import NEWEST, History
 from joulie_projections.manifest import CODE_VERSION as FOLDED_BY
 
@@ -78,7 +78,7 @@ Opening = Callable[[History], AbstractAsyncContextManager[Facts]]
 class Elsewhere(NamedTuple):
     """How another process gets at the same past. `opening` must be something to pickle."""
 
-    database: Place
+    past: Sources
     opening: Opening
 
 
@@ -166,6 +166,6 @@ def _in_another_process(elsewhere: Elsewhere, span: Span) -> Spanned:
 
 
 async def _elsewhere(elsewhere: Elsewhere, span: Span) -> Spanned:
-    with History.of(elsewhere.database) as history:
+    with elsewhere.past.reading() as history:
         async with elsewhere.opening(history) as facts:
             return await replay_span(history, facts, span)

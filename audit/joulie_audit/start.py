@@ -1,7 +1,7 @@
 """Where folding starts: at the newest snapshot that is what was kept, or at the beginning."""
 
 from joulie_audit.fold import Past
-from joulie_bus.errors import StateDamaged
+from joulie_bus.errors import NotInTheLog, StateDamaged
 from joulie_bus.logging import get_logger
 from joulie_projections.history import History
 from joulie_projections.rows import Row, state_digest, world_of
@@ -22,6 +22,12 @@ def start_before(history: History, position: int) -> Past:
             latest = found.position - 1
         else:
             return Past(world_of(rows), standing.position, standing.digests, aside)
+    if (cut := history.cut()) is not None:
+        raise NotInTheLog(
+            f"The log was trimmed at position {cut.p_to}, and no snapshot lies between that and "
+            f"{position}. Nothing was computed. Give --archive DIR, or set ARCHIVE_DIR, to read "
+            "through the archive that holds what was trimmed."
+        )
     return Past(aside=aside)
 
 

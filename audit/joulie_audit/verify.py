@@ -7,11 +7,13 @@ must still fit, and so must manifests and snapshots.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from joulie_audit.beginning import behind, cut_flaw, first_manifest, unseen
 from joulie_audit.chain import Flaw, Part, Sharing, Walked, walking
 from joulie_audit.producers import Hole
 from joulie_audit.start import opened
 from joulie_bus.errors import StateDamaged
 from joulie_migrations import written
+from joulie_projections.commit import Cut
 from joulie_projections.heads import Checker, Head, is_genuine
 from joulie_projections.history import History
 from joulie_projections.manifest import Manifest, chained
@@ -24,6 +26,7 @@ class Report(NamedTuple):
     snapshots: int
     holes: Sequence[Hole]  # numbers that a replica used and that never came
     flaw: Flaw | None
+    cut: Cut | None = None  # what is asked about begins in front of it: that was not looked at
 
 
 EVERYTHING = Part()
@@ -40,10 +43,10 @@ def verify(
 
     By `sharing` several processes share the entries.
     """
-    inside = history.heads()
+    inside, cut, is_whole = history.heads(), history.cut(), part == EVERYTHING
+    hidden, part = unseen(part, cut), behind(part, cut)
     heads = [head for head in (*inside, *anchored) if part.first <= head.pos <= part.last]
     wanted = {head.pos for head in heads}
-    is_whole = part == EVERYTHING
     with walking(history, part, wanted, sharing) as entries:
         batches, batch_flaw = _check_manifests(history) if is_whole else (0, None)
         snapshots, snapshot_flaw = _check_snapshots(history) if is_whole else (0, None)
@@ -51,12 +54,13 @@ def verify(
     count = walked.last - part.first + 1
     flaw = (
         _check_columns(history)
+        or (cut_flaw(history, cut, public) if cut else None)
         or walked.flaw
         or _check_heads(heads, walked, public)
         or batch_flaw
         or snapshot_flaw
     )
-    return Report(count, len(inside), batches, snapshots, walked.counters.holes(), flaw)
+    return Report(count, len(inside), batches, snapshots, walked.counters.holes(), flaw, hidden)
 
 
 def _check_columns(history: History) -> Flaw | None:
@@ -84,7 +88,10 @@ def _check_heads(heads: Iterable[Head], walked: Walked, public: Checker) -> Flaw
 
 def _check_manifests(history: History) -> tuple[int, Flaw | None]:
     count, position, prev = 0, 0, b""
-    for manifest in history.manifests():
+    cut = history.cut()
+    if cut is not None and (first := first_manifest(history, cut)) is not None:
+        position, prev = first.p_from - 1, first.prev
+    for manifest in history.manifests(position + 1):
         what = manifest_flaw(manifest, position + 1, prev)
         if what:
             return count, Flaw(position + 1, what)

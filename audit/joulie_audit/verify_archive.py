@@ -1,12 +1,14 @@
 """Checks an archive, file by file, and that it is the archive of this very log."""
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from joulie_audit.archive import LOG, Archive, FactPart, LogPart
 from joulie_audit.verify import manifest_flaw
 from joulie_bus.errors import ArchiveBroken
 from joulie_projections.entry import FIRST_PREV, chain_hash
-from joulie_projections.heads import Checker, is_genuine
+from joulie_projections.heads import Checker, Head, is_genuine
 from joulie_projections.history import History
 from joulie_projections.manifest import merkle_root
 
@@ -19,21 +21,37 @@ class ArchiveReport(NamedTuple):
 
 
 def verify_archive(
-    archive: Archive, public: Checker, history: History | None = None
+    archive: Archive,
+    public: Checker,
+    history: History | None = None,
+    anchored: Sequence[Head] = (),
 ) -> ArchiveReport:
-    """Everything up to the first flaw. With a database the two must hold the same."""
-    check = _Check(archive, public, history)
+    """Everything up to the first flaw. With a database the two must hold the same.
+
+    A database that was trimmed goes on from this archive: the places and seals that its cut names
+    must be found. `anchored` are heads from elsewhere.
+    """
+    check = _Check(archive, public, history, anchored)
     try:
         check.facts()
         check.log()
+        check.reaches_the_cut()
     except ArchiveBroken as error:
         return check.report(str(error))
     return check.report(None)
 
 
 class _Check:
-    def __init__(self, archive: Archive, public: Checker, history: History | None) -> None:
+    def __init__(
+        self,
+        archive: Archive,
+        public: Checker,
+        history: History | None,
+        anchored: Sequence[Head],
+    ) -> None:
         self._archive = archive
+        self._cut = history.cut() if history else None
+        self._anchored = anchored
         self._public = public
         self._history = history
         self._parts = self._facts = self._entries = 0
@@ -45,7 +63,11 @@ class _Check:
         prev = b""
         for place, part in self._archive.facts:
             found = self._archive.read_facts(place, part)
-            prev = _facts_fit(str(place), found, self._facts, prev)
+            prev = facts_fit(str(place), found, self._facts, prev)
+            if self._cut and part.first <= self._cut.p_to <= part.last:
+                heads = {each.p_to: each.head for each in found.manifests}
+                is_same = heads.get(self._cut.p_to) == self._cut.manifest_head
+                self._require_cut_at(place, part.seal == self._cut.facts_seal and is_same)
             self._facts, self._parts = part.last, self._parts + 1
         if self._history is not None and self._facts:
             self._same_batch(prev)
@@ -60,26 +82,48 @@ class _Check:
         prev = FIRST_PREV
         for place, part in self._archive.parts(LOG):
             found = self._archive.read_log(place, part)
-            prev = self._log_fits(str(place), found, prev)
+            hashes = log_fits(str(place), found, prev, self._public)
+            prev = hashes[part.last]
+            self._require_anchored(place, hashes)
+            if self._cut and part.first <= self._cut.pos <= part.last:
+                is_same = hashes[self._cut.pos] == self._cut.hash
+                self._require_cut_at(place, part.seal == self._cut.log_seal and is_same)
             self._entries, self._parts = part.last, self._parts + 1
         if self._history is not None and self._entries:
             entry = next(self._history.entries(self._entries, self._entries), None)
             if entry is not None and entry.hash != prev:
                 raise ArchiveBroken(str(self._archive.path), "its entries are those of another log")
 
-    def _log_fits(self, place: str, part: LogPart, prev: bytes) -> bytes:
-        hashes: dict[int, bytes] = {}
-        for entry in part.entries:
-            if entry.prev != prev or chain_hash(prev, entry.body) != entry.hash:
-                raise ArchiveBroken(place, f"entry {entry.pos} does not follow the one before it")
-            prev = hashes[entry.pos] = entry.hash
-        for head in part.heads:
-            if not is_genuine(head, self._public) or hashes.get(head.pos) != head.hash:
-                raise ArchiveBroken(place, f"the head at {head.pos} is not this log's")
-        return prev
+    def reaches_the_cut(self) -> None:
+        cut = self._cut
+        if cut and (self._facts < cut.p_to or self._entries < cut.pos):
+            what = f"it ends in front of entry {cut.pos} and position {cut.p_to}, the log's cut"
+            raise ArchiveBroken(str(self._archive.path), what)
+
+    def _require_cut_at(self, place: Path, is_same: bool) -> None:
+        if not is_same:
+            raise ArchiveBroken(str(place), "it is not the part that the log was cut by")
+
+    def _require_anchored(self, place: Path, hashes: Mapping[int, bytes]) -> None:
+        for head in self._anchored:
+            if head.pos in hashes and hashes[head.pos] != head.hash:
+                raise ArchiveBroken(str(place), f"entry {head.pos} is not the one that was signed")
 
 
-def _facts_fit(place: str, part: FactPart, position: int, prev: bytes) -> bytes:
+def log_fits(place: str, part: LogPart, prev: bytes, public: Checker) -> dict[int, bytes]:
+    """Raises unless its entries follow `prev` and its heads are signed. Hashes by number."""
+    hashes: dict[int, bytes] = {}
+    for entry in part.entries:
+        if entry.prev != prev or chain_hash(prev, entry.body) != entry.hash:
+            raise ArchiveBroken(place, f"entry {entry.pos} does not follow the one before it")
+        prev = hashes[entry.pos] = entry.hash
+    for head in part.heads:
+        if not is_genuine(head, public) or hashes.get(head.pos) != head.hash:
+            raise ArchiveBroken(place, f"the head at {head.pos} is not this log's")
+    return hashes
+
+
+def facts_fit(place: str, part: FactPart, position: int, prev: bytes) -> bytes:
     start = 0
     for manifest in part.manifests:
         if what := manifest_flaw(manifest, position + 1, prev):

@@ -9,6 +9,7 @@
     │   ├── Undecodable          a message that is not one of our events
     │   ├── StreamGap            facts are missing between what we read and what comes next
     │   ├── StreamsMissing       nobody has made the streams yet
+    │   ├── PurgeDenied          a stream of an older version, which keeps its messages for good
     │   ├── StreamReplaced       the stream is not the one that our position belongs to
     │   └── BrokerStartFailed    the embedded broker did not come up
     ├── StoreError
@@ -34,6 +35,7 @@
     ├── BadCatalog               a hardware catalog that cannot be used; all mistakes at once
     ├── DataDirectoryError       a data directory that is missing, taken or not ours
     ├── NotInTheLog              what somebody asked about is not there, or not any more
+    ├── NotTrimmed               an archive that does not hold what a trim would delete
     └── ArchiveBroken            an archive file that is not what was written
 
 Catch the narrowest. Each message says where, what was wrong, what the system did and what to do.
@@ -315,6 +317,21 @@ class BadCatalog(JoulieError):
 
 class DataDirectoryError(JoulieError):
     """The message names the directory, what is in the way, and what to do."""
+
+
+class PurgeDenied(BusError):
+    def __init__(self, stream: str) -> None:
+        super().__init__(
+            f"{stream} was made by a version of Joulie that denied purges, which cannot be changed "
+            f"on a stream that exists. Its messages stay; everything else is trimmed. Give it more "
+            f"room before it is full (max_bytes), or restore a backup of it with deny_purge: "
+            f"false in its configuration, as docs/operations.md describes."
+        )
+        self.stream = stream
+
+
+class NotTrimmed(JoulieError):
+    """The message says what stands in the way of a trim. Nothing was deleted."""
 
 
 class NotInTheLog(JoulieError):

@@ -167,6 +167,10 @@ class MemoryLog:
         kept = self._broker.stream(stream)
         return StreamState(stream, kept.created, kept.first, kept.last)
 
+    async def purge(self, stream: Stream, before: int) -> None:
+        if before > self._broker.stream(stream).first:
+            self._broker.trim(stream, before - 1)
+
     @contextlib.asynccontextmanager
     async def reading(
         self, stream: Stream, after: int, created: str = "", bell: asyncio.Event | None = None

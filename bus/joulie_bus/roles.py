@@ -18,6 +18,7 @@ class Role(StrEnum):
     AGENT = "agent"  # reads the power of its node
     SIMULATOR = "simulator"
     AUDITOR = "auditor"
+    ARCHIVIST = "archivist"  # archives, and purges what the archive holds
     CONSOLE = "console"  # shows people what happens and what happened
     VIEWER = "viewer"  # looks on
 
@@ -49,6 +50,7 @@ _READ = ("$JS.API.CONSUMER.CREATE.*.>", "$JS.API.CONSUMER.MSG.NEXT.*.*")
 # Who writes only if he is the first looks up who was.
 _LAST = "$JS.API.STREAM.MSG.GET.{}"
 _OUTCOMES = f"joulie.dec.*.{PROJECTOR}"
+_PURGE = "$JS.API.STREAM.PURGE.{}"
 
 _SAYS: dict[Role, tuple[str, ...]] = {
     Role.PROJECTOR: (
@@ -63,13 +65,18 @@ _SAYS: dict[Role, tuple[str, ...]] = {
     Role.AGENT: _to(Family.AGENT),
     Role.SIMULATOR: _to(Family.TEL, Family.OBS),
     Role.AUDITOR: _READ,
+    Role.ARCHIVIST: (
+        *_READ,
+        _LAST.format(Stream.PLAN),
+        *(_PURGE.format(stream) for stream in Stream),
+    ),
     Role.CONSOLE: _READ,
     Role.VIEWER: (),
 }
 # As it is published, beside the streams: nothing that was said before, and nothing twice.
 _HEARS: dict[Role, tuple[str, ...]] = {Role.VIEWER: _to(Family.PLAN, Family.DEC, Family.HEADS)}
 _NEVER: dict[Role, tuple[str, ...]] = {Role.EXTENDER: (_OUTCOMES,)}
-_VIEWING = frozenset(Role) - {Role.ADMIN, Role.PROJECTOR, Role.AGENT}
+_VIEWING = frozenset(Role) - {Role.ADMIN, Role.PROJECTOR, Role.AGENT, Role.ARCHIVIST}
 
 
 def _grant(role: Role) -> Grant:

@@ -183,6 +183,11 @@ def some_time(text: str) -> float:
     return seconds
 
 
+def some_time_or_never(text: str) -> float | None:
+    """a duration longer than nothing, such as 250ms, 30s, 5m or 1h30m, or never"""
+    return None if text == "never" else some_time(text)
+
+
 def address(text: str) -> HostPort:
     """host:port, or :port for every interface"""
     host, colon, port = text.rpartition(":")

@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable
 
 from joulie_audit.archiver import Archived
 from joulie_audit.retention import Danger, dangers, oldest_unarchived
+from joulie_audit.trim import Trimmed
 from joulie_bus import metrics
 from joulie_bus.errors import JoulieError
 from joulie_bus.logging import get_logger
 from joulie_cli.past import broker_of, history_of
+from joulie_cli.trimming import trim
 from joulie_cli.wiring import Wiring
 
 LOOK_S = 60.0  # between two looks at what could be lost
@@ -19,7 +21,11 @@ log = get_logger("archive")
 
 
 class Keeper:
-    def __init__(self, args: argparse.Namespace, wires: Wiring, write: Pass) -> None:
+    def __init__(
+        self, args: argparse.Namespace, wires: Wiring, write: Pass, keep_s: float | None
+    ) -> None:
+        """`keep_s`: what is older is trimmed once it is archived; None: nothing ever is."""
+        self._keep_s = keep_s
         self._args = args
         self._wires = wires
         self._write = write
@@ -51,6 +57,15 @@ class Keeper:
         metrics.ARCHIVE_POSITION.set(kept.facts_to)
         if kept.parts:
             log.info("archived", to=str(self._args.to), **kept._asdict())
+        if self._keep_s is not None:
+            self._tell_trimmed(await trim(self._args.to, self._wires, self._keep_s))
+
+    def _tell_trimmed(self, done: Trimmed) -> None:
+        for told in done.denied:
+            log.warning("stream_not_trimmed", why=told)
+        if done.cut is not None and (done.is_new or done.rows or done.messages):
+            at = {"entry": done.cut.pos, "position": done.cut.p_to}
+            log.info("trimmed", **at, rows=done.rows, messages=done.messages, freed=done.freed)
 
     async def _look(self) -> None:
         """What is in danger is archived at once, though its hour is not over."""

@@ -27,6 +27,7 @@ def decisions(made: argparse.ArgumentParser) -> None:
     made.add_argument("--kind", action="append", choices=ENTRY_KINDS, metavar="KIND")
     made.add_argument("--since", metavar="TIME", help="a time, or -10m")
     made.add_argument("--limit", type=_count, default=20, metavar="N", help="the newest N (20)")
+    _archive(made)
 
 
 def plans(made: argparse.ArgumentParser) -> None:
@@ -53,11 +54,13 @@ def verify(made: argparse.ArgumentParser) -> None:
 
 def prove(made: argparse.ArgumentParser) -> None:
     made.add_argument("position", type=_count, metavar="ENTRY", help="number of the entry")
+    _archive(made)
 
 
 def diff(made: argparse.ArgumentParser) -> None:
     for name in ("one", "other"):
         made.add_argument(name, metavar="HEAD", help="a file with a head, or its entry's number")
+    _archive(made)
 
 
 def replay(made: argparse.ArgumentParser) -> None:
@@ -77,6 +80,10 @@ def whatif(made: argparse.ArgumentParser) -> None:
     _archive(made)
 
 
+def dead(made: argparse.ArgumentParser) -> None:
+    _archive(made)
+
+
 def archive(made: argparse.ArgumentParser) -> None:
     made.add_argument("action", nargs="?", choices=("write", "restore"), default="write")
     made.add_argument("--to", type=Path, metavar="DIR", help="the archive (ARCHIVE_DIR)")
@@ -90,6 +97,12 @@ def archive(made: argparse.ArgumentParser) -> None:
     )
     made.add_argument("--now", action="store_true", help="also the hour that is not over yet")
     made.add_argument("--plain", action="store_true", help="no Parquet, even where it could be")
+    made.add_argument(
+        "--trim", action="store_true", help="then delete what it holds from streams and database"
+    )
+    made.add_argument(
+        "--keep", type=_often, metavar="TIME", help="but not what is younger (ARCHIVE_KEEP)"
+    )
 
 
 def joined(argv: Sequence[str]) -> list[str]:

@@ -105,6 +105,7 @@ def _migrate(made: argparse.ArgumentParser) -> None:
 def _dead(made: argparse.ArgumentParser) -> None:
     made.add_argument("action", nargs="?", choices=ACTIONS, default="list", help="list")
     made.add_argument("position", type=int, nargs="?", help="of the one to show or retry")
+    looking.dead(made)
 
 
 def _rebuild(made: argparse.ArgumentParser) -> None:

@@ -18,6 +18,7 @@ from joulie_audit.archive import Archive, ArchivedFacts, is_archive
 from joulie_audit.chain import Sharing
 from joulie_audit.facts import Facts, StreamFacts
 from joulie_audit.replay import Elsewhere
+from joulie_audit.through import Sources
 from joulie_bus.embedded import Embedded
 from joulie_bus.errors import DataDirectoryError, NotInTheLog
 from joulie_bus.jetstream.connection import Address
@@ -64,28 +65,28 @@ def archive_of(args: argparse.Namespace, wires: Wiring) -> Path | None:
 
 
 @contextlib.asynccontextmanager
-async def broker_of(wires: Wiring) -> AsyncGenerator[JetStreamLog, None]:
+async def broker_of(wires: Wiring, role: Role = Role.AUDITOR) -> AsyncGenerator[JetStreamLog, None]:
     """If nothing runs in the directory, its broker is started for as long as it is needed."""
     if wires.data.running() is not None or not (wires.data.path / "nats").exists():
-        async with connected(wires, Role.AUDITOR) as bus:
+        async with connected(wires, role) as bus:
             yield bus
         return
-    async with _address(wires) as address, JetStreamLog.open(address, WHO) as bus:
+    async with _address(wires, role) as address, JetStreamLog.open(address, WHO) as bus:
         yield bus
 
 
 @contextlib.asynccontextmanager
-async def _address(wires: Wiring) -> AsyncGenerator[Address, None]:
+async def _address(wires: Wiring, role: Role = Role.AUDITOR) -> AsyncGenerator[Address, None]:
     """Where a broker with the facts answers, for as long as the block lasts."""
     hold = await _held(wires)
     if hold is None:
-        yield address_of(wires, Role.AUDITOR)
+        yield address_of(wires, role)
         return
     broker = Embedded(wires.data.path)
     try:
         await broker.start()
         await made_ready(broker, wires.subjects)
-        yield broker.address_of(Role.AUDITOR)
+        yield broker.address_of(role)
     finally:
         await broker.stop()
         hold.release()
@@ -105,15 +106,16 @@ async def _held(wires: Wiring) -> Hold | None:
     return None
 
 
-def history_of(wires: Wiring) -> AbstractContextManager[History]:
-    return history_in(wires.data)
+def history_of(wires: Wiring, archive: Path | None = None) -> AbstractContextManager[History]:
+    return history_in(wires.data, archive)
 
 
 @contextlib.contextmanager
-def history_in(data: DataDirectory) -> Generator[History, None, None]:
-    """One moment of the database, if it is one that this code can read."""
+def history_in(data: DataDirectory, archive: Path | None = None) -> Generator[History, None, None]:
+    """One moment of the database, if it is one that this code can read; through an archive where
+    one is given and the database was trimmed."""
     require_readable(data)
-    with History.of(data.database) as history:
+    with Sources(data.database, archive).reading() as history:
         yield history
 
 
@@ -131,7 +133,7 @@ async def facts_of(
     wires: Wiring, archive: Path | None
 ) -> AsyncGenerator[tuple[History, Facts], None]:
     async with contextlib.AsyncExitStack() as stack:
-        history = stack.enter_context(history_of(wires))
+        history = stack.enter_context(history_of(wires, archive))
 
         async def streams() -> Facts:
             bus = await stack.enter_async_context(broker_of(wires))
@@ -147,14 +149,14 @@ async def shared_facts_of(
 ) -> AsyncGenerator[tuple[History, Facts, Elsewhere], None]:
     """For several processes: the broker answers from the beginning, if any fact is asked of it."""
     async with contextlib.AsyncExitStack() as stack:
-        history = stack.enter_context(history_of(wires))
+        history = stack.enter_context(history_of(wires, archive))
         kept = Archive.of(archive).facts if archive else []
         newest = history.checkpoint()
         is_kept = newest is not None and kept and kept[-1][1].last >= newest.position
         address = None if is_kept else await stack.enter_async_context(_address(wires))
         opening = Opening(address, archive)
         facts = await stack.enter_async_context(opening(history))
-        yield history, facts, Elsewhere(wires.data.database, opening)
+        yield history, facts, Elsewhere(Sources(wires.data.database, archive), opening)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
 STEADY_S = 30.0  # after so long a life, the next fall is a first one again
 STOP_PATIENCE_S = 10.0
 SETTLE_S = 5.0  # for the projector to write down what the extender said last
-ROLES = {"archive": Role.AUDITOR}  # of parts that are not called like theirs
+ROLES = {"archive": Role.ARCHIVIST}  # of parts that are not called like theirs
 WORDS = {"archive": ("--every",)}  # what a part is told besides
 # No part multiplies matrices, and none has many threads that allocate; the defaults of both
 # libraries are a pool for each core of the machine.

@@ -52,6 +52,24 @@ class Bound(NamedTuple):
     ordinal: int  # of the node, as the answers name it
 
 
+class Cut(NamedTuple):
+    """Up to where an archive holds the logs. Entry `pos` and the batch that ends at `p_to` stay."""
+
+    number: int
+    pos: int
+    hash: bytes  # of the entry
+    p_to: int
+    manifest_head: bytes
+    log_seal: str  # of the archive's parts that hold them
+    facts_seal: str
+    inputs: Inputs  # how far each stream of facts was read by then
+    signed_at: int  # the head that signs the entry
+    key_id: str
+    signature: bytes
+    made_at: int
+    made_by: str
+
+
 class Commit(NamedTuple):
     """Everything that one transaction writes."""
 

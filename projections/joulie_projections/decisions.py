@@ -36,16 +36,12 @@ class DecisionLog:
         """Where the log ends, and how far its stream was read to get there."""
         with self._engine.begin() as db:
             insert_new(db, checkpoint, blank(NAME))
-            inputs = db.scalar(select(checkpoint.c.inputs).where(checkpoint.c.name == NAME))
-            read = msgspec.msgpack.decode(inputs or b"\x80", type=dict[Stream, Input])
-            return _tip(db), read.get(Stream.DEC, Input("", 0))
+            return _tip(db), logged_to(db)
 
     def read_to(self) -> int:
         """How far the stream of decisions was read."""
         with self._engine.connect() as db:
-            inputs = db.scalar(select(checkpoint.c.inputs).where(checkpoint.c.name == NAME))
-            read = msgspec.msgpack.decode(inputs or b"\x80", type=dict[Stream, Input])
-            return read.get(Stream.DEC, Input("", 0)).sequence
+            return logged_to(db).sequence
 
     def append(self, epoch: int, entries: Sequence[Entry], read: Input) -> int:
         """Adds what is new of `entries`, and the position of the stream, together. How many."""
@@ -100,6 +96,13 @@ class DecisionLog:
             require_epoch(db, epoch)
             if heads:
                 db.execute(insert(head), [made.as_row() for made in heads])
+
+
+def logged_to(db: Connection) -> Input:
+    """How far the stream of decisions was read."""
+    inputs = db.scalar(select(checkpoint.c.inputs).where(checkpoint.c.name == NAME))
+    read = msgspec.msgpack.decode(inputs or b"\x80", type=dict[Stream, Input])
+    return read.get(Stream.DEC, Input("", 0))
 
 
 class _Placed(NamedTuple):

@@ -24,13 +24,14 @@ from sqlalchemy.exc import SQLAlchemyError
 from joulie_bus.errors import Unreadable
 from joulie_bus.events import FilterDecided, PreemptDecided, PrioritizeDecided, SettingsDeclared
 from joulie_projections import database, rows
-from joulie_projections.commit import Checkpoint, Poison
+from joulie_projections.commit import Checkpoint, Cut, Input, Poison
 from joulie_projections.database import Place
+from joulie_projections.decisions import logged_to
 from joulie_projections.entry import About, header, message_in
 from joulie_projections.heads import Head
 from joulie_projections.manifest import CODE_VERSION, Manifest, Range
 from joulie_projections.snapshots import Snapshot
-from joulie_projections.store import read_checkpoint, read_rows, rows_moved_at
+from joulie_projections.store import read_checkpoint, read_cut, read_rows, rows_moved_at
 from joulie_projections.tables import batch, decision, head, quarantine, snapshot
 from joulie_projections.world import World
 
@@ -90,8 +91,10 @@ class Counts(NamedTuple):
 class History:
     """One moment of the database: everything that is read through it belongs together."""
 
-    def __init__(self, db: Connection) -> None:
+    def __init__(self, db: Connection, since: int = 0) -> None:
+        """`since`: the first entry that counts. A trim may have left some in front of its cut."""
         self._db = db
+        self._since = decision.c.pos >= since
 
     @classmethod
     @contextlib.contextmanager
@@ -120,8 +123,20 @@ class History:
         with engine.connect() as db, db.begin():
             yield cls(db)
 
+    @property
+    def connection(self) -> Connection:
+        """For who shows the same moment together with another past."""
+        return self._db
+
+    def cut(self) -> Cut | None:
+        """The newest one: in front of it rows may be missing, and an archive has them."""
+        return read_cut(self._db)
+
     def entries(self, first: int = 1, last: int = NEWEST) -> Iterator[Logged]:
-        query = select(decision).where(decision.c.pos.between(first, last))
+        """Settings from in front of the cut lie there still, and are no part of the chain."""
+        held = self.cut()
+        begin = max(first, held.pos) if held else first
+        query = select(decision).where(decision.c.pos.between(begin, last))
         return self._logged(query.order_by(decision.c.pos))
 
     def look_through(self, first: int, last: int, look: Look) -> None:
@@ -170,7 +185,8 @@ class History:
 
     def find(self, wanted: Wanted, limit: int | None = None) -> Iterator[Logged]:
         """Newest first."""
-        query = select(decision).where(decision.c.pos > wanted.after, *self._all_of(wanted))
+        later = decision.c.pos > wanted.after
+        query = select(decision).where(later, self._since, *self._all_of(wanted))
         return self._logged(query.order_by(decision.c.pos.desc()).limit(limit))
 
     def pod_names(self, limit: int) -> list[str]:
@@ -181,17 +197,20 @@ class History:
     def answers_by_view(self, first: int = 0, last: int = NEWEST) -> Iterator[Logged]:
         """Answers that can be computed again, in the order of the positions they looked at."""
         answers = select(decision).where(
-            decision.c.kind.in_(RECOMPUTED), decision.c.view_position.between(first, last)
+            decision.c.kind.in_(RECOMPUTED),
+            decision.c.view_position.between(first, last),
+            self._since,
         )
         return self._logged(answers.order_by(decision.c.view_position, decision.c.pos))
 
     def count_answers(self, first: int = 0, last: int = NEWEST) -> int:
         views = decision.c.view_position.between(first, last)
-        counted = select(func.count()).where(decision.c.kind.in_(RECOMPUTED), views)
+        counted = select(func.count()).where(decision.c.kind.in_(RECOMPUTED), views, self._since)
         return self._db.scalar(counted) or 0
 
     def filters(self) -> Iterator[Logged]:
-        return self._logged(select(decision).where(decision.c.kind == FilterDecided.TYPE))
+        of_filter = decision.c.kind == FilterDecided.TYPE
+        return self._logged(select(decision).where(of_filter, self._since))
 
     def declarations(self, after: int = 0) -> Iterator[Logged]:
         about_no_pod = decision.c.pod_uid == "", decision.c.kind == SettingsDeclared.TYPE
@@ -205,13 +224,24 @@ class History:
     def entry(self, pos: int) -> Logged | None:
         return next(self._logged(select(decision).where(decision.c.pos == pos)), None)
 
+    def position_of(self, event_id: str) -> int | None:
+        """The entry with that id."""
+        found: int | None = self._db.scalar(
+            select(decision.c.pos).where(decision.c.event_id == event_id)
+        )
+        return found
+
+    def logged_to(self) -> Input:
+        """How far the stream of decisions was read."""
+        return logged_to(self._db)
+
     def entries_after(self, pos: int, limit: int) -> list[Logged]:
         following = select(decision).where(decision.c.pos > pos)
         return list(self._logged(following.order_by(decision.c.pos).limit(limit)))
 
     def entries_before(self, pos: int, wanted: Wanted) -> Iterator[Logged]:
         """Newest first; who has enough of them stops reading."""
-        earlier = select(decision).where(decision.c.pos < pos, *self._all_of(wanted))
+        earlier = select(decision).where(decision.c.pos < pos, self._since, *self._all_of(wanted))
         return self._logged(earlier.order_by(decision.c.pos.desc()))
 
     def _all_of(self, wanted: Wanted) -> Iterator[ColumnElement[bool]]:
@@ -231,7 +261,7 @@ class History:
             yield decision.c.pos.between(first or 0, last or 0)
 
     def newest_answers(self, count: int) -> Sequence[Logged]:
-        answers = select(decision).where(decision.c.kind.in_(ANSWERS))
+        answers = select(decision).where(decision.c.kind.in_(ANSWERS), self._since)
         return list(self._logged(answers.order_by(decision.c.pos.desc()).limit(count)))
 
     def heads(self) -> list[Head]:

@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from joulie_bus.errors import Fenced, StateDamaged
 from joulie_projections import rows as rowlib
-from joulie_projections.commit import Bound, Checkpoint, Commit, Inputs, Poison
+from joulie_projections.commit import Bound, Checkpoint, Commit, Cut, Inputs, Poison
 from joulie_projections.manifest import Manifest
 from joulie_projections.rows import Digests, Row
 from joulie_projections.snapshots import Snapshot
@@ -20,6 +20,7 @@ from joulie_projections.tables import (
     STATE_TABLES,
     batch,
     checkpoint,
+    cut,
     gone,
     outcome_due,
     quarantine,
@@ -132,12 +133,17 @@ class Store:
 
     def changes_since(
         self, position: int, tables: Sequence[str]
-    ) -> tuple[Checkpoint | None, list[Row]]:
-        """What a reader at `position` lacks, of one moment."""
+    ) -> tuple[Checkpoint | None, list[Row] | None]:
+        """What a reader at `position` lacks, of one moment. None instead of rows: it lacks more.
+
+        Which keys had gone by the newest cut is forgotten: a reader from before it reads anew.
+        """
         with self._engine.connect() as db, db.begin():
             found = read_checkpoint(db)
             if found is None:
                 return None, []
+            if position < trimmed_to(db):
+                return found, None
             changed = read_rows(db, tables, found.generation, after=position)
             left = db.execute(
                 select(gone.c.table_name, gone.c.key).where(
@@ -302,6 +308,17 @@ def read_portions(
         found = db.execute(wanted.execution_options(yield_per=PORTION))
         for some in found.partitions():
             yield [Row(name, key, body) for key, body in some]
+
+
+def read_cut(db: Connection) -> Cut | None:
+    """The newest one."""
+    found = db.execute(select(cut).order_by(cut.c.number.desc()).limit(1)).first()
+    return Cut._make(found)._replace(inputs=_INPUTS.decode(found.inputs)) if found else None
+
+
+def trimmed_to(db: Connection) -> int:
+    """The position of the newest cut."""
+    return db.scalar(select(func.max(cut.c.p_to))) or 0
 
 
 def rows_moved_at(db: Connection) -> int:

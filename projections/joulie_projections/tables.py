@@ -174,6 +174,7 @@ cut = Table(
     Column("manifest_head", LargeBinary, nullable=False),
     Column("log_seal", Text, nullable=False),
     Column("facts_seal", Text, nullable=False),
+    Column("inputs", LargeBinary, nullable=False),
     Column("signed_at", BigInteger, nullable=False),
     Column("key_id", Text, nullable=False),
     Column("signature", LargeBinary, nullable=False),

@@ -225,8 +225,11 @@ class View:
             self._incarnation = booted.found.incarnation
             self._held = booted.held
 
-    def _catch_up_with(self, found: Checkpoint | None, rows: list[Row]) -> None:
+    def _catch_up_with(self, found: Checkpoint | None, rows: list[Row] | None) -> None:
         if found is None:
+            return
+        if rows is None:
+            self._ask("trimmed")  # what has gone since our position is no longer known
             return
         if found.incarnation != self._incarnation or found.position < self._held.position:
             self._ask("another database")

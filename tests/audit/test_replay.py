@@ -19,6 +19,7 @@ from joulie_audit.recompute import Mismatch, compare
 from joulie_audit.replay import ALL, Elsewhere, Replayed, Scope, other_versions, replay
 from joulie_audit.tables import Segment
 from joulie_audit.testing import Gone, Past, Since
+from joulie_audit.through import Sources
 from joulie_bus.errors import NotInTheLog, StreamReplaced
 from joulie_bus.events import PrioritizeDecided, SettingsDeclared
 from joulie_bus.records import Record
@@ -328,7 +329,7 @@ async def shared(past: Past, archive: Path, scope: Scope = BY_TWO) -> Replayed:
     """By two processes."""
     async with past.reading() as (history, facts):
         await Archiver(archive, Segment(), 2**62).run(history, facts)
-        elsewhere = Elsewhere(past.database, Archived(archive))
+        elsewhere = Elsewhere(Sources(past.database), Archived(archive))
         return await replay(history, facts, scope, elsewhere=elsewhere)
 
 

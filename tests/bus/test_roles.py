@@ -117,6 +117,7 @@ VERBS: dict[str, Verb] = {
     "change a stream": asks("STREAM.UPDATE.NOPE"),
     "delete a stream": asks("STREAM.DELETE.NOPE"),
     "purge a stream": asks("STREAM.PURGE.NOPE"),
+    "purge a stream of ours": lambda c: c.api(f"STREAM.PURGE.{Stream.DEC}", {"seq": 1}),
     "snapshot a stream": asks("STREAM.SNAPSHOT.NOPE"),
     "restore a stream": asks("STREAM.RESTORE.NOPE"),
     "delete a message": asks("STREAM.MSG.DELETE.NOPE"),
@@ -137,6 +138,7 @@ MAY: dict[Role, set[str]] = {
     Role.AGENT: EVERYBODY | {"publish telemetry as an agent"},
     Role.SIMULATOR: EVERYBODY | {"publish telemetry", "publish observations", "see the view"},
     Role.AUDITOR: EVERYBODY | {"read plans", "see the view"},
+    Role.ARCHIVIST: EVERYBODY | {"read plans", "get the newest plan", "purge a stream of ours"},
     Role.CONSOLE: EVERYBODY | {"read plans", "see the view"},
     Role.VIEWER: EVERYBODY | {"see the view", "hear decisions", "hear plans"},
 }
@@ -182,7 +184,7 @@ async def test_only_who_reads_streams_can_read_one(broker: Embedded) -> None:
             if verdicts == {False}:
                 readers.add(role)
 
-    assert readers == {Role.ADMIN, Role.PROJECTOR, Role.AUDITOR, Role.CONSOLE}
+    assert readers == {*(Role.ADMIN, Role.PROJECTOR, Role.AUDITOR, Role.ARCHIVIST, Role.CONSOLE)}
 
 
 async def test_what_is_denied_leaves_room_for_what_is_not(

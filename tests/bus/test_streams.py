@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from joulie_bus.codec import open_envelope
-from joulie_bus.errors import BrokerRefused
+from joulie_bus.errors import BrokerRefused, PurgeDenied
 from joulie_bus.jetstream import streams
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.publisher import Publisher
-from joulie_bus.jetstream.streams import declaration, ensure, last_on, state_of
+from joulie_bus.jetstream.streams import declaration, ensure, last_on, purge, state_of
 from joulie_bus.records import StreamState
 from joulie_bus.subjects import Stream
 from joulie_bus.testing import CLUSTER, bare_broker, connected, eco, performance, producer
@@ -31,10 +31,35 @@ async def test_every_stream_is_made_as_it_is_declared(connection: Connection) ->
     ] == wanted
 
 
-async def test_nobody_can_empty_a_stream(connection: Connection) -> None:
-    for stream in Stream:
-        with pytest.raises(BrokerRefused, match="not permitted"):
-            await connection.api(f"STREAM.PURGE.{stream}")
+async def test_a_purge_removes_what_lies_before_a_sequence_and_nothing_else(
+    connection: Connection,
+) -> None:
+    says = producer()
+    async with Publisher.on(connection) as publisher:
+        await publisher.publish([says.stamp(eco(f"n{number}")) for number in range(5)])
+    born = (await state_of(connection, Stream.PLAN)).created
+    await purge(connection, Stream.PLAN, 4)
+    await purge(connection, Stream.PLAN, 4)  # again, after a crash
+
+    assert await state_of(connection, Stream.PLAN) == StreamState(Stream.PLAN, born, 4, 5)
+
+
+async def test_no_message_is_deleted_out_of_the_middle_of_a_stream(connection: Connection) -> None:
+    says = producer()
+    async with Publisher.on(connection) as publisher:
+        await publisher.publish([says.stamp(eco("n1")), says.stamp(eco("n2"))])
+
+    with pytest.raises(BrokerRefused, match="not permitted"):
+        await connection.api(f"STREAM.MSG.DELETE.{Stream.PLAN}", {"seq": 1})
+
+
+async def test_a_stream_that_denies_purges_says_what_to_do(tmp_path: Path) -> None:
+    async with bare_broker(tmp_path / "broker") as broker, connected(broker) as connection:
+        old = declaration(Stream.DEC, CLUSTER) | {"deny_purge": True}
+        await connection.api(f"STREAM.CREATE.{Stream.DEC}", old)
+
+        with pytest.raises(PurgeDenied, match=r"JOULIE_DEC was made by a version .* Its messages"):
+            await purge(connection, Stream.DEC, 1)
 
 
 async def test_only_telemetry_may_age_out(connection: Connection) -> None:

@@ -60,6 +60,10 @@ class JetStreamLog:
     async def state(self, stream: Stream) -> StreamState:
         return await streams.state_of(self._connection, stream)
 
+    async def purge(self, stream: Stream, before: int) -> None:
+        """Messages with a lower sequence go for good; raises PurgeDenied where none may go."""
+        await streams.purge(self._connection, stream, before)
+
     def reading(
         self, stream: Stream, after: int, created: str = "", bell: asyncio.Event | None = None
     ) -> AbstractAsyncContextManager[Reader]:

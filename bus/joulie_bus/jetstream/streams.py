@@ -4,24 +4,25 @@ from typing import Any
 
 import msgspec
 
-from joulie_bus.errors import BrokerRefused, StreamsForeign, StreamsMissing
+from joulie_bus.errors import BrokerRefused, PurgeDenied, StreamsForeign, StreamsMissing
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.records import Stored, StreamState
 from joulie_bus.subjects import Stream, Subjects
 
 STREAM_NOT_FOUND = 10059
 MESSAGE_NOT_FOUND = 10037
+PURGE_DENIED = 10110
 _SECOND = 1_000_000_000
 _GIB = 1024**3
 
 # Facts, plans, decisions and heads are never dropped by the broker: full means refused, at once and
 # with a code (10077), instead of silence. Telemetry alone may age out: its sums are in the twins.
 # All take batches: plans and claims are whole or nothing, and for facts and decisions one sync of
-# the disk does for all of a batch.
+# the disk does for all of a batch. What an archive holds may be purged, by the archivist and the
+# administrator alone (`roles`): to deny purges here would deny them for as long as a stream lives.
 _KEPT: dict[str, Any] = {
     "discard": "new",
     "deny_delete": True,
-    "deny_purge": True,
     "allow_atomic": True,
 }
 _LIMITS: dict[Stream, dict[str, Any]] = {
@@ -110,3 +111,13 @@ async def last_on(connection: Connection, stream: Stream, subject: str) -> Store
         raise
     message = answer["message"]
     return Stored(message["seq"], msgspec.convert(message.get("data", ""), bytes, strict=False))
+
+
+async def purge(connection: Connection, stream: Stream, before: int) -> None:
+    """Messages with a lower sequence go for good. The rest keep theirs."""
+    try:
+        await connection.api(f"STREAM.PURGE.{stream}", {"seq": before})
+    except BrokerRefused as refusal:
+        if refusal.code != PURGE_DENIED:
+            raise
+        raise PurgeDenied(stream) from refusal

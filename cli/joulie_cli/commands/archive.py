@@ -14,10 +14,11 @@ from joulie_audit.archive import Archive
 from joulie_audit.archiver import Archived, Archiver
 from joulie_audit.restore import Restored, restore
 from joulie_audit.tables import Parquet, Segment, has_parquet
-from joulie_bus.errors import DataDirectoryError, NotInTheLog
-from joulie_bus.settings import setting, some_time
+from joulie_bus.errors import DataDirectoryError, NotInTheLog, NotTrimmed
+from joulie_bus.settings import setting, some_time, some_time_or_never
 from joulie_cli.archiving import Keeper
 from joulie_cli.past import ArchivePlace, facts_of
+from joulie_cli.trimming import as_json, as_text, trim
 from joulie_cli.wiring import Wiring, serve_part
 from joulie_projections import database
 from joulie_projections.decisions import DecisionLog
@@ -27,6 +28,12 @@ from joulie_projections.store import Store
 @dataclass(frozen=True, kw_only=True)
 class ArchiveSettings(ArchivePlace):
     every_s: float = setting(some_time, "ARCHIVE_EVERY", "1h", "How often `joulie up` does so")
+    keep_s: float | None = setting(
+        some_time_or_never,
+        "ARCHIVE_KEEP",
+        "168h",
+        "What the archive holds leaves streams and database when it is older than that",
+    )
 
 
 SETTINGS = (ArchiveSettings,)
@@ -40,13 +47,30 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         done = _restore(args.to, wires)
         print(json.dumps(done._asdict()) if args.json else _restored(done, wires.data.path))
         return 0
+    settings = wires.source.load(ArchiveSettings)
+    keep_s = settings.keep_s if args.keep is None else args.keep
     if args.every is not None:
-        args.every = args.every or wires.source.load(ArchiveSettings).every_s
-        keeper = Keeper(args, wires, lambda now: _archive(args, wires, now=now))
+        args.every = args.every or settings.every_s
+        keeper = Keeper(args, wires, lambda now: _archive(args, wires, now=now), keep_s)
         return serve_part(wires, "archive", keeper.run())
     kept = asyncio.run(_archive(args, wires, now=args.now))
-    print(json.dumps(kept._asdict()) if args.json else _archived(kept, args.to, args.now))
+    told = kept._asdict()
+    text = [_archived(kept, args.to, args.now)]
+    if args.trim:
+        done = asyncio.run(trim(args.to, wires, _named(keep_s)))
+        told |= {"trimmed": as_json(done)}
+        text.append(as_text(done))
+    print(json.dumps(told) if args.json else "\n".join(text))
     return 0
+
+
+def _named(keep_s: float | None) -> float:
+    if keep_s is None:
+        raise NotTrimmed(
+            "ARCHIVE_KEEP is never, so nothing was trimmed; what there was to archive is archived. "
+            "Give --keep TIME to trim all the same."
+        )
+    return keep_s
 
 
 def _directory(wires: Wiring) -> Path:

@@ -7,16 +7,16 @@ from typing import Any
 
 from joulie_bus.errors import NotRetryable
 from joulie_bus.roles import Role
-from joulie_cli.past import history_of
+from joulie_cli.past import ArchivePlace, archive_of, history_of
 from joulie_cli.wiring import Wiring, connected
 from joulie_projections import dead
 from joulie_projections.commit import Poison
 
-SETTINGS = ()
+SETTINGS = (ArchivePlace,)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
-    with history_of(wires) as history:
+    with history_of(wires, archive_of(args, wires)) as history:
         found = history.quarantined()
     if args.action == "list":
         told = [_as_json(poison) for poison in found]

@@ -10,19 +10,19 @@ from joulie_audit.explain import read
 from joulie_audit.listing import about_node, line_of, row_of
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import DECISION_TYPES
-from joulie_cli.past import history_of
+from joulie_cli.past import ArchivePlace, archive_of, history_of
 from joulie_cli.when import HOW, as_time
 from joulie_cli.wiring import Wiring
 from joulie_projections.history import History, Logged, Wanted
 
-SETTINGS = ()
+SETTINGS = (ArchivePlace,)
 POLL_S = 0.3
 KINDS = {cls.TYPE.removeprefix("decision."): cls.TYPE for cls in DECISION_TYPES}
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     wanted = wanted_of(args, time.time_ns())
-    with history_of(wires) as history:
+    with history_of(wires, archive_of(args, wires)) as history:
         found = list(_found(history, wanted, args))
         newest = history.tip()
     if not found and not args.follow:

@@ -5,17 +5,17 @@ import json
 
 from joulie_audit.proof import Difference, difference
 from joulie_cli.heads import head_named, public_key
-from joulie_cli.past import history_of
+from joulie_cli.past import ArchivePlace, archive_of, history_of
 from joulie_cli.when import shown
 from joulie_cli.wiring import Wiring
 
-SETTINGS = ()
+SETTINGS = (ArchivePlace,)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     wires.data.require()
     public = public_key(wires)
-    with history_of(wires) as history:
+    with history_of(wires, archive_of(args, wires)) as history:
         heads = [head_named(text, history, ()) for text in (args.one, args.other)]
         found = difference(history, public, *heads)
     told = {

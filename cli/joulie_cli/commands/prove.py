@@ -5,14 +5,14 @@ import argparse
 import msgspec
 
 from joulie_audit.proof import prove
-from joulie_cli.past import history_of
+from joulie_cli.past import ArchivePlace, archive_of, history_of
 from joulie_cli.wiring import Wiring
 
-SETTINGS = ()
+SETTINGS = (ArchivePlace,)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
-    with history_of(wires) as history:
+    with history_of(wires, archive_of(args, wires)) as history:
         proof = prove(history, args.position)
     print(msgspec.json.encode(proof).decode())
     return 0

@@ -22,6 +22,7 @@ from joulie_cli.past import (
     sharing_of,
 )
 from joulie_cli.wiring import Wiring
+from joulie_projections.commit import Cut
 from joulie_projections.heads import Checker, Head
 from joulie_projections.history import NEWEST
 
@@ -47,7 +48,7 @@ async def _verify(args: argparse.Namespace, wires: Wiring) -> tuple[Report, Arch
     require_readable(wires.data)  # before a broker is asked, or started
     public = public_key(wires)
     if args.heads == FROM_THE_STREAM:
-        report = await _by_the_stream(args, wires, public)
+        report, heads = await _by_the_stream(args, wires, public)
     else:
         heads = [] if args.heads == FROM_NOWHERE else heads_in(Path(args.heads))
         report = _report(args, wires, public, heads)
@@ -55,16 +56,19 @@ async def _verify(args: argparse.Namespace, wires: Wiring) -> tuple[Report, Arch
     if archive is None:
         return report, None
     with history_of(wires) as history:
-        return report, verify_archive(Archive.of(archive), public, history)
+        return report, verify_archive(Archive.of(archive), public, history, heads)
 
 
-async def _by_the_stream(args: argparse.Namespace, wires: Wiring, public: Checker) -> Report:
+async def _by_the_stream(
+    args: argparse.Namespace, wires: Wiring, public: Checker
+) -> tuple[Report, list[Head]]:
     try:
         async with broker_of(wires) as bus:
-            report = _report(args, wires, public, await heads_of(bus))
+            heads = await heads_of(bus)
+            report = _report(args, wires, public, heads)
             if report.flaw is None and report.holes:
                 report = report._replace(flaw=unlogged(report.holes, await ids_of(bus)))
-            return report
+            return report, heads
     except Unreachable as error:
         raise NotInTheLog(f"{error} {NO_STREAM}") from error
 
@@ -87,6 +91,8 @@ def as_json(report: Report, archived: ArchiveReport | None = None) -> dict[str, 
         told |= {"first_bad": report.flaw.place, "what": report.flaw.what}
     if archived is not None:
         told["archive"] = archived._asdict()
+    elif report.cut is not None:
+        told["unseen"] = {"entries": [1, report.cut.pos - 1], "positions": [1, report.cut.p_to]}
     return told
 
 
@@ -99,6 +105,8 @@ def as_text(report: Report, archived: ArchiveReport | None = None) -> str:
             f"{report.snapshots} snapshots: every hash, link and signature is right."
         ]
     lines.extend(f"  {hole}." for hole in report.holes)
+    if report.cut is not None:
+        lines.append(_unseen(report.cut) if archived is None else _through(report.cut))
     if archived is not None and archived.flaw is not None:
         lines.append(f"The archive is NOT what was written: {archived.flaw}")
     elif archived is not None:
@@ -107,3 +115,14 @@ def as_text(report: Report, archived: ArchiveReport | None = None) -> str:
             f"{archived.parts} parts: every file is what was written, and fits the log."
         )
     return "\n".join(lines)
+
+
+def _unseen(cut: Cut) -> str:
+    return (
+        f"  NOT looked at: entries 1 to {cut.pos - 1} and positions 1 to {cut.p_to}, which were "
+        "trimmed. An archive holds them: give --archive DIR, or set ARCHIVE_DIR."
+    )
+
+
+def _through(cut: Cut) -> str:
+    return f"  The log goes on at entry {cut.pos} from what was trimmed, which the archive holds."

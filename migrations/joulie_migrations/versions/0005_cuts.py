@@ -23,6 +23,7 @@ def upgrade() -> None:
         sa.Column("manifest_head", sa.LargeBinary, nullable=False),
         sa.Column("log_seal", sa.Text, nullable=False),
         sa.Column("facts_seal", sa.Text, nullable=False),
+        sa.Column("inputs", sa.LargeBinary, nullable=False),
         sa.Column("signed_at", sa.BigInteger, nullable=False),
         sa.Column("key_id", sa.Text, nullable=False),
         sa.Column("signature", sa.LargeBinary, nullable=False),

@@ -1,0 +1,71 @@
+"""Gives room back: what an archive holds leaves the streams and the database, behind a cut.
+
+    read the archive again and compare it with the database, row by row
+    record the cut             one row; from here on readers go by it
+    purge the streams          up to what the cut says
+    delete the rows            in front of the cut, in portions
+    give back the pages        SQLite only
+
+Each step may be the last one before a crash: a later run does again what the newest cut still asks
+for. Nothing is cut that the archive does not hold, that no signed head anchored outside the
+database covers, that is younger than the keep window, or that a reader of the rest needs.
+"""
+
+import contextlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+from joulie_audit.archive import Archive
+from joulie_audit.cutting import Anchor, Grounds, Wish, next_cut
+from joulie_audit.trim_streams import Purged, PurgingLog, bounds_of, purge_to
+from joulie_bus.subjects import Subjects
+from joulie_projections.commit import Cut
+from joulie_projections.heads import Checker
+from joulie_projections.history import History
+from joulie_projections.trimming import TrimStore
+
+Reading = Callable[[], contextlib.AbstractContextManager[History]]
+
+
+class Trimmed(NamedTuple):
+    cut: Cut | None  # the newest one; None: nothing was ever cut
+    is_new: bool
+    rows: int
+    messages: dict[str, int]  # purged, by stream
+    freed: int  # bytes of the database file
+    denied: list[str]
+
+
+class Trimmer:
+    def __init__(
+        self, archive: Archive, store: TrimStore, reading: Reading, public: Checker
+    ) -> None:
+        self._archive = archive
+        self._store = store
+        self._reading = reading
+        self._public = public
+
+    async def run(
+        self, bus: PurgingLog, subjects: Subjects, anchors: list[Anchor], wish: Wish
+    ) -> Trimmed:
+        is_new = self.cut(anchors, wish)
+        purged = await self.purge(bus, subjects, anchors)
+        rows = sum(self._store.drop())
+        freed = self._store.give_back()
+        cut = self._store.newest()
+        return Trimmed(cut, is_new, rows, purged.messages, freed, purged.denied)
+
+    def cut(self, anchors: list[Anchor], wish: Wish) -> bool:
+        """Whether there is a new one."""
+        due = self._store.oldest_due()
+        with self._reading() as history:
+            made = next_cut(history, Grounds(self._archive, anchors, self._public, due), wish)
+        if made is not None:
+            self._store.record(made)
+        return made is not None
+
+    async def purge(self, bus: PurgingLog, subjects: Subjects, anchors: list[Anchor]) -> Purged:
+        with self._reading() as history:
+            cut = history.cut()
+            bounds = await bounds_of(bus, subjects, history, cut, anchors) if cut else []
+        return await purge_to(bus, bounds)

@@ -1,0 +1,107 @@
+"""Purges of the streams what lies behind a cut, and what no reader will ask a stream for again."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from joulie_audit.cutting import Anchor
+from joulie_bus.errors import NotTrimmed, PurgeDenied
+from joulie_bus.log import Log
+from joulie_bus.records import Record
+from joulie_bus.subjects import MERGE_ORDER, Stream, Subjects
+from joulie_bus.tasks import rung
+from joulie_projections.commit import Cut
+from joulie_projections.entry import entry_of
+from joulie_projections.history import History
+
+PATIENCE_S = 10.0
+
+
+class PurgingLog(Log, Protocol):
+    async def purge(self, stream: Stream, before: int) -> None: ...
+
+
+class Bound(NamedTuple):
+    """Messages of a stream with a lower sequence may go."""
+
+    stream: Stream
+    created: str  # which stream of that name
+    before: int
+
+
+class Purged(NamedTuple):
+    messages: dict[str, int]
+    denied: list[str]  # streams of an older version, and what to do about them
+
+
+async def purge_to(bus: PurgingLog, bounds: Sequence[Bound]) -> Purged:
+    """Once more, if that was done before."""
+    done = Purged({}, [])
+    for stream, created, bound in bounds:
+        state = await bus.state(stream)
+        before = min(bound, state.last)  # an empty stream would begin anew
+        if created not in ("", state.created) or before <= state.first:
+            continue
+        try:
+            await bus.purge(stream, before)
+        except PurgeDenied as error:
+            done.denied.append(str(error))
+        else:
+            done.messages[str(stream)] = before - state.first
+    return done
+
+
+async def bounds_of(
+    bus: Log, subjects: Subjects, history: History, cut: Cut, anchors: Sequence[Anchor]
+) -> list[Bound]:
+    """The newest message that was read of each stream stays: its reader finds its place by it."""
+    plan = await bus.last(Stream.PLAN, subjects.plan_meta)
+    found = list(_of_facts(history, cut, plan.sequence if plan else 0))
+    read = history.logged_to()
+    decided = await _newest_cut(bus, history, cut, read.sequence)
+    found.append(Bound(Stream.DEC, read.created, min(decided + 1, read.sequence)))
+    signed = [each.sequence for each in anchors if (each.head.pos, each.head.hash) == cut[1:3]]
+    found.extend(Bound(Stream.HEADS, "", sequence) for sequence in signed)
+    return found
+
+
+def _of_facts(history: History, cut: Cut, plan: int) -> Iterator[Bound]:
+    """Of plans the newest one stays too: operators plan upon it. A card whose last claim has gone
+    is as one that nobody has written about, which is what the broker then compares with.
+    """
+    checkpoint = history.checkpoint()
+    for stream in MERGE_ORDER:
+        at = cut.inputs.get(stream)
+        read = checkpoint.inputs.get(stream) if checkpoint else None
+        if at is None or read is None or at.created not in ("", read.created):
+            continue
+        before = min(at.sequence + 1, read.sequence)
+        yield Bound(stream, read.created, min(before, plan) if stream is Stream.PLAN else before)
+
+
+async def _newest_cut(bus: Log, history: History, cut: Cut, read: int) -> int:
+    """The sequence of the last entry in front of the cut, or one shortly before it; 0: not there.
+
+    Each entry behind the cut took a message at least, so it cannot lie beyond the first guess.
+    """
+    first = (await bus.state(Stream.DEC)).first
+    guess = read - (history.tip() - cut.pos)
+    while guess >= first:
+        found = entry_of(await _message(bus, guess))
+        at = history.position_of(found.about.event_id)
+        if at is None or at <= cut.pos:
+            return guess
+        guess -= at - cut.pos
+    return 0
+
+
+async def _message(bus: Log, sequence: int) -> Record:
+    bell = asyncio.Event()
+    async with bus.reading(Stream.DEC, sequence - 1, bell=bell) as reader:
+        while not (taken := reader.take(1)):
+            if not await rung(bell, PATIENCE_S):
+                raise NotTrimmed(
+                    f"{Stream.DEC} does not hand over {sequence}: nothing came for {PATIENCE_S:g} "
+                    "s. The cut stands and no stream was purged; run it again."
+                )
+        return taken[0]

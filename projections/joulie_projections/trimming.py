@@ -1,0 +1,118 @@
+"""Deletes what an archive holds, in front of the newest cut, portion by portion.
+
+The triggers refuse every row that is not in front of a recorded cut. A crash between two portions
+leaves rows that the next run deletes: readers go by the cut, not by the first row that is left.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, Engine, Table, delete, func, insert, select
+
+from joulie_bus.events import PrioritizeDecided, SettingsDeclared
+from joulie_projections.commit import Cut
+from joulie_projections.statements import run_in_sqlite
+from joulie_projections.store import read_cut
+from joulie_projections.tables import (
+    batch,
+    cut,
+    decision,
+    gone,
+    head,
+    outcome_due,
+    quarantine,
+    snapshot,
+)
+
+PORTION = 2000  # rows of one transaction: the projector's commits wait for no longer
+PAGES = 2000  # of SQLite's file, given back in one transaction
+
+
+class _Log(NamedTuple):
+    """A table, the column that orders it, and which of its rows may go."""
+
+    table: Table
+    key: ColumnElement[int]
+    behind: ColumnElement[bool]
+
+
+def _logs(at: Cut) -> list[_Log]:
+    """Settings stay: entries behind the cut name them. So does the last node that went."""
+    node_went = (
+        select(func.max(gone.c.position)).where(gone.c.table_name == "node").scalar_subquery()
+    )
+    is_last_node = (gone.c.table_name == "node") & (gone.c.position == node_went)
+    is_settings = decision.c.kind == SettingsDeclared.TYPE
+    return [
+        _Log(decision, decision.c.pos, (decision.c.pos < at.pos) & ~is_settings),
+        _Log(head, head.c.pos, head.c.pos < at.pos),
+        _Log(batch, batch.c.p_to, batch.c.p_to < at.p_to),
+        _Log(quarantine, quarantine.c.position, quarantine.c.position <= at.p_to),
+        _Log(snapshot, snapshot.c.position, snapshot.c.position < at.p_to),
+        _Log(gone, gone.c.position, (gone.c.position <= at.p_to) & ~is_last_node),
+    ]
+
+
+class TrimStore:
+    """The trimmer's side of the database. Every method, and every portion, is one transaction."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def newest(self) -> Cut | None:
+        with self._engine.connect() as db:
+            return read_cut(db)
+
+    def record(self, made: Cut) -> None:
+        with self._engine.begin() as db:
+            inputs = msgspec.msgpack.encode(made.inputs)
+            db.execute(insert(cut).values(**{**made._asdict(), "inputs": inputs}))
+
+    def oldest_due(self) -> int | None:
+        """The entry of the oldest answer that an outcome is still to name."""
+        theirs = decision.c.pod_uid.in_(select(outcome_due.c.pod_uid))
+        scored = theirs & (decision.c.kind == PrioritizeDecided.TYPE)
+        with self._engine.connect() as db:
+            found: int | None = db.scalar(select(func.min(decision.c.pos)).where(scored))
+            return found
+
+    def drop(self) -> Iterator[int]:
+        """Rows that each portion deleted, until nothing is left in front of the newest cut."""
+        at = self.newest()
+        for log in _logs(at) if at else ():
+            while deleted := self._drop_some(log):
+                yield deleted
+
+    def _drop_some(self, log: _Log) -> int:
+        with self._engine.begin() as db:
+            oldest = select(log.key).where(log.behind).order_by(log.key).limit(PORTION).subquery()
+            last = db.scalar(select(func.max(oldest.c[0])))
+            if last is None:
+                return 0
+            return db.execute(delete(log.table).where(log.behind, log.key <= last)).rowcount
+
+    def give_back(self) -> int:
+        """SQLite's empty pages, back to the file system. Bytes that were given back.
+
+        A file that was made before schema 0005 keeps them and fills them again.
+        """
+        if self._engine.dialect.name != "sqlite":
+            return 0  # what PostgreSQL's own vacuum does
+        given = 0
+        while freed := self._give_back_some():
+            given += freed
+        with self._engine.connect() as db:
+            run_in_sqlite(db, "PRAGMA wal_checkpoint(PASSIVE)")
+        return given
+
+    def _give_back_some(self) -> int:
+        with self._engine.begin() as db:
+            before = _pragma(db, "page_count")
+            run_in_sqlite(db, f"PRAGMA incremental_vacuum({PAGES})")
+            return (before - _pragma(db, "page_count")) * _pragma(db, "page_size")
+
+
+def _pragma(db: Connection, name: str) -> int:
+    value: int = run_in_sqlite(db, f"PRAGMA {name}")[0][0]
+    return value
