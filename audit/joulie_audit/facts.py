@@ -6,11 +6,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import NamedTuple, Protocol
 
 from joulie_bus import codec
-from joulie_bus.errors import NotInTheLog, StreamGap, Undecodable
+from joulie_bus.errors import NotInTheLog, StreamGap, StreamReplaced, Undecodable
 from joulie_bus.events import PlanEvent
 from joulie_bus.log import Log, Reader
-from joulie_bus.records import Record
+from joulie_bus.records import Record, digest_of
 from joulie_bus.subjects import MERGE_ORDER, Stream
+from joulie_projections.commit import Input, Inputs
 from joulie_projections.history import NEWEST, History
 from joulie_projections.manifest import Manifest, Range
 
@@ -18,11 +19,10 @@ PATIENCE_S = 10.0  # for the broker to hand over the next messages
 _EVERY = frozenset(MERGE_ORDER)
 
 
-def streams_of(history: History) -> dict[Stream, str]:
-    """Which stream of each name the database was filled from."""
+def streams_of(history: History) -> Inputs:
+    """Which stream of each name the database was filled from, and how far."""
     checkpoint = history.checkpoint()
-    inputs = checkpoint.inputs if checkpoint else {}
-    return {stream: read.created for stream, read in inputs.items()}
+    return checkpoint.inputs if checkpoint else {}
 
 
 class Facts(Protocol):
@@ -35,10 +35,11 @@ class StreamFacts:
     """The streams, read forward; a jump costs a new reader."""
 
     def __init__(
-        self, bus: Log, created: Mapping[Stream, str], stack: contextlib.AsyncExitStack
+        self, bus: Log, known: Mapping[Stream, Input], stack: contextlib.AsyncExitStack
     ) -> None:
         self._bus = bus
-        self._created = created
+        self._known = known
+        self._compared: set[Stream] = set()
         self._stack = stack
         self._bell = asyncio.Event()
         self._open: dict[Stream, tuple[Reader, int]] = {}  # and where it stands
@@ -52,11 +53,11 @@ class StreamFacts:
     @classmethod
     @contextlib.asynccontextmanager
     async def over(
-        cls, bus: Log, created: Mapping[Stream, str]
+        cls, bus: Log, known: Mapping[Stream, Input]
     ) -> AsyncGenerator["StreamFacts", None]:
         """Only the streams that the database was filled from: never another one of that name."""
         async with contextlib.AsyncExitStack() as stack:
-            yield cls(bus, created, stack)
+            yield cls(bus, known, stack)
 
     async def of(self, manifest: Manifest, streams: frozenset[Stream] = _EVERY) -> list[Record]:
         records: list[Record] = []
@@ -90,7 +91,7 @@ class StreamFacts:
         reader, place = self._open.get(wanted.stream, (None, -1))
         if reader is not None and place == wanted.first - 1:
             return reader
-        created = self._created.get(wanted.stream, "")
+        created = await self._identity(wanted.stream)
         reading = self._bus.reading(wanted.stream, wanted.first - 1, created, self._bell)
         try:
             return await self._stack.enter_async_context(reading)
@@ -100,6 +101,28 @@ class StreamFacts:
                 f"{error.first - 1} have aged out of it. Nothing was computed. "
                 "Give --archive DIR, if `joulie archive` was run in time."
             ) from error
+
+    async def _identity(self, stream: Stream) -> str:
+        """Which stream of that name is meant. StreamReplaced if it is not that any more: the
+        newest message that the database was filled from must be there still, and the same.
+        """
+        known = self._known.get(stream, Input("", 0))
+        if known.digest and stream not in self._compared:
+            place = Range(stream, known.sequence, known.sequence)
+            with contextlib.suppress(StreamGap):  # it has aged out: there is nothing to compare
+                await self._compare(place, known)
+        self._compared.add(stream)
+        return known.created
+
+    async def _compare(self, place: Range, known: Input) -> None:
+        bell = self._bell
+        reading = self._bus.reading(place.stream, place.first - 1, known.created, bell)
+        async with reading as reader:
+            while not (found := reader.take(1)):
+                bell.clear()
+                await self._await_more(place)
+        if digest_of(found[0]) != known.digest:
+            raise StreamReplaced.at(place.stream, place.first)
 
 
 class PlanFact(NamedTuple):

@@ -141,6 +141,15 @@ class StreamReplaced(BusError):
         )
         self.stream = stream
 
+    @classmethod
+    def at(cls, stream: str, sequence: int) -> "StreamReplaced":
+        """The stream holds another message at our position: it was set back, and grew again."""
+        return cls(
+            stream,
+            f"the message {sequence} that was read before",
+            f"a different message {sequence} (the stream was set back to an older state)",
+        )
+
 
 class BrokerStartFailed(BusError):
     def __init__(self, what: str, why: str, log: str) -> None:

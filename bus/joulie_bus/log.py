@@ -69,15 +69,27 @@ class Log(Protocol):
         """The newest message of a subject."""
         ...
 
+    async def message(self, stream: Stream, sequence: int) -> Record | None:
+        """One message by its place; None where the stream holds none there."""
+        ...
+
     async def state(self, stream: Stream) -> StreamState: ...
 
     def reading(
-        self, stream: Stream, after: int, created: str = "", bell: asyncio.Event | None = None
+        self,
+        stream: Stream,
+        after: int,
+        created: str = "",
+        bell: asyncio.Event | None = None,
+        digest: bytes = b"",
     ) -> AbstractAsyncContextManager[Reader]:
-        """Reads on from `after`. `created` is the stream that this position belongs to, if known.
+        """Reads on from `after`. `created` is the stream that this position belongs to, if known,
+        and `digest` that of the message at `after` (`records.digest_of`).
 
         `bell` rings when there is something to take or a failure to raise; readers may share one.
-        StreamReplaced or StreamGap if the stream does not hold what comes next.
+        StreamReplaced or StreamGap, on entering or from `take`, if the stream is another one, if it
+        holds another message at `after`, or if it does not hold what comes next. A message at
+        `after` that was trimmed away is not compared.
         """
         ...
 

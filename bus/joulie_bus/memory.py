@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
+import copy
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 from joulie_bus.errors import BrokerRefused, ExpectationFailed, StreamGap, StreamReplaced
 from joulie_bus.log import Listener, require_appendable
-from joulie_bus.records import Message, Record, Stored, StreamState
+from joulie_bus.records import Message, Record, Stored, StreamState, digest_of
 from joulie_bus.subjects import Stream, Subjects
 
 NO_STREAM = 10059
@@ -24,6 +25,14 @@ class _Kept:
         self.newest: dict[str, Stored] = {}
         self.ids: set[str] = set()
         self.limit: int | None = None
+
+    def copy(self) -> "_Kept":
+        other = copy.copy(self)
+        other.records, other.newest, other.ids = [*self.records], {**self.newest}, {*self.ids}
+        return other
+
+    def at(self, sequence: int) -> Record | None:
+        return self.records[sequence - self.first] if self.first <= sequence <= self.last else None
 
     @property
     def last(self) -> int:
@@ -91,14 +100,22 @@ class MemoryBroker:
         self._streams[stream] = self._fresh()
         self.ring()
 
+    def set_back(self, stream: Stream, older: _Kept) -> None:
+        """To what `stream(...).copy()` gave then."""
+        self._streams[stream] = older.copy()
+        self.ring()
+
     def _fresh(self) -> _Kept:
         self._lives += 1
         return _Kept(f"life {self._lives}")
 
 
 class MemoryReader:
-    def __init__(self, broker: MemoryBroker, stream: Stream, after: int, created: str) -> None:
+    def __init__(
+        self, broker: MemoryBroker, stream: Stream, after: int, created: str, digest: bytes
+    ) -> None:
         self.created = created or broker.stream(stream).created
+        self._digest = digest
         self._broker = broker
         self._stream = stream
         self._position = after
@@ -115,7 +132,7 @@ class MemoryReader:
         self._check()
         taken = self._broker.stream(self._stream).after(self._position)[:limit]
         if taken:
-            self._position = taken[-1].sequence
+            self._position, self._digest = taken[-1].sequence, digest_of(taken[-1])
         return taken
 
     def _check(self) -> None:
@@ -127,6 +144,10 @@ class MemoryReader:
             raise StreamReplaced(self._stream, f"sequence {here}", f"sequence {kept.last}")
         if kept.first > here + 1:
             raise StreamGap(self._stream, here + 1, kept.first)
+        if (newest := kept.at(here)) is not None:
+            self._digest = self._digest or digest_of(newest)
+            if digest_of(newest) != self._digest:
+                raise StreamReplaced.at(self._stream, here)
 
 
 class MemoryLog:
@@ -163,6 +184,9 @@ class MemoryLog:
     async def last(self, stream: Stream, subject: str) -> Stored | None:
         return self._broker.stream(stream).newest.get(subject)
 
+    async def message(self, stream: Stream, sequence: int) -> Record | None:
+        return self._broker.stream(stream).at(sequence)
+
     async def state(self, stream: Stream) -> StreamState:
         kept = self._broker.stream(stream)
         return StreamState(stream, kept.created, kept.first, kept.last)
@@ -173,10 +197,15 @@ class MemoryLog:
 
     @contextlib.asynccontextmanager
     async def reading(
-        self, stream: Stream, after: int, created: str = "", bell: asyncio.Event | None = None
+        self,
+        stream: Stream,
+        after: int,
+        created: str = "",
+        bell: asyncio.Event | None = None,
+        digest: bytes = b"",
     ) -> AsyncGenerator[MemoryReader, None]:
         bell = bell or asyncio.Event()
-        reader = MemoryReader(self._broker, stream, after, created)
+        reader = MemoryReader(self._broker, stream, after, created, digest)
         self._broker.bells.add(bell)
         bell.set()
         try:

@@ -1,5 +1,6 @@
 """What goes into a log and what comes out of it, whatever carries it. Values only."""
 
+from hashlib import sha256
 from typing import NamedTuple
 
 from joulie_bus.subjects import Stream
@@ -41,3 +42,12 @@ class StreamState(NamedTuple):
     created: str
     first: int
     last: int
+
+
+def digest_of(record: Record) -> bytes:
+    """Tells this message from any other one that a stream could hold at the same sequence.
+
+    The time is part of it: a message that was lost and sent again is stored at another time, and
+    other messages may lie between it and what was stored before it.
+    """
+    return sha256(record.at.to_bytes(8, "big", signed=True) + record.data).digest()

@@ -156,6 +156,30 @@ async def connected(
         await connection.close()
 
 
+class Backup:
+    """An embedded broker's streams as they were, for tests that set them back."""
+
+    def __init__(self, broker: Embedded, directory: Path) -> None:
+        self._broker = broker
+        self._store, self._copy = directory / "nats", directory / "older"
+
+    @classmethod
+    async def of(cls, broker: Embedded, directory: Path) -> "Backup":
+        """Taken while the broker is down for a moment; it runs again when this returns."""
+        backup = cls(broker, directory)
+        await broker.stop()
+        shutil.copytree(backup._store, backup._copy)
+        await broker.start()
+        return backup
+
+    async def set_back(self) -> None:
+        """The broker begins again with the older state."""
+        await self._broker.stop()
+        shutil.rmtree(self._store)
+        shutil.copytree(self._copy, self._store)
+        await self._broker.start()
+
+
 async def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
     """Returns once it holds; for what has no event of its own to wait for."""
     async with asyncio.timeout(timeout_s):

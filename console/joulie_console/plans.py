@@ -45,9 +45,9 @@ class PlanPages:
     async def _older(self, before: int, node: str, limit: int) -> Page:
         state = await self._bus.state(Stream.PLAN)
         self._journal.plans_gone = state.first - 1
-        created = await self._past.ask(streams_of)
+        streams = await self._past.ask(streams_of)
         lines: list[PlanLine] = []
-        async with StreamFacts.over(self._bus, created) as facts:
+        async with StreamFacts.over(self._bus, streams) as facts:
             for _ in range(LOOKED_AT // CHUNK):
                 ranges = await self._past.plans_before(before, CHUNK)
                 before = ranges.mapped_to

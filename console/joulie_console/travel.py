@@ -12,9 +12,9 @@ from joulie_audit.fold import Past as Folding
 from joulie_audit.start import start_before
 from joulie_bus.errors import NotInTheLog, StreamGap, StreamReplaced, TooFarBack
 from joulie_bus.log import Log
-from joulie_bus.subjects import Stream
 from joulie_console.past import Past
 from joulie_console.picture import Moment
+from joulie_projections.commit import Inputs
 from joulie_projections.history import History
 
 CACHED = 4  # moments; people look at one, and at it again
@@ -49,7 +49,7 @@ class Travel:
         folding = start.folding
         if (distance := position - folding.position) > FARTHEST:
             raise TooFarBack(position, _too_long(distance, position))
-        async with StreamFacts.over(self._bus, start.created) as facts:
+        async with StreamFacts.over(self._bus, start.streams) as facts:
             while folding.position < position:
                 await self._go_on(folding, facts, position)
         board = await asyncio.to_thread(folding.board)
@@ -70,7 +70,7 @@ class Travel:
 
 class _Departure(NamedTuple):
     folding: Folding
-    created: dict[Stream, str]
+    streams: Inputs
     committed_at: int  # of the goal
 
 

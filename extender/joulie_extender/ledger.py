@@ -1,13 +1,19 @@
-"""Claims on their way into the log, each only if nobody has written about its card meanwhile."""
+"""Claims on their way into the log, each only if nobody has written about its card meanwhile.
+
+And only upon a view that has folded what the log holds: that its newest message about claims is
+the one in the stream, too. Sequences alone do not tell a stream that was set back to an older
+state and grew again, and a claim upon such a view could give a card out twice.
+"""
 
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 
+from joulie_bus.errors import StreamReplaced
 from joulie_bus.events import ClaimEvent
 from joulie_bus.log import Log
 from joulie_bus.producer import Producer
-from joulie_bus.records import Stored
+from joulie_bus.records import Stored, digest_of
 from joulie_bus.subjects import Stream, Subjects
 from joulie_projections.view import View
 
@@ -33,6 +39,7 @@ class Ledger:
         async with self._turns:
             newest = await asyncio.gather(*(self._newest(card) for card in asked))
             await self._has(max((stored.sequence for stored in newest), default=0))
+            await self._require_same_history()
             events = decide()  # from here to the stamps nothing else happens
             if not events:
                 return ()
@@ -54,3 +61,22 @@ class Ledger:
         end = time.monotonic() + FOLLOWS_S
         while self._view.world.claims_read < sequence:
             await self._view.wait_for(self._view.position + 1, max(0.0, end - time.monotonic()))
+
+    async def _require_same_history(self) -> None:
+        """StreamReplaced if the view was folded from other claims than the stream holds."""
+        read, digest = self._view.world.claims
+        if not digest:
+            return  # no claim was folded since this code runs
+        found = await self._bus.message(Stream.CLAIM, read)
+        if found is None:
+            await self._require_trimmed(read)
+        elif digest_of(found) != digest:
+            raise StreamReplaced.at(Stream.CLAIM, read)
+
+    async def _require_trimmed(self, read: int) -> None:
+        """The message that is compared may be gone only with all before it."""
+        state = await self._bus.state(Stream.CLAIM)
+        if state.last < read:
+            raise StreamReplaced(Stream.CLAIM, f"sequence {read}", f"sequence {state.last}")
+        if state.first <= read:
+            raise StreamReplaced.at(Stream.CLAIM, read)

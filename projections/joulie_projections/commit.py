@@ -11,10 +11,15 @@ from joulie_projections.rows import Digests, Row
 
 
 class Input(msgspec.Struct, frozen=True, array_like=True):
-    """How far one stream was read; `created` says which stream of that name."""
+    """How far one stream was read; `created` says which stream of that name, and `digest` which
+    message was read last: a stream that was set back and grew again holds another one there.
+    """
 
     created: str
     sequence: int
+    digest: bytes = (
+        b""  # joulie_bus.records.digest_of; empty before the first, and in old databases
+    )
 
 
 Inputs = dict[Stream, Input]

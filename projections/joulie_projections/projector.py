@@ -290,7 +290,7 @@ class Projector:
             readers = {}
             for stream in MERGE_ORDER:
                 at = self._standing.inputs.get(stream, Input("", 0))
-                reading = self._bus.reading(stream, at.sequence, at.created, bell)
+                reading = self._bus.reading(stream, at.sequence, at.created, bell, at.digest)
                 readers[stream] = await stack.enter_async_context(reading)
             yield readers
 

@@ -63,9 +63,9 @@ class Past:
         async with contextlib.AsyncExitStack() as stack:
             readers = {}
             for stream in MERGE_ORDER:
-                after = start.get(stream, Input("", 0)).sequence
+                at = start.get(stream, Input("", 0))
                 created = known.get(stream, Input("", 0)).created
-                reading = bus.reading(stream, after, created, bell)
+                reading = bus.reading(stream, at.sequence, created, bell, at.digest)
                 readers[stream] = await stack.enter_async_context(reading)
             yield cls(readers, bell)
 

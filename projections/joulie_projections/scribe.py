@@ -22,6 +22,7 @@ from joulie_projections.decisions import DecisionLog
 from joulie_projections.entry import UNREADABLE, Entry, entry_of, stand_in, unreadable
 from joulie_projections.halving import put_in_halves
 from joulie_projections.heads import Signer
+from joulie_projections.sequence import read_to
 
 HEAD_EVERY_S = 10.0
 HEAD_EVERY_ROWS = 1000
@@ -62,7 +63,8 @@ class Scribe:
 
     async def write(self, lead: Lead, at_most: int) -> None:
         bell = asyncio.Event()
-        reading = self._bus.reading(Stream.DEC, self._at.sequence, self._at.created, bell)
+        at = self._at
+        reading = self._bus.reading(Stream.DEC, at.sequence, at.created, bell, at.digest)
         async with reading as reader:
             while True:
                 await rung(bell, gather_s=GATHER_S)
@@ -71,12 +73,12 @@ class Scribe:
 
     async def _append(self, lead: Lead, records: Sequence[Record], created: str) -> None:
         async def put(some: Sequence[Record]) -> None:
-            await self._put(lead, list(map(entry_of, some)), Input(created, some[-1].sequence))
+            await self._put(lead, list(map(entry_of, some)), read_to(created, some[-1]))
 
         async def set_aside(record: Record, why: str) -> None:
             """As an entry that cannot be read; without its bytes if those are refused."""
             log.error("entry_refused", sequence=record.sequence, why=why)
-            read = Input(created, record.sequence)
+            read = read_to(created, record)
             try:
                 await self._put(lead, [unreadable(record)], read)
             except Unwritable:

@@ -9,7 +9,7 @@ from joulie_bus import codec
 from joulie_bus.authority import measured_on, require_authority
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import DECISION_TYPES, Fact, NodeGone, PodBound
-from joulie_bus.records import Record
+from joulie_bus.records import Record, digest_of
 from joulie_bus.subjects import Stream
 from joulie_projections.commit import Bound, Commit, Input, Inputs, Poison
 from joulie_projections.draft import Change, Draft
@@ -146,10 +146,17 @@ def _fold_all(
 
 def _note_claims(draft: Draft, records: Iterable[Record]) -> None:
     """Who writes a claim must know that no other is between it and what was looked at."""
-    read = max([each.sequence for each in records if each.stream is Stream.CLAIM], default=0)
+    newest = max(
+        (each for each in records if each.stream is Stream.CLAIM), key=_place, default=None
+    )
     cluster = cluster_of(draft)
-    if read > cluster.claims_read:
-        draft.cluster.put(CLUSTER, replace(cluster, claims_read=read))
+    if newest is not None and newest.sequence > cluster.claims_read:
+        read, digest = newest.sequence, digest_of(newest)
+        draft.cluster.put(CLUSTER, replace(cluster, claims_read=read, claims_digest=digest))
+
+
+def _place(record: Record) -> int:
+    return record.sequence
 
 
 def poison_of(position: int, record: Record, why: str) -> Poison:
@@ -237,8 +244,8 @@ def sequence(
         head=chained(standing.head, span, ranges, root, digest),
         committed_at=now,
     )
-    read = {r.stream: Input(created[r.stream], r.last) for r in ranges}
-    inputs = {**standing.inputs, **read}
+    newest = {record.stream: record for record in records}
+    inputs = {**standing.inputs, **{s: read_to(created[s], last) for s, last in newest.items()}}
     commit = Commit(manifest, rows, inputs, digests, folded.poison, folded.bound)
     return Sequenced(draft, changes, rows, commit, folded.duplicates)
 
@@ -290,6 +297,10 @@ def take_back(world: World, changes: Sequence[Change]) -> None:
             held.pop(key, None)
         else:
             held[key] = before
+
+
+def read_to(created: str, last: Record) -> Input:
+    return Input(created, last.sequence, digest_of(last))
 
 
 def ranges_of(records: Sequence[Record]) -> Iterable[Range]:

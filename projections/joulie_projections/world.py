@@ -89,6 +89,7 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     plan: PlanMade | None = None
     claims_read: int = 0  # the newest message about claims that the world has in it
     producers: dict[str, int] = {}  # how many names each family of subjects has
+    claims_digest: bytes = b""  # of that very message
     namespaces: dict[str, WorkloadClass] = {}  # those that give their pods a class
 
 
@@ -128,6 +129,12 @@ class World:
     @property
     def claims_read(self) -> int:
         return self.cluster[CLUSTER].claims_read if self.cluster else 0
+
+    @property
+    def claims(self) -> tuple[int, bytes]:
+        """The newest message about claims that was folded: its sequence and its digest."""
+        cluster = self.cluster.get(CLUSTER)
+        return (cluster.claims_read, cluster.claims_digest) if cluster else (0, b"")
 
     @property
     def namespaces(self) -> Mapping[str, WorkloadClass]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from joulie_audit import fold
 from joulie_audit.archive import Archive, ArchivedFacts
 from joulie_audit.archiver import Archiver
-from joulie_audit.facts import Facts
+from joulie_audit.facts import Facts, plan_facts
 from joulie_audit.recompute import Mismatch, compare
 from joulie_audit.replay import ALL, Elsewhere, Replayed, Scope, other_versions, replay
 from joulie_audit.tables import Segment
@@ -24,7 +24,7 @@ from joulie_bus.errors import NotInTheLog, StreamReplaced
 from joulie_bus.events import PrioritizeDecided, SettingsDeclared
 from joulie_bus.records import Record
 from joulie_bus.subjects import MERGE_ORDER, Stream
-from joulie_bus.testing import ask, plan_made, power
+from joulie_bus.testing import ask, plan_made, power, producer
 from joulie_extender import marginal
 from joulie_extender.decide import CODE_VERSION as ANSWERS_BY
 from joulie_extender.decide import Moment, decide_filter, decide_prioritize
@@ -276,6 +276,19 @@ async def test_the_streams_of_another_cluster_are_not_taken_for_ours(small: Past
 
     with pytest.raises(StreamReplaced):
         await replayed(small)
+
+
+async def test_a_stream_that_was_set_back_and_grew_again_is_not_taken_for_ours(small: Past) -> None:
+    """Also where only older facts are asked for, which it still holds."""
+    older = small.maker.broker.stream(Stream.PLAN).copy()
+    await small.maker.plan()
+    small.maker.broker.set_back(Stream.PLAN, older)
+    says = producer(boot="other")
+    await small.maker.bus.publish([says.stamp(plan_made(f"p{n}")) for n in range(50)])
+
+    async with small.reading() as (history, facts):
+        with pytest.raises(StreamReplaced, match=r"JOULIE_PLAN is at a different message"):
+            await anext(plan_facts(history, facts))
 
 
 # --- from snapshots, and by several processes --------------------------------------------------

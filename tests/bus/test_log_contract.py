@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -14,14 +14,15 @@ from joulie_bus.errors import BrokerRefused, ExpectationFailed, StreamGap, Strea
 from joulie_bus.events import AnyEvent, PlanMade
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import declaration, ensure
-from joulie_bus.log import MAX_BATCH, Log
+from joulie_bus.log import MAX_BATCH, Log, Reader
 from joulie_bus.memory import MemoryBroker, MemoryLog
-from joulie_bus.records import Message, Record
+from joulie_bus.records import Message, Record, digest_of
 from joulie_bus.subjects import Stream
 from joulie_bus.tasks import rung
 from joulie_bus.testing import (
     CLUSTER,
     NOON,
+    Backup,
     claim,
     connected,
     eco,
@@ -29,6 +30,7 @@ from joulie_bus.testing import (
     power,
     producer,
     running_broker,
+    until,
 )
 
 pytestmark = pytest.mark.anyio
@@ -36,15 +38,24 @@ PATIENCE_S = 20
 FIRST = {CLUSTER.plan_meta: 0}  # nobody has planned before
 
 
+SetBack = Callable[[], Awaitable[None]]
+Keep = Callable[[], Awaitable[SetBack]]
+
+
 class Carrier:
     """A log, another client of the same broker, and what can go wrong behind their backs."""
 
     def __init__(
-        self, log: Log, other: Log, recreate: Callable[[Stream, int], "asyncio.Future[None]"]
+        self,
+        log: Log,
+        other: Log,
+        recreate: Callable[[Stream, int], "asyncio.Future[None]"],
+        keep: Keep,
     ) -> None:
         self.log = log
         self.other = other
         self.recreate = recreate
+        self.keep = keep  # a copy of all streams; what it returns sets them back to it
 
 
 @contextlib.asynccontextmanager
@@ -56,8 +67,20 @@ async def in_memory(_: Path) -> AsyncGenerator[Carrier, None]:
         if first > 1:
             broker.trim(stream, first - 1)
 
+    async def keep() -> SetBack:
+        older = {stream: broker.stream(stream).copy() for stream in Stream}
+
+        async def set_back() -> None:
+            for stream, kept in older.items():
+                broker.set_back(stream, kept)
+
+        return set_back
+
     yield Carrier(
-        MemoryLog(broker), MemoryLog(broker), lambda s, f: asyncio.ensure_future(recreate(s, f))
+        MemoryLog(broker),
+        MemoryLog(broker),
+        lambda s, f: asyncio.ensure_future(recreate(s, f)),
+        keep,
     )
 
 
@@ -77,7 +100,10 @@ async def on_jetstream(directory: Path) -> AsyncGenerator[Carrier, None]:
             await one.api(f"STREAM.CREATE.{stream}", fresh)
             await ensure(one, CLUSTER)
 
-        yield Carrier(log, other, lambda s, f: asyncio.ensure_future(recreate(s, f)))
+        async def keep() -> SetBack:
+            return (await Backup.of(broker, directory)).set_back
+
+        yield Carrier(log, other, lambda s, f: asyncio.ensure_future(recreate(s, f)), keep)
 
 
 KINDS: dict[str, Callable[[Path], AbstractAsyncContextManager[Carrier]]] = {
@@ -97,9 +123,12 @@ def stamped(*events: AnyEvent, boot: str = "b1") -> list[Message]:
     return [says.stamp(event) for event in events]
 
 
-async def taken(log: Log, stream: Stream, after: int, count: int) -> list[Record]:
+async def taken(
+    log: Log, stream: Stream, after: int, count: int, digest: bytes = b""
+) -> list[Record]:
     bell, records = asyncio.Event(), list[Record]()
-    async with asyncio.timeout(PATIENCE_S), log.reading(stream, after, bell=bell) as reader:
+    reading = log.reading(stream, after, bell=bell, digest=digest)
+    async with asyncio.timeout(PATIENCE_S), reading as reader:
         while len(records) < count:
             records += reader.take(count - len(records))
             if len(records) < count:
@@ -271,6 +300,62 @@ async def test_a_stream_that_begins_behind_our_position_has_a_gap(carrier: Carri
         await taken(carrier.log, Stream.TEL, 5, 1)
 
     assert (gap.value.wanted, gap.value.first) == (6, 100)
+
+
+# --- a stream that was set back to an older state ----------------------------------------------
+
+
+async def test_another_message_at_our_position_belongs_to_another_history(carrier: Carrier) -> None:
+    set_back = await carrier.keep()
+    await carrier.log.publish(stamped(power("n", 1)))
+    [read] = await taken(carrier.log, Stream.TEL, 0, 1)
+    await set_back()
+    await carrier.log.publish(stamped(power("n", 2), power("n", 3), boot="b2"))
+
+    with pytest.raises(StreamReplaced, match=r"TEL is at a different message 1 .*set back"):
+        await taken(carrier.log, Stream.TEL, 1, 1, digest_of(read))
+
+
+@pytest.mark.parametrize("after", [2, 1], ids=["nothing taken", "one taken"])
+async def test_a_stream_that_is_set_back_under_a_reader_is_noticed(
+    carrier: Carrier, after: int
+) -> None:
+    await carrier.log.publish(stamped(power("n", 0)))
+    set_back = await carrier.keep()
+    await carrier.log.publish(stamped(power("n", 1), boot="b2"))
+    bell = asyncio.Event()
+    async with carrier.log.reading(Stream.TEL, after, bell=bell) as reader:
+        await until(lambda: bell.is_set() or after == 2)
+        taken_before = [record.sequence for record in reader.take(9)]
+        await asyncio.sleep(0.5)  # an idle reader has seen the message at its position
+        await set_back()
+        await carrier.other.publish(stamped(*(power("n", w) for w in range(5)), boot="b3"))
+
+        with pytest.raises(StreamReplaced):
+            await took_more(reader, bell)
+    assert taken_before == list(range(after + 1, 3))
+
+
+async def took_more(reader: Reader, bell: asyncio.Event) -> list[Record]:
+    """Raises what the reader raises."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not (records := reader.take(9)):
+            await rung(bell, 0.1)
+    return records
+
+
+async def test_the_message_at_our_position_is_not_handed_over_again(carrier: Carrier) -> None:
+    await carrier.log.publish(stamped(power("n", 1), power("n", 2)))
+    first, second = await taken(carrier.log, Stream.TEL, 0, 2)
+
+    assert await taken(carrier.log, Stream.TEL, 1, 1, digest_of(first)) == [second]
+
+
+async def test_a_message_is_had_by_its_place(carrier: Carrier) -> None:
+    await carrier.log.publish(stamped(power("n", 1), power("n", 2)))
+    records = await taken(carrier.log, Stream.TEL, 0, 2)
+
+    assert [await carrier.log.message(Stream.TEL, place) for place in (1, 2, 3)] == [*records, None]
 
 
 async def test_who_listens_hears_what_is_told_and_nothing_is_stored(carrier: Carrier) -> None:

@@ -9,7 +9,7 @@ from joulie_bus.errors import BrokerRefused, PurgeDenied
 from joulie_bus.jetstream import streams
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.publisher import Publisher
-from joulie_bus.jetstream.streams import declaration, ensure, last_on, purge, state_of
+from joulie_bus.jetstream.streams import declaration, ensure, last_on, nanoseconds, purge, state_of
 from joulie_bus.records import StreamState
 from joulie_bus.subjects import Stream
 from joulie_bus.testing import CLUSTER, bare_broker, connected, eco, performance, producer
@@ -126,3 +126,15 @@ async def test_the_newest_of_a_subject_is_found(connection: Connection) -> None:
 
 async def test_of_a_subject_that_nobody_wrote_there_is_no_newest(connection: Connection) -> None:
     assert await last_on(connection, Stream.PLAN, CLUSTER.plan_meta) is None
+
+
+@pytest.mark.parametrize(
+    ("moment", "expected"),
+    [
+        ("1970-01-01T00:00:01Z", 1_000_000_000),
+        ("1970-01-01T00:00:01.5Z", 1_500_000_000),
+        ("2026-11-23T16:06:30.123456789Z", 1_795_449_990_123_456_789),
+    ],
+)
+def test_a_brokers_time_is_read_to_the_nanosecond(moment: str, expected: int) -> None:
+    assert nanoseconds(moment) == expected

@@ -20,6 +20,7 @@ from structlog.testing import capture_logs
 
 import joulie_migrations
 from joulie_bus.embedded import Embedded
+from joulie_bus.errors import StreamReplaced
 from joulie_bus.events import AnyEvent, Fact, FilterDecided, OutcomeSeen
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
@@ -29,8 +30,12 @@ from joulie_bus.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import (
     ANY_FACTS,
     CLUSTER,
+    Backup,
     any_fact,
+    claim,
+    node_seen,
     one_of_each,
+    plan_made,
     power,
     producer,
     running_broker,
@@ -344,6 +349,63 @@ def incarnation(place: Place) -> str:
 def bodies(place: Place) -> list[bytes]:
     with History.of(place) as history:
         return [entry.message for entry in history.entries()]
+
+
+# --- a broker that was set back to an older state ----------------------------------------------
+
+OF_EACH: dict[Stream, AnyEvent] = {
+    Stream.TEL: power("a", 100),
+    Stream.OBS: node_seen("a"),
+    Stream.PLAN: plan_made("p1"),
+    Stream.CLAIM: claim("g1", "p1"),
+    Stream.DEC: ANSWER,
+}
+
+
+@pytest.mark.parametrize("place", ["database_file"], indirect=True)
+@pytest.mark.parametrize("is_running", [False, True], ids=["between two lives", "under it"])
+@pytest.mark.parametrize("stream", OF_EACH)
+async def test_a_stream_that_was_set_back_and_grew_past_us_stops_the_projector(  # noqa: PLR0913
+    stream: Stream,
+    is_running: bool,
+    projecting: Projecting,
+    broker: Embedded,
+    bus: JetStreamLog,
+    connection: Connection,
+    place: Place,
+    tmp_path: Path,
+) -> None:
+    async def tell(boot: str, times: int) -> None:
+        says = producer(boot=boot)
+        await bus.publish([says.stamp(OF_EACH[stream]) for _ in range(times)])
+
+    await tell("b1", 1)
+    backup = await Backup.of(broker, tmp_path / "broker")
+    await tell("b2", 2)
+    async with contextlib.AsyncExitStack() as first:
+        running = await first.enter_async_context(projecting())
+        await came_to_the_end(connection, place)
+        if not is_running:
+            await first.aclose()
+        before = positions(place)
+        await backup.set_back()
+        await tell("b3", 4)
+        again = running if is_running else await first.enter_async_context(projecting())
+        with pytest.raises(ExceptionGroup) as ended:
+            await asyncio.wait_for(again, 20)
+
+    # Under it, the projector may look before the stream has grown again, and see its last sequence.
+    what = "(a different message 3|sequence [12]) " if is_running else "a different message 3 "
+    told = f"{stream} is at {what}.*Restore the stream"
+    assert ended.group_contains(StreamReplaced, match=told)
+    assert positions(place) == before
+
+
+def positions(place: Place) -> tuple[int, int]:
+    with History.of(place) as history:
+        held = history.checkpoint()
+        assert held is not None
+        return held.position, len(list(history.entries()))
 
 
 # --- a disk with no room left -------------------------------------------------------------------

@@ -9,12 +9,13 @@ from msgspec.structs import replace
 from joulie_bus import codec
 from joulie_bus.codec import Envelope, seal
 from joulie_bus.events import Fact, NodeGone, SettingsDeclared
-from joulie_bus.records import Record
+from joulie_bus.records import Record, digest_of
 from joulie_bus.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import (
     ANY_FACTS,
     any_fact,
     bound,
+    claim,
     eco,
     node_seen,
     noon,
@@ -23,7 +24,7 @@ from joulie_bus.testing import (
     records,
 )
 from joulie_projections import sequence as sequence_module
-from joulie_projections.commit import Bound, Input
+from joulie_projections.commit import Bound, Input, Inputs
 from joulie_projections.draft import Draft
 from joulie_projections.folds import evolve
 from joulie_projections.load import Load
@@ -75,13 +76,29 @@ def test_a_batch_names_its_positions_its_messages_and_its_place_in_the_chain() -
 def test_a_batch_says_how_far_each_stream_was_read_and_keeps_what_it_did_not_read() -> None:
     before = START._replace(inputs={Stream.PLAN: Input("p", 3), Stream.TEL: Input("t", 1)})
 
-    done = sequenced(merged(power("a", 1), power("a", 2), node_seen("a")), before)
+    told = merged(power("a", 1), power("a", 2), node_seen("a"))
+    done = sequenced(told, before)
 
+    last = {record.stream: digest_of(record) for record in told}
     assert done.commit.inputs == {
         Stream.PLAN: Input("p", 3),
-        Stream.TEL: Input("then", 2),
-        Stream.OBS: Input("then", 1),
+        Stream.TEL: Input("then", 2, last[Stream.TEL]),
+        Stream.OBS: Input("then", 1, last[Stream.OBS]),
     }
+
+
+def test_the_world_knows_the_newest_message_about_claims_and_its_digest() -> None:
+    world, told = World(), merged(claim("g1", "p1"), claim("g2", "p1"), node_seen("a"))
+    sequenced(told, world=world).draft.commit()
+
+    newest = max(told, key=lambda each: (each.stream is Stream.CLAIM, each.sequence))
+    assert world.claims == (2, digest_of(newest))
+
+
+def test_an_input_of_an_older_database_has_no_digest() -> None:
+    old = msgspec.msgpack.encode({Stream.TEL: ("then", 7)})
+
+    assert msgspec.msgpack.decode(old, type=Inputs) == {Stream.TEL: Input("then", 7, b"")}
 
 
 @given(facts=FACTS, batch=st.integers(1, 10))

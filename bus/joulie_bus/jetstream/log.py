@@ -12,7 +12,7 @@ from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import Reader
 from joulie_bus.log import Listener
-from joulie_bus.records import Message, Stored, StreamState
+from joulie_bus.records import Message, Record, Stored, StreamState
 from joulie_bus.subjects import Stream
 
 
@@ -57,6 +57,9 @@ class JetStreamLog:
     async def last(self, stream: Stream, subject: str) -> Stored | None:
         return await streams.last_on(self._connection, stream, subject)
 
+    async def message(self, stream: Stream, sequence: int) -> Record | None:
+        return await streams.message_at(self._connection, stream, sequence)
+
     async def state(self, stream: Stream) -> StreamState:
         return await streams.state_of(self._connection, stream)
 
@@ -65,9 +68,14 @@ class JetStreamLog:
         await streams.purge(self._connection, stream, before)
 
     def reading(
-        self, stream: Stream, after: int, created: str = "", bell: asyncio.Event | None = None
+        self,
+        stream: Stream,
+        after: int,
+        created: str = "",
+        bell: asyncio.Event | None = None,
+        digest: bytes = b"",
     ) -> AbstractAsyncContextManager[Reader]:
-        return Reader.on(self._connection, stream, after, created, bell)
+        return Reader.on(self._connection, stream, after, created, bell, digest)
 
     async def tell(self, subject: str, data: bytes) -> None:
         if self._connection.is_connected:

@@ -3,6 +3,9 @@
 Pull only, so nothing arrives that was not asked for. No acknowledgements: the position lives with
 the rows (docs/decisions/0003). Every sequence is checked; a hole is pulled again, and one that the
 stream cannot fill is a named error, never a silent skip.
+
+Each consumer starts at the position itself: the message there must be the one that was read there
+before. A stream that was set back to an older state and has grown since holds another one.
 """
 
 import asyncio
@@ -19,7 +22,7 @@ from joulie_bus.errors import BrokerRefused, StreamGap, StreamReplaced, Unreacha
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.streams import state_of
 from joulie_bus.logging import get_logger
-from joulie_bus.records import Record
+from joulie_bus.records import Record, digest_of
 from joulie_bus.subjects import Stream
 from joulie_bus.tasks import background, rung
 
@@ -54,10 +57,12 @@ class Reader:
     ) -> None:
         self.stream = stream
         self.created = ""
+        self.digest = b""  # of the message at `position`; empty: not known yet
         self.position = after  # the last sequence that was taken into the buffer
         self.pending = 0  # what the stream held behind the newest message we got
         self._connection = connection
         self._buffer: deque[Record] = deque()
+        self._newest: Record | None = None  # of those that came into the buffer
         self._bell = bell
         self._wake = asyncio.Event()
         self._consumer = b""
@@ -79,13 +84,15 @@ class Reader:
         after: int,
         created: str = "",
         bell: asyncio.Event | None = None,
+        digest: bytes = b"",
     ) -> AsyncGenerator["Reader", None]:
-        """`created` is the identity of the stream that `after` belongs to, if it is known.
+        """`created` is the identity of the stream that `after` belongs to, if it is known, and
+        `digest` that of the message at `after`.
 
         `bell` rings when there is something to take or a failure to raise; readers may share one.
         """
         reader = cls(connection, stream, after, bell or asyncio.Event())
-        reader.created = created
+        reader.created, reader.digest = created, digest
         await reader._check_history()
         inbox = connection.new_inbox()
         reader._inbox = inbox
@@ -125,6 +132,11 @@ class Reader:
             )
         if state.first > self.position + 1:
             raise StreamGap(self.stream, self.position + 1, state.first)
+        if self._newest is not None:
+            self.digest = digest_of(self._newest)
+        if self.digest and state.first > self.position:
+            # Trimmed exactly up to here: identity, first and last are all there is to compare.
+            log.info("not_compared", stream=self.stream, position=self.position, why="trimmed")
 
     async def _open_consumer(self) -> None:
         name = f"joulie-{secrets.token_hex(6)}"
@@ -137,7 +149,7 @@ class Reader:
         config = {
             "name": name,
             "deliver_policy": "by_start_sequence",
-            "opt_start_seq": self.position + 1,
+            "opt_start_seq": max(1, self.position),
             "ack_policy": "none",
             "max_waiting": 8,
             "mem_storage": True,
@@ -194,6 +206,7 @@ class Reader:
             return
         self._deliveries = delivery
         if sequence <= self.position:
+            self._compare(Record(self.stream, sequence, at, data))
             return
         if sequence != self.position + 1:  # none was lost, so the stream itself has the hole
             self._fail(StreamGap(self.stream, self.position + 1, sequence))
@@ -201,10 +214,19 @@ class Reader:
         self.position = sequence
         self.pending = pending
         told = subject.decode(errors="backslashreplace")  # a subject may hold any bytes
-        self._buffer.append(Record(self.stream, sequence, at, data, told))
+        self._newest = Record(self.stream, sequence, at, data, told)
+        self._buffer.append(self._newest)
         self._bell.set()
         if self._wants_more:
             self._wake.set()
+
+    def _compare(self, found: Record) -> None:
+        """With the message that was read at our position. Where that is unknown, this is it."""
+        if found.sequence != self.position:
+            return
+        self.digest = self.digest or digest_of(found)
+        if digest_of(found) != self.digest:
+            self._fail(StreamReplaced.at(self.stream, self.position))
 
     async def _on_status(self, message: Msg) -> None:
         """Were nats-py's inside another one, everything would come this way, slower."""

@@ -1,12 +1,14 @@
 """The streams, declared in one place: created when missing, checked when there."""
 
+import calendar
+import time
 from typing import Any
 
 import msgspec
 
 from joulie_bus.errors import BrokerRefused, PurgeDenied, StreamsForeign, StreamsMissing
 from joulie_bus.jetstream.connection import Connection
-from joulie_bus.records import Stored, StreamState
+from joulie_bus.records import Record, Stored, StreamState
 from joulie_bus.subjects import Stream, Subjects
 
 STREAM_NOT_FOUND = 10059
@@ -110,7 +112,30 @@ async def last_on(connection: Connection, stream: Stream, subject: str) -> Store
             return None
         raise
     message = answer["message"]
-    return Stored(message["seq"], msgspec.convert(message.get("data", ""), bytes, strict=False))
+    return Stored(message["seq"], _bytes(message))
+
+
+async def message_at(connection: Connection, stream: Stream, sequence: int) -> Record | None:
+    try:
+        answer = await connection.api(f"STREAM.MSG.GET.{stream}", {"seq": sequence})
+    except BrokerRefused as refusal:
+        if refusal.code == MESSAGE_NOT_FOUND:
+            return None
+        raise
+    message = answer["message"]
+    at = nanoseconds(message["time"])
+    return Record(stream, message["seq"], at, _bytes(message), message["subject"])
+
+
+def _bytes(message: dict[str, Any]) -> bytes:
+    return msgspec.convert(message.get("data", ""), bytes, strict=False)
+
+
+def nanoseconds(moment: str) -> int:
+    """Of RFC 3339, with up to nine places; a broker leaves out zeros at the end."""
+    seconds, _, fraction = moment.removesuffix("Z").partition(".")
+    whole = calendar.timegm(time.strptime(seconds, "%Y-%m-%dT%H:%M:%S"))
+    return whole * _SECOND + int(fraction.ljust(9, "0"))
 
 
 async def purge(connection: Connection, stream: Stream, before: int) -> None:
