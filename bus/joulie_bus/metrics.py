@@ -55,6 +55,12 @@ RESENT = Counter(
     "Messages sent again because no acknowledgement came in time",
     registry=ANYBODY,
 )
+PUBLISH_REFUSED = Counter(
+    "joulie_publish_refused_total",
+    "Tries to publish that the broker refused, by what was to be published",
+    ["what"],
+    registry=ANYBODY,
+)
 POSITION = Gauge(
     "joulie_position", "Position of the last event that was committed or seen", registry=LOG
 )

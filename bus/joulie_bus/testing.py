@@ -7,6 +7,7 @@ import shutil
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
+from joulie_bus import metrics
 from joulie_bus.embedded import Embedded, Peer, environment, free_port, server_binary
 from joulie_bus.errors import Unreachable
 from joulie_bus.events import (
@@ -50,7 +51,7 @@ from joulie_bus.events import (
 )
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.reader import Reader
-from joulie_bus.jetstream.streams import ensure, state_of
+from joulie_bus.jetstream.streams import declaration, ensure, state_of
 from joulie_bus.memory import MemoryBroker, MemoryLog
 from joulie_bus.producer import Producer
 from joulie_bus.records import Message, Record
@@ -178,6 +179,25 @@ class Backup:
         shutil.rmtree(self._store)
         shutil.copytree(self._copy, self._store)
         await self._broker.start()
+
+
+@contextlib.asynccontextmanager
+async def full(connection: Connection, *streams: Stream) -> AsyncGenerator[None, None]:
+    """Within the block the broker refuses every message to these streams: they have no room."""
+    for stream in streams:
+        held = (await connection.api(f"STREAM.INFO.{stream}"))["state"]["bytes"]
+        limits = {"discard": "new", "max_bytes": held + 1}
+        await connection.api(f"STREAM.UPDATE.{stream}", declaration(stream, CLUSTER) | limits)
+    try:
+        yield
+    finally:
+        for stream in streams:
+            await connection.api(f"STREAM.UPDATE.{stream}", declaration(stream, CLUSTER))
+
+
+def refusals(what: str) -> float:
+    """How often the broker refused it so far."""
+    return float(metrics.PUBLISH_REFUSED.labels(what=what)._value.get())
 
 
 async def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:

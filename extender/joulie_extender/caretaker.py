@@ -81,7 +81,7 @@ class Caretaker:
         except CannotTell as error:
             log.warning("claim_kept", card=proposal.card, pod=proposal.uid, why=str(error))
         except (BusError, ViewBehind, TimeoutError):
-            pass  # another replica was first, or nobody can write now
+            pass  # another replica was first, or the ledger has logged why it cannot write
         else:
             for event in done:
                 metrics.CLAIMS_TENDED.labels(what=getattr(event, "why", event.TYPE[6:])).inc()

@@ -9,11 +9,12 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from joulie_bus.errors import StreamReplaced
+from joulie_bus.errors import BusError, ExpectationFailed, StreamReplaced
 from joulie_bus.events import ClaimEvent
 from joulie_bus.log import Log
 from joulie_bus.producer import Producer
 from joulie_bus.records import Stored, digest_of
+from joulie_bus.refusals import Refusals
 from joulie_bus.subjects import Stream, Subjects
 from joulie_projections.view import View
 
@@ -28,6 +29,9 @@ class Ledger:
         self._view = view
         self._subjects = subjects
         self._producer = Producer(f"{replica}-claims", subjects, time.time_ns)
+        self._refused = Refusals(
+            "claims", "no card is given; the pod or the release is tried again"
+        )
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def write(self, cards: Iterable[str], decide: Decide) -> Sequence[ClaimEvent]:
@@ -36,6 +40,17 @@ class Ledger:
         Returns what was stored. ExpectationFailed if another writer came first: look again.
         """
         asked = sorted(set(cards))
+        try:
+            events = await self._written(asked, decide)
+        except ExpectationFailed:
+            raise
+        except BusError as error:
+            self._refused.saw(error)
+            raise
+        self._refused.ended()
+        return events
+
+    async def _written(self, asked: Sequence[str], decide: Decide) -> Sequence[ClaimEvent]:
         async with self._turns:
             newest = await asyncio.gather(*(self._newest(card) for card in asked))
             await self._has(max((stored.sequence for stored in newest), default=0))

@@ -12,6 +12,7 @@ from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
 from joulie_bus.records import Message
+from joulie_bus.refusals import Refusals
 from joulie_bus.tasks import rung
 from joulie_extender.spool import Spool
 
@@ -41,6 +42,7 @@ class Shipper:
         self._durability = durability
         self._waiting: dict[str, asyncio.Future[bool]] = {}
         self._dropped = 0
+        self._refused = Refusals("decisions", "kept in the spool, and published later")
         self._news = asyncio.Event()
         self._news.set()  # what the last life left behind is news to the broker
 
@@ -106,9 +108,10 @@ class Shipper:
         try:
             await bus.publish(self._fitting(messages, bus.max_payload))
         except BusError as error:
-            log.error("not_shipped", error=str(error), what="kept and tried again")
+            self._refused.saw(error)
             await asyncio.sleep(RETRY_S)
             return True
+        self._refused.ended()
         self._spool.shipped(place)
         self._shipped(messages)
         metrics.SPOOLED.set(0)

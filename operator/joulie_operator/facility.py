@@ -12,6 +12,7 @@ from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
 from joulie_bus.records import Message
+from joulie_bus.refusals import Refusals
 from joulie_bus.subjects import Subjects
 from joulie_operator.edge import FacilitySettings
 from joulie_operator.prometheus import NoAnswer, fetch, numbers, query
@@ -23,19 +24,22 @@ log = get_logger("facility")
 async def poll_facility(bus: Log, subjects: Subjects, settings: FacilitySettings) -> None:
     """For ever. What cannot be read is left out: the last value stays, and ages."""
     producer = Producer("operator-facility", subjects, time.time_ns)
+    refused = Refusals("facility", "this reading is lost; the next one is published in its turn")
     async with aiohttp.ClientSession() as session:
         while True:
             polled = await look(session, settings)
             if polled is not None:
-                await _told(bus, producer.stamp(polled))
+                await _told(bus, producer.stamp(polled), refused)
             await asyncio.sleep(settings.interval_s)
 
 
-async def _told(bus: Log, message: Message) -> None:
+async def _told(bus: Log, message: Message, refused: Refusals) -> None:
     try:
         await bus.publish([message])
     except BusError as error:
-        log.warning("facility_not_told", error=str(error))
+        refused.saw(error)
+    else:
+        refused.ended()
 
 
 async def look(session: aiohttp.ClientSession, settings: FacilitySettings) -> FacilityPolled | None:

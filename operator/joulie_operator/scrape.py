@@ -11,6 +11,7 @@ from joulie_bus.events import PowerSource, TelemetrySampled
 from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
+from joulie_bus.refusals import Refusals
 from joulie_bus.subjects import Subjects
 from joulie_operator.edge import PowerSettings
 from joulie_operator.prometheus import NoAnswer, fetch, numbers, query
@@ -30,6 +31,7 @@ Readings = dict[str, Reading]
 async def scrape_power(bus: Log, subjects: Subjects, view: View, settings: PowerSettings) -> None:
     """For ever. Who cannot be read is left out, and never reads 0 W."""
     producer = Producer("operator-power", subjects, time.time_ns)
+    refused = Refusals("power", "these readings are lost; the next ones are published in turn")
     async with aiohttp.ClientSession() as session:
         while True:
             nodes = {name: node for name, node in view.world.nodes.items() if node.present}
@@ -38,7 +40,9 @@ async def scrape_power(bus: Log, subjects: Subjects, view: View, settings: Power
             try:
                 await bus.publish([producer.stamp(fact) for fact in facts])
             except BusError as error:
-                log.warning("power_not_told", error=str(error), nodes=len(facts))
+                refused.saw(error)
+            else:
+                refused.ended()
             await asyncio.sleep(settings.interval_s)
 
 

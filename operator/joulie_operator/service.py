@@ -20,6 +20,7 @@ from joulie_bus.log import MAX_BATCH, Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Clock, Producer
 from joulie_bus.records import Stored
+from joulie_bus.refusals import Refusals
 from joulie_bus.subjects import Stream, Subjects
 from joulie_operator.plugins import chosen
 from joulie_operator.reconcile import Moment, Plan, plan
@@ -66,6 +67,7 @@ class Operator:
         self._sight = sight
         self._clock = clock
         self._producer = Producer("operator-plan", subjects, clock)
+        self._refused = Refusals("plans", "not made; the next look plans again")
         self._looked = 0.0
         self._stopped: Stopped | None = None
 
@@ -86,8 +88,11 @@ class Operator:
             return await self.look()
         except PolicyFailed as error:
             return Stopped("policy", str(error))
-        except (BusError, TimeoutError) as error:
-            return Stopped("broker", str(error) or "no answer in time")
+        except TimeoutError:
+            return Stopped("broker", "no answer in time")
+        except BusError as error:
+            self._refused.saw(error)
+            return Stopped("broker", str(error))
 
     def decide(self) -> Plan:
         """What the policy wants of the world as it is now."""
@@ -159,6 +164,7 @@ class Operator:
                 log.info("plan_overtaken", plan=made.made.plan, part=number)
                 return
             expected = stored.sequence
+        self._refused.ended()
         self._tell(made)
         await self._await_own_plan(expected)
 

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
-from joulie_bus.errors import BadQuantity
+from joulie_bus.errors import BadQuantity, BusError
 from joulie_bus.events import Fact
 from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
+from joulie_bus.refusals import Refusals
 from joulie_operator.observe import Told
 
 K = TypeVar("K")
@@ -41,6 +42,7 @@ class Facts(Generic[K]):
         self._bus = bus
         self._producer = producer
         self._beside = beside
+        self._refused = Refusals("facts", "the objects are listed again, and told then")
 
     def begin(self) -> None:
         for told in self._told:
@@ -80,7 +82,10 @@ class Facts(Generic[K]):
             return
         try:
             await self._bus.publish([self._producer.stamp(fact) for fact in facts])
-        except BaseException:
+        except BaseException as error:
             for told in self._told:
                 told.doubt(facts)
+            if isinstance(error, BusError):
+                self._refused.saw(error)
             raise
+        self._refused.ended()

@@ -90,6 +90,12 @@ class DecisionLog:
             db.execute(insert(head).values(**made.as_row()))
             return made
 
+    def newest_head(self) -> Head | None:
+        newest = select(head).order_by(head.c.pos.desc()).limit(1)
+        with self._engine.connect() as db:
+            found = db.execute(newest).mappings().first()
+        return Head(**found) if found is not None else None
+
     def keep_heads(self, epoch: int, heads: Sequence[Head]) -> None:
         """Heads that were signed before, as they were: for a log that is restored."""
         with self._engine.begin() as db:

@@ -9,10 +9,11 @@ from typing import NamedTuple
 from sqlalchemy import Engine
 
 from joulie_bus import metrics
-from joulie_bus.errors import Unwritable
+from joulie_bus.errors import BusError, Unwritable
 from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.records import Message, Record
+from joulie_bus.refusals import Refusals
 from joulie_bus.subjects import Stream, Subjects
 from joulie_bus.tasks import rung
 from joulie_projections import heads, outcomes
@@ -21,13 +22,14 @@ from joulie_projections.commit import Input
 from joulie_projections.decisions import DecisionLog
 from joulie_projections.entry import UNREADABLE, Entry, entry_of, stand_in, unreadable
 from joulie_projections.halving import put_in_halves
-from joulie_projections.heads import Signer
+from joulie_projections.heads import Head, Signer
 from joulie_projections.sequence import read_to
 
 HEAD_EVERY_S = 10.0
 HEAD_EVERY_ROWS = 1000
 LOOK_S = 0.25
 GATHER_S = 0.25  # nobody waits for an entry
+REFUSED_S = 2.0  # until outcomes that the broker refused are published again
 DUE_AT_ONCE = 1000
 log = get_logger("decisions")
 
@@ -52,14 +54,21 @@ class Scribe:
         self._signer = signer
         self._at = Input("", 0)
         self._signed_at = time.monotonic()
+        self._unanchored: Head | None = None  # the newest head, until the broker has it
+        self._heads_refused = Refusals("heads", "signed in the database, and published later")
+        self._outcomes_refused = Refusals("outcomes", "kept in the database, and published later")
         self.entries = 0
 
     async def open(self) -> bool:
         """False if the log ends before a head that was anchored elsewhere: a backup of it, then."""
         tip, self._at = await self._calls.until_done(self._log.open)
         self.entries = tip.pos
-        anchored = await self._bus.last(Stream.HEADS, self._subjects.heads)
-        return anchored is None or heads.decode(anchored.data).pos <= tip.pos
+        stored = await self._bus.last(Stream.HEADS, self._subjects.heads)
+        anchored = heads.decode(stored.data).pos if stored is not None else 0
+        newest = await self._calls.until_done(self._log.newest_head)
+        if newest is not None and newest.pos > anchored:
+            self._unanchored = newest  # the last life could not publish it
+        return anchored <= tip.pos
 
     async def write(self, lead: Lead, at_most: int) -> None:
         bell = asyncio.Event()
@@ -116,10 +125,21 @@ class Scribe:
         """Signed in the database, and anchored outside of it."""
         head = await self._calls.once(self._log.sign_head, self._signer, time.time_ns())
         self._signed_at = time.monotonic()
-        if head is not None:
-            message_id = f"head:{lead.incarnation}:{head.pos}"
-            message = Message(self._subjects.heads, message_id, heads.encode(head))
+        self._unanchored = head or self._unanchored  # a newer head stands for all before it
+        if self._unanchored is not None:
+            await self._anchor(lead, self._unanchored)
+
+    async def _anchor(self, lead: Lead, head: Head) -> None:
+        """What the broker refuses is tried again with the next head, or as soon as one is due."""
+        message_id = f"head:{lead.incarnation}:{head.pos}"
+        message = Message(self._subjects.heads, message_id, heads.encode(head))
+        try:
             await self._bus.publish([message])
+        except BusError as error:
+            self._heads_refused.saw(error)
+        else:
+            self._unanchored = None
+            self._heads_refused.ended()
 
     # --- outcomes -----------------------------------------------------------------------------
 
@@ -138,6 +158,10 @@ class Scribe:
                     # What is told comes back as an entry, and only then is no longer due.
                     told = [outcomes.message_of(*outcome, self._subjects) for outcome in ripe]
                     await self._bus.publish(told)
+                    self._outcomes_refused.ended()
                     await self._calls.once(self._log.settle, lead.epoch)
             except PASSING:
                 continue  # the next look tries again
+            except BusError as error:
+                self._outcomes_refused.saw(error)  # they stay due
+                await asyncio.sleep(REFUSED_S)

@@ -6,11 +6,14 @@ Whoever acts goes on meanwhile, as kube-scheduler does not wait for those who wa
 import asyncio
 from collections.abc import Iterable
 
+from joulie_bus.errors import BusError
 from joulie_bus.events import AnyEvent
 from joulie_bus.log import MAX_BATCH, Log
 from joulie_bus.producer import Producer
 from joulie_bus.records import Message
+from joulie_bus.refusals import Refusals
 
+RETRY_S = 1.0
 MOST = 2 * MAX_BATCH  # untold; then whoever sees more waits, so that memory stays flat
 
 
@@ -18,6 +21,7 @@ class Outbox:
     def __init__(self, bus: Log, producer: Producer) -> None:
         self._bus = bus
         self._producer = producer
+        self._refused = Refusals("observations", "kept and published later; the cluster waits")
         self._untold: list[Message] = []
         self._news, self._room = asyncio.Event(), asyncio.Event()
         self._room.set()
@@ -47,9 +51,21 @@ class Outbox:
         async with self._turn:  # what one is telling, another would take away a second time
             while self._untold:
                 some = self._untold[:MAX_BATCH]
-                await self._bus.publish(some)
+                await self._published(some)
                 del self._untold[: len(some)]
                 self._look()
+
+    async def _published(self, some: list[Message]) -> None:
+        """Until the broker takes them: a simulated cluster waits meanwhile, and loses nothing."""
+        while True:
+            try:
+                await self._bus.publish(some)
+            except BusError as error:
+                self._refused.saw(error)
+                await asyncio.sleep(RETRY_S)
+            else:
+                self._refused.ended()
+                return
 
     def _look(self) -> None:
         for event, is_so in ((self._news, self._untold), (self._room, len(self._untold) <= MOST)):

@@ -14,10 +14,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
-from joulie_bus.events import PodGone
+from joulie_bus.errors import BusError
+from joulie_bus.events import Fact, PodGone
 from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
+from joulie_bus.refusals import Refusals
 from joulie_bus.settings import HostPort, address, integer, number, setting, some_time, text
 from joulie_bus.subjects import Subjects
 from joulie_projections.view import View
@@ -99,6 +101,7 @@ class Simulation:
         self._tel = Producer("sim-tel", subjects, time.time_ns)
         self._seen = Outbox(bus, Producer("sim-obs", subjects, time.time_ns))
         self._engine = engine_of(settings, secrets.token_hex(3))
+        self._refused = Refusals("telemetry", "these readings are lost; the next ones follow")
         self._came = asyncio.Event()
 
     async def run(self) -> None:
@@ -140,8 +143,17 @@ class Simulation:
                 self._engine.cap(self._enforced(some))
                 await self._seen.put(self._engine.label(self._labelled(some)))
                 samples = self._engine.sample(some)
-                await self._bus.publish([self._tel.stamp(sample) for sample in samples])
+                await self._tell(samples)
                 turn += 1
+
+    async def _tell(self, samples: Iterable[Fact]) -> None:
+        """As agents do: a reading that is refused is lost, and the next one comes in its turn."""
+        try:
+            await self._bus.publish([self._tel.stamp(sample) for sample in samples])
+        except BusError as error:
+            self._refused.saw(error)
+        else:
+            self._refused.ended()
 
     def _enforced(self, names: Iterable[str]) -> list[tuple[str, Caps]]:
         """What the agents of these nodes would have read from their NodeTwins."""

@@ -15,10 +15,11 @@ import pytest
 from sqlalchemy import Engine
 
 from joulie_bus.events import Fact, GpuSeen, PodBound, PodPending
+from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.subjects import MERGE_ORDER
+from joulie_bus.subjects import MERGE_ORDER, Stream
 from joulie_bus.tasks import background
-from joulie_bus.testing import CLUSTER, node_seen, producer, until
+from joulie_bus.testing import CLUSTER, full, node_seen, producer, refusals, until
 from joulie_extender.bind import Bindings, Patience
 from joulie_extender.binding import KubeBinder
 from joulie_extender.caretaker import Caretaker
@@ -365,3 +366,34 @@ async def test_a_watch_that_lags_costs_no_running_pod_its_card(place: Place) -> 
         await until(lambda: len(place.api.asked) > looked + 2)
 
     assert place.held() == {"g1": [asked.pod_uid]}
+
+
+async def test_while_the_stream_of_claims_is_full_nothing_is_bound_and_then_it_is(
+    place: Place, connection: Connection
+) -> None:
+    await cards(place, "g1")
+    asked, before = await waiting(place), refusals("claims")
+    async with full(connection, Stream.CLAIM):
+        refused = await place.replica().bind(asked)
+    bound = await place.replica().bind(asked)
+
+    why = "the claims on cards cannot be written right now"
+    assert (refused.outcome, refused.error, refusals("claims")) == ("failed", why, before + 1)
+    assert (bound.outcome, bound.cards) == ("bound", ["g1"])
+
+
+async def test_a_caretaker_outlives_a_full_stream_of_claims_and_tends_afterwards(
+    place: Place, connection: Connection
+) -> None:
+    await cards(place, "g1")
+    asked = await waiting(place)
+    await place.replica().bind(asked)
+    await is_bound(place, asked)
+    before = refusals("claims")
+    async with background(place.caretaker().run(), "caretaker") as tending:
+        async with full(connection, Stream.CLAIM):
+            await until(lambda: refusals("claims") >= before + 2)
+            assert not tending.done()
+        claims = place.view.world.gpus["g1"].claims
+        await until(lambda: place.view.world.gpus["g1"].claims[asked.pod_uid].confirmed)
+    assert not claims[asked.pod_uid].confirmed

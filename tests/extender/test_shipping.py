@@ -5,15 +5,17 @@ from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from joulie_bus import codec, metrics
 from joulie_bus.embedded import Embedded
 from joulie_bus.events import DecisionsDropped, FilterDecided
+from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.producer import Producer
 from joulie_bus.subjects import Stream
 from joulie_bus.tasks import background, rung
-from joulie_bus.testing import CLUSTER, NOON, ask
+from joulie_bus.testing import CLUSTER, NOON, ask, full, refusals, until
 from joulie_extender.decide import Moment, decide_filter
 from joulie_extender.scoring import Weights
 from joulie_extender.shipping import Durability, Shipper
@@ -274,3 +276,21 @@ async def test_a_backlog_larger_than_memory_is_shipped_once_and_in_order(
 
     assert pods == [f"pod-{number}" for number in range(220)]
     assert await stored(bus) == 220
+
+
+async def test_decisions_that_a_full_stream_refuses_stay_in_the_spool_and_are_shipped_later(
+    bus: JetStreamLog, connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("joulie_extender.shipping.RETRY_S", 0.05)
+    before = refusals("decisions")
+    with shipper_on(tmp_path / "spool") as shipper, capture_logs() as lines:
+        async with shipping(bus, shipper):
+            async with full(connection, Stream.DEC):
+                for number in range(5):
+                    shipper.record(decided(number))
+                await until(lambda: refusals("decisions") >= before + 5)
+            pods = await shipped_pods(bus, 5)
+
+    told = [line["event"] for line in lines if "publish" in line["event"]]
+    assert pods == [f"pod-{number}" for number in range(5)]
+    assert told == ["not_published", "published_again"]

@@ -1,0 +1,126 @@
+"""The operator beside streams that take nothing more: it goes on, and nothing is lost unseen."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import aiohttp.web
+import pytest
+
+from joulie_bus import metrics
+from joulie_bus.embedded import free_port
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.settings import Source
+from joulie_bus.subjects import Stream
+from joulie_bus.tasks import background
+from joulie_bus.testing import CLUSTER, full, node_seen, producer, refusals, until
+from joulie_operator import watcher
+from joulie_operator.edge import FacilitySettings, PowerSettings
+from joulie_operator.facility import poll_facility
+from joulie_operator.kube import ApiServer as Api
+from joulie_operator.scrape import scrape_power
+from joulie_operator.service import Operator
+from joulie_operator.settings import OperatorSettings
+from joulie_operator.watch import Cluster, watch_cluster
+from joulie_projections.view import View
+from kube_builders import joulie_server, node, pod
+
+pytestmark = pytest.mark.anyio
+
+
+async def goes_on_after_refusals(task: "asyncio.Task[None]", what: str) -> None:
+    before = refusals(what)
+    await until(lambda: refusals(what) >= before + 2)
+    assert not task.done()
+
+
+async def test_facts_that_a_full_stream_refused_are_listed_and_published_again(
+    bus: JetStreamLog,
+    connection: Connection,
+    view: View,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watcher, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(watcher, "LONGEST_PAUSE_S", 0.2)
+    server = joulie_server()
+    server.put("nodes", node("n1", gpus=8))
+    server.put("pods", pod("p1"), "team")
+    async with (
+        Api.of(server.kubeconfig(tmp_path)) as api,
+        server.listening(),
+        contextlib.AsyncExitStack() as stack,
+    ):
+        async with full(connection, Stream.OBS):
+            watching = watch_cluster(api, bus, CLUSTER, view, Cluster.unseen())
+            watch = await stack.enter_async_context(background(watching, "watch"))
+            await goes_on_after_refusals(watch, "facts")
+            assert not view.world.nodes
+        await until(lambda: len(view.world.nodes) == 1 and len(view.world.pods) == 1)
+
+
+async def test_plans_stop_with_a_reason_and_are_made_once_there_is_room(
+    bus: JetStreamLog, connection: Connection, view: View
+) -> None:
+    says = producer()
+    await bus.publish([says.stamp(node_seen(name)) for name in ("n1", "n2")])
+    await until(lambda: len(view.world.nodes) == 2)
+    settings = Source.of(CAPS_SETTLE="0s").load(OperatorSettings)
+    operator = Operator(bus, CLUSTER, view, settings)
+    async with contextlib.AsyncExitStack() as stack:
+        async with full(connection, Stream.PLAN):
+            task = await stack.enter_async_context(background(operator.run(), "operator"))
+            await goes_on_after_refusals(task, "plans")
+            assert metrics.PLANS_STOPPED.labels(reason="broker")._value.get() == 1
+        await until(lambda: all(node.profile for node in view.world.nodes.values()))
+        assert metrics.PLANS_STOPPED.labels(reason="broker")._value.get() == 0
+
+
+@contextlib.asynccontextmanager
+async def meter() -> "contextlib.AsyncIterator[str]":
+    """Answers every question with one number."""
+
+    async def answer(_: aiohttp.web.Request) -> aiohttp.web.Response:
+        found = {"nodePowerWatts": 200, "ambient": 21.5}
+        return aiohttp.web.json_response(found)
+
+    app = aiohttp.web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner, port = aiohttp.web.AppRunner(app, access_log=None), free_port()
+    await runner.setup()
+    await aiohttp.web.TCPSite(runner, "127.0.0.1", port).start()
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        await runner.cleanup()
+
+
+async def test_the_scraper_goes_on_and_the_next_reading_is_stored(
+    bus: JetStreamLog, connection: Connection, view: View
+) -> None:
+    await bus.publish([producer().stamp(node_seen("n1"))])
+    await until(lambda: "n1" in view.world.nodes)
+    async with meter() as url:
+        told = {"NODE_POWER_SOURCE": "http", "NODE_POWER_HTTP_ENDPOINT": f"{url}/{{node}}"}
+        settings = Source.of(**told, NODE_POWER_INTERVAL="50ms").load(PowerSettings)
+        scraping = scrape_power(bus, CLUSTER, view, settings)
+        async with contextlib.AsyncExitStack() as stack:
+            async with full(connection, Stream.TEL):
+                task = await stack.enter_async_context(background(scraping, "scrape"))
+                await goes_on_after_refusals(task, "power")
+            await until(lambda: bool(view.world.nodes["n1"].samples))
+
+
+async def test_the_facility_poller_goes_on_and_the_next_reading_is_stored(
+    bus: JetStreamLog, connection: Connection, view: View
+) -> None:
+    async with meter() as url:
+        told = {"FACILITY_HTTP_ENDPOINT": url, "FACILITY_AMBIENT_TEMP_METRIC": "ambient"}
+        settings = Source.of(**told, FACILITY_POLL_INTERVAL="50ms").load(FacilitySettings)
+        polling = poll_facility(bus, CLUSTER, settings)
+        async with contextlib.AsyncExitStack() as stack:
+            async with full(connection, Stream.OBS, Stream.TEL):
+                task = await stack.enter_async_context(background(polling, "facility"))
+                await goes_on_after_refusals(task, "facility")
+            await until(lambda: bool(view.world.facilities))
