@@ -22,6 +22,14 @@ def head_of(cut: Cut) -> Head:
     )
 
 
+def trimmed(cut: Cut) -> str:
+    """For messages: what is not here, and how to read it."""
+    return (
+        f"the log was trimmed, and begins at entry {cut.pos} and position {cut.p_to}. Give "
+        "--archive DIR, or set ARCHIVE_DIR, to read what an archive holds in front of that."
+    )
+
+
 def behind(part: Part, cut: Cut | None) -> Part:
     """What of `part` the database can show: it hangs on the entry of the cut."""
     return part if cut is None or part.first > cut.pos else part._replace(first=cut.pos + 1)

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from joulie_audit.beginning import trimmed
 from joulie_bus import codec
 from joulie_bus.errors import NotInTheLog, Undecodable
 from joulie_bus.events import (
@@ -213,4 +214,5 @@ def _not_there(history: History, pod: str) -> str:
     return (
         f"No decision about {pod!r} is in the log. Write namespace/name or the pod's uid; "
         f"the last ones decided about were {', '.join(newest)}. `joulie decisions` lists more."
+        + (f" Of earlier ones: {trimmed(cut)}" if (cut := history.cut()) else "")
     )

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from joulie_audit.beginning import trimmed
 from joulie_bus.errors import NotInTheLog
 from joulie_projections.entry import FIRST_PREV, chain_hash
 from joulie_projections.heads import Checker, Head, is_genuine
@@ -63,6 +64,9 @@ def _no_proof(history: History, position: int, heads: Sequence[Head]) -> str:
         return "Nothing can be proved: the log has no entries yet."
     if not 1 <= position <= last:
         return f"There is no entry {position}: the log goes from 1 to {last}."
+    cut = history.cut()
+    if cut is not None and position < cut.pos:
+        return f"Entry {position} cannot be proved from here: {trimmed(cut)}"
     signed = heads[-1].pos if heads else 0
     return (
         f"Entry {position} is not signed yet: the newest head is at {signed}. "

@@ -1,5 +1,6 @@
 """Where folding starts: at the newest snapshot that is what was kept, or at the beginning."""
 
+from joulie_audit.beginning import trimmed
 from joulie_audit.fold import Past
 from joulie_bus.errors import NotInTheLog, StateDamaged
 from joulie_bus.logging import get_logger
@@ -23,10 +24,11 @@ def start_before(history: History, position: int) -> Past:
         else:
             return Past(world_of(rows), standing.position, standing.digests, aside)
     if (cut := history.cut()) is not None:
+        first = min((at for at in history.starts() if at >= cut.p_to), default=None)
+        hint = f" What lies behind position {first} can be asked without it." if first else ""
         raise NotInTheLog(
-            f"The log was trimmed at position {cut.p_to}, and no snapshot lies between that and "
-            f"{position}. Nothing was computed. Give --archive DIR, or set ARCHIVE_DIR, to read "
-            "through the archive that holds what was trimmed."
+            f"Position {position} cannot be folded from here: {trimmed(cut)}{hint} "
+            "Nothing was computed."
         )
     return Past(aside=aside)
 

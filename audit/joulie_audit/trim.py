@@ -41,7 +41,7 @@ class Trimmer:
         self, archive: Archive, store: TrimStore, reading: Reading, public: Checker
     ) -> None:
         self._archive = archive
-        self._store = store
+        self.store = store
         self._reading = reading
         self._public = public
 
@@ -50,18 +50,18 @@ class Trimmer:
     ) -> Trimmed:
         is_new = self.cut(anchors, wish)
         purged = await self.purge(bus, subjects, anchors)
-        rows = sum(self._store.drop())
-        freed = self._store.give_back()
-        cut = self._store.newest()
+        rows = sum(self.store.drop())
+        freed = self.store.give_back()
+        cut = self.store.newest()
         return Trimmed(cut, is_new, rows, purged.messages, freed, purged.denied)
 
     def cut(self, anchors: list[Anchor], wish: Wish) -> bool:
         """Whether there is a new one."""
-        due = self._store.oldest_due()
+        due = self.store.oldest_due()
         with self._reading() as history:
             made = next_cut(history, Grounds(self._archive, anchors, self._public, due), wish)
         if made is not None:
-            self._store.record(made)
+            self.store.record(made)
         return made is not None
 
     async def purge(self, bus: PurgingLog, subjects: Subjects, anchors: list[Anchor]) -> Purged:

@@ -38,18 +38,20 @@ class _Log(NamedTuple):
 
 
 def _logs(at: Cut) -> list[_Log]:
-    """Settings stay: entries behind the cut name them. So does the last node that went."""
+    """Snapshots first: one without its manifest is damaged to readers. Settings stay, because
+    entries behind the cut name them, and so does the last node that went.
+    """
     node_went = (
         select(func.max(gone.c.position)).where(gone.c.table_name == "node").scalar_subquery()
     )
     is_last_node = (gone.c.table_name == "node") & (gone.c.position == node_went)
     is_settings = decision.c.kind == SettingsDeclared.TYPE
     return [
+        _Log(snapshot, snapshot.c.position, snapshot.c.position < at.p_to),
         _Log(decision, decision.c.pos, (decision.c.pos < at.pos) & ~is_settings),
         _Log(head, head.c.pos, head.c.pos < at.pos),
         _Log(batch, batch.c.p_to, batch.c.p_to < at.p_to),
         _Log(quarantine, quarantine.c.position, quarantine.c.position <= at.p_to),
-        _Log(snapshot, snapshot.c.position, snapshot.c.position < at.p_to),
         _Log(gone, gone.c.position, (gone.c.position <= at.p_to) & ~is_last_node),
     ]
 
