@@ -311,7 +311,9 @@ def await_nodes(port: int, nodes: int) -> None:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         with socket.create_connection(("127.0.0.1", port)) as page:
-            page.sendall(b"GET /debug/scoring HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            page.sendall(
+                b"GET /debug/scoring HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+            )
             got = b""
             while part := page.recv(1 << 20):
                 got += part

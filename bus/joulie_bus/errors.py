@@ -31,6 +31,7 @@
     ├── BadTrace                 a file of recorded pods that cannot be used
     ├── BadRequest               a webhook body that kube-scheduler would never send
     ├── BadQuantity              a Kubernetes quantity that cannot be read
+    ├── BadName                  a name that no object in Kubernetes can have
     ├── BadAnnotation            an annotation of a pod that cannot be read
     ├── BadCatalog               a hardware catalog that cannot be used; all mistakes at once
     ├── DataDirectoryError       a data directory that is missing, taken or not ours
@@ -302,6 +303,14 @@ class BadQuantity(JoulieError):
         super().__init__(
             f"{where} holds the quantity {text!r}, which Kubernetes' grammar does not allow. "
             f"Write it like 500m, 1.5, 1Gi or 129e6."
+        )
+
+
+class BadName(JoulieError):
+    def __init__(self, what: str, name: str, wanted: str) -> None:
+        super().__init__(
+            f"{what} is {name!r}, which is not {wanted}. It was not used. "
+            f"Send the name that the object has in Kubernetes."
         )
 
 

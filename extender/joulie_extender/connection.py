@@ -17,14 +17,16 @@ from typing import NamedTuple, Protocol, cast
 import httptools
 
 from joulie_bus import metrics
+from joulie_bus.head_rules import Field, Head, Refusal
+from joulie_extender.budget import Budget
 from joulie_extender.exchange import Body, Limits, Reply, Request, refusal, rendered
+from joulie_extender.known_head import KnownHead
 
 READ = 64 * 1024  # bytes at a time
 LARGE = 1024 * 1024  # a body larger than this is read to its place; it is copied nowhere
+_ROOM = bytes(256 * 1024)  # what the place of a large body grows by, as its bytes arrive
 LINGER_S = 2.0  # for a refused client to read why, before its unsent bytes meet a closed socket
 FORMS = 4  # of heads; kube-scheduler has one for each verb
-DIGITS = 8  # of the length of a body that comes in one piece
-_LENGTH = b"\r\nContent-Length: "  # on a line of its own, whatever other lines say
 PIPELINED = 16  # requests read ahead of their turn; kube-scheduler sends none
 
 
@@ -32,12 +34,16 @@ class House(Protocol):
     """What a connection asks of whom it belongs to."""
 
     limits: Limits
+    budget: Budget
+    arriving: "set[Connection]"  # in the handshake of TLS
     connections: "set[Connection]"
     is_draining: bool
 
     def answer(self, request: Request) -> Reply | Awaitable[Reply]: ...
 
     def knows(self, transport: asyncio.Transport) -> bool: ...
+
+    def refusal_of(self, head: Head, is_known: bool) -> Refusal | None: ...
 
 
 class _Phase(IntEnum):
@@ -58,39 +64,6 @@ class _Waiting(NamedTuple):
     keeps: bool
 
 
-class _Form(NamedTuple):
-    """The head of a request that came whole, in one piece. What comes with the same head, but for
-    the length of its body, need not be parsed to be understood: it says what this one said.
-    """
-
-    before: bytes  # the digits of the length
-    after: bytes
-    method: str
-    path: str
-
-    @classmethod
-    def of(cls, data: bytes, body: Body, method: str, path: str) -> "_Form | None":
-        """None unless the data is one head with one length, and this body."""
-        head = data[: len(data) - len(body)]
-        before, named, rest = head.partition(_LENGTH)
-        digits, _, after = rest.partition(b"\r\n")
-        is_one = head.find(b"\r\n\r\n") == len(head) - 4
-        if not (is_one and named and int(digits) == len(body)):
-            return None
-        return cls(before + named, b"\r\n" + after, method, path)
-
-    def body_of(self, data: bytes) -> bytes | None:
-        """None if this is not one whole request with this head."""
-        if not data.startswith(self.before):
-            return None
-        at = len(self.before)
-        end = data.find(b"\r", at, at + DIGITS)
-        start = end + len(self.after)
-        if end < 0 or not data.startswith(self.after, end) or not data[at:end].isdigit():
-            return None
-        return data[start:] if int(data[at:end]) == len(data) - start else None
-
-
 class Connection(asyncio.BufferedProtocol):
     """One client. Requests are answered one at a time, in their order."""
 
@@ -101,11 +74,16 @@ class Connection(asyncio.BufferedProtocol):
         self._patience = _patience(house.limits)
         self._parser = httptools.HttpRequestParser(self)
         self._space = memoryview(bytearray(READ))
-        self._forms: deque[_Form] = deque(maxlen=FORMS)
+        self._forms: deque[KnownHead] = deque(maxlen=FORMS)
         self._waiting: deque[_Waiting] = deque()
         self._answering: asyncio.Task[None] | None = None
         self._whole = b""  # what is being parsed, if it may be one request
         self._is_known = True
+        self._local = ""
+        self._held = 0  # bytes of the budget that this connection has
+        self._unread = 0  # those of them that wait for the rest of a body
+        self._unsent = 0  # those of them that wait for the client to read
+        self._farewell = b""  # a refusal, once what came before it is answered
         self._is_clogged = False  # it does not take what we write
         self._is_full = False  # it writes ahead of what we answer
         self.written_by = math.inf  # until then the client has to take what was written
@@ -116,9 +94,10 @@ class Connection(asyncio.BufferedProtocol):
         self._url = b""
         self._method = ""
         self._head_bytes = 0
+        self._fields: list[Field] = []
         self._size = 0
         self._length = 0  # of the body, if the head says so
-        self._parts: list[bytes] = []
+        self._body: Body = b""
         self._large: bytearray | None = None
         self._expects = False
         self._keeps = True
@@ -133,10 +112,15 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own is none by class
         self._is_known = self._house.knows(self._transport)
+        self._local = (transport.get_extra_info("sockname") or ("",))[0]
+        if not self._is_known:
+            self.deadline = time.monotonic() + self._house.limits.head_s
+        self._house.arriving.discard(self)
         self._house.connections.add(self)
         metrics.CONNECTIONS.inc()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._release(self._held)
         self._house.connections.discard(self)
         metrics.CONNECTIONS.dec()
 
@@ -147,14 +131,28 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self._is_clogged = True
         self.written_by = time.monotonic() + self._house.limits.body_s
+        self._unsent = self._transport.get_write_buffer_size()
+        self._house.budget.charge(self._unsent)
+        self._held += self._unsent
 
     def resume_writing(self) -> None:
         self._is_clogged = False
         self.written_by = math.inf
+        self._release(self._unsent)
+        self._unsent = 0
         self._answer_next()
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        large = self._large
+        if large is not None and self._size == len(large):
+            self._grow(large)
         return self._space if self._large is None else memoryview(self._large)[self._size :]
+
+    def _grow(self, large: bytearray) -> None:
+        """By little, and only when it is full: the head may promise what never comes."""
+        more = min(len(_ROOM), self._length - len(large))
+        if self._hold(more):
+            large += _ROOM if more == len(_ROOM) else bytes(more)
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._large is None:
@@ -165,6 +163,27 @@ class Connection(asyncio.BufferedProtocol):
             self._parser = httptools.HttpRequestParser(self)  # the old one has not seen this body
             self._read(self._method, self._path, self._large)
 
+    # --- bytes held ---
+
+    def _hold(self, count: int) -> bool:
+        """False if that would be more than all connections may hold: the request is refused."""
+        budget = self._house.budget
+        if budget.take(count):
+            self._held += count
+            self._unread += count
+            return True
+        why = (
+            f"Requests and replies of all connections may hold {budget.limit} bytes "
+            "(EXTENDER_BUFFERS), and do. Nothing was answered; try again."
+        )
+        self._refuse(503, why)
+        return False
+
+    def _release(self, count: int) -> None:
+        freed = min(count, self._held)  # a connection that is lost has given back all
+        self._held -= freed
+        self._house.budget.give(freed)
+
     def _hear(self, data: memoryview) -> None:
         if self._phase is not _Phase.IDLE:
             self._feed(data)
@@ -174,7 +193,8 @@ class Connection(asyncio.BufferedProtocol):
             body = form.body_of(whole)
             if body is not None and len(body) <= self._house.limits.body:
                 self._begun = time.monotonic()
-                self._read(form.method, form.path, body)
+                if self._hold(len(body)):
+                    self._read(form.method, form.path, body)
                 return
         self._whole = whole
         self._feed(data)
@@ -198,10 +218,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _make_room(self) -> None:
         """Between two feeds, so that the parser is done with what it had."""
-        begun = b"".join(self._parts)
-        self._parts.clear()
-        self._large = bytearray(self._length)
-        self._large[: len(begun)] = begun
+        self._large = bytearray(self._body)
+        self._body = b""
 
     # --- called by the parser ---
 
@@ -215,6 +233,7 @@ class Connection(asyncio.BufferedProtocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        self._fields.append((name, value))
         match name.lower():
             case b"content-length":
                 self._length = int(value)
@@ -229,30 +248,38 @@ class Connection(asyncio.BufferedProtocol):
         if self._phase is not _Phase.HEAD:
             return
         self._method = self._parser.get_method().decode()
+        head = Head(self._method, self._path, self._fields, self._local)
+        refused = self._house.refusal_of(head, self._is_known)
+        if refused is not None:
+            self._refuse(refused.status, refused.why, refused.reason)
+            return
         self._keeps = self._parser.should_keep_alive() and not self._parser.should_upgrade()
         self._enter(_Phase.BODY)
         if self._expects:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
-        if self._phase is not _Phase.BODY:
+        """In as many pieces as the client likes: one buffer, because each object costs more."""
+        if self._phase is not _Phase.BODY or not self._hold(len(body)):
             return
         self._size += len(body)
-        if self._size > self._house.limits.body:
-            self._refuse_large()
-        else:
-            self._parts.append(body)
+        if not self._body:
+            self._body = body
+            return
+        if isinstance(self._body, bytes):
+            self._body = bytearray(self._body)
+        self._body += body
 
     def on_message_complete(self) -> None:
         if self._phase is not _Phase.BODY:
             return
-        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        body = bytes(self._body)
         if self._whole and not self._expects:
             self._learn(body)
         self._read(self._method, self._path, body)
 
     def _learn(self, body: bytes) -> None:
-        form = _Form.of(self._whole, body, self._method, self._path)
+        form = KnownHead.of(self._whole, body, self._method, self._path)
         if form is not None:
             self._forms.append(form)
 
@@ -261,7 +288,8 @@ class Connection(asyncio.BufferedProtocol):
         return self._url.partition(b"?")[0].decode("latin-1")
 
     def _read(self, method: str, path: str, body: Body) -> None:
-        request = Request(method, path, body, self._begun, self._is_known)
+        request = Request(method, path, body, self._begun)
+        self._unread = 0
         self._waiting.append(_Waiting(request, self._keeps))
         self._begin()
         self._enter(_Phase.BUSY)
@@ -280,6 +308,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._write(reply, request, keeps)
             else:
                 self._answering = asyncio.ensure_future(self._answer_later(reply, request, keeps))
+        if self._farewell and self._answering is None and not self._waiting:
+            self._take_leave()
 
     async def _answer_later(self, coming: Awaitable[Reply], request: Request, keeps: bool) -> None:
         reply = await coming
@@ -288,6 +318,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answer_next()
 
     def _write(self, reply: Reply, request: Request, keeps: bool) -> None:
+        self._release(len(request.body))
         if self._transport.is_closing():
             return
         closes = not keeps or self._house.is_draining
@@ -298,21 +329,36 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
         self._transport.write(rendered(reply, closes=closes, without_body=request.method == "HEAD"))
         if closes:
-            self._phase = _Phase.OVER
+            self._enter(_Phase.OVER)
+            self.deadline = time.monotonic() + self._house.limits.body_s
             self._waiting.clear()
+            self._farewell = b""
             self._transport.close()
 
     def _refuse_large(self) -> None:
         limit = self._house.limits.body
         self._refuse(413, f"The body is larger than {limit} bytes (EXTENDER_BODY_LIMIT).")
 
-    def _refuse(self, status: int, why: str) -> None:
+    def _refuse(self, status: int, why: str, reason: str = "") -> None:
+        """The last reply; requests before it are answered first, in their order."""
         if self._phase is _Phase.OVER:
             return
-        metrics.REQUESTS_REFUSED.labels(reason=HTTPStatus(status).name.lower()).inc()
+        reason = reason or HTTPStatus(status).name.lower()
+        metrics.REQUESTS_REFUSED.labels(reason=reason).inc()
         self._enter(_Phase.OVER)
-        self._large = None
-        self._transport.write(rendered(refusal(status, why), closes=True))
+        self._release(self._unread)
+        self._unread = 0
+        self._large, self._body = None, b""
+        self._farewell = rendered(refusal(status, why), closes=True)
+        if self._answering is None and not self._waiting:
+            self._take_leave()
+        else:
+            self.deadline = time.monotonic() + self._house.limits.body_s
+
+    def _take_leave(self) -> None:
+        self._transport.write(self._farewell)
+        self._farewell = b""
+        self.deadline = time.monotonic() + LINGER_S
         if self._transport.can_write_eof():
             self._transport.write_eof()
 

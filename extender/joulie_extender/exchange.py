@@ -12,6 +12,8 @@ Body = bytes | bytearray  # the latter if it is large: it lies where it was read
 
 class Limits(NamedTuple):
     body: int = 64 * 1024 * 1024
+    buffers: int = 128 * 1024 * 1024  # of all connections together
+    connections: int = 256
     head: int = 32 * 1024
     head_s: float = 10.0
     body_s: float = 30.0
@@ -24,7 +26,6 @@ class Request(NamedTuple):
     path: str
     body: Body
     begun: float  # time.monotonic() at its first byte
-    is_known: bool  # showed a certificate, or need not
 
 
 class Reply(NamedTuple):

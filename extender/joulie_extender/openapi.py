@@ -74,6 +74,9 @@ def _content(schema: Schema, media: str = "application/json") -> Schema:
     return {"content": {media: {"schema": schema}}}
 
 
+_FOREIGN = (403, 421)  # from a page in a browser, or without the certificate that is asked for
+
+
 def _refusals(*codes: int) -> Schema:
     told = {"description": "Nothing that kube-scheduler sends; says why", **_content(_ERROR)}
     return {str(code): told for code in codes}
@@ -89,7 +92,7 @@ def _verb(summary: str, args: Schema, result: Schema) -> Schema:
         "post": {
             "summary": summary,
             "requestBody": {"required": True, **_content(args)},
-            "responses": {"200": answered, **_refusals(400, 413)},
+            "responses": {"200": answered, **_refusals(400, *_FOREIGN, 411, 413, 415, 503)},
         }
     }
 
@@ -98,7 +101,11 @@ def _page(summary: str, media: str, *refusals: int, **more: Any) -> Schema:
     schema = _STRING if media.startswith("text/") else {"type": "object"}
     shown = {"description": "The page", **_content(schema, media)}
     return {
-        "get": {"summary": summary, "responses": {"200": shown, **_refusals(*refusals)}, **more}
+        "get": {
+            "summary": summary,
+            "responses": {"200": shown, **_refusals(*_FOREIGN, *refusals)},
+            **more,
+        }
     }
 
 

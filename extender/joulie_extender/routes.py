@@ -9,6 +9,8 @@ from joulie_extender.exchange import Handler, Reply, Request, refusal
 from joulie_extender.openapi import DOCUMENT
 
 EXPLAIN = "/explain/"
+# For the kubelet, which has no certificate. They hold no data.
+PROBES = frozenset({"/healthz", "/readyz"})
 # A cluster may register its duties apart, with their own `ignorable`, or all of them at once.
 PREFIXES: tuple[tuple[str, Duty], ...] = (("", "all"), ("/energy", "energy"), ("/gpu", "gpu"))
 _NO_BIND = (
@@ -56,7 +58,7 @@ def routed(extender: Extender, is_draining: Callable[[], bool]) -> Handler:
     def handle(request: Request) -> Reply | Awaitable[Reply]:
         verb = verbs.get(request.path)
         if verb is not None:
-            return _refused(request, ("POST",)) or verb(request)
+            return _method(request, ("POST",)) or verb(request)
         if (page := health.get(request.path)) is not None:
             return _method(request, ("GET", "HEAD")) or page()
         return _page(extender, pages, request)
@@ -67,9 +69,9 @@ def routed(extender: Extender, is_draining: Callable[[], bool]) -> Handler:
 def _page(extender: Extender, pages: dict[str, Page], request: Request) -> Reply:
     page = pages.get(request.path)
     if page is not None:
-        return _refused(request, ("GET", "HEAD")) or page()
+        return _method(request, ("GET", "HEAD")) or page()
     if request.path.startswith(EXPLAIN):
-        return _refused(request, ("GET", "HEAD")) or _explained(extender, request.path)
+        return _method(request, ("GET", "HEAD")) or _explained(extender, request.path)
     return refusal(404, _NO_BIND if request.path.endswith("/bind") else _NOTHING)
 
 
@@ -82,13 +84,6 @@ def _explained(extender: Extender, path: str) -> Reply:
         )
         return refusal(404, why)
     return Reply(200, found)
-
-
-def _refused(request: Request, methods: tuple[str, ...]) -> Reply | None:
-    if not request.is_known:
-        why = "Only clients with a certificate of EXTENDER_TLS_CLIENT_CA_FILE are answered here."
-        return refusal(403, why)
-    return _method(request, methods)
 
 
 def _method(request: Request, methods: tuple[str, ...]) -> Reply | None:

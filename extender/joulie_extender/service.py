@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
+from joulie_bus.head_rules import HeadRule
 from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
@@ -22,7 +23,7 @@ from joulie_extender.caretaker import Caretaker
 from joulie_extender.decide import declaration
 from joulie_extender.ledger import Ledger
 from joulie_extender.lookout import Lookout
-from joulie_extender.routes import routed
+from joulie_extender.routes import PROBES, routed
 from joulie_extender.scoring import Weights
 from joulie_extender.server import Door, listening
 from joulie_extender.settings import ServerSettings
@@ -108,7 +109,10 @@ async def serving(
         producer = Producer(server.replica, subjects, time.time_ns)
         service = Service(Shipper(producer, spool, server.durability()), weights, server, subjects)
         handler = routed(service.extender, service.is_draining)
-        async with listening(handler, server.addr, server.limits(), server.certificates()) as door:
+        rule = HeadRule(server.own_names(), PROBES)
+        async with listening(
+            handler, server.addr, server.limits(), server.certificates(), rule
+        ) as door:
             service.door = door
-            log.info("serving", at=str(server.addr))
+            log.info("serving", at=str(server.addr), names=sorted(rule.names))
             yield service

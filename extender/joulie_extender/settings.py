@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from joulie_bus.head_rules import canonical_names, host_names, is_loopback
 from joulie_bus.settings import (
     HostPort,
     address,
@@ -63,6 +64,20 @@ class ServerSettings:
     addr: HostPort = setting(
         address, "EXTENDER_ADDR", "127.0.0.1:9876", "Where kube-scheduler reaches the extender"
     )
+    hosts: tuple[str, ...] = setting(
+        host_names,
+        "EXTENDER_HOSTS",
+        "",
+        "Names and addresses of the extender that clients send as Host, such as those of its "
+        "Service; loopback names and the address that a client connected to are always answered",
+    )
+    allow_unauthenticated: bool = setting(
+        boolean,
+        "EXTENDER_ALLOW_UNAUTHENTICATED",
+        "false",
+        "Whether EXTENDER_ADDR may be beyond loopback without certificates of clients: every "
+        "process that reaches it can then read scores and have pods bound",
+    )
     replica: str = setting(
         replica, "EXTENDER_REPLICA", "extender-0", "Name of this replica in the decision log"
     )
@@ -120,6 +135,18 @@ class ServerSettings:
     body_limit: int = setting(
         integer(1024), "EXTENDER_BODY_LIMIT", "67108864", "Largest request body, in bytes"
     )
+    buffers: int = setting(
+        integer(1024),
+        "EXTENDER_BUFFERS",
+        "134217728",
+        "Bytes that requests and unsent replies of all connections may hold; above it 503",
+    )
+    connections: int = setting(
+        integer(1, 100_000),
+        "EXTENDER_CONNECTIONS",
+        "256",
+        "Connections at once, those in the handshake of TLS included; above it 503",
+    )
     head_s: float = setting(
         some_time, "EXTENDER_HEAD_TIMEOUT", "10s", "Time that the head of a request may take"
     )
@@ -163,6 +190,17 @@ class ServerSettings:
             )
         if self.tls_client_ca and not self.tls_cert:
             found.append("EXTENDER_TLS_CLIENT_CA_FILE without EXTENDER_TLS_CERT_FILE: no TLS")
+        if self.buffers < self.body_limit:
+            found.append(
+                "EXTENDER_BUFFERS: at least EXTENDER_BODY_LIMIT, or no body of that size is read"
+            )
+        if not (is_loopback(self.addr.host) or self.tls_client_ca or self.allow_unauthenticated):
+            found.append(
+                f"EXTENDER_ADDR={self.addr}: beyond loopback every process that reaches it could "
+                "read scores and have pods bound; give EXTENDER_TLS_CERT_FILE, "
+                "EXTENDER_TLS_KEY_FILE and EXTENDER_TLS_CLIENT_CA_FILE, or "
+                "EXTENDER_ALLOW_UNAUTHENTICATED=true where the network keeps others out"
+            )
         if not 2 * self.bind_s <= self.claim_s <= LONGEST_CLAIM_S:
             found.append(
                 "GPU_CLAIM_LIFE: at least twice GPU_BIND_TIMEOUT, so that no claim lapses while "
@@ -170,9 +208,14 @@ class ServerSettings:
             )
         return found
 
+    def own_names(self) -> frozenset[str]:
+        return canonical_names([self.addr.host, *self.hosts])
+
     def limits(self) -> Limits:
         return Limits(
             body=self.body_limit,
+            buffers=self.buffers,
+            connections=self.connections,
             head_s=self.head_s,
             body_s=self.body_s,
             keep_alive_s=self.keep_alive_s,

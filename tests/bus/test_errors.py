@@ -35,6 +35,7 @@ EXAMPLES: list[JoulieError] = [
     errors.BadTrace("pods.csv, line 3", "there is no column qos"),
     errors.BadRequest("$.pod: expected an object. The request was not answered."),
     errors.BadQuantity("1Zi", "$.pod.spec.containers[0]"),
+    errors.BadName("PodName", "../x", "a DNS subdomain name (RFC 1123)"),
     errors.BadAnnotation("joulie.io/gpu-share", "half", "a share, such as 0.25"),
     errors.BadCatalog("catalog.toml", ["cpu number 1: no source"]),
     errors.DataDirectoryError("/data holds no database. Start `joulie up` there first."),

@@ -535,31 +535,10 @@ async def test_head_tells_the_length_and_keeps_the_body(path: str) -> None:
     assert (bare.status, bare.body) == (200, b"")
 
 
-@pytest.mark.parametrize("path", ["/filter", "/debug/scoring", "/explain/u1", "/openapi.json"])
-def test_who_should_have_shown_a_certificate_and_did_not_learns_nothing(path: str) -> None:
-    handle = routed(Extender(look, list[DecisionEntry]().append, Weights(), lambda: NOON), bool)
-    method = "POST" if path == "/filter" else "GET"
-
-    reply = handle(Request(method, path, BODY, 0.0, is_known=False))
-
-    assert isinstance(reply, Reply)
-    assert (reply.status, b"EXTENDER_TLS_CLIENT_CA_FILE" in reply.body) == (403, True)
-
-
-@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-def test_the_kubelet_needs_no_certificate(path: str) -> None:
-    handle = routed(Extender(look, list[DecisionEntry]().append, Weights(), lambda: NOON), bool)
-
-    reply = handle(Request("GET", path, b"", 0.0, is_known=False))
-
-    assert isinstance(reply, Reply)
-    assert reply.status == 200
-
-
 def test_who_is_leaving_is_not_ready() -> None:
     extender = Extender(look, list[DecisionEntry]().append, Weights(), lambda: NOON)
 
-    reply = routed(extender, lambda: True)(Request("GET", "/readyz", b"", 0.0, is_known=True))
+    reply = routed(extender, lambda: True)(Request("GET", "/readyz", b"", 0.0))
 
     assert isinstance(reply, Reply)
     assert (reply.status, reply.body) == (503, b"this replica is leaving\n")
@@ -595,7 +574,8 @@ async def test_curl_may_ask_first_whether_a_large_body_is_welcome() -> None:
     names = json.dumps([f"node-{number}" for number in range(500)])
     async with served(look) as extender:
         reply = await curled(
-            f"""curl -sf -H 'Expect: 100-continue' http://localhost:{extender.port}/prioritize \
+            f"""curl -sf -H 'Expect: 100-continue' \
+              -H 'Content-Type: application/json' http://localhost:{extender.port}/prioritize \
               -d '{{"pod": {{}}, "nodenames": {names}}}'"""
         )
 

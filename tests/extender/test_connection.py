@@ -1,6 +1,7 @@
 """A head that was read before is understood as it was then, and nothing else is."""
 
 import asyncio
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -8,9 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from joulie_bus.head_rules import Head, HeadRule, Refusal, refusal_of
 from joulie_extender import connection
+from joulie_extender.budget import Budget
 from joulie_extender.connection import Connection
 from joulie_extender.exchange import Limits, Reply, Request
+
+JSON = b"Content-Type: application/json"
 
 
 class Written(asyncio.Transport):
@@ -39,6 +44,8 @@ class House:
 
     def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008
         self.limits = limits
+        self.budget = Budget(limits.buffers)
+        self.arriving: set[Connection] = set()
         self.connections: set[Connection] = set()
         self.asked: list[tuple[str, str, bytes]] = []
 
@@ -48,6 +55,9 @@ class House:
 
     def knows(self, transport: asyncio.Transport) -> bool:
         return True
+
+    def refusal_of(self, head: Head, is_known: bool) -> Refusal | None:
+        return refusal_of(head, HeadRule())
 
 
 def heard(house: House, pieces: Sequence[bytes]) -> bytes:
@@ -63,7 +73,7 @@ def heard(house: House, pieces: Sequence[bytes]) -> bytes:
 
 
 def request(body: bytes, path: bytes = b"/filter", *more: bytes, length: bytes = b"") -> bytes:
-    lines = (b"POST %b HTTP/1.1" % path, b"Host: x", *more)
+    lines = (b"POST %b HTTP/1.1" % path, b"Host: localhost", JSON, *more)
     said = length or b"Content-Length: %d" % len(body)
     return b"\r\n".join((*lines, said, b"Accept: */*", b"", body))
 
@@ -76,8 +86,8 @@ requests = st.builds(
     st.sampled_from([b"Accept-Encoding: gzip", b"Connection: keep-alive", *HIDDEN]),
 ) | st.sampled_from(
     [
-        b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        request(b"", b"/x", length=b"Transfer-Encoding: chunked") + b"2\r\nok\r\n0\r\n\r\n",
         request(b"abc", b"/filter", length=b"content-length: 3"),
         request(b"abc", b"/filter", length=b"Content-Length: 003"),
         request(b"abc", b"/filter", length=b"Content-Length: 2"),
@@ -172,3 +182,15 @@ def test_a_body_beyond_the_limit_is_refused_though_its_head_is_known() -> None:
 
     assert [len(body) for _, _, body in house.asked] == [9, 99]
     assert b"HTTP/1.1 413" in replies
+
+
+def test_a_body_in_tiny_pieces_takes_no_more_than_its_bytes() -> None:
+    whole = request(bytes(200_000))
+    pieces = [whole[at : at + 2] for at in range(0, len(whole), 2)]
+
+    tracemalloc.start()
+    heard(House(), pieces)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < 1_500_000

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from extender_kit import PATIENCE_S, QUICK, Received, exchange, opened, post
+from extender_kit import JSON, PATIENCE_S, QUICK, Received, exchange, opened, post
 from go_http import Client
 from joulie_bus.errors import PortTaken
 from joulie_bus.settings import HostPort
@@ -35,7 +35,7 @@ def echo(request: Request) -> Reply:
 
 def asked(body: bytes = b"", path: str = "/x", more: str = "") -> bytes:
     length = f"Content-Length: {len(body)}\r\n"
-    return f"POST {path} HTTP/1.1\r\nHost: x\r\n{length}{more}\r\n".encode() + body
+    return f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{JSON}{length}{more}\r\n".encode() + body
 
 
 class Line:
@@ -101,14 +101,6 @@ async def test_a_request_may_come_in_any_pieces(cut: int) -> None:
     assert reply.body == b"POST /some/path body"
 
 
-async def test_a_chunked_body_is_read() -> None:
-    head = b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
-    async with opened(echo) as door:
-        reply = await exchange(door.port, head + b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n")
-
-    assert reply.body == b"POST /x abc"
-
-
 ROOMY = QUICK._replace(body=4 * LARGE)
 
 
@@ -126,7 +118,7 @@ async def test_large_bodies_and_small_ones_follow_each_other(cut: int) -> None:
 
 async def test_a_client_of_http_1_0_is_answered_and_closed() -> None:
     async with opened(echo) as door:
-        reply = await exchange(door.port, b"GET /x HTTP/1.0\r\n\r\n")
+        reply = await exchange(door.port, b"GET /x HTTP/1.0\r\nHost: localhost\r\n\r\n")
 
     assert reply.body == b"GET /x "
 
@@ -202,7 +194,7 @@ TOO_LARGE = QUICK.body + 1
 
 
 async def test_a_body_that_says_it_is_too_large_is_refused_unread() -> None:
-    head = f"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: {TOO_LARGE}\r\n\r\n"
+    head = f"POST /filter HTTP/1.1\r\nHost: localhost\r\nContent-Length: {TOO_LARGE}\r\n\r\n"
     async with opened(echo) as door:
         reply = await exchange(door.port, head.encode())
 
@@ -210,17 +202,8 @@ async def test_a_body_that_says_it_is_too_large_is_refused_unread() -> None:
     assert b"EXTENDER_BODY_LIMIT" in reply.body
 
 
-async def test_a_body_that_turns_out_too_large_is_refused_on_the_way() -> None:
-    head = b"POST /filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-    chunk = f"{4096:x}\r\n".encode() + b"x" * 4096 + b"\r\n"
-    async with opened(echo) as door:
-        reply = await exchange(door.port, head + chunk * 3)
-
-    assert reply.status == 413
-
-
 async def test_who_is_refused_can_read_why_though_it_goes_on_writing() -> None:
-    head = f"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: {TOO_LARGE}\r\n\r\n".encode()
+    head = f"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: {TOO_LARGE}\r\n\r\n".encode()
     async with opened(echo) as door, line(door.port) as client:
         await client.say(head, *[b"x" * 1000] * 10)
         reply = await client.hear()
@@ -243,7 +226,7 @@ async def test_a_body_as_large_as_the_limit_is_read() -> None:
         (b"POST /x HTTP/1.1\r\nContent-Length: two\r\n\r\n", 400),
         (b"POST /x HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
         (b"POST /x HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
-        (b"GET /x HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 10_000, 431),
+        (b"GET /x HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 10_000, 431),
         (b"GET /" + b"x" * 100_000, 431),
         (b"GET /x HTTP/1.1\r\nA: " + b"x" * 100_000, 431),
     ],

@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from authority import Authority
-from extender_kit import QUICK, opened
+from extender_kit import JSON, QUICK, opened
 from go_http import CallFailed, Client
 from joulie_bus.errors import SettingsError
-from joulie_bus.settings import Source
+from joulie_bus.head_rules import HeadRule
+from joulie_bus.settings import HostPort, Source
 from joulie_extender.connection import LARGE
 from joulie_extender.exchange import Reply, Request
+from joulie_extender.routes import PROBES
+from joulie_extender.server import listening
 from joulie_extender.settings import ServerSettings
 from joulie_extender.tls import Certificates
 
@@ -20,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 def echo(request: Request) -> Reply:
-    return Reply(200, b"known" if request.is_known else b"unknown")
+    return Reply(200, request.path.encode())
 
 
 def trusting(authority: Authority, own: tuple[Path, Path] | None = None) -> ssl.SSLContext:
@@ -52,7 +55,7 @@ async def test_tls_is_spoken_with_the_certificate_of_the_settings(
     authority: Authority, ours: tuple[Path, Path]
 ) -> None:
     async with opened(echo, QUICK, Certificates(*ours, None)) as door:
-        assert await said_to(door.port, trusting(authority)) == b"known"
+        assert await said_to(door.port, trusting(authority)) == b"/x"
 
 
 async def test_a_large_body_comes_through_tls(
@@ -70,15 +73,42 @@ async def test_a_large_body_comes_through_tls(
     assert heard == [body] * 2
 
 
-async def test_a_client_with_a_certificate_of_the_ca_is_known_and_one_without_is_not(
+async def test_only_a_client_with_a_certificate_of_the_ca_is_answered(
     authority: Authority, ours: tuple[Path, Path], tmp_path: Path
 ) -> None:
     scheduler = authority.issue(tmp_path, "scheduler")
     async with opened(echo, QUICK, Certificates(*ours, authority.file)) as door:
-        with_one = await said_to(door.port, trusting(authority, scheduler))
-        without = await said_to(door.port, trusting(authority))
+        assert await said_to(door.port, trusting(authority, scheduler)) == b"/x"
+        with pytest.raises(CallFailed, match="code 403"):
+            await said_to(door.port, trusting(authority))
 
-    assert (with_one, without) == (b"known", b"unknown")
+
+@pytest.mark.parametrize("path", ["filter", "bind", "explain/u1", "nothing", "healthz/../filter"])
+async def test_a_client_without_a_certificate_is_refused_before_its_body_is_read(
+    authority: Authority, ours: tuple[Path, Path], path: str
+) -> None:
+    head = f"POST /{path} HTTP/1.1\r\nHost: localhost\r\n{JSON}Content-Length: 9000\r\n\r\n"
+    async with opened(echo, QUICK, Certificates(*ours, authority.file)) as door:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", door.port, ssl=trusting(authority)
+        )
+        writer.write(head.encode())
+        status = await asyncio.wait_for(reader.readline(), 20)
+        writer.close()
+
+    assert status == b"HTTP/1.1 403 Forbidden\r\n"
+
+
+@pytest.mark.parametrize("path", sorted(PROBES))
+async def test_the_kubelet_needs_no_certificate(
+    authority: Authority, ours: tuple[Path, Path], path: str
+) -> None:
+    certificates = Certificates(*ours, authority.file)
+    rule = HeadRule(probes=PROBES)
+    async with listening(echo, HostPort("127.0.0.1", 0), QUICK, certificates, rule) as door:
+        client = Client("127.0.0.1", door.port, tls=trusting(authority))
+        assert await client.post(path.removeprefix("/"), b"", 20) == path.encode()
+        await client.close()
 
 
 async def test_a_client_with_a_strangers_certificate_gets_no_connection(
@@ -107,7 +137,7 @@ async def test_new_files_serve_new_connections_and_old_connections_go_on(
                 except CallFailed:
                     await asyncio.sleep(0.02)
 
-        assert await old.post("x", b"", 20) == b"known"
+        assert await old.post("x", b"", 20) == b"/x"
         assert old.dialled == 1
         await old.close()
         with pytest.raises(CallFailed):
@@ -122,7 +152,7 @@ async def test_a_pair_that_does_not_go_together_changes_nothing(
         ours[1].write_text("half a ke")
         await asyncio.sleep(0.1)
 
-        assert await said_to(door.port, trusting(authority)) == b"known"
+        assert await said_to(door.port, trusting(authority)) == b"/x"
 
 
 @pytest.mark.parametrize(

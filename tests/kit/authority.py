@@ -2,6 +2,7 @@
 
 import datetime
 import ipaddress
+import ssl
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,6 +40,10 @@ class Authority(NamedTuple):
             )
         )
         return cert, secret
+
+    def trusted(self) -> ssl.SSLContext:
+        """For a client that believes it and has no certificate."""
+        return ssl.create_default_context(cafile=str(self.file))
 
     def _signed(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, is_ca: bool) -> bytes:
         now = datetime.datetime.now(datetime.UTC)

@@ -25,6 +25,7 @@ from kube_scheduler import Block
 
 PATIENCE_S = 20.0
 PATIENT = Conduct(deadline_s=PATIENCE_S)  # a busy machine must not decide a test
+JSON = "Content-Type: application/json\r\n"
 QUICK = Limits(body=10_000, drain_s=0.0)
 
 
@@ -125,15 +126,15 @@ async def exchange(port: int, request: bytes) -> Received:
 
 
 async def get(port: int, path: str, method: str = "GET") -> Received:
-    head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     return await exchange(port, head.encode())
 
 
 async def post(port: int, path: str, body: bytes) -> Received:
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{JSON}"
     return await exchange(port, f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
 
 
 def request(body: bytes, *, begun: float = float("inf")) -> Request:
     """As the server hands it on; it is never late."""
-    return Request("POST", "/", body, begun, is_known=True)
+    return Request("POST", "/", body, begun)
