@@ -73,6 +73,8 @@ class NodeSeen(Event, frozen=True, kw_only=True):
     cpu_milli: Count = 0
     memory_bytes: Count = 0
     gpus: Count = 0
+    gpu_units: Count = 0  # that pods ask for, where one is less than a card; 0: they ask for cards
+    gpu_vendor: str = ""  # by the name of the resource
 
     @property
     def key(self) -> str:
@@ -86,6 +88,18 @@ class NodeGone(Event, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         return self.node
+
+
+class ModelFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What a catalog says of a node's models, and the node does not; 0: the catalog does not know.
+
+    Apart, because an event of more than 15 fields is written in other bytes, even those that have
+    none of the new ones.
+    """
+
+    cores_per_socket: Count = 0
+    cpu_cap_mw_per_socket: Milliwatts = 0  # the highest cap that the maker lets one set
+    gpu_tflops: Count = 0  # that one card computes, FP16 without sparsity
 
 
 class HardwareDiscovered(Event, frozen=True, kw_only=True, gc=False):
@@ -105,6 +119,8 @@ class HardwareDiscovered(Event, frozen=True, kw_only=True, gc=False):
     cpu_min_mw_per_socket: Milliwatts = 0  # the lowest cap that it takes; 0: nobody knows
     gpu_min_mw: Milliwatts = 0
     gpu_by_catalog: bool = False  # the card's watts are a catalog's; a setting knows better
+    gpu_vendor: str = ""  # nvidia, amd, intel; "" if it is none of them, or unknown
+    figures: ModelFigures = ModelFigures()
 
     @property
     def key(self) -> str:

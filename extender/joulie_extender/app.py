@@ -33,6 +33,7 @@ from joulie_extender.pages import explanation, scoring_page
 from joulie_extender.scoring import Weights
 from joulie_extender.verbs import A, Answer, Filter, Preempt, Prioritize
 from joulie_projections.classify import in_namespace
+from joulie_projections.gpu_resources import gpu_resources
 from joulie_projections.view import Snapshot
 
 Look = Callable[[], Snapshot]
@@ -82,11 +83,12 @@ class Extender:
         self.is_ready = is_ready
         self.bindings: Bindings | None = None  # once there is a log to claim in
         self.later: Later = _at_once
-        reader = Reader()
+        resources = gpu_resources(weights.gpu.resources)
+        reader = Reader(resources)
         self._filters = {duty: Counted(Filter(reader, duty)) for duty in DUTIES}
         self._scoring = {duty: Prioritize(reader, duty) for duty in DUTIES}
         self._prioritizes = {duty: Counted(self._scoring[duty]) for duty in DUTIES}
-        self._preempts = {duty: Counted(Preempt(duty)) for duty in DUTIES}
+        self._preempts = {duty: Counted(Preempt(duty, resources)) for duty in DUTIES}
 
     def filter(self, request: Request, duty: Duty = "all") -> Reply | Awaitable[Reply]:
         return self._answer(self._filters[duty], request)

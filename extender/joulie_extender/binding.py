@@ -15,6 +15,7 @@ from joulie_bus.errors import BadQuantity, SettingsError
 from joulie_extender.binder import CannotTell, Found, Order, Told
 from joulie_projections.demand import ask_of
 from joulie_projections.gpu_ask import GIVEN
+from joulie_projections.gpu_resources import GPU_RESOURCES
 from joulie_projections.pod import Pod
 
 IN_CLUSTER = "in-cluster"
@@ -39,12 +40,15 @@ _read_status = msgspec.json.Decoder(_Status).decode
 
 
 class KubeBinder:
-    def __init__(self, client: ApiClient) -> None:
+    def __init__(self, client: ApiClient, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> None:
         self._client = client
+        self._gpus = gpu_resources
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def of(cls, where: str) -> AsyncGenerator["KubeBinder", None]:
+    async def of(
+        cls, where: str, gpu_resources: tuple[str, ...] = GPU_RESOURCES
+    ) -> AsyncGenerator["KubeBinder", None]:
         """`in-cluster`, or the path of a kubeconfig."""
         configuration = Configuration()
         try:
@@ -56,7 +60,7 @@ class KubeBinder:
         except (ConfigException, OSError, ValueError) as error:
             raise SettingsError([f"EXTENDER_BINDS={where!r}: {error}"]) from error
         async with ApiClient(configuration) as client:
-            yield cls(client)
+            yield cls(client, gpu_resources)
 
     async def bind(self, order: Order) -> Told:
         path = f"{_path_of(order.namespace, order.name)}/binding"
@@ -78,7 +82,7 @@ class KubeBinder:
         if reply.status not in _FINE:
             raise CannotTell(_why(reply))
         try:
-            return _found(_read_pod(reply.body), uid)
+            return _found(_read_pod(reply.body), uid, self._gpus)
         except (msgspec.DecodeError, UnicodeDecodeError, BadQuantity) as error:
             raise CannotTell(str(error)) from error
 
@@ -131,10 +135,10 @@ def _why(reply: _Reply) -> str:
     return f"{message} (code {reply.status})"
 
 
-def _found(pod: Pod, uid: str) -> Found:
+def _found(pod: Pod, uid: str, gpus: tuple[str, ...]) -> Found:
     if pod.metadata.uid != uid:
         return Found("gone")
-    ask, node = ask_of(pod), pod.spec.node_name or ""
+    ask, node = ask_of(pod, gpu_resources=gpus), pod.spec.node_name or ""
     phase = pod.status.phase if pod.status else None
     if phase in ("Succeeded", "Failed"):
         return Found("finished", node, ask.gpu.given, ask)

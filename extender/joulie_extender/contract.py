@@ -21,6 +21,7 @@ from joulie_projections.arrays import Ints
 from joulie_projections.board import Board
 from joulie_projections.classify import PROFILE_LABEL
 from joulie_projections.demand import ask_of
+from joulie_projections.gpu_resources import GPU_RESOURCES
 from joulie_projections.pod import Pod
 
 PODS = 1000  # pods as we understood them, by the bytes that they came in
@@ -151,7 +152,8 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class Reader:
     """Remembers the lists and pods of the last requests, and finds them again by their bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> None:
+        self._gpus = gpu_resources
         self._lists = Remembered()
         self._roster = Roster({})
 
@@ -168,17 +170,19 @@ class Reader:
         names so large is not worth remembering.
         """
         if isinstance(body, bytearray):
-            return read_args(body)
+            return read_args(body, self._gpus)
         usual = self._usual(body)
         if usual is not None:
             return usual
-        asked = read_args(body)
+        asked = read_args(body, self._gpus)
         return asked if asked.whole else Asked(asked.pod, self._lists.keep(asked.names))
 
     def _usual(self, body: bytes) -> Asked | None:
         """A request by names as kube-scheduler writes it."""
         before, end = body.find(BEFORE_NAMES), len(body) - 1
-        pod = _pod_before(body, before) if before >= 0 and body.endswith(b"]}") else None
+        if before < 0 or not body.endswith(b"]}"):
+            return None
+        pod = _pod_before(body, before, self._gpus)
         if pod is None:
             return None
         start = before + len(BEFORE_NAMES)
@@ -197,7 +201,7 @@ class Reader:
         return self._lists.keep(names)
 
 
-def _pod_before(body: bytes, end: int) -> PodAsk | None:
+def _pod_before(body: bytes, end: int, gpus: tuple[str, ...]) -> PodAsk | None:
     """What stands before the list. None if that is not a whole object with a Pod.
 
     If the head closes to an object, what follows it are members of the same object: the body as a
@@ -205,20 +209,20 @@ def _pod_before(body: bytes, end: int) -> PodAsk | None:
     """
     head = body[:end] + b"}"
     try:
-        return _short_pod(head) if len(head) <= _SHORT else _pod_in(head)
+        return _short_pod(head, gpus) if len(head) <= _SHORT else _pod_in(head, gpus)
     except _UNREADABLE:
         return None
 
 
-def _pod_in(head: bytes) -> PodAsk | None:
+def _pod_in(head: bytes, gpus: tuple[str, ...]) -> PodAsk | None:
     pod = _decode_pod(head).pod
-    return None if pod is None else ask_of(pod)
+    return None if pod is None else ask_of(pod, gpu_resources=gpus)
 
 
 _short_pod = lru_cache(maxsize=PODS)(_pod_in)
 
 
-def read_args(body: Body) -> Asked:
+def read_args(body: Body, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Asked:
     try:
         args = _decode_args(body)
         if args.pod is None or (_is_null(args.node_names) and args.nodes is None):
@@ -226,7 +230,7 @@ def read_args(body: Body) -> Asked:
             args = _decode_args(body)
         if args.pod is None:
             raise BadRequest(_NO_POD)
-        return _asked(args.pod, args, body)
+        return _asked(ask_of(args.pod, gpu_resources=gpu_resources), args, body)
     except _UNREADABLE as error:
         _require_nodes(body)  # says which one it is
         raise BadRequest(f"The body is not an ExtenderArgs: {error}.") from error
@@ -244,7 +248,7 @@ def read_binding(body: Body) -> Binding:
     return binding
 
 
-def read_preempt(body: Body) -> Threatened:
+def read_preempt(body: Body, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Threatened:
     try:
         args = _decode_preempt(body)
         if args.pod is None or _victims_of(args) is None:
@@ -255,7 +259,8 @@ def read_preempt(body: Body) -> Threatened:
         raise BadRequest(_NO_POD)
     found = _victims_of(args) or {}  # no node would be cleared: nothing to say about
     victims = [each or _Victims() for each in found.values()]
-    return Threatened(ask_of(args.pod), Names.of(list(found)), victims)
+    pod = ask_of(args.pod, gpu_resources=gpu_resources)
+    return Threatened(pod, Names.of(list(found)), victims)
 
 
 def _victims_of(args: _PreemptArgs) -> dict[str, _Victims | None] | None:
@@ -273,14 +278,14 @@ def _is_null(raw: msgspec.Raw) -> bool:
     return bytes(raw) == b"null"
 
 
-def _asked(pod: Pod, args: _Args, body: Body) -> Asked:
+def _asked(pod: PodAsk, args: _Args, body: Body) -> Asked:
     if not _is_null(args.node_names):
         raw = bytes(args.node_names)
-        return Asked(ask_of(pod), Names(raw, _names_in(raw)))
+        return Asked(pod, Names(raw, _names_in(raw)))
     if args.nodes is not None:
         nodes = args.nodes.items or []
         eco = bytes(map(_says_eco, nodes))
-        return Asked(ask_of(pod), Names.of([node.metadata.name for node in nodes]), body, eco)
+        return Asked(pod, Names.of([node.metadata.name for node in nodes]), body, eco)
     raise BadRequest("Both Nodes and NodeNames are null. One of them must list the candidates.")
 
 

@@ -39,9 +39,10 @@ from joulie_extender.scoring import (
 )
 from joulie_projections.arrays import Bools, Ints
 from joulie_projections.board import Board
+from joulie_projections.gpu_resources import GPU_RESOURCES
 from joulie_projections.power import Coefficients
 
-CODE_VERSION = "joulie/4"  # of filter and scoring; a replay under another one says so first
+CODE_VERSION = "joulie/5"  # of filter and scoring; a replay under another one says so first
 EXPLAINED = 5  # candidates whose terms are kept in full; the digest covers all
 
 
@@ -231,7 +232,11 @@ def basis_of(moment: Moment, weights: Weights) -> Basis:
 
 # What settings are not told as long as they say what was so before there were any: the settings of
 # older entries keep their id.
-_LATER: dict[str, float | str | bool] = {"gpu_packing": "share", "gpu_balance": 0.4}
+_LATER: dict[str, float | str | bool] = {
+    "gpu_packing": "share",
+    "gpu_balance": 0.4,
+    "gpu_resources": ",".join(GPU_RESOURCES),
+}
 
 
 @lru_cache(maxsize=16)

@@ -17,6 +17,7 @@ from joulie_extender.gpu_names import Aliases, is_model
 from joulie_projections.arrays import Bools, Floats, Ints
 from joulie_projections.board import Board
 from joulie_projections.card_columns import NO_LINK, NOWHERE, Cards
+from joulie_projections.gpu_resources import GPU_RESOURCES
 from joulie_projections.power import cores_of
 
 Codes = npt.NDArray[np.uint8]
@@ -51,6 +52,7 @@ class GpuWeights(NamedTuple):
     aliases: Aliases = ()
     packing: str = "share"  # as the article counts, or "fit"
     balance: float = 0.4  # of what "fit" says, the part that cores beside the cards have
+    resources: str = ",".join(GPU_RESOURCES)  # by which pods ask for cards; in the asks already
 
 
 class Wish(NamedTuple):

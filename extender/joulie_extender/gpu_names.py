@@ -1,30 +1,40 @@
 """Which card models a name stands for. Pure.
 
-A name matches a model when all its words stand in the model's name, in order: `A100` and `A100
-40GB` are `NVIDIA-A100-SXM4-40GB`; `A10` is not, because words are whole. Other names of a model
-come from the catalog; they count only as a whole, so that no short one stands in for a longer.
+A name matches a model when all its words stand in the model's name, in order, and the model has all
+traits that it tells: `A100` and `A100 40GB` are `NVIDIA-A100-SXM4-40GB`; `A10` is not, because
+words are whole. Other names of a model come from the catalog; they count only as a whole, so that
+no short one stands in for a longer. How a name is spelled makes no difference.
 """
 
 from collections.abc import Iterable
 from functools import lru_cache
 
-from joulie_projections.catalog import Catalog, Words, words
+from joulie_projections.catalog import Catalog, GpuModel
+from joulie_projections.models import Words, card, memory_gb
 
 Aliases = tuple[tuple[str, ...], ...]  # the names of one model together
-_MAKERS = frozenset({"nvidia", "amd", "intel", "tesla", "instinct"})
 
 
 def aliases_of(catalog: Catalog) -> Aliases:
     models = {model.model: model for model in catalog.gpus.values()}
-    return tuple((name, *models[name].aliases) for name in sorted(models))
+    return tuple(tuple(_names(models[name])) for name in sorted(models))
+
+
+def _names(model: GpuModel) -> Iterable[str]:
+    """Those that leave out the memory, with it, too."""
+    for name in model.names:
+        yield name
+        if not memory_gb(name):
+            yield f"{name} {model.memory_gb}GB"
 
 
 @lru_cache(maxsize=4096)
 def is_model(asked: str, model: str, aliases: Aliases) -> bool:
-    wanted, found = _plain(asked), _plain(model)
-    if not wanted:
+    wanted, found = card(asked), card(model)
+    if not wanted.words:
         return False
-    return _in_order(wanted, found) or _known_as(wanted, aliases) & _known_as(found, aliases) != 0
+    is_part = wanted.traits <= found.traits and _in_order(wanted.words, found.words)
+    return is_part or _known_as(asked, aliases) & _known_as(model, aliases) != 0
 
 
 def _in_order(wanted: Words, found: Iterable[str]) -> bool:
@@ -32,17 +42,11 @@ def _in_order(wanted: Words, found: Iterable[str]) -> bool:
     return all(word in rest for word in wanted)
 
 
-def _known_as(name: Words, aliases: Aliases) -> int:
+def _known_as(name: str, aliases: Aliases) -> int:
     """A bit for each model of which this is a whole name."""
-    known = (any(_plain(alias) == name for alias in names) for names in aliases)
+    whole = card(name)
+    known = (any(card(alias) == whole for alias in names) for names in aliases)
     return sum(1 << at for at, is_it in enumerate(known) if is_it)
-
-
-@lru_cache(maxsize=4096)
-def _plain(name: str) -> Words:
-    """Without the maker, which nobody means by it."""
-    found = words(name)
-    return tuple(word for word in found if word not in _MAKERS) or found
 
 
 def written(aliases: Aliases) -> str:

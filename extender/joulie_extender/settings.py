@@ -30,6 +30,7 @@ from joulie_extender.shipping import Durability
 from joulie_extender.tls import Certificates
 from joulie_projections.catalog import EMPTY, Catalog
 from joulie_projections.cooling import model_names
+from joulie_projections.gpu_resources import GPU_RESOURCES
 from joulie_projections.power import Coefficients
 
 LONGEST_CLAIM_S = 86_400
@@ -376,7 +377,9 @@ class ScoringSettings:
         team_file, "TEAM_PREFERENCES", "", "What the pods of a team prefer"
     )
 
-    def weights(self, catalog: Catalog = EMPTY) -> Weights:
+    def weights(
+        self, catalog: Catalog = EMPTY, resources: tuple[str, ...] = GPU_RESOURCES
+    ) -> Weights:
         return Weights(
             headroom=self.headroom,
             cooling=self.cooling,
@@ -404,5 +407,6 @@ class ScoringSettings:
                 aliases_of(catalog),
                 self.gpu_packing,
                 self.gpu_balance,
+                ",".join(resources),
             ),
         )

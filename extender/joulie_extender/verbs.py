@@ -20,6 +20,7 @@ from joulie_extender.memory import Answered
 from joulie_extender.moment import Moment
 from joulie_extender.rejections import Ground, Rejection, Rejections
 from joulie_extender.scoring import Weights
+from joulie_projections.gpu_resources import GPU_RESOURCES
 
 # In place of an answer; kube-scheduler shows it to users. No names, no numbers, no "%".
 NOT_NOW = "the energy rules cannot be looked at right now and are set to refuse in that case"
@@ -166,11 +167,14 @@ class Prioritize(Question[Asked]):
 class Preempt(Question[Threatened]):
     name: Verb = "preempt"
 
-    def __init__(self, duty: Duty = "energy") -> None:
+    def __init__(
+        self, duty: Duty = "energy", gpu_resources: tuple[str, ...] = GPU_RESOURCES
+    ) -> None:
         self.duty = duty
+        self._gpus = gpu_resources
 
     def read(self, body: Body) -> Threatened:
-        return contract.read_preempt(body)
+        return contract.read_preempt(body, self._gpus)
 
     def answer(self, asked: Threatened, moment: Moment, weights: Weights) -> Answer:
         rows = asked.names.rows_on(moment.board)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from joulie_bus.settings import boolean, choice, integer, number, setting, some_time, text, token
 from joulie_operator.rules import numbers
+from joulie_projections.catalog import GPU_MODELS
 
 
 def racks(text: str) -> str:
@@ -23,6 +24,14 @@ def racks_of(text: str) -> dict[str, float]:
     return found
 
 
+def label_names(text: str) -> tuple[str, ...]:
+    """names of labels, separated by commas"""
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not names or any(map(str.isspace, "".join(names))):
+        raise ValueError("not a list of label names")
+    return names
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClusterSettings:
     kubeconfig: str = setting(
@@ -30,6 +39,12 @@ class ClusterSettings:
         "KUBECONFIG",
         "",
         "How to reach the cluster: a file, in-cluster for the service account, empty for none",
+    )
+    gpu_models: tuple[str, ...] = setting(
+        label_names,
+        "GPU_PRODUCT_LABEL_KEYS",
+        ",".join(GPU_MODELS),
+        "Node labels that name the GPU model; the first one with a value counts",
     )
 
 

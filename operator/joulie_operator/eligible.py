@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from zlib import crc32
 
+from joulie_operator.density import density, families
 from joulie_operator.policies import Candidate, Demand
-from joulie_projections.twins import hardware_of
 from joulie_projections.world import NodeState, PodState, World
 
 RESERVED_LABEL = "joulie.io/reserved"
-MOST_CORES = 192  # a dense node of today: 2 x 96 cores
-MOST_GPUS = 8
 
 
 @lru_cache(maxsize=8)
@@ -26,10 +24,11 @@ def candidates(
     nodes: Mapping[str, NodeState], selector: Mapping[str, str], *, spread: bool = False
 ) -> list[Candidate]:
     """Nodes that the operator may plan for. `spread`: neighbours by name are none by their turn."""
+    ours = {name: node for name, node in nodes.items() if is_eligible(node, selector)}
+    family = families(ours)
     return [
-        Candidate(name, _family(node), _density(node), crc32(name.encode()) if spread else 0)
-        for name, node in nodes.items()
-        if is_eligible(node, selector)
+        Candidate(name, family[name], density(node), crc32(name.encode()) if spread else 0)
+        for name, node in ours.items()
     ]
 
 
@@ -51,16 +50,3 @@ def demand_of(world: World) -> Demand:
 
 def _waits(pod: PodState) -> bool:
     return not pod.node and not pod.finished
-
-
-def _family(node: NodeState) -> str:
-    if node.hardware is None:
-        return "gpu" if node.gpus else "cpu"
-    return node.hardware.gpu_model or node.hardware.cpu_model
-
-
-def _density(node: NodeState) -> float:
-    """GPUs count at least as much as cores."""
-    hardware = hardware_of(node)
-    cores, gpus = hardware.cores / MOST_CORES, hardware.gpus / MOST_GPUS
-    return (min(1.0, cores) + min(1.0, gpus)) / 2

@@ -4,13 +4,16 @@ Percent of the maximum, or watts where the settings ask for them; watts never st
 maximum is known, because everything else that reasons about power knows percent. No cap is absent.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 
-from joulie_bus.events import Profile
+from joulie_bus.events import HardwareDiscovered, Profile
 from joulie_operator.rules import Rules
+from joulie_projections.catalog import Catalog
+from joulie_projections.models import CardName, card
 from joulie_projections.twins import hardware_of
 from joulie_projections.world import NodeState
 
@@ -59,9 +62,15 @@ def _cpu(profile: Profile, node: NodeState, rules: Rules) -> tuple[int | None, i
     found = node.hardware
     if found is None or not found.cpu_max_mw_per_socket:
         return None, _milliwatts(watts)  # nothing to compare it with: the agent will know
-    limits = WattRange(found.cpu_min_mw_per_socket / 1000, found.cpu_max_mw_per_socket / 1000)
-    clamped = limits.clamped(watts)
-    return _percent(clamped, limits.high), _milliwatts(clamped)
+    clamped = cpu_range(found).clamped(watts)
+    # Of what a socket can draw by itself: a maker may let one cap it higher.
+    return min(100, _percent(clamped, found.cpu_max_mw_per_socket / 1000)), _milliwatts(clamped)
+
+
+def cpu_range(found: HardwareDiscovered) -> WattRange:
+    """The node's own word, else the catalog's that came with it."""
+    high = max(found.cpu_max_mw_per_socket, found.figures.cpu_cap_mw_per_socket)
+    return WattRange(found.cpu_min_mw_per_socket / 1000, high / 1000)
 
 
 def _gpu(profile: Profile, node: NodeState, rules: Rules) -> tuple[int | None, int | None]:
@@ -82,7 +91,7 @@ def gpu_range(node: NodeState, models: str) -> WattRange | None:
     found = node.hardware
     if found is None:
         return None
-    said = model_caps(models).get(found.gpu_model)
+    said = caps_of(models).get(card(found.gpu_model))
     if said is not None and (found.gpu_by_catalog or not found.gpu_max_mw):
         return WattRange(said.min_cap_watts, said.max_cap_watts)
     if not found.gpu_max_mw:
@@ -90,10 +99,40 @@ def gpu_range(node: NodeState, models: str) -> WattRange | None:
     return WattRange(found.gpu_min_mw / 1000, found.gpu_max_mw / 1000)
 
 
-@lru_cache(maxsize=4)
 def model_caps(text: str) -> dict[str, ModelCaps]:
     """JSON that names models: {"NVIDIA L4": {"minCapWatts": 40, "maxCapWatts": 72}}"""
-    return msgspec.json.decode(text, type=dict[str, ModelCaps])
+    named = msgspec.json.decode(text, type=dict[str, ModelCaps])
+    caps_by_card(named)
+    return named
+
+
+def caps_by_card(named: Mapping[str, ModelCaps]) -> dict[CardName, ModelCaps]:
+    """However the models are spelled. Raises ValueError where two of the names are one model."""
+    found, spelled = dict[CardName, ModelCaps](), dict[CardName, str]()
+    for name, caps in named.items():
+        model = card(name)
+        if model in spelled and found[model] != caps:
+            raise ValueError(f"{spelled[model]!r} and {name!r} are one model with two ranges")
+        found[model], spelled[model] = caps, name
+    return found
+
+
+def under_catalog_names(text: str, catalog: Catalog) -> str:
+    """The same, by the names under which nodes are described: the caps of `NVIDIA H100 80GB HBM3`
+    are those of `NVIDIA H100 SXM5`. Raises ValueError as `caps_by_card` does.
+    """
+    named = model_caps(text)
+    renamed = [(catalog.gpu_name(name), caps) for name, caps in named.items()]
+    found: dict[str, ModelCaps] = {}
+    for (model, caps), name in zip(renamed, named, strict=True):
+        if found.setdefault(model, caps) != caps:
+            raise ValueError(f"{name!r} is {model!r}, for which another range is given, too")
+    return text if list(found) == list(named) else msgspec.json.encode(found).decode()
+
+
+@lru_cache(maxsize=4)
+def caps_of(text: str) -> dict[CardName, ModelCaps]:
+    return caps_by_card(model_caps(text))
 
 
 def _percent(watts: float, high: float) -> int:

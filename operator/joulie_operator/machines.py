@@ -5,15 +5,47 @@ the log.
 """
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from joulie_bus.events import HardwareDiscovered
 from joulie_operator.observe import Node, NodeKind, Told
-from joulie_operator.resources import NodeHardware
-from joulie_projections.catalog import Catalog, from_labels, rated, unreadable
+from joulie_operator.resources import (
+    CapRangePerGpu,
+    CapRangePerSocket,
+    HardwareCpu,
+    HardwareGpu,
+    NodeHardware,
+)
+from joulie_projections.catalog import (
+    EMPTY,
+    GPU_MODELS,
+    Catalog,
+    from_labels,
+    rated,
+    unreadable,
+)
+from joulie_projections.gpu_resources import GPU_RESOURCES
+from joulie_projections.models import vendor_of
 from joulie_projections.world import World
 
 Hear = Callable[[HardwareDiscovered], None]
 Complain = Callable[[str, str], None]  # about a node, in words
+
+
+class GpuNames(NamedTuple):
+    """By what a node's cards are known."""
+
+    resources: tuple[str, ...] = GPU_RESOURCES
+    model_labels: tuple[str, ...] = GPU_MODELS
+
+
+class Inventory(NamedTuple):
+    """By what hardware is known."""
+
+    catalog: Catalog = EMPTY
+    gpus: GpuNames = GpuNames()
 
 
 def no_one_hears(_: HardwareDiscovered) -> None:
@@ -38,7 +70,7 @@ class HardwareKind:
         return seen.metadata.resource_version
 
     def fact(self, seen: NodeHardware, /) -> HardwareDiscovered | None:
-        described = _described(seen)
+        described = _described(seen, self._catalog)
         if described is None:
             return None  # its agent has not said anything yet
         found = rated(described, self._catalog)
@@ -49,25 +81,36 @@ class HardwareKind:
         return None  # the machine is still what it was; when the node goes, all of it goes
 
 
-def _described(seen: NodeHardware) -> HardwareDiscovered | None:
-    if seen.spec is None or seen.status is None or seen.status.cpu is None:
+def _described(seen: NodeHardware, catalog: Catalog) -> HardwareDiscovered | None:
+    if seen.spec is None or seen.status is None:
         return None
-    cpu, gpu, memory = seen.status.cpu, seen.status.gpu, seen.status.memory
+    if seen.status.cpu is None and seen.status.gpu is None:
+        return None
+    cpu, gpu = seen.status.cpu or HardwareCpu(), seen.status.gpu or HardwareGpu()
     sockets = cpu.sockets or 1
-    per_socket, per_card = cpu.cap_range, gpu.cap_range_per_gpu if gpu else None
+    per_socket = cpu.cap_range or CapRangePerSocket()
+    per_card = gpu.cap_range_per_gpu or CapRangePerGpu()
+    gpu_model = _known(gpu.model, gpu.raw_model, catalog.gpu)
     return HardwareDiscovered(
         node=seen.spec.node_name,
-        cpu_model=cpu.model or cpu.raw_model,
+        cpu_model=_known(cpu.model, cpu.raw_model, catalog.cpu),
         cpu_sockets=sockets,
         cpu_cores=cpu.total_cores or cpu.cores_per_socket * sockets,
-        cpu_max_mw_per_socket=_milliwatts(per_socket.max_watts_per_socket) if per_socket else 0,
-        cpu_min_mw_per_socket=_milliwatts(per_socket.min_watts_per_socket) if per_socket else 0,
-        gpu_model=(gpu.model or gpu.raw_model) if gpu else "",
-        gpu_count=gpu.count if gpu else 0,
-        gpu_max_mw=_milliwatts(per_card.max_watts) if per_card else 0,
-        gpu_min_mw=_milliwatts(per_card.min_watts) if per_card else 0,
-        memory_bytes=memory.total_bytes if memory else 0,
+        cpu_max_mw_per_socket=_milliwatts(per_socket.max_watts_per_socket),
+        cpu_min_mw_per_socket=_milliwatts(per_socket.min_watts_per_socket),
+        gpu_model=gpu_model,
+        gpu_count=gpu.count,
+        gpu_max_mw=_milliwatts(per_card.max_watts),
+        gpu_min_mw=_milliwatts(per_card.min_watts),
+        memory_bytes=seen.status.memory.total_bytes if seen.status.memory else 0,
+        gpu_vendor=vendor_of(gpu.vendor, gpu_model),
     )
+
+
+def _known(model: str, raw: str, find: Callable[[str], object]) -> str:
+    """The one that the catalog knows; else the agent's own reading of it, if it has one."""
+    named = [name for name in (model.strip(), raw.strip()) if name]
+    return next((name for name in named if find(name) is not None), next(iter(named), ""))
 
 
 class MachineKind:
@@ -81,12 +124,14 @@ class MachineKind:
         catalog: Catalog,
         descriptions: Mapping[str, HardwareDiscovered],
         complain: Complain = no_one_complains,
+        gpus: GpuNames = GpuNames(),  # noqa: B008
     ) -> None:
         self._described = dict(descriptions)
         self._catalog = catalog
+        self._gpus = gpus
         self._complain = complain
         self._complaints: dict[str, dict[str, str]] = {}
-        self._nodes = NodeKind()
+        self._nodes = NodeKind(gpus.resources)
 
     def described(self, found: HardwareDiscovered) -> None:
         self._described[found.node] = found
@@ -101,9 +146,10 @@ class MachineKind:
         described = self._described.get(seen.metadata.name)
         if described is not None:
             return described
-        node = self._nodes.fact(seen)
+        # All labels: those of device plugins are looked at here, and are no part of a node's fact.
+        node = replace(self._nodes.fact(seen), labels=seen.metadata.labels or {})
         self._complain_of(node.node, unreadable(node.labels))
-        return from_labels(node, self._catalog)
+        return from_labels(node, self._catalog, self._gpus.model_labels)
 
     def gone(self, key: str, /) -> None:
         self._complaints.pop(key, None)
@@ -123,12 +169,15 @@ def believed_hardware(world: World) -> dict[str, HardwareDiscovered]:
 
 
 def machines_told(
-    catalog: Catalog, world: World, complain: Complain = no_one_complains
+    catalog: Catalog,
+    world: World,
+    complain: Complain = no_one_complains,
+    gpus: GpuNames = GpuNames(),  # noqa: B008
 ) -> tuple[Told[Node], Told[NodeHardware]]:
     """By Node objects and by descriptions. What one of them told, the other one knows."""
     known = believed_hardware(world)
     descriptions = {node: it for node, it in known.items() if it.source != "labels"}
-    machine = MachineKind(catalog, descriptions, complain)
+    machine = MachineKind(catalog, descriptions, complain, gpus)
     labelled = Told[Node](machine, known)
 
     def heard(found: HardwareDiscovered) -> None:

@@ -23,7 +23,8 @@ from joulie_bus.events import (
 from joulie_operator.resources import Gpu, GpuStatus, ObjectMeta
 from joulie_projections.cards import CardState
 from joulie_projections.classify import CLASS_ANNOTATION
-from joulie_projections.demand import GPU_RESOURCES, ask_of
+from joulie_projections.demand import ask_of
+from joulie_projections.gpu_resources import GPU_RESOURCES, counted
 from joulie_projections.pod import Pod
 from joulie_projections.quantities import LARGEST, Quantity, parse
 from joulie_projections.world import NodeState, PodState, World
@@ -93,6 +94,11 @@ class Kind(Protocol[O]):
 
 
 class NodeKind:
+    """`resources` are the names of those that are GPUs."""
+
+    def __init__(self, resources: tuple[str, ...] = GPU_RESOURCES) -> None:
+        self._resources = resources
+
     def key(self, seen: Node, /) -> str:
         return seen.metadata.name
 
@@ -103,8 +109,8 @@ class NodeKind:
         allocatable = seen.status.allocatable or {}
         where = f"node {seen.metadata.name}"
         cpu = parse(allocatable.get("cpu", "0"), f"{where}, cpu")
-        gpus = sum(int(parse(allocatable.get(name, 0), where)) for name in GPU_RESOURCES)
         labels = seen.metadata.labels or {}
+        gpus = counted(allocatable, labels, self._resources, where)
         return NodeSeen(
             node=seen.metadata.name,
             uid=seen.metadata.uid,
@@ -113,7 +119,9 @@ class NodeKind:
             schedulable=not seen.spec.unschedulable,
             cpu_milli=min(int(cpu * 1000), int(LARGEST)),
             memory_bytes=int(parse(allocatable.get("memory", "0"), f"{where}, memory")),
-            gpus=gpus,
+            gpus=gpus.cards,
+            gpu_units=gpus.units,
+            gpu_vendor=gpus.vendor,
         )
 
     def gone(self, key: str, /) -> NodeGone:
@@ -129,8 +137,9 @@ _encode = msgspec.json.Encoder().encode
 class Asks:
     """What pods ask for. Pods of one template ask for the same, and are reckoned once."""
 
-    def __init__(self) -> None:
+    def __init__(self, resources: tuple[str, ...] = GPU_RESOURCES) -> None:
         self._known: dict[bytes, PodAsk] = {}
+        self._resources = resources
 
     def of(self, pod: Pod, namespace_class: str | None) -> PodAsk:
         meta = pod.metadata
@@ -141,7 +150,7 @@ class Asks:
         if known is None:
             if len(self._known) >= _MOST_TEMPLATES:
                 self._known.clear()
-            known = self._known[key] = ask_of(pod, namespace_class)
+            known = self._known[key] = ask_of(pod, namespace_class, self._resources)
         return replace(
             known, uid=meta.uid or "", namespace=meta.namespace or "default", name=meta.name or ""
         )
@@ -150,9 +159,13 @@ class Asks:
 class PodKind:
     """`namespaces` holds the class that a namespace gives to its pods, by the namespace's name."""
 
-    def __init__(self, namespaces: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        namespaces: Mapping[str, str] | None = None,
+        resources: tuple[str, ...] = GPU_RESOURCES,
+    ) -> None:
         self._namespaces = namespaces if namespaces is not None else {}
-        self._asks = Asks()
+        self._asks = Asks(resources)
 
     def key(self, seen: Pod, /) -> str:
         return seen.metadata.uid or ""
@@ -259,6 +272,8 @@ def _seen_node(name: str, node: NodeState) -> NodeSeen:
         cpu_milli=node.cpu_milli,
         memory_bytes=node.memory_bytes,
         gpus=node.gpus,
+        gpu_units=node.gpu_units,
+        gpu_vendor=node.gpu_vendor,
     )
 
 

@@ -45,7 +45,7 @@ from joulie_operator.policies import (
 from joulie_operator.rules import Rules, rules_of, values_of
 from joulie_projections.world import NodeState, World
 
-CODE_VERSION = "joulie-plan/1"  # of policies, guard and intent
+CODE_VERSION = "joulie-plan/2"  # of policies, guard and intent
 _SECOND = 1_000_000_000
 
 

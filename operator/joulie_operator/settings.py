@@ -1,10 +1,12 @@
 """The operator's settings: the names that users have."""
 
+import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
+from joulie_bus.errors import SettingsError
 from joulie_bus.settings import (
     Parser,
     boolean,
@@ -17,7 +19,9 @@ from joulie_bus.settings import (
 )
 from joulie_operator import eligible, plugins, rules
 from joulie_operator.intent import model_caps as parsed_models
+from joulie_operator.intent import under_catalog_names
 from joulie_operator.rules import Rules
+from joulie_projections.catalog import Catalog
 
 
 def selector(text: str) -> str:
@@ -48,12 +52,17 @@ def model_caps(text: str) -> str:
 
 
 def percent(text: str) -> int | None:
-    """a whole number from 0 to 100, or none for no cap"""
+    """a number from 1 to 100, of which the whole percent below counts; or none for no cap"""
     if text == "none":
         return None
-    if not re.fullmatch(r"\d{1,3}", text) or int(text) > 100:
+    if not re.fullmatch(r"\d{1,3}(\.\d{1,6})?", text):
         raise ValueError("not a percentage")
-    return int(text)
+    value = math.floor(float(text))
+    if value < 1:
+        raise ValueError("less than one percent would stop the hardware")
+    if float(text) > 100:
+        raise ValueError("more than all of it")
+    return value
 
 
 _share: Parser[float] = number(0, 1)
@@ -164,6 +173,13 @@ class OperatorSettings:
         if self.queue_hp_min > self.queue_hp_max:
             return [f"QUEUE_HP_MIN={self.queue_hp_min} is above QUEUE_HP_MAX={self.queue_hp_max}"]
         return []
+
+    def naming_models_as(self, catalog: Catalog) -> "OperatorSettings":
+        """Raises SettingsError if GPU_MODEL_CAPS_JSON has two ranges for one model of it."""
+        try:
+            return replace(self, gpu_models=under_catalog_names(self.gpu_models, catalog))
+        except ValueError as error:
+            raise SettingsError([f"GPU_MODEL_CAPS_JSON: {error}; give one of them"]) from error
 
     def rules(self) -> Rules:
         """What plans depend on; the rest is about when they are made."""

@@ -13,7 +13,7 @@ from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
 from joulie_bus.subjects import Subjects
 from joulie_operator.kube import ApiServer, Query
-from joulie_operator.machines import machines_told
+from joulie_operator.machines import Inventory, machines_told
 from joulie_operator.mirror import Mirror
 from joulie_operator.observe import (
     GpuKind,
@@ -33,7 +33,6 @@ from joulie_operator.resources import GPUS, NODEHARDWARES, NODETWINS, Gpu, NodeH
 from joulie_operator.sight import Eyes
 from joulie_operator.telling import Facts, Sink
 from joulie_operator.watcher import Watcher
-from joulie_projections.catalog import EMPTY, Catalog
 from joulie_projections.pod import Pod
 from joulie_projections.view import View
 
@@ -70,27 +69,28 @@ async def watch_cluster(
     subjects: Subjects,
     view: View,
     cluster: Cluster,
-    catalog: Catalog = EMPTY,
+    inventory: Inventory = Inventory(),  # noqa: B008
 ) -> None:
     """All kinds. What the log believes in and the cluster does not show is told as gone."""
     await caught_up(view)
     producer = Producer("operator-obs", subjects, time.time_ns)
     world, classes = view.world, dict[str, WorkloadClass]()
+    catalog, gpus = inventory
 
     def facts(*told: Told[K], beside: Sink[K] | None = None) -> Facts[K]:
         return Facts(told, bus, producer, beside)
 
-    labelled, described = machines_told(catalog, world, _complain)
+    labelled, described = machines_told(catalog, world, _complain, gpus)
     spaces = Told(NamespaceKind(world.namespaces), believed_namespaces(world))
     namespaces = Watcher(api, NAMESPACES, Namespace, facts(spaces, beside=_Classes(classes)))
-    node_facts = facts(Told(NodeKind(), believed_nodes(world)), labelled, beside=cluster.nodes)
-    pod_facts = facts(Told(PodKind(classes), believed_pods(world)))
-    hardware_facts = facts(described)
+    seen = Told(NodeKind(gpus.resources), believed_nodes(world))
+    node_facts = facts(seen, labelled, beside=cluster.nodes)
+    pod_facts = facts(Told(PodKind(classes, gpus.resources), believed_pods(world)))
     card_facts = facts(Told(GpuKind(), believed_cards(world)), beside=cluster.gpus)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(Watcher(api, NODES, Node, node_facts, eye=cluster.eyes.nodes).run())
         tasks.create_task(Watcher(api, NODETWINS, NodeTwin, cluster.twins).run())
-        tasks.create_task(Watcher(api, NODEHARDWARES, NodeHardware, hardware_facts).run())
+        tasks.create_task(Watcher(api, NODEHARDWARES, NodeHardware, facts(described)).run())
         tasks.create_task(Watcher(api, GPUS, Gpu, card_facts).run())
         tasks.create_task(namespaces.run())
         await _patiently(namespaces.eye.listed)

@@ -4,9 +4,9 @@ A catalog is looked at where a discovery is published, never in a fold: the figu
 rests on are in the log, and a replay needs no catalog.
 """
 
-import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -14,6 +14,16 @@ from msgspec.structs import replace
 
 from joulie_bus.errors import BadCatalog
 from joulie_bus.events import HardwareDiscovered, NodeSeen
+from joulie_projections.gpu_resources import PRODUCT
+from joulie_projections.models import (
+    FORMS,
+    CardName,
+    Words,
+    card,
+    processor,
+    vendor_of,
+    whole_card,
+)
 
 Watts = Annotated[int, msgspec.Meta(gt=0, le=100_000)]
 Positive = Annotated[int, msgspec.Meta(gt=0)]
@@ -27,9 +37,14 @@ class _Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     aliases: tuple[Name, ...] = ()
     cap_w: tuple[Watts, Watts] | None = None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.model, *self.aliases)
+
 
 class CpuModel(_Model, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    cores: Positive
+    cores: Positive  # of one socket
+    threads: Annotated[int, msgspec.Meta(gt=0, le=8)] = 2  # of one core, as it is sold
 
 
 class GpuModel(_Model, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,41 +53,57 @@ class GpuModel(_Model, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 M = TypeVar("M", bound=_Model)
-Words = tuple[str, ...]
+N = TypeVar("N")  # what a name is known by
 
 
 class Catalog(NamedTuple):
-    """Models by each of their names, in words."""
+    """Models by each of their names."""
 
     cpus: Mapping[Words, CpuModel]
-    gpus: Mapping[Words, GpuModel]
+    gpus: Mapping[CardName, GpuModel]
 
     def cpu(self, name: str) -> CpuModel | None:
-        return _found(self.cpus, name)
+        """The longest of all known names that stands in this one as whole words, side by side."""
+        asked = processor(name)
+        for length in range(len(asked), 0, -1):
+            for first in range(len(asked) - length + 1):
+                if (model := self.cpus.get(asked[first : first + length])) is not None:
+                    return model
+        return None
 
     def gpu(self, name: str) -> GpuModel | None:
-        return _found(self.gpus, name)
+        """The model whose name this one ends with, that has all traits which this one tells.
+
+        More may stand before it, such as a maker; what follows makes another card of it.
+        """
+        asked = card(name)
+        for first in range(len(asked.words)):
+            for traits in _largest_first(asked.traits):
+                model = self.gpus.get(CardName(asked.words[first:], traits))
+                if model is not None and _has(model, asked.traits - traits):
+                    return model
+        return None
+
+    def gpu_name(self, name: str) -> str:
+        """The one name of a card that is known; any other stays as it is."""
+        model = self.gpu(name)
+        return model.model if model is not None else name
+
+
+def _largest_first(traits: frozenset[str]) -> Iterator[frozenset[str]]:
+    for size in range(len(traits), -1, -1):
+        yield from map(frozenset, combinations(sorted(traits), size))
+
+
+def _has(model: GpuModel, traits: frozenset[str]) -> bool:
+    """Memory of this size, and a form in which it is made, as far as that is known."""
+    known = frozenset().union(*(card(name).traits for name in model.names))
+    memory = {trait for trait in traits if trait.endswith("gb")}
+    forms = traits & FORMS
+    return memory <= {f"{model.memory_gb}gb"} and (not known & FORMS or forms <= known)
 
 
 EMPTY = Catalog({}, {})
-_NOISE = re.compile(r"\((?:r|tm|c)\)|®|™")
-_BREAK = re.compile(r"[\s_,/-]+")
-
-
-def words(name: str) -> Words:
-    """`NVIDIA-A100-SXM4-40GB` is `nvidia a100 sxm4 40gb`; `A10` is never `A100`."""
-    plain = _NOISE.sub(" ", name.lower())
-    return tuple(word for word in _BREAK.split(plain) if word)
-
-
-def _found(models: Mapping[Words, M], name: str) -> M | None:
-    """The longest of all known names that stands in this one as whole words, side by side."""
-    asked = words(name)
-    for length in range(len(asked), 0, -1):
-        for first in range(len(asked) - length + 1):
-            if (model := models.get(asked[first : first + length])) is not None:
-                return model
-    return None
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -91,7 +122,9 @@ def parsed(data: bytes, where: str, upon: Catalog = EMPTY) -> Catalog:
     sources = table.get("sources", {})
     cpus = list(_read(table, "cpu", CpuModel, sources, mistakes))
     gpus = list(_read(table, "gpu", GpuModel, sources, mistakes))
-    found = Catalog(_named(upon.cpus, cpus, mistakes), _named(upon.gpus, gpus, mistakes))
+    found = Catalog(
+        _named(upon.cpus, cpus, processor, mistakes), _named(upon.gpus, gpus, card, mistakes)
+    )
     if mistakes:
         raise BadCatalog(where, mistakes)
     return found
@@ -113,16 +146,18 @@ def _read(
         yield replace(model, source=str(source))
 
 
-def _named(upon: Mapping[Words, M], models: Sequence[M], mistakes: list[str]) -> Mapping[Words, M]:
-    new: dict[Words, M] = {}
+def _named(
+    upon: Mapping[N, M], models: Sequence[M], known_by: Callable[[str], N], mistakes: list[str]
+) -> Mapping[N, M]:
+    new: dict[N, M] = {}
     for model in models:
-        for name in dict.fromkeys(words(name) for name in (model.model, *model.aliases)):
+        for name in dict.fromkeys(map(known_by, model.names)):
             if name in new:
-                called = " ".join(name)
+                called = next(other for other in model.names if known_by(other) == name)
                 mistakes.append(f"{called!r} is {new[name].model} and {model.model}: which one?")
             new[name] = model
-    replaced = {words(model.model) for model in models}
-    kept = {name: model for name, model in upon.items() if words(model.model) not in replaced}
+    replaced = {known_by(model.model) for model in models}
+    kept = {name: model for name, model in upon.items() if known_by(model.model) not in replaced}
     return {**kept, **new}
 
 
@@ -130,53 +165,103 @@ def _named(upon: Mapping[Words, M], models: Sequence[M], mistakes: list[str]) ->
 
 CPU_MODEL = "joulie.io/hw.cpu-model"
 CPU_SOCKETS = "joulie.io/hw.cpu-sockets"
-GPU_MODELS = ("joulie.io/hw.gpu-model", "joulie.io/gpu.product")
 GPU_COUNT = "joulie.io/hw.gpu-count"
+# Ours; NVIDIA's GPU feature discovery; AMD's node labeller, of today and of earlier; Intel's.
+GPU_MODELS = (
+    "joulie.io/hw.gpu-model",
+    "joulie.io/gpu.product",
+    PRODUCT,
+    "amd.com/gpu.product-name",
+    "beta.amd.com/gpu.product-name",
+    "gpu.intel.com/product",
+)
 
 
 def rated(found: HardwareDiscovered, catalog: Catalog) -> HardwareDiscovered:
-    """What was discovered, with the catalog's figures where the discovery has none."""
-    cpu, gpu = catalog.cpu(found.cpu_model), catalog.gpu(found.gpu_model)
-    cores, cpu_mw = found.cpu_cores, found.cpu_max_mw_per_socket
-    if cpu is not None:
-        cores = cores or cpu.cores * found.cpu_sockets
-        cpu_mw = cpu_mw or cpu.tdp_w * 1000
-    if gpu is not None and not found.gpu_max_mw:
-        lowest_w = gpu.cap_w[0] if gpu.cap_w is not None else 0
-        watts = {"gpu_max_mw": gpu.tdp_w * 1000, "gpu_min_mw": lowest_w * 1000}
-        found = replace(found, **watts, gpu_by_catalog=True)
-    return replace(found, cpu_cores=cores, cpu_max_mw_per_socket=cpu_mw)
+    """What was discovered, under the catalog's names and with its figures where there are none."""
+    return _rated_gpu(_rated_cpu(found, catalog), catalog)
 
 
-def from_labels(seen: NodeSeen, catalog: Catalog) -> HardwareDiscovered | None:
+def _rated_cpu(found: HardwareDiscovered, catalog: Catalog) -> HardwareDiscovered:
+    model = catalog.cpu(found.cpu_model)
+    if model is None:
+        return found
+    figures = replace(found.figures, cores_per_socket=model.cores)
+    found = replace(
+        found,
+        cpu_model=model.model,
+        cpu_cores=found.cpu_cores or model.cores * found.cpu_sockets,
+        figures=figures,
+    )
+    if found.cpu_max_mw_per_socket:
+        return found  # a node that tells its own range knows better than the maker
+    low, high = (watts * 1000 for watts in model.cap_w or (0, 0))
+    return replace(
+        found,
+        cpu_max_mw_per_socket=model.tdp_w * 1000,
+        cpu_min_mw_per_socket=found.cpu_min_mw_per_socket or low,
+        figures=replace(figures, cpu_cap_mw_per_socket=high),
+    )
+
+
+def _rated_gpu(found: HardwareDiscovered, catalog: Catalog) -> HardwareDiscovered:
+    vendor = found.gpu_vendor or vendor_of(found.gpu_model)
+    model = catalog.gpu(found.gpu_model)
+    if model is None:
+        return replace(found, gpu_vendor=vendor)
+    found = replace(
+        found,
+        gpu_model=model.model,
+        gpu_vendor=vendor or vendor_of(model.model),
+        figures=replace(found.figures, gpu_tflops=model.fp16_tflops or 0),
+    )
+    if found.gpu_max_mw:
+        return found
+    lowest_w = model.cap_w[0] if model.cap_w is not None else 0
+    watts = {"gpu_max_mw": model.tdp_w * 1000, "gpu_min_mw": lowest_w * 1000}
+    return replace(found, **watts, gpu_by_catalog=True)
+
+
+def from_labels(
+    seen: NodeSeen, catalog: Catalog, gpu_models: Sequence[str] = GPU_MODELS
+) -> HardwareDiscovered | None:
     """What a node's labels say of its hardware, and what can be allocated where they say nothing.
 
-    None without a model: what can be allocated needs no second fact.
+    None if they say nothing: what can be allocated needs no second fact. A label without a value
+    says nothing. Where no label tells the sockets, they are as many as have so many threads, as
+    the model is sold: with SMT, if it has it.
     """
-    cpu_model = seen.labels.get(CPU_MODEL, "")
-    gpu_model = next((seen.labels[key] for key in GPU_MODELS if key in seen.labels), "")
-    if not cpu_model and not gpu_model:
+    cpu_model, gpu_model = seen.labels.get(CPU_MODEL, "").strip(), _gpu_model(seen, gpu_models)
+    sockets, cards = _count(seen.labels.get(CPU_SOCKETS)), _count(seen.labels.get(GPU_COUNT))
+    if not (cpu_model or gpu_model or sockets or cards):
         return None
     cores = -(-seen.cpu_milli // 1000)
     cpu = catalog.cpu(cpu_model)
-    sockets = -(-cores // cpu.cores) if cpu is not None else 1
+    guessed = -(-cores // (cpu.cores * cpu.threads)) if cpu is not None else 1
     found = HardwareDiscovered(
         node=seen.node,
         cpu_model=cpu_model,
-        cpu_sockets=_count(seen.labels.get(CPU_SOCKETS)) or max(1, sockets),
+        cpu_sockets=sockets or max(1, guessed),
         cpu_cores=cores,
         cpu_max_mw_per_socket=0,
         gpu_model=gpu_model,
-        gpu_count=_count(seen.labels.get(GPU_COUNT)) or seen.gpus,
+        gpu_count=cards or seen.gpus,
         memory_bytes=seen.memory_bytes,
         source="labels",
+        gpu_vendor=vendor_of(gpu_model) or seen.gpu_vendor,
     )
     return rated(found, catalog)
 
 
+def _gpu_model(seen: NodeSeen, labels: Sequence[str]) -> str:
+    """The first that tells one; of a shared or sliced card, the card."""
+    told = (whole_card(seen.labels.get(label, "")) for label in labels)
+    return next((model for model in told if model), "")
+
+
 def unreadable(labels: Mapping[str, str]) -> dict[str, str]:
     """Those that should hold a number and do not: whoever uses `from_labels` has to say so."""
-    counts = {label: labels[label] for label in (CPU_SOCKETS, GPU_COUNT) if label in labels}
+    counts = {label: labels[label] for label in (CPU_SOCKETS, GPU_COUNT) if labels.get(label)}
     return {label: value for label, value in counts.items() if not _is_count(value)}
 
 

@@ -1,4 +1,4 @@
-"""Reads catalogs: the one that comes with Joulie, and the user's own upon it."""
+"""What all who read hardware must agree on: the catalog, and which resources are GPUs."""
 
 from dataclasses import dataclass
 from importlib import resources
@@ -7,6 +7,7 @@ from pathlib import Path
 from joulie_bus.errors import BadCatalog
 from joulie_bus.settings import setting
 from joulie_projections.catalog import Catalog, parsed
+from joulie_projections.gpu_resources import GPU_RESOURCES, gpu_resources
 
 
 def shipped() -> Catalog:
@@ -35,4 +36,17 @@ class CatalogSettings:
         "HARDWARE_CATALOG",
         "",
         "Models of your own; they replace ours of the same name, or are added to them",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuResourceSettings:
+    """For all that read pods or nodes."""
+
+    resources: tuple[str, ...] = setting(
+        gpu_resources,
+        "GPU_RESOURCES",
+        ",".join(GPU_RESOURCES),
+        "Extended resources that are GPUs, of pods and of nodes; the same for the operator, the "
+        "extender and the simulator",
     )

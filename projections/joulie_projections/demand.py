@@ -1,6 +1,5 @@
 """How much a pod asks for: Kubernetes' effective request, in integers."""
 
-import re
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
@@ -13,6 +12,8 @@ from joulie_bus.events import GpuAsk, PodAsk
 from joulie_projections.classify import TELLING, classify, exemption
 from joulie_projections.gpu_ask import TELLING as GPU_TELLING
 from joulie_projections.gpu_ask import gpu_ask_of
+from joulie_projections.gpu_resources import GPU_RESOURCES, MIG
+from joulie_projections.mig import fraction, profile_of
 from joulie_projections.pod import (
     Affinity,
     Container,
@@ -24,12 +25,9 @@ from joulie_projections.pod import (
 )
 from joulie_projections.quantities import Quantity, parse, rounded_up
 
-GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915")
 TEAM_LABEL = "joulie.io/team"
-_MIG = re.compile(r"nvidia\.com/mig-(\d)g\..+")
 KNOWN = 1024  # different ways of asking; all pods of a deployment ask in one
 _TELLING = TELLING | GPU_TELLING  # annotations
-_SLICES = 7  # a card is cut into sevenths; mig-3g.20gb is three of them
 
 
 class Demand(NamedTuple):
@@ -182,7 +180,7 @@ def _of(resources: Resources | None, resource: str, where: str) -> Fraction | No
 
 
 def _mig_names(pod: Pod) -> set[str]:
-    return {name for name in _names(pod) if _MIG.fullmatch(name)}
+    return {name for name in _names(pod) if name.startswith(MIG)}
 
 
 def _names(pod: Pod) -> Iterable[str]:
@@ -193,5 +191,5 @@ def _names(pod: Pod) -> Iterable[str]:
 
 
 def _slice_of(name: str) -> Fraction:
-    match = _MIG.fullmatch(name)
-    return Fraction(int(match[1]), _SLICES) if match else Fraction()
+    profile = profile_of(name.removeprefix(MIG))
+    return Fraction() if profile is None else fraction(profile)

@@ -79,6 +79,8 @@ def _node_seen(draft: Draft, seen: NodeSeen, at: int) -> None:
         cpu_milli=seen.cpu_milli,
         memory_bytes=seen.memory_bytes,
         gpus=seen.gpus,
+        gpu_units=seen.gpu_units,
+        gpu_vendor=seen.gpu_vendor,
         power_state="" if is_up else node.power_state,
     )
     draft.nodes.put(seen.node, after)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from joulie_bus.events import PodAsk
 from joulie_projections.load import LEAST_CPU_MILLI, Load
+from joulie_projections.models import vendor_of
 
 Column = npt.NDArray[np.float64]
 
@@ -52,8 +53,9 @@ def guessed_cpu_max_w(cores: float) -> float:
     return max(150.0, cores * 3.5)
 
 
-def guessed_gpu_max_w(model: str) -> float:
-    return UNKNOWN_AMD_GPU_W if model.lower().startswith("amd") else UNKNOWN_GPU_W
+def guessed_gpu_max_w(model: str, vendor: str = "") -> float:
+    is_amd = vendor_of(vendor, model) == "amd"
+    return UNKNOWN_AMD_GPU_W if is_amd else UNKNOWN_GPU_W
 
 
 def cores_of(pod: PodAsk) -> float:

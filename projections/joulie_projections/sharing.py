@@ -57,7 +57,7 @@ def _share_claim(claim: Claim) -> None:
 
 def _share_hardware(node: str, found: HardwareDiscovered) -> None:
     force_setattr(found, "node", node)
-    _share_texts(found, ("cpu_model", "gpu_model"))
+    _share_texts(found, ("cpu_model", "gpu_model", "gpu_vendor"))
 
 
 def _share_texts(struct: msgspec.Struct, names: tuple[str, ...]) -> None:

@@ -92,29 +92,49 @@ class Hardware(NamedTuple):
     source: Source
     cores: float
     cpu_max_w: float
-    gpus: float
-    gpu_max_w: float
+    gpus: float  # as pods ask for them: slices and shares where a node gives out no whole cards
+    gpu_max_w: float  # of each of these
+    cards: float  # whole ones
+
+
+NO_HARDWARE = Hardware(Source.NONE, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def hardware_of(node: NodeState) -> Hardware:
     """Discovered hardware first; else what Kubernetes can allocate, with cautious guesses."""
     found = node.hardware
-    if found is not None:
-        cpu_w = found.cpu_max_mw_per_socket * found.cpu_sockets / 1000
-        return Hardware(
-            Source.DISCOVERED,
-            float(found.cpu_cores),
-            cpu_w or guessed_cpu_max_w(found.cpu_cores),
-            float(found.gpu_count),
-            found.gpu_max_mw / 1000 or guessed_gpu_max_w(found.gpu_model),
-        )
-    if node.cpu_milli or node.gpus:
-        cores = node.cpu_milli / 1000
-        gpus = float(node.gpus)
-        return Hardware(
-            Source.ALLOCATABLE, cores, guessed_cpu_max_w(cores), gpus, guessed_gpu_max_w("")
-        )
-    return Hardware(Source.NONE, 0.0, 0.0, 0.0, 0.0)
+    if found is None:
+        return _allocatable(node) if node.cpu_milli or node.gpus else NO_HARDWARE
+    cores = float(found.cpu_cores) or node.cpu_milli / 1000
+    cpu_w = found.cpu_max_mw_per_socket * found.cpu_sockets / 1000
+    vendor = found.gpu_vendor or (node.gpu_vendor if not found.gpu_model else "")
+    gpu_w = found.gpu_max_mw / 1000 or guessed_gpu_max_w(found.gpu_model, vendor)
+    cards = found.gpu_count or node.gpus
+    gpus = Gpus(cards, gpu_w, node.gpu_units or node.gpus)
+    return _as_asked_for(Source.DISCOVERED, cores, cpu_w or guessed_cpu_max_w(cores), gpus)
+
+
+def _allocatable(node: NodeState) -> Hardware:
+    cores = node.cpu_milli / 1000
+    gpus = Gpus(node.gpus, guessed_gpu_max_w("", node.gpu_vendor), node.gpu_units)
+    return _as_asked_for(Source.ALLOCATABLE, cores, guessed_cpu_max_w(cores), gpus)
+
+
+class Gpus(NamedTuple):
+    cards: int
+    card_w: float
+    units: int  # that the node gives out
+
+
+def _as_asked_for(source: Source, cores: float, cpu_w: float, gpus: Gpus) -> Hardware:
+    """A node that gives out more than it has cards gives out parts of them, with their share of
+    the watts.
+    """
+    cards = float(gpus.cards)
+    if gpus.units <= gpus.cards or not gpus.cards:
+        return Hardware(source, cores, cpu_w, cards, gpus.card_w, cards)
+    share_w = cards * gpus.card_w / gpus.units
+    return Hardware(source, cores, cpu_w, float(gpus.units), share_w, cards)
 
 
 def class_of(node: NodeState) -> NodeClass:
@@ -215,8 +235,8 @@ def _load_w(load: Load, on: Hardware) -> NodeWatts:
 
 
 def _density(hardware: Hardware) -> float:
-    cores, gpus = min(1.0, hardware.cores / 192), min(1.0, hardware.gpus / 8)
-    return (cores + gpus) / 2 * 100 if hardware.gpus else cores * 100
+    cores, cards = min(1.0, hardware.cores / 192), min(1.0, hardware.cards / 8)
+    return (cores + cards) / 2 * 100 if hardware.cards else cores * 100
 
 
 def trend_w_per_min(samples: tuple[Sample, ...]) -> float:

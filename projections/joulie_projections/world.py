@@ -56,6 +56,8 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     performance_pods: int = 0
     load: Load = NOTHING  # what these pods ask for
     arrivals: tuple[Arrival, ...] = ()  # those of them that the last reading may lack
+    gpu_units: int = 0  # that pods ask for, where one is less than a card
+    gpu_vendor: str = ""
 
 
 class PodState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -25,6 +25,7 @@ from joulie_bus.events import (
     TelemetrySampled,
 )
 from joulie_projections.demand import ask_of
+from joulie_projections.gpu_resources import GPU_RESOURCES
 from joulie_projections.pod import Pod
 from joulie_projections.twins import PROFILE_LABEL
 from joulie_simulator.cluster import End, SimCluster, SimNode
@@ -41,6 +42,7 @@ class Options(NamedTuple):
     seed: int = 1
     pods_per_s: float = 10.0  # of simulated time
     lost: float = 0.01  # share of readings that never come
+    gpu_resources: tuple[str, ...] = GPU_RESOURCES  # as the extender counts them
 
 
 class Waiting(NamedTuple):
@@ -92,7 +94,7 @@ class Engine:
         node = self.cluster.nodes[name]
         cards = node.take(job, self.now_s)
         self._forecast(name)
-        return [PodBound(pod=ask(job), node=name), *cards]
+        return [PodBound(pod=ask(job, self._options.gpu_resources), node=name), *cards]
 
     def cap(self, caps: Iterable[tuple[str, Caps]]) -> None:
         """What the agents enforce from now on."""
@@ -137,7 +139,7 @@ class Engine:
             job = self._workload.next()
             if len(self.waiting) < WAITING_LIMIT:
                 self.waiting.append(Waiting(job))
-                facts.append(PodPending(pod=ask(job)))
+                facts.append(PodPending(pod=ask(job, self._options.gpu_resources)))
         self._next_arrival_s += self._workload.pause(self._options.pods_per_s, self.now_s)
         return facts
 
@@ -171,6 +173,6 @@ def _seen(node: SimNode) -> NodeSeen:
 
 
 @lru_cache(maxsize=WAITING_LIMIT)
-def ask(job: Job) -> PodAsk:
+def ask(job: Job, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> PodAsk:
     """Said when the pod comes, and again when it is bound."""
-    return ask_of(msgspec.convert(job.manifest(), Pod))
+    return ask_of(msgspec.convert(job.manifest(), Pod), gpu_resources=gpu_resources)

@@ -22,6 +22,7 @@ from joulie_bus.producer import Producer
 from joulie_bus.refusals import Refusals
 from joulie_bus.settings import HostPort, address, integer, number, setting, some_time, text
 from joulie_bus.subjects import Subjects
+from joulie_projections.gpu_resources import GPU_RESOURCES
 from joulie_projections.view import View
 from joulie_projections.world import NodeState
 from joulie_simulator.cluster import SimCluster
@@ -83,24 +84,32 @@ class SimulatorSettings:
         return Trace.of(Path(self.trace)) if self.trace else Table()
 
 
-def engine_of(settings: SimulatorSettings, run: str) -> Engine:
+def engine_of(
+    settings: SimulatorSettings, run: str, gpu_resources: tuple[str, ...] = GPU_RESOURCES
+) -> Engine:
     """The simulation that these settings describe; `run` is in the names of its pods."""
     cluster = SimCluster(settings.nodes, settings.percentage)
     workload = Workload(settings.seed, run, settings.sizes())
     per_simulated_s = settings.pods_per_s / settings.speed
-    return Engine(cluster, workload, Options(settings.seed, per_simulated_s, settings.lost))
+    options = Options(settings.seed, per_simulated_s, settings.lost, gpu_resources)
+    return Engine(cluster, workload, options)
 
 
 class Simulation:
     def __init__(
-        self, bus: Log, subjects: Subjects, view: View, settings: SimulatorSettings
+        self,
+        bus: Log,
+        subjects: Subjects,
+        view: View,
+        settings: SimulatorSettings,
+        gpu_resources: tuple[str, ...] = GPU_RESOURCES,
     ) -> None:
         self._bus = bus
         self._view = view
         self._settings = settings
         self._tel = Producer("sim-tel", subjects, time.time_ns)
         self._seen = Outbox(bus, Producer("sim-obs", subjects, time.time_ns))
-        self._engine = engine_of(settings, secrets.token_hex(3))
+        self._engine = engine_of(settings, secrets.token_hex(3), gpu_resources)
         self._refused = Refusals("telemetry", "these readings are lost; the next ones follow")
         self._came = asyncio.Event()
 

@@ -6,7 +6,8 @@ ever draw, cards about 65 W of 400 W (A100), as the AcmeTrace cluster measured t
 
 from typing import NamedTuple
 
-from joulie_bus.events import GpuSeen, HardwareDiscovered
+from joulie_bus.events import GpuSeen, HardwareDiscovered, ModelFigures
+from joulie_projections.models import vendor_of
 
 GIB = 2**30
 
@@ -21,6 +22,7 @@ class Cards(NamedTuple):
     idle_w: int
     memory_mb: int
     is_linked: bool  # NVLink between all of them
+    tflops: int = 0  # FP16, without sparsity; 0: unknown
 
 
 class Machine(NamedTuple):
@@ -62,6 +64,8 @@ class Shape(NamedTuple):
             gpu_max_mw=cards.max_w * 1000 if cards else 0,
             gpu_min_mw=cards.min_w * 1000 if cards else 0,
             memory_bytes=self.memory_gib * GIB,
+            gpu_vendor=vendor_of(cards.model) if cards else "",
+            figures=ModelFigures(gpu_tflops=cards.tflops if cards else 0),
         )
 
     def card(self, node: str, at: int, owner: str = "", used_mb: int = 0) -> GpuSeen:
@@ -79,9 +83,9 @@ class Shape(NamedTuple):
         )
 
 
-H100 = Cards("NVIDIA H100 SXM5", 8, 700, 200, 70, 81_559, True)
-A100 = Cards("NVIDIA A100 SXM4 40GB", 8, 400, 100, 65, 40_960, True)
-L4 = Cards("NVIDIA L4", 4, 72, 40, 16, 23_034, False)
+H100 = Cards("NVIDIA H100 SXM5", 8, 700, 200, 70, 81_559, True, 989)
+A100 = Cards("NVIDIA A100 SXM4 40GB", 8, 400, 100, 65, 40_960, True, 312)
+L4 = Cards("NVIDIA L4", 4, 72, 40, 16, 23_034, False, 121)
 
 SHAPES = (
     Shape(45, "cpu-genoa", "AMD EPYC 9654", 2, 192, 360, 240, 0.45, 768),

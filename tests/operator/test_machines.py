@@ -36,12 +36,13 @@ BY_LABELS = HardwareDiscovered(
     cpu_sockets=1,
     cpu_cores=96,
     cpu_max_mw_per_socket=0,
-    gpu_model="NVIDIA-L40S",
+    gpu_model="NVIDIA L40S",
     gpu_count=2,
     gpu_max_mw=350_000,
     gpu_min_mw=200_000,
     gpu_by_catalog=True,
     source="labels",
+    gpu_vendor="nvidia",
 )
 
 

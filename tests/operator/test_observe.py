@@ -70,6 +70,7 @@ def test_a_node_is_told_as_far_as_it_matters() -> None:
         cpu_milli=96_000,
         memory_bytes=2**30,
         gpus=8,
+        gpu_vendor="nvidia",
     )
 
 

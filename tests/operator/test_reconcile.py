@@ -35,6 +35,7 @@ from joulie_bus.testing import (
     producer,
     records,
 )
+from joulie_operator.density import density
 from joulie_operator.eligible import candidates, demand_of, is_eligible
 from joulie_operator.guard import DWELLS, LIMITED, UNKNOWN, WAITS
 from joulie_operator.observe import PodKind
@@ -347,19 +348,17 @@ def test_an_empty_selector_takes_every_node() -> None:
     assert is_eligible(node(labels={}), {})
 
 
-def test_gpus_count_as_much_as_cores() -> None:
+def test_an_eligible_node_has_a_family_and_a_density() -> None:
     nodes = {
         "cpu": node(hardware=hardware("cpu", cores=192)),
-        "gpu": node(hardware=hardware("gpu", cores=0, gpus=8)),
-        "both": node(hardware=hardware("both", cores=96, gpus=8)),
+        "gpu": node(hardware=hardware("gpu", cores=96, gpus=8)),
         "guessed": node(hardware=None, cpu_milli=96_000),
         "cordoned": node(schedulable=False),
     }
 
     assert candidates(nodes, MANAGED) == [
         Candidate("cpu", "AMD EPYC 9654", 0.5),
-        Candidate("gpu", "NVIDIA H100 SXM5", 0.5),
-        Candidate("both", "NVIDIA H100 SXM5", 0.75),
+        Candidate("gpu", "NVIDIA H100 SXM5", density(nodes["gpu"])),
         Candidate("guessed", "cpu", 0.25),
     ]
 

@@ -13,6 +13,7 @@ from joulie_bus.tasks import background, rung
 from joulie_bus.testing import CLUSTER, card
 from joulie_operator import watcher
 from joulie_operator.kube import ApiServer as Api
+from joulie_operator.machines import Inventory
 from joulie_operator.watch import Cluster, watch_cluster
 from joulie_projections.catalog_file import shipped
 from joulie_projections.view import View
@@ -62,7 +63,7 @@ async def watching(
     cluster = Cluster.unseen()
     async with (
         Api.of(server.kubeconfig(tmp, token)) as api,
-        background(watch_cluster(api, bus, CLUSTER, view, cluster, shipped()), "watch"),
+        background(watch_cluster(api, bus, CLUSTER, view, cluster, Inventory(shipped())), "watch"),
     ):
         yield cluster
 

@@ -6,12 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from joulie_bus.errors import BadCatalog, SettingsError
-from joulie_bus.events import HardwareDiscovered
+from joulie_bus.events import HardwareDiscovered, ModelFigures
 from joulie_bus.settings import Source
 from joulie_bus.testing import hardware, node_seen, records
-from joulie_projections.catalog import Catalog, from_labels, parsed, rated, unreadable, words
+from joulie_projections.catalog import Catalog, from_labels, parsed, rated, unreadable
 from joulie_projections.catalog_file import CatalogSettings, shipped
 from joulie_projections.draft import Draft
+from joulie_projections.models import words
 from joulie_projections.sequence import fold
 from joulie_projections.world import World
 
@@ -98,7 +99,7 @@ def test_a_processor_is_known_by_the_names_that_systems_give_it(
         ("NVIDIA H100 PCIe", "NVIDIA H100 PCIe"),
         ("NVIDIA-L4", "NVIDIA L4"),
         ("NVIDIA-L40S", "NVIDIA L40S"),
-        ("NVIDIA L40", None),
+        ("NVIDIA L40", "NVIDIA L40"),
         ("Tesla T4", "NVIDIA T4"),
         ("AMD_Instinct_MI300X_OAM", "AMD Instinct MI300X"),
         ("", None),
@@ -158,7 +159,7 @@ def test_a_users_file_replaces_models_and_adds_to_them() -> None:
         pytest.param(entry(tdp_w="90"), "Expected `int`", id="words for watts"),
         pytest.param(entry(watts=1), "unknown field `watts`", id="a field that nobody knows"),
         pytest.param(entry(cap_w=[9, 3]), "from high to low", id="a range upside down"),
-        pytest.param(entry() + b"\n" + entry(), "'c' is C and C: which one?", id="twice the same"),
+        pytest.param(entry() + b"\n" + entry(), "'C' is C and C: which one?", id="twice the same"),
         pytest.param(b"[[gpus]]\n", "gpus: there is no such table", id="a table nobody knows"),
         pytest.param(b"cpu = 7", "cpu number 1: Expected `object`", id="no table at all"),
     ],
@@ -211,8 +212,10 @@ def test_figures_that_a_discovery_lacks_come_from_the_catalog() -> None:
 
 def test_figures_of_a_discovery_stay_what_they_are() -> None:
     own = hardware("n", watts=333, gpus=1)
+    found = rated(own, CATALOG)
 
-    assert rated(own, CATALOG) == own
+    assert found.figures == ModelFigures(cores_per_socket=96, gpu_tflops=989)
+    assert replace(found, figures=own.figures, gpu_vendor="") == own
 
 
 def test_hardware_that_nobody_knows_keeps_its_gaps() -> None:
@@ -227,24 +230,27 @@ def test_labels_tell_the_models_and_what_can_be_allocated_the_rest() -> None:
 
     assert from_labels(replace(seen, labels=labels), CATALOG) == HardwareDiscovered(
         node="n",
-        cpu_model="AMD-EPYC-9654",
-        cpu_sockets=2,
+        cpu_model="AMD EPYC 9654",
+        cpu_sockets=1,
         cpu_cores=190,
         cpu_max_mw_per_socket=360_000,
-        gpu_model="NVIDIA-H200",
+        gpu_model="NVIDIA H200",
         gpu_count=8,
         gpu_max_mw=700_000,
         gpu_by_catalog=True,
         source="labels",
+        cpu_min_mw_per_socket=320_000,
+        gpu_vendor="nvidia",
+        figures=ModelFigures(cores_per_socket=96, cpu_cap_mw_per_socket=400_000, gpu_tflops=989),
     )
 
 
-@pytest.mark.parametrize(("sockets", "counted"), [("1", 1), ("two", 2), ("", 2), ("9" * 50, 2)])
+@pytest.mark.parametrize(("sockets", "counted"), [("4", 4), ("two", 2), ("", 2), ("9" * 50, 2)])
 def test_a_label_that_holds_no_number_leaves_it_to_what_can_be_allocated(
     sockets: str, counted: int
 ) -> None:
     labels = {"joulie.io/hw.cpu-model": "EPYC 9654", "joulie.io/hw.cpu-sockets": sockets}
-    found = from_labels(replace(node_seen("n", cores=190), labels=labels), CATALOG)
+    found = from_labels(replace(node_seen("n", cores=380), labels=labels), CATALOG)
 
     assert found is not None
     assert found.cpu_sockets == counted

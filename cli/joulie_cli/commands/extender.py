@@ -13,10 +13,10 @@ from joulie_extender.binder import Binder
 from joulie_extender.pretence import PretendedBinder
 from joulie_extender.service import serving
 from joulie_extender.settings import ScoringSettings, ServerSettings
-from joulie_projections.catalog_file import CatalogSettings
+from joulie_projections.catalog_file import CatalogSettings, GpuResourceSettings
 from joulie_projections.view import View
 
-SETTINGS = (ServerSettings, ScoringSettings, CatalogSettings)
+SETTINGS = (ServerSettings, ScoringSettings, CatalogSettings, GpuResourceSettings)
 SIMULATED = "simulated"
 RETRY_S = 1.0
 log = get_logger("extender")
@@ -29,7 +29,8 @@ def run(_: argparse.Namespace, wires: Wiring) -> int:
 async def _answer(wires: Wiring) -> None:
     """Listens at once; a broker that is not there yet makes it wait, not end."""
     server, scoring = wires.source.load(ServerSettings), wires.source.load(ScoringSettings)
-    weights = scoring.weights(wires.source.load(CatalogSettings).catalog)
+    resources = wires.source.load(GpuResourceSettings).resources
+    weights = scoring.weights(wires.source.load(CatalogSettings).catalog, resources)
     wires.data.require()
     spool = server.spool_in(wires.data.spool)
     async with serving(wires.subjects, spool, server, weights) as service:
@@ -37,7 +38,7 @@ async def _answer(wires: Wiring) -> None:
             try:
                 async with (
                     viewing(wires, Role.EXTENDER) as (bus, view),
-                    _binder(server.binds, view) as binder,
+                    _binder(server.binds, view, resources) as binder,
                 ):
                     await service.work(bus, view, binder)
             except BusError as error:
@@ -46,7 +47,9 @@ async def _answer(wires: Wiring) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _binder(binds: str, view: View) -> AsyncGenerator[Binder | None, None]:
+async def _binder(
+    binds: str, view: View, resources: tuple[str, ...]
+) -> AsyncGenerator[Binder | None, None]:
     if not binds:
         yield None
     elif binds == SIMULATED:
@@ -55,5 +58,5 @@ async def _binder(binds: str, view: View) -> AsyncGenerator[Binder | None, None]
         # Half a second and 40 MB that nobody else needs.
         from joulie_extender.binding import KubeBinder
 
-        async with KubeBinder.of(binds) as binder:
+        async with KubeBinder.of(binds, resources) as binder:
             yield binder

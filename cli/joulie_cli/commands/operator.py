@@ -21,7 +21,7 @@ from joulie_operator.eligible import selector
 from joulie_operator.service import Operator
 from joulie_operator.settings import OperatorSettings
 from joulie_operator.sight import Eyes, Sight, clear_sight
-from joulie_projections.catalog_file import CatalogSettings
+from joulie_projections.catalog_file import CatalogSettings, GpuResourceSettings
 from joulie_projections.view import View
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ SETTINGS = (
     FacilitySettings,
     PowerSettings,
     CatalogSettings,
+    GpuResourceSettings,
 )
 
 
@@ -67,14 +68,16 @@ async def _lead(wires: Wiring, bus: Log, view: View, api: "ApiServer") -> None:
     """What only one operator does. Nothing of it survives the loss of the lease."""
     from joulie_operator.apply import Applier
     from joulie_operator.card_status import CardStatus
+    from joulie_operator.machines import GpuNames, Inventory
     from joulie_operator.watch import Cluster, watch_cluster
 
     cluster, load = Cluster.unseen(), wires.source.load
     nodes = selector(load(OperatorSettings).node_selector)
     applier = Applier(api, view, cluster, nodes, load(ApplierSettings))
     async with asyncio.TaskGroup() as tasks:
-        catalog = load(CatalogSettings).catalog
-        tasks.create_task(watch_cluster(api, bus, wires.subjects, view, cluster, catalog))
+        gpus = GpuNames(load(GpuResourceSettings).resources, load(ClusterSettings).gpu_models)
+        inventory = Inventory(load(CatalogSettings).catalog, gpus)
+        tasks.create_task(watch_cluster(api, bus, wires.subjects, view, cluster, inventory))
         tasks.create_task(applier.run())
         deadline_s = load(ApplierSettings).deadline_s
         tasks.create_task(CardStatus(api, view, cluster, deadline_s).run())
@@ -83,7 +86,7 @@ async def _lead(wires: Wiring, bus: Log, view: View, api: "ApiServer") -> None:
 
 async def _plan(wires: Wiring, bus: Log, view: View, eyes: Eyes | None = None) -> None:
     load = wires.source.load
-    settings = load(OperatorSettings)
+    settings = load(OperatorSettings).naming_models_as(load(CatalogSettings).catalog)
 
     def sight() -> Sight:
         return eyes.sight(settings.max_view_age_s) if eyes is not None else clear_sight()

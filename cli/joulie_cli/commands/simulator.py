@@ -4,9 +4,10 @@ import argparse
 
 from joulie_bus.roles import Role
 from joulie_cli.wiring import Wiring, serve_part, viewing
+from joulie_projections.catalog_file import GpuResourceSettings
 from joulie_simulator.service import Simulation, SimulatorSettings
 
-SETTINGS = (SimulatorSettings,)
+SETTINGS = (SimulatorSettings, GpuResourceSettings)
 
 
 def run(_: argparse.Namespace, wires: Wiring) -> int:
@@ -16,4 +17,5 @@ def run(_: argparse.Namespace, wires: Wiring) -> int:
 async def _simulate(wires: Wiring) -> None:
     settings = wires.source.load(SimulatorSettings)
     async with viewing(wires, Role.SIMULATOR) as (bus, view):
-        await Simulation(bus, wires.subjects, view, settings).run()
+        resources = wires.source.load(GpuResourceSettings).resources
+        await Simulation(bus, wires.subjects, view, settings, resources).run()
