@@ -1,3 +1,4 @@
+import json
 from typing import Any
 
 import pytest
@@ -7,8 +8,18 @@ from msgspec.structs import replace
 
 from joulie_bus.events import HardwareDiscovered, Profile
 from joulie_bus.testing import NOON, hardware
-from joulie_operator.intent import Intent, WattRange, gpu_range, in_force, intended
+from joulie_operator.intent import (
+    Intent,
+    WattRange,
+    gpu_range,
+    in_force,
+    intended,
+    model_caps,
+    under_catalog_names,
+)
 from joulie_operator.rules import Rules
+from joulie_projections.catalog import EMPTY, rated
+from joulie_projections.catalog_file import shipped
 from joulie_projections.world import NodeState
 
 CPUS = replace(hardware("n", watts=400), cpu_sockets=2, cpu_min_mw_per_socket=150_000)
@@ -126,6 +137,54 @@ def test_a_percentage_is_of_what_the_card_draws_and_not_of_what_a_setting_allows
     meant = intended("eco", node(RATED), rules)
 
     assert (meant.gpu_pct, meant.gpu_mw) == (75, 240_000)  # of 320 W, and of 300 W
+
+
+@pytest.mark.parametrize(
+    ("profile", "watts", "pct", "mw"),
+    [
+        ("eco", 120, 88, 320_000),
+        ("eco", 350, 97, 350_000),
+        ("eco", 380, 100, 380_000),
+        ("performance", 5000, 100, 400_000),
+    ],
+    ids=["raised to the lowest", "as asked", "above the usual", "the highest"],
+)
+def test_cpu_watts_stay_within_what_the_maker_allows_where_the_node_tells_no_range(
+    profile: Profile, watts: float, pct: int, mw: int
+) -> None:
+    bare = replace(CPUS, cpu_max_mw_per_socket=0, cpu_min_mw_per_socket=0)
+    rules = Rules(cpu_absolute=True, cpu_eco_w=watts, cpu_performance_w=watts)
+
+    assert intended(profile, node(rated(bare, shipped())), rules) == Intent(pct, None, mw)
+
+
+@pytest.mark.parametrize("model", ["NVIDIA L4", "NVIDIA-L4", "L4", "NVIDIA-L4-SHARED"])
+@pytest.mark.parametrize("said", ["NVIDIA-L4", "NVIDIA L4", "nvidia_l4"])
+def test_caps_of_a_model_are_found_however_it_is_spelled(model: str, said: str) -> None:
+    caps = json.dumps({said: {"minCapWatts": 40, "maxCapWatts": 60}})
+
+    assert gpu_range(node(replace(SILENT, gpu_model=model)), caps) == WattRange(40, 60)
+    assert gpu_range(node(replace(SILENT, gpu_model="NVIDIA L40")), caps) is None
+
+
+def test_caps_under_another_name_of_the_catalog_are_those_of_the_model() -> None:
+    said = '{"NVIDIA-H100-80GB-HBM3": {"minCapWatts": 200, "maxCapWatts": 500}}'
+
+    named = under_catalog_names(said, shipped())
+
+    assert gpu_range(node(replace(SILENT, gpu_model="NVIDIA H100 SXM5")), named) == (200, 500)
+    assert under_catalog_names(SAID, EMPTY) == SAID
+
+
+@pytest.mark.parametrize("other", ["nvidia-l4", "L4"])
+def test_two_ranges_of_one_model_are_a_mistake(other: str) -> None:
+    said = f'{{"NVIDIA L4": {{"maxCapWatts": 60}}, "{other}": {{"maxCapWatts": 72}}}}'
+
+    with pytest.raises(ValueError, match=r"'NVIDIA L4' and .* are one model with two ranges"):
+        model_caps(said)
+    two = '{"H100": {"maxCapWatts": 60}, "H100 SXM5": {"maxCapWatts": 72}}'
+    with pytest.raises(ValueError, match="another range is given"):
+        under_catalog_names(two, shipped())
 
 
 def test_what_is_in_force_can_be_compared_with_what_is_meant() -> None:

@@ -6,11 +6,13 @@ import pytest
 
 from joulie_bus.errors import SettingsError
 from joulie_bus.settings import Source
+from joulie_operator.edge import ClusterSettings
 from joulie_operator.plugins import chosen
 from joulie_operator.policies import BUILT_IN, Share, Situation, static_partition
 from joulie_operator.reconcile import CODE_VERSION, Chosen
 from joulie_operator.rules import Rules, rules_of, values_of
 from joulie_operator.settings import OperatorSettings
+from joulie_projections.catalog_file import shipped
 
 Install = Callable[..., None]
 NOWHERE = Situation([], demand=None, now_s=0, numbers={})  # type: ignore[arg-type]
@@ -138,3 +140,46 @@ def test_an_unknown_policy_is_told_the_names_that_there_are(install: Install) ->
 
     with pytest.raises(SettingsError, match="rule_swap_v1, greedy"):
         loaded(POLICY_TYPE="gredy")
+
+
+@pytest.mark.parametrize(
+    ("text", "percent"),
+    [
+        ("60", 60),
+        ("60.0", 60),
+        ("62.5", 62),
+        ("1", 1),
+        ("99.99", 99),
+        ("100.0", 100),
+        ("none", None),
+    ],
+)
+def test_of_a_percentage_the_whole_percent_below_counts(text: str, percent: int | None) -> None:
+    loaded = Source.of(CPU_ECO_CAP_PCT_OF_MAX=text, GPU_ECO_CAP_PCT_OF_MAX=text)
+    settings = loaded.load(OperatorSettings)
+    loaded.finish()
+
+    assert (settings.cpu_eco_pct, settings.gpu_eco_pct) == (percent, percent)
+
+
+def test_caps_of_one_model_under_two_names_stop_the_start() -> None:
+    said = '{"H100": {"maxCapWatts": 600}, "NVIDIA-H100-80GB-HBM3": {"maxCapWatts": 700}}'
+    settings = Source.of(GPU_MODEL_CAPS_JSON=said).load(OperatorSettings)
+
+    with pytest.raises(SettingsError, match=r"GPU_MODEL_CAPS_JSON: .*another range"):
+        settings.naming_models_as(shipped())
+
+
+@pytest.mark.parametrize("text", ["", " , ", "a b"])
+def test_a_list_without_label_names_stops_the_start(text: str) -> None:
+    source = Source.of(GPU_PRODUCT_LABEL_KEYS=text)
+    source.load(ClusterSettings)
+
+    with pytest.raises(SettingsError, match="GPU_PRODUCT_LABEL_KEYS"):
+        source.finish()
+
+
+def test_labels_that_name_a_gpu_are_a_setting() -> None:
+    keys = Source.of(GPU_PRODUCT_LABEL_KEYS="a/b, c ,a/b").load(ClusterSettings).gpu_models
+
+    assert keys == ("a/b", "c")

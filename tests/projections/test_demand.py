@@ -115,10 +115,21 @@ def test_nothing_asked_for_is_nothing() -> None:
         ("nvidia.com/mig-3g.20gb", 858),
         ("nvidia.com/mig-7g.80gb", 2000),
         ("nvidia.com/mig-1g.10gb.me", 286),
+        ("nvidia.com/mig-1g.10gb+me", 286),
+        ("nvidia.com/mig-1c.3g.20gb", 286),
+        ("nvidia.com/mig-2c.7g.80gb", 572),
+        ("nvidia.com/mig-7g.40gb", 2000),
+        ("nvidia.com/mig-4g.24gb", 2000),
+        ("nvidia.com/mig-2g.12gb", 1000),
+        ("nvidia.com/mig-1g.6gb", 500),
+        ("nvidia.com/mig-1g.24gb", 500),
+        ("nvidia.com/mig-4g.20gb", 1143),
         ("example.com/fpga", 0),
     ],
 )
-def test_cards_count_whole_and_mig_slices_as_sevenths_rounded_up(name: str, milli: int) -> None:
+def test_cards_count_whole_and_mig_slices_as_their_share_of_a_card_rounded_up(
+    name: str, milli: int
+) -> None:
     assert gpu(pod(limited({name: "2"}))) == milli
 
 
