@@ -30,7 +30,9 @@ from joulie_bus.events import (
 )
 from joulie_bus.testing import NOON, SECOND, hardware
 from joulie_extender.app import Extender
+from joulie_extender.decide import settings_id
 from joulie_extender.exchange import Reply, Request
+from joulie_extender.gpu import GpuWeights
 from joulie_extender.routes import routed
 from joulie_extender.scoring import Weights
 from joulie_projections.board import Board
@@ -115,6 +117,31 @@ async def test_every_answer_names_the_position_and_the_age_of_what_it_rests_on(v
         reply = await post(extender.port, f"/{verb}", BODY)
 
     assert b"\r\nJoulie-View: 17\r\nJoulie-View-Age-Ms: 3\r\n" in reply.head
+
+
+async def test_pods_ask_for_cards_by_the_resources_of_the_settings() -> None:
+    """However the request is read: by names, by whole nodes, for a preemption; pretty or not."""
+    weights = Weights(gpu=GpuWeights(resources="nvidia.com/gpu,vendor.example/gpu"))
+    told: list[DecisionEntry] = []
+    extender = Extender(look, told.append, weights, lambda: NOON, conduct=PATIENT)
+    wants = {"name": "c", "resources": {"limits": {"vendor.example/gpu": "3"}}}
+    asked = {"Pod": POD | {"spec": {"containers": [wants]}}}
+    nodes = {"items": [{"metadata": {"name": "n0"}}]}
+
+    for fields, ask in (
+        ({"Nodes": None, "NodeNames": ["n0"]}, extender.filter),
+        ({"Nodes": nodes, "NodeNames": None}, extender.filter),
+        ({"Nodes": None, "NodeNames": ["n0"]}, extender.prioritize),
+        ({"NodeNameToMetaVictims": VICTIMS}, extender.preempt),
+    ):
+        for separators in ((",", ":"), (", ", ": ")):
+            ask(request(json.dumps(asked | fields, separators=separators).encode()))
+
+    assert len(told) == 8
+    for entry in told:
+        assert isinstance(entry, FilterDecided | PrioritizeDecided | PreemptDecided)
+        assert (entry.pod.gpu_cards, entry.pod.gpu_milli) == (3, 3000)
+        assert entry.basis.settings == settings_id(weights)
 
 
 async def test_no_answer_is_given_that_was_not_recorded_before() -> None:

@@ -143,6 +143,7 @@ OTHERS = [
     Weights(gpu=GpuWeights(links=0.5)),
     Weights(gpu=GpuWeights(packing="fit")),
     Weights(gpu=GpuWeights(balance=0.5)),
+    Weights(gpu=GpuWeights(resources="vendor.example/gpu")),
     Weights(preferences=Preferences((Preference("pool", "spot", 5.0),))),
     Weights(preferences=Preferences((), (Team("t", ("ns",), (Preference("a", "b", -1.5),)),))),
     Weights(gpu=GpuWeights(aliases=(("A100", "Ampere 100"), ("T4",)))),

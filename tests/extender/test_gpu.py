@@ -22,11 +22,12 @@ from joulie_extender.decide import (
     rows_of,
 )
 from joulie_extender.gpu import GpuVerdict, GpuWeights, gpu_verdicts, points, wish_of
-from joulie_extender.gpu_names import is_model
+from joulie_extender.gpu_names import aliases_of, is_model
 from joulie_extender.scoring import Weights
 from joulie_projections.board import Board
 from joulie_projections.card_columns import Cards
 from joulie_projections.cards import CardState
+from joulie_projections.catalog_file import shipped
 from joulie_projections.load import Load
 
 NODES = ["n0", "n1", "n2"]
@@ -159,6 +160,17 @@ def test_an_annotation_that_cannot_be_read_rejects_every_node_and_says_which() -
         ("H100 PCIe", "NVIDIA-H100-80GB-HBM3", False),
         ("nvidia", A100, False),
         ("-", A100, False),
+        ("A100-PCIE-80GB", "NVIDIA A100 80GB PCIe", True),
+        ("NVIDIA A100-SXM4-80GB", "NVIDIA-A100-SXM4-80GB-SHARED", True),
+        ("A100 SXM4 40GB", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", True),
+        ("A100 SXM 80GB", "NVIDIA A100-SXM4-80GB", True),
+        ("A100 PCIe", "NVIDIA A100-SXM4-80GB", False),
+        ("MI250", "AMD Instinct MI250X / MI250", True),
+        ("MI250X", "AMD_Instinct_MI250X_/_MI250", True),
+        ("MI300X", "AMD_Instinct_MI300X_OAM", True),
+        ("MI300A", "AMD_Instinct_MI300X_OAM", False),
+        ("T4", "NVIDIA T400 4GB", False),
+        ("NVIDIA-L4", "NVIDIA L40", False),
     ],
 )
 def test_a_name_is_what_people_write_and_never_another_card(
@@ -171,6 +183,21 @@ def test_a_name_is_what_people_write_and_never_another_card(
     )
 
     assert is_model(asked, model, aliases) is is_same
+
+
+@pytest.mark.parametrize(
+    ("asked", "model", "is_same"),
+    [
+        ("H100-PCIe-80GB", "NVIDIA H100 PCIe", True),
+        ("H100 80GB HBM3", "H100 SXM5", True),
+        ("H100 NVL 94GB", "NVIDIA-H100-NVL", True),
+        ("H100 NVL 80GB", "NVIDIA-H100-NVL", False),
+        ("Gaudi3", "HL-325L", True),
+        ("Gaudi2", "HL-325L", False),
+    ],
+)
+def test_the_catalog_knows_other_names(asked: str, model: str, is_same: bool) -> None:
+    assert is_model(asked, model, aliases_of(shipped())) is is_same
 
 
 def test_memory_is_wanted_of_one_card_and_not_of_all_together() -> None:

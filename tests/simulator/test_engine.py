@@ -17,12 +17,15 @@ from joulie_bus.events import (
     TelemetrySampled,
 )
 from joulie_bus.testing import producer
+from joulie_projections.catalog import rated
+from joulie_projections.catalog_file import shipped
 from joulie_projections.draft import Draft
 from joulie_projections.folds import evolve
 from joulie_projections.world import World
 from joulie_simulator.cluster import SimCluster
 from joulie_simulator.engine import MORNING_S, WAITING_LIMIT, Engine, Options, ask
 from joulie_simulator.physics import Caps
+from joulie_simulator.shapes import SHAPES
 from joulie_simulator.workload import Job, Workload
 
 
@@ -103,6 +106,27 @@ def test_a_pod_lives_from_pending_to_gone() -> None:
     card = engine.cluster.nodes[name].shape.card
     assert started == [PodBound(pod=ask(asked), node=name), card(name, 0, "u", started[1].total_mb)]  # type: ignore[union-attr]
     assert ended == [PodFinished(uid="u"), PodGone(uid="u"), card(name, 0)]
+
+
+def test_a_simulated_pod_asks_for_cards_by_the_resources_of_the_settings() -> None:
+    cluster = SimCluster(20)
+    options = Options(pods_per_s=1e-9, gpu_resources=("vendor.example/gpu",))
+    engine, asked = Engine(cluster, Workload(1, "run"), options), job(gpus=1)
+
+    started = engine.bind(asked, cluster.sample(asked)[0])[0]
+
+    assert isinstance(started, PodBound)
+    assert (started.pod.gpu_cards, ask(asked).gpu_cards) == (0, 1)
+
+
+def test_what_an_operator_orders_by_is_what_the_catalog_says() -> None:
+    for shape in SHAPES:
+        found = shape.discovered("n")
+        assert found.figures.gpu_tflops == rated(found, shipped()).figures.gpu_tflops
+        assert (found.cpu_model, found.gpu_model) == (
+            rated(found, shipped()).cpu_model,
+            rated(found, shipped()).gpu_model,
+        )
 
 
 def test_capped_work_takes_longer() -> None:
