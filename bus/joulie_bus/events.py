@@ -156,6 +156,7 @@ class GpuSeen(Event, frozen=True, kw_only=True):
     healthy: bool = True
     nvlink_group: str = ""  # cards of a node with the same one are linked; "" is linked to none
     owner: str = ""  # uid of the pod that has it
+    holder: str = ""  # namespace/name of that pod where no uid is given; "?" where nothing is
     source: CardSource = "resource"
 
     @property

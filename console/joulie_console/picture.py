@@ -22,7 +22,7 @@ from joulie_console.answers import (
 from joulie_console.questions import NodeClassName, PodPhase
 from joulie_projections.arrays import Floats, Ints
 from joulie_projections.board import Board
-from joulie_projections.cards import CardState
+from joulie_projections.cards import CardState, owner_of
 from joulie_projections.twins import NodeClass, Source
 from joulie_projections.world import CLUSTER, NodeState, PodState, Reading, World
 
@@ -295,7 +295,7 @@ def _card(uuid: str, card: CardState) -> Gpu:
         claimed_mb=sum(claim.mb for claim in card.claims.values()),
         healthy=card.healthy,
         nvlink_group=card.nvlink_group,
-        owner=card.owner,
+        owner=owner_of(card),
         claims=[
             Claimed(
                 pod_uid=uid,

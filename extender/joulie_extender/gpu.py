@@ -17,13 +17,13 @@ from joulie_extender.gpu_names import Aliases, is_model
 from joulie_projections.arrays import Bools, Floats, Ints
 from joulie_projections.board import Board
 from joulie_projections.card_columns import NO_LINK, NOWHERE, Cards
+from joulie_projections.cards import DRIVER_MB
 from joulie_projections.gpu_resources import GPU_RESOURCES
 from joulie_projections.power import cores_of
 
 Codes = npt.NDArray[np.uint8]
 Column = TypeVar("Column", bound=npt.NDArray[Any])
 _CARD_MILLI = 1000
-DRIVER_MB = 1024  # what a driver may keep of a card that nobody uses
 WISHES = 64  # whose seats are kept, for as long as the cards are as they are
 HIGHEST = 10.0  # of the scores of kube-scheduler's extenders
 

@@ -29,7 +29,9 @@ def wish_of(gpu: Gpu, card: CardState | None) -> Wish | None:
     known, name = gpu.status or GpuStatus(), gpu.metadata.name
     if card is not None and card.claims:
         wanted = _claimed(card)
-        return Wish(name, wanted) if replace(known, healthy=True) != wanted else None
+        # The kind of others has no field for a uid: there the server drops the one that we write.
+        told = replace(known, healthy=True, pod_uid=known.pod_uid or wanted.pod_uid)
+        return Wish(name, wanted) if told != wanted else None
     is_ours = gpu.metadata.is_managed_by(MANAGER)
     return Wish(name, FREE) if is_ours and replace(known, healthy=True) != FREE else None
 

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from joulie_bus.events import (
     Fact,
@@ -13,15 +12,15 @@ from joulie_bus.events import (
     NamespaceSeen,
     NodeGone,
     NodeSeen,
-    PodAsk,
     PodBound,
     PodFinished,
     PodGone,
     PodPending,
     WorkloadClass,
 )
+from joulie_operator.cards import AVAILABLE
 from joulie_operator.resources import Gpu, GpuStatus, ObjectMeta
-from joulie_projections.cards import CardState
+from joulie_projections.cards import UNKNOWN_HOLDER, CardState
 from joulie_projections.classify import CLASS_ANNOTATION
 from joulie_projections.demand import ask_of
 from joulie_projections.gpu_resources import GPU_RESOURCES, counted
@@ -128,34 +127,6 @@ class NodeKind:
         return NodeGone(node=key)
 
 
-# What a pod's annotations may say that changes what it asks for.
-_TELLING = ("joulie.io/", "gpu-extender.mle.com/", "kubernetes.io/config.")
-_MOST_TEMPLATES = 50_000
-_encode = msgspec.json.Encoder().encode
-
-
-class Asks:
-    """What pods ask for. Pods of one template ask for the same, and are reckoned once."""
-
-    def __init__(self, resources: tuple[str, ...] = GPU_RESOURCES) -> None:
-        self._known: dict[bytes, PodAsk] = {}
-        self._resources = resources
-
-    def of(self, pod: Pod, namespace_class: str | None) -> PodAsk:
-        meta = pod.metadata
-        notes = [pair for pair in (meta.annotations or {}).items() if pair[0].startswith(_TELLING)]
-        spec = replace(pod.spec, node_name=None)
-        key = _encode((namespace_class, notes, meta.owner_references, spec))
-        known = self._known.get(key)
-        if known is None:
-            if len(self._known) >= _MOST_TEMPLATES:
-                self._known.clear()
-            known = self._known[key] = ask_of(pod, namespace_class, self._resources)
-        return replace(
-            known, uid=meta.uid or "", namespace=meta.namespace or "default", name=meta.name or ""
-        )
-
-
 class PodKind:
     """`namespaces` holds the class that a namespace gives to its pods, by the namespace's name."""
 
@@ -165,7 +136,7 @@ class PodKind:
         resources: tuple[str, ...] = GPU_RESOURCES,
     ) -> None:
         self._namespaces = namespaces if namespaces is not None else {}
-        self._asks = Asks(resources)
+        self._resources = resources
 
     def key(self, seen: Pod, /) -> str:
         return seen.metadata.uid or ""
@@ -177,7 +148,8 @@ class PodKind:
         phase = seen.status.phase if seen.status else None
         if phase in ("Succeeded", "Failed"):
             return PodFinished(uid=seen.metadata.uid or "")
-        ask = self._asks.of(seen, self._namespaces.get(seen.metadata.namespace or ""))
+        namespace_class = self._namespaces.get(seen.metadata.namespace or "")
+        ask = ask_of(seen, namespace_class, self._resources)
         if seen.spec.node_name:
             return PodBound(pod=ask, node=seen.spec.node_name)
         return PodPending(pod=ask)
@@ -233,10 +205,21 @@ class GpuKind:
             healthy=status.healthy,
             nvlink_group=seen.spec.nvlink_group,
             owner=status.pod_uid,
+            holder=_holder_of(status),
         )
 
     def gone(self, key: str, /) -> GpuGone:
         return GpuGone(uuid=key)
+
+
+def _holder_of(status: GpuStatus) -> str:
+    """The pod that has the card, where its resource gives no uid: the kind of others has no such
+    field. Any phase but Available means that the card is taken, whatever else is left out."""
+    if status.pod_uid:
+        return ""
+    if status.pod_name:
+        return f"{status.pod_namespace or 'default'}/{status.pod_name}"
+    return "" if status.phase in ("", AVAILABLE) else UNKNOWN_HOLDER
 
 
 # --- what the log believes already ------------------------------------------------------------
@@ -293,6 +276,7 @@ def _seen_card(uuid: str, card: CardState) -> GpuSeen:
         healthy=card.healthy,
         nvlink_group=card.nvlink_group,
         owner=card.owner,
+        holder=card.holder,
     )
 
 

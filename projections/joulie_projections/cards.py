@@ -20,6 +20,8 @@ from joulie_bus.events import (
 )
 
 _SECOND = 1_000_000_000
+DRIVER_MB = 1024  # what a driver may keep of a card that no pod uses
+UNKNOWN_HOLDER = "?"  # the card is taken, and its resource does not name the pod
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -40,6 +42,7 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     healthy: bool = False
     nvlink_group: str = ""
     owner: str = ""
+    holder: str = ""  # as `GpuSeen` has it
     source: str = ""
     claims: dict[str, Claim] = {}  # by the pod's uid: a card's memory can be shared
 
@@ -58,6 +61,7 @@ def sighted(card: CardState | None, fact: CardFact, at: int) -> CardState | None
                 healthy=fact.healthy,
                 nvlink_group=fact.nvlink_group,
                 owner=fact.owner,
+                holder=fact.holder,
                 source=fact.source,
                 claims=claims,
             )
@@ -110,24 +114,45 @@ def used_mb(card: CardState, gone: frozenset[str] = NOBODY) -> int:
     """
     claims = {uid: claim for uid, claim in card.claims.items() if uid not in gone}
     claimed_mb = sum(claim.mb for claim in claims.values())
-    seen_mb = 0 if _was_theirs(card, gone) else card.allocated_mb
-    owned = card.owner in claims if card.owner else any(c.confirmed for c in claims.values())
+    seen_mb, owner = _seen_mb(card, gone), owner_of(card)
+    owned = owner in claims if owner else any(c.confirmed for c in claims.values())
     return max(seen_mb, claimed_mb) if owned else seen_mb + claimed_mb
 
 
 def room_mb(card: CardState, gone: frozenset[str] = NOBODY) -> int:
-    """Nothing is left beside somebody who has the card and has claimed nothing of it."""
-    if card.owner and card.owner not in card.claims and card.owner not in gone:
+    """Nothing is left beside a pod that has the card and has claimed nothing of it: how much of
+    the card it uses, and whether it can share, is not known."""
+    owner = owner_of(card)
+    if owner and owner not in card.claims and owner not in gone:
         return 0
     return max(0, card.total_mb - used_mb(card, gone))
 
 
 def is_idle(card: CardState, gone: frozenset[str] = NOBODY) -> bool:
-    return card.claims.keys() <= gone and (not card.owner or card.owner in gone)
+    """No pod has the card, none has claimed it, and no more than a driver's memory is in use."""
+    owner = owner_of(card)
+    is_free = card.claims.keys() <= gone and (not owner or owner in gone)
+    return is_free and _seen_mb(card, gone) <= DRIVER_MB
 
 
-def _was_theirs(card: CardState, gone: frozenset[str]) -> bool:
-    """What is seen on a card is its owner's; without one, that of whoever has claimed it."""
-    if card.owner:
-        return card.owner in gone
-    return bool(card.claims) and card.claims.keys() <= gone
+def owner_of(card: CardState) -> str:
+    """The uid of the pod that has the card; "" if none has.
+
+    A resource without uids names the pod, which is one with a claim or a stranger. A resource that
+    says only that the card is taken means the confirmed claim, if there is one. The name of a
+    stranger stands for the uid that is not known: it is in no set of uids.
+    """
+    if card.owner or not card.holder:
+        return card.owner
+    is_nameless = card.holder == UNKNOWN_HOLDER
+    for uid, claim in sorted(card.claims.items()):
+        if claim.confirmed if is_nameless else f"{claim.namespace}/{claim.name}" == card.holder:
+            return uid
+    return card.holder
+
+
+def _seen_mb(card: CardState, gone: frozenset[str]) -> int:
+    """What is seen on a card is its owner's; without one, that of the pods that have claimed it."""
+    owner = owner_of(card)
+    is_theirs = owner in gone if owner else bool(card.claims) and card.claims.keys() <= gone
+    return 0 if is_theirs else card.allocated_mb

@@ -49,7 +49,7 @@ def test_a_table_says_whose_a_card_is_and_what_is_wrong_with_it() -> None:
         *("n0", "a", A100, "40960", "40960", "0", "team/p", "(40960", "MB)"),
     ]
     assert lines[2].endswith("team/q (10960 MB, being bound)")
-    assert lines[3].endswith("u9, who has claimed nothing; unhealthy")
+    assert lines[3].endswith("u9, without a claim; unhealthy")
     assert lines[4].startswith("n1 (gone)")
 
 

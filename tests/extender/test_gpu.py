@@ -245,6 +245,51 @@ def test_such_a_card_is_given_to_nobody(card: CardState) -> None:
     assert not fitting(wanting(model="A100"), a=card)
 
 
+OTHERS = {"other": a_claim(20_000, confirmed=True)}  # of the pod team/p
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        pytest.param(a_card(holder="lab/train", used_mb=20_000), id="held by name"),
+        pytest.param(a_card(holder="lab/train"), id="held by name, memory unknown"),
+        pytest.param(a_card(holder="?"), id="held, and nothing else is known"),
+        pytest.param(a_card(owner="uid-1"), id="held by uid, memory unknown"),
+        pytest.param(a_card(holder="lab/train", claims=OTHERS), id="held by another than claimed"),
+    ],
+)
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(wanting(model="A100"), id="whole"),
+        pytest.param(wanting(model="A100", vram_mb=10_000), id="whole, of some size"),
+        pytest.param(wanting(cards=0, model="A100", vram_mb=10_000), id="memory"),
+        pytest.param(wanting(cards=0, model="A100", share_milli=250), id="share"),
+    ],
+)
+def test_a_card_held_by_a_pod_without_a_claim_is_given_to_no_other_pod(
+    card: CardState, pod: PodAsk
+) -> None:
+    assert not fitting(pod, a=card)
+
+
+@pytest.mark.parametrize("holder", ["team/p", "?"])
+def test_a_holder_that_has_claimed_leaves_what_it_did_not_claim(holder: str) -> None:
+    card = a_card(holder=holder, used_mb=20_000, claims=OTHERS)
+
+    assert not fitting(wanting(model="A100"), a=card)
+    assert fitting(wanting(cards=0, model="A100", vram_mb=20_000), a=card)
+    assert not fitting(wanting(cards=0, model="A100", vram_mb=21_000), a=card)
+
+
+def test_memory_in_use_on_an_available_card_leaves_the_rest_to_pods_that_share() -> None:
+    used = a_card(used_mb=20_000)
+
+    assert not fitting(wanting(model="A100", vram_mb=10_000), a=used), "a whole card is empty"
+    assert fitting(wanting(cards=0, model="A100", vram_mb=20_000), a=used)
+    assert fitting(wanting(model="A100", vram_mb=10_000), a=a_card(used_mb=1000)), "the driver's"
+
+
 def test_what_a_pod_has_claimed_itself_does_not_stand_in_its_way() -> None:
     mine = a_card(claims={"me": a_claim()})
 

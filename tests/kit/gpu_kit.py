@@ -26,6 +26,7 @@ def a_card(  # noqa: PLR0913
     healthy: bool = True,
     group: str = "",
     owner: str = "",
+    holder: str = "",
     claims: Mapping[str, Claim] = {},
 ) -> CardState:
     return CardState(
@@ -37,6 +38,7 @@ def a_card(  # noqa: PLR0913
         healthy=healthy,
         nvlink_group=group,
         owner=owner,
+        holder=holder,
         claims=dict(claims),
     )
 
@@ -88,6 +90,7 @@ CARDS = st.dictionaries(
         healthy=st.sampled_from([True, True, True, False]),
         group=st.sampled_from(["", "0", "0", "1"]),
         owner=st.sampled_from(["", "", "p", "z"]),
+        holder=st.sampled_from(["", "", "team/p", "team/z", "?"]),
         claims=st.one_of(st.just({}), _CLAIMS),
     ),
     max_size=14,
@@ -157,17 +160,33 @@ def is_alike(asked: str, model: str) -> bool:
 def left_of(card: CardState, gone: Set[str]) -> tuple[int, int, bool]:
     """Used, free and untouched, as if these pods had gone."""
     others = {uid: claim for uid, claim in card.claims.items() if uid not in gone}
-    if card.owner:
-        seen = 0 if card.owner in gone else card.allocated_mb
-        is_theirs = card.owner in others
+    owner = whose(card)
+    if owner:
+        seen = 0 if owner in gone else card.allocated_mb
+        is_theirs = owner in others
     else:
         seen = 0 if card.claims and not others else card.allocated_mb
         is_theirs = any(claim.confirmed for claim in others.values())
     claimed = sum(claim.mb for claim in others.values())
     used = max(seen, claimed) if is_theirs else seen + claimed
-    owned = card.owner != "" and card.owner not in gone
-    free = 0 if owned and card.owner not in card.claims else max(0, card.total_mb - used)
-    return used, free, not others and not owned
+    owned = owner != "" and owner not in gone
+    free = 0 if owned and owner not in card.claims else max(0, card.total_mb - used)
+    return used, free, not others and not owned and seen <= 1024
+
+
+def whose(card: CardState) -> str:
+    """By its uid, or else by the name that stands on the card."""
+    if card.owner:
+        return card.owner
+    confirmed = sorted(uid for uid, claim in card.claims.items() if claim.confirmed)
+    if card.holder == "?" and confirmed:
+        return confirmed[0]
+    named = sorted(uid for uid, claim in card.claims.items() if _name(claim) == card.holder)
+    return named[0] if named else card.holder
+
+
+def _name(claim: Claim) -> str:
+    return f"{claim.namespace}/{claim.name}"
 
 
 def fits_on(pod: PodAsk, card: CardState, gone: Set[str]) -> bool:

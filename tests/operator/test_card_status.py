@@ -80,6 +80,7 @@ async def test_a_card_that_is_claimed_says_by_whom(facts: list[Fact], expected: 
         (gpu(FREE, MANAGER), []),
         (gpu(TAKEN), [claim("G", "a")]),
         (gpu(replace(TAKEN, healthy=False)), [claim("G", "a")]),
+        (gpu(replace(TAKEN, pod_uid="")), [claim("G", "a")]),
     ],
     ids=[
         "nobody has it",
@@ -87,6 +88,7 @@ async def test_a_card_that_is_claimed_says_by_whom(facts: list[Fact], expected: 
         "what we said was taken back",
         "it says so already",
         "its health is its agent's word",
+        "the kind of others has no field for the uid",
     ],
 )
 async def test_nothing_is_written_where_there_is_nothing_to_say(

@@ -115,15 +115,17 @@ def test_the_life_of_a_pod(seen: Pod, expected: str) -> None:
         {"spec": {"nodeSelector": {"joulie.io/power-profile": "eco"}}},
         {"spec": {"containers": [{"resources": {"requests": {"cpu": "3"}}}]}},
         {"spec": {"priority": 2_000_000_000}},
+        {"metadata": {"labels": {"joulie.io/team": "blue"}}},
     ],
 )
 def test_pods_of_one_template_differ_in_nothing_that_counts(change: dict[str, object]) -> None:
     plain = {"metadata": {"uid": "u", "name": "p"}, "spec": {"containers": [{"name": "c"}]}}
     other = msgspec.convert(plain | change, Pod)
     kind = PodKind()
-    kind.fact(msgspec.convert(plain, Pod))
+    before = kind.fact(msgspec.convert(plain, Pod))
 
     assert kind.fact(other) == PodPending(pod=ask_of(other))
+    assert kind.fact(other) != before
 
 
 def test_news_is_told_once() -> None:
@@ -245,6 +247,31 @@ def test_a_card_that_nobody_has_a_status_for_is_free_and_healthy() -> None:
     assert GpuKind().fact(msgspec.convert({"spec": spec}, Gpu)) == GpuSeen(
         uuid="GPU-1", node="n", model="H100", total_mb=80_000
     )
+
+
+@pytest.mark.parametrize(
+    ("status", "owner", "holder"),
+    [
+        ({"phase": "Available"}, "", ""),
+        ({}, "", ""),
+        ({"phase": "Allocated", "podUID": "u", "podName": "p"}, "u", ""),
+        ({"phase": "Allocated", "podName": "p", "podNamespace": "lab"}, "", "lab/p"),
+        ({"phase": "Allocated", "podName": "p", "allocatedVRAMmb": 40_000}, "", "default/p"),
+        ({"phase": "Allocated"}, "", "?"),
+        ({"phase": "Allocated", "allocatedVRAMmb": 40_000}, "", "?"),
+        ({"phase": "Failed"}, "", "?"),
+        ({"phase": "Available", "podName": "p"}, "", "default/p"),
+    ],
+)
+def test_a_card_is_held_as_its_resource_says_with_or_without_a_uid(
+    status: dict[str, object], owner: str, holder: str
+) -> None:
+    spec = {"nodeName": "n", "uuid": "GPU-1", "totalVRAMmb": 81_920}
+    card = msgspec.convert({"metadata": {"name": "g"}, "spec": spec, "status": status}, Gpu)
+    fact = GpuKind().fact(card)
+
+    assert fact is not None
+    assert (fact.owner, fact.holder) == (owner, holder)
 
 
 @settings(deadline=None, max_examples=100)

@@ -8,7 +8,14 @@ from typing import Any, NamedTuple
 from joulie_cli.past import history_of
 from joulie_cli.wiring import Wiring
 from joulie_extender.gpu_names import Aliases, aliases_of, is_model
-from joulie_projections.cards import CardState, is_idle, room_mb, used_mb
+from joulie_projections.cards import (
+    UNKNOWN_HOLDER,
+    CardState,
+    is_idle,
+    owner_of,
+    room_mb,
+    used_mb,
+)
 from joulie_projections.catalog_file import CatalogSettings
 from joulie_projections.world import World
 
@@ -53,7 +60,7 @@ def _is_wished(card: CardState, wish: Wish, aliases: Aliases) -> bool:
 
 
 def _names(card: CardState) -> Iterator[tuple[str, ...]]:
-    yield (card.owner,)
+    yield (owner_of(card),)
     for uid, claim in card.claims.items():
         yield uid, claim.name, f"{claim.namespace}/{claim.name}"
 
@@ -71,7 +78,7 @@ def _card(world: World, uuid: str, card: CardState) -> dict[str, Any]:
         "healthy": card.healthy,
         "idle": is_idle(card),
         "link": card.nvlink_group,
-        "owner": card.owner,
+        "owner": owner_of(card),
         "claims": [
             {
                 "pod": f"{claim.namespace}/{claim.name}",
@@ -138,5 +145,8 @@ def _whose(card: dict[str, Any]) -> str:
         for claim in card["claims"]
     ]
     if card["owner"] and card["owner"] not in {claim["uid"] for claim in card["claims"]}:
-        claims.append(f"{card['owner']}, who has claimed nothing")
+        is_named = card["owner"] != UNKNOWN_HOLDER
+        claims.append(
+            f"{card['owner'] if is_named else 'a pod that is not named'}, without a claim"
+        )
     return "; ".join([*claims, *([] if card["healthy"] else ["unhealthy"])])
