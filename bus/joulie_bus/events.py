@@ -479,7 +479,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     assumed_w: Finite = 0.0  # of pods that the reading does not show yet
     packing: Finite = 0.0  # how well the pod's cards fill up the node, weighted
     wishes: Finite = 0.0  # what labels and teams prefer
-    source: str  # what the headroom rests on; "neutral" where nothing fresh was known
+    source: str  # what the headroom rests on: extender's Basis, in lower case
 
 
 class PrioritizeDecided(Event, frozen=True, kw_only=True):

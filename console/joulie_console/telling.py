@@ -217,7 +217,7 @@ def _outcome(line: Line, event: OutcomeSeen) -> Told:
 
 def points_of(terms: Terms, weights: Weights) -> dict[str, float]:
     """What each term gives or takes in the end; they add up to the score before it is clamped."""
-    if terms.source == "neutral":
+    if terms.source in ("neutral", "undiscovered"):
         return {"neutral": terms.score}
     return {
         "headroom": weights.headroom * terms.headroom,

@@ -1,4 +1,6 @@
-"""Sums of floats that nothing was rounded off, so that they can be carried on. Pure.
+"""Where floats have to give what the exact numbers would: sums, and scores as integers. Pure.
+
+A sum of which nothing is rounded off can be carried on.
 
 Whatever has gone is taken off again and leaves no trace: the sum is that of the rest, to the last
 bit. It is rounded once, when somebody wants to know it, as `math.fsum` does.
@@ -6,7 +8,7 @@ bit. It is rounded once, when somebody wants to know it, as `math.fsum` does.
 
 import numpy as np
 
-from joulie_projections.arrays import Floats
+from joulie_projections.arrays import Floats, Ints
 
 # Sums are counted in units that every float is a multiple of: the smallest one is 2**-1074, and
 # numpy splits each into an exponent and a fraction of 53 bits.
@@ -14,7 +16,16 @@ _FRACTION = 53
 _PLACES = 1074 + _FRACTION
 _ONE = 1 << _PLACES
 _HALF = 27  # of a fraction's bits: so many halves can be added up as floats without rounding
+CLOSE = 1e-9  # how far below an integer a score may be and still be that integer
 FEW = 16  # that are added one by one sooner than side by side
+
+
+def truncated(scores: Floats) -> Ints:
+    """To the integers below. The terms of a score that is exactly 64 may add up to a float just
+    below it: seven tenths are none. One addition, so that arrays and single numbers agree.
+    """
+    whole: Ints = (scores + CLOSE).astype(np.int64)
+    return whole
 
 
 def exact(values: Floats) -> int:

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from joulie_bus.events import PodAsk, Terms
+from joulie_extender.exact import truncated
 from joulie_extender.gpu import HIGHEST, packing, points
 from joulie_extender.mixing import mixers
 from joulie_extender.preferences import wishes
@@ -51,7 +52,7 @@ _AS_KNOWN = slice(_TERMS.index("cooling"), _TERMS.index("marginal_w"))
 _BY_CLASS = slice(_TERMS.index("bonus"), _TERMS.index("marginal_w"))
 _MIXERS = mixers(len(_TERMS))
 _SELDOM = ("packing", "wishes")
-_SOURCES = tuple(basis.name.lower() for basis in Basis)
+_SOURCES = {int(basis): basis.name.lower() for basis in Basis}
 
 
 class _Term:
@@ -104,7 +105,7 @@ def score(
     if not is_measured:
         _humble(total, basis, weights)
     return Scores(
-        answer=(total * (weights.score_range / 100)).astype(np.int64),
+        answer=truncated(total * (weights.score_range / 100)),
         terms=terms,
         basis=basis,
         cluster=standing.cluster,
@@ -147,7 +148,7 @@ def gpu_score(pod: PodAsk, board: Board, rows: Ints, weights: Weights) -> Scores
     terms = np.zeros((len(_TERMS), len(rows)))
     terms[0] = of_ten
     return Scores(
-        answer=of_ten.astype(np.int64),
+        answer=truncated(of_ten),
         terms=terms,
         basis=np.full(len(rows), Basis.CARDS),
         cluster=NOBODY,
@@ -158,7 +159,7 @@ def gpu_score(pod: PodAsk, board: Board, rows: Ints, weights: Weights) -> Scores
 
 def _humble(scores: Floats, basis: Ints, weights: Weights) -> None:
     """Unknown never scores best, not even where all that is known is bad."""
-    neutral = basis == NEUTRAL
+    neutral = basis <= NEUTRAL
     if not neutral.any():
         return
     known = scores[~neutral]

@@ -24,6 +24,7 @@ _FOREVER = 2**63 - 1
 class Basis(IntEnum):
     """What a candidate's headroom rests on."""
 
+    UNDISCOVERED = -1  # fresh, but nothing is known of its hardware: neutral too
     NEUTRAL = 0  # nothing fresh is known
     PREDICTED = 1  # no fresh power reading: caps and cooling alone
     MEASURED = 2
@@ -249,7 +250,7 @@ def _alone(board: Board, moment: _Moment, marginals: Marginals) -> tuple[Standin
         read=read,
         rising=np.where(read, board.floats("trend_w_per_min"), 0.0),
         taken=taken,
-        pressing=(known.pressure > 0) & (basis != NEUTRAL),
+        pressing=(known.pressure > 0) & (basis > NEUTRAL),
         table=np.stack(known, axis=1),
         cluster=NOBODY,
         marginals=marginals,
@@ -319,10 +320,10 @@ def _has_reading(board: Board, now: int, weights: Weights) -> Bools:
 
 def _basis(board: Board, fresh: Bools, read: Bools) -> Ints:
     """Without hardware facts there is no cap to compare with: neutral, whatever was measured."""
-    known = fresh & (board.columns["hardware"] != Source.NONE)
+    known = board.columns["hardware"] != Source.NONE
     capped = board.floats("capped_w") > 0
     kind = np.where(read & capped, Basis.MEASURED, Basis.PREDICTED)
-    return np.where(known, kind, Basis.NEUTRAL)
+    return np.where(fresh, np.where(known, kind, Basis.UNDISCOVERED), Basis.NEUTRAL)
 
 
 def _cooling(board: Board, read: Bools, weights: Weights) -> tuple[Floats, Floats]:
@@ -355,4 +356,4 @@ def headroom_of(known: Known, basis: Ints, more: Floats, is_measured: bool) -> F
     predicted = known.predicted - more / np.where(rated > 0, rated, 1.0) * 100
     lesser = np.where(known.capped_w > 0, np.minimum(predicted, room), predicted)
     room = np.where(basis == Basis.PREDICTED, lesser, room)
-    return np.where(basis == Basis.NEUTRAL, 0.0, np.minimum(room, 100.0))
+    return np.where(basis <= NEUTRAL, 0.0, np.minimum(room, 100.0))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from zlib import crc32
 
+from joulie_bus.events import PodAsk
 from joulie_operator.density import density, families
 from joulie_operator.policies import Candidate, Demand
 from joulie_projections.world import NodeState, PodState, World
@@ -42,10 +43,15 @@ def demand_of(world: World) -> Demand:
     """Bound pods are counted on their nodes already; only those that wait are looked for."""
     waiting = [pod.pod for pod in world.pods.values() if _waits(pod)]
     return Demand(
-        performance_pending=sum(pod.workload == "performance" for pod in waiting),
+        performance_pending=sum(map(_wants_performance, waiting)),
         performance_bound=sum(node.performance_pods for node in world.nodes.values()),
         eco_only_pending=sum(pod.placement == "eco-only" for pod in waiting),
     )
+
+
+def _wants_performance(pod: PodAsk) -> bool:
+    """An exempt pod takes any node, as `NodeState.performance_pods` has it."""
+    return pod.workload == "performance" and not pod.exempt
 
 
 def _waits(pod: PodState) -> bool:

@@ -16,6 +16,7 @@ from joulie_bus.refusals import Refusals
 from joulie_bus.subjects import Subjects
 from joulie_operator.edge import FacilitySettings
 from joulie_operator.prometheus import NoAnswer, fetch, numbers, query
+from joulie_projections.facility import HIGHEST_PUE, is_plausible, pue_of
 
 COLDEST_C, WARMEST_C = -60.0, 150.0  # beyond it is a broken sensor, not a room
 log = get_logger("facility")
@@ -50,14 +51,39 @@ async def look(session: aiohttp.ClientSession, settings: FacilitySettings) -> Fa
     else:
         readings = [_from_prometheus(session, settings.prometheus, name) for name in names]
         ambient, it, cooling = await asyncio.gather(*readings)
-    is_sane = COLDEST_C < ambient < WARMEST_C
+    it_mw, cooling_mw = _plausible(settings.name, _milliwatts(it), _milliwatts(cooling))
     polled = FacilityPolled(
         facility=settings.name,
-        ambient_mdeg=round(ambient * 1000) if is_sane else None,
-        it_mw=_milliwatts(it),
-        cooling_mw=_milliwatts(cooling),
+        ambient_mdeg=_ambient_mdeg(settings.name, ambient),
+        it_mw=it_mw,
+        cooling_mw=cooling_mw,
     )
     return polled if polled != FacilityPolled(facility=settings.name) else None
+
+
+def _ambient_mdeg(facility: str, ambient: float) -> int | None:
+    if COLDEST_C < ambient < WARMEST_C:
+        return round(ambient * 1000)
+    if math.isfinite(ambient):
+        why = f"the ambient temperature is {ambient:g} C, outside of {COLDEST_C:g} to {WARMEST_C:g}"
+        _refuse(facility, why)
+    return None
+
+
+def _plausible(
+    facility: str, it_mw: int | None, cooling_mw: int | None
+) -> tuple[int | None, int | None]:
+    """Both or neither: which of the two meters is wrong is not known."""
+    if it_mw is None or cooling_mw is None or is_plausible(it_mw, cooling_mw):
+        return it_mw, cooling_mw
+    pue = pue_of(it_mw, cooling_mw)
+    why = f"{it_mw / 1000:g} W of IT and {cooling_mw / 1000:g} W of cooling give a PUE of {pue:g}, "
+    _refuse(facility, f"{why}above {HIGHEST_PUE:g}: check which of the two is what its query says")
+    return None, None
+
+
+def _refuse(facility: str, why: str) -> None:
+    log.warning("facility_refused", facility=facility, why=why, what="the last good reading stays")
 
 
 async def _from_json(

@@ -7,6 +7,7 @@ from joulie_projections.cooling import BASELINE_C
 from joulie_projections.world import FacilityState, NodeState
 
 ZONE_LABEL = "joulie.io/cooling-zone"
+HIGHEST_PUE = 3.0  # beyond it one of the meters is wrong; the worst rooms of today have 2 to 2.5
 
 
 class Hall(NamedTuple):
@@ -46,11 +47,22 @@ def halls_of(facilities: Mapping[str, FacilityState]) -> Halls:
 
 
 def hall_of(polled: FacilityState) -> Hall:
-    """The last reading of each kind, however old: a failed poll is no change of the weather."""
+    """The last good reading of each kind, however old: a failed poll changes no weather."""
     ambient, it, cooling = polled.ambient_mdeg, polled.it_mw, polled.cooling_mw
-    is_polled = it is not None and cooling is not None and it.value > 0
+    pue = pue_of(it.value, cooling.value) if it and cooling else None
     return Hall(
         ambient_c=ambient.value / 1000 if ambient else BASELINE_C,
-        pue=(it.value + cooling.value) / it.value if it and cooling and is_polled else 1.0,
-        is_polled=is_polled,
+        pue=1.0 if pue is None else pue,
+        is_polled=pue is not None,
     )
+
+
+def pue_of(it_mw: int, cooling_mw: int) -> float | None:
+    """None where nothing computes: then there is no ratio."""
+    return (it_mw + cooling_mw) / it_mw if it_mw > 0 else None
+
+
+def is_plausible(it_mw: int, cooling_mw: int) -> bool:
+    """The ratio is never below 1, because neither reading is negative. Compared as integers: a
+    reading at the very limit counts on every machine alike. No ratio is no reason to refuse."""
+    return it_mw <= 0 or it_mw + cooling_mw <= HIGHEST_PUE * it_mw

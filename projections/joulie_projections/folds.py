@@ -36,6 +36,7 @@ from joulie_bus.events import (
 )
 from joulie_projections.cards import CardState, claimed, sighted
 from joulie_projections.draft import Draft
+from joulie_projections.facility import is_plausible
 from joulie_projections.nodes import change_node, cluster_of, evolve_node, sampled_power
 from joulie_projections.pods import evolve_pod
 from joulie_projections.world import CLUSTER, FacilityState, Reading
@@ -104,12 +105,15 @@ def _namespace_seen(draft: Draft, seen: NamespaceSeen) -> None:
 
 
 def _polled(draft: Draft, polled: FacilityPolled, at: int) -> None:
+    """Powers that give an implausible ratio with each other, or with the last good one, are not
+    taken: which of the two meters is wrong is not known."""
     known = draft.facilities.get(polled.facility) or FacilityState()
-    after = FacilityState(
-        ambient_mdeg=_read(known.ambient_mdeg, polled.ambient_mdeg, at),
-        it_mw=_read(known.it_mw, polled.it_mw, at),
-        cooling_mw=_read(known.cooling_mw, polled.cooling_mw, at),
-    )
+    it = _read(known.it_mw, polled.it_mw, at)
+    cooling = _read(known.cooling_mw, polled.cooling_mw, at)
+    if it and cooling and not is_plausible(it.value, cooling.value):
+        it, cooling = known.it_mw, known.cooling_mw
+    ambient = _read(known.ambient_mdeg, polled.ambient_mdeg, at)
+    after = FacilityState(ambient_mdeg=ambient, it_mw=it, cooling_mw=cooling)
     draft.facilities.put(polled.facility, after)
 
 

@@ -250,12 +250,28 @@ def trend_w_per_min(samples: tuple[Sample, ...]) -> float:
     times = [(sample.at - base) // 1_000_000 for sample in samples]
     if times[-1] < MIN_TREND_SPAN_MS:
         return 0.0
+    if len(samples) == 3:
+        return _agreed(times, [sample.power_mw for sample in samples])
     powers = _smoothed([sample.power_mw for sample in samples])
     n, sum_t, sum_p = len(times), sum(times), sum(powers)
     sum_tp = sum(map(mul, times, powers))
     spread = n * sum(map(mul, times, times)) - sum_t * sum_t
     # mW per ms is W per s
     return (n * sum_tp - sum_t * sum_p) * 60 / spread if spread else 0.0
+
+
+def _agreed(times: list[int], powers: list[int]) -> float:
+    """Of three readings any may be the wild one: the flattest slope that is left without one of
+    them; none if they point both ways. A steady slope of three is kept."""
+    pairs = [(0, 1), (1, 2), (0, 2)]
+    slopes = [
+        (powers[b] - powers[a]) * 60 / (times[b] - times[a])
+        for a, b in pairs
+        if times[b] > times[a]
+    ]
+    if min(slopes) > 0:
+        return min(slopes)
+    return min(0.0, max(slopes))
 
 
 def _smoothed(values: list[int]) -> list[int]:

@@ -53,7 +53,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     source: str = ""
     provider: str = ""
     pods: int = 0  # bound and not finished
-    performance_pods: int = 0
+    performance_pods: int = 0  # without those that are exempt: a drain does not wait for them
     load: Load = NOTHING  # what these pods ask for
     arrivals: tuple[Arrival, ...] = ()  # those of them that the last reading may lack
     gpu_units: int = 0  # that pods ask for, where one is less than a card

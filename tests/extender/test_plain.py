@@ -46,8 +46,8 @@ def test_a_score_is_that_of_the_plain_loop_to_the_last_bit(world: World) -> None
 
     one_by_one = [plain.score_of(asked, node) for node in asked.nodes]
     assert scores.score.tolist() == one_by_one
-    highest = asked.weights.score_range / 100
-    assert scores.answer.tolist() == [int(value * highest) for value in one_by_one]
+    highest = asked.weights.score_range
+    assert scores.answer.tolist() == [plain.answer_of(value, highest) for value in one_by_one]
 
 
 @thorough

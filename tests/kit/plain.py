@@ -82,8 +82,10 @@ def is_read(asked: Question, twin: Twin) -> bool:
 
 
 def basis_of(asked: Question, twin: Twin) -> Basis:
-    if not is_fresh(asked, twin) or twin.hardware == Source.NONE:
+    if not is_fresh(asked, twin):
         return Basis.NEUTRAL
+    if twin.hardware == Source.NONE:
+        return Basis.UNDISCOVERED
     return Basis.MEASURED if is_read(asked, twin) and twin.capped_w > 0 else Basis.PREDICTED
 
 
@@ -130,7 +132,7 @@ def cooling_of(asked: Question, node: Known) -> float:
 def headroom_of(asked: Question, node: Known, marginal: float) -> float:
     twin = node.twin
     basis, more = basis_of(asked, twin), assumed_of(asked, twin) + marginal
-    if basis == Basis.NEUTRAL:
+    if basis <= Basis.NEUTRAL:
         return 0.0
     projected = (twin.measured_w if basis == Basis.MEASURED else 0.0) + more
     of_cap = (twin.capped_w - projected) / (twin.capped_w or 1.0) * 100
@@ -147,7 +149,7 @@ def pressure_of(asked: Question) -> float:
         100 - headroom_of(asked, node, 0.0)
         for node in asked.nodes
         if node.twin.node_class == NodeClass.PERFORMANCE
-        and basis_of(asked, node.twin) != Basis.NEUTRAL
+        and basis_of(asked, node.twin) > Basis.NEUTRAL
     ]
     return clamped(math.fsum(used) / len(used)) if used else 0.0
 
@@ -188,9 +190,9 @@ def wishes_of(asked: Question, node: Known) -> float:
 
 def score_of(asked: Question, node: Known) -> float:
     """Unknown never scores best."""
-    if basis_of(asked, node.twin) != Basis.NEUTRAL:
+    if basis_of(asked, node.twin) > Basis.NEUTRAL:
         return known_score_of(asked, node)
-    known = [n for n in asked.nodes if basis_of(asked, n.twin) != Basis.NEUTRAL]
+    known = [n for n in asked.nodes if basis_of(asked, n.twin) > Basis.NEUTRAL]
     best = max((known_score_of(asked, each) for each in known), default=100.0)
     return min(asked.weights.neutral, best)
 
@@ -210,6 +212,11 @@ def known_score_of(asked: Question, node: Known) -> float:
     total += packing_of(asked, node)
     total += wishes_of(asked, node)
     return clamped(total)
+
+
+def answer_of(score: float, highest: float) -> int:
+    """Truncated; a billionth below an integer is that integer."""
+    return int(score * (highest / 100) + 1e-9)
 
 
 def clamped(value: float) -> float:

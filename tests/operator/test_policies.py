@@ -19,9 +19,9 @@ from joulie_operator.policies import (
     Wanted,
     by_density,
     queue_aware_v1,
-    rounded,
     rule_swap_v1,
     seated,
+    share_of,
     static_partition,
     wanted,
     within,
@@ -51,11 +51,38 @@ def performing(found: Wanted) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("value", "whole"),
-    [(0, 0), (0.49, 0), (0.5, 1), (1.49, 1), (1.5, 2), (2.5, 3), (3.5, 4), (4.0, 4)],
+    ("count", "share", "whole"),
+    [
+        (1, 0, 0),
+        (1, 0.49, 0),
+        (1, 0.5, 1),
+        (3, 0.5, 2),
+        (5, 0.5, 3),
+        (50, 0.29, 15),
+        (50, -0.29, -15),
+        (150, 0.07, 11),
+        (10**9, 1e-9, 1),
+    ],
 )
-def test_a_half_is_rounded_away_from_zero(value: float, whole: int) -> None:
-    assert rounded(value) == whole
+def test_a_half_is_rounded_away_from_zero(count: int, share: float, whole: int) -> None:
+    assert share_of(count, share) == whole
+
+
+def test_every_share_of_a_hundredth_is_rounded_as_on_paper() -> None:
+    found = {(n, pct): share_of(n, pct / 100) for n in range(1001) for pct in range(101)}
+
+    assert found == {(n, pct): (n * pct * 2 + 100) // 200 for n, pct in found}
+
+
+@pytest.mark.parametrize(
+    ("pods", "per_node", "nodes"), [(21, 0.7, 30), (22, 0.7, 32), (3, 0.1, 30)]
+)
+def test_the_need_is_rounded_up_from_the_exact_quotient(
+    pods: int, per_node: float, nodes: int
+) -> None:
+    said = {"queue_perf_per_hp_node": per_node, "queue_hp_base_frac": 0.0}
+
+    assert queue_aware_v1(situation(100, Demand(pods), **said)).performance == nodes
 
 
 @pytest.mark.parametrize(

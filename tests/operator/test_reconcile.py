@@ -17,7 +17,9 @@ from joulie_bus.events import (
     NodePlan,
     PlanMade,
     PodAsk,
+    PodBound,
     PodGone,
+    PodPending,
     Profile,
     ProfileAssigned,
     TransitionCompleted,
@@ -25,9 +27,11 @@ from joulie_bus.events import (
 from joulie_bus.testing import (
     ANY_FACTS,
     NOON,
+    SECOND,
     any_fact,
     ask,
     bound,
+    draining,
     hardware,
     node_seen,
     noon,
@@ -408,6 +412,20 @@ def test_demand_is_what_waits_and_what_runs() -> None:
     world.pods["t"] = PodState(pod=ask("t", performance=True), finished=True)
 
     assert demand_of(world) == Demand(1, 1, 1)
+
+
+@pytest.mark.parametrize("exempt", ["daemonset", "mirror", "critical"])
+def test_an_exempt_pod_holds_up_no_drain_and_is_no_demand(exempt: str) -> None:
+    pod = replace(ask("d", performance=True), exempt=exempt)
+    waiting = replace(ask("w", performance=True), exempt=exempt)
+    world = lived(
+        node_seen("n"), PodBound(pod=pod, node="n"), draining("n"), PodPending(pod=waiting)
+    )
+    after = plan(world, wanting("eco"), USUAL, Moment(7, NOON + 60 * SECOND))
+
+    assert demand_of(world) == Demand()
+    assert world.nodes["n"].pods == 1
+    assert completed("the last performance pod is gone") in after.events
 
 
 # --- why, and the same again ------------------------------------------------------------------

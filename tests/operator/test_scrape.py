@@ -6,6 +6,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from joulie_bus.embedded import free_port
 from joulie_bus.events import FacilityPolled
@@ -193,6 +194,21 @@ async def test_a_temperature_of_no_room_is_a_broken_sensor(meters: Meters, celsi
     meters.answers["datacenter_ambient_temperature_celsius"] = vector(({}, celsius))
 
     assert await looked(building(meters)) is None
+
+
+async def test_a_ratio_of_no_room_is_refused_with_a_reason(
+    meters: Meters,
+) -> None:
+    meters.answers["datacenter_ambient_temperature_celsius"] = vector(({}, "24.5"))
+    meters.answers["datacenter_total_it_power_watts"] = scalar("1")
+    meters.answers["datacenter_cooling_power_watts"] = scalar("3000")
+
+    with capture_logs() as lines:
+        found = await looked(building(meters))
+
+    assert found == FacilityPolled(facility="facility", ambient_mdeg=24_500)
+    [told] = lines
+    assert told["why"].startswith("1 W of IT and 3000 W of cooling give a PUE of 3001, above 3")
 
 
 async def test_a_building_that_is_silent_keeps_its_last_values(

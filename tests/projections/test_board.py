@@ -179,6 +179,25 @@ def test_one_wild_reading_bends_nothing_much(where: int, wild: float) -> None:
     assert trend_w_per_min(readings(*wrong)) == pytest.approx(6, abs=2)
 
 
+@pytest.mark.parametrize("count", range(3, 9))
+@pytest.mark.parametrize("wild", [0, 5_000])
+@pytest.mark.parametrize("every_s", [5, 10, 60])
+def test_one_wild_reading_of_a_steady_node_is_no_trend(
+    count: int, wild: float, every_s: float
+) -> None:
+    for where in range(count):
+        watts = [500] * count
+        watts[where] = int(wild)
+
+        assert trend_w_per_min(readings(*watts, every_s=every_s)) == 0, where
+
+
+def test_of_three_readings_the_flattest_slope_without_one_of_them_counts() -> None:
+    assert trend_w_per_min(readings(500, 600, 900)) == 600
+    assert trend_w_per_min(readings(900, 800, 500)) == -600
+    assert trend_w_per_min(readings(500, 900, 600)) == 0
+
+
 @pytest.mark.parametrize(
     "few",
     [(), readings(100), readings(100, 900, every_s=5.9), readings(1, 2, 3, 4, 5, every_s=1)],

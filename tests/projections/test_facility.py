@@ -49,6 +49,39 @@ def test_the_efficiency_is_the_facilitys_own_or_one(
     assert hall_of(state) == hall
 
 
+GOOD = FacilityPolled(facility="hall", it_mw=10_000, cooling_mw=6_000)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param({"it_mw": 1, "cooling_mw": 3_000}, id="both"),
+        pytest.param({"it_mw": 2_999}, id="IT alone, beside the last cooling"),
+        pytest.param({"cooling_mw": 20_001}, id="cooling alone, beside the last IT"),
+    ],
+)
+def test_powers_of_an_implausible_ratio_leave_the_last_good_ones(wrong: dict[str, int]) -> None:
+    polled = FacilityPolled(facility="hall", ambient_mdeg=30_000, **wrong)
+    found = twin(node_seen("n"), GOOD, polled)
+
+    assert (found.pue, found.ambient_c) == (1.6, 30)
+    assert twin(node_seen("n"), polled).pue == 1.0, "without a good one the ratio is assumed"
+
+
+@pytest.mark.parametrize(("cooling_mw", "pue"), [(0, 1.0), (20_000, 3.0)])
+def test_the_limits_of_a_plausible_ratio_belong_to_it(cooling_mw: int, pue: float) -> None:
+    edge = FacilityPolled(facility="hall", it_mw=10_000, cooling_mw=cooling_mw)
+
+    assert twin(node_seen("n"), GOOD, edge).pue == pue
+
+
+def test_a_good_pair_after_a_refused_one_counts() -> None:
+    wrong = FacilityPolled(facility="hall", it_mw=1, cooling_mw=3_000)
+    later = FacilityPolled(facility="hall", it_mw=10_000, cooling_mw=2_000)
+
+    assert twin(node_seen("n"), GOOD, wrong, later).pue == 1.2
+
+
 def test_a_node_stands_in_the_hall_that_its_zone_names() -> None:
     halls = facility("east", 30), facility("west", 15)
 

@@ -205,6 +205,19 @@ _HEAD = {
 }
 
 
+# Which rule gave the headroom, where it was not a fresh reading.
+_RULES = {
+    "predicted": (
+        "no fresh power reading: headroom from caps and cooling, less what the model gives all "
+        "pods there"
+    ),
+    "neutral": "no twin, or a stale one: the neutral score, never above the best known candidate",
+    "undiscovered": (
+        "no hardware facts, so no cap: the neutral score, never above the best known candidate"
+    ),
+}
+
+
 def _scored(told: Told) -> Iterator[str]:
     scored = told.pod.scored
     if scored is None:
@@ -220,6 +233,9 @@ def _scored(told: Told) -> Iterator[str]:
     yield f"  {'':<{width}} " + "".join(f"{name:>{len(name) + 2}}" for name in _HEAD) + "  from"
     for terms in lines:
         yield _line(terms, told.outcome, width)
+    for source in dict.fromkeys(terms.source for terms in lines):
+        if source in _RULES:
+            yield f"  {source + ':':<{width + 1}} {_RULES[source]}"
 
 
 def _line(terms: Terms, outcome: Outcome | None, width: int) -> str:
