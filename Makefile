@@ -40,7 +40,7 @@ drills: setup ## the long drills: kills, again and again
 
 kube: .kube/.ready ## etcd, kube-apiserver and kube-scheduler for tests/cluster; wants Go
 
-.kube/.ready: .ci/kube
+.kube/.ready: .ci/kube tests/kit/kube_rules.go
 	.ci/kube && touch .kube/.ready
 
 golden: setup ## record the golden log anew, when scores or folds change on purpose

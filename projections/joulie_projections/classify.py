@@ -3,6 +3,7 @@
 It says which rule fired, so that "why is this pod standard?" has an answer.
 """
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -19,6 +20,8 @@ _MIRROR = "kubernetes.io/config.mirror"
 _SOURCE = "kubernetes.io/config.source"
 TELLING = frozenset({CLASS_ANNOTATION, _MIRROR, _SOURCE})  # the annotations that are looked at
 _CRITICAL_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
+_LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+_INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _CRITICAL_PRIORITY = 2_000_000_000  # Kubernetes' own line between users and the system
 
 
@@ -64,9 +67,9 @@ def placement_of(pod: Pod) -> Placement:
     """What the pod's own constraints on the profile label leave open."""
     if not pod.spec.node_selector and pod.spec.affinity is None:
         return "general"  # most have none
-    if not _admits(pod, "eco"):
+    if not admits(pod, "eco"):
         return "performance-only"
-    if not _admits(pod, "performance") and not _admits(pod, None):
+    if not admits(pod, "performance") and not admits(pod, None):
         return "eco-only"
     return "general"
 
@@ -85,28 +88,46 @@ def exemption(pod: Pod) -> str:
     return ""
 
 
-def _admits(pod: Pod, profile: str | None) -> bool:
+def admits(pod: Pod, profile: str | None) -> bool:
     """Could the pod run on a node whose profile label has this value (None: no label)?"""
     wanted = (pod.spec.node_selector or {}).get(PROFILE_LABEL)
     if wanted is not None and wanted != profile:
         return False
-    terms = _required_terms(pod)
-    return not terms or any(_term_admits(term, profile) for term in terms)
-
-
-def _required_terms(pod: Pod) -> list[Term]:
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    terms = (required.node_selector_terms or []) if required else []
-    return [term for term in terms if term.match_expressions or term.match_fields]
+    if required is None:
+        return True
+    return any(_term_admits(term, profile) for term in required.node_selector_terms or [])
 
 
 def _term_admits(term: Term, profile: str | None) -> bool:
-    return all(_requirement_admits(r, profile) for r in _about_profile(term))
+    """As kube-scheduler matches: an empty term and one that it cannot read match no node."""
+    expressions, fields = term.match_expressions or [], term.match_fields or []
+    if not (expressions or fields) or not _is_readable(expressions, fields):
+        return False
+    return all(_requirement_admits(r, profile) for r in expressions if r.key == PROFILE_LABEL)
 
 
-def _about_profile(term: Term) -> Iterable[Requirement]:
-    return (r for r in term.match_expressions or [] if r.key == PROFILE_LABEL)
+def _is_readable(expressions: Iterable[Requirement], fields: Iterable[Requirement]) -> bool:
+    return all(map(_is_expression, expressions)) and all(map(_is_field, fields))
+
+
+def _is_expression(requirement: Requirement) -> bool:
+    values = requirement.values or []
+    match requirement.operator:
+        case "In" | "NotIn":
+            has_its_values = bool(values)
+        case "Exists" | "DoesNotExist":
+            has_its_values = not values
+        case "Gt" | "Lt":
+            has_its_values = len(values) == 1 and _INTEGER.fullmatch(values[0]) is not None
+        case _:
+            has_its_values = False
+    return has_its_values and all(map(_LABEL_VALUE.fullmatch, values))
+
+
+def _is_field(requirement: Requirement) -> bool:
+    return requirement.operator in ("In", "NotIn") and len(requirement.values or []) == 1
 
 
 def _requirement_admits(requirement: Requirement, profile: str | None) -> bool:

@@ -1,4 +1,8 @@
-"""Kubernetes' quantities: `500m`, `1.5`, `1Gi`, `129e6`. Exact; nothing unreadable becomes 0."""
+"""Kubernetes' quantities: `500m`, `1.5`, `1Gi`, `129e6`. Exact; nothing unreadable becomes 0.
+
+The grammar is that of `resource.ParseQuantity`, and tests/cluster holds the two together, but that
+Kubernetes reads a text without any digit, such as `m`, as 0, and caps what is beyond int64.
+"""
 
 import re
 from fractions import Fraction
@@ -7,7 +11,7 @@ from joulie_bus.errors import BadQuantity
 
 _GRAMMAR = re.compile(
     r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+))"
-    r"(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?\d{1,2}))?",
+    r"(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?0*\d{1,3}))?",
     re.ASCII,  # a digit of another script is no digit to Kubernetes
 )
 _POWERS_OF_TEN = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -23,7 +27,7 @@ def parse(quantity: Quantity, where: str = "a resource") -> Fraction:
     match = _GRAMMAR.fullmatch(text)
     if match is None:
         raise BadQuantity(quantity, where)
-    value = Fraction(match["number"]) * _scale(match["suffix"], match["exponent"])
+    value = _to_nano(Fraction(match["number"]) * _scale(match["suffix"], match["exponent"]))
     if not 0 <= value <= LARGEST:
         raise BadQuantity(quantity, where)
     return value
@@ -33,6 +37,15 @@ def _scale(suffix: str | None, exponent: str | None) -> Fraction:
     if suffix in _POWERS_OF_TWO:
         return Fraction(2 ** _POWERS_OF_TWO[suffix])
     return Fraction(10) ** (_POWERS_OF_TEN[suffix] if suffix else int(exponent or 0))
+
+
+def _to_nano(value: Fraction) -> Fraction:
+    """Away from zero, as Kubernetes keeps no smaller part: a request for little is not for none."""
+    billionths = value * 10**9
+    if billionths.denominator == 1:
+        return value
+    whole = -(-abs(billionths.numerator) // billionths.denominator)
+    return Fraction(whole if value > 0 else -whole, 10**9)
 
 
 def rounded_up(value: Fraction) -> int:

@@ -27,10 +27,14 @@ from joulie_bus.errors import KubernetesRefused
 from joulie_operator.kube import CONFLICT, NOT_FOUND, ApiServer, Unanswered
 from joulie_operator.resources import GPUS, NODEHARDWARES, NODETWINS
 
-ASSETS, SCHEDULER = "KUBEBUILDER_ASSETS", "KUBE_SCHEDULER"
+ASSETS, SCHEDULER, RULES = "KUBEBUILDER_ASSETS", "KUBE_SCHEDULER", "KUBE_RULES"
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-BUILT = {ASSETS: ROOT / ".kube/bin", SCHEDULER: ROOT / ".kube/bin/kube-scheduler"}
+BUILT = {
+    ASSETS: ROOT / ".kube/bin",
+    SCHEDULER: ROOT / ".kube/bin/kube-scheduler",
+    RULES: ROOT / ".kube/bin/kube-rules",
+}
 START_PATIENCE_S = 90.0
 LAST_WORDS = 2000  # of a program that ended
 TOKENS = {

@@ -2,7 +2,7 @@
 //
 // One JSON object a line on stdin, one on stdout:
 //
-//	{"quantity": "1.5Gi"}                    -> {"valid": true, "value": 1610612736, "milli": 1610612736000}
+//	{"quantity": "1.5Gi"}                    -> {"valid": true, "value": 1610612736, "milli": 1610612736000, "sign": 1}
 //	{"pod": {...}, "labels": [{...}, null]}  -> {"valid": true, "matches": [true, false]}
 package main
 
@@ -10,6 +10,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"log"
+	"math"
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +29,8 @@ type answer struct {
 	Valid   bool   `json:"valid"`
 	Value   int64  `json:"value"`
 	Milli   int64  `json:"milli"`
+	Sign    int    `json:"sign"`
+	Large   bool   `json:"large"` // beyond what fits into value
 	Matches []bool `json:"matches"`
 }
 
@@ -57,7 +60,13 @@ func answered(asked question) answer {
 		if err != nil {
 			return answer{}
 		}
-		return answer{Valid: true, Value: found.Value(), Milli: found.MilliValue()}
+		return answer{
+			Valid: true,
+			Value: found.Value(),
+			Milli: found.MilliValue(),
+			Sign:  found.Sign(),
+			Large: found.CmpInt64(math.MaxInt64) > 0,
+		}
 	}
 	required := nodeaffinity.GetRequiredNodeAffinity(asked.Pod)
 	found := answer{Valid: true}

@@ -102,6 +102,18 @@ def test_the_annotation_wins_over_constraints_and_namespace(annotation: str) -> 
         pytest.param(pod([NOT_ECO], [ONLY_ECO]), "general", id="terms are ORed"),
         pytest.param(pod([zone("In", "a"), NOT_ECO]), "performance-only", id="ANDed in a term"),
         pytest.param(pod([NOT_ECO], []), "performance-only", id="an empty term matches nothing"),
+        pytest.param(pod([]), "performance-only", id="a single empty term matches nothing"),
+        pytest.param(pod([profile("Gt", "5")]), "performance-only", id="Gt: eco is no number"),
+        pytest.param(pod([profile("Lt", "5")]), "performance-only", id="Lt: eco is no number"),
+        pytest.param(pod([profile("NotIn")]), "performance-only", id="NotIn without values"),
+        pytest.param(pod([profile("Exists", "eco")]), "performance-only", id="Exists with values"),
+        pytest.param(pod([profile("Is", "eco")], [ONLY_ECO]), "eco-only", id="no such operator"),
+        pytest.param(
+            pod([ONLY_ECO, zone("Near", "a")], [NOT_ECO]),
+            "performance-only",
+            id="one unreadable expression spoils its term",
+        ),
+        pytest.param(pod([profile("DoesNotExist")], [ONLY_ECO]), "general", id="unlabelled or eco"),
         pytest.param(
             pod([profile("In", "eco", "performance")], selector="eco"),
             "eco-only",
@@ -112,6 +124,13 @@ def test_the_annotation_wins_over_constraints_and_namespace(annotation: str) -> 
 )
 def test_placement_is_what_the_constraints_leave_open(constrained: Pod, placement: str) -> None:
     assert placement_of(constrained) == placement
+
+
+def test_a_required_affinity_without_terms_matches_no_node() -> None:
+    key = "requiredDuringSchedulingIgnoredDuringExecution"
+    affinity = {"nodeAffinity": {key: {"nodeSelectorTerms": []}}}
+
+    assert placement_of(pod(affinity=affinity)) == "performance-only"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,210 @@
+"""Quantities and node affinity beside Kubernetes' own code, on thousands of generated ones.
+
+tests/kit/kube_rules.go asks the modules that kube-scheduler is made of; `make kube` builds it.
+"""
+
+import random
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from joulie_bus.errors import BadQuantity
+from joulie_projections.classify import PROFILE_LABEL, admits, placement_of
+from joulie_projections.pod import Pod
+from joulie_projections.quantities import LARGEST, parse, rounded_up
+from kube_real import RULES, ProgramMissing, program
+
+QUANTITIES, PODS = 10_000, 5_000
+SUFFIXES = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
+WRONG = ["K", "ki", "gi", "mi", "i", "e", "GiB", "Mb", "mm", "kk", "Ee5", "e5m", "m5", "-5", "e+-5"]
+NUMBER = re.compile(r"[+-]?\.?\d", re.ASCII)
+LONG_EXPONENT = re.compile(r"[eE][+-]?0*[1-9]\d{3}")
+LETTERS = "0123456789+-.eEinumkKMGTP _,\n٣"
+NODES: list[dict[str, str]] = [
+    {PROFILE_LABEL: "eco", "zone": "a"},
+    {PROFILE_LABEL: "performance", "zone": "a"},
+    {"zone": "a"},
+]
+PROFILES = ["eco", "performance", None]
+Tree = dict[str, Any]
+
+
+class Answer(msgspec.Struct):
+    valid: bool
+    value: int
+    milli: int
+    sign: int
+    large: bool
+    matches: list[bool] | None
+
+
+@pytest.fixture(scope="module")
+def rules() -> Path:
+    try:
+        return program(RULES)
+    except ProgramMissing as missing:
+        pytest.skip(f"wants Kubernetes' own parsers, which are built with Go: {missing}")
+
+
+def asked(rules: Path, questions: Iterable[Tree]) -> list[Answer]:
+    body = b"\n".join(map(msgspec.json.encode, questions))
+    done = subprocess.run([rules], input=body, capture_output=True, check=True, timeout=120)
+    return [msgspec.json.decode(line, type=Answer) for line in done.stdout.splitlines()]
+
+
+# --- quantities -------------------------------------------------------------------------------
+
+
+def test_a_quantity_is_what_kubernetes_makes_of_it(rules: Path) -> None:
+    texts = list(quantities(random.Random(7)))
+    answers = asked(rules, ({"quantity": text} for text in texts))
+
+    differ = {
+        text: (answer, found)
+        for text, answer in zip(texts, answers, strict=True)
+        if (found := read(text)) != expected(text, answer)
+    }
+    assert differ == {}
+    assert sum(answer.valid for answer in answers) > QUANTITIES / 2
+    assert sum(not answer.valid for answer in answers) > QUANTITIES / 10
+
+
+def read(text: str) -> tuple[int, int] | None:
+    try:
+        value = parse(text)
+    except BadQuantity:
+        return None
+    return rounded_up(value), thousandths(rounded_up(value), rounded_up(value * 1000))
+
+
+def expected(text: str, answer: Answer) -> tuple[int, int] | None:
+    """What Kubernetes says, but that a request can be neither negative nor beyond int64 (where
+    Kubernetes caps binary ones), and that a text without a digit is not read as 0.
+    """
+    is_capped = answer.value == LARGEST and text.endswith("i")
+    in_range = answer.valid and answer.sign >= 0 and not (answer.large or is_capped)
+    if not in_range or not NUMBER.match(text):
+        return None
+    return answer.value, thousandths(answer.value, answer.milli)
+
+
+def thousandths(value: int, milli: int) -> int:
+    """Nothing where they do not fit into int64: Kubernetes' overflow there."""
+    return milli if value * 1000 <= LARGEST else 0
+
+
+def quantities(dice: random.Random) -> Iterable[str]:
+    """Without longer exponents: Kubernetes works them out, and does not come back."""
+    count = 0
+    while count < QUANTITIES:
+        text = number(dice) + suffix(dice)
+        text = text if dice.random() < 0.7 else spoilt(dice, text)
+        if not LONG_EXPONENT.search(text):
+            count += 1
+            yield text
+
+
+def number(dice: random.Random) -> str:
+    digits = "".join(dice.choices("0123456789", k=dice.randint(0, dice.choice([2, 4, 12, 20]))))
+    zeros = "0" * dice.choice([0, 0, 0, 1, 3])
+    fraction = "".join(dice.choices("0123456789", k=dice.randint(0, dice.choice([1, 3, 12]))))
+    point = dice.choice(["", "", ".", f".{fraction}"])
+    return dice.choice(["", "", "", "", "+", "-"]) + zeros + digits + point
+
+
+def suffix(dice: random.Random) -> str:
+    if dice.random() < 0.7:
+        return dice.choice(SUFFIXES)
+    sign, zeros = dice.choice(["", "+", "-"]), "0" * dice.choice([0, 0, 1, 2])
+    return f"{dice.choice('eE')}{sign}{zeros}{dice.randint(0, dice.choice([3, 12, 40]))}"
+
+
+def spoilt(dice: random.Random, text: str) -> str:
+    at = dice.randint(0, len(text))
+    match dice.randrange(4):
+        case 0:
+            return text + dice.choice(WRONG)
+        case 1:
+            return text[:at] + dice.choice(LETTERS) + text[at:]
+        case 2:
+            return text[:at] + text[at + 1 :]
+        case _:
+            return text[:at] + dice.choice(LETTERS) + text[at + 1 :]
+
+
+# --- node affinity ----------------------------------------------------------------------------
+
+
+def test_a_pod_may_run_where_kube_scheduler_lets_it(rules: Path) -> None:
+    pods = list(constrained(random.Random(7)))
+    answers = asked(rules, ({"pod": pod, "labels": NODES} for pod in pods))
+
+    differ = {
+        msgspec.json.encode(pod).decode(): (answer.matches, found)
+        for pod, answer in zip(pods, answers, strict=True)
+        if (found := allowed(msgspec.convert(pod, Pod))) != answer.matches
+    }
+    assert differ == {}
+    assert len({tuple(answer.matches or ()) for answer in answers}) == 8, "all there can be"
+
+
+def allowed(pod: Pod) -> list[bool]:
+    found = [admits(pod, profile) for profile in PROFILES]
+    excludes_eco = not found[0]
+    assert (placement_of(pod) == "performance-only") == excludes_eco
+    assert (placement_of(pod) == "eco-only") == (found == [True, False, False])
+    return found
+
+
+def constrained(dice: random.Random) -> Iterable[Tree]:
+    for _ in range(PODS):
+        spec: Tree = {}
+        if dice.random() < 0.3:
+            spec["nodeSelector"] = {PROFILE_LABEL: dice.choice(["eco", "performance", "x", ""])}
+        if dice.random() < 0.9:
+            terms = [term(dice) for _ in range(dice.choice([0, 1, 1, 1, 2, 3]))]
+            key = "requiredDuringSchedulingIgnoredDuringExecution"
+            spec["affinity"] = {"nodeAffinity": {key: {"nodeSelectorTerms": terms}}}
+        yield {"metadata": {"name": "p"}, "spec": spec}
+
+
+def term(dice: random.Random) -> Tree:
+    made: Tree = {}
+    if dice.random() < 0.9:
+        made["matchExpressions"] = [expression(dice) for _ in range(dice.choice([0, 1, 1, 2]))]
+    if dice.random() < 0.2:
+        values = dice.choice([["n"], ["n"], [], ["n", "m"]])
+        field = {"key": "metadata.name", "operator": dice.choice(["In", "In", "Exists"])}
+        made["matchFields"] = [field | {"values": values}]
+    return made
+
+
+def expression(dice: random.Random) -> Tree:
+    operators = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "in", ""]
+    operator = dice.choice(operators[:6] if dice.random() < 0.9 else operators)
+    if dice.random() < 0.15:  # another label, that all nodes have
+        return dice.choice(
+            [
+                {"key": "zone", "operator": "In", "values": ["a"]},
+                {"key": "zone", "operator": "Exists"},
+                {"key": "zone", "operator": "In", "values": []},
+                {"key": "zone", "operator": "Exists", "values": ["a"]},
+                {"key": "zone", "operator": "NotIn", "values": ["no value"]},
+            ]
+        )
+    return {"key": PROFILE_LABEL, "operator": operator, "values": values_for(dice, operator)}
+
+
+def values_for(dice: random.Random, operator: str) -> Sequence[str]:
+    if operator in ("Exists", "DoesNotExist") and dice.random() < 0.8:
+        return []
+    if operator in ("Gt", "Lt"):
+        return dice.choice([["5"], ["-1"], ["x"], [], ["1", "2"]])
+    some = ["eco", "performance", "x", "", "eco performance", "-eco"]
+    weights = [6, 6, 3, 1, 1, 1]
+    return dice.choices(some, weights, k=dice.choice([0, 1, 1, 1, 2, 2, 3]))
