@@ -1,4 +1,7 @@
 import re
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -104,6 +107,59 @@ def test_the_settings_say_what_a_stale_twin_is_good_for(
 @pytest.mark.parametrize("stale", ["label", "closed", "twin"])
 def test_the_settings_about_stale_twins_change_nothing_for_fresh_ones(stale: str) -> None:
     assert refused(PERFORMANCE, stale=stale) == SAVING | {"unknown+label"}
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "extender.md"
+LINES = re.findall(
+    r"^\| (none|fresh, \w+|stale, \w+) \| (\w+) \| (\w+) \| (\w+) \| (\w+) \|$",
+    PAGE.read_text(),
+    re.MULTILINE,
+)
+
+
+def spelled(word: str, *every: str) -> tuple[str, ...]:
+    return every if word == "any" else (word,)
+
+
+def cases() -> Iterator[tuple[str, str, str, str, str, str]]:
+    for twin, label, stale, performance, eco_only in LINES:
+        age, _, found = twin.partition(", ")
+        for each in product(
+            spelled(found, "performance", "eco", "draining", "unknown"),
+            spelled(label, "yes", "no"),
+            spelled(stale, "label", "closed", "twin"),
+        ):
+            yield (age, *each, performance, eco_only)
+
+
+def test_the_table_of_the_page_has_every_case_once() -> None:
+    found = [case[:4] for case in cases()]
+
+    assert len(found) == len(set(found)) == 2 * 4 * 2 * 3 + 2 * 3
+
+
+@pytest.mark.parametrize("case", list(cases()), ids="-".join)
+def test_the_filter_decides_as_the_table_of_the_page(
+    case: tuple[str, str, str, str, str, str],
+) -> None:
+    age, found, label, stale, performance, eco_only = case
+    state = CLASSES.get(found, CLASSES["unknown"])
+    labelled = replace(state, ordinal=0, labels=LABEL if label == "yes" else {})
+    board = Board.of({} if age == "none" else {"n": labelled}, 0)
+    moment = Look(board, 7, 0, LATER if age == "stale" else NOON)
+    rows, weights = rows_by_name(board, ["n"]), Weights(filter_stale=stale)
+    sent = Sent(eco_labels=bytes([label == "yes"]))
+    kinds = {
+        PERFORMANCE: performance,
+        placed(PERFORMANCE, "performance-only"): performance,
+        placed(STANDARD, "eco-only"): eco_only,
+        STANDARD: "passes",
+        replace(PERFORMANCE, exempt="daemonset"): "passes",
+        replace(placed(STANDARD, "eco-only"), exempt="critical"): "passes",
+    }
+    for pod, expected in kinds.items():
+        made = filter_decision(pod, candidates_of(["n"], rows), rows, moment, weights, sent)
+        assert ("passes" if passed(made) == [True] else "refused") == expected, pod
 
 
 def with_labels(names: list[str], eco: bytes, board: Board = BOARD) -> list[bool]:
