@@ -69,7 +69,7 @@ def cluster(nodes: int, pods: int, cards: int) -> Iterator[list[Record]]:
 
 def readings(nodes: range, number: int) -> list[Record]:
     drawn = [power(name_of(node), 200 + number % 7 * node % 90) for node in nodes]
-    about = f"agent-{nodes.start}-{number}"
+    about = f"meter-{nodes.start}-{number}"
     return records(*drawn, name=about, start_s=60 + number * 10, step_s=0)
 
 

@@ -33,6 +33,7 @@ from joulie_bus.jetstream.connection import Address
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.producer import Producer
 from joulie_bus.records import Message
+from joulie_bus.subjects import agent_name
 from joulie_bus.tasks import background
 from joulie_bus.testing import CLUSTER, hardware, lazy_broker, node_seen, power
 from joulie_projections import database
@@ -64,7 +65,7 @@ class Fresh(NamedTuple):
 
 def messages(count: int, boot: str) -> list[Message]:
     """One producer per node, as agents are."""
-    says = [Producer(f"agent-{n}", CLUSTER, time.time_ns, boot) for n in range(NODES)]
+    says = [Producer(agent_name(f"node-{n}"), CLUSTER, time.time_ns, boot) for n in range(NODES)]
     return [says[k % NODES].stamp(power(f"node-{k % NODES}", 300 + k % 50)) for k in range(count)]
 
 

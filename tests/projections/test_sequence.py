@@ -213,21 +213,24 @@ def test_a_decision_among_facts_is_poison() -> None:
 
 NUMBERS = st.integers(1, 3).map(str) | st.sampled_from(["02", "-1", "", "1:2", "9" * 18])
 READINGS = st.tuples(
-    st.just("a:x") | st.sampled_from(["a:y", "b:x", ":x", "a", "a:x:z"]),
+    st.sampled_from(["a:x", "agent-n:x"])
+    | st.sampled_from(["a:y", "b:x", ":x", "a", "a:x:z", "agent-m:x", "agent-n"]),
     NUMBERS,
     st.sampled_from([{"power_mw": 5}, {"power_mw": -1}, {"power_mw": 7, "provider": "p"}]),
-    st.sampled_from(["telemetry.sampled", "node.gone"]),
+    st.sampled_from(["telemetry.sampled", "telemetry.sampled", "node.gone"]),
+    st.sampled_from(["joulie.tel.c.n", "joulie.agent.c.n"])
+    | st.sampled_from(["", "joulie.agent.c.m", "joulie.tel.c.=6E", "joulie.plan.c.n", "n", "a..."]),
 )
 
 
 @given(told=st.lists(READINGS, max_size=25), cut=st.integers(0, 25))
 @settings(deadline=None, max_examples=100)
 def test_the_short_way_of_a_reading_leads_where_the_long_one_does(
-    told: list[tuple[str, str, dict[str, object], str]], cut: int
+    told: list[tuple[str, str, dict[str, object], str, str]], cut: int
 ) -> None:
     story = [
-        Record(Stream.TEL, at, noon(at), wire(f"{life}:{number}", kind, node="n", **data))
-        for at, (life, number, data, kind) in enumerate(told, 1)
+        Record(Stream.TEL, at, noon(at), wire(f"{life}:{number}", kind, node="n", **data), subject)
+        for at, (life, number, data, kind, subject) in enumerate(told, 1)
     ]
     short = twice(story[:cut], story[cut:])
     with pytest.MonkeyPatch.context() as patch:

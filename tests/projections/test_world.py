@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from joulie_bus.codec import Origin
+from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
     FACT_TYPES,
     CapsSet,
@@ -20,6 +21,7 @@ from joulie_bus.events import (
     Profile,
 )
 from joulie_bus.records import Record
+from joulie_bus.subjects import Stream, agent_name
 from joulie_bus.testing import (
     ANY_FACTS,
     any_fact,
@@ -37,12 +39,19 @@ from joulie_bus.testing import (
     plan_made,
     polled,
     power,
+    producer,
     records,
     waking,
 )
 from joulie_projections.draft import Draft
-from joulie_projections.nodes import with_sample
-from joulie_projections.producers import MISSING_LIMIT, REMEMBERED_LIVES, is_news
+from joulie_projections.nodes import cluster_of, with_sample
+from joulie_projections.producers import (
+    MISSING_LIMIT,
+    NAMES_LIMIT,
+    REMEMBERED_LIVES,
+    RETIRED_LIVES,
+    is_news,
+)
 from joulie_projections.rows import encode, tables_of
 from joulie_projections.sequence import fold
 from joulie_projections.world import (
@@ -438,6 +447,72 @@ def test_only_a_few_former_lives_are_remembered() -> None:
     state = draft.producers.get("op")
     assert state is not None
     assert [life.boot for life in state.lives] == ["b3", "b4", "b5", "b6"]
+
+
+def test_an_older_life_is_known_for_long_and_nothing_of_it_is_news() -> None:
+    draft = Draft(World())
+    for boot in range(REMEMBERED_LIVES + 2):
+        heard(1, 2, boot=f"b{boot}", draft=draft)
+
+    for boot, number in (("b0", 1), ("b1", 9)):
+        with pytest.raises(Undecodable, match="restarted at least 4 times since"):
+            heard(number, boot=boot, draft=draft)
+
+
+def test_the_memory_of_older_lives_is_bounded() -> None:
+    draft = Draft(World())
+    for boot in range(RETIRED_LIVES + REMEMBERED_LIVES + 3):
+        heard(1, boot=f"b{boot}", draft=draft)
+
+    state = draft.producers.get("op")
+    assert state is not None
+    assert (len(state.retired), state.retired[0]) == (RETIRED_LIVES, "b3")
+
+
+def test_what_a_life_goes_on_with_keeps_the_older_ones() -> None:
+    draft = Draft(World())
+    told = [record for boot in range(REMEMBERED_LIVES + 1) for record in two_readings(f"b{boot}")]
+    fold(draft, told, 0)
+
+    state = draft.producers.get("tel:tester")
+    assert state is not None
+    assert state.retired == ("b0",)
+
+
+def two_readings(boot: str) -> list[Record]:
+    says = producer(boot=boot)
+    messages = [says.stamp(power("n", watts)) for watts in (1, 2)]
+    return [Record(Stream.TEL, 1, noon(), each.data, each.subject) for each in messages]
+
+
+def test_a_family_has_room_for_so_many_names_and_the_reason_says_what_to_do() -> None:
+    draft = Draft(World())
+    for number in range(NAMES_LIMIT):
+        is_news(draft, Origin(f"obs:p{number}", "b", 1))
+    heard(1, draft=draft)  # of another family
+
+    with pytest.raises(Undecodable, match=r"4000 producers .* names that stay over restarts"):
+        is_news(draft, Origin("obs:one more", "b", 1))
+
+    assert is_news(draft, Origin("obs:p7", "another life", 1))
+    assert draft.producers.get("obs:one more") is None
+
+
+def test_the_agent_of_a_node_that_is_gone_leaves_no_row() -> None:
+    says = producer(agent_name("n.1"))
+    first, later = (says.stamp(power("n.1", watts)) for watts in (100, 200))
+    draft = Draft(World())
+    reading = Record(Stream.TEL, 1, noon(), first.data, first.subject)
+    fold(draft, [reading, *records(NodeGone(node="n.1"))], 0)
+
+    assert draft.producers.get("agent:agent-n=2E1") is None
+    assert cluster_of(draft).producers == {"agent": 0, "obs": 1}
+
+    # It is back, and its numbers go on: nothing is missing, and what it sent before is a repeat.
+    again = reading._replace(data=later.data)
+    folded = fold(draft, [again, reading], 2)
+    assert folded.duplicates == 1
+    assert draft.producers.get("agent:agent-n=2E1") == ProducerState((Life("b1", 2),))
 
 
 @given(order=st.permutations(range(1, 12)), repeats=st.lists(st.integers(1, 11), max_size=8))
