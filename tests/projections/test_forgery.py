@@ -10,8 +10,9 @@ from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
-from joulie_bus import metrics
+from joulie_bus import codec, metrics
 from joulie_bus.embedded import Embedded
 from joulie_bus.events import AnyEvent, Basis, Candidates, FilterDecided, OutcomeSeen
 from joulie_bus.jetstream.connection import Connection
@@ -73,6 +74,11 @@ def _stamped(name: str, *events: AnyEvent) -> list[Message]:
         says = by_stream.setdefault(family, producer(f"{name}-{family}"))
         made.append(says.stamp(event))
     return made
+
+
+def numbered(message: Message, event_id: str) -> Message:
+    envelope = codec.open_envelope(message.data, "here")
+    return Message(message.subject, event_id, codec.seal(replace(envelope, id=event_id)))
 
 
 async def send(broker: Embedded, role: Role, *messages: Message) -> None:
@@ -147,8 +153,7 @@ async def test_an_agent_writes_under_its_own_name_about_its_own_node_alone(
 ) -> None:
     before = _world(watched)
     huge = Producer(name, CLUSTER, lambda: NOON, "b1").stamp(power(node, 0))
-    data = huge.data.replace(b"b1:1", b"b1:9")
-    forged = Message(subject, "an id that the broker has not seen", data)
+    forged = numbered(huge, f"{name}:b1:{10**17}")._replace(subject=subject)
 
     await send(broker, Role.AGENT, forged)
     await watched.wait_for(len(NODE) + len(CLAIMED) + 1, 5)
@@ -198,8 +203,7 @@ async def test_a_huge_number_in_one_family_spoils_no_counter_of_another(
 ) -> None:
     victim = producer("victim")
     fact = victim.stamp(following)
-    bad = producer("victim").stamp(forged)
-    bad = bad._replace(data=bad.data.replace(b"victim:b1:1", b"victim:b1:9"), id="victim:b1:9")
+    bad = numbered(producer("victim").stamp(forged), f"victim:b1:{10**17}")
 
     await send(broker, role, bad)
     await watched.wait_for(len(NODE) + len(CLAIMED) + 1, 5)
