@@ -19,7 +19,7 @@ from joulie_bus.codec import Envelope
 from joulie_bus.errors import KubernetesRefused, Unreachable
 from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.connection import Connection
-from joulie_bus.subjects import Subjects, escape
+from joulie_bus.subjects import Subjects, agent_name
 from joulie_bus.testing import one_of_each, power
 from kube_real import Running
 
@@ -71,7 +71,7 @@ class HostileAgent:
         self._node = node
         self._victims = victims
         self._random = random.Random(seed)
-        self._own = f"joulie.agent.{escape(subjects.cluster)}.{escape(node)}"
+        self._own = subjects.of(power(node, 0.0), agent_name(node))
         self._subjects = subjects
         self._number = 0
 
@@ -132,7 +132,7 @@ class HostileAgent:
         self._number += 1
         return codec.seal(
             Envelope(
-                id=event_id or f"agent-{self._node}:b1:{self._number}",
+                id=event_id or f"{agent_name(self._node)}:b1:{self._number}",
                 type=event.TYPE,
                 v=event.VERSION,
                 key=event.key,
