@@ -68,7 +68,9 @@ def _on_sqlite() -> list[str]:
             f"CREATE TRIGGER cut_no_{verb.lower()} BEFORE {verb} ON cut BEGIN {refuse}; END"
         )
     made.append(
-        f"CREATE TRIGGER cut_fits BEFORE INSERT ON cut WHEN NOT ({_FITS}) "
+        # REPLACE deletes without asking the delete trigger, by SQLite's own key too.
+        "CREATE TRIGGER cut_fits BEFORE INSERT ON cut "
+        f"WHEN NOT ({_FITS}) OR EXISTS (SELECT 1 FROM cut WHERE rowid = NEW.rowid) "
         f"BEGIN SELECT RAISE(ABORT, '{_NO_PLACE}'); END"
     )
     return made
