@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from joulie_bus import metrics
 from joulie_bus.errors import ViewBehind
-from joulie_bus.events import Fact
+from joulie_bus.events import Fact, NodeGone
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.subjects import Stream
 from joulie_bus.testing import (
@@ -30,6 +30,7 @@ from joulie_projections.live import encode as on_the_bus
 from joulie_projections.rows import Row, encode, no_rows
 from joulie_projections.sequence import Sequenced, Standing, sequence
 from joulie_projections.store import Store
+from joulie_projections.testing import edited
 from joulie_projections.view import POLL_S, View
 from joulie_projections.world import NodeState, World
 
@@ -277,6 +278,38 @@ async def test_a_view_follows_by_the_database_alone_where_the_bus_is_silent(
 
         assert watts(view) == {"a": 2}
         assert view.age_s < 1
+
+
+async def test_a_view_from_before_a_trim_reads_everything_anew(
+    hand: ByHand, viewing: Viewing, place: Place
+) -> None:
+    """Which rows had gone is forgotten up to the cut: by changes alone `a` would stay for ever."""
+    hand.commit(power("a", 1), power("b", 2))
+    async with viewing() as view:
+        await view.wait_ready(5)
+        before = reloads("trimmed")
+        hand.commit(NodeGone(node="a"))
+        hand.commit(power("c", 3))
+        row = "(1, 1, ?, 3, ?, '', '', ?, 0, '', ?, 0, '')"
+        edited(place, f"INSERT INTO cut VALUES {row}", *[b"\x80"] * 4)
+        edited(place, "DELETE FROM gone")
+        await view.wait_for(4, 5)
+        await until(lambda: reloads("trimmed") > before)
+
+        assert watts(view) == {"b": 2, "c": 3}
+
+
+async def test_a_reader_behind_the_newest_cut_is_not_handed_changes(
+    writer: Engine, hand: ByHand, place: Place
+) -> None:
+    for number in range(1, 4):
+        hand.commit(power("a", number))
+    edited(place, "INSERT INTO cut VALUES (1, 1, ?, 2, ?, '', '', ?, 0, '', ?, 0, '')", *[b"x"] * 4)
+    store = Store(writer)
+
+    assert [store.changes_since(at, ("node",))[1] is None for at in (0, 1, 2, 3)] == [
+        *(True, True, False, False)
+    ]
 
 
 async def test_a_view_opened_late_knows_what_was_told_before(
