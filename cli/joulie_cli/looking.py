@@ -84,6 +84,10 @@ def dead(made: argparse.ArgumentParser) -> None:
     _archive(made)
 
 
+def rebuild(made: argparse.ArgumentParser) -> None:
+    _archive(made)
+
+
 def archive(made: argparse.ArgumentParser) -> None:
     made.add_argument("action", nargs="?", choices=("write", "restore"), default="write")
     made.add_argument("--to", type=Path, metavar="DIR", help="the archive (ARCHIVE_DIR)")

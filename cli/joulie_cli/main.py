@@ -110,6 +110,7 @@ def _dead(made: argparse.ArgumentParser) -> None:
 
 def _rebuild(made: argparse.ArgumentParser) -> None:
     made.add_argument("--from-snapshot", action="store_true", help="and not from the first fact")
+    looking.rebuild(made)
 
 
 def _cluster(made: argparse.ArgumentParser) -> None:

@@ -8,8 +8,10 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncGenerator, Sequence
-from typing import NamedTuple
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractContextManager
+from itertools import islice
+from typing import NamedTuple, Protocol
 
 from sqlalchemy import Engine
 
@@ -21,7 +23,7 @@ from joulie_projections.calls import DatabaseCalls
 from joulie_projections.commit import Checkpoint, Input, Inputs
 from joulie_projections.draft import Draft
 from joulie_projections.history import History
-from joulie_projections.manifest import CODE_VERSION, Manifest, Range, merkle_root
+from joulie_projections.manifest import CODE_VERSION, Manifest, merkle_root
 from joulie_projections.rows import (
     Row,
     changed_rows,
@@ -36,6 +38,7 @@ from joulie_projections.snapshots import Snapshot, unpack
 from joulie_projections.store import Store
 from joulie_projections.world import World
 
+AT_ONCE = 10_000  # manifests in memory
 PATIENCE_S = 10.0  # for the broker to hand over the next messages
 LEASE_NS = 30_000_000_000  # for the last few positions; a rebuild that dies here is waited for
 
@@ -46,6 +49,22 @@ class Rebuilt(NamedTuple):
     events: int
     seconds: float
     differs_at: int  # the first position where the same code gave another state then; 0 for none
+
+
+class Facts(Protocol):
+    """Where the facts of a batch come from."""
+
+    async def of(self, manifest: Manifest) -> list[Record]: ...
+
+
+Reading = Callable[[], AbstractContextManager[History]]
+
+
+class Elsewhere(NamedTuple):
+    """A past that an archive holds the beginning of: its manifests, and its facts."""
+
+    reading: Reading
+    facts: Facts
 
 
 class Past:
@@ -69,9 +88,9 @@ class Past:
                 readers[stream] = await stack.enter_async_context(reading)
             yield cls(readers, bell)
 
-    async def read(self, ranges: Sequence[Range]) -> list[Record]:
+    async def of(self, manifest: Manifest) -> list[Record]:
         records: list[Record] = []
-        for wanted in ranges:
+        for wanted in manifest.ranges:
             reader, count = self._readers[wanted.stream], len(records)
             goal = count + wanted.last - wanted.first + 1
             while len(records) < goal:
@@ -92,11 +111,15 @@ class _Again:
         self.differs_at = 0
         self._changed: dict[tuple[str, str], Row] = {}
 
-    async def follow(
-        self, past: Past, manifests: Sequence[Manifest], aside: frozenset[int]
-    ) -> None:
-        for manifest in manifests:
-            self._advance(await past.read(manifest.ranges), manifest, aside)
+    async def follow(self, past: Facts, reading: Reading, calls: DatabaseCalls) -> None:
+        """As far as there are manifests."""
+        while True:
+            after = self.standing.position
+            manifests, aside = await calls.until_done(_manifests, reading, after)
+            if not manifests:
+                return
+            for manifest in manifests:
+                self._advance(await past.of(manifest), manifest, aside)
 
     def _advance(
         self, records: Sequence[Record], manifest: Manifest, aside: frozenset[int]
@@ -132,29 +155,42 @@ class _Again:
         return rows
 
 
-async def rebuild(bus: Log, writer: Engine, owner: str, start: Snapshot | None = None) -> Rebuilt:
-    """Readers notice by the incarnation, and load the rows anew."""
-    calls = DatabaseCalls()
+async def rebuild(
+    bus: Log,
+    writer: Engine,
+    owner: str,
+    start: Snapshot | None = None,
+    elsewhere: Elsewhere | None = None,
+) -> Rebuilt:
+    """Readers notice by the incarnation, and load the rows anew.
+
+    From the first fact, unless `start` is given: of a log that was trimmed it is `elsewhere`.
+    """
+    calls, again = DatabaseCalls(), _Again(start)
     try:
-        return await _rebuild(bus, writer, calls, owner, start)
+        async with contextlib.AsyncExitStack() as stack:
+            if elsewhere is None:
+                held = await calls.until_done(Store(writer).checkpoint)
+                assert held is not None, "there is nothing to rebuild"
+                past = await stack.enter_async_context(
+                    Past.on(bus, again.standing.inputs, held.inputs)
+                )
+                elsewhere = Elsewhere(lambda: History.on(writer), past)
+            return await _rebuild(writer, calls, owner, again, elsewhere)
     finally:
         calls.close()
 
 
 async def _rebuild(
-    bus: Log, writer: Engine, calls: DatabaseCalls, owner: str, start: Snapshot | None
+    writer: Engine, calls: DatabaseCalls, owner: str, again: "_Again", past: Elsewhere
 ) -> Rebuilt:
     began, store, call = time.perf_counter(), Store(writer), calls.until_done
-    held = await call(store.checkpoint)
-    assert held is not None, "there is nothing to rebuild"
-    again = _Again(start)
     generation = await call(store.begin_generation)
-    async with Past.on(bus, again.standing.inputs, held.inputs) as past:
-        await again.follow(past, *await call(_manifests, writer, again.standing.position))
-        await call(store.fill, generation, again.every_row(), again.standing.position)
-        leading = await call(_take_over, store, owner)
-        await again.follow(past, *await call(_manifests, writer, again.standing.position))
-        await call(store.fill, generation, again.changed(), leading.position)
+    await again.follow(past.facts, past.reading, calls)
+    await call(store.fill, generation, again.every_row(), again.standing.position)
+    leading = await call(_take_over, store, owner)
+    await again.follow(past.facts, past.reading, calls)
+    await call(store.fill, generation, again.changed(), leading.position)
     reached = leading._replace(
         digests=again.standing.digests, incarnation=secrets.token_hex(8), generation=generation
     )
@@ -164,10 +200,10 @@ async def _rebuild(
     return Rebuilt(generation, reached.position, again.events, seconds, again.differs_at)
 
 
-def _manifests(engine: Engine, after: int) -> tuple[list[Manifest], frozenset[int]]:
-    with History.on(engine) as history:
+def _manifests(reading: Reading, after: int) -> tuple[list[Manifest], frozenset[int]]:
+    with reading() as history:
         aside = history.set_aside()
-        return list(history.manifests(after + 1)), aside
+        return list(islice(history.manifests(after + 1), AT_ONCE)), aside
 
 
 def _take_over(store: Store, owner: str) -> Checkpoint:

@@ -5,37 +5,62 @@ import asyncio
 import json
 import os
 import socket
+from pathlib import Path
 
 import joulie_migrations
-from joulie_bus.errors import NoSnapshot
-from joulie_cli.past import broker_of
+from joulie_audit.archive import Archive, ArchivedFacts
+from joulie_audit.beginning import trimmed
+from joulie_audit.facts import StreamFacts, streams_of
+from joulie_audit.through import Sources
+from joulie_bus.errors import NoSnapshot, NotInTheLog
+from joulie_cli.past import ArchivePlace, archive_of, broker_of, history_of
 from joulie_cli.wiring import Wiring
 from joulie_projections import database
 from joulie_projections.history import History
-from joulie_projections.rebuild import Rebuilt, rebuild
+from joulie_projections.rebuild import Elsewhere, Rebuilt, rebuild
 from joulie_projections.snapshots import Snapshot
 
-SETTINGS = ()
+SETTINGS = (ArchivePlace,)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
-    done = asyncio.run(_rebuild(wires, from_snapshot=args.from_snapshot))
+    done = asyncio.run(_rebuild(args, wires))
     print(json.dumps(done._asdict()) if args.json else _as_text(done))
     return 1 if done.differs_at else 0
 
 
-async def _rebuild(wires: Wiring, *, from_snapshot: bool) -> Rebuilt:
+async def _rebuild(args: argparse.Namespace, wires: Wiring) -> Rebuilt:
     wires.data.require()
     engine = database.writer(wires.data.database)
     try:
         database.require_reachable(engine)
         joulie_migrations.require(engine)
-        start = _newest(wires) if from_snapshot else None
+        start = _newest(wires) if args.from_snapshot else None
         owner = f"{socket.gethostname()}:{os.getpid()}"
+        archive = archive_of(args, wires)
+        if start is None:
+            _require_beginning(wires, archive)
         async with broker_of(wires) as bus:
-            return await rebuild(bus, engine, owner, start)
+            if start is not None or archive is None:
+                return await rebuild(bus, engine, owner, start)
+            with history_of(wires) as history:
+                created = streams_of(history)
+            async with StreamFacts.over(bus, created) as streams:
+                facts = ArchivedFacts(Archive.of(archive), streams)
+                past = Elsewhere(Sources(wires.data.database, archive).reading, facts)
+                return await rebuild(bus, engine, owner, None, past)
     finally:
         engine.dispose()
+
+
+def _require_beginning(wires: Wiring, archive: Path | None) -> None:
+    """Folding from the first fact wants the first fact."""
+    with history_of(wires) as history:
+        cut = history.cut()
+    if cut is not None and archive is None:
+        raise NotInTheLog(
+            f"Nothing was rebuilt: {trimmed(cut)} Or begin at a snapshot: --from-snapshot."
+        )
 
 
 def _newest(wires: Wiring) -> Snapshot:
