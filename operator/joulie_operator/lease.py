@@ -62,13 +62,13 @@ class Lease:
         What `work` raises ends it, and the lease is given back.
         """
         while True:
-            await self._acquire()
+            renewed = await self._acquire()
             _stopped.set(0)
             metrics.LEADING.set(1)
             log.info("leading", who=self._identity)
             working = asyncio.create_task(work(), name="leading")
             try:
-                await self._keep(working)
+                await self._keep(working, renewed)
             finally:
                 metrics.LEADING.set(0)
                 await _ended(working)
@@ -80,32 +80,40 @@ class Lease:
             what = "plans stop until it is held again"
             log.warning("lease_lost", who=self._identity, why=why, what=what)
 
-    async def _acquire(self) -> None:
-        """Who stands by while another leads has not stopped; who cannot tell has."""
+    async def _acquire(self) -> float:
+        """When it was asked for, by the monotonic clock. Who stands by while another leads has not
+        stopped; who cannot tell has.
+        """
         while True:
-            if await self._tried():
-                return
+            asked = time.monotonic()
+            if await self._tried(self._duration_s / 3):
+                return asked
             _stopped.set(bool(self._unknown))
             await asyncio.sleep(self._duration_s / 5 * random.uniform(0.8, 1.2))
 
-    async def _keep(self, working: asyncio.Task[None]) -> None:
-        """Until the work ends, or until it must: well before another one may begin."""
-        renewed = time.monotonic()
-        while not working.done():
-            await asyncio.wait([working], timeout=self._duration_s / 5)
-            if working.done():
-                return
+    async def _keep(self, working: asyncio.Task[None], renewed: float) -> None:
+        """Until the work ends, or until it must: well before another one may begin.
+
+        The end is counted from the last renewal that succeeded. A call that hangs is given up
+        there, whatever patience it would have otherwise.
+        """
+        held_s = self._duration_s * 2 / 3
+        while (left := renewed + held_s - time.monotonic()) > 0:
+            await asyncio.wait([working], timeout=min(left, self._duration_s / 5))
             asked = time.monotonic()
-            if await self._tried():
+            left = renewed + held_s - asked
+            if working.done() or left <= 0:
+                return
+            if await self._tried(min(left, self._duration_s / 3)):
                 renewed = asked  # the others count from when they see it, which is later
-            elif self._is_anothers() or time.monotonic() - renewed > self._duration_s * 2 / 3:
+            elif self._is_anothers():
                 return
 
-    async def _tried(self) -> bool:
+    async def _tried(self, patience_s: float) -> bool:
         """Are we the holder now? False also if nobody could tell, which is told once."""
         before, self._unknown = self._unknown, ""
         try:
-            async with asyncio.timeout(self._duration_s / 3):
+            async with asyncio.timeout(patience_s):
                 return await self._try()
         except KubernetesRefused as error:
             if error.code != CONFLICT:  # that one is how it is lost

@@ -6,9 +6,7 @@ loses nothing: position and rows are committed together, and reading goes on fro
 
 import asyncio
 import contextlib
-import os
 import secrets
-import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +29,7 @@ from joulie_projections.commit import Checkpoint, Input
 from joulie_projections.halving import put_in_halves
 from joulie_projections.heads import ED25519, HMAC, Signer
 from joulie_projections.live import Beat, delta_of, encode, packed
+from joulie_projections.lives import is_gone, new_owner
 from joulie_projections.progress import Progress
 from joulie_projections.rows import world_of
 from joulie_projections.scribe import Lead, Scribe
@@ -48,6 +47,7 @@ BEAT_S = 0.25
 SMALL = 256  # events: what is handed over to the thread takes longer there than here
 LINGER_S = 0.005  # for the broker to go on handing over what it has
 LOST_EVERY_S = 10.0
+RELEASE_S = 2.0
 log = get_logger("projector")
 _FOLDED, _DUPLICATE, _QUARANTINED = (
     metrics.EVENTS.labels(fate=fate) for fate in ("folded", "duplicate", "quarantined")
@@ -117,7 +117,7 @@ class Projector:
         self._bus = bus
         self._subjects = subjects
         self._settings = settings
-        self._owner = f"{socket.gethostname()}:{os.getpid()}"
+        self._owner = new_owner()
         self._store = Store(engine)
         self._calls = DatabaseCalls()
         self._scribe = Scribe(bus, subjects, engine, self._calls, signer)
@@ -159,10 +159,14 @@ class Projector:
             metrics.GAPS.inc()
             raise
         finally:
-            if self._keeping is not None:
-                self._keeping.cancel()
-                await asyncio.wait([self._keeping])
-            self._calls.close()
+            await self._end()
+
+    async def _end(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.wait([self._keeping])
+        await self._release()
+        self._calls.close()
 
     # --- the lease ----------------------------------------------------------------------------
 
@@ -173,7 +177,7 @@ class Projector:
             until = now + int(self._settings.lease_s * 1e9)
             fresh = secrets.token_hex(8)
             held = await self._calls.until_done(
-                self._store.acquire, self._owner, until, now, fresh, _is_gone
+                self._store.acquire, self._owner, until, now, fresh, is_gone
             )
             if held is not None:
                 log.info("leading", epoch=held.epoch, position=held.position)
@@ -192,6 +196,14 @@ class Projector:
                 await self._calls.once(self._store.renew, self._lead.epoch, until)
             except PASSING as error:
                 log.warning("lease_not_renewed", error=str(error.orig))
+
+    async def _release(self) -> None:
+        """So that the next one need not wait. If it fails, it waits."""
+        if not self._lead.epoch:
+            return
+        with contextlib.suppress(Fenced, TimeoutError, *PASSING):
+            async with asyncio.timeout(RELEASE_S):
+                await self._calls.once(self._store.renew, self._lead.epoch, 0)
 
     async def _boot(self, held: Checkpoint) -> None:
         _, rows = await self._calls.until_done(self._store.load)
@@ -406,20 +418,6 @@ class Projector:
 
 def _span(done: Sequenced) -> str:
     return f"{done.commit.manifest.p_from} to {done.commit.manifest.p_to}"
-
-
-def _is_gone(owner: str) -> bool:
-    """A process of this very machine that is no more need not be waited for."""
-    host, _, pid = owner.rpartition(":")
-    if host != socket.gethostname() or not pid.isdecimal():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return int(pid) == os.getpid()
 
 
 def _count(done: Sequenced) -> None:

@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -21,11 +22,11 @@ SETTINGS = LeaseSettings(duration_s=0.6)
 class Candidate:
     """Counts how often it leads, and notes whether it does now."""
 
-    def __init__(self, api: Api, name: str) -> None:
+    def __init__(self, api: Api, name: str, settings: LeaseSettings = SETTINGS) -> None:
         self.name = name
         self.times = 0
         self.leads = False
-        self.lease = Lease(api, SETTINGS, name)
+        self.lease = Lease(api, settings, name)
 
     async def work(self) -> None:
         self.times += 1
@@ -137,6 +138,22 @@ async def test_who_cannot_renew_stops_before_another_may_begin(server: ApiServer
 
     assert held[0] == "a"
     assert one.times == 2
+
+
+async def test_work_ends_at_two_thirds_of_the_duration_though_calls_hang(
+    server: ApiServer, api: Api
+) -> None:
+    """Counted from the last renewal that succeeded, and before anybody else may begin."""
+    candidate = Candidate(api, "a", LeaseSettings(duration_s=1.5))
+    async with background(candidate.lease.lead(candidate.work), "a"):
+        await until(lambda: server.count("update", "leases") >= 2)
+        renewed = time.monotonic()
+        server.slowness_s = 30
+        await until(lambda: not candidate.leads)
+        worked_s = time.monotonic() - renewed
+        server.slowness_s = 0
+
+    assert worked_s < 1.5 * 2 / 3 + 0.2
 
 
 async def test_who_lost_it_to_another_stops_at_once(server: ApiServer, api: Api) -> None:

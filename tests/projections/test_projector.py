@@ -38,7 +38,7 @@ from joulie_projections.view import View
 
 pytestmark = pytest.mark.anyio
 
-Projecting = Callable[[], AbstractAsyncContextManager[asyncio.Task[None]]]
+Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
 Viewing = Callable[[], AbstractAsyncContextManager[View]]
 Tell = Callable[..., Awaitable[None]]
 
@@ -128,11 +128,12 @@ async def test_a_standby_leads_when_the_lease_is_over_and_not_before(
 
 
 async def test_a_projector_that_lost_its_lease_stands_down(
-    projecting: Projecting, viewing: Viewing, tell: Tell
+    projecting: Projecting, viewing: Viewing, tell: Tell, writer: Engine
 ) -> None:
     async with viewing() as view, projecting() as first:
         await tell(node_seen("a"))
         await view.wait_for(1, 5)
+        Store(writer).acquire("another", 0, time.time_ns(), "i", lambda _: True)
         async with projecting() as second:
             with pytest.raises(ExceptionGroup) as ended:
                 await asyncio.wait_for(first, 5)
@@ -141,6 +142,32 @@ async def test_a_projector_that_lost_its_lease_stands_down(
 
             assert ended.group_contains(Fenced)
             assert not second.done()
+
+
+async def test_a_clean_end_gives_the_lease_back(
+    projecting: Projecting, viewing: Viewing, tell: Tell
+) -> None:
+    async with viewing() as view:
+        async with projecting(lease_s=60):
+            await tell(node_seen("a"))
+            await view.wait_for(1, 5)
+        async with projecting(lease_s=60):
+            await tell(node_seen("b"))
+            await view.wait_for(2, 5)
+
+
+async def test_a_second_projector_of_one_process_waits_for_the_lease(
+    projecting: Projecting, viewing: Viewing, tell: Tell
+) -> None:
+    async with viewing() as view, projecting(lease_s=1.0) as first:
+        await tell(node_seen("a"))
+        await view.wait_for(1, 5)
+        async with projecting(lease_s=1.0) as second:
+            await asyncio.sleep(1.5)
+
+            assert (first.done(), second.done()) == (False, False)
+        await tell(node_seen("b"))
+        await view.wait_for(2, 5)
 
 
 async def test_a_stream_that_was_made_anew_stops_the_projector(

@@ -3,8 +3,6 @@
 import argparse
 import asyncio
 import json
-import os
-import socket
 from pathlib import Path
 
 import joulie_migrations
@@ -17,6 +15,7 @@ from joulie_cli.past import ArchivePlace, archive_of, broker_of, history_of
 from joulie_cli.wiring import Wiring
 from joulie_projections import database
 from joulie_projections.history import History
+from joulie_projections.lives import new_owner
 from joulie_projections.rebuild import Elsewhere, Rebuilt, rebuild
 from joulie_projections.snapshots import Snapshot
 
@@ -36,7 +35,7 @@ async def _rebuild(args: argparse.Namespace, wires: Wiring) -> Rebuilt:
         database.require_reachable(engine)
         joulie_migrations.require(engine)
         start = _newest(wires) if args.from_snapshot else None
-        owner = f"{socket.gethostname()}:{os.getpid()}"
+        owner = new_owner()
         archive = archive_of(args, wires)
         if start is None:
             _require_beginning(wires, archive)
