@@ -27,6 +27,7 @@ from joulie_audit.archive import (
 from joulie_audit.facts import Facts
 from joulie_audit.tables import Columns, Format
 from joulie_bus.errors import ArchiveBroken
+from joulie_bus.private import OTHERS, make_private, tighten
 from joulie_bus.records import Record
 from joulie_projections.history import History, Logged
 from joulie_projections.manifest import Manifest
@@ -47,8 +48,12 @@ class Archiver:
     """`before` cuts off what is not over yet: nothing of that hour or later is written."""
 
     def __init__(self, path: Path, form: Format, before: int) -> None:
-        (path / FACTS).mkdir(parents=True, exist_ok=True)
-        (path / LOG).mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (path / FACTS).mkdir(exist_ok=True)
+        (path / LOG).mkdir(exist_ok=True)
+        if path.stat().st_mode & OTHERS:  # it was there before, and others may enter it
+            files = [file for kind in (FACTS, LOG) for file in (path / kind).rglob("*")]
+            tighten(*(file for file in files if file.is_file()))
         self._archive = Archive.of(path)
         self._form = form
         self._before = before
@@ -113,7 +118,7 @@ class Archiver:
         place = self._archive.path / kind / f"{day:%Y-%m-%d}" / f"{day:%H}" / part.name
         beside = place.with_name(f".{part.name}.new")
         shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
+        beside.mkdir(mode=0o700, parents=True)
         columns = columns_of_facts(found) if isinstance(found, FactPart) else columns_of_log(found)
         files = [self._write_file(beside, name, table) for name, table in columns.items()]
         part = sealed(msgspec.structs.replace(part, files=files))
@@ -126,6 +131,7 @@ class Archiver:
 
     def _write_file(self, place: Path, name: str, columns: Columns) -> File:
         file = place / f"{name}{self._form.suffix}"
+        make_private(file)
         self._form.write(file, columns)
         _sync(file)
         rows = len(next(iter(columns.values())))
@@ -180,6 +186,7 @@ def _log_by_hour(entries: Iterable[Logged]) -> Iterator[tuple[int, list[Logged]]
 
 
 def _write_durably(file: Path, content: bytes) -> None:
+    make_private(file)
     file.write_bytes(content)
     _sync(file)
 

@@ -21,6 +21,7 @@ from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import ensure
 from joulie_bus.logging import get_logger
+from joulie_bus.private import private
 from joulie_bus.roles import Role
 from joulie_bus.settings import HostPort
 from joulie_bus.subjects import Stream, Subjects
@@ -100,7 +101,7 @@ class Child:
         return str(self._data.logs / f"{self.name}.log")
 
     async def _start(self) -> Process:
-        with open(self._log_path(), "ab") as file:
+        with open(self._log_path(), "ab", opener=private) as file:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",

@@ -80,7 +80,11 @@ class ServerSettings:
         "process that reaches it can then read scores and have pods bound",
     )
     replica: str = setting(
-        replica, "EXTENDER_REPLICA", "extender-0", "Name of this replica in the decision log"
+        replica,
+        "EXTENDER_REPLICA",
+        "extender-0",
+        "Name of this replica in the decision log, and of its spool. Each replica needs a name of "
+        "its own, in Kubernetes that of its pod",
     )
     fails: str = setting(
         choice("open", "closed"),

@@ -4,6 +4,7 @@ A process that is killed loses nothing that it answered: the next life ships wha
 Frames are length, checksum, message; a torn last frame is the one whose reply was never sent.
 """
 
+import fcntl
 import os
 import struct
 import zlib
@@ -15,6 +16,8 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
+from joulie_bus.errors import DataDirectoryError
+from joulie_bus.private import tighten
 from joulie_bus.records import Message
 
 _FRAME = struct.Struct("<II")
@@ -29,12 +32,16 @@ class Place(NamedTuple):
 
 
 class Spool:
-    """One directory per replica. Appends at the end, reads from the front, forgets on `shipped`."""
+    """One directory per replica, and one process in it. Appends at the end, reads from the front,
+    forgets on `shipped`.
+    """
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = _locked(directory)
         self._directory = directory
         self._left_over = sorted(directory.glob(f"*{SUFFIX}"))
+        tighten(*self._left_over)
         self._number = int(self._left_over[-1].stem) + 1 if self._left_over else 1
         self._file: BinaryIO = self._open()
         self._offset = 0
@@ -110,7 +117,10 @@ class Spool:
         return Place(self._path, self._offset)
 
     def close(self) -> None:
-        self._file.close()
+        """Also a second time."""
+        if not self._file.closed:
+            self._file.close()
+            os.close(self._lock)
 
     def _open(self) -> BinaryIO:
         """A new segment; `self._path` is where it is."""
@@ -122,6 +132,21 @@ class Spool:
 
     def _after(self, segment: Path) -> Path | None:
         return next((other for other in self._segments() if other > segment), None)
+
+
+def _locked(directory: Path) -> int:
+    """The directory for this process alone, until it ends or closes what is returned."""
+    held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(held)
+        raise DataDirectoryError(
+            f"The spool {directory} cannot be locked: {error.strerror}. Most likely another "
+            "extender uses it, and each would delete decisions of the other. Nothing was started. "
+            "Stop the other one, or give each replica a name of its own by EXTENDER_REPLICA."
+        ) from error
+    return held
 
 
 class _Recent:

@@ -1,5 +1,6 @@
 """Engines for SQLite and PostgreSQL: durable for the one writer, read-only for everybody else."""
 
+import contextlib
 import sqlite3
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +12,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.pool import StaticPool
 
 from joulie_bus.errors import DatabaseUnreachable
+from joulie_bus.private import make_private, tighten
 from joulie_migrations.cuts import TRIMMER
 from joulie_migrations.guards import GROWING, READER, WRITER
 from joulie_projections.statements import run_in_sqlite
@@ -23,6 +25,7 @@ FORGOTTEN_MS = 10_000
 # the others, and one in a hundred of them is what readers would see as the 99th percentile.
 WAL_PAGES = 8000
 CONNECT_S = 5
+BESIDE = ("-wal", "-shm")  # what SQLite writes next to the file
 POSTGRES = "postgresql"
 _GUARDED = frozenset({*GROWING, "cut"})
 _TRIMMED = frozenset({*GROWING, "snapshot", "gone"})
@@ -38,21 +41,21 @@ def writer(place: Place) -> Engine:
     """The projector's. What the triggers guard, its connection cannot even ask for."""
     if (url := _url(place)) is not None:
         return _postgres(url, WRITER, "")
-    return _sqlite(str(_file(place)), "BEGIN IMMEDIATE", _guarded)
+    return _sqlite(str(_file(place)), "BEGIN IMMEDIATE", _guarded, _file(place))
 
 
 def trimmer(place: Place) -> Engine:
     """Deletes what lies in front of a cut, and records cuts; the triggers allow no more."""
     if (url := _url(place)) is not None:
         return _postgres(url, TRIMMER, "")
-    return _sqlite(str(_file(place)), "BEGIN IMMEDIATE", _trimming)
+    return _sqlite(str(_file(place)), "BEGIN IMMEDIATE", _trimming, _file(place))
 
 
 def migrator(place: Place) -> Engine:
     """The owner of the tables."""
     if (url := _url(place)) is not None:
         return _postgres(url, "", "")
-    return _sqlite(str(_file(place)), "BEGIN IMMEDIATE", _durable)
+    return _sqlite(str(_file(place)), "BEGIN IMMEDIATE", _durable, _file(place))
 
 
 def reader(place: Place) -> Engine:
@@ -106,11 +109,31 @@ def _file(place: Place) -> Path:
     return place if isinstance(place, Path) else Path(make_url(place).database or "")
 
 
-def _sqlite(place: str, begin: str, prepare: Callable[[sqlite3.Connection], None]) -> Engine:
-    """One connection per engine, used by one thread at a time; transactions begin as told."""
+def _make_private(file: Path) -> None:
+    """SQLite gives its log and its index the rights of the file; older ones may have others."""
+    with contextlib.suppress(OSError):  # SQLite says it better
+        make_private(file)
+    tighten(*(file.with_name(f"{file.name}{suffix}") for suffix in BESIDE))
+
+
+def _sqlite(
+    place: str,
+    begin: str,
+    prepare: Callable[[sqlite3.Connection], None],
+    file: Path | None = None,
+) -> Engine:
+    """One connection per engine, used by one thread at a time; transactions begin as told.
+
+    `file` is given where it may be written: then it is its owner's alone.
+    """
     engine = create_engine(
         f"sqlite:///{place}", poolclass=StaticPool, connect_args={"check_same_thread": False}
     )
+
+    @event.listens_for(engine, "do_connect")
+    def connecting(*_: object) -> None:
+        if file is not None:
+            _make_private(file)
 
     @event.listens_for(engine, "connect")
     def connected(connection: sqlite3.Connection, _: object) -> None:

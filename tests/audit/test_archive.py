@@ -340,3 +340,20 @@ def _otherwise(
     world: World, standing: Standing, records: Sequence[Record], *rest: Any
 ) -> Sequenced:
     return sequence(world, standing, [r._replace(at=r.at + 1) for r in records], *rest)
+
+
+async def test_what_is_archived_is_its_owners_alone_also_what_was_there_before(
+    small: Past, tmp_path: Path, form: Format
+) -> None:
+    place = tmp_path / "a"
+    place.mkdir(mode=0o755)
+    place.chmod(0o755)
+    await archived(small, place, form)
+    files = [path for path in place.rglob("*") if path.is_file()]
+    fresh = {path.stat().st_mode & 0o777 for path in files}
+    for path in files:
+        path.chmod(0o644)
+    await archived(small, place, form)
+
+    assert (len(files) > 2, fresh) == (True, {0o600})
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}

@@ -6,8 +6,9 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
+from structlog.testing import capture_logs
 
-from joulie_bus.private import keep_private, write_private
+from joulie_bus.private import keep_private, tighten, write_private
 
 TOGETHER = 16
 
@@ -45,3 +46,30 @@ def test_it_is_its_owners_alone_and_leaves_nothing_beside_it(
 
     assert [path.name for path in tmp_path.iterdir()] == ["it"]
     assert (tmp_path / "it").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("before", [0o644, 0o666, 0o640, 0o600])
+def test_what_others_could_read_is_its_owners_alone(tmp_path: Path, before: int) -> None:
+    path = tmp_path / "it"
+    path.write_text("text")
+    path.chmod(before)
+    tighten(path, tmp_path / "not there")
+
+    assert (path.stat().st_mode & 0o777, path.read_text()) == (0o600, "text")
+
+
+def test_a_file_that_cannot_be_made_private_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    (tmp_path / "it").touch(0o644)
+    (tmp_path / "it").chmod(0o644)
+    monkeypatch.setattr(Path, "chmod", refuse)
+    with capture_logs() as lines:
+        tighten(tmp_path / "it")
+
+    assert [(line["event"], line["why"]) for line in lines] == [
+        ("not_private", "Operation not permitted")
+    ]

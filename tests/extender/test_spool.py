@@ -29,11 +29,15 @@ Life = Callable[..., Spool]  # numbers of messages to append
 
 @pytest.fixture
 def life(tmp_path: Path) -> Generator[Life, None, None]:
-    """Another process that takes over the same directory; none ever closes it cleanly."""
+    """Another process that takes over the same directory once the last one is gone."""
+    lives: list[Spool] = []
     with contextlib.ExitStack() as stack:
 
         def begin(*numbers: int) -> Spool:
+            for gone in lives:
+                gone.close()  # writes nothing: a kill leaves just the same
             spool = stack.enter_context(contextlib.closing(Spool(tmp_path)))
+            lives.append(spool)
             for number in numbers:
                 spool.append(message(number))
             return spool
@@ -235,3 +239,35 @@ def test_a_full_disk_leaves_whole_frames_only(life: Life, tmp_path: Path) -> Non
     assert 10 < kept < 100
     assert len(left) == kept + 2
     assert [each.id for each in left[-2:]] == ["room again", "r:b:1"]
+
+
+SECOND = """
+import pathlib, sys
+from joulie_extender.spool import Spool
+Spool(pathlib.Path(sys.argv[1]))
+"""
+
+
+def test_a_second_process_with_the_same_directory_is_refused_and_deletes_nothing(
+    tmp_path: Path,
+) -> None:
+    with contextlib.closing(Spool(tmp_path)) as spool:
+        spool.append(message(1))
+        second = subprocess.run(
+            [sys.executable, "-c", SECOND, str(tmp_path)], capture_output=True, text=True
+        )
+        spool.append(message(2))
+
+        assert "Most likely another extender uses it" in second.stderr
+        assert waiting(spool) == [message(1), message(2)]
+
+
+def test_segments_that_others_could_read_are_the_owners_alone_from_the_next_start_on(
+    life: Life, tmp_path: Path
+) -> None:
+    life(1)
+    for path in tmp_path.iterdir():
+        path.chmod(0o644)
+    life()
+
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}

@@ -1,20 +1,22 @@
 """Rows, position and manifest: committed together or not at all, by the one who may."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, event, text
 from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError
 
+import joulie_migrations
 from joulie_bus.errors import Fenced
 from joulie_bus.events import Fact, NodeGone
 from joulie_bus.records import Record
 from joulie_bus.subjects import Stream
 from joulie_bus.testing import bound, node_seen, noon, pending, power, records
 from joulie_projections import database
-from joulie_projections.commit import Checkpoint, Commit, Input, Poison
+from joulie_projections.commit import Checkpoint, Commit, Poison
 from joulie_projections.database import Place
 from joulie_projections.history import History
 from joulie_projections.rows import VIEWED, Row, digests_of, no_rows, world_of
@@ -64,7 +66,7 @@ def test_a_commit_is_read_back_whole(leading: Store, place: Place) -> None:
     assert held == Checkpoint(
         position=3,
         epoch=1,
-        inputs={Stream.OBS: Input("then", 2), Stream.TEL: Input("then", 1)},
+        inputs=done.inputs,
         digests=done.digests,
         head=done.manifest.head,
         incarnation="first",
@@ -367,3 +369,24 @@ def test_a_reader_sees_one_moment_though_the_writer_goes_on(leading: Store, plac
     reader.dispose()
 
     assert (before, nodes) == (1, 1)
+
+
+@pytest.mark.parametrize("open_again", [database.migrator, database.writer])
+def test_a_database_file_and_what_sqlite_writes_beside_it_is_its_owners_alone(
+    tmp_path: Path, open_again: Callable[[Path], Engine]
+) -> None:
+    path = tmp_path / "joulie.db"
+    first = database.migrator(path)
+    joulie_migrations.upgrade(first)
+    fresh = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.glob("joulie.db*")}
+    for file in tmp_path.glob("joulie.db*"):
+        file.chmod(0o644)
+    engine = open_again(path)
+    with engine.connect() as db:
+        db.execute(text("SELECT 1"))
+        modes = {file.stat().st_mode & 0o777 for file in tmp_path.glob("joulie.db*")}
+    engine.dispose()
+    first.dispose()
+
+    assert fresh == dict.fromkeys(("joulie.db", "joulie.db-wal", "joulie.db-shm"), 0o600)
+    assert modes == {0o600}
