@@ -9,7 +9,6 @@ from typing import Generic, NamedTuple, get_args
 import msgspec
 
 from joulie_bus import metrics
-from joulie_bus.errors import BadRequest
 from joulie_bus.events import (
     Basis,
     DecisionEntry,
@@ -104,7 +103,7 @@ class Extender:
         started = time.perf_counter()
         try:
             asked = read_binding(request.body)
-        except BadRequest as error:
+        except BAD_REQUESTS as error:
             return refusal(400, str(error))
         if self.bindings is None:
             return Reply(200, bind_reply(NOBODY_BINDS))

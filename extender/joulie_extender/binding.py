@@ -11,7 +11,8 @@ import msgspec
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
-from joulie_bus.errors import BadQuantity, SettingsError
+from joulie_bus.errors import BadName, BadQuantity, SettingsError
+from joulie_bus.kube_names import path_segment
 from joulie_extender.binder import CannotTell, Found, Order, Told
 from joulie_projections.demand import ask_of
 from joulie_projections.gpu_ask import GIVEN
@@ -30,12 +31,30 @@ class _Status(msgspec.Struct):
     message: str = ""
 
 
+class _Outcome(msgspec.Struct, rename="camel"):
+    """The reply to a Binding: a Status, or the Binding itself from older servers."""
+
+    class Metadata(msgspec.Struct, frozen=True):
+        name: str = ""
+        uid: str = ""
+
+    class Target(msgspec.Struct, frozen=True):
+        name: str = ""
+
+    kind: str = ""
+    api_version: str = ""
+    status: str = ""
+    metadata: Metadata = Metadata()
+    target: Target = Target()
+
+
 class _Reply(NamedTuple):
     status: int
     body: bytes
 
 
 _read_pod = msgspec.json.Decoder(Pod).decode
+_read_outcome = msgspec.json.Decoder(_Outcome).decode
 _read_status = msgspec.json.Decoder(_Status).decode
 
 
@@ -63,20 +82,27 @@ class KubeBinder:
             yield cls(client, gpu_resources)
 
     async def bind(self, order: Order) -> Told:
-        path = f"{_path_of(order.namespace, order.name)}/binding"
         try:
+            path = f"{_path_of(order.namespace, order.name)}/binding"
             reply = await self._call("POST", path, _binding(order))
         except _UNANSWERED as error:
             return Told("unclear", str(error) or type(error).__name__)
-        if reply.status in _FINE:
+        except BadName as error:
+            return Told("gone", str(error))
+        if reply.status not in _FINE:
+            return _told(reply)
+        if _says_bound(reply.body, order):
             return Told("made")
-        return _told(reply)
+        why = f"a reply of code {reply.status} that says nothing of this Binding"
+        return Told("unclear", why)
 
     async def find(self, namespace: str, name: str, uid: str) -> Found:
         try:
             reply = await self._call("GET", _path_of(namespace, name))
         except _UNANSWERED as error:
             raise CannotTell(str(error) or type(error).__name__) from error
+        except BadName:
+            return Found("gone")  # no pod has such a name
         if reply.status == _NOT_FOUND:
             return Found("gone")
         if reply.status not in _FINE:
@@ -100,7 +126,21 @@ class KubeBinder:
 
 
 def _path_of(namespace: str, name: str) -> str:
-    return f"/api/v1/namespaces/{namespace}/pods/{name}"
+    return f"/api/v1/namespaces/{path_segment(namespace)}/pods/{path_segment(name)}"
+
+
+def _says_bound(body: bytes, order: Order) -> bool:
+    """Whether it is the API server's reply to this Binding, and not any page with a 2xx."""
+    try:
+        said = _read_outcome(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    if said.api_version != "v1":
+        return False
+    if said.kind == "Status":
+        return said.status == "Success"
+    of_this_pod = (said.metadata.name, said.target.name) == (order.name, order.node)
+    return said.kind == "Binding" and of_this_pod and said.metadata.uid in ("", order.uid)
 
 
 def _binding(order: Order) -> dict[str, Any]:

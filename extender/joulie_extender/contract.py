@@ -5,15 +5,16 @@ worse, gets a pod bound to a node that does not exist. Nothing in a reply is eve
 kube-scheduler would stumble over it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import compress
 from typing import Any, NamedTuple
 
 import msgspec
 
-from joulie_bus.errors import BadQuantity, BadRequest
+from joulie_bus.errors import BadName, BadQuantity, BadRequest
 from joulie_bus.events import PodAsk
+from joulie_bus.kube_names import first_wrong, require_label, require_subdomain, require_uid
 from joulie_extender.candidates import BEFORE_NAMES, Flags, Names, Remembered, refused, scored
 from joulie_extender.exchange import Body
 from joulie_extender.roster import Roster
@@ -191,7 +192,7 @@ class Reader:
             return Asked(pod, known)
         raw = body[start:end]
         try:
-            names = Names.found(raw, self._roster) or Names(raw, _decode_names(raw))
+            names = Names.found(raw, self._roster) or Names(raw, _fit(_decode_names(raw)))
         except _UNREADABLE:
             return None
         return Asked(pod, self._lists.keep(names))
@@ -216,7 +217,7 @@ def _pod_before(body: bytes, end: int, gpus: tuple[str, ...]) -> PodAsk | None:
 
 def _pod_in(head: bytes, gpus: tuple[str, ...]) -> PodAsk | None:
     pod = _decode_pod(head).pod
-    return None if pod is None else ask_of(pod, gpu_resources=gpus)
+    return None if pod is None else _ask_of(pod, gpus)
 
 
 _short_pod = lru_cache(maxsize=PODS)(_pod_in)
@@ -230,7 +231,7 @@ def read_args(body: Body, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Ask
             args = _decode_args(body)
         if args.pod is None:
             raise BadRequest(_NO_POD)
-        return _asked(ask_of(args.pod, gpu_resources=gpu_resources), args, body)
+        return _asked(_ask_of(args.pod, gpu_resources), args, body)
     except _UNREADABLE as error:
         _require_nodes(body)  # says which one it is
         raise BadRequest(f"The body is not an ExtenderArgs: {error}.") from error
@@ -245,6 +246,10 @@ def read_binding(body: Body) -> Binding:
         raise BadRequest(f"The body is not an ExtenderBindingArgs: {error}.") from error
     if not (binding.pod_name and binding.pod_uid and binding.node):
         raise BadRequest("PodName, PodUID and Node must be given. kube-scheduler always does.")
+    require_subdomain(binding.pod_name, "PodName")
+    require_label(binding.namespace, "PodNamespace")
+    require_uid(binding.pod_uid, "PodUID")
+    require_subdomain(binding.node, "Node")
     return binding
 
 
@@ -259,8 +264,28 @@ def read_preempt(body: Body, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> 
         raise BadRequest(_NO_POD)
     found = _victims_of(args) or {}  # no node would be cleared: nothing to say about
     victims = [each or _Victims() for each in found.values()]
-    pod = ask_of(args.pod, gpu_resources=gpu_resources)
-    return Threatened(pod, Names.of(list(found)), victims)
+    for uid in filter(None, map(_uid_of, _pods_of(victims))):
+        require_uid(uid, "the UID of a victim")
+    return Threatened(_ask_of(args.pod, gpu_resources), Names.of(_fit(list(found))), victims)
+
+
+def _ask_of(pod: Pod, gpu_resources: tuple[str, ...]) -> PodAsk:
+    """Names that Kubernetes allows, or none: they are logged, shown and looked up."""
+    ask = ask_of(pod, gpu_resources=gpu_resources)
+    require_label(ask.namespace, "the pod's namespace")
+    if ask.name:
+        require_subdomain(ask.name, "the pod's name")
+    if ask.uid:
+        require_uid(ask.uid, "the pod's UID")
+    return ask
+
+
+def _fit(names: list[str]) -> list[str]:
+    """Of nodes; one that no node can have fails the whole list."""
+    wrong = first_wrong(names)
+    if wrong is not None:
+        require_subdomain(names[wrong], f"the name of node {wrong}")
+    return names
 
 
 def _victims_of(args: _PreemptArgs) -> dict[str, _Victims | None] | None:
@@ -281,11 +306,12 @@ def _is_null(raw: msgspec.Raw) -> bool:
 def _asked(pod: PodAsk, args: _Args, body: Body) -> Asked:
     if not _is_null(args.node_names):
         raw = bytes(args.node_names)
-        return Asked(pod, Names(raw, _names_in(raw)))
+        return Asked(pod, Names(raw, _fit(_names_in(raw))))
     if args.nodes is not None:
         nodes = args.nodes.items or []
         eco = bytes(map(_says_eco, nodes))
-        return Asked(pod, Names.of([node.metadata.name for node in nodes]), body, eco)
+        names = _fit([node.metadata.name for node in nodes])
+        return Asked(pod, Names.of(names), body, eco)
     raise BadRequest("Both Nodes and NodeNames are null. One of them must list the candidates.")
 
 
@@ -370,13 +396,16 @@ def preempt_reply(asked: Threatened, kept: Sequence[bool]) -> bytes:
 
 
 def victims_of(asked: Threatened) -> Iterator[str]:
-    for victims in asked.victims:
-        yield from (_uid_of(pod) for pod in victims.pods or [] if pod is not None)
+    return map(_uid_of, _pods_of(asked.victims))
+
+
+def _pods_of(found: Iterable[_Victims]) -> Iterator[_Victim]:
+    for victims in found:
+        yield from (pod for pod in victims.pods or [] if pod is not None)
 
 
 def _meta(victims: _Victims) -> dict[str, Any]:
-    uids = (_uid_of(pod) for pod in victims.pods or [] if pod is not None)
-    pods = [{"UID": uid} for uid in uids if uid]
+    pods = [{"UID": uid} for uid in map(_uid_of, _pods_of([victims])) if uid]
     return {"Pods": pods, "NumPDBViolations": victims.violations or 0}
 
 
@@ -384,4 +413,4 @@ def _uid_of(pod: _Victim) -> str:
     return pod.uid or (pod.metadata.uid if pod.metadata else None) or ""
 
 
-BAD_REQUESTS = (BadRequest, BadQuantity)  # what reading a request may raise
+BAD_REQUESTS = (BadRequest, BadQuantity, BadName)  # what reading a request may raise

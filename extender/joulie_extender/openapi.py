@@ -4,6 +4,8 @@ from typing import Any
 
 import msgspec
 
+from joulie_bus.kube_names import LONGEST_LABEL, LONGEST_SUBDOMAIN, LONGEST_UID
+
 Schema = dict[str, Any]
 
 
@@ -25,7 +27,19 @@ def _or_null(schema: Schema) -> Schema:
 
 _STRING: Schema = {"type": "string"}
 _COUNT: Schema = {"type": "integer"}
-_NAMED = _object(name=_STRING) | {"required": ["name"]}
+_LABEL = "[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+_NAME: Schema = {
+    **_STRING,
+    "pattern": rf"^{_LABEL}(\.{_LABEL})*$",
+    "maxLength": LONGEST_SUBDOMAIN,
+}
+_NAMESPACE: Schema = {**_STRING, "pattern": f"^{_LABEL}$", "maxLength": LONGEST_LABEL}
+_UID: Schema = {
+    **_STRING,
+    "pattern": "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$",
+    "maxLength": LONGEST_UID,
+}
+_NAMED = _object(name=_NAME) | {"required": ["name"]}
 _NODE = _object(metadata=_NAMED) | {"required": ["metadata"]}
 _ERROR = _object(error=_STRING) | {"required": ["error"]}
 _POD = {
@@ -33,19 +47,25 @@ _POD = {
     "description": "A whole Pod, as Kubernetes writes it; what is not read is skipped.",
     "properties": {
         "metadata": _object(
-            name=_STRING, namespace=_STRING, uid=_STRING, annotations=_or_null(_map(_STRING))
+            name=_NAME, namespace=_NAMESPACE, uid=_UID, annotations=_or_null(_map(_STRING))
         ),
         "spec": {"type": "object"},
     },
 }
 _VICTIMS = _object(Pods=_or_null(_array({"type": "object"})), NumPDBViolations=_COUNT)
-_META_VICTIMS = _object(Pods=_or_null(_array(_object(UID=_STRING))), NumPDBViolations=_COUNT)
+_META_VICTIMS = _object(Pods=_or_null(_array(_object(UID=_UID))), NumPDBViolations=_COUNT)
 _NODE_LIST = _object(items=_or_null(_array(_NODE)))
 _NULL: Schema = {"type": "null"}
+
+
+def _by_name(values: Schema) -> Schema:
+    return {**_map(values), "propertyNames": _NAME}
+
+
 _ARGS = {
     "description": "By names or by whole nodes: whichever is not null.",
     "anyOf": [
-        _object(Pod=_POD, NodeNames=_array(_STRING), Nodes=_NULL)
+        _object(Pod=_POD, NodeNames=_array(_NAME), Nodes=_NULL)
         | {"required": ["Pod", "NodeNames"]},
         _object(Pod=_POD, Nodes=_NODE_LIST, NodeNames=_NULL) | {"required": ["Pod", "Nodes"]},
     ],
@@ -53,8 +73,8 @@ _ARGS = {
 _PREEMPT_ARGS = {
     **_object(
         Pod=_POD,
-        NodeNameToVictims=_or_null(_map(_VICTIMS)),
-        NodeNameToMetaVictims=_or_null(_map(_META_VICTIMS)),
+        NodeNameToVictims=_or_null(_by_name(_VICTIMS)),
+        NodeNameToMetaVictims=_or_null(_by_name(_META_VICTIMS)),
     ),
     "required": ["Pod"],
 }
@@ -123,13 +143,12 @@ _VERBS = {
     "prioritize": _verb("How good each candidate is", _ARGS, _PRIORITIES),
     "preempt": _verb("Which nodes are worth clearing", _PREEMPT_ARGS, _PREEMPT_RESULT),
 }
-_NAME: Schema = {**_STRING, "minLength": 1}
 _BINDING_ARGS = {
-    **_object(PodName=_NAME, PodNamespace=_STRING, PodUID=_NAME, Node=_NAME),
+    **_object(PodName=_NAME, PodNamespace=_NAMESPACE, PodUID=_UID, Node=_NAME),
     "required": ["PodName", "PodUID", "Node"],
 }
 _BIND = _verb("Bind a pod, with the cards that it gets", _BINDING_ARGS, _object(Error=_STRING))
-_UID = {"name": "uid", "in": "path", "required": True, "schema": {**_STRING, "minLength": 1}}
+_UID_PLACE = {"name": "uid", "in": "path", "required": True, "schema": {**_STRING, "minLength": 1}}
 _PATHS = {
     **{f"{at}/{name}": verb for at in ("", "/energy", "/gpu") for name, verb in _VERBS.items()},
     **dict.fromkeys(("/bind", "/gpu/bind"), _BIND),
@@ -137,7 +156,7 @@ _PATHS = {
     "/readyz": _health("Is the projection loaded and following?"),
     "/debug/scoring": _page("What scores are made of, node by node", "application/json"),
     "/explain/{uid}": _page(
-        "The newest answers about a pod", "application/json", 404, parameters=[_UID]
+        "The newest answers about a pod", "application/json", 404, parameters=[_UID_PLACE]
     ),
     "/openapi.json": _page("This document", "application/json"),
 }

@@ -15,14 +15,14 @@ from typing import Protocol, assert_never
 import msgspec
 
 from joulie_bus import metrics
-from joulie_bus.errors import KubernetesRefused
+from joulie_bus.errors import BadName, KubernetesRefused
 from joulie_bus.leisure import rest_s
 from joulie_bus.logging import get_logger
 from joulie_bus.tasks import rung
 from joulie_operator.announce import EVENTS, event_of
 from joulie_operator.edge import ApplierSettings, racks_of
 from joulie_operator.errands import Clock, Differences, Errand, Kept, Step, Wishes
-from joulie_operator.kube import TOO_MANY, ApiServer, Unanswered
+from joulie_operator.kube import TOO_MANY, ApiServer, Unanswered, object_path
 from joulie_operator.observe import Node
 from joulie_operator.resources import NODETWINS, NodeTwin, NodeTwinSpec
 from joulie_operator.watch import NODES, Cluster
@@ -131,7 +131,7 @@ class Applier:
             try:
                 async with asyncio.timeout(self._settings.deadline_s):
                     await self._do(errand.name, kept, step)
-            except (KubernetesRefused, msgspec.DecodeError, TimeoutError) as error:
+            except (KubernetesRefused, BadName, msgspec.DecodeError, TimeoutError) as error:
                 self._failed(step.what, errand.name, kept, error)
                 return
             except Unanswered as error:
@@ -164,9 +164,11 @@ class Applier:
             case "label":
                 meta = {"name": name} | ({"labels": dict(step.labels)} if step.labels else {})
                 body = {"apiVersion": "v1", "kind": "Node", "metadata": meta}
-                self._cluster.nodes.put(_read_node(await self._api.apply(f"{NODES}/{name}", body)))
+                self._cluster.nodes.put(
+                    _read_node(await self._api.apply(object_path(NODES, name), body))
+                )
             case "delete":
-                await self._api.delete(f"{NODETWINS}/{name}")
+                await self._api.delete(object_path(NODETWINS, name))
                 self._cluster.twins.drop(name)
             case _:
                 assert_never(step.what)
@@ -174,7 +176,7 @@ class Applier:
     async def _apply_spec(self, name: str, kept: Kept, spec: NodeTwinSpec) -> None:
         before = self._cluster.twins.get(name)
         body = TWIN | {"metadata": {"name": name}, "spec": msgspec.to_builtins(spec)}
-        twin = _read_twin(await self._api.apply(f"{NODETWINS}/{name}", body))
+        twin = _read_twin(await self._api.apply(object_path(NODETWINS, name), body))
         self._cluster.twins.put(twin)
         kept.told = spec
         await self._announce(twin, before, spec)
@@ -186,7 +188,7 @@ class Applier:
             return
         status = self._differences.status(twin, node, time.time_ns())
         body = TWIN | {"metadata": {"name": name}, "status": msgspec.to_builtins(status)}
-        answer = await self._api.apply(f"{NODETWINS}/{name}/status", body)
+        answer = await self._api.apply(object_path(NODETWINS, name, "status"), body)
         self._cluster.twins.put(_read_twin(answer))
         kept.status, kept.status_at = status, time.monotonic()
 

@@ -6,11 +6,11 @@ import time
 import msgspec
 
 from joulie_bus import metrics
-from joulie_bus.errors import KubernetesRefused
+from joulie_bus.errors import BadName, KubernetesRefused
 from joulie_bus.logging import get_logger
 from joulie_bus.tasks import rung
 from joulie_operator.cards import Truces, Wish, wish_of
-from joulie_operator.kube import ApiServer, Unanswered
+from joulie_operator.kube import ApiServer, Unanswered, object_path
 from joulie_operator.resources import GPU_GROUP, GPUS, VERSION, Gpu
 from joulie_operator.watch import Cluster
 from joulie_projections.view import View
@@ -47,7 +47,7 @@ class CardStatus:
         try:
             async with asyncio.timeout(self._deadline_s):
                 self._gpus.put(await self._written(wish))
-        except (KubernetesRefused, msgspec.DecodeError, *Unanswered) as error:
+        except (KubernetesRefused, BadName, msgspec.DecodeError, *Unanswered) as error:
             metrics.KUBE_WRITES.labels(kind="card", outcome="failed").inc()
             log.warning("not_applied", what="card", card=name, error=str(error))
         else:
@@ -56,4 +56,4 @@ class CardStatus:
     async def _written(self, wish: Wish) -> Gpu:
         status = msgspec.to_builtins(wish.status)
         body = CARD | {"metadata": {"name": wish.name}, "status": status}
-        return _read(await self._api.apply(f"{GPUS}/{wish.name}/status", body))
+        return _read(await self._api.apply(object_path(GPUS, wish.name, "status"), body))

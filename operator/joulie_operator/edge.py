@@ -6,6 +6,7 @@ and 40 MB that a simulated cluster does not need.
 
 from dataclasses import dataclass
 
+from joulie_bus.kube_names import is_label
 from joulie_bus.settings import boolean, choice, integer, number, setting, some_time, text, token
 from joulie_operator.rules import numbers
 from joulie_projections.catalog import GPU_MODELS
@@ -32,6 +33,13 @@ def label_names(text: str) -> tuple[str, ...]:
     return names
 
 
+def namespace(name: str) -> str:
+    """the name of a namespace"""
+    if not is_label(name):
+        raise ValueError("no namespace can have this name")
+    return name
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClusterSettings:
     kubeconfig: str = setting(
@@ -51,7 +59,7 @@ class ClusterSettings:
 @dataclass(frozen=True, kw_only=True)
 class LeaseSettings:
     namespace: str = setting(
-        text, "POD_NAMESPACE", "default", "Namespace of the Lease that one operator holds"
+        namespace, "POD_NAMESPACE", "default", "Namespace of the Lease that one operator holds"
     )
     duration_s: float = setting(
         some_time, "LEASE_DURATION", "15s", "After so long a silence another operator takes over"

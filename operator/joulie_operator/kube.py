@@ -18,6 +18,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
 from joulie_bus.errors import KubernetesRefused, SettingsError
+from joulie_bus.kube_names import path_segment
 from joulie_operator.resources import MANAGER
 
 PAGE = 500
@@ -35,6 +36,11 @@ Query = Mapping[str, str]
 FROM_THE_BEGINNING: Query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 # What a call may raise when the server is away, or not itself.
 Unanswered = (aiohttp.ClientError, TimeoutError, OSError)
+
+
+def object_path(kind: str, name: str, part: str = "") -> str:
+    """Of one object of a kind, or of a part of it such as its status. Raises BadName."""
+    return "/".join(filter(None, (kind, path_segment(name), part)))
 
 
 class Silent(TimeoutError):

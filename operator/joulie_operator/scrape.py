@@ -8,6 +8,7 @@ import aiohttp
 
 from joulie_bus.errors import BusError
 from joulie_bus.events import PowerSource, TelemetrySampled
+from joulie_bus.kube_names import SHOWN, is_subdomain
 from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
@@ -78,6 +79,9 @@ async def _each(
     gate, readings, silent = asyncio.Semaphore(AT_ONCE), Readings(), dict[str, str]()
 
     async def one(name: str) -> None:
+        if not is_subdomain(name):  # it would be a part of a URL, or of a query
+            silent[name] = f"{name[:SHOWN]!r} is not a name that a node can have: not asked for"
+            return
         async with gate:
             try:
                 reading = await ask(name)

@@ -13,6 +13,7 @@ from joulie_bus.testing import ask
 from joulie_extender import contract
 from joulie_extender.candidates import REMEMBERED, Names, Remembered
 from joulie_extender.contract import (
+    BAD_REQUESTS,
     Asked,
     Reader,
     error_reply,
@@ -20,6 +21,7 @@ from joulie_extender.contract import (
     preempt_reply,
     prioritize_reply,
     read_args,
+    read_binding,
     read_preempt,
 )
 
@@ -170,10 +172,80 @@ def test_a_reply_never_covers_a_part_of_the_request() -> None:
 
 
 def test_a_node_may_carry_what_no_other_version_knew() -> None:
-    strange = msgspec.json.encode({"metadata": {"name": "é\u2028"}, "spec": {"new": [1e400 > 0]}})
+    strange = msgspec.json.encode({"metadata": {"name": "n"}, "spec": {"é\u2028": [1e400 > 0]}})
     sent = b'{"Pod":{},"Nodes":{"items":[' + strange + b"]}}"
 
     assert strange in filter_reply(read_args(sent), [True], "")
+
+
+# --- names that no object in Kubernetes has -----------------------------------------------------
+
+WRONG = [
+    "../../secrets/x",
+    "p?dryRun=All&x=",
+    "p%2f..",
+    "p/binding",
+    "p\n{}",
+    "P",
+    "-p",
+    "p-",
+    "a..b",
+    "a.-b",
+    ".",
+    "..",
+    " p",
+    "\u2028",
+    "é",
+    "a" * 254,
+    "a\u0000",
+]
+
+
+def with_pod(**metadata: object) -> dict[str, object]:
+    return {"Pod": {"metadata": {"name": "p", "namespace": "d", "uid": "u", **metadata}}}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_name_that_kubernetes_does_not_allow_fails_every_verb(wrong: str) -> None:
+    def body(**fields: object) -> bytes:
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+    listed = {"Nodes": None, "NodeNames": ["n0", wrong, "n1"]}
+    whole = {"Nodes": {"items": [{"metadata": {"name": wrong}}]}, "NodeNames": None}
+    for field in ("name", "namespace", "uid"):
+        if field == "uid" and wrong in ("P", "a..b", "a.-b"):
+            continue  # a UID is opaque to Kubernetes
+        asked = body(**with_pod(**{field: wrong}), Nodes=None, NodeNames=["n0"])
+        for read in (Reader().read, read_args, read_preempt):
+            with pytest.raises(BAD_REQUESTS, match=field.replace("uid", "UID")):
+                read(asked)
+    for nodes in (listed, whole):
+        with pytest.raises(BAD_REQUESTS, match="the name of node"):
+            Reader().read(body(**with_pod(), **nodes))
+    with pytest.raises(BAD_REQUESTS, match="the name of node 0"):
+        read_preempt(body(**with_pod(), NodeNameToMetaVictims={wrong: {"Pods": []}}))
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("field", ["PodName", "PodNamespace", "Node"])
+def test_a_binding_of_such_a_name_is_refused(field: str, wrong: str) -> None:
+    args = {"PodName": "p", "PodNamespace": "d", "PodUID": "u", "Node": "n0", field: wrong}
+
+    with pytest.raises(BAD_REQUESTS, match=field):
+        read_binding(json.dumps(args).encode())
+
+
+def test_a_uid_is_letters_and_digits() -> None:
+    static = "0123456789abcdef0123456789abcdef"  # as the kubelet makes them
+    args = {"PodName": "p", "PodNamespace": "d", "PodUID": static, "Node": "n0.example.com"}
+    assert read_binding(json.dumps(args).encode()).pod_uid == static
+
+    for wrong in ("../x", "a b", "a" * 129, "a\n"):
+        with pytest.raises(BAD_REQUESTS, match="PodUID"):
+            read_binding(json.dumps({**args, "PodUID": wrong}).encode())
+        victims = {"n0": {"Pods": [{"UID": wrong}]}}
+        with pytest.raises(BAD_REQUESTS, match="UID of a victim"):
+            read_preempt(json.dumps({**with_pod(), "NodeNameToMetaVictims": victims}).encode())
 
 
 # --- the same lists again ---------------------------------------------------------------------

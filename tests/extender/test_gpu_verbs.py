@@ -230,3 +230,12 @@ async def test_without_anybody_to_bind_with_the_answer_is_an_error() -> None:
 async def test_a_binding_that_kube_scheduler_never_sends_is_refused(body: bytes) -> None:
     async with served(look(CARDS)) as extender:
         assert (await post(extender.port, "/gpu/bind", body)).status == 400
+
+
+@pytest.mark.parametrize("name", ["p?dryRun=All&x=", "../../nodes/n0", "p/eviction", "p%2Fbinding"])
+async def test_a_binding_whose_name_leads_elsewhere_is_refused_and_never_logged(name: str) -> None:
+    args = {"PodName": name, "PodNamespace": "d", "PodUID": "u", "Node": "n0"}
+    async with served(look(CARDS)) as extender:
+        reply = await post(extender.port, "/bind", json.dumps(args).encode())
+
+        assert (reply.status, extender.recorded) == (400, [])

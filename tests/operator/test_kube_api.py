@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import aiohttp
 import pytest
 
+from joulie_bus.errors import BadName
+from joulie_operator.kube import object_path
 from kube_api import ADMIN, ApiServer
 
 pytestmark = pytest.mark.anyio
@@ -311,3 +313,20 @@ async def test_who_applies_what_is_not_there_must_be_allowed_to_create_it(
         )
 
     assert answer.status == status
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("n1.example", "/api/v1/nodes/n1.example/status"),
+        ("../pods", "/api/v1/nodes/..%2Fpods/status"),
+        ("n1?force=true", "/api/v1/nodes/n1%3Fforce%3Dtrue/status"),
+    ],
+)
+def test_a_name_is_one_segment_of_the_path_of_its_object(name: str, path: str) -> None:
+    assert object_path("/api/v1/nodes", name, "status") == path
+
+
+def test_a_name_that_means_another_path_is_refused() -> None:
+    with pytest.raises(BadName):
+        object_path("/api/v1/nodes", "..")

@@ -107,6 +107,26 @@ async def test_a_query_with_a_place_for_the_node_is_asked_for_each(meters: Meter
     assert found == {"n1": Reading(300.0, "prometheus")}
 
 
+HOSTILE = ["../../api/v1/admin", 'n1"} or secret{x="', "n1?x=", "N1", ""]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("source", ["prometheus", "http"])
+async def test_a_name_that_no_node_has_becomes_no_part_of_a_question(
+    meters: Meters, name: str, source: str
+) -> None:
+    """Nodes are known by events, and an agent may publish any name."""
+    told = {
+        "NODE_POWER_SOURCE": source,
+        "NODE_POWER_HTTP_ENDPOINT": f"{meters.url}/telemetry/{{node}}",
+        "NODE_POWER_PROMETHEUS_QUERY": 'watts{node="{node}"}',
+    }
+    async with aiohttp.ClientSession() as session:
+        found = await read_power(session, {name: NODES["n1"]}, power(meters, **told))
+
+    assert (found, meters.asked) == ({}, [])
+
+
 @pytest.mark.parametrize(
     ("said", "watts"),
     [

@@ -6,7 +6,7 @@ import pytest
 
 from joulie_bus.errors import SettingsError
 from joulie_bus.settings import Source
-from joulie_operator.edge import ClusterSettings
+from joulie_operator.edge import ClusterSettings, LeaseSettings
 from joulie_operator.plugins import chosen
 from joulie_operator.policies import BUILT_IN, Share, Situation, static_partition
 from joulie_operator.reconcile import CODE_VERSION, Chosen
@@ -183,3 +183,12 @@ def test_labels_that_name_a_gpu_are_a_setting() -> None:
     keys = Source.of(GPU_PRODUCT_LABEL_KEYS="a/b, c ,a/b").load(ClusterSettings).gpu_models
 
     assert keys == ("a/b", "c")
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "A", "a.b", "", "a" * 64])
+def test_a_namespace_that_cannot_be_stops_the_start(name: str) -> None:
+    source = Source.of(POD_NAMESPACE=name)
+    source.load(LeaseSettings)
+
+    with pytest.raises(SettingsError, match="POD_NAMESPACE"):
+        source.finish()
