@@ -29,7 +29,7 @@ from joulie_operator.resources import (
 from joulie_projections.catalog import unreadable
 from joulie_projections.facility import NO_HALLS, Halls, is_polled
 from joulie_projections.totals import Measurement, measurement_of
-from joulie_projections.twins import PROFILE_LABEL, NodeClass, twin_of
+from joulie_projections.twins import PROFILE_LABEL, NodeClass, hardware_of, twin_of
 from joulie_projections.world import NodeState
 
 DRAINING_LABEL = "joulie.io/draining"
@@ -262,11 +262,28 @@ def _holding(node: NodeState, *, is_fresh: bool) -> list[_Holds]:
 def _hardware(node: NodeState) -> _Holds:
     """Labels count only while no agent has described the node; so do their typing errors."""
     source = node.hardware.source if node.hardware is not None else ""
+    guessed = _guessed(node)
     if source not in ("", "labels"):
-        return _Holds("HardwareKnown", True, "Discovered")
+        return guessed or _Holds("HardwareKnown", True, "Discovered")
     if wrong := unreadable(node.labels):
         told = ", ".join(f"{label}={value!r}" for label, value in wrong.items())
         return _Holds("HardwareKnown", False, "UnreadableLabel", f"not a number: {told}")
     if source:
-        return _Holds("HardwareKnown", True, "Labelled")
+        return guessed or _Holds("HardwareKnown", True, "Labelled")
     return _Holds("HardwareKnown", False, "Guessed", "from what Kubernetes can allocate")
+
+
+def _guessed(node: NodeState) -> _Holds | None:
+    """Models whose watts neither the node nor the catalog knows."""
+    found, assumed = node.hardware, hardware_of(node)
+    if found is None:
+        return None
+    told = []
+    if not found.cpu_max_mw_per_socket:
+        told.append(f"CPU {found.cpu_model!r}: {assumed.cpu_max_w:g} W are assumed for all sockets")
+    if assumed.cards and not found.gpu_max_mw:
+        told.append(f"GPU {found.gpu_model!r}: {assumed.gpu_max_w:g} W are assumed for each")
+    if not told:
+        return None
+    what = "add the model to HARDWARE_CATALOG, or its range to the NodeHardware"
+    return _Holds("HardwareKnown", False, "WattsGuessed", f"{'; '.join(told)}; {what}")

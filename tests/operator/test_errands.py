@@ -186,6 +186,29 @@ def test_a_typing_error_in_a_label_stands_where_people_look(
     assert (known.status, known.reason) == (status, reason)
 
 
+@pytest.mark.parametrize(
+    ("changes", "status", "told"),
+    [
+        ({}, "True", ""),
+        ({"gpu_max_mw": 0}, "False", "GPU 'NVIDIA H100 SXM5': 350 W are assumed for each; add"),
+        ({"gpu_max_mw": 0, "gpu_vendor": "amd"}, "False", "400 W are assumed for each"),
+        ({"cpu_max_mw_per_socket": 0}, "False", "CPU 'AMD EPYC 9654': 336 W are assumed for all"),
+        ({"gpu_max_mw": 0, "gpu_count": 0}, "True", ""),
+    ],
+    ids=["known", "card", "card of AMD", "processor", "no card"],
+)
+def test_watts_that_are_assumed_are_told_with_the_model(
+    changes: dict[str, int | str], status: str, told: str
+) -> None:
+    found = replace(hardware("n1", gpus=8), **changes)
+    place = Place(replace(node_seen("n1"), labels=MANAGED), found, eco("n1"))
+    place.settle()
+    [known] = [it for it in place.status("n1").conditions or [] if it.type == "HardwareKnown"]
+
+    assert known.status == status
+    assert told in known.message
+
+
 def test_five_thousand_nodes_that_do_nothing_need_nothing_and_a_hundred_changes_a_hundred() -> None:
     names = [f"n{number:04}" for number in range(5000)]
     place = Place(*[fact for name in names for fact in (node_seen(name), eco(name))])
