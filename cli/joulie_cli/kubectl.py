@@ -10,14 +10,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from joulie_bus import logging
 from joulie_bus.errors import JoulieError, KubernetesRefused
 from joulie_bus.tasks import background
 from joulie_operator.kube import NOT_FOUND, ApiServer, Unanswered
 from joulie_operator.mirror import Mirror
-from joulie_operator.resources import NODETWINS, GpuPowerCap, NodeTwin, PowerMeasurement
+from joulie_operator.resources import (
+    NODETWINS,
+    GpuPowerCap,
+    NodeTwin,
+    PowerMeasurement,
+    read_twin,
+)
 from joulie_operator.watcher import Watcher
 
 CLASSES = ("performance", "eco", "draining", "unknown")
@@ -25,7 +29,6 @@ FRAME_S = 1.0
 MEASURED = "kepler"  # the source of a reading; any other watts are a model's
 HOME = Path.home() / ".kube/config"
 CLEAR = "\x1b[2J\x1b[H"
-_read = msgspec.json.Decoder(NodeTwin).decode
 
 
 class Row(NamedTuple):
@@ -113,13 +116,13 @@ async def _status(args: argparse.Namespace) -> None:
             await _follow(api, args)
             return
         pages = [page async for page in api.pages(NODETWINS)]
-        print(_shown([_read(item) for page in pages for item in page.items], args))
+        print(_shown([read_twin(item) for page in pages for item in page.items], args))
 
 
 async def _follow(api: ApiServer, args: argparse.Namespace) -> None:
     """A frame whenever something changed, but not more than one a second."""
     twins = Mirror[NodeTwin](lambda twin: twin.metadata)
-    async with background(Watcher(api, NODETWINS, NodeTwin, twins).run(), "watch"):
+    async with background(Watcher(api, NODETWINS, read_twin, twins).run(), "watch"):
         await twins.complete.wait()
         while True:
             twins.changed.clear()

@@ -24,7 +24,7 @@ from joulie_operator.edge import ApplierSettings, racks_of
 from joulie_operator.errands import Clock, Differences, Errand, Kept, Step, Wishes
 from joulie_operator.kube import TOO_MANY, ApiServer, Unanswered, object_path
 from joulie_operator.observe import Node
-from joulie_operator.resources import NODETWINS, NodeTwin, NodeTwinSpec
+from joulie_operator.resources import NODETWINS, NodeTwin, NodeTwinSpec, read_twin
 from joulie_operator.watch import NODES, Cluster
 from joulie_projections.world import World
 
@@ -33,7 +33,6 @@ LONGEST_REST_S = 2.0  # before looking again, however much the last look cost
 PASS_S = 2.0  # so much is begun before looking again
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 TWIN = {"apiVersion": "joulie.io/v1alpha1", "kind": "NodeTwin"}
-_read_twin = msgspec.json.Decoder(NodeTwin).decode
 _read_node = msgspec.json.Decoder(Node).decode
 log = get_logger("apply")
 
@@ -176,7 +175,7 @@ class Applier:
     async def _apply_spec(self, name: str, kept: Kept, spec: NodeTwinSpec) -> None:
         before = self._cluster.twins.get(name)
         body = TWIN | {"metadata": {"name": name}, "spec": msgspec.to_builtins(spec)}
-        twin = _read_twin(await self._api.apply(object_path(NODETWINS, name), body))
+        twin = read_twin(await self._api.apply(object_path(NODETWINS, name), body))
         self._cluster.twins.put(twin)
         kept.told = spec
         await self._announce(twin, before, spec)
@@ -189,7 +188,7 @@ class Applier:
         status = self._differences.status(twin, node, time.time_ns())
         body = TWIN | {"metadata": {"name": name}, "status": msgspec.to_builtins(status)}
         answer = await self._api.apply(object_path(NODETWINS, name, "status"), body)
-        self._cluster.twins.put(_read_twin(answer))
+        self._cluster.twins.put(read_twin(answer))
         kept.status, kept.status_at = status, time.monotonic()
 
     async def _announce(self, twin: NodeTwin, before: NodeTwin | None, spec: NodeTwinSpec) -> None:

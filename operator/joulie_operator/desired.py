@@ -23,7 +23,6 @@ from joulie_operator.resources import (
     NodeTwinStatus,
     PolicyName,
     PowerMeasurement,
-    SchedulableClass,
     Scheduling,
 )
 from joulie_projections.catalog import unreadable
@@ -33,7 +32,7 @@ from joulie_projections.twins import PROFILE_LABEL, NodeClass, hardware_of, twin
 from joulie_projections.world import NodeState
 
 DRAINING_LABEL = "joulie.io/draining"
-CLASSES: Mapping[NodeClass, SchedulableClass] = {
+CLASSES: Mapping[NodeClass, str] = {
     NodeClass.UNKNOWN: "unknown",
     NodeClass.PERFORMANCE: "performance",
     NodeClass.ECO: "eco",

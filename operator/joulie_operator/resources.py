@@ -4,12 +4,13 @@
 applier encodes with them. All fields may be absent, because others write too. Pure.
 """
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Callable
+from typing import Annotated, ClassVar, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, field
 
-from joulie_bus.events import PowerSource, Profile
+from joulie_bus.events import Profile
 
 GROUP, GPU_GROUP, VERSION = "joulie.io", "gpu.mle.com", "v1alpha1"
 MANAGER = "joulie-operator"  # owns the fields that we apply
@@ -17,11 +18,11 @@ NODETWINS = f"/apis/{GROUP}/{VERSION}/nodetwins"
 NODEHARDWARES = f"/apis/{GROUP}/{VERSION}/nodehardwares"
 GPUS = f"/apis/{GPU_GROUP}/{VERSION}/gpus"
 
-Score = Annotated[float, Meta(ge=0, le=100)]
+# Of a status, whose other writers have words and figures of their own: none of them is refused.
+Score = Annotated[float, Meta(description="0 to 100")]
 Pct = Annotated[float, Meta(ge=0, le=100)]
 Watts = Annotated[float, Meta(ge=0)]
 Number = Annotated[int, Meta(ge=0)]
-SchedulableClass = Literal["performance", "eco", "draining", "unknown"]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
@@ -93,7 +94,7 @@ class NodeTwinSpec(Part, frozen=True, kw_only=True):
 
 
 class PowerMeasurement(Part, frozen=True, kw_only=True):
-    source: PowerSource | None = None
+    source: Annotated[str, Meta(description="kepler, utilization or static")] | None = None
     provider: str = ""
     measured_node_power_w: Watts | None = None
     node_capped_power_w: Watts | None = None
@@ -139,13 +140,15 @@ class Condition(Part, frozen=True, kw_only=True):
 class NodeTwinStatus(Part, frozen=True, kw_only=True):
     """What the twin of the node says."""
 
-    schedulable_class: SchedulableClass | None = None
+    schedulable_class: (
+        Annotated[str, Meta(description="performance, eco, draining or unknown")] | None
+    ) = None
     predicted_power_headroom_score: Score | None = None
     predicted_cooling_stress_score: Score | None = None
     predicted_psu_stress_score: Score | None = None
     hardware_density_score: Score | None = None
-    estimated_pue: Annotated[float, Meta(ge=1)] | None = field(default=None, name="estimatedPUE")
-    estimated_pue_source: Literal["facility", "assumed"] | None = field(
+    estimated_pue: float | None = field(default=None, name="estimatedPUE")
+    estimated_pue_source: Annotated[str, Meta(description="facility or assumed")] | None = field(
         default=None, name="estimatedPUESource"
     )
     effective_cap_state: CapState | None = None
@@ -163,6 +166,39 @@ class NodeTwin(Part, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeTwinSpec | None = None
     status: NodeTwinStatus | None = None
+
+
+class _Parts(msgspec.Struct):
+    metadata: ObjectMeta
+    spec: msgspec.Raw = msgspec.Raw(b"null")
+    status: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_read_whole = msgspec.json.Decoder(NodeTwin).decode
+_read_parts = msgspec.json.Decoder(_Parts).decode
+_read_spec = msgspec.json.Decoder(NodeTwinSpec | None).decode
+_read_status = msgspec.json.Decoder(NodeTwinStatus | None).decode
+T = TypeVar("T")
+
+
+def read_twin(raw: bytes | msgspec.Raw) -> NodeTwin:
+    """One that another installation wrote may hold what this one never writes. A part that cannot
+    be read counts as absent, so that the operator writes it anew. Raises msgspec.DecodeError for
+    what is no object with metadata.
+    """
+    try:
+        return _read_whole(raw)
+    except msgspec.ValidationError:
+        parts = _read_parts(raw)
+    spec, status = _or_none(_read_spec, parts.spec), _or_none(_read_status, parts.status)
+    return NodeTwin(metadata=parts.metadata, spec=spec, status=status)
+
+
+def _or_none(read: Callable[[msgspec.Raw], T], part: msgspec.Raw) -> T | None:
+    try:
+        return read(part)
+    except msgspec.ValidationError:
+        return None
 
 
 # --- NodeHardware -----------------------------------------------------------------------------

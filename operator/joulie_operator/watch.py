@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
+
+import msgspec
 
 from joulie_bus.errors import ViewBehind
 from joulie_bus.events import WorkloadClass
@@ -29,7 +31,15 @@ from joulie_operator.observe import (
     believed_pods,
     class_of,
 )
-from joulie_operator.resources import GPUS, NODEHARDWARES, NODETWINS, Gpu, NodeHardware, NodeTwin
+from joulie_operator.resources import (
+    GPUS,
+    NODEHARDWARES,
+    NODETWINS,
+    Gpu,
+    NodeHardware,
+    NodeTwin,
+    read_twin,
+)
 from joulie_operator.sight import Eyes
 from joulie_operator.telling import Facts, Sink
 from joulie_operator.watcher import Watcher
@@ -82,19 +92,24 @@ async def watch_cluster(
 
     labelled, described = machines_told(catalog, world, _complain, gpus)
     spaces = Told(NamespaceKind(world.namespaces), believed_namespaces(world))
-    namespaces = Watcher(api, NAMESPACES, Namespace, facts(spaces, beside=_Classes(classes)))
+    namespaces = Watcher(
+        api, NAMESPACES, _reader(Namespace), facts(spaces, beside=_Classes(classes))
+    )
     seen = Told(NodeKind(gpus.resources), believed_nodes(world))
     node_facts = facts(seen, labelled, beside=cluster.nodes)
     pod_facts = facts(Told(PodKind(classes, gpus.resources), believed_pods(world)))
+    hardware_facts = facts(described)
     card_facts = facts(Told(GpuKind(), believed_cards(world)), beside=cluster.gpus)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(Watcher(api, NODES, Node, node_facts, eye=cluster.eyes.nodes).run())
-        tasks.create_task(Watcher(api, NODETWINS, NodeTwin, cluster.twins).run())
-        tasks.create_task(Watcher(api, NODEHARDWARES, NodeHardware, facts(described)).run())
-        tasks.create_task(Watcher(api, GPUS, Gpu, card_facts).run())
+        tasks.create_task(
+            Watcher(api, NODES, _reader(Node), node_facts, eye=cluster.eyes.nodes).run()
+        )
+        tasks.create_task(Watcher(api, NODETWINS, read_twin, cluster.twins).run())
+        tasks.create_task(Watcher(api, NODEHARDWARES, _reader(NodeHardware), hardware_facts).run())
+        tasks.create_task(Watcher(api, GPUS, _reader(Gpu), card_facts).run())
         tasks.create_task(namespaces.run())
         await _patiently(namespaces.eye.listed)
-        pods = Watcher(api, PODS, Pod, pod_facts, ALIVE, eye=cluster.eyes.pods)
+        pods = Watcher(api, PODS, _reader(Pod), pod_facts, ALIVE, eye=cluster.eyes.pods)
         tasks.create_task(pods.run())
         await cluster.eyes.listed()
         await caught_up(view)
@@ -103,6 +118,10 @@ async def watch_cluster(
 
 def _complain(node: str, why: str) -> None:
     log.warning("label_unreadable", node=node, why=why)
+
+
+def _reader(shape: type[K]) -> Callable[[msgspec.Raw], K]:
+    return msgspec.json.Decoder(shape).decode
 
 
 async def caught_up(view: View) -> None:

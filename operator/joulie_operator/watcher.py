@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Generic, TypeVar
 
@@ -36,7 +36,7 @@ class Watcher(Generic[K]):
         self,
         api: ApiServer,
         path: str,
-        shape: type[K],
+        read: Callable[[msgspec.Raw], K],
         sink: Sink[K],
         query: Query | None = None,
         *,
@@ -45,7 +45,7 @@ class Watcher(Generic[K]):
         self._api = api
         self._path = path
         self._kind = path.rpartition("/")[2]
-        self._decode = msgspec.json.Decoder(shape).decode
+        self._decode = read
         self._sink = sink
         self._query = query
         self._version = ""

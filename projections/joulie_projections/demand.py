@@ -26,7 +26,7 @@ from joulie_projections.pod import (
 from joulie_projections.quantities import Quantity, parse, rounded_up
 
 TEAM_LABEL = "joulie.io/team"
-KNOWN = 1024  # different ways of asking; all pods of a deployment ask in one
+KNOWN = 8192  # different ways of asking, some 8 MiB; all pods of a deployment ask in one
 _TELLING = TELLING | GPU_TELLING  # annotations
 
 

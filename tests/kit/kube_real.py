@@ -235,9 +235,8 @@ PLACES = {
 
 
 async def _deployed(running: Running) -> None:
-    """The manifests as they are, after the namespaces that they speak of."""
-    for name in ("default", "joulie-system"):
-        await _made(running, PLACES["Namespace"], {"metadata": {"name": name}})
+    """The manifests as they are, in the order of the README; "default" is the server's own."""
+    await _made(running, PLACES["Namespace"], {"metadata": {"name": "default"}})
     for file in [*sorted((DEPLOY / "crds").glob("*.yaml")), DEPLOY / "rbac.yaml"]:
         for tree in filter(None, yaml.safe_load_all(file.read_text())):
             namespace = tree["metadata"].get("namespace", "")

@@ -246,6 +246,48 @@ async def test_a_hand_that_changes_a_twin_or_a_label_is_overruled(
     assert twins(server)["n1"]["profile"] == "eco"
 
 
+THEIRS = {
+    "spec": {
+        "nodeName": "n1",
+        "profile": "performance",
+        "cpu": {"packagePowerCapPctOfMax": 100},
+        "gpu": {"powerCap": {"scope": "perGpu", "capPctOfMax": 100}},
+        "policy": {"name": "queue_aware_v1"},
+    },
+    "status": {
+        "schedulableClass": "performance",
+        "predictedPowerHeadroomScore": -50,
+        "predictedCoolingStressScore": 31.3,
+        "predictedPsuStressScore": 60,
+        "hardwareDensityScore": 0.72,
+        "estimatedPUE": 1.0,
+        "powerMeasurement": {
+            "source": "prometheus",
+            "measuredNodePowerW": 1450.5,
+            "nodeCappedPowerW": 1440,
+            "nodeTdpW": 2400,
+            "powerTrendWPerMin": -5.2,
+        },
+        "lastUpdated": "2025-01-01T00:00:00Z",
+    },
+}
+
+
+async def test_twins_of_another_installation_are_taken_over(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
+) -> None:
+    server.put("nodetwins", {"metadata": {"name": "n1"}} | THEIRS)
+    server.put("nodes", node("n1", power_profile="performance"))
+    async with server.listening(), applying(server, bus, view, tmp_path):
+        await tell(hardware("n1"), eco("n1"), caps("n1", 60), power("n1", 212.5))
+        await until(lambda: status(server, "n1")["schedulableClass"] == "eco")
+        await until(lambda: label(server, "n1") == "eco")
+
+    assert twins(server)["n1"]["profile"] == "eco"
+    assert status(server, "n1")["powerMeasurement"]["source"] == "kepler"
+    assert status(server, "n1")["predictedPowerHeadroomScore"] > 0
+
+
 async def test_a_node_that_leaves_takes_its_objects_along(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
 ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 from joulie_bus.events import Fact
@@ -17,7 +18,7 @@ from joulie_operator.apply import Applier
 from joulie_operator.edge import ApplierSettings
 from joulie_operator.kube import ApiServer as Api
 from joulie_operator.observe import Node
-from joulie_operator.resources import NODETWINS, NodeTwin
+from joulie_operator.resources import NODETWINS, read_twin
 from joulie_operator.watch import NODES, Cluster
 from joulie_operator.watcher import Watcher
 from joulie_projections.draft import Draft
@@ -63,8 +64,10 @@ async def applying(server: ApiServer, view: Held, tmp: Path) -> AsyncGenerator[N
     async with server.listening(), Api.of(server.kubeconfig(tmp)) as api:
         applier = Applier(api, view, cluster, SELECTOR, settings)
         async with (
-            background(Watcher(api, NODES, Node, cluster.nodes).run(), "nodes"),
-            background(Watcher(api, NODETWINS, NodeTwin, cluster.twins).run(), "twins"),
+            background(
+                Watcher(api, NODES, msgspec.json.Decoder(Node).decode, cluster.nodes).run(), "nodes"
+            ),
+            background(Watcher(api, NODETWINS, read_twin, cluster.twins).run(), "twins"),
             background(applier.run(), "apply"),
         ):
             await cluster.twins.complete.wait()
