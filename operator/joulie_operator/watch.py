@@ -98,19 +98,21 @@ async def watch_cluster(
     seen = Told(NodeKind(gpus.resources), believed_nodes(world))
     node_facts = facts(seen, labelled, beside=cluster.nodes)
     pod_facts = facts(Told(PodKind(classes, gpus.resources), believed_pods(world)))
-    hardware_facts = facts(described)
     card_facts = facts(Told(GpuKind(), believed_cards(world)), beside=cluster.gpus)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(
             Watcher(api, NODES, _reader(Node), node_facts, eye=cluster.eyes.nodes).run()
         )
         tasks.create_task(Watcher(api, NODETWINS, read_twin, cluster.twins).run())
-        tasks.create_task(Watcher(api, NODEHARDWARES, _reader(NodeHardware), hardware_facts).run())
+        tasks.create_task(
+            Watcher(api, NODEHARDWARES, _reader(NodeHardware), facts(described)).run()
+        )
         tasks.create_task(Watcher(api, GPUS, _reader(Gpu), card_facts).run())
         tasks.create_task(namespaces.run())
         await _patiently(namespaces.eye.listed)
-        pods = Watcher(api, PODS, _reader(Pod), pod_facts, ALIVE, eye=cluster.eyes.pods)
-        tasks.create_task(pods.run())
+        tasks.create_task(
+            Watcher(api, PODS, _reader(Pod), pod_facts, ALIVE, eye=cluster.eyes.pods).run()
+        )
         await cluster.eyes.listed()
         await caught_up(view)
         cluster.eyes.is_folded = True
