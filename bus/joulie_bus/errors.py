@@ -10,6 +10,7 @@
     │   ├── StreamGap            facts are missing between what we read and what comes next
     │   ├── StreamsMissing       nobody has made the streams yet
     │   ├── PurgeDenied          a stream of an older version, which keeps its messages for good
+    │   ├── StreamsForeign       a stream stores other subjects than ours
     │   ├── StreamReplaced       the stream is not the one that our position belongs to
     │   └── BrokerStartFailed    the embedded broker did not come up
     ├── StoreError

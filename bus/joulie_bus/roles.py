@@ -4,6 +4,7 @@ What a role is not allowed here it cannot do: the lists are all there is. The cl
 share it, so a subject's cluster is open.
 """
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -102,6 +103,17 @@ def replica_grant(replica: str) -> Grant:
     publish = tuple(own.get(subject, subject) for subject in role.publish)
     subscribe = (f"{inbox(Role.EXTENDER, replica)}.>", *role.subscribe[1:])
     return Grant(publish, subscribe, role.deny)
+
+
+NAMED: dict[Role, Callable[[str], Grant]] = {
+    Role.AGENT: agent_grant,
+    Role.EXTENDER: replica_grant,
+}
+
+
+def grant_of(role: Role, name: str = "") -> Grant:
+    """Of the role; or of the one node or replica in it that has this name."""
+    return NAMED[role](name) if name else GRANTS[role]
 
 
 def permissions(grant: Grant) -> dict[str, Any]:

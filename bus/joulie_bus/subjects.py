@@ -150,6 +150,10 @@ class Subjects:
         self.beat = f"joulie.view.{self._token}.beat"
         self.heads = f"joulie.heads.{self._token}"
 
+    def owns(self, pattern: str) -> bool:
+        """Is it one of this cluster's, of this version or a later one?"""
+        return pattern.split(".")[2:3] == [self._token]
+
     def patterns(self, stream: Stream) -> list[str]:
         """What the stream stores."""
         return [PATTERNS[family].format(cluster=self._token) for family in FAMILIES[stream]]

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 from joulie_bus.errors import JoulieError
+from joulie_bus.roles import Role
 from joulie_bus.settings import duration
 from joulie_cli import looking
 from joulie_cli.wiring import wired
@@ -36,6 +37,7 @@ COMMANDS = {
     "dead": "what could not be folded: list, show, retry",
     "rebuild": "fold all facts again beside the rows that serve, then flip",
     "gpus": "cards, who has them, and what is left of them",
+    "grant": "what a user of the broker may do, for its configuration",
     "migrate": "bring the database to this version's schema",
     "projector": "give events their order, keep the twins, write the decision log",
     "operator": "decide which nodes supply performance and which save",
@@ -108,6 +110,13 @@ def _dead(made: argparse.ArgumentParser) -> None:
     looking.dead(made)
 
 
+def _grant(made: argparse.ArgumentParser) -> None:
+    made.add_argument("role", choices=list(Role), help="of the user")
+    made.add_argument(
+        "name", nargs="?", default="", help="node of an agent, replica of an extender"
+    )
+
+
 def _rebuild(made: argparse.ArgumentParser) -> None:
     made.add_argument("--from-snapshot", action="store_true", help="and not from the first fact")
     looking.rebuild(made)
@@ -166,6 +175,7 @@ OPTIONS = {
     "operator": _cluster,
     "migrate": _migrate,
     "dead": _dead,
+    "grant": _grant,
     "rebuild": _rebuild,
     "gpus": _gpus,
     **looking.OPTIONS,

@@ -1,50 +1,24 @@
 """How a client proves who it is, and the broker too: against a real nats-server."""
 
 import asyncio
-import base64
-import contextlib
 import datetime
-import hashlib
-import json
-import os
-import subprocess
 import time
-from collections.abc import Generator, Mapping
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import nkeys  # type: ignore[import-untyped]
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from joulie_bus.embedded import free_port, server_binary
 from joulie_bus.errors import SettingsError, Unreachable
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.settings import BusSettings, Source
+from nats_trust import Key, Operator, serving
 
 pytestmark = pytest.mark.anyio
-
-
-@contextlib.contextmanager
-def serving(directory: Path, more: str) -> Generator[str, None, None]:
-    """A nats-server with these lines in its configuration; its URL."""
-    config, log, port = directory / "nats.conf", directory / "nats.log", free_port()
-    config.write_text(f'listen: "127.0.0.1:{port}"\n{more}\n')
-    command = [server_binary(), "-c", str(config), "-l", str(log)]
-    with subprocess.Popen(command) as server:
-        try:
-            deadline = time.monotonic() + 10
-            while not (log.exists() and "Server is ready" in log.read_text()):
-                assert server.poll() is None, log.read_text()
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            yield f"nats://127.0.0.1:{port}"
-        finally:
-            server.kill()
 
 
 async def greeted(address: Address) -> bool:
@@ -225,24 +199,6 @@ def _at(url: str, address: Address) -> Address:
 # --- keys -----------------------------------------------------------------------------------------
 
 
-class Key:
-    """An nkey: of an operator, an account or a user."""
-
-    def __init__(self, kind: int) -> None:
-        self.seed: str = nkeys.encode_seed(os.urandom(32), kind).decode()
-        self.public = self._pair().public_key.decode()
-
-    @classmethod
-    def user(cls) -> "Key":
-        return cls(nkeys.PREFIX_BYTE_USER)
-
-    def sign(self, message: bytes) -> bytes:
-        return bytes(self._pair().sign(message))
-
-    def _pair(self) -> Any:
-        return nkeys.from_seed(bytearray(self.seed, "ascii"))  # which it may wipe
-
-
 def written(path: Path, content: str) -> str:
     path.write_text(content)
     return str(path)
@@ -271,56 +227,6 @@ async def test_another_seed_is_told_as_such(tmp_path: Path) -> None:
 
 
 # --- JWT ------------------------------------------------------------------------------------------
-
-
-def token(issuer: Key, subject: Key, nats: Mapping[str, Any], **claims: object) -> str:
-    """A NATS JWT: its id is a hash of its claims, its signature that of an nkey."""
-    body = {"iss": issuer.public, "sub": subject.public, "iat": int(time.time()), **claims}
-    body["nats"] = {**nats, "version": 2}
-    body["jti"] = base64.b32encode(hashlib.sha256(_json(body)).digest()).decode().rstrip("=")
-    head = {"typ": "JWT", "alg": "ed25519-nkey"}
-    signed = f"{_base64(_json(head))}.{_base64(_json(body))}"
-    return f"{signed}.{_base64(issuer.sign(signed.encode()))}"
-
-
-def _json(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value).encode()
-
-
-def _base64(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
-
-
-class Operator:
-    """One operator with one account, as a broker trusts it."""
-
-    def __init__(self) -> None:
-        self._key = Key(nkeys.PREFIX_BYTE_OPERATOR)
-        self._account = Key(nkeys.PREFIX_BYTE_ACCOUNT)
-        open_to_all = dict.fromkeys(
-            ("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1
-        )
-        self._operator_jwt = token(self._key, self._key, {"type": "operator"})
-        self._account_jwt = token(
-            self._key,
-            self._account,
-            {"type": "account", "limits": {**open_to_all, "wildcards": True}},
-        )
-
-    def config(self) -> str:
-        return (
-            f"operator: {self._operator_jwt}\nresolver: MEMORY\n"
-            f"resolver_preload: {{ {self._account.public}: {self._account_jwt} }}"
-        )
-
-    def credentials(self, user: Key, seed: str = "", **claims: object) -> str:
-        """What `nsc generate creds` prints."""
-        limits = {"subs": -1, "data": -1, "payload": -1}
-        jwt = token(self._account, user, {"type": "user", **limits}, **claims)
-        return (
-            f"-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n"
-            f"-----BEGIN USER NKEY SEED-----\n{seed or user.seed}\n------END USER NKEY SEED------\n"
-        )
 
 
 async def test_whoever_holds_credentials_of_an_account_is_let_in(tmp_path: Path) -> None:
@@ -395,7 +301,7 @@ def test_what_contradicts_itself_or_is_not_there_is_told_before_anything_starts(
 def test_a_file_that_is_no_seed_is_told_without_what_is_in_it(
     content: str, told: str, tmp_path: Path
 ) -> None:
-    user, account = Key.user().seed, Key(nkeys.PREFIX_BYTE_ACCOUNT).seed
+    user, account = Key.user().seed, Key.account().seed
     mistyped = user[:30] + ("A" if user[30] != "A" else "B") + user[31:]
     filled = content.format(user=user, account=account, mistyped=mistyped)
     message = mistakes(NATS_NKEY_FILE=written(tmp_path / "user.nk", filled))

@@ -15,6 +15,7 @@ EXAMPLES: list[JoulieError] = [
     errors.Undecodable("JOULIE_OBS 7", "nobody here knows the type 'node.lost'"),
     errors.StreamGap("JOULIE_OBS", 7, 9),
     errors.StreamsMissing("nats://nats:4222", ["JOULIE_OBS"]),
+    errors.StreamsForeign("nats://nats:4222", "JOULIE_TEL", ["joulie.tel.x.*"], ["joulie.tel.y.*"]),
     errors.StreamReplaced("JOULIE_OBS", "sequence 7", "sequence 3"),
     errors.BrokerStartFailed("nats://127.0.0.1:4222", "address already in use", "nats.log"),
     errors.SchemaMismatch("0001", "0002"),

@@ -5,14 +5,22 @@ from typing import Any
 import pytest
 
 from joulie_bus.codec import open_envelope
-from joulie_bus.errors import BrokerRefused, PurgeDenied
+from joulie_bus.errors import BrokerRefused, PurgeDenied, StreamsForeign
 from joulie_bus.jetstream import streams
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.publisher import Publisher
-from joulie_bus.jetstream.streams import declaration, ensure, last_on, nanoseconds, purge, state_of
+from joulie_bus.jetstream.streams import (
+    declaration,
+    ensure,
+    last_on,
+    nanoseconds,
+    purge,
+    require,
+    state_of,
+)
 from joulie_bus.records import StreamState
-from joulie_bus.subjects import Stream
-from joulie_bus.testing import CLUSTER, bare_broker, connected, eco, performance, producer
+from joulie_bus.subjects import Stream, Subjects, agent_name
+from joulie_bus.testing import CLUSTER, bare_broker, connected, eco, performance, power, producer
 
 pytestmark = pytest.mark.anyio
 
@@ -138,3 +146,35 @@ async def test_of_a_subject_that_nobody_wrote_there_is_no_newest(connection: Con
 )
 def test_a_brokers_time_is_read_to_the_nanosecond(moment: str, expected: int) -> None:
     assert nanoseconds(moment) == expected
+
+
+async def test_a_stream_of_an_older_version_gets_the_subjects_of_this_one(
+    connection: Connection,
+) -> None:
+    """And keeps its messages, and the limits that an administrator changed."""
+    agent = producer(agent_name("n1")).stamp(power("n1", 1))
+    older = await config_of(connection, Stream.TEL)
+    changed = older | {"subjects": ["joulie.tel.test.*"], "max_bytes": 1_000_000}
+    await connection.api(f"STREAM.UPDATE.{Stream.TEL}", changed)
+    with pytest.raises(StreamsForeign, match=r"stores joulie.tel.test.\*, and this version writes"):
+        await require(connection, CLUSTER)
+
+    await ensure(connection, CLUSTER)
+
+    await require(connection, CLUSTER)
+    async with Publisher.on(connection) as publisher:
+        await publisher.publish([agent])
+    assert await config_of(connection, Stream.TEL) == older | {"max_bytes": 1_000_000}
+
+
+async def test_a_stream_of_another_cluster_is_named_before_anything_is_read(
+    connection: Connection,
+) -> None:
+    with pytest.raises(StreamsForeign, match="JOULIE_TEL"):
+        await require(connection, Subjects("other"))
+    foreign = await config_of(connection, Stream.OBS)
+    foreign["subjects"] = [*foreign["subjects"], "joulie.obs.*.*"]
+    await connection.api(f"STREAM.UPDATE.{Stream.OBS}", foreign)
+
+    with pytest.raises(StreamsForeign, match="JOULIE_OBS"):
+        await require(connection, CLUSTER)

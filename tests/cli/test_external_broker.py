@@ -12,6 +12,7 @@ import pytest
 from joulie_bus.embedded import Embedded, free_port
 from joulie_bus.jetstream.streams import require
 from joulie_bus.roles import Role
+from joulie_bus.subjects import Subjects
 from joulie_bus.testing import bare_broker, connected
 
 pytestmark = pytest.mark.anyio
@@ -51,7 +52,7 @@ async def test_migrate_makes_the_streams_of_the_broker_that_the_settings_name(
 ) -> None:
     done = await joulie("migrate", tmp_path / "data", **as_role(bare, Role.ADMIN))
     async with connected(bare, role=Role.VIEWER) as connection:
-        await require(connection)
+        await require(connection, Subjects("local"))
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith(f"The streams are at {bare.url}.\n")

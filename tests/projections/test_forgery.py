@@ -49,8 +49,8 @@ pytestmark = pytest.mark.anyio
 Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
 Viewing = Callable[[], AbstractAsyncContextManager[View]]
 
-NODE = [node_seen("n1", cores=8, gpus=1), card("GPU-1"), power("n1", 300)]
-CLAIMED = [claim("GPU-1", "train"), confirmed("GPU-1", "train")]
+NODE: list[AnyEvent] = [node_seen("n1", cores=8, gpus=1), card("GPU-1"), power("n1", 300)]
+CLAIMED: list[AnyEvent] = [claim("GPU-1", "train"), confirmed("GPU-1", "train")]
 
 
 @pytest.fixture

@@ -454,9 +454,9 @@ def test_an_older_life_is_known_for_long_and_nothing_of_it_is_news() -> None:
     for boot in range(REMEMBERED_LIVES + 2):
         heard(1, 2, boot=f"b{boot}", draft=draft)
 
-    for boot, number in (("b0", 1), ("b1", 9)):
+    for former, number in (("b0", 1), ("b1", 9)):
         with pytest.raises(Undecodable, match="restarted at least 4 times since"):
-            heard(number, boot=boot, draft=draft)
+            heard(number, boot=former, draft=draft)
 
 
 def test_the_memory_of_older_lives_is_bounded() -> None:

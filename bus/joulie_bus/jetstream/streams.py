@@ -75,8 +75,9 @@ async def require(connection: Connection, subjects: Subjects) -> None:
     if missing := [stream for stream, config in configs.items() if config is None]:
         raise StreamsMissing(connection.address.shown, missing)
     for stream, config in configs.items():
-        found, wanted = sorted((config or {}).get("subjects", ())), subjects.patterns(stream)
-        if found != sorted(wanted):
+        found: list[str] = (config or {}).get("subjects", [])
+        wanted = subjects.patterns(stream)
+        if not all(map(subjects.owns, found)) or not set(wanted) <= set(found):
             raise StreamsForeign(connection.address.shown, stream, found, wanted)
 
 
