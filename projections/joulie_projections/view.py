@@ -126,8 +126,8 @@ class View:
         await self.wait_for(0, timeout_s)
 
     def _on_delta(self, data: bytes) -> None:
-        self._heard = time.monotonic()
         delta = decode_delta(data)
+        self._heard = time.monotonic()
         if self._reading.locked() or not self.is_ready:
             self._waiting.append(delta)
             return
@@ -146,8 +146,8 @@ class View:
         self._tell()
 
     def _on_beat(self, data: bytes) -> None:
+        beat = decode_beat(data)  # what is none is no sign of life
         self._heard = time.monotonic()
-        beat = decode_beat(data)
         self.last_beat = beat
         if not self.is_ready:
             return

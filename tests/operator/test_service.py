@@ -7,9 +7,11 @@ from collections.abc import AsyncGenerator, Callable
 import pytest
 
 from joulie_bus import codec, metrics
+from joulie_bus.embedded import Embedded
 from joulie_bus.events import AnyEvent, NodePlan, PlanMade, PodGone, ProfileAssigned
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log import MAX_BATCH
+from joulie_bus.roles import Role
 from joulie_bus.settings import Source
 from joulie_bus.subjects import Stream
 from joulie_bus.tasks import background, rung
@@ -17,6 +19,7 @@ from joulie_bus.testing import (
     CLUSTER,
     bound,
     caps,
+    connected,
     hardware,
     node_seen,
     performance,
@@ -103,6 +106,21 @@ async def test_a_plan_is_published_folded_and_seen(bus: JetStreamLog, view: View
     assert profiles(view) == {"n000": "performance", "n001": "eco", "n002": "eco", "n003": "eco"}
     caps = [node.cpu_cap_pct for _, node in sorted(view.world.nodes.items())]
     assert caps == [100, 55, 55, 55]
+
+
+async def test_a_message_that_is_no_plan_stops_no_plans(
+    broker: Embedded, bus: JetStreamLog, view: View
+) -> None:
+    """The broker sends its answers wherever a client says, and asks for no right to publish."""
+    await tell(bus, view, *nodes(2))
+    operator = operator_of(bus, view)
+    async with connected(broker, role=Role.AGENT) as connection:
+        await connection.send("$JS.API.INFO", b"", CLUSTER.plan_meta)
+        await connection.flush()
+    await until(lambda: view.position == 5)
+
+    assert await operator.look() is None
+    assert newest(view).changes > 0
 
 
 async def test_a_plan_says_why_before_it_says_what(bus: JetStreamLog, view: View) -> None:

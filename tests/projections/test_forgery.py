@@ -43,6 +43,7 @@ from joulie_projections.commit import Poison
 from joulie_projections.database import Place
 from joulie_projections.entry import UNREADABLE, message_in
 from joulie_projections.history import History, Logged
+from joulie_projections.live import encode
 from joulie_projections.view import View
 
 pytestmark = pytest.mark.anyio
@@ -271,7 +272,7 @@ async def test_a_replica_that_calls_itself_projector_writes_no_decision(
 # --- what the broker sends for somebody -----------------------------------------------------------
 
 
-async def pull_to(broker: Embedded, stream: Stream, reply: str, count: int) -> None:
+async def pull_to(broker: Embedded, stream: Stream, reply: str, count: int = 9) -> None:
     """As a role that reads: the broker sends old messages wherever the request says."""
     create = f"CONSUMER.CREATE.{stream}.evil"
     config = {"name": "evil", "deliver_policy": "all", "ack_policy": "none", "mem_storage": True}
@@ -335,3 +336,35 @@ async def test_an_answer_that_the_broker_sends_onto_a_subject_changes_nothing(
 
     assert _world(watched) == before
     assert {poison.stream for poison in quarantined(place)} == {Stream.PLAN, Stream.CLAIM}
+
+
+async def test_an_answer_that_the_broker_sends_into_the_live_view_stops_no_reader(
+    watched: View, broker: Embedded
+) -> None:
+    async with connected(broker, role=Role.AGENT) as connection:
+        for subject in (CLUSTER.beat, CLUSTER.delta):
+            await connection.send("$JS.API.INFO", b"", subject)
+        await connection.flush()
+
+    await send(broker, Role.SIMULATOR, producer("later").stamp(power("n1", 777)))
+    await watched.wait_for(len(NODE) + len(CLAIMED) + 1, 5)
+
+    assert watched.world.nodes["n1"].samples[-1].power_mw == 777_000
+
+
+async def test_a_stored_message_that_a_reader_sends_into_the_live_view_is_no_beat(
+    watched: View, broker: Embedded, connection: Connection
+) -> None:
+    known = watched.last_beat
+    assert known is not None
+    forged = replace(known, position=10**9, incarnation="evil")
+    beat = Message("joulie.tel.test.evil", "an id", encode(forged))
+    await send(broker, Role.SIMULATOR, beat)
+    heard: list[bytes] = []
+    async with connection.listening(CLUSTER.beat, heard.append):
+        await pull_to(broker, Stream.TEL, CLUSTER.beat)
+        await asyncio.sleep(0.6)  # two beats
+
+    assert beat.data not in heard
+    assert watched.last_beat is not None
+    assert watched.last_beat.incarnation == known.incarnation

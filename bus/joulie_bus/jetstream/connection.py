@@ -164,13 +164,19 @@ class Connection:
 
     @contextlib.asynccontextmanager
     async def listening(self, subject: str, handler: Listener) -> AsyncGenerator[None, None]:
-        """For what is told live and never stored: the bare bytes."""
+        """For what is told live and never stored: the bare bytes.
 
-        def heard(_subject: bytes, _reply: bytes, data: bytes) -> None:
-            handler(data)
+        A role that reads streams can have the broker send stored messages to any subscription.
+        They keep their subject, and by that they are told from what was published here.
+        """
+        wanted, is_pattern = subject.encode(), "*" in subject or ">" in subject
+
+        def heard(found: bytes, _reply: bytes, data: bytes) -> None:
+            if is_pattern or found == wanted:
+                handler(data)
 
         async def unpack(message: Msg) -> None:
-            handler(message.data)
+            heard(message.subject.encode(), b"", message.data)
 
         async with self.subscribed(subject, unpack, heard):
             yield
