@@ -1,0 +1,172 @@
+"""Room is given back, end to end: real processes, a real broker, a real file; nothing is missed."""
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from joulie_cli.main import main
+
+PATIENCE_S = 60.0
+COMMAND = [sys.executable, "-m", "joulie_cli.main"]
+Asked = Callable[..., Any]
+
+
+def demo(data: Path, seconds: int) -> None:
+    words = ["demo", "--headless", "--json", "--nodes", "40", "--for", f"{seconds}s"]
+    subprocess.run(
+        [*COMMAND, *words, "--data", str(data)],
+        env={**os.environ, "PROJECTOR_SNAPSHOT_EVERY": "300"},
+        capture_output=True,
+        timeout=2 * PATIENCE_S,
+        check=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory in which a demo ended, and its archive beside it."""
+    path = tmp_path_factory.mktemp("trimmed")
+    demo(path / "data", 8)
+    assert main(["archive", "--now", "--to", str(path / "a"), "--data", str(path / "data")]) == 0
+    return path
+
+
+@pytest.fixture
+def place(lived: Path, tmp_path: Path) -> Path:
+    shutil.copytree(lived, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+@pytest.fixture
+def asked(capsys: pytest.CaptureFixture[str]) -> Asked:
+    """What a command of a person tells, as JSON; an exit code of 1 or 2 fails."""
+
+    def ask(*words: str | Path, data: Path) -> Any:
+        capsys.readouterr()
+        code = main([*map(str, words), "--json", "--data", str(data)])
+        out, err = capsys.readouterr()
+        assert code == 0, (out, err)
+        return [json.loads(line) for line in out.splitlines()]
+
+    return ask
+
+
+def trim(asked: Asked, place: Path) -> dict[str, Any]:
+    words = ("archive", "--now", "--trim", "--keep", "1ms", "--to", place / "a")
+    told: dict[str, Any] = asked(*words, data=place / "data")[0]["trimmed"]
+    return told
+
+
+def everything(asked: Asked, place: Path) -> list[Any]:
+    """What the log tells about its first minutes, through the archive."""
+    data, archive = place / "data", ("--archive", place / "a")
+    decisions = asked("decisions", "--limit", "100000", *archive, data=data)
+    pods = list(dict.fromkeys(row["pod"] for row in decisions if row["pod"]))[:3]
+    nodes = [asked("twin", node(data), "--at", str(at), *archive, data=data) for at in (60, 150)]
+    return [
+        decisions,
+        [asked("explain", pod, *archive, data=data) for pod in pods],
+        nodes,
+        asked("plans", "--all", *archive, data=data),
+        [_proof(entry, place) for entry in (1, 7)],
+    ]
+
+
+def _proof(entry: int, place: Path) -> str:
+    words = ["prove", str(entry), "--archive", str(place / "a"), "--data", str(place / "data")]
+    done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def node(data: Path) -> str:
+    with closing(sqlite3.connect(data / "joulie.db")) as db:
+        (key,) = db.execute("SELECT min(key) FROM node_twin").fetchone()
+    return str(key)
+
+
+def is_whole(asked: Asked, place: Path) -> None:
+    data, archive = place / "data", ("--archive", place / "a")
+    seen = asked("verify", *archive, data=data)[0]
+    assert "first_bad" not in seen
+    assert seen["archive"]["flaw"] is None
+    again = asked("replay", *archive, data=data)[0]
+    assert (again["mismatches"], again["decisions"] > 0) == (0, True)
+
+
+def test_a_trimmed_log_is_read_as_if_nothing_had_been_cut(asked: Asked, place: Path) -> None:
+    before, size = everything(asked, place), (place / "data" / "joulie.db").stat().st_size
+
+    done = trim(asked, place)
+
+    assert done["cut"]["entry"] > 1
+    assert {"JOULIE_TEL", "JOULIE_OBS", "JOULIE_DEC"} <= done["messages"].keys()
+    assert (place / "data" / "joulie.db").stat().st_size < size * 0.6
+    assert everything(asked, place) == before
+    is_whole(asked, place)
+
+    demo(place / "data", 4)  # the streams, the chain and the numbers go on
+    again = trim(asked, place)
+
+    assert again["cut"]["entry"] > done["cut"]["entry"]
+    assert asked("twin", node(place / "data"), data=place / "data")
+    is_whole(asked, place)
+    assert asked("rebuild", "--archive", place / "a", data=place / "data")[0]["differs_at"] == 0
+    is_whole(asked, place)
+
+
+def test_without_the_archive_the_commands_name_it(
+    asked: Asked, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done, data = trim(asked, place), place / "data"
+
+    seen = asked("verify", data=data)[0]
+
+    last = done["cut"]["entry"] - 1
+    assert seen["unseen"] == {"entries": [1, last], "positions": [1, done["cut"]["position"]]}
+    for words in (["replay"], ["prove", "1"], ["rebuild"], ["twin", node(data), "--at", "60"]):
+        assert main([*words, "--data", str(data)]) == 2
+        assert "--archive DIR" in capsys.readouterr().err
+    assert main(["rebuild", "--from-snapshot", "--data", str(data)]) == 0
+    assert main(["verify", "--data", str(data)]) == 0
+    assert f"NOT looked at: entries 1 to {last}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("pause_s", [0.01])
+def test_a_trim_that_is_killed_leaves_a_whole_log_and_is_finished_by_the_next(
+    asked: Asked, place: Path, pause_s: float
+) -> None:
+    before = everything(asked, place)
+    words = ["archive", "--now", "--trim", "--keep", "1ms", "--to", place / "a"]
+    running = subprocess.Popen(
+        [*COMMAND, *map(str, words), "--data", str(place / "data")], stdout=subprocess.DEVNULL
+    )
+    with closing(sqlite3.connect(place / "data" / "joulie.db")) as db:
+        until(lambda: db.execute("SELECT count(*) FROM cut").fetchone() != (0,), running)
+    time.sleep(pause_s)  # another step each time, on most machines
+    running.kill()
+    assert running.wait() in (0, -signal.SIGKILL)
+    # Its broker dies after it: it notices that nobody holds it any more.
+
+    assert everything(asked, place) == before
+    is_whole(asked, place)
+    assert trim(asked, place)["cut"] is not None
+    assert everything(asked, place) == before
+    is_whole(asked, place)
+
+
+def until(is_so: Callable[[], bool], running: "subprocess.Popen[bytes]") -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < end
+        assert running.poll() is None or is_so()
