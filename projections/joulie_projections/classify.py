@@ -10,15 +10,14 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from joulie_bus.events import Placement, PodAsk, WorkloadClass
-from joulie_projections.pod import Pod, Requirement, Term
+from joulie_projections.pod import OwnerReference, Pod, Requirement, Term
 
 CLASS_ANNOTATION = "joulie.io/workload-class"
 PROFILE_LABEL = "joulie.io/power-profile"
 UNKNOWN_ANNOTATION = "unknown-annotation"
 
+TELLING = frozenset({CLASS_ANNOTATION})  # the annotations that an ask depends on
 _MIRROR = "kubernetes.io/config.mirror"
-_SOURCE = "kubernetes.io/config.source"
-TELLING = frozenset({CLASS_ANNOTATION, _MIRROR, _SOURCE})  # the annotations that are looked at
 _CRITICAL_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
@@ -75,17 +74,62 @@ def placement_of(pod: Pod) -> Placement:
 
 
 def exemption(pod: Pod) -> str:
-    """Why energy may never refuse this pod; empty if it may."""
-    owners = pod.metadata.owner_references or []
-    if any(owner.kind == "DaemonSet" and owner.controller for owner in owners):
+    """Why energy may never refuse this pod; empty if it may.
+
+    A tenant writes labels, annotations and owner references as it likes. Each reason therefore
+    rests on a field that the API server or a controller checks, or that takes the gain away:
+    docs/policies.md says what is left.
+    """
+    if _is_of_daemonset(pod):
         return "daemonset"
-    annotations = pod.metadata.annotations or {}
-    if _MIRROR in annotations or annotations.get(_SOURCE, "api") != "api":
+    if _is_mirror(pod):
         return "mirror"
-    critical_class = pod.spec.priority_class_name in _CRITICAL_CLASSES
-    if critical_class or (pod.spec.priority or 0) >= _CRITICAL_PRIORITY:
-        return "critical"
-    return ""
+    return "critical" if _is_critical(pod) else ""
+
+
+def _is_of_daemonset(pod: Pod) -> bool:
+    """The controller makes a pod per node and binds it to that node by required affinity, so a pod
+    that claims the same gains one node that it names itself.
+    """
+    owner = _controller(pod, "DaemonSet")
+    return (
+        owner is not None
+        and (owner.api_version or "").startswith("apps/")
+        and _node_by_affinity(pod) is not None
+    )
+
+
+def _is_mirror(pod: Pod) -> bool:
+    """The API server takes the annotation only beside a nodeName: such a pod is never scheduled."""
+    node, owner = pod.spec.node_name, _controller(pod, "Node")
+    is_on_its_owner = bool(node) and owner is not None and owner.name == node
+    return is_on_its_owner and _MIRROR in (pod.metadata.annotations or {})
+
+
+def _is_critical(pod: Pod) -> bool:
+    """Admission resolves the class to its value, and no class of a user reaches the system's."""
+    spec = pod.spec
+    is_named = spec.priority_class_name in _CRITICAL_CLASSES
+    return is_named and (spec.priority or 0) >= _CRITICAL_PRIORITY
+
+
+def _controller(pod: Pod, kind: str) -> OwnerReference | None:
+    owners = pod.metadata.owner_references or []
+    return next((owner for owner in owners if owner.kind == kind and owner.controller), None)
+
+
+def _node_by_affinity(pod: Pod) -> str | None:
+    """The one node that the pod's required affinity names, as the DaemonSet controller writes it:
+    one term with one requirement, because terms are alternatives.
+    """
+    terms = _required_terms(pod)
+    if len(terms) != 1 or terms[0].match_expressions:
+        return None
+    match terms[0].match_fields:
+        case [Requirement(key="metadata.name", operator="In", values=[node])]:
+            return node
+        case _:
+            return None
 
 
 def admits(pod: Pod, profile: str | None) -> bool:

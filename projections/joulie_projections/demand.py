@@ -18,7 +18,6 @@ from joulie_projections.pod import (
     Affinity,
     Container,
     Metadata,
-    OwnerReference,
     Pod,
     Resources,
     Spec,
@@ -42,15 +41,12 @@ class _Kind(msgspec.Struct, array_like=True):
 
     annotations: dict[str, str] | None
     team: str
-    owners: list[OwnerReference] | None
     containers: list[Container] | None
     init_containers: list[Container] | None
     overhead: dict[str, Quantity] | None
     resources: Resources | None
     node_selector: dict[str, str] | None
     affinity: Affinity | None
-    priority_class_name: str | None
-    priority: int | None
 
     @classmethod
     def of(cls, pod: Pod) -> "_Kind":
@@ -59,22 +55,18 @@ class _Kind(msgspec.Struct, array_like=True):
         return cls(
             said and {name: text for name, text in said.items() if name in _TELLING},
             (metadata.labels or {}).get(TEAM_LABEL, ""),
-            metadata.owner_references,
             spec.containers,
             spec.init_containers,
             spec.overhead,
             spec.resources,
             spec.node_selector,
             spec.affinity,
-            spec.priority_class_name,
-            spec.priority,
         )
 
     def pod(self) -> Pod:
         metadata = Metadata(
             annotations=self.annotations,
             labels={TEAM_LABEL: self.team},
-            owner_references=self.owners,
         )
         spec = Spec(
             containers=self.containers,
@@ -83,8 +75,6 @@ class _Kind(msgspec.Struct, array_like=True):
             resources=self.resources,
             node_selector=self.node_selector,
             affinity=self.affinity,
-            priority_class_name=self.priority_class_name,
-            priority=self.priority,
         )
         return Pod(metadata, spec)
 
@@ -99,7 +89,11 @@ def ask_of(
     """Everything that Joulie wants to know of a pod, once, in the form that facts carry."""
     asked, who = _asked(_encode(_Kind.of(pod)), namespace_class, gpu_resources), pod.metadata
     return msgspec.structs.replace(
-        asked, uid=who.uid or "", namespace=who.namespace or "default", name=who.name or ""
+        asked,
+        uid=who.uid or "",
+        namespace=who.namespace or "default",
+        name=who.name or "",
+        exempt=exemption(pod),
     )
 
 
@@ -117,7 +111,6 @@ def _asked(kind: bytes, namespace_class: str | None, gpu_resources: tuple[str, .
         workload=workload,
         placement=placement,
         rule=rule,
-        exempt=exemption(pod),
         cpu_milli=demand.cpu_milli,
         memory_bytes=demand.memory_bytes,
         gpu_milli=demand.gpu_milli or gpu.share_milli,

@@ -42,8 +42,10 @@ class Affinity(msgspec.Struct, rename="camel"):
     node_affinity: NodeAffinity | None = None
 
 
-class OwnerReference(msgspec.Struct):
+class OwnerReference(msgspec.Struct, rename="camel"):
+    api_version: str | None = None
     kind: str | None = None
+    name: str | None = None
     controller: bool | None = None
 
 

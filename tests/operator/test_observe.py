@@ -111,10 +111,9 @@ def test_the_life_of_a_pod(seen: Pod, expected: str) -> None:
     "change",
     [
         {"metadata": {"annotations": {"joulie.io/workload-class": "performance"}}},
-        {"metadata": {"ownerReferences": [{"kind": "DaemonSet", "controller": True}]}},
         {"spec": {"nodeSelector": {"joulie.io/power-profile": "eco"}}},
         {"spec": {"containers": [{"resources": {"requests": {"cpu": "3"}}}]}},
-        {"spec": {"priority": 2_000_000_000}},
+        {"spec": {"priority": 2_000_000_000, "priorityClassName": "system-cluster-critical"}},
         {"metadata": {"labels": {"joulie.io/team": "blue"}}},
     ],
 )

@@ -164,39 +164,111 @@ def test_a_namespace_that_is_known_later_makes_no_difference(
     assert in_namespace(ask_of(read), given) == ask_of(read, given)
 
 
-def with_metadata(**metadata: object) -> Pod:
-    return msgspec.convert({"metadata": metadata}, Pod)
+Meta = dict[str, object]
 
 
-def owned(kind: str, *, controller: bool | None = True) -> Pod:
-    return with_metadata(ownerReferences=[{"kind": kind, "controller": controller}])
+def pinned(*nodes: str, **more: object) -> dict[str, object]:
+    """Required affinity as the DaemonSet controller writes it: one term, one field, one node."""
+    field = {"key": "metadata.name", "operator": "In", "values": list(nodes)}
+    return required({"matchFields": [field], **more})
 
 
-def annotated(name: str, value: str) -> Pod:
-    return with_metadata(annotations={name: value})
+def required(*terms: dict[str, object]) -> dict[str, object]:
+    selector = {"nodeSelectorTerms": list(terms)}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": selector}}
+
+
+def owned(kind: str, api: str = "apps/v1", name: str = "o", *, controller: bool = True) -> Meta:
+    owner = {"apiVersion": api, "kind": kind, "name": name, "uid": "1", "controller": controller}
+    return {"ownerReferences": [owner]}
+
+
+def mirrored(node: str = "n1", note: str = "kubernetes.io/config.mirror") -> Meta:
+    return {"annotations": {note: "9f"}, **owned("Node", "v1", node)}
+
+
+def made(metadata: Meta | None = None, **spec: object) -> Pod:
+    return msgspec.convert({"metadata": metadata or {}, "spec": spec}, Pod)
+
+
+FIELD = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
 
 
 @pytest.mark.parametrize(
     ("special", "why"),
     [
-        pytest.param(owned("DaemonSet"), "daemonset", id="run by a DaemonSet"),
-        pytest.param(owned("DaemonSet", controller=None), "", id="a DaemonSet that runs it not"),
-        pytest.param(owned("ReplicaSet"), "", id="run by a ReplicaSet"),
-        pytest.param(annotated("kubernetes.io/config.mirror", "abc"), "mirror", id="mirror"),
-        pytest.param(annotated("kubernetes.io/config.source", "file"), "mirror", id="static"),
-        pytest.param(annotated("kubernetes.io/config.source", "api"), "", id="from the API"),
-        pytest.param(pod(priorityClassName="system-node-critical"), "critical", id="node-critical"),
-        pytest.param(
-            pod(priorityClassName="system-cluster-critical"), "critical", id="cluster-critical"
+        (made(owned("DaemonSet"), affinity=pinned("n1")), "daemonset"),
+        (made(mirrored(), nodeName="n1"), "mirror"),
+        (
+            made(priorityClassName="system-node-critical", priority=2_000_001_000),
+            "critical",
         ),
-        pytest.param(pod(priorityClassName="high"), "", id="a class of the users"),
-        pytest.param(pod(priority=2_000_000_000), "critical", id="at the system's line"),
-        pytest.param(pod(priority=1_999_999_999), "", id="just below it"),
-        pytest.param(pod(), "", id="anybody"),
+        (
+            made(priorityClassName="system-cluster-critical", priority=2_000_000_000),
+            "critical",
+        ),
     ],
+    ids=["of a DaemonSet", "mirror", "node-critical", "cluster-critical"],
 )
 def test_the_system_s_own_pods_are_exempt_from_energy(special: Pod, why: str) -> None:
     assert exemption(special) == why
+
+
+DAEMON = owned("DaemonSet")
+FORGED = {
+    "an owner alone": made(DAEMON),
+    "an affinity alone": made(affinity=pinned("n1")),
+    "an owner that does not control it": made(
+        owned("DaemonSet", controller=False), affinity=pinned("n1")
+    ),
+    "a kind of another group": made(owned("DaemonSet", "evil.io/v1"), affinity=pinned("n1")),
+    "no group": made(owned("DaemonSet", "v1"), affinity=pinned("n1")),
+    "several nodes": made(DAEMON, affinity=pinned("n1", "n2")),
+    "alternatives": made(
+        DAEMON, affinity=required({"matchFields": [FIELD]}, {"matchFields": [FIELD]})
+    ),
+    "a label beside it": made(
+        DAEMON, affinity=pinned("n1", matchExpressions=[{"key": "a", "operator": "Exists"}])
+    ),
+    "all but one": made(
+        DAEMON, affinity=required({"matchFields": [{**FIELD, "operator": "NotIn"}]})
+    ),
+    "another field": made(DAEMON, affinity=required({"matchFields": [{**FIELD, "key": "a"}]})),
+    "preferred only": made(
+        DAEMON,
+        affinity={
+            "nodeAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "preference": {"matchFields": [FIELD]}}
+                ]
+            }
+        },
+    ),
+    "run by a ReplicaSet": made(owned("ReplicaSet"), affinity=pinned("n1")),
+    "a source": made({"annotations": {"kubernetes.io/config.source": "file"}}),
+    "a source on a node": made(mirrored(note="kubernetes.io/config.source"), nodeName="n1"),
+    "a mirror that waits": made(mirrored()),
+    "a mirror with an empty node": made(mirrored(""), nodeName=""),
+    "a mirror elsewhere": made(mirrored("n2"), nodeName="n1"),
+    "a mirror without an owner": made(
+        {"annotations": {"kubernetes.io/config.mirror": "9f"}}, nodeName="n1"
+    ),
+    "an owner without a mirror": made(owned("Node", "v1", "n1"), nodeName="n1"),
+    "a class by name alone": made(priorityClassName="system-node-critical"),
+    "a class with a user's value": made(
+        priorityClassName="system-node-critical", priority=1_000_000_000
+    ),
+    "just below the line": made(priorityClassName="system-node-critical", priority=1_999_999_999),
+    "a value alone": made(priority=2_000_000_000),
+    "a class of the users": made(priorityClassName="high", priority=2_000_000_000),
+    "labels": made({"labels": {"tier": "system-node-critical", "k8s-app": "DaemonSet"}}),
+    "an ordinary pod": made(),
+}
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_what_a_tenant_can_write_exempts_no_pod(forged: str) -> None:
+    assert exemption(FORGED[forged]) == ""
 
 
 def test_what_go_writes_as_null_is_like_absent() -> None:

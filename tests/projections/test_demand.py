@@ -180,9 +180,12 @@ def test_an_ask_holds_all_that_facts_say_of_a_pod() -> None:
         "namespace": "team",
         "name": "web",
         "annotations": {"joulie.io/workload-class": "performance"},
-        "ownerReferences": [{"kind": "DaemonSet", "controller": True}],
     }
-    spec = {"containers": [running({"cpu": "100m", "memory": "64Mi", "nvidia.com/gpu": 1})]}
+    spec = {
+        "priorityClassName": "system-node-critical",
+        "priority": 2_000_001_000,
+        "containers": [running({"cpu": "100m", "memory": "64Mi", "nvidia.com/gpu": 1})],
+    }
 
     assert ask_of(msgspec.convert({"metadata": metadata, "spec": spec}, Pod)) == PodAsk(
         uid="u1",
@@ -190,7 +193,7 @@ def test_an_ask_holds_all_that_facts_say_of_a_pod() -> None:
         name="web",
         workload="performance",
         rule="annotation",
-        exempt="daemonset",
+        exempt="critical",
         cpu_milli=100,
         memory_bytes=2**26,
         gpu_milli=1000,
@@ -207,10 +210,10 @@ FACETS: dict[str, list[dict[str, Any]]] = {
         {"annotations": {"joulie.io/gpu-vram-mb": "30000", "note": "of a user"}},
         {"annotations": {"joulie.io/gpu-share": "a half"}},
         {"annotations": {"kubernetes.io/config.mirror": "9f"}},
-        {"annotations": {"kubernetes.io/config.source": "file"}},
         {"annotations": {"note": "of a user"}, "labels": {"app": "web"}},
         {"labels": {"joulie.io/team": "weather"}},
-        {"ownerReferences": [{"kind": "DaemonSet", "controller": True}]},
+        {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "controller": True}]},
+        {"ownerReferences": [{"kind": "Node", "name": "n1", "controller": True}]},
         {"ownerReferences": [{"kind": "ReplicaSet", "controller": True}]},
     ],
     "spec": [
@@ -225,6 +228,12 @@ FACETS: dict[str, list[dict[str, Any]]] = {
                 {"key": "joulie.io/power-profile", "operator": "NotIn", "values": ["eco"]}
             ]}]
         }}}},
+        {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchFields": [
+                {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+            ]}]
+        }}}},
+        {"priorityClassName": "system-node-critical", "priority": 2_000_001_000},
         {"priorityClassName": "system-node-critical"},
         {"priority": 2_000_000_001},
         {"nodeName": "n1"},
