@@ -122,7 +122,7 @@ def _node_by_affinity(pod: Pod) -> str | None:
     """The one node that the pod's required affinity names, as the DaemonSet controller writes it:
     one term with one requirement, because terms are alternatives.
     """
-    terms = _required_terms(pod)
+    terms = _required_terms(pod) or []
     if len(terms) != 1 or terms[0].match_expressions:
         return None
     match terms[0].match_fields:
@@ -137,11 +137,15 @@ def admits(pod: Pod, profile: str | None) -> bool:
     wanted = (pod.spec.node_selector or {}).get(PROFILE_LABEL)
     if wanted is not None and wanted != profile:
         return False
+    terms = _required_terms(pod)
+    return terms is None or any(_term_admits(term, profile) for term in terms)
+
+
+def _required_terms(pod: Pod) -> list[Term] | None:
+    """Of the pod's node affinity; None where it requires nothing."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    if required is None:
-        return True
-    return any(_term_admits(term, profile) for term in required.node_selector_terms or [])
+    return None if required is None else required.node_selector_terms or []
 
 
 def _term_admits(term: Term, profile: str | None) -> bool:
