@@ -104,8 +104,9 @@ def measured_on(subject: str) -> tuple[str, str]:
     Where the subject is not an agent's, any program that measures nodes may write there, and the
     start of the ids is "". Where it may carry no telemetry, so is the node.
     """
-    root, family, _, token = (*subject.split(".", 3), "", "", "")[:4]
-    if root != "joulie" or family not in FAMILIES[Stream.TEL] or not _is_canonical(token):
+    root, family, cluster, token = (*subject.split(".", 3), "", "", "")[:4]
+    is_telemetry = root == "joulie" and family in FAMILIES[Stream.TEL] and cluster
+    if not (is_telemetry and _is_canonical(token)):
         return "", ""
     return unescape(token), f"{AGENT_PREFIX}{token}:" if family == Family.AGENT else ""
 

@@ -51,4 +51,9 @@ def again(poison: Poison, subjects: Subjects) -> Message:
             f"The message at {at} is a decision in a stream of facts. Nothing was sent; nothing "
             f"folds a decision."
         )
+    if stream_of(event) != poison.stream:
+        raise NotRetryable(
+            f"The message at {at} was stored in {poison.stream}, and {event.TYPE} belongs into "
+            f"{stream_of(event)}. Nothing was sent; its sender may not write there."
+        )
     return Message(subjects.of(event, producer), f"retry:{poison.position}", poison.body)

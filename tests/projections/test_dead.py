@@ -11,14 +11,18 @@ from joulie_bus import codec
 from joulie_bus.errors import NotRetryable, Undecodable
 from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.subjects import Stream
-from joulie_bus.testing import CLUSTER, one_of_each, power, producer
+from joulie_bus.records import Record
+from joulie_bus.subjects import Stream, agent_name
+from joulie_bus.testing import CLUSTER, NOON, eco, one_of_each, power, producer
 from joulie_projections import dead
 from joulie_projections.commit import Poison
 from joulie_projections.database import Place
+from joulie_projections.draft import Draft
 from joulie_projections.history import History
 from joulie_projections.rebuild import rebuild
+from joulie_projections.sequence import fold
 from joulie_projections.view import View
+from joulie_projections.world import World
 
 Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
 Viewing = Callable[[], AbstractAsyncContextManager[View]]
@@ -52,6 +56,23 @@ def test_a_decision_among_facts_is_not_told_again() -> None:
 
     with pytest.raises(NotRetryable, match="is a decision"):
         dead.again(poison(producer().stamp(outcome).data), CLUSTER)
+
+
+def test_a_refused_message_is_not_sent_again() -> None:
+    """It would be sent by an administrator, whom nothing is refused."""
+    agents = producer(agent_name("evil")).stamp(power("n", 1))
+    record = Record(Stream.TEL, 3, NOON, agents.data, "joulie.agent.test.evil")
+    [refused] = fold(Draft(World()), [record], 6).poison
+
+    with pytest.raises(NotRetryable, match="position 7 was refused, because its sender may not"):
+        dead.again(refused, CLUSTER)
+
+
+def test_what_was_unreadable_is_not_sent_into_another_stream() -> None:
+    plan = producer().stamp(eco("n")).data
+
+    with pytest.raises(NotRetryable, match="stored in JOULIE_TEL, and plan"):
+        dead.again(poison(plan), CLUSTER)
 
 
 def test_it_is_told_again_as_it_was() -> None:
