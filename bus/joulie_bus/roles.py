@@ -47,7 +47,7 @@ def _to(*families: Family) -> tuple[str, ...]:
 _LIVE = LIVE.format(cluster="*")
 _ASK = ("$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.NAMES")
 # Readers make consumers of their own, without acknowledgements, which go away by themselves.
-_READ = ("$JS.API.CONSUMER.CREATE.*.>", "$JS.API.CONSUMER.MSG.NEXT.*.*")
+_READ = ("$JS.API.CONSUMER.CREATE.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*")
 # Who writes only if he is the first looks up who was.
 _LAST = "$JS.API.STREAM.MSG.GET.{}"
 _OUTCOMES = f"joulie.dec.*.{PROJECTOR}"

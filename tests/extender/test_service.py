@@ -15,6 +15,7 @@ from sqlalchemy.exc import OperationalError
 from extender_kit import PATIENCE_S, Received, get, post
 from joulie_bus import codec
 from joulie_bus.embedded import Embedded
+from joulie_bus.errors import SettingsError
 from joulie_bus.events import AnyEvent, FallbackAnswered, SettingsDeclared
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.settings import Source
@@ -347,3 +348,11 @@ async def test_its_settings_are_in_the_log_before_its_first_answer(
     first, *_ = await entries(site.bus)
     assert isinstance(first, SettingsDeclared)
     assert first.values["filter_stale"] == "twin"
+
+
+def test_no_replica_is_called_as_the_projector_is() -> None:
+    """Its decisions would be taken for outcomes, and be unreadable."""
+    source = Source.of(EXTENDER_REPLICA="projector")
+    source.load(ServerSettings)
+    with pytest.raises(SettingsError, match="the projector writes outcomes under this name"):
+        source.finish()
