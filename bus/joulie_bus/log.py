@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from joulie_bus.records import Message, Record, Stored, StreamState
+from joulie_bus.records import Message, Record, Stored, StreamSize, StreamState
 from joulie_bus.subjects import Stream
 
 MAX_BATCH = 1000  # messages that `append` takes at once
@@ -74,6 +74,8 @@ class Log(Protocol):
         ...
 
     async def state(self, stream: Stream) -> StreamState: ...
+
+    async def size(self, stream: Stream) -> StreamSize: ...
 
     def reading(
         self,

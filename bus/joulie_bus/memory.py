@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 from joulie_bus.errors import BrokerRefused, ExpectationFailed, StreamGap, StreamReplaced
 from joulie_bus.log import Listener, require_appendable
-from joulie_bus.records import Message, Record, Stored, StreamState, digest_of
+from joulie_bus.records import Message, Record, Stored, StreamSize, StreamState, digest_of
 from joulie_bus.subjects import Stream, Subjects
 
 NO_STREAM = 10059
@@ -194,6 +194,12 @@ class MemoryLog:
     async def purge(self, stream: Stream, before: int) -> None:
         if before > self._broker.stream(stream).first:
             self._broker.trim(stream, before - 1)
+
+    async def size(self, stream: Stream) -> StreamSize:
+        kept = self._broker.stream(stream)
+        ends = (kept.records[0].at, kept.records[-1].at) if kept.records else (0, 0)
+        held = sum(len(record.data) for record in kept.records)
+        return StreamSize(stream, held, 0, stream is Stream.TEL, kept.first, *ends)
 
     @contextlib.asynccontextmanager
     async def reading(

@@ -118,6 +118,34 @@ HEAD_AGE_SECONDS = Gauge(
 DECISIONS_WRITTEN = Counter(
     "joulie_decisions_written_total", "Entries appended to the decision log", registry=PROJECTOR
 )
+STREAM_BYTES = Gauge(
+    "joulie_stream_bytes", "What each stream holds", ["stream"], registry=PROJECTOR
+)
+STREAM_MAX_BYTES = Gauge(
+    "joulie_stream_max_bytes",
+    "What each stream may hold; none where there is no limit. A full one refuses what is new, but "
+    "JOULIE_TEL drops what is old",
+    ["stream"],
+    registry=PROJECTOR,
+)
+STREAM_DAYS_LEFT = Gauge(
+    "joulie_stream_days_left",
+    "Days until a stream refuses messages, if it grows on as in the last day; none where it does "
+    "not grow, or drops what is old, or nothing can be said yet",
+    ["stream"],
+    registry=PROJECTOR,
+)
+DATABASE_BYTES = Gauge(
+    "joulie_database_bytes", "Size of the database, of SQLite with its log", registry=PROJECTOR
+)
+DATA_FREE_BYTES = Gauge(
+    "joulie_data_free_bytes",
+    "Free space on the file system of the data directory",
+    registry=PROJECTOR,
+)
+DATA_SIZE_BYTES = Gauge(
+    "joulie_data_size_bytes", "Size of the file system of the data directory", registry=PROJECTOR
+)
 ARCHIVE_POSITION = Gauge(
     "joulie_archive_position", "Facts up to this position are archived", registry=ARCHIVE
 )

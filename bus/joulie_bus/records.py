@@ -44,6 +44,18 @@ class StreamState(NamedTuple):
     last: int
 
 
+class StreamSize(NamedTuple):
+    """What a stream holds, and may hold; times by the broker's clock."""
+
+    stream: Stream
+    bytes: int
+    max_bytes: int  # 0: no limit
+    drops_old: bool  # where it is full; else it refuses what is new
+    first: int
+    first_at: int
+    last_at: int
+
+
 def digest_of(record: Record) -> bytes:
     """Tells this message from any other one that a stream could hold at the same sequence.
 

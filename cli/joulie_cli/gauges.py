@@ -6,6 +6,7 @@ from contextlib import closing
 from http.client import HTTPConnection, HTTPException
 
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 PATIENCE_S = 1.0
 Gauges = dict[str, float]
@@ -21,7 +22,7 @@ def gauges_of(addresses: Mapping[str, str]) -> dict[str, Gauges]:
 
 
 def _asked(address: str) -> Gauges | None:
-    """What has no labels."""
+    """What has no labels, and what is said of streams, as `name{STREAM}`."""
     try:
         with closing(HTTPConnection(address, timeout=PATIENCE_S)) as connection:
             connection.request("GET", "/metrics")
@@ -30,4 +31,9 @@ def _asked(address: str) -> Gauges | None:
     except (OSError, HTTPException, ValueError):
         return None
     samples = [sample for family in families for sample in family.samples]
-    return {sample.name: sample.value for sample in samples if not sample.labels}
+    return {_key(sample): sample.value for sample in samples if sample.labels.keys() <= {"stream"}}
+
+
+def _key(sample: Sample) -> str:
+    stream = sample.labels.get("stream")
+    return sample.name if stream is None else f"{sample.name}{{{stream}}}"

@@ -25,20 +25,23 @@ STATUS = {
     "signed_to": 5,
     "readings": {"nodes": 3, "fresh": 2, "oldest_s": 7.5},
     "quarantined": 0,
+    "room": {"streams": {}, "database_bytes": None, "free_bytes": None},
     "endpoints": {"extender": "http://e"},
     "stale": [],
 }
 
 
 @contextlib.contextmanager
-def announced(data: DataDirectory, pid: int, address: str) -> Generator[None, None, None]:
-    """As if an extender ran here."""
+def announced(
+    data: DataDirectory, pid: int, address: str, name: str = "extender"
+) -> Generator[None, None, None]:
+    """As if that part ran here."""
     data.create()
     engine = database.migrator(data.database)
     joulie_migrations.upgrade(engine)
     engine.dispose()
     hold = data.hold()
-    parts, said = {"extender": pid}, {"extender": address}
+    parts, said = {name: pid}, {name: address}
     data.announce(Running(pid=os.getpid(), nats_url="", endpoints={}, parts=parts, metrics=said))
     yield
     hold.release()
@@ -65,6 +68,38 @@ def test_what_is_stale_is_said_plainly() -> None:
 
     assert told.startswith("not running\n")
     assert told.endswith("STALE        nothing runs: all of this was true 2 h ago")
+
+
+def test_the_status_says_how_full_the_streams_are_and_for_how_long_they_suffice() -> None:
+    gib = 1024**3
+    streams = {
+        "JOULIE_TEL": {"bytes": 3 * gib, "max_bytes": 4 * gib, "days_left": None},
+        "JOULIE_OBS": {"bytes": gib // 4, "max_bytes": gib, "days_left": 41.3},
+        "JOULIE_PLAN": {"bytes": 2048, "max_bytes": None, "days_left": None},
+    }
+    room = {"streams": streams, "database_bytes": 5 * 1024**2, "free_bytes": 7 * gib}
+
+    assert as_text(STATUS | {"room": room}).splitlines()[5:9] == [
+        "JOULIE_TEL   75% of 4.0 GiB",
+        "JOULIE_OBS   25% of 1.0 GiB, full in 41 day(s)",
+        "JOULIE_PLAN  2 KiB",
+        "database     5 MiB, 7.0 GiB free on the disk",
+    ]
+
+
+def test_the_room_is_what_the_projector_measured(tmp_path: Path) -> None:
+    data, address = DataDirectory(tmp_path), f"127.0.0.1:{free_port()}"
+    metrics.serve("127.0.0.1", int(address.rpartition(":")[2]), "projector")
+    metrics.STREAM_BYTES.labels(stream="JOULIE_OBS").set(100)
+    metrics.STREAM_MAX_BYTES.labels(stream="JOULIE_OBS").set(400)
+    metrics.STREAM_DAYS_LEFT.labels(stream="JOULIE_OBS").set(3)
+    metrics.DATABASE_BYTES.set(500)
+    metrics.DATA_FREE_BYTES.set(600)
+    with announced(data, os.getpid(), address, "projector"):
+        found = status_of(data, Ages(NOW, 300))["room"]
+
+    assert found["streams"]["JOULIE_OBS"] == {"bytes": 100, "max_bytes": 400, "days_left": 3.0}
+    assert (found["database_bytes"], found["free_bytes"]) == (500, 600)
 
 
 @pytest.mark.parametrize(

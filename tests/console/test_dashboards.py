@@ -65,5 +65,7 @@ def test_what_goes_wrong_for_good_is_an_alert() -> None:
         for metric in (
             *("joulie_view_age_seconds", "joulie_lag_events", "joulie_decisions_dropped_total"),
             *("joulie_events_total", "joulie_broker_errors_total", "joulie_view_reloads_total"),
+            *("joulie_stream_bytes", "joulie_stream_days_left", "joulie_data_free_bytes"),
+            "joulie_publish_refused_total",
         )
     )

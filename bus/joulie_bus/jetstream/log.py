@@ -12,7 +12,7 @@ from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import Reader
 from joulie_bus.log import Listener
-from joulie_bus.records import Message, Record, Stored, StreamState
+from joulie_bus.records import Message, Record, Stored, StreamSize, StreamState
 from joulie_bus.subjects import Stream
 
 
@@ -66,6 +66,9 @@ class JetStreamLog:
     async def purge(self, stream: Stream, before: int) -> None:
         """Messages with a lower sequence go for good; raises PurgeDenied where none may go."""
         await streams.purge(self._connection, stream, before)
+
+    async def size(self, stream: Stream) -> StreamSize:
+        return await streams.size_of(self._connection, stream)
 
     def reading(
         self,

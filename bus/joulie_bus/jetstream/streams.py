@@ -8,7 +8,7 @@ import msgspec
 
 from joulie_bus.errors import BrokerRefused, PurgeDenied, StreamsForeign, StreamsMissing
 from joulie_bus.jetstream.connection import Connection
-from joulie_bus.records import Record, Stored, StreamState
+from joulie_bus.records import Record, Stored, StreamSize, StreamState
 from joulie_bus.subjects import Stream, Subjects
 
 STREAM_NOT_FOUND = 10059
@@ -102,6 +102,20 @@ async def state_of(connection: Connection, stream: Stream) -> StreamState:
     answer = await connection.api(f"STREAM.INFO.{stream}")
     state = answer["state"]
     return StreamState(stream, answer["created"], state["first_seq"], state["last_seq"])
+
+
+async def size_of(connection: Connection, stream: Stream) -> StreamSize:
+    answer = await connection.api(f"STREAM.INFO.{stream}")
+    config, state = answer["config"], answer["state"]
+    return StreamSize(
+        stream,
+        bytes=state["bytes"],
+        max_bytes=max(0, config.get("max_bytes", 0)),
+        drops_old=config.get("discard", "old") == "old",
+        first=state["first_seq"],
+        first_at=nanoseconds(state["first_ts"]),
+        last_at=nanoseconds(state["last_ts"]),
+    )
 
 
 async def last_on(connection: Connection, stream: Stream, subject: str) -> Stored | None:

@@ -4,11 +4,13 @@ import argparse
 
 import joulie_migrations
 from joulie_bus.roles import Role
+from joulie_bus.tasks import background
 from joulie_cli.wiring import Wiring, connected, serve_part
 from joulie_projections import database
 from joulie_projections.heads import Signer
 from joulie_projections.progress import Progress
 from joulie_projections.projector import Projector, ProjectorSettings
+from joulie_projections.room import Room
 
 SETTINGS = (ProjectorSettings,)
 
@@ -43,6 +45,8 @@ async def _project(wires: Wiring, health: Health) -> None:
         async with connected(wires, Role.PROJECTOR) as bus:
             projector = Projector(bus, wires.subjects, engine, signer, settings)
             health.progress = projector.progress
-            await projector.run()
+            room = Room(bus, wires.data.database, wires.data.path)
+            async with background(room.run(), "room"):
+                await projector.run()
     finally:
         engine.dispose()

@@ -3,9 +3,11 @@
 import argparse
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from joulie_bus.subjects import Stream
 from joulie_cli.data import DataDirectory, Running, is_alive
 from joulie_cli.gauges import Gauges, gauges_of
 from joulie_cli.past import history_in
@@ -37,22 +39,23 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 def status_of(data: DataDirectory, ages: Ages) -> dict[str, Any]:
     with history_in(data) as history:
         running = data.running()
-        parts = _parts(running)
+        told = gauges_of(running.metrics) if running else {}
+        parts = _parts(running, told)
         believed = _positions(history, ages.now) | {"readings": _readings(history, ages)}
     return {
         "running": running is not None,
         "up_s": (ages.now - running.since) / NS if running else None,
         "parts": parts,
         **believed,
+        "room": _room(told.get("projector", {})),
         "endpoints": running.endpoints if running else {},
         "stale": [*_silent(parts, data.logs), *_old(believed, running is not None)],
     }
 
 
-def _parts(running: Running | None) -> list[dict[str, Any]]:
+def _parts(running: Running | None, told: Mapping[str, Gauges]) -> list[dict[str, Any]]:
     if running is None:
         return []
-    told = gauges_of(running.metrics)
     return [
         {
             "name": name,
@@ -74,6 +77,28 @@ def _figures(name: str, gauges: Gauges | None) -> dict[str, Any]:
         waiting, behind = gauges.get("joulie_lag_events", 0), gauges.get("joulie_lag_seconds", 0)
         return {"position": position, "lag_events": int(waiting), "lag_s": behind}
     return {"position": position, "view_age_s": gauges.get("joulie_view_age_seconds")}
+
+
+def _room(gauges: Gauges) -> dict[str, Any]:
+    """What the projector measured; nothing while none runs."""
+    held = {stream: gauges.get(f"joulie_stream_bytes{{{stream}}}") for stream in Stream}
+    return {
+        "streams": {
+            str(stream): {
+                "bytes": int(size),
+                "max_bytes": _whole(gauges.get(f"joulie_stream_max_bytes{{{stream}}}")),
+                "days_left": gauges.get(f"joulie_stream_days_left{{{stream}}}"),
+            }
+            for stream, size in held.items()
+            if size is not None
+        },
+        "database_bytes": _whole(gauges.get("joulie_database_bytes")),
+        "free_bytes": _whole(gauges.get("joulie_data_free_bytes")),
+    }
+
+
+def _whole(value: float | None) -> int | None:
+    return int(value) if value else None
 
 
 def _positions(history: History, now: int) -> dict[str, Any]:
@@ -142,9 +167,32 @@ def as_text(status: dict[str, Any]) -> str:
     told = f", the oldest {_span(oldest)} old" if oldest is not None else ""
     lines.append(f"readings     {readings['fresh']} of {readings['nodes']} nodes fresh{told}")
     lines.append(f"quarantined  {status['quarantined']}")
+    lines += _room_lines(status["room"])
     lines += [f"{name:<12} {url}" for name, url in status["endpoints"].items()]
     lines += [f"STALE        {what}" for what in status["stale"]]
     return "\n".join(lines)
+
+
+def _room_lines(room: dict[str, Any]) -> list[str]:
+    lines = [_stream_line(name, **stream) for name, stream in room["streams"].items()]
+    if room["database_bytes"] is not None:
+        free = f", {_size(room['free_bytes'])} free on the disk" if room["free_bytes"] else ""
+        lines.append(f"database     {_size(room['database_bytes'])}{free}")
+    return lines
+
+
+def _stream_line(name: str, bytes: int, max_bytes: int | None, days_left: float | None) -> str:
+    share = f"{bytes / max_bytes:.0%} of {_size(max_bytes)}" if max_bytes else _size(bytes)
+    left = f", full in {days_left:.0f} day(s)" if days_left is not None else ""
+    return f"{name:<12} {share}{left}"
+
+
+def _size(bytes: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if bytes < 1024:
+            return f"{bytes:.0f} {unit}"
+        bytes /= 1024
+    return f"{bytes:.1f} GiB"
 
 
 def _part_line(part: dict[str, Any]) -> str:
