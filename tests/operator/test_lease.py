@@ -7,12 +7,20 @@ from pathlib import Path
 import pytest
 
 from joulie_bus import metrics
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.settings import Source
 from joulie_bus.tasks import background
-from joulie_bus.testing import until
-from joulie_operator.edge import LeaseSettings
+from joulie_bus.testing import CLUSTER, until
+from joulie_operator.apply import Applier
+from joulie_operator.edge import ApplierSettings, LeaseSettings
 from joulie_operator.kube import ApiServer as Api
 from joulie_operator.lease import Lease
+from joulie_operator.service import Operator
+from joulie_operator.settings import OperatorSettings
+from joulie_operator.watch import Cluster, watch_cluster
+from joulie_projections.view import View
 from kube_api import ApiServer, Trouble
+from kube_builders import joulie_server, node
 from kube_requests import Asked
 
 pytestmark = pytest.mark.anyio
@@ -154,6 +162,38 @@ async def test_work_ends_at_two_thirds_of_the_duration_though_calls_hang(
         server.slowness_s = 0
 
     assert worked_s < 1.5 * 2 / 3 + 0.2
+
+
+async def test_watching_planning_and_writing_end_with_it_though_their_own_calls_hang(
+    bus: JetStreamLog, view: View, tmp_path: Path
+) -> None:
+    server, cluster = joulie_server(), Cluster.unseen()
+    server.put("nodes", node("n1"))
+    ended: list[float] = []
+
+    async def work() -> None:
+        applier = Applier(api, view, cluster, {}, Source.of().load(ApplierSettings))
+        operator = Operator(bus, CLUSTER, view, Source.of().load(OperatorSettings))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(watch_cluster(api, bus, CLUSTER, view, cluster))
+                tasks.create_task(applier.run())
+                tasks.create_task(operator.run())
+        finally:
+            ended.append(time.monotonic())
+
+    async with server.listening(), Api.of(server.kubeconfig(tmp_path)) as api:
+        lease = Lease(api, LeaseSettings(duration_s=3), "a")
+        async with background(lease.lead(work), "a"):
+            await until(lambda: "n1" in view.world.nodes and len(server.all("nodetwins")) == 1)
+            before = server.count("update", "leases")
+            await until(lambda: server.count("update", "leases") > before)
+            renewed = time.monotonic()
+            server.slowness_s = 30
+            await until(lambda: bool(ended))
+            server.slowness_s = 0
+
+    assert ended[0] - renewed < 3 * 2 / 3 + 0.3
 
 
 async def test_who_lost_it_to_another_stops_at_once(server: ApiServer, api: Api) -> None:

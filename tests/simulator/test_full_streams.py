@@ -1,17 +1,26 @@
 """The simulator beside streams that take nothing more."""
 
+import asyncio
 import contextlib
+from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine
 
 from joulie_bus.events import NodeGone
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.settings import Source
 from joulie_bus.subjects import Stream
 from joulie_bus.tasks import background
-from joulie_bus.testing import full, producer, refusals, stored, until
+from joulie_bus.testing import CLUSTER, full, producer, refusals, stored, until
+from joulie_projections import database
+from joulie_projections.heads import Signer
+from joulie_projections.projector import Projector, ProjectorSettings
+from joulie_projections.view import View
 from joulie_simulator import outbox
 from joulie_simulator.outbox import Outbox
+from joulie_simulator.service import Simulation, SimulatorSettings
 
 pytestmark = pytest.mark.anyio
 
@@ -33,3 +42,26 @@ async def test_what_a_full_stream_refused_is_stored_in_order_once_there_is_room(
     says = producer()
     told = [record.data for record in await stored(connection, Stream.OBS)]
     assert told == [says.stamp(event).data for event in gone]
+
+
+async def test_a_simulation_goes_on_beside_a_full_stream_of_telemetry(
+    bus: JetStreamLog, connection: Connection, database_file: Path, writer: Engine, tmp_path: Path
+) -> None:
+    signer = Signer.of(tmp_path / "key")
+    projector = Projector(bus, CLUSTER, writer, signer, ProjectorSettings())
+    settings = Source.of(SIM_NODES="2", SIM_SAMPLE_INTERVAL="100ms").load(SimulatorSettings)
+    before, engine = refusals("telemetry"), database.reader(database_file)
+    async with (
+        background(projector.run(), "projector"),
+        View.open(bus, engine, CLUSTER) as view,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        async with full(connection, Stream.TEL):
+            simulation = Simulation(bus, CLUSTER, view, settings)
+            task = await stack.enter_async_context(background(simulation.run(), "simulation"))
+            await until(lambda: refusals("telemetry") >= before + 2)
+            assert not task.done()
+        async with asyncio.timeout(20):
+            while (await bus.state(Stream.TEL)).last == 0:
+                await asyncio.sleep(0.05)
+    engine.dispose()
