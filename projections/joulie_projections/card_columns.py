@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from joulie_projections import models
 from joulie_projections.arrays import Bools, Ints
 from joulie_projections.cards import CardState, is_idle, room_mb, used_mb
 
@@ -43,7 +44,9 @@ class Numbers:
         return self.models.setdefault(card.model, len(self.models))
 
     def bundle(self, card: CardState) -> int:
-        return self.bundles.setdefault((card.node, card.model), len(self.bundles))
+        """However each of them is spelled."""
+        model = models.card(card.model).text
+        return self.bundles.setdefault((card.node, model), len(self.bundles))
 
     def link(self, card: CardState) -> int:
         if not card.nvlink_group:

@@ -186,21 +186,20 @@ def _rated_cpu(found: HardwareDiscovered, catalog: Catalog) -> HardwareDiscovere
     model = catalog.cpu(found.cpu_model)
     if model is None:
         return found
-    figures = replace(found.figures, cores_per_socket=model.cores)
-    found = replace(
+    own_mw, high = found.cpu_max_mw_per_socket, model.cap_w[1] * 1000 if model.cap_w else 0
+    figures = replace(
+        found.figures,
+        cores_per_socket=model.cores,
+        cpu_cap_mw_per_socket=0 if own_mw else high,  # its own maximum is the highest
+    )
+    max_mw = own_mw or model.tdp_w * 1000
+    return replace(
         found,
         cpu_model=model.model,
         cpu_cores=found.cpu_cores or model.cores * found.cpu_sockets,
+        cpu_max_mw_per_socket=max_mw,
+        cpu_min_mw_per_socket=found.cpu_min_mw_per_socket or _lowest_mw(model, max_mw),
         figures=figures,
-    )
-    if found.cpu_max_mw_per_socket:
-        return found  # a node that tells its own range knows better than the maker
-    low, high = (watts * 1000 for watts in model.cap_w or (0, 0))
-    return replace(
-        found,
-        cpu_max_mw_per_socket=model.tdp_w * 1000,
-        cpu_min_mw_per_socket=found.cpu_min_mw_per_socket or low,
-        figures=replace(figures, cpu_cap_mw_per_socket=high),
     )
 
 
@@ -209,17 +208,22 @@ def _rated_gpu(found: HardwareDiscovered, catalog: Catalog) -> HardwareDiscovere
     model = catalog.gpu(found.gpu_model)
     if model is None:
         return replace(found, gpu_vendor=vendor)
-    found = replace(
+    max_mw = found.gpu_max_mw or model.tdp_w * 1000
+    return replace(
         found,
         gpu_model=model.model,
         gpu_vendor=vendor or vendor_of(model.model),
+        gpu_max_mw=max_mw,
+        gpu_min_mw=found.gpu_min_mw or _lowest_mw(model, max_mw),
+        gpu_by_catalog=not found.gpu_max_mw,
         figures=replace(found.figures, gpu_tflops=model.fp16_tflops or 0),
     )
-    if found.gpu_max_mw:
-        return found
-    lowest_w = model.cap_w[0] if model.cap_w is not None else 0
-    watts = {"gpu_max_mw": model.tdp_w * 1000, "gpu_min_mw": lowest_w * 1000}
-    return replace(found, **watts, gpu_by_catalog=True)
+
+
+def _lowest_mw(model: CpuModel | GpuModel, max_mw: int) -> int:
+    """0 for a node that draws less than the maker's range begins with: it is not as sold."""
+    lowest = model.cap_w[0] * 1000 if model.cap_w is not None else 0
+    return lowest if lowest <= max_mw else 0
 
 
 def from_labels(

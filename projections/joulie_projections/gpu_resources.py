@@ -15,7 +15,7 @@ GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915")
 MIG = "nvidia.com/mig-"
 # Of NVIDIA's GPU feature discovery.
 PRODUCT, COUNT = "nvidia.com/gpu.product", "nvidia.com/gpu.count"
-_REPLICAS = ".replicas"  # pods that share one device by turns
+_REPLICAS, _SHARED = ".replicas", ".shared"  # of one device, by turns
 
 
 def gpu_resources(text: str) -> tuple[str, ...]:
@@ -87,7 +87,9 @@ def _mix(
 
 
 def _unshared(resource: str, count: int, labels: Mapping[str, str]) -> int:
-    return -(-count // max(1, _number(labels.get(resource + _REPLICAS))))
+    """The label is named after the device, though the resource may say that it is shared."""
+    replicas = _number(labels.get(resource.removesuffix(_SHARED) + _REPLICAS))
+    return -(-count // max(1, replicas))
 
 
 def _count(allocatable: Mapping[str, Quantity], name: str, where: str) -> int:

@@ -215,6 +215,13 @@ def test_cards_of_a_pod_are_of_one_model() -> None:
     assert fitting(pod, a=a_card(), b=a_card())
 
 
+def test_cards_of_one_model_may_be_spelled_otherwise() -> None:
+    pod, other = wanting(cards=2, vram_mb=10_000), a_card(model="NVIDIA A100-SXM4-40GB")
+
+    assert fitting(pod, a=a_card(), b=other)
+    assert not fitting(pod, a=a_card(), b=a_card(model="NVIDIA A100-SXM4-80GB"))
+
+
 def test_linked_cards_are_linked_to_each_other_and_not_just_linked() -> None:
     pod = wanting(cards=2, topology="nvlink")
     apart = {"a": a_card(group="0"), "b": a_card(group="1"), "c": a_card()}

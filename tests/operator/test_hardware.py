@@ -61,8 +61,8 @@ def hardware(seen: Node, **parts: Any) -> Hardware:
 def marginal(wants: dict[str, str], on: Hardware) -> float:
     """Watts of a standard pod."""
     manifest = {"spec": {"containers": [{"name": "c", "resources": {"limits": wants}}]}}
-    columns = ([value] for value in (on.cores, on.cpu_max_w, on.gpus, on.gpu_max_w))
-    rated = Rated.of(*(np.array(column) for column in columns), known=np.array([True]))
+    parts = (np.array([value]) for value in (on.cores, on.cpu_max_w, on.gpus, on.gpu_max_w))
+    rated = Rated(*parts)
     return float(marginal_w(ask_of(msgspec.convert(manifest, Pod)), rated, Coefficients())[0])
 
 

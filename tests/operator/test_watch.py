@@ -182,7 +182,7 @@ async def test_hardware_and_cards_come_from_their_own_resources(
     found = view.world.nodes["n1"].hardware
     assert found is not None
     assert (found.cpu_sockets, found.cpu_cores, found.cpu_max_mw_per_socket) == (2, 192, 360_000)
-    assert (found.gpu_model, found.gpu_count, found.gpu_max_mw) == ("NVIDIA H100", 4, 700_000)
+    assert (found.gpu_model, found.gpu_count, found.gpu_max_mw) == ("NVIDIA H100 SXM5", 4, 700_000)
 
 
 async def test_hardware_without_a_resource_comes_from_labels_and_what_can_be_allocated(

@@ -211,11 +211,20 @@ def test_figures_that_a_discovery_lacks_come_from_the_catalog() -> None:
 
 
 def test_figures_of_a_discovery_stay_what_they_are() -> None:
-    own = hardware("n", watts=333, gpus=1)
+    own = replace(hardware("n", watts=333, gpus=1), cpu_min_mw_per_socket=99_000)
     found = rated(own, CATALOG)
 
     assert found.figures == ModelFigures(cores_per_socket=96, gpu_tflops=989)
     assert replace(found, figures=own.figures, gpu_vendor="") == own
+
+
+@pytest.mark.parametrize(("watts", "low_mw"), [(400, 320_000), (320, 320_000), (300, 0)])
+def test_a_node_that_tells_only_its_maximum_has_the_makers_minimum(watts: int, low_mw: int) -> None:
+    found = rated(hardware("n", watts=watts), CATALOG)
+
+    assert found.cpu_min_mw_per_socket == low_mw
+    assert found.cpu_max_mw_per_socket == watts * 1000
+    assert found.figures.cpu_cap_mw_per_socket == 0
 
 
 def test_hardware_that_nobody_knows_keeps_its_gaps() -> None:

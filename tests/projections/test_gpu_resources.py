@@ -47,6 +47,13 @@ def test_slices_that_pods_share_by_turns_are_no_more_slices() -> None:
     assert counted({"nvidia.com/mig-1g.5gb": 28}, labels, GPU_RESOURCES, "n").cards == 1
 
 
+def test_a_resource_that_says_it_is_shared_has_the_labels_of_the_device() -> None:
+    labels = {"nvidia.com/gpu.replicas": "4"}
+    names = (*GPU_RESOURCES, "nvidia.com/gpu.shared")
+
+    assert counted({"nvidia.com/gpu.shared": 8}, labels, names, "n") == Counted(2, 8, "nvidia")
+
+
 @pytest.mark.parametrize("replicas", ["", "four", "0", "1"])
 def test_replicas_that_are_no_number_change_nothing(replicas: str) -> None:
     labels = {"nvidia.com/gpu.replicas": replicas}
