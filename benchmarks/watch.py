@@ -37,7 +37,7 @@ from joulie_operator.observe import (
 from joulie_operator.resources import NodeTwin
 from joulie_operator.telling import Facts
 from joulie_operator.watch import ALIVE, NODES, PODS, Cluster
-from joulie_operator.watcher import Watcher
+from joulie_operator.watcher import Watcher, reader
 from joulie_projections.draft import Draft
 from joulie_projections.folds import evolve
 from joulie_projections.pod import Pod
@@ -94,8 +94,8 @@ async def watching(api: Api, log: MemoryLog, world: World, cluster: Cluster) -> 
     nodes = Facts([Told(NodeKind(), believed_nodes(world))], log, producer, cluster.nodes)
     pods = Facts([Told(PodKind(), believed_pods(world))], log, producer)
     watchers: list[Watcher[Any]] = [
-        Watcher(api, NODES, Node, nodes),
-        Watcher(api, PODS, Pod, pods, ALIVE),
+        Watcher(api, NODES, reader(Node), nodes),
+        Watcher(api, PODS, reader(Pod), pods, ALIVE),
     ]
     return watchers
 

@@ -43,10 +43,10 @@ from joulie_operator.kube import ApiServer as Api
 from joulie_operator.observe import Node
 from joulie_operator.policies import BUILT_IN
 from joulie_operator.reconcile import Chosen, Moment, Plan, plan
-from joulie_operator.resources import NODETWINS, NodeTwin
+from joulie_operator.resources import NODETWINS, read_twin
 from joulie_operator.rules import Rules
 from joulie_operator.watch import NODES, Cluster
-from joulie_operator.watcher import Watcher
+from joulie_operator.watcher import Watcher, reader
 from joulie_projections.draft import Draft
 from joulie_projections.folds import evolve
 from joulie_projections.sequence import fold
@@ -167,8 +167,8 @@ async def beside(world: World, kubeconfig: str, pipe: Line) -> None:
         applier = Applier(api, Held(world), cluster, SELECTOR, settings)
         began = time.process_time()
         async with (
-            background(Watcher(api, NODES, Node, cluster.nodes).run(), "nodes"),
-            background(Watcher(api, NODETWINS, NodeTwin, cluster.twins).run(), "twins"),
+            background(Watcher(api, NODES, reader(Node), cluster.nodes).run(), "nodes"),
+            background(Watcher(api, NODETWINS, read_twin, cluster.twins).run(), "twins"),
             background(applier.run(), "apply"),
         ):
             await cluster.twins.complete.wait()

@@ -3,10 +3,8 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
-
-import msgspec
 
 from joulie_bus.errors import ViewBehind
 from joulie_bus.events import WorkloadClass
@@ -42,7 +40,7 @@ from joulie_operator.resources import (
 )
 from joulie_operator.sight import Eyes
 from joulie_operator.telling import Facts, Sink
-from joulie_operator.watcher import Watcher
+from joulie_operator.watcher import Watcher, reader
 from joulie_projections.pod import Pod
 from joulie_projections.view import View
 
@@ -93,7 +91,7 @@ async def watch_cluster(
     labelled, described = machines_told(catalog, world, _complain, gpus)
     spaces = Told(NamespaceKind(world.namespaces), believed_namespaces(world))
     namespaces = Watcher(
-        api, NAMESPACES, _reader(Namespace), facts(spaces, beside=_Classes(classes))
+        api, NAMESPACES, reader(Namespace), facts(spaces, beside=_Classes(classes))
     )
     seen = Told(NodeKind(gpus.resources), believed_nodes(world))
     node_facts = facts(seen, labelled, beside=cluster.nodes)
@@ -101,17 +99,15 @@ async def watch_cluster(
     card_facts = facts(Told(GpuKind(), believed_cards(world)), beside=cluster.gpus)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(
-            Watcher(api, NODES, _reader(Node), node_facts, eye=cluster.eyes.nodes).run()
+            Watcher(api, NODES, reader(Node), node_facts, eye=cluster.eyes.nodes).run()
         )
         tasks.create_task(Watcher(api, NODETWINS, read_twin, cluster.twins).run())
-        tasks.create_task(
-            Watcher(api, NODEHARDWARES, _reader(NodeHardware), facts(described)).run()
-        )
-        tasks.create_task(Watcher(api, GPUS, _reader(Gpu), card_facts).run())
+        tasks.create_task(Watcher(api, NODEHARDWARES, reader(NodeHardware), facts(described)).run())
+        tasks.create_task(Watcher(api, GPUS, reader(Gpu), card_facts).run())
         tasks.create_task(namespaces.run())
         await _patiently(namespaces.eye.listed)
         tasks.create_task(
-            Watcher(api, PODS, _reader(Pod), pod_facts, ALIVE, eye=cluster.eyes.pods).run()
+            Watcher(api, PODS, reader(Pod), pod_facts, ALIVE, eye=cluster.eyes.pods).run()
         )
         await cluster.eyes.listed()
         await caught_up(view)
@@ -120,10 +116,6 @@ async def watch_cluster(
 
 def _complain(node: str, why: str) -> None:
     log.warning("label_unreadable", node=node, why=why)
-
-
-def _reader(shape: type[K]) -> Callable[[msgspec.Raw], K]:
-    return msgspec.json.Decoder(shape).decode
 
 
 async def caught_up(view: View) -> None:

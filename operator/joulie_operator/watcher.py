@@ -27,6 +27,11 @@ Watch = AsyncGenerator[list[Event], None]
 log = get_logger("watch")
 
 
+def reader(shape: type[K]) -> Callable[[msgspec.Raw], K]:
+    """For a kind of which an object out of shape is left out, with a log line."""
+    return msgspec.json.Decoder(shape).decode
+
+
 class Watcher(Generic[K]):
     """What is there comes as the first events of the watch, from servers that can do so: they need
     not put together whole lists for us. From others it comes in pages, before the watch.

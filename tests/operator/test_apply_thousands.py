@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import pytest
 
 from joulie_bus.events import Fact
@@ -20,7 +19,7 @@ from joulie_operator.kube import ApiServer as Api
 from joulie_operator.observe import Node
 from joulie_operator.resources import NODETWINS, read_twin
 from joulie_operator.watch import NODES, Cluster
-from joulie_operator.watcher import Watcher
+from joulie_operator.watcher import Watcher, reader
 from joulie_projections.draft import Draft
 from joulie_projections.folds import evolve
 from joulie_projections.world import World
@@ -64,9 +63,7 @@ async def applying(server: ApiServer, view: Held, tmp: Path) -> AsyncGenerator[N
     async with server.listening(), Api.of(server.kubeconfig(tmp)) as api:
         applier = Applier(api, view, cluster, SELECTOR, settings)
         async with (
-            background(
-                Watcher(api, NODES, msgspec.json.Decoder(Node).decode, cluster.nodes).run(), "nodes"
-            ),
+            background(Watcher(api, NODES, reader(Node), cluster.nodes).run(), "nodes"),
             background(Watcher(api, NODETWINS, read_twin, cluster.twins).run(), "twins"),
             background(applier.run(), "apply"),
         ):

@@ -128,7 +128,7 @@ def test_placement_is_what_the_constraints_leave_open(constrained: Pod, placemen
 
 def test_a_required_affinity_without_terms_matches_no_node() -> None:
     key = "requiredDuringSchedulingIgnoredDuringExecution"
-    affinity = {"nodeAffinity": {key: {"nodeSelectorTerms": []}}}
+    affinity: dict[str, Any] = {"nodeAffinity": {key: {"nodeSelectorTerms": []}}}
 
     assert placement_of(pod(affinity=affinity)) == "performance-only"
 
