@@ -24,6 +24,7 @@ from joulie_projections.power import cores_of
 Codes = npt.NDArray[np.uint8]
 Column = TypeVar("Column", bound=npt.NDArray[Any])
 _CARD_MILLI = 1000
+DRIVER_MB = 1024  # what a driver may keep of a card that no pod uses
 WISHES = 64  # whose seats are kept, for as long as the cards are as they are
 HIGHEST = 10.0  # of the scores of kube-scheduler's extenders
 

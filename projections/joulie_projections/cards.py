@@ -20,7 +20,6 @@ from joulie_bus.events import (
 )
 
 _SECOND = 1_000_000_000
-DRIVER_MB = 1024  # what a driver may keep of a card that no pod uses
 UNKNOWN_HOLDER = "?"  # the card is taken, and its resource does not name the pod
 
 
@@ -129,10 +128,9 @@ def room_mb(card: CardState, gone: frozenset[str] = NOBODY) -> int:
 
 
 def is_idle(card: CardState, gone: frozenset[str] = NOBODY) -> bool:
-    """No pod has the card, none has claimed it, and no more than a driver's memory is in use."""
+    """No pod has the card, and none has claimed any of it."""
     owner = owner_of(card)
-    is_free = card.claims.keys() <= gone and (not owner or owner in gone)
-    return is_free and _seen_mb(card, gone) <= DRIVER_MB
+    return card.claims.keys() <= gone and (not owner or owner in gone)
 
 
 def owner_of(card: CardState) -> str:

@@ -289,12 +289,13 @@ def test_a_holder_that_has_claimed_leaves_what_it_did_not_claim(holder: str) -> 
     assert not fitting(wanting(cards=0, model="A100", vram_mb=21_000), a=card)
 
 
-def test_memory_in_use_on_an_available_card_leaves_the_rest_to_pods_that_share() -> None:
+def test_memory_in_use_on_an_available_card_leaves_the_rest_as_the_article_counts() -> None:
     used = a_card(used_mb=20_000)
 
-    assert not fitting(wanting(model="A100", vram_mb=10_000), a=used), "a whole card is empty"
+    assert not fitting(wanting(model="A100"), a=used), "all of its memory is wanted"
+    assert fitting(wanting(model="A100", vram_mb=20_000), a=used)
     assert fitting(wanting(cards=0, model="A100", vram_mb=20_000), a=used)
-    assert fitting(wanting(model="A100", vram_mb=10_000), a=a_card(used_mb=1000)), "the driver's"
+    assert not fitting(wanting(cards=0, model="A100", vram_mb=21_000), a=used)
 
 
 def test_what_a_pod_has_claimed_itself_does_not_stand_in_its_way() -> None:

@@ -171,7 +171,7 @@ def left_of(card: CardState, gone: Set[str]) -> tuple[int, int, bool]:
     used = max(seen, claimed) if is_theirs else seen + claimed
     owned = owner != "" and owner not in gone
     free = 0 if owned and owner not in card.claims else max(0, card.total_mb - used)
-    return used, free, not others and not owned and seen <= 1024
+    return used, free, not others and not owned
 
 
 def whose(card: CardState) -> str:
