@@ -18,9 +18,13 @@ from joulie_audit.testing import NAMES, Past
 from joulie_audit.travel import Bound, binding_of, world_at
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import DecisionEntry, NodeGone, OutcomeSeen, PrioritizeDecided
-from joulie_bus.testing import ask, bound, node_seen, one_of_each
+from joulie_bus.testing import NOON, SECOND, ask, bound, hardware, node_seen, one_of_each
+from joulie_cli.commands.explain import rules_behind
+from joulie_extender.decide import Moment, decide_prioritize
+from joulie_extender.scoring import Weights
 from joulie_projections.board import Board
 from joulie_projections.history import Wanted
+from joulie_projections.world import NodeState, Sample
 
 pytestmark = pytest.mark.anyio
 
@@ -237,3 +241,25 @@ ANSWERS = {
 )
 def test_every_kind_of_entry_has_a_line(event: DecisionEntry) -> None:
     assert answer_of(event) == ANSWERS[event.TYPE]
+
+
+def test_an_explanation_names_the_rule_behind_a_headroom_without_a_reading() -> None:
+    nodes = {
+        "measured": NodeState(
+            ordinal=0, at=NOON, hardware=hardware("n"), samples=(Sample(NOON, 100_000),)
+        ),
+        "unread": NodeState(ordinal=1, at=NOON, hardware=hardware("n")),
+        "bare": NodeState(ordinal=2, at=NOON),
+        "stale": NodeState(ordinal=3, at=NOON - 400 * SECOND, hardware=hardware("n")),
+    }
+    moment = Moment(Board.of(nodes, 0), 1, 0, NOON)
+    top = decide_prioritize(ask(), list(nodes), moment, Weights()).top
+
+    assert {terms.node: terms.source for terms in top} == {
+        "measured": "measured",
+        "unread": "predicted",
+        "bare": "undiscovered",
+        "stale": "neutral",
+    }
+    told = [line.split()[0] for line in rules_behind(top)]
+    assert sorted(told) == ["neutral", "predicted", "undiscovered"]

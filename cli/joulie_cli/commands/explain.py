@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -233,9 +233,14 @@ def _scored(told: Told) -> Iterator[str]:
     yield f"  {'':<{width}} " + "".join(f"{name:>{len(name) + 2}}" for name in _HEAD) + "  from"
     for terms in lines:
         yield _line(terms, told.outcome, width)
+    yield from rules_behind(lines)
+
+
+def rules_behind(lines: Sequence[Terms]) -> Iterator[str]:
+    """Each once. Of a fresh reading the formula itself says it."""
     for source in dict.fromkeys(terms.source for terms in lines):
         if source in _RULES:
-            yield f"  {source + ':':<{width + 1}} {_RULES[source]}"
+            yield f"  {source:<12} {_RULES[source]}"
 
 
 def _line(terms: Terms, outcome: Outcome | None, width: int) -> str:
