@@ -11,6 +11,7 @@ from joulie_projections.decisions import DecisionLog
 from joulie_projections.entry import Entry
 from joulie_projections.manifest import CODE_VERSION, Manifest
 from joulie_projections.sequence import Standing, sequence
+from joulie_projections.setting_aside import all_positions
 from joulie_projections.snapshots import moment_of, pack
 from joulie_projections.store import Store
 from joulie_projections.world import World
@@ -54,12 +55,13 @@ class _Restoring:
 
     def put(self, place: str, part: FactPart, created: Mapping[Stream, str]) -> None:
         start, aside = 0, {poison.position: poison for poison in part.aside}
+        left_out = all_positions(part.aside)
         for manifest in part.manifests:
             _require_version(place, manifest)
             count = manifest.p_to - manifest.p_from + 1
             records = part.records[start : start + count]
             now = manifest.committed_at
-            done = sequence(self._world, self._standing, records, created, now, aside)
+            done = sequence(self._world, self._standing, records, created, now, left_out)
             if done.commit.manifest != manifest:
                 raise ArchiveBroken(place, f"its facts give another state at {manifest.p_to}")
             span = range(manifest.p_from, manifest.p_to + 1)

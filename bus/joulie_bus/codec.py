@@ -7,38 +7,43 @@ import math
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import inspect
 
-from joulie_bus.errors import Undecodable
+from joulie_bus.bounds import BOOT, EVENT_ID, NAME, PRODUCER, SEQ_DIGITS, Nanoseconds, control_in
+from joulie_bus.errors import OutOfBounds, Undecodable
 from joulie_bus.events import EVENT_TYPES, AnyEvent, TelemetrySampled
+
+EventId = Annotated[str, msgspec.Meta(max_length=EVENT_ID)]
+Key = Annotated[str, msgspec.Meta(max_length=NAME)]
+Version = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Who said it, when, and why; `data` says what."""
 
-    id: str  # producer:boot:seq, unique for ever; also the broker's message id
-    type: str
-    v: int
-    key: str
-    ts: int  # the producer's wall clock, ns; for people, never for order
-    cause: str = ""  # id of the event that led to this one
-    corr: str = ""  # what belongs together: a pod's uid, a plan's id
+    id: EventId  # producer:boot:seq, unique for ever; also the broker's message id
+    type: Key
+    v: Version
+    key: Key
+    ts: Nanoseconds  # the producer's wall clock, ns; for people, never for order
+    cause: EventId = ""  # id of the event that led to this one
+    corr: Key = ""  # what belongs together: a pod's uid, a plan's id
     data: msgspec.Raw
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An envelope of today's telemetry, opened to the bottom at once: nearly all messages are."""
 
-    id: str
+    id: EventId
     type: Literal["telemetry.sampled"]
     v: Literal[1]
-    key: str
-    ts: int
-    cause: str = ""
-    corr: str = ""
+    key: Key
+    ts: Nanoseconds
+    cause: EventId = ""
+    corr: Key = ""
     data: TelemetrySampled
 
 
@@ -49,8 +54,6 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     boot: str
     seq: int
 
-
-SEQ_DIGITS = 18  # a number that any database holds
 
 # (type, old version) -> the same event one version later, as plain data. Never removed.
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
@@ -65,10 +68,20 @@ _decode_plain = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
 def encode(event: AnyEvent) -> bytes:
-    """The event's own bytes. Refuses numbers that are not numbers: JSON would turn them to null."""
-    if event.TYPE in _WITH_FLOATS:
-        refuse_non_finite(event)
-    return _encode(event)
+    """The event's own bytes, which every reader takes: raises OutOfBounds for what none would.
+
+    Refuses numbers that are not numbers, too: JSON would turn them to null.
+    """
+    try:
+        if event.TYPE in _WITH_FLOATS:
+            refuse_non_finite(event)
+        data = _encode(event)
+        _DECODERS[event.TYPE].decode(data)
+    except (msgspec.ValidationError, ValueError, TypeError, OverflowError) as error:
+        raise OutOfBounds(event.TYPE, str(error)) from error
+    if field := control_in(event):
+        raise OutOfBounds(event.TYPE, _has_control(field))
+    return data
 
 
 def seal(envelope: Envelope) -> bytes:
@@ -77,17 +90,23 @@ def seal(envelope: Envelope) -> bytes:
 
 def open_envelope(data: bytes, where: str) -> Envelope:
     try:
-        return _decode_envelope(data)
+        envelope = _decode_envelope(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Undecodable(where, str(error)) from error
+    if field := control_in(envelope):
+        raise Undecodable(where, _has_control(field))
+    return envelope
 
 
 def open_sample(data: bytes) -> Sample | None:
     """In half the time of the two steps; None for whatever wants these, readable or not."""
     try:
-        return _decode_sample(data)
+        sample = _decode_sample(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+    said = sample.data
+    texts = (sample.id, sample.key, sample.cause, sample.corr, said.node, said.provider)
+    return sample if "".join(texts).isprintable() else None
 
 
 def read(envelope: Envelope, where: str) -> AnyEvent:
@@ -97,10 +116,18 @@ def read(envelope: Envelope, where: str) -> AnyEvent:
         raise Undecodable(where, f"nobody here knows the type {envelope.type!r}")
     try:
         if envelope.v == _CURRENT[envelope.type].VERSION:
-            return decoder.decode(envelope.data)
-        return msgspec.convert(_upcast(envelope, where), _CURRENT[envelope.type])
+            event = decoder.decode(envelope.data)
+        else:
+            event = msgspec.convert(_upcast(envelope, where), _CURRENT[envelope.type])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Undecodable(where, f"{envelope.type} v{envelope.v}: {error}") from error
+    if field := control_in(event):
+        raise Undecodable(where, f"{envelope.type} v{envelope.v}: {_has_control(field)}")
+    return event
+
+
+def _has_control(field: str) -> str:
+    return f"{field} has a control character"
 
 
 def _upcast(envelope: Envelope, where: str) -> dict[str, Any]:
@@ -116,7 +143,8 @@ def _upcast(envelope: Envelope, where: str) -> dict[str, Any]:
 def origin_of(event_id: str, where: str) -> Origin:
     producer, _, rest = event_id.partition(":")
     boot, _, seq = rest.partition(":")
-    if not (producer and boot and seq.isascii() and seq.isdigit() and len(seq) <= SEQ_DIGITS):
+    is_number = seq.isascii() and seq.isdigit() and len(seq) <= SEQ_DIGITS
+    if not (0 < len(producer) <= PRODUCER and 0 < len(boot) <= BOOT and is_number):
         raise Undecodable(where, f"the id {event_id!r} is not producer:boot:seq")
     return Origin(producer, boot, int(seq))
 

@@ -6,6 +6,7 @@
     │   ├── Unreachable          no broker to talk to
     │   ├── BrokerRefused        the broker answered, and said no
     │   ├── ExpectationFailed    somebody else wrote first (compare-and-set)
+    │   ├── OutOfBounds          an event that no reader would take; it is not sent
     │   ├── Undecodable          a message that is not one of our events
     │   ├── StreamGap            facts are missing between what we read and what comes next
     │   ├── StreamsMissing       nobody has made the streams yet
@@ -18,7 +19,6 @@
     │   ├── DatabaseUnreachable  no database to talk to
     │   ├── StateDamaged         rows that are not the ones that were committed
     │   ├── KeyMismatch          a key file of another kind than the settings ask for
-    │   ├── Unfoldable           a message that a rebuild can neither fold nor leave out
     │   ├── NoSnapshot           nothing that a rebuild could start from but the first fact
     │   ├── NotRetryable         a message in quarantine that would end there again
     │   ├── Unreadable           the database does not let itself be read now
@@ -89,6 +89,15 @@ class ExpectationFailed(BusError):
             f"Another writer came first; nothing of this batch was stored."
         )
         self.expected = dict(expected)
+
+
+class OutOfBounds(BusError, ValueError):
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(
+            f"{what} is beyond the bounds of an event: {why}. It was not sent, and took no number. "
+            f"Is its source what it should be? docs/events.md lists the bounds."
+        )
+        self.why = why
 
 
 # How the reason begins where a message can be read, and its sender may not write it.
@@ -193,14 +202,6 @@ class KeyMismatch(StoreError):
         super().__init__(
             f"{path} holds another kind of key than {wanted}: {found}. Nothing was signed. "
             f"Set HEAD_SIGNATURE to what the log was begun with, or name another data directory."
-        )
-
-
-class Unfoldable(StoreError):
-    def __init__(self, position: int, why: str) -> None:
-        super().__init__(
-            f"Position {position} cannot be folded, and was not set aside when it came: {why} "
-            f"The rows that serve were left as they are. Rebuild with the code that folded it."
         )
 
 

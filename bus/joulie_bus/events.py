@@ -3,7 +3,8 @@
 A field added later needs a default, so that last year's events still decode. A changed meaning is a
 new version with an upcaster (`codec.UPCASTERS`); the old one stays readable. Whatever is summed
 anywhere is an integer (milliwatts, millicores, bytes), so that sums are exact and free of order.
-Floats are finite: a log with a NaN in it equals not even itself.
+Floats are finite: a log with a NaN in it equals not even itself. Texts and numbers have bounds
+(`bounds`), so that every row that holds them has an encoding and fits its columns.
 """
 
 import sys
@@ -11,11 +12,34 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-Milliwatts = Annotated[int, msgspec.Meta(ge=0)]
-Count = Annotated[int, msgspec.Meta(ge=0)]
-Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
-Nanoseconds = int  # since 1970, wall clock
+from joulie_bus.bounds import (
+    MOST_VALUES,
+    Bytes,
+    CardMb,
+    Cards,
+    Count,
+    CpuMilli,
+    EventId,
+    FacilityMilliwatts,
+    GivenCards,
+    GpuMilli,
+    Holder,
+    Labels,
+    Millidegrees,
+    Milliwatts,
+    Name,
+    Nanoseconds,
+    Percent,
+    Score,
+    ShareMilli,
+    Text,
+    Uid,
+    Word,
+)
+
 Finite = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+Inputs = Annotated[dict[Word, Finite], msgspec.Meta(max_length=MOST_VALUES)]
+Values = Annotated[dict[Word, Finite | Text | bool], msgspec.Meta(max_length=MOST_VALUES)]
 Lifetime = Annotated[int, msgspec.Meta(ge=1, le=86_400)]  # seconds; nobody reserves for days
 
 Profile = Literal["performance", "eco"]
@@ -51,10 +75,10 @@ class TelemetrySampled(Event, frozen=True, kw_only=True, gc=False):
     """One reading of one node's power. A reading that failed is no event, never 0 W."""
 
     TYPE: ClassVar[str] = "telemetry.sampled"
-    node: str
+    node: Name
     power_mw: Milliwatts
     source: PowerSource = "kepler"
-    provider: str = ""
+    provider: Word = ""
 
     @property
     def key(self) -> str:
@@ -65,16 +89,16 @@ class NodeSeen(Event, frozen=True, kw_only=True):
     """A node as Kubernetes shows it. `labels` holds only those that Joulie reads."""
 
     TYPE: ClassVar[str] = "node.seen"
-    node: str
-    uid: str
-    labels: dict[str, str] = {}
+    node: Name
+    uid: Uid
+    labels: Labels = {}
     ready: bool = True
     schedulable: bool = True
-    cpu_milli: Count = 0
-    memory_bytes: Count = 0
-    gpus: Count = 0
-    gpu_units: Count = 0  # that pods ask for, where one is less than a card; 0: they ask for cards
-    gpu_vendor: str = ""  # by the name of the resource
+    cpu_milli: CpuMilli = 0
+    memory_bytes: Bytes = 0
+    gpus: Cards = 0
+    gpu_units: Cards = 0  # that pods ask for, where one is less than a card; 0: they ask for cards
+    gpu_vendor: Word = ""  # by the name of the resource
 
     @property
     def key(self) -> str:
@@ -83,7 +107,7 @@ class NodeSeen(Event, frozen=True, kw_only=True):
 
 class NodeGone(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "node.gone"
-    node: str
+    node: Name
 
     @property
     def key(self) -> str:
@@ -106,15 +130,15 @@ class HardwareDiscovered(Event, frozen=True, kw_only=True, gc=False):
     """What a node could draw, flat out; figures that nobody gave are those of a catalog by now."""
 
     TYPE: ClassVar[str] = "hardware.discovered"
-    node: str
-    cpu_model: str
-    cpu_sockets: Count
-    cpu_cores: Count
+    node: Name
+    cpu_model: Word
+    cpu_sockets: Cards
+    cpu_cores: Cards
     cpu_max_mw_per_socket: Milliwatts
-    gpu_model: str = ""
-    gpu_count: Count = 0
+    gpu_model: Word = ""
+    gpu_count: Cards = 0
     gpu_max_mw: Milliwatts = 0
-    memory_bytes: Count = 0
+    memory_bytes: Bytes = 0
     source: HardwareSource = "resource"
     cpu_min_mw_per_socket: Milliwatts = 0  # the lowest cap that it takes; 0: nobody knows
     gpu_min_mw: Milliwatts = 0
@@ -134,10 +158,10 @@ class FacilityPolled(Event, frozen=True, kw_only=True):
     """One look at the building. A reading that failed is absent: the last one stays, and ages."""
 
     TYPE: ClassVar[str] = "facility.polled"
-    facility: str
-    ambient_mdeg: int | None = None  # thousandths of a degree Celsius
-    it_mw: Milliwatts | None = None
-    cooling_mw: Milliwatts | None = None
+    facility: Name
+    ambient_mdeg: Millidegrees | None = None  # thousandths of a degree Celsius
+    it_mw: FacilityMilliwatts | None = None
+    cooling_mw: FacilityMilliwatts | None = None
 
     @property
     def key(self) -> str:
@@ -148,15 +172,15 @@ class GpuSeen(Event, frozen=True, kw_only=True):
     """One card, whole, as an agent or the `GPU` resource shows it."""
 
     TYPE: ClassVar[str] = "gpu.seen"
-    uuid: str
-    node: str
-    model: str
-    total_mb: Count
-    allocated_mb: Count = 0
+    uuid: Name
+    node: Name
+    model: Word
+    total_mb: CardMb
+    allocated_mb: CardMb = 0
     healthy: bool = True
-    nvlink_group: str = ""  # cards of a node with the same one are linked; "" is linked to none
-    owner: str = ""  # uid of the pod that has it
-    holder: str = ""  # namespace/name of that pod where no uid is given; "?" where nothing is
+    nvlink_group: Word = ""  # cards of a node with the same one are linked; "" is linked to none
+    owner: Uid = ""  # uid of the pod that has it
+    holder: Holder = ""  # namespace/name of that pod where no uid is given; "?" where nothing is
     source: CardSource = "resource"
 
     @property
@@ -166,7 +190,7 @@ class GpuSeen(Event, frozen=True, kw_only=True):
 
 class GpuGone(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "gpu.gone"
-    uuid: str
+    uuid: Name
 
     @property
     def key(self) -> str:
@@ -180,7 +204,7 @@ class NamespaceSeen(Event, frozen=True, kw_only=True):
     """
 
     TYPE: ClassVar[str] = "namespace.seen"
-    namespace: str
+    namespace: Name
     workload: WorkloadClass | None = None
 
     @property
@@ -194,30 +218,32 @@ class NamespaceSeen(Event, frozen=True, kw_only=True):
 class GpuAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a pod wants of its cards; nothing said, anything goes."""
 
-    model: str = ""  # as the pod spells it
-    vram_mb: Count = 0  # of each card
+    model: Word = ""  # as the pod spells it
+    vram_mb: CardMb = 0  # of each card
     topology: GpuTopology = ""
-    share_milli: Count = 0  # thousandths of one card that it shares with others; 0: whole cards
-    unreadable: str = ""  # the annotation that makes no sense: this pod fits nowhere
-    given: tuple[str, ...] = ()  # the cards that its Binding names
+    share_milli: ShareMilli = (
+        0  # thousandths of one card that it shares with others; 0: whole cards
+    )
+    unreadable: Word = ""  # the annotation that makes no sense: this pod fits nowhere
+    given: GivenCards = ()  # the cards that its Binding names
 
 
 class PodAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a pod asks for, and why we think so. The same value in facts and in decisions."""
 
-    uid: str
-    namespace: str
-    name: str
+    uid: Uid
+    namespace: Name
+    name: Name
     workload: WorkloadClass = "standard"
     placement: Placement = "general"
-    rule: str = "default"  # which rule of classification fired
-    exempt: str = ""  # why energy may never refuse it: daemonset, mirror, critical
-    cpu_milli: Count = 0
-    memory_bytes: Count = 0
-    gpu_milli: Count = 0  # thousandths of a card, because a MIG slice is a fraction
-    gpu_cards: Count = 0  # whole ones
+    rule: Word = "default"  # which rule of classification fired
+    exempt: Word = ""  # why energy may never refuse it: daemonset, mirror, critical
+    cpu_milli: CpuMilli = 0
+    memory_bytes: Bytes = 0
+    gpu_milli: GpuMilli = 0  # thousandths of a card, because a MIG slice is a fraction
+    gpu_cards: Cards = 0  # whole ones
     gpu: GpuAsk = GpuAsk()
-    team: str = ""  # whose pod it is, as its label says
+    team: Word = ""  # whose pod it is, as its label says
 
 
 class PodPending(Event, frozen=True, kw_only=True):
@@ -234,7 +260,7 @@ class PodBound(Event, frozen=True, kw_only=True):
 
     TYPE: ClassVar[str] = "pod.bound"
     pod: PodAsk
-    node: str
+    node: Name
 
     @property
     def key(self) -> str:
@@ -245,7 +271,7 @@ class PodFinished(Event, frozen=True, kw_only=True):
     """Succeeded or Failed: it draws nothing any more, though its object may stay."""
 
     TYPE: ClassVar[str] = "pod.finished"
-    uid: str
+    uid: Uid
 
     @property
     def key(self) -> str:
@@ -254,7 +280,7 @@ class PodFinished(Event, frozen=True, kw_only=True):
 
 class PodGone(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "pod.gone"
-    uid: str
+    uid: Uid
 
     @property
     def key(self) -> str:
@@ -272,17 +298,17 @@ class PlanMade(Event, frozen=True, kw_only=True):
     """
 
     TYPE: ClassVar[str] = "plan.made"
-    plan: str
-    policy: str
+    plan: Word
+    policy: Word
     view: Count  # the position of the world that was looked at
     nodes: Count
     performance: Count
     changes: Count
-    inputs: dict[str, Finite] = {}
-    because: str = ""
+    inputs: Inputs = {}
+    because: Text = ""
     now: Nanoseconds = 0  # the only clock that the plan used
-    code: str = ""  # version of the program, and of a policy from elsewhere
-    settings: dict[str, Finite | str | bool] = {}  # what is left out is "none"
+    code: Word = ""  # version of the program, and of a policy from elsewhere
+    settings: Values = {}  # what is left out is "none"
     pods_known: bool = True  # was it known which pods run where?
     dry_run: bool = False  # nothing was changed; this is what would have been
     part: Count = 1
@@ -295,10 +321,10 @@ class PlanMade(Event, frozen=True, kw_only=True):
 
 class ProfileAssigned(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "plan.profile-assigned"
-    plan: str
-    node: str
+    plan: Word
+    node: Name
     profile: Profile
-    because: str = ""
+    because: Text = ""
 
     @property
     def key(self) -> str:
@@ -309,10 +335,10 @@ class DrainingBegun(Event, frozen=True, kw_only=True):
     """The node shall become eco; performance pods still run there, so its caps stay."""
 
     TYPE: ClassVar[str] = "plan.draining-begun"
-    plan: str
-    node: str
+    plan: Word
+    node: Name
     performance_pods: Count
-    because: str = ""
+    because: Text = ""
 
     @property
     def key(self) -> str:
@@ -326,8 +352,8 @@ class CapsSet(Event, frozen=True, kw_only=True):
     """
 
     TYPE: ClassVar[str] = "plan.caps-set"
-    plan: str
-    node: str
+    plan: Word
+    node: Name
     cpu_cap_pct: Percent | None = None
     gpu_cap_pct: Percent | None = None
     cpu_cap_mw_per_socket: Milliwatts | None = None
@@ -342,10 +368,10 @@ class TransitionCompleted(Event, frozen=True, kw_only=True):
     """The node is what it was to become; what held it up is gone."""
 
     TYPE: ClassVar[str] = "plan.transition-completed"
-    plan: str
-    node: str
+    plan: Word
+    node: Name
     profile: Profile
-    because: str = ""
+    because: Text = ""
 
     @property
     def key(self) -> str:
@@ -354,9 +380,9 @@ class TransitionCompleted(Event, frozen=True, kw_only=True):
 
 class SleepOrdered(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "plan.sleep-ordered"
-    plan: str
-    node: str
-    because: str = ""
+    plan: Word
+    node: Name
+    because: Text = ""
 
     @property
     def key(self) -> str:
@@ -365,9 +391,9 @@ class SleepOrdered(Event, frozen=True, kw_only=True):
 
 class WakeOrdered(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "plan.wake-ordered"
-    plan: str
-    node: str
-    because: str = ""
+    plan: Word
+    node: Name
+    because: Text = ""
 
     @property
     def key(self) -> str:
@@ -381,12 +407,12 @@ class CardClaimed(Event, frozen=True, kw_only=True):
     """A pod takes memory of a card, written under compare-and-set: no card is given out twice."""
 
     TYPE: ClassVar[str] = "claim.made"
-    card: str
-    pod_uid: str
-    namespace: str
-    name: str
-    node: str
-    mb: Count
+    card: Name
+    pod_uid: Uid
+    namespace: Name
+    name: Name
+    node: Name
+    mb: CardMb
     expires_s: Lifetime  # from when the broker stored it, unless the claim is confirmed
 
     @property
@@ -398,8 +424,8 @@ class ClaimConfirmed(Event, frozen=True, kw_only=True):
     """The pod was seen bound: the claim lasts until it is released."""
 
     TYPE: ClassVar[str] = "claim.confirmed"
-    card: str
-    pod_uid: str
+    card: Name
+    pod_uid: Uid
 
     @property
     def key(self) -> str:
@@ -408,8 +434,8 @@ class ClaimConfirmed(Event, frozen=True, kw_only=True):
 
 class ClaimReleased(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "claim.released"
-    card: str
-    pod_uid: str
+    card: Name
+    pod_uid: Uid
     why: ReleaseReason
 
     @property
@@ -426,23 +452,23 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     view: Count  # position of the projection that was read
     view_age_ms: Count
     now: Nanoseconds  # the only clock the answer used
-    settings: str  # id of the settings in force; their values are an entry of the same log
+    settings: Word  # id of the settings in force; their values are an entry of the same log
 
 
 class Candidates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The nodes of one request, in its order: 4 bytes each for those we know."""
 
     ordinals: bytes  # int32, little endian; -1 stands for the next of `strangers`
-    strangers: list[str] = []
+    strangers: list[Name] = []
 
 
 class SettingsDeclared(Event, frozen=True, kw_only=True):
     """Every number a replica scores with, before its first answer with them."""
 
     TYPE: ClassVar[str] = "decision.settings-declared"
-    settings: str
-    code: str  # version of the program
-    values: dict[str, Finite | str | bool]
+    settings: Word
+    code: Word  # version of the program
+    values: Values
 
     @property
     def key(self) -> str:
@@ -455,7 +481,7 @@ class FilterDecided(Event, frozen=True, kw_only=True):
     basis: Basis
     candidates: Candidates
     verdicts: bytes  # one byte each: 0 passed, else the code of the reason
-    reason: str = ""  # the one text that the reply gave
+    reason: Text = ""  # the one text that the reply gave
     eco_labels: bytes = b""  # one byte each: does the node that was sent say eco? "" for names
     duty: Duty = "energy"
 
@@ -467,7 +493,7 @@ class FilterDecided(Event, frozen=True, kw_only=True):
 class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How one node's score came about, to the last bit."""
 
-    node: str
+    node: Name
     score: Finite
     headroom: Finite
     cooling: Finite
@@ -479,7 +505,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     assumed_w: Finite = 0.0  # of pods that the reading does not show yet
     packing: Finite = 0.0  # how well the pod's cards fill up the node, weighted
     wishes: Finite = 0.0  # what labels and teams prefer
-    source: str  # what the headroom rests on: extender's Basis, in lower case
+    source: Word  # what the headroom rests on: extender's Basis, in lower case
 
 
 class PrioritizeDecided(Event, frozen=True, kw_only=True):
@@ -508,7 +534,7 @@ class PreemptDecided(Event, frozen=True, kw_only=True):
     candidates: Candidates
     verdicts: bytes  # one byte each: 0 kept, else the code of the reason
     duty: Duty = "energy"
-    victims: list[str] = []  # uids of those that hold cards, whose cards count as free
+    victims: list[Uid] = []  # uids of those that hold cards, whose cards count as free
 
     @property
     def key(self) -> str:
@@ -519,9 +545,9 @@ class FallbackAnswered(Event, frozen=True, kw_only=True):
     """Not thought about: everything was let through, or nothing. There is nothing to recompute."""
 
     TYPE: ClassVar[str] = "decision.fallback"
-    pod_uid: str
-    namespace: str
-    name: str
+    pod_uid: Uid
+    namespace: Name
+    name: Name
     verb: Verb
     why: FallbackReason
     answer: FallbackAnswer
@@ -538,7 +564,7 @@ class DecisionsDropped(Event, frozen=True, kw_only=True):
 
     TYPE: ClassVar[str] = "decision.dropped"
     count: Count
-    why: str
+    why: Text
 
     @property
     def key(self) -> str:
@@ -549,15 +575,15 @@ class BindDecided(Event, frozen=True, kw_only=True):
     """Where a pod went, with which cards; or why it did not."""
 
     TYPE: ClassVar[str] = "decision.bind"
-    pod_uid: str
-    namespace: str
-    name: str
-    node: str
+    pod_uid: Uid
+    namespace: Name
+    name: Name
+    node: Name
     basis: Basis
     outcome: BindOutcome
-    cards: list[str] = []
-    error: str = ""  # what the reply said
-    because: str = ""  # why these cards
+    cards: list[Name] = []
+    error: Text = ""  # what the reply said
+    because: Text = ""  # why these cards
 
     @property
     def key(self) -> str:
@@ -568,13 +594,13 @@ class OutcomeSeen(Event, frozen=True, kw_only=True):
     """What became of an answer: where the pod was bound, and how that node had ranked."""
 
     TYPE: ClassVar[str] = "decision.outcome"
-    pod_uid: str
-    namespace: str
-    name: str
-    node: str
-    decision: str = ""  # id of the prioritize event; "" if there was none
+    pod_uid: Uid
+    namespace: Name
+    name: Name
+    node: Name
+    decision: EventId = ""  # id of the prioritize event; "" if there was none
     rank: Count | None = None  # 1 is the best; absent if the node was no candidate
-    score: int | None = None
+    score: Score | None = None
     regret: Count | None = None  # the best score of that answer less this one
 
     @property

@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from joulie_bus.records import Message, Record, Stored, StreamSize, StreamState
+from joulie_bus.errors import BrokerRefused
+from joulie_bus.records import LONGEST_SUBJECT, Message, Record, Stored, StreamSize, StreamState
 from joulie_bus.subjects import Stream
 
+TOO_LONG = 400  # in place of the broker's answer: it gives none
 MAX_BATCH = 1000  # messages that `append` takes at once
 Listener = Callable[[bytes], None]  # must neither wait nor raise: others wait for it
 
@@ -19,9 +21,18 @@ def require_appendable(messages: Sequence[Message], expected: Mapping[str, int])
     """The caller's mistakes, which no broker would name as well."""
     if not 0 < len(messages) <= MAX_BATCH:
         raise ValueError(f"a batch holds 1 to {MAX_BATCH} messages, not {len(messages)}")
+    for message in messages:
+        require_speakable(message.subject)
     unwritten = sorted(expected.keys() - {message.subject for message in messages})
     if unwritten:
         raise ValueError(f"nothing in the batch is written on {unwritten[0]}, so nothing guards it")
+
+
+def require_speakable(subject: str) -> None:
+    """The line of the protocol that names it would be too long: the broker hangs up then."""
+    if len(subject) > LONGEST_SUBJECT:
+        why = f"{len(subject)} characters are more than the {LONGEST_SUBJECT} of a subject"
+        raise BrokerRefused(f"{subject[:80]}...", TOO_LONG, why)
 
 
 class Reader(Protocol):

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 from joulie_bus.errors import BrokerRefused, ExpectationFailed, StreamGap, StreamReplaced
-from joulie_bus.log import Listener, require_appendable
+from joulie_bus.log import Listener, require_appendable, require_speakable
 from joulie_bus.records import Message, Record, Stored, StreamSize, StreamState, digest_of
 from joulie_bus.subjects import Stream, Subjects
 
@@ -160,6 +160,7 @@ class MemoryLog:
 
     async def publish(self, messages: Sequence[Message]) -> None:
         for message in messages:
+            require_speakable(message.subject)
             home = self._broker.home_of(message.subject)
             if home is None:
                 raise BrokerRefused(message.subject, NO_STREAM, "no stream takes this subject")

@@ -157,6 +157,12 @@ ARCHIVE_AGE_SECONDS = Gauge(
 ARCHIVE_FAILING = Gauge(
     "joulie_archive_failing", "1 while archiving or looking after it fails", registry=ARCHIVE
 )
+LEFT_OUT = Counter(
+    "joulie_left_out_total",
+    "Objects and readings that are beyond the bounds of a fact, and were not published",
+    ["what"],
+    registry=OPERATOR,
+)
 DIGEST_MISMATCHES = Counter(
     "joulie_digest_mismatches_total",
     "Times a view held other rows than the projector",

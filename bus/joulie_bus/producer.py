@@ -7,8 +7,9 @@ import msgspec
 
 from joulie_bus import codec
 from joulie_bus.codec import Envelope
+from joulie_bus.errors import OutOfBounds, Undecodable
 from joulie_bus.events import AnyEvent
-from joulie_bus.records import Message
+from joulie_bus.records import LONGEST_SUBJECT, Message
 from joulie_bus.subjects import Subjects
 
 Clock = Callable[[], int]
@@ -30,10 +31,14 @@ class Producer:
 
     def stamp(self, event: AnyEvent, *, cause: str = "", corr: str = "") -> Message:
         data = codec.encode(event)
-        subject = self._subjects.of(event, self.name)
-        self._seq += 1  # only now: a refused event takes no number
+        try:
+            subject = self._subjects.of(event, self.name)
+        except ValueError as error:
+            raise OutOfBounds(event.TYPE, str(error)) from error
+        if len(subject) > LONGEST_SUBJECT:
+            raise OutOfBounds(event.TYPE, f"its subject has {len(subject)} characters")
         envelope = Envelope(
-            id=f"{self.name}:{self.boot}:{self._seq}",
+            id=f"{self.name}:{self.boot}:{self._seq + 1}",
             type=event.TYPE,
             v=event.VERSION,
             key=event.key,
@@ -42,4 +47,10 @@ class Producer:
             corr=corr,
             data=msgspec.Raw(data),
         )
-        return Message(subject, envelope.id, codec.seal(envelope))
+        sealed = codec.seal(envelope)
+        try:
+            codec.open_envelope(sealed, event.TYPE)
+        except Undecodable as error:
+            raise OutOfBounds(event.TYPE, error.why) from error
+        self._seq += 1  # only now: a refused event takes no number
+        return Message(subject, envelope.id, sealed)

@@ -5,6 +5,10 @@ from typing import NamedTuple
 
 from joulie_bus.subjects import Stream
 
+# A line of the broker's protocol has 4,096 bytes: the subject, the subject of the reply, numbers.
+# A longer one makes the broker hang up.
+LONGEST_SUBJECT = 3500
+
 
 class Message(NamedTuple):
     """Ready to be published: `id` is also what the broker removes duplicates by."""

@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple, get_args
 import msgspec
 
 from joulie_bus import metrics
+from joulie_bus.errors import OutOfBounds
 from joulie_bus.events import (
     Basis,
     DecisionEntry,
@@ -130,6 +131,13 @@ class Extender:
         return Moment(seen.board, seen.position, seen.age_ms, self._clock())
 
     def _answer(self, verb: Counted[A], request: Request) -> Reply | Awaitable[Reply]:
+        try:
+            return self._answered(verb, request)
+        except OutOfBounds as error:  # a name that no object of Kubernetes has
+            verb.refused.inc()
+            return refusal(400, str(error))
+
+    def _answered(self, verb: Counted[A], request: Request) -> Reply | Awaitable[Reply]:
         started = time.perf_counter()
         try:
             asked = verb.question.read(request.body)

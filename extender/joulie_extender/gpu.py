@@ -17,7 +17,6 @@ from joulie_extender.gpu_names import Aliases, is_model
 from joulie_projections.arrays import Bools, Floats, Ints
 from joulie_projections.board import Board
 from joulie_projections.card_columns import NO_LINK, NOWHERE, Cards
-from joulie_projections.cards import DRIVER_MB
 from joulie_projections.gpu_resources import GPU_RESOURCES
 from joulie_projections.power import cores_of
 

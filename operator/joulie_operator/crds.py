@@ -192,7 +192,13 @@ _SCALARS: dict[type[inspect.Type], str] = {
     inspect.FloatType: "number",
     inspect.BoolType: "boolean",
 }
-_LIMITS = {"ge": "minimum", "le": "maximum", "min_length": "minLength", "pattern": "pattern"}
+_LIMITS = {
+    "ge": "minimum",
+    "le": "maximum",
+    "min_length": "minLength",
+    "max_length": "maxLength",
+    "pattern": "pattern",
+}
 
 
 def _scalar(info: inspect.Type) -> Tree:

@@ -3,9 +3,11 @@
 import asyncio
 import math
 import time
+from collections.abc import Sequence
 
 import aiohttp
 
+from joulie_bus.bounds import MOST_FACILITY_MW
 from joulie_bus.errors import BusError
 from joulie_bus.events import FacilityPolled
 from joulie_bus.log import Log
@@ -16,9 +18,11 @@ from joulie_bus.refusals import Refusals
 from joulie_bus.subjects import Subjects
 from joulie_operator.edge import FacilitySettings
 from joulie_operator.prometheus import NoAnswer, fetch, numbers, query
+from joulie_operator.stamping import left_out, stamped
 from joulie_projections.facility import HIGHEST_PUE, is_plausible, pue_of
 
 COLDEST_C, WARMEST_C = -60.0, 150.0  # beyond it is a broken sensor, not a room
+MOST_W = MOST_FACILITY_MW / 1000
 log = get_logger("facility")
 
 
@@ -30,13 +34,13 @@ async def poll_facility(bus: Log, subjects: Subjects, settings: FacilitySettings
         while True:
             polled = await look(session, settings)
             if polled is not None:
-                await _told(bus, producer.stamp(polled), refused)
+                await _told(bus, stamped(producer, [polled]), refused)
             await asyncio.sleep(settings.interval_s)
 
 
-async def _told(bus: Log, message: Message, refused: Refusals) -> None:
+async def _told(bus: Log, messages: Sequence[Message], refused: Refusals) -> None:
     try:
-        await bus.publish([message])
+        await bus.publish(messages)
     except BusError as error:
         refused.saw(error)
     else:
@@ -51,7 +55,9 @@ async def look(session: aiohttp.ClientSession, settings: FacilitySettings) -> Fa
     else:
         readings = [_from_prometheus(session, settings.prometheus, name) for name in names]
         ambient, it, cooling = await asyncio.gather(*readings)
-    it_mw, cooling_mw = _plausible(settings.name, _milliwatts(it), _milliwatts(cooling))
+    it_mw, cooling_mw = _plausible(
+        settings.name, _milliwatts("it power", it), _milliwatts("cooling power", cooling)
+    )
     polled = FacilityPolled(
         facility=settings.name,
         ambient_mdeg=_ambient_mdeg(settings.name, ambient),
@@ -109,5 +115,10 @@ async def _from_prometheus(session: aiohttp.ClientSession, address: str, promql:
     return found[0].value if found else math.nan
 
 
-def _milliwatts(watts: float) -> int | None:
-    return round(watts * 1000) if math.isfinite(watts) and watts >= 0 else None
+def _milliwatts(what: str, watts: float) -> int | None:
+    """None for what no building draws: the last value stays, and ages."""
+    if 0 <= watts <= MOST_W:
+        return round(watts * 1000)
+    if not math.isnan(watts):  # which stands for nothing read, and is told of already
+        left_out(FacilityPolled.TYPE, what, f"{watts:g} W")
+    return None

@@ -5,6 +5,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from joulie_bus.bounds import MOST_BYTES, MOST_CARDS, MOST_CPU_MILLI
 from joulie_bus.events import (
     Fact,
     GpuGone,
@@ -25,7 +26,7 @@ from joulie_projections.classify import CLASS_ANNOTATION
 from joulie_projections.demand import ask_of
 from joulie_projections.gpu_resources import GPU_RESOURCES, counted
 from joulie_projections.pod import Pod
-from joulie_projections.quantities import LARGEST, Quantity, parse
+from joulie_projections.quantities import Quantity, parse
 from joulie_projections.world import NodeState, PodState, World
 
 # Ours, and those by which clouds say what a node costs.
@@ -108,6 +109,7 @@ class NodeKind:
         allocatable = seen.status.allocatable or {}
         where = f"node {seen.metadata.name}"
         cpu = parse(allocatable.get("cpu", "0"), f"{where}, cpu")
+        memory = parse(allocatable.get("memory", "0"), f"{where}, memory")
         labels = seen.metadata.labels or {}
         gpus = counted(allocatable, labels, self._resources, where)
         return NodeSeen(
@@ -116,10 +118,10 @@ class NodeKind:
             labels={k: v for k, v in sorted(labels.items()) if k.startswith(_OUR_LABELS)},
             ready=_is_ready(seen),
             schedulable=not seen.spec.unschedulable,
-            cpu_milli=min(int(cpu * 1000), int(LARGEST)),
-            memory_bytes=int(parse(allocatable.get("memory", "0"), f"{where}, memory")),
-            gpus=gpus.cards,
-            gpu_units=gpus.units,
+            cpu_milli=min(int(cpu * 1000), MOST_CPU_MILLI),
+            memory_bytes=min(int(memory), MOST_BYTES),
+            gpus=min(gpus.cards, MOST_CARDS),
+            gpu_units=min(gpus.units, MOST_CARDS),
             gpu_vendor=gpus.vendor,
         )
 

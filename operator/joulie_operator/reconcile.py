@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from joulie_bus.bounds import clipped
 from joulie_bus.errors import PolicyFailed
 from joulie_bus.events import (
     CapsSet,
@@ -231,7 +232,7 @@ def _made(asked: Wanted, steps: _Steps, policy: Chosen, rules: Rules, moment: Mo
         performance=asked.performance,
         changes=sum(map(len, steps.changes)),
         inputs={**asked.inputs, **_counts(steps)},
-        because="; ".join((asked.because, *_told(steps.held.values()))),
+        because=clipped("; ".join((asked.because, *_told(steps.held.values())))),
         now=moment.now,
         code=policy.code,
         settings=values_of(rules),

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal, TypeVar
 import msgspec
 from msgspec import Meta, field
 
+from joulie_bus.bounds import MOST_CARDS, MOST_MW, NAME, WORD, Bytes, CardMb, Uid
 from joulie_bus.events import Profile
 
 GROUP, GPU_GROUP, VERSION = "joulie.io", "gpu.mle.com", "v1alpha1"
@@ -23,6 +24,12 @@ Score = Annotated[float, Meta(description="0 to 100")]
 Pct = Annotated[float, Meta(ge=0, le=100)]
 Watts = Annotated[float, Meta(ge=0)]
 Number = Annotated[int, Meta(ge=0)]
+# What becomes part of a fact has the bounds of facts; the API server refuses the rest at once.
+ObjectName = Annotated[str, Meta(min_length=1, max_length=NAME)]
+CardName = Annotated[str, Meta(min_length=1, max_length=NAME, pattern=r"^[!-~]+$")]
+ShortText = Annotated[str, Meta(max_length=WORD)]
+Few = Annotated[int, Meta(ge=0, le=MOST_CARDS)]
+HardwareWatts = Annotated[float, Meta(ge=0, le=MOST_MW / 1000)]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
@@ -85,7 +92,7 @@ class Scheduling(Part, frozen=True, kw_only=True):
 class NodeTwinSpec(Part, frozen=True, kw_only=True):
     """What the node shall be: written by the operator, enforced by the agent."""
 
-    node_name: Annotated[str, Meta(min_length=1)]
+    node_name: ObjectName
     profile: Profile | None = None
     cpu: CpuCap | None = None
     gpu: GpuCap | None = None
@@ -205,20 +212,20 @@ def _or_none(read: Callable[[msgspec.Raw], T], part: msgspec.Raw) -> T | None:
 
 
 class CapRangePerSocket(Part, frozen=True, kw_only=True):
-    type: str = ""
-    min_watts_per_socket: Watts = 0
-    max_watts_per_socket: Watts = 0
+    type: ShortText = ""
+    min_watts_per_socket: HardwareWatts = 0
+    max_watts_per_socket: HardwareWatts = 0
 
 
 class HardwareCpu(Part, frozen=True, kw_only=True):
     OPEN: ClassVar[bool] = True
-    vendor: str = ""
-    raw_model: str = ""
-    model: str = ""
-    sockets: Number = 0
-    cores_per_socket: Number = 0
-    total_cores: Number = 0
-    driver_family: str = ""
+    vendor: ShortText = ""
+    raw_model: ShortText = ""
+    model: ShortText = ""
+    sockets: Few = 0
+    cores_per_socket: Few = 0
+    total_cores: Few = 0
+    driver_family: ShortText = ""
     cap_range: CapRangePerSocket | None = None
     control_available: bool = False
     telemetry_available: bool = False
@@ -226,36 +233,36 @@ class HardwareCpu(Part, frozen=True, kw_only=True):
 
 
 class CapRangePerGpu(Part, frozen=True, kw_only=True):
-    min_watts: Watts = 0
-    max_watts: Watts = 0
-    default_watts: Watts = 0
+    min_watts: HardwareWatts = 0
+    max_watts: HardwareWatts = 0
+    default_watts: HardwareWatts = 0
 
 
 class HardwareGpu(Part, frozen=True, kw_only=True):
     OPEN: ClassVar[bool] = True
     present: bool = False
-    vendor: str = ""
-    raw_model: str = ""
-    model: str = ""
-    count: Number = 0
+    vendor: ShortText = ""
+    raw_model: ShortText = ""
+    model: ShortText = ""
+    count: Few = 0
     cap_range_per_gpu: CapRangePerGpu | None = None
-    current_cap_watts: Watts = 0
+    current_cap_watts: HardwareWatts = 0
     control_available: bool = False
     telemetry_available: bool = False
     warnings: list[str] | None = None
 
 
 class HardwareMemory(Part, frozen=True, kw_only=True):
-    total_bytes: Number = 0
+    total_bytes: Bytes = 0
 
 
 class HardwareQuality(Part, frozen=True, kw_only=True):
-    overall: str = ""
+    overall: ShortText = ""
     warnings: list[str] | None = None
 
 
 class NodeHardwareSpec(Part, frozen=True, kw_only=True):
-    node_name: Annotated[str, Meta(min_length=1)]
+    node_name: ObjectName
 
 
 class NodeHardwareStatus(Part, frozen=True, kw_only=True):
@@ -264,7 +271,7 @@ class NodeHardwareStatus(Part, frozen=True, kw_only=True):
     gpu: HardwareGpu | None = None
     memory: HardwareMemory | None = None
     quality: HardwareQuality | None = None
-    updated_at: str = ""
+    updated_at: ShortText = ""
 
 
 class NodeHardware(Part, frozen=True, kw_only=True):
@@ -279,19 +286,19 @@ class NodeHardware(Part, frozen=True, kw_only=True):
 
 
 class GpuSpec(Part, frozen=True, kw_only=True):
-    node_name: Annotated[str, Meta(min_length=1)]
-    uuid: Annotated[str, Meta(min_length=1)]
-    model: str = ""
-    total_vram_mb: Number = field(default=0, name="totalVRAMmb")
-    nvlink_group: str = ""
+    node_name: ObjectName
+    uuid: CardName
+    model: ShortText = ""
+    total_vram_mb: CardMb = field(default=0, name="totalVRAMmb")
+    nvlink_group: ShortText = ""
 
 
 class GpuStatus(Part, frozen=True, kw_only=True):
-    allocated_vram_mb: Number = field(default=0, name="allocatedVRAMmb")
-    pod_namespace: str = ""
-    pod_name: str = ""
-    pod_uid: str = field(default="", name="podUID")
-    phase: str = ""  # Available, Allocated, or whatever else its writer says
+    allocated_vram_mb: CardMb = field(default=0, name="allocatedVRAMmb")
+    pod_namespace: ShortText = ""
+    pod_name: ShortText = ""
+    pod_uid: Uid = field(default="", name="podUID")
+    phase: ShortText = ""  # Available, Allocated, or whatever else its writer says
     healthy: bool = True
 
 

@@ -2,10 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 import aiohttp
 
+from joulie_bus.bounds import MOST_MW
 from joulie_bus.errors import BusError
 from joulie_bus.events import PowerSource, TelemetrySampled
 from joulie_bus.kube_names import SHOWN, is_subdomain
@@ -17,6 +18,7 @@ from joulie_bus.subjects import Subjects
 from joulie_operator.edge import PowerSettings
 from joulie_operator.prometheus import NoAnswer, fetch, numbers, query
 from joulie_operator.readings import QUERIES, Reading, Series, node_of, whole_nodes
+from joulie_operator.stamping import left_out, stamped
 from joulie_projections.view import View
 from joulie_projections.world import NodeState
 
@@ -25,6 +27,7 @@ KEPLER: PowerSource = "kepler"  # the log's word for "measured"; `provider` says
 # What an answer may hold: the whole node, or its processors and its cards.
 WHOLE = ("nodePowerWatts", "packagePowerWatts")
 BOARD, CARDS = "cpu.packagePowerWatts", ("gpu.powerWattsTotal", "gpu.powerWatts")
+MOST_W = MOST_MW / 1000
 log = get_logger("scrape")
 Readings = dict[str, Reading]
 
@@ -37,9 +40,9 @@ async def scrape_power(bus: Log, subjects: Subjects, view: View, settings: Power
         while True:
             nodes = {name: node for name, node in view.world.nodes.items() if node.present}
             readings = await read_power(session, nodes, settings)
-            facts = [_sampled(name, reading) for name, reading in sorted(readings.items())]
+            facts = list(_samples(readings))
             try:
-                await bus.publish([producer.stamp(fact) for fact in facts])
+                await bus.publish(stamped(producer, facts))
             except BusError as error:
                 refused.saw(error)
             else:
@@ -131,6 +134,15 @@ def _cards(node: NodeState) -> int:
     if node.hardware is not None:
         return node.hardware.gpu_count
     return 1 if node.gpus else 0
+
+
+def _samples(readings: Readings) -> Iterator[TelemetrySampled]:
+    """Without those that no machine draws: a broken exporter says nothing about its node."""
+    for name, reading in sorted(readings.items()):
+        if 0 <= reading.watts <= MOST_W:
+            yield _sampled(name, reading)
+        else:
+            left_out(TelemetrySampled.TYPE, name, f"{reading.watts:g} W by {reading.provider}")
 
 
 def _sampled(name: str, reading: Reading) -> TelemetrySampled:

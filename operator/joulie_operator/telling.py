@@ -3,17 +3,16 @@
 from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
-from joulie_bus.errors import BadQuantity, BusError
+from joulie_bus.errors import BusError
 from joulie_bus.events import Fact
 from joulie_bus.log import Log
-from joulie_bus.logging import get_logger
 from joulie_bus.producer import Producer
 from joulie_bus.refusals import Refusals
 from joulie_operator.observe import Told
+from joulie_operator.stamping import left_out, stamped
 
 K = TypeVar("K")
 S = TypeVar("S", contravariant=True)
-log = get_logger("watch")
 
 
 class Sink(Protocol[S]):
@@ -70,8 +69,8 @@ class Facts(Generic[K]):
         for told in self._told:
             try:
                 fact = told.deleted(thing) if kind == "DELETED" else told.seen(thing)
-            except BadQuantity as error:
-                log.warning("object_left_out", why=str(error))
+            except Exception as error:  # any: one object must not keep the others from being seen
+                left_out(type(thing).__name__, kind, f"{type(error).__name__}: {error}")
                 continue
             if fact is not None:
                 facts.append(fact)
@@ -81,7 +80,7 @@ class Facts(Generic[K]):
         if not facts:
             return
         try:
-            await self._bus.publish([self._producer.stamp(fact) for fact in facts])
+            await self._bus.publish(stamped(self._producer, facts))
         except BaseException as error:
             for told in self._told:
                 told.doubt(facts)

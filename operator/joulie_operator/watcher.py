@@ -16,6 +16,7 @@ from joulie_bus.logging import get_logger
 from joulie_operator import kube
 from joulie_operator.kube import GONE, NOT_FOUND, ApiServer, Event, Query, Silent, Unanswered
 from joulie_operator.sight import Eye
+from joulie_operator.stamping import left_out
 from joulie_operator.telling import Sink
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
@@ -171,8 +172,8 @@ class Watcher(Generic[K]):
         for item in items:
             try:
                 things.append(self._decode(item))
-            except msgspec.DecodeError as error:
-                log.warning("object_left_out", path=self._path, why=str(error))
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                left_out(self._kind, self._path, str(error))
         return things
 
     async def _wait(self, error: Exception) -> None:

@@ -36,13 +36,18 @@ class Checkpoint(NamedTuple):
 
 
 class Poison(NamedTuple):
-    """A message that could not be read or folded; its position is taken all the same."""
+    """A message that could not be read or folded; its position is taken all the same.
+
+    Or many of them: see `setting_aside`.
+    """
 
     position: int
     stream: str
     sequence: int
     why: str
     body: bytes
+    subject: str = ""
+    rest: bytes = b""  # positions of others that lie in the same row; then no body is kept
 
 
 class Bound(NamedTuple):

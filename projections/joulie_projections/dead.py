@@ -10,6 +10,7 @@ from joulie_bus.errors import NotRetryable, Undecodable
 from joulie_bus.records import Message
 from joulie_bus.subjects import Stream, Subjects, stream_of
 from joulie_projections.commit import Poison
+from joulie_projections.setting_aside import is_whole
 
 
 def legible(body: bytes) -> Any:
@@ -36,6 +37,11 @@ def again(poison: Poison, subjects: Subjects) -> Message:
             f"The message at {at} was refused, because its sender may not write it. Nothing was "
             f"sent: sent again, it would come from a sender that may. If it was meant, give its "
             f"sender the role or the subject that docs/security.md names, and let it report anew."
+        )
+    if not is_whole(poison):
+        raise NotRetryable(
+            f"The message at {at} was one of many, and its body was not kept. Nothing was sent. "
+            f"Its producer, or whoever can read {poison.stream}, may send it again."
         )
     try:
         envelope = codec.open_envelope(poison.body, at)

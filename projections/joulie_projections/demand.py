@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from joulie_bus.bounds import MOST_BYTES, MOST_CARDS, MOST_CPU_MILLI, MOST_GPU_MILLI
 from joulie_bus.errors import BadAnnotation
 from joulie_bus.events import GpuAsk, PodAsk
 from joulie_projections.classify import TELLING, classify, exemption
@@ -133,11 +134,13 @@ def demand_of(pod: Pod, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Deman
     slices = sum(
         (effective(pod, name) * _slice_of(name) for name in sorted(_mig_names(pod))), Fraction()
     )
+    # Kubernetes takes more than any machine has. Such a pod asks for the most that a fact holds:
+    # it fits nowhere, and where it is bound all the same, it comes and goes with the same number.
     return Demand(
-        cpu_milli=rounded_up(effective(pod, "cpu") * 1000),
-        memory_bytes=rounded_up(effective(pod, "memory")),
-        gpu_milli=rounded_up((gpus + slices) * 1000),
-        gpu_cards=rounded_up(gpus),
+        cpu_milli=min(MOST_CPU_MILLI, rounded_up(effective(pod, "cpu") * 1000)),
+        memory_bytes=min(MOST_BYTES, rounded_up(effective(pod, "memory"))),
+        gpu_milli=min(MOST_GPU_MILLI, rounded_up((gpus + slices) * 1000)),
+        gpu_cards=min(MOST_CARDS, rounded_up(gpus)),
     )
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from fractions import Fraction
 
+from joulie_bus.bounds import MOST_CARD_MB, MOST_GIVEN, WORD, has_control, is_name
 from joulie_bus.errors import BadAnnotation
 from joulie_bus.events import GpuAsk, GpuTopology
 
@@ -19,7 +20,8 @@ GIVEN = "joulie.io/gpus"  # the cards that its Binding named, with commas betwee
 
 TELLING = frozenset({*MODEL, *VRAM_MB, *TOPOLOGY, *SHARE, GIVEN})
 _NOTHING = GpuAsk()  # what nearly all pods want
-_LARGEST_MB = 100_000_000  # a hundred terabytes; no card comes near it
+_MB = re.compile(r"0*(\d{1,9})", re.ASCII)
+_LONGEST = 1000  # characters of a number that are looked at
 _SHARE = re.compile(r"(?:0?\.\d{1,3}|1(?:\.0{1,3})?)", re.ASCII)
 
 
@@ -37,13 +39,18 @@ def gpu_ask_of(annotations: Mapping[str, str]) -> GpuAsk:
 
 
 def given_cards(annotations: Mapping[str, str]) -> tuple[str, ...]:
-    names = (name.strip() for name in annotations.get(GIVEN, "").split(","))
-    return tuple(dict.fromkeys(name for name in names if name))
+    """Raises BadAnnotation where these can be no cards."""
+    text = annotations.get(GIVEN, "")
+    named = (name.strip() for name in text.split(",", MOST_GIVEN))
+    names = tuple(dict.fromkeys(name for name in named if name))
+    if len(names) > MOST_GIVEN or not all(map(is_name, names)):
+        raise BadAnnotation(GIVEN, text, f"at most {MOST_GIVEN} uuids of cards, commas between")
+    return names
 
 
 def _model(annotations: Mapping[str, str]) -> str:
     name, text = _said(annotations, MODEL)
-    if name and not text:
+    if name and (not text or len(text) > WORD or has_control(text)):
         raise BadAnnotation(name, text, "the model of a card, such as NVIDIA-A100-SXM4-40GB")
     return text
 
@@ -52,9 +59,11 @@ def _vram_mb(annotations: Mapping[str, str]) -> int:
     name, text = _said(annotations, VRAM_MB)
     if not name:
         return 0
-    if not (text.isascii() and text.isdecimal() and 0 < int(text[:12]) <= _LARGEST_MB):
+    found = _MB.fullmatch(text) if len(text) <= _LONGEST else None
+    mb = int(found[1]) if found else 0
+    if not 0 < mb <= MOST_CARD_MB:
         raise BadAnnotation(name, text, "megabytes per card as a whole number, such as 30000")
-    return int(text)
+    return mb
 
 
 def _topology(annotations: Mapping[str, str]) -> GpuTopology:

@@ -30,6 +30,7 @@ from joulie_projections.decisions import logged_to
 from joulie_projections.entry import About, header, message_in
 from joulie_projections.heads import Head
 from joulie_projections.manifest import CODE_VERSION, Manifest, Range
+from joulie_projections.setting_aside import all_positions
 from joulie_projections.snapshots import Snapshot
 from joulie_projections.store import read_checkpoint, read_cut, read_rows, rows_moved_at
 from joulie_projections.tables import batch, decision, head, quarantine, snapshot
@@ -336,7 +337,12 @@ class History:
 
     def set_aside(self) -> frozenset[int]:
         """Positions whose messages were not folded: the past is folded without them again."""
-        return frozenset(self._db.scalars(select(quarantine.c.position)))
+        held = select(quarantine.c.position).where(quarantine.c.rest == b"")
+        return frozenset(self._db.scalars(held)) | all_positions(self._kept_in_short())
+
+    def _kept_in_short(self) -> list[Poison]:
+        found = self._db.execute(select(quarantine).where(quarantine.c.rest != b""))
+        return [Poison._make(row) for row in found]
 
     def quarantined(self) -> list[Poison]:
         """What was set aside, by position."""
@@ -370,7 +376,7 @@ class History:
             entries=self.tip(),
             answers=self._number(select(func.count()).where(is_answer).scalar_subquery()),
             signed_to=self._number(func.max(head.c.pos)),
-            quarantined=self._number(func.count(quarantine.c.position)),
+            quarantined=len(self.set_aside()),
             committed_at=self._db.scalar(select(func.max(batch.c.committed_at))),
         )
 

@@ -5,7 +5,7 @@ import numpy as np
 
 from joulie_bus import codec
 from joulie_bus.codec import Envelope
-from joulie_bus.errors import Undecodable
+from joulie_bus.errors import OutOfBounds, Undecodable
 from joulie_bus.events import OutcomeSeen, PrioritizeDecided
 from joulie_bus.records import Message
 from joulie_bus.subjects import Subjects
@@ -18,6 +18,11 @@ REPLICA = "projector"  # whose answer it is, among those that the decision strea
 def message_of(bound: Bound, answer: bytes | None, subjects: Subjects) -> Message:
     """The same message whenever it is made: what is told twice is an entry once."""
     event = outcome_of(bound, answer)
+    try:
+        data = codec.encode(event)
+    except OutOfBounds:  # the answer is of a time without bounds
+        event = outcome_of(bound, None)
+        data = codec.encode(event)
     event_id = f"outcome:{bound.pod_uid}:1"
     envelope = Envelope(
         id=event_id,
@@ -27,7 +32,7 @@ def message_of(bound: Bound, answer: bytes | None, subjects: Subjects) -> Messag
         ts=bound.at,
         cause=event.decision,
         corr=bound.pod_uid,
-        data=msgspec.Raw(codec.encode(event)),
+        data=msgspec.Raw(data),
     )
     return Message(subjects.of(event, REPLICA), event_id, codec.seal(envelope))
 

@@ -10,7 +10,8 @@ program that may write to one family cannot spoil the counter of a producer of a
 from msgspec.structs import replace
 
 from joulie_bus.authority import family_of
-from joulie_bus.codec import SEQ_DIGITS, Origin
+from joulie_bus.bounds import SEQ_DIGITS
+from joulie_bus.codec import Origin
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
     Fact,

@@ -40,12 +40,14 @@ from joulie_projections.sequence import (
     set_aside,
     take_back,
 )
+from joulie_projections.setting_aside import all_positions
 from joulie_projections.store import Store
 from joulie_projections.world import World
 
 BEAT_S = 0.25
 SMALL = 256  # events: what is handed over to the thread takes longer there than here
 LINGER_S = 0.005  # for the broker to go on handing over what it has
+TOLD = 20  # messages of one commit that have a log line of their own
 LOST_EVERY_S = 10.0
 RELEASE_S = 2.0
 log = get_logger("projector")
@@ -422,13 +424,15 @@ def _span(done: Sequenced) -> str:
 
 def _count(done: Sequenced) -> None:
     manifest = done.commit.manifest
-    poisoned = len(done.commit.poison)
+    poisoned = len(all_positions(done.commit.poison))
     total = manifest.p_to - manifest.p_from + 1
     metrics.POSITION.set(manifest.p_to)
     _FOLDED.inc(total - done.duplicates - poisoned)
     _DUPLICATE.inc(done.duplicates)
     _QUARANTINED.inc(poisoned)
-    for poison in done.commit.poison:
+    for poison in done.commit.poison[:TOLD]:
         log.warning("quarantined", position=poison.position, why=poison.why)
         if is_refusal(poison.why):
             metrics.REFUSED.labels(stream=poison.stream).inc()
+    if len(done.commit.poison) > TOLD:
+        log.warning("quarantined", messages=poisoned, what="`joulie dead list` shows all of them")

@@ -17,20 +17,25 @@ _GRAMMAR = re.compile(
 _POWERS_OF_TEN = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _POWERS_OF_TWO = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 LARGEST = Fraction(2**63 - 1)  # what a Kubernetes quantity can hold
+_LONGEST = 1000  # characters of a text that is reckoned
 
 Quantity = str | int | float
 
 
 def parse(quantity: Quantity, where: str = "a resource") -> Fraction:
-    """Never negative and never beyond int64: a request outside of that is a mistake."""
+    """Never negative: such a request is a mistake. One beyond int64 is int64's largest, as the API
+    server has it; so is one of more digits than anything has, which is not reckoned.
+    """
     text = quantity if isinstance(quantity, str) else str(quantity)
     match = _GRAMMAR.fullmatch(text)
-    if match is None:
+    if match is None or (len(text) > _LONGEST and text.startswith("-")):
         raise BadQuantity(quantity, where)
+    if len(text) > _LONGEST:
+        return LARGEST
     value = _to_nano(Fraction(match["number"]) * _scale(match["suffix"], match["exponent"]))
-    if not 0 <= value <= LARGEST:
+    if value < 0:
         raise BadQuantity(quantity, where)
-    return value
+    return min(value, LARGEST)
 
 
 def _scale(suffix: str | None, exponent: str | None) -> Fraction:

@@ -15,27 +15,26 @@ from typing import NamedTuple, Protocol
 
 from sqlalchemy import Engine
 
-from joulie_bus.errors import StateDamaged, Unfoldable
+from joulie_bus.errors import StateDamaged
 from joulie_bus.log import Log, Reader
 from joulie_bus.records import Record
 from joulie_bus.subjects import MERGE_ORDER, Stream
 from joulie_projections.calls import DatabaseCalls
-from joulie_projections.commit import Checkpoint, Input, Inputs
-from joulie_projections.draft import Draft
+from joulie_projections.commit import Checkpoint, Input, Inputs, Poison
 from joulie_projections.history import History
 from joulie_projections.manifest import CODE_VERSION, Manifest, merkle_root
 from joulie_projections.rows import (
     Row,
-    changed_rows,
     encode,
     no_rows,
     state_digest,
     tables_of,
     world_of,
 )
-from joulie_projections.sequence import Standing, fold
+from joulie_projections.sequence import Standing, step
+from joulie_projections.setting_aside import all_positions, in_short
 from joulie_projections.snapshots import Snapshot, unpack
-from joulie_projections.store import Store
+from joulie_projections.store import Made, Store
 from joulie_projections.world import World
 
 AT_ONCE = 10_000  # manifests in memory
@@ -49,6 +48,7 @@ class Rebuilt(NamedTuple):
     events: int
     seconds: float
     differs_at: int  # the first position where the same code gave another state then; 0 for none
+    set_aside: int = 0  # messages that were folded before, and lie in quarantine now
 
 
 class Facts(Protocol):
@@ -109,6 +109,7 @@ class _Again:
         self.world: World = world_of(rows)
         self.events = 0
         self.differs_at = 0
+        self.poison: list[Poison] = []  # what older code folded, and this code refuses
         self._changed: dict[tuple[str, str], Row] = {}
 
     async def follow(self, past: Facts, reading: Reading, calls: DatabaseCalls) -> None:
@@ -126,13 +127,9 @@ class _Again:
     ) -> None:
         if merkle_root([record.data for record in records]) != manifest.merkle_root:
             raise StateDamaged("What the streams hold", manifest.p_to)
-        draft = Draft(self.world)
-        folded = fold(draft, records, self.standing.position, aside)
-        if folded.poison:
-            raise Unfoldable(folded.poison[0].position, folded.poison[0].why)
-        prints = self.world.prints
-        rows, digests = changed_rows(draft.changed(), self.standing.digests, prints)
+        draft, folded, _, rows, digests = step(self.world, self.standing, records, aside)
         draft.commit()
+        self.poison += in_short(folded.poison)
         self._changed.update({(row.table, row.key): row for row in rows})
         self.standing = Standing(manifest.p_to, {}, digests, manifest.head)
         self.events += len(records)
@@ -194,10 +191,12 @@ async def _rebuild(
     reached = leading._replace(
         digests=again.standing.digests, incarnation=secrets.token_hex(8), generation=generation
     )
-    await call(store.flip, leading.epoch, generation, reached, CODE_VERSION, time.time_ns())
+    made = Made(CODE_VERSION, time.time_ns(), again.poison)
+    await call(store.flip, leading.epoch, generation, reached, made)
     await call(store.retire)
     seconds = time.perf_counter() - began
-    return Rebuilt(generation, reached.position, again.events, seconds, again.differs_at)
+    aside = len(all_positions(again.poison))
+    return Rebuilt(generation, reached.position, again.events, seconds, again.differs_at, aside)
 
 
 def _manifests(reading: Reading, after: int) -> tuple[list[Manifest], frozenset[int]]:

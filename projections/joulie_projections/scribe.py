@@ -3,13 +3,13 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import Engine
 
 from joulie_bus import metrics
-from joulie_bus.errors import BusError, Unwritable
+from joulie_bus.errors import BusError, OutOfBounds, Unwritable
 from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
 from joulie_bus.records import Message, Record
@@ -18,7 +18,7 @@ from joulie_bus.subjects import Stream, Subjects
 from joulie_bus.tasks import rung
 from joulie_projections import heads, outcomes
 from joulie_projections.calls import PASSING, DatabaseCalls
-from joulie_projections.commit import Input
+from joulie_projections.commit import Bound, Input
 from joulie_projections.decisions import DecisionLog
 from joulie_projections.entry import UNREADABLE, Entry, entry_of, stand_in, unreadable
 from joulie_projections.halving import put_in_halves
@@ -57,6 +57,7 @@ class Scribe:
         self._unanchored: Head | None = None  # the newest head, until the broker has it
         self._heads_refused = Refusals("heads", "signed in the database, and published later")
         self._outcomes_refused = Refusals("outcomes", "kept in the database, and published later")
+        self._mute: set[int] = set()  # positions of pods whose outcome cannot be published
         self.entries = 0
 
     async def open(self) -> bool:
@@ -143,6 +144,16 @@ class Scribe:
 
     # --- outcomes -----------------------------------------------------------------------------
 
+    def _outcomes(self, ripe: Sequence[tuple[Bound, bytes | None]]) -> Iterator[Message]:
+        """Without those of pods that no fact would name today: older code folded them."""
+        for pod, said in ripe:
+            try:
+                yield outcomes.message_of(pod, said, self._subjects)
+            except OutOfBounds as error:
+                if pod.position not in self._mute:
+                    self._mute.add(pod.position)
+                    log.warning("outcome_left_out", position=pod.position, why=error.why)
+
     async def tell_outcomes(self, lead: Lead, grace_s: float) -> None:
         """Into the stream of the answers, and from there into the log like them.
 
@@ -156,8 +167,7 @@ class Scribe:
                 ripe = [(pod, said) for pod, said in due if said is not None or pod.at < patience]
                 if ripe:
                     # What is told comes back as an entry, and only then is no longer due.
-                    told = [outcomes.message_of(*outcome, self._subjects) for outcome in ripe]
-                    await self._bus.publish(told)
+                    await self._bus.publish(list(self._outcomes(ripe)))
                     self._outcomes_refused.ended()
                     await self._calls.once(self._log.settle, lead.epoch)
             except PASSING:

@@ -25,6 +25,7 @@ from joulie_projections.rows import (
     state_digest,
     tables_of,
 )
+from joulie_projections.setting_aside import in_short
 from joulie_projections.world import CLUSTER, World
 
 DECISIONS = frozenset(cls.TYPE for cls in DECISION_TYPES)
@@ -162,7 +163,7 @@ def _place(record: Record) -> int:
 def poison_of(position: int, record: Record, why: str) -> Poison:
     stream, number = str(record.stream), record.sequence
     told = printable(str(Undecodable(f"{stream} #{number}", why)))
-    return Poison(position, stream, number, told, record.data)
+    return Poison(position, stream, number, told, record.data, record.subject)
 
 
 def printable(text: str) -> str:
@@ -246,7 +247,8 @@ def sequence(
     )
     newest = {record.stream: record for record in records}
     inputs = {**standing.inputs, **{s: read_to(created[s], last) for s, last in newest.items()}}
-    commit = Commit(manifest, rows, inputs, digests, folded.poison, folded.bound)
+    poison = in_short(folded.poison)
+    commit = Commit(manifest, rows, inputs, digests, poison, folded.bound)
     return Sequenced(draft, changes, rows, commit, folded.duplicates)
 
 

@@ -4,6 +4,7 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 import msgspec
 from sqlalchemy import Connection, Engine, Table, bindparam, delete, func, select, update
@@ -60,6 +61,14 @@ def _advance(epoch: int, before: int, work: Commit) -> dict[str, object]:
         "digests": packed(work.digests),
         "head": work.manifest.head,
     }
+
+
+class Made(NamedTuple):
+    """How another generation of the rows came about."""
+
+    fold_version: str
+    at: int
+    poison: Sequence[Poison] = ()  # what was folded before, and is set aside from here on
 
 
 class Store:
@@ -186,9 +195,7 @@ class Store:
             for change in changes_of_rows(rows, position):
                 make(db, change, generation)
 
-    def flip(
-        self, epoch: int, generation: int, reached: Checkpoint, fold_version: str, now: int
-    ) -> None:
+    def flip(self, epoch: int, generation: int, reached: Checkpoint, made: Made) -> None:
         """From here on the generation serves. The lease that was taken for this is given back.
 
         What readers will boot from is hashed once more: two rebuilds may have met in it.
@@ -213,9 +220,11 @@ class Store:
             rows = read_rows(db, tuple(rowlib.STATES), generation)
             if rowlib.digests_of(rows) != reached.digests:
                 raise StateDamaged(f"Generation {generation} of the rows", reached.position)
-            made = (generation, reached.position, fold_version)
-            values = [(*made, rowlib.state_digest(reached.digests), now)]
+            digest = rowlib.state_digest(reached.digests)
+            values = [(generation, reached.position, made.fold_version, digest, made.at)]
             make(db, Put(rebuilt.name, [column.name for column in rebuilt.c], values))
+            if made.poison:
+                make(db, Put(quarantine.name, Poison._fields, made.poison))
 
     def retire(self) -> None:
         """What no longer serves goes."""

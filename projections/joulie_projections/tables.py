@@ -10,6 +10,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    text,
 )
 
 metadata = MetaData()
@@ -89,6 +90,10 @@ quarantine = Table(
     Column("sequence", BigInteger, nullable=False),
     Column("why", Text, nullable=False),
     Column("body", LargeBinary, nullable=False),
+    Column("subject", Text, nullable=False, server_default=""),
+    # Where many of one subject were set aside in one commit: the positions of those behind this
+    # one. None of them has its body kept.
+    Column("rest", LargeBinary, nullable=False, server_default=text("''")),
 )
 
 # Pods that were folded as bound and whose outcome is not in the decision log yet: written with the

@@ -30,7 +30,16 @@ from joulie_projections.folds import evolve
 from joulie_projections.load import Load
 from joulie_projections.manifest import Range, chained, merkle_root
 from joulie_projections.rows import changed_rows, no_rows, state_digest, tables_of
-from joulie_projections.sequence import Sequenced, Standing, fold, ranges_of, sequence, take_back
+from joulie_projections.sequence import (
+    Sequenced,
+    Standing,
+    fold,
+    poison_of,
+    ranges_of,
+    sequence,
+    take_back,
+)
+from joulie_projections.setting_aside import FULL_OF_SUBJECT, all_positions
 from joulie_projections.world import Life, ProducerState, World
 
 FACTS = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), min_size=1, max_size=30)
@@ -174,7 +183,7 @@ def test_a_reading_that_comes_twice_among_others_is_a_repeat() -> None:
         pytest.param(b"", "truncated", id="nothing"),
         pytest.param(b"\xff\x00garbage", "Expected `object`", id="garbage"),
         pytest.param(wire("x:y"), "not producer:boot:seq", id="an id without a number"),
-        pytest.param(wire("x:y:" + "9" * 5000), "not producer:boot:seq", id="an endless number"),
+        pytest.param(wire("x:y:" + "9" * 5000), "length <= 337", id="an endless number"),
         pytest.param(wire("x:y:" + "9" * 25), "not producer:boot:seq", id="a number too large"),
         pytest.param(wire(kind="node.exploded"), "nobody here knows", id="an unknown type"),
         pytest.param(wire(nope=1), "missing required field", id="another shape"),
@@ -347,14 +356,17 @@ def test_a_batch_of_nothing_but_facts_that_cannot_be_folded_takes_no_longer_than
 
     monkeypatch.setattr(sequence_module, "evolve", broken)
 
-    assert len(sequenced(told).commit.poison) == 3000
+    kept = sequenced(told).commit.poison
+    assert all_positions(kept) == frozenset(range(1, 3001))
+    assert len(kept) == FULL_OF_SUBJECT + 1
     assert calls == 3001
 
 
 def test_a_reason_is_printable_and_short() -> None:
-    [poison] = sequenced([garbage(wire(kind="a\0b\n" + "x" * 9000))]).commit.poison
+    poison = poison_of(7, garbage(b""), "a\0b\n\ud800" + "x" * 9000 + "end")
 
-    assert r"a\x00b\n" in poison.why
+    assert r"a\x00b\n\ud800x" in poison.why
+    assert poison.why.endswith("end. It changed nothing.")
     assert poison.why.isprintable()
     assert len(poison.why) < 1100
 

@@ -19,7 +19,7 @@ from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.jetstream.batch import stored_together
 from joulie_bus.jetstream.connection import FORBIDDEN, Connection, Denial
 from joulie_bus.jetstream.price import Prices
-from joulie_bus.log import MAX_BATCH
+from joulie_bus.log import MAX_BATCH, require_speakable
 from joulie_bus.logging import get_logger
 from joulie_bus.records import Message
 from joulie_bus.subjects import kind_of
@@ -161,6 +161,7 @@ class Publisher:
 
     def _check_size(self, message: Message) -> None:
         """The broker would hang up on us, again at every resend."""
+        require_speakable(message.subject)
         size, most = len(message.data) + len(message.id) + HEADERS, self._connection.max_payload
         if size > most:
             why = f"{size} bytes are more than the {most} that it takes"

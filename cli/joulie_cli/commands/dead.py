@@ -11,6 +11,7 @@ from joulie_cli.past import ArchivePlace, archive_of, history_of
 from joulie_cli.wiring import Wiring, connected
 from joulie_projections import dead
 from joulie_projections.commit import Poison
+from joulie_projections.setting_aside import is_whole, positions_of
 
 SETTINGS = (ArchivePlace,)
 
@@ -25,7 +26,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     poison = _at(found, args.position)
     if args.action == "retry":
         asyncio.run(_retry(wires, poison))
-    told_one = _as_json(poison) | {"body": dead.legible(poison.body)}
+    body = dead.legible(poison.body) if is_whole(poison) else None
+    told_one = _as_json(poison) | {"body": body}
     print(json.dumps(told_one, indent=None if args.json else 2))
     return 0
 
@@ -38,7 +40,7 @@ async def _retry(wires: Wiring, poison: Poison) -> None:
 
 def _at(found: list[Poison], position: int | None) -> Poison:
     for poison in found:
-        if poison.position == position:
+        if position in positions_of(poison):
             return poison
     raise NotRetryable(
         f"Nothing lies in quarantine at position {position}. Nothing was done. "
@@ -53,13 +55,23 @@ def _as_json(poison: Poison) -> dict[str, Any]:
         "sequence": poison.sequence,
         "why": poison.why,
         "bytes": len(poison.body),
+        "subject": poison.subject,
+        "messages": len(positions_of(poison)),
+        "last": positions_of(poison)[-1],
     }
 
 
 def _as_text(found: list[Poison]) -> str:
     if not found:
         return "Nothing is in quarantine."
-    return "\n".join(
-        f"{poison.position:>10}  {poison.stream} #{poison.sequence}  {poison.why}"
-        for poison in found
-    )
+    return "\n".join(map(_line, found))
+
+
+def _line(poison: Poison) -> str:
+    told = f"{poison.position:>10}  {poison.stream} #{poison.sequence}  {poison.why}"
+    if is_whole(poison):
+        return told
+    positions = positions_of(poison)
+    subject = poison.subject or "several subjects"
+    more = f"and {len(positions) - 1} more of {subject} up to {positions[-1]}, without their bodies"
+    return f"{told}\n{'':>10}  {more}"

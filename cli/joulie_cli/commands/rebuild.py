@@ -76,6 +76,11 @@ def _as_text(done: Rebuilt) -> str:
         f"{done.events} events folded in {done.seconds:.1f} s; generation {done.generation} of the "
         f"rows serves from position {done.position} on."
     )
+    if done.set_aside:
+        told += (
+            f"\n{done.set_aside} messages that were folded before are refused by this code, and "
+            f"lie in quarantine now: `joulie dead list` shows them."
+        )
     if done.differs_at:
         told += (
             f"\nThe same code once gave another state: the first difference is at "

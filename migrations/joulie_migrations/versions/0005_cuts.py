@@ -9,7 +9,7 @@ from alembic import op
 from joulie_migrations import cuts
 
 revision = "0005"
-down_revision = "0003"
+down_revision = "0004"
 phase = "pre"
 
 

@@ -1,0 +1,150 @@
+"""How long a text of an event may be, and how large a number. Pure.
+
+Every number fits a column of 63 bits. What is summed is so small that a million pods, or a million
+nodes, add up to less than that. Producers and readers check the same bounds: `codec`.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from itertools import chain
+from operator import attrgetter
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, inspect
+
+LARGEST = 2**63 - 1
+MOST_CPU_MILLI = 10**9  # of one pod or node: a million cores
+MOST_BYTES = 2**53  # of memory: exact as a float too
+MOST_GPU_MILLI = 10**9  # of one pod: a million cards
+MOST_CARDS = 10**6
+MOST_CARD_MB = 10**8  # a hundred terabytes; no card comes near it
+MOST_MW = 10**12  # of one node or one part of it: a gigawatt
+MOST_FACILITY_MW = 10**14
+MOST_GIVEN = 1000  # cards that one Binding names
+MOST_VALUES = 10_000  # in one plan, or in one declaration of settings
+NAME, UID, WORD, TEXT = 253, 64, 256, 65_536  # characters
+PRODUCER, BOOT, SEQ_DIGITS = NAME, UID, 18
+EVENT_ID = PRODUCER + 1 + BOOT + 1 + SEQ_DIGITS
+
+# Texts. A Text may have several lines; the others have no control characters at all.
+Name = Annotated[str, Meta(max_length=NAME)]  # of an object of Kubernetes, of a card
+Uid = Annotated[str, Meta(max_length=UID)]
+Word = Annotated[str, Meta(max_length=WORD)]  # a model, a version, the name of a rule
+Holder = Annotated[str, Meta(max_length=2 * NAME + 1)]  # namespace/name of a pod
+Text = Annotated[str, Meta(max_length=TEXT, extra={"lines": True})]  # for people
+EventId = Annotated[str, Meta(max_length=EVENT_ID)]
+LabelKey = Annotated[str, Meta(max_length=NAME + 64)]  # prefix/name
+Labels = Annotated[dict[LabelKey, Word], Meta(max_length=500)]
+GivenCards = Annotated[tuple[Name, ...], Meta(max_length=MOST_GIVEN)]
+
+# Numbers.
+Count = Annotated[int, Meta(ge=0, le=LARGEST)]
+Percent = Annotated[int, Meta(ge=0, le=100)]
+Milliwatts = Annotated[int, Meta(ge=0, le=MOST_MW)]
+FacilityMilliwatts = Annotated[int, Meta(ge=0, le=MOST_FACILITY_MW)]
+Millidegrees = Annotated[int, Meta(ge=-(10**9), le=10**9)]
+CpuMilli = Annotated[int, Meta(ge=0, le=MOST_CPU_MILLI)]
+ShareMilli = Annotated[int, Meta(ge=0, le=1000)]
+GpuMilli = Annotated[int, Meta(ge=0, le=MOST_GPU_MILLI)]
+Bytes = Annotated[int, Meta(ge=0, le=MOST_BYTES)]
+Cards = Annotated[int, Meta(ge=0, le=MOST_CARDS)]
+CardMb = Annotated[int, Meta(ge=0, le=MOST_CARD_MB)]
+Score = Annotated[int, Meta(ge=-(2**31), le=2**31)]
+Nanoseconds = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]  # since 1970, wall clock
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # and halves of a character
+_CONTROL_IN_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def clipped(text: str) -> str:
+    """As much of it as a Text may hold."""
+    return text if len(text) <= TEXT else f"{text[: TEXT - 3]}..."
+
+
+def has_control(text: str, *, lines: bool = False) -> bool:
+    """With `lines`, the ends of lines and tabs are none."""
+    if text.isprintable():
+        return False
+    return (_CONTROL_IN_LINES if lines else _CONTROL).search(text) is not None
+
+
+def is_name(text: str) -> bool:
+    return 0 < len(text) <= NAME and not has_control(text)
+
+
+def control_in(event: msgspec.Struct) -> str:
+    """The field in which a text has a control character; empty for none."""
+    texts, others = _texts_of(type(event))
+    if texts is not None and not "".join(texts(event)).isprintable():
+        others = _every_text_of(type(event))
+    for name, lines in others:
+        if any(has_control(text, lines=lines) for text in _texts_in(getattr(event, name))):
+            return name
+    return ""
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case msgspec.Struct():
+            if field := control_in(value):
+                yield f"\0{field}"
+        case dict():
+            yield from chain.from_iterable(map(_texts_in, (*value.keys(), *value.values())))
+        case list() | tuple():
+            yield from chain.from_iterable(map(_texts_in, value))
+        case _:
+            pass
+
+
+Fields = tuple[tuple[str, bool], ...]  # names, and whether their texts may have lines
+
+
+@lru_cache
+def _texts_of(
+    cls: type[msgspec.Struct],
+) -> tuple[Callable[[object], tuple[str, ...]] | None, Fields]:
+    """What reads the fields that are single words, and the other fields in which a text can be."""
+    kinds = _kinds_of(cls)
+    words = [name for name, kind in kinds.items() if isinstance(kind, inspect.StrType)]
+    if len(words) < 2:  # of one alone, attrgetter makes no tuple
+        return None, _every_text_of(cls)
+    rest = tuple(each for each in _every_text_of(cls) if each[0] not in words)
+    return attrgetter(*words), rest
+
+
+@lru_cache
+def _every_text_of(cls: type[msgspec.Struct]) -> Fields:
+    return tuple((name, _may_have_lines(kind)) for name, kind in _kinds_of(cls).items())
+
+
+def _kinds_of(cls: type[msgspec.Struct]) -> dict[str, inspect.Type]:
+    info = inspect.type_info(cls)
+    assert isinstance(info, inspect.StructType)
+    return {field.name: field.type for field in info.fields if _holds_text(field.type)}
+
+
+def _holds_text(kind: inspect.Type) -> bool:
+    return any(isinstance(part, inspect.StrType | inspect.StructType) for part in _parts_of(kind))
+
+
+def _may_have_lines(kind: inspect.Type) -> bool:
+    return any(isinstance(part, inspect.Metadata) for part in _parts_of(kind))
+
+
+def _parts_of(kind: inspect.Type) -> Iterator[inspect.Type]:
+    yield kind
+    match kind:
+        case inspect.Metadata():
+            yield from _parts_of(kind.type)
+        case inspect.UnionType():
+            yield from chain.from_iterable(map(_parts_of, kind.types))
+        case inspect.DictType():
+            yield from chain(_parts_of(kind.key_type), _parts_of(kind.value_type))
+        case inspect.ListType() | inspect.VarTupleType():
+            yield from _parts_of(kind.item_type)
+        case _:
+            pass

@@ -1,0 +1,20 @@
+"""Messages in quarantine know their subject, and many of one commit may be kept in one row.
+
+Revision ID: 0004
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+phase = "pre"
+
+
+def upgrade() -> None:
+    nothing = "''" if op.get_bind().dialect.name == "postgresql" else "x''"
+    for column in (
+        sa.Column("subject", sa.Text, nullable=False, server_default=""),
+        sa.Column("rest", sa.LargeBinary, nullable=False, server_default=sa.text(nothing)),
+    ):
+        op.add_column("quarantine", column)
