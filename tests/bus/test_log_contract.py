@@ -136,6 +136,21 @@ async def taken(
     return records
 
 
+async def test_a_subject_that_is_too_long_is_refused_and_the_connection_stays(
+    carrier: Carrier,
+) -> None:
+    [fine] = stamped(power("a", 1))
+    endless = fine._replace(subject=fine.subject + "x" * 100_000)
+
+    with pytest.raises(BrokerRefused, match="characters are more than the 3500 of a subject"):
+        await carrier.log.publish([endless])
+    with pytest.raises(BrokerRefused):
+        await carrier.log.append(Stream.TEL, [endless], {})
+    await carrier.log.publish([fine])
+
+    assert len(await taken(carrier.log, Stream.TEL, 0, 1)) == 1
+
+
 async def test_what_is_published_is_read_in_order(carrier: Carrier) -> None:
     messages = stamped(*(power(f"n{number}", 100) for number in range(50)))
     await carrier.log.publish(messages)

@@ -185,6 +185,70 @@ async def test_a_pod_that_asks_for_more_than_there_can_be_is_answered() -> None:
     assert len(await answered("prioritize", json.dumps(greedy).encode())) == 3
 
 
+VRAM = "joulie.io/gpu-vram-mb"
+ENDLESS = ["0000001" + "0" * 23, "0" * 11 + "1" + "0" * 5000, "9" * 5000, "0000001000000000000"]
+
+
+@pytest.mark.parametrize("text", ENDLESS, ids=["24 digits", "5 kB", "5,000 nines", "10^12"])
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])
+async def test_a_pod_with_an_endless_number_is_answered(verb: str, text: str) -> None:
+    pod = {"metadata": {"name": "p", "uid": "u", "annotations": {VRAM: text}}}
+    args = {**ARGS, "Pod": pod, "NodeNameToMetaVictims": VICTIMS}
+
+    await answered(verb, json.dumps(args).encode())
+
+
+@pytest.mark.parametrize("cpu", ["1e14", "20T", "9" * 5000, "16Ei"], ids=lambda cpu: cpu[:9])
+async def test_a_pod_that_asks_for_more_than_any_machine_has_is_answered(cpu: str) -> None:
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+    greedy = {**ARGS, "Pod": {"metadata": {"name": "p"}, "spec": {"containers": [container]}}}
+
+    assert len(await answered("prioritize", json.dumps(greedy).encode())) == 3
+
+
+IMPOSSIBLE = {
+    "a long name": {"metadata": {"name": "x" * 254}},
+    "a long uid": {"metadata": {"name": "p", "uid": "x" * 65}},
+    "a NUL": {"metadata": {"name": "a\0b"}},
+    "a line": {"metadata": {"name": "p", "namespace": "a\nb"}},
+    "a long team": {"metadata": {"name": "p", "labels": {"joulie.io/team": "x" * 300}}},
+}
+
+
+@pytest.mark.parametrize("pod", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])
+async def test_a_pod_that_no_api_server_has_is_refused_with_a_reason(
+    verb: str, pod: dict[str, Any]
+) -> None:
+    args = {**ARGS, "Pod": pod, "NodeNameToMetaVictims": VICTIMS}
+    async with served(look) as extender:
+        reply = await post(extender.port, f"/{verb}", json.dumps(args).encode())
+
+    assert reply.status == 400
+    assert "beyond the bounds" in json.loads(reply.body)["error"]
+    assert extender.recorded == []
+
+
+@pytest.mark.parametrize("name", ["x" * 254, "a\0b"])
+@pytest.mark.parametrize("verb", ["filter", "prioritize"])
+async def test_a_node_that_no_api_server_has_is_refused_with_a_reason(verb: str, name: str) -> None:
+    async with served(look) as extender:
+        body = json.dumps({**ARGS, "NodeNames": ["n0", name]}).encode()
+        reply = await post(extender.port, f"/{verb}", body)
+
+    assert (reply.status, extender.recorded) == (400, [])
+
+
+@pytest.mark.parametrize("field", ["PodName", "PodNamespace", "PodUID", "Node"])
+@pytest.mark.parametrize("value", ["x" * 300, "a\0b"])
+async def test_a_binding_of_names_that_no_api_server_has_is_refused(field: str, value: str) -> None:
+    args = {"PodName": "p", "PodNamespace": "t", "PodUID": "u", "Node": "n0", field: value}
+    async with served(look) as extender:
+        reply = await post(extender.port, "/bind", json.dumps(args).encode())
+
+    assert (reply.status, extender.recorded) == (400, [])
+
+
 # --- the full form ----------------------------------------------------------------------------
 
 

@@ -83,7 +83,15 @@ def _value_mistakes(value: Any, schema: Tree, at: str) -> Iterator[Tree]:
         yield _bound(value, at, "less", schema["maximum"])
     if "minimum" in schema and value < schema["minimum"]:
         yield _bound(value, at, "greater", schema["minimum"])
-    if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
+    if isinstance(value, str):
+        yield from _text_mistakes(value, schema, at)
+
+
+def _text_mistakes(value: str, schema: Tree, at: str) -> Iterator[Tree]:
+    if "maxLength" in schema and len(value) > schema["maxLength"]:
+        told = f"Too long: may not be more than {schema['maxLength']} bytes"
+        yield _cause("FieldValueTooLong", told, at)
+    if not re.search(schema.get("pattern", ""), value):
         yield _cause("FieldValueInvalid", f"Invalid value: {value!r}", at)
 
 

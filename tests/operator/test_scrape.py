@@ -179,6 +179,28 @@ async def test_readings_become_telemetry_and_an_outage_is_waited_out(
     assert (found.samples[-1].power_mw, found.provider) == (212_500, "kepler psys")
 
 
+@pytest.mark.parametrize("watts", ["1e20", "1e306", "1.1e9"])
+async def test_a_reading_that_no_machine_draws_is_left_out_and_the_loop_goes_on(
+    bus: JetStreamLog, view: View, watts: str
+) -> None:
+    says = producer()
+    await bus.publish([says.stamp(node_seen("n1")), says.stamp(node_seen("n2"))])
+    await until(lambda: len(view.world.nodes) == 2)
+    meters = Meters()
+    meters.answers["watts"] = vector(({"node": "n1"}, watts), ({"node": "n2"}, "200"))
+    settings = power(meters, NODE_POWER_PROMETHEUS_QUERY="watts", NODE_POWER_INTERVAL="50ms")
+    async with (
+        meters.listening(),
+        background(scrape_power(bus, CLUSTER, view, settings), "scrape") as task,
+    ):
+        await until(lambda: view.world.nodes["n2"].source == "kepler")
+        count = len(meters.asked)
+        await until(lambda: len(meters.asked) > count + 3)
+        assert not task.done()
+
+    assert view.world.nodes["n1"].samples == ()
+
+
 def building(meters: Meters, **values: str) -> FacilitySettings:
     told = {"FACILITY_PROMETHEUS_ADDRESS": meters.url, "FACILITY_POLL_INTERVAL": "50ms"}
     return Source.of(**{**told, **values}).load(FacilitySettings)
@@ -229,6 +251,16 @@ async def test_a_ratio_of_no_room_is_refused_with_a_reason(
     assert found == FacilityPolled(facility="facility", ambient_mdeg=24_500)
     [told] = lines
     assert told["why"].startswith("1 W of IT and 3000 W of cooling give a PUE of 3001, above 3")
+
+
+@pytest.mark.parametrize("watts", ["1e17", "+Inf", "-1"])
+async def test_what_no_building_draws_is_left_out(meters: Meters, watts: str) -> None:
+    meters.answers["datacenter_total_it_power_watts"] = scalar(watts)
+    meters.answers["datacenter_cooling_power_watts"] = scalar("9000")
+
+    assert await looked(building(meters)) == FacilityPolled(
+        facility="facility", cooling_mw=9_000_000
+    )
 
 
 async def test_a_building_that_is_silent_keeps_its_last_values(

@@ -76,6 +76,9 @@ ODD: tuple[object, ...] = (
     msgspec.Raw(b"\xc1"),  # nothing at all
 )
 EXTREMES = (*INTEGERS, *TEXTS, *ODD)
+SENT: tuple[object, ...] = (
+    *(*INTEGERS, *TEXTS, None, 2**64, 10**400, "\ud800", math.nan, math.inf, []),
+)
 CREATED = dict.fromkeys(Stream, "then")
 START = Standing(0, {}, no_rows(), b"")
 _encode = msgspec.msgpack.Encoder().encode
@@ -206,7 +209,7 @@ def parts(entries: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
 def test_what_a_producer_sends_every_reader_takes(event: AnyEvent) -> None:
     refused = 0
     for name in event.__struct_fields__:
-        for extreme in (*INTEGERS, *TEXTS, None, 2**64, 10**400, "\ud800", math.nan, math.inf, []):
+        for extreme in SENT:
             odd = msgspec.structs.replace(event, **{name: extreme})
             try:
                 data = producer().stamp(odd).data
