@@ -31,6 +31,7 @@ from joulie_projections.heads import Head, Signer
 from joulie_projections.history import History
 from joulie_projections.manifest import Manifest
 from joulie_projections.sequence import Standing, sequence
+from joulie_projections.setting_aside import in_short
 from joulie_projections.snapshots import moment_of, pack
 from joulie_projections.store import Store
 from joulie_projections.world import World
@@ -98,7 +99,7 @@ class LogMaker:
         created = {stream: (await self.bus.state(stream)).created for stream in MERGE_ORDER}
         aside = {found.position for found in poison}
         done = sequence(self.world, self._standing, records, created, self.clock(), aside)
-        self._store.commit(self._epoch, done.commit._replace(poison=poison))
+        self._store.commit(self._epoch, done.commit._replace(poison=in_short(poison)))
         done.draft.commit()
         self._standing = done.standing
 

@@ -28,6 +28,7 @@ from joulie_bus.testing import NOON, ask, node_seen, power
 from joulie_projections.history import History
 from joulie_projections.manifest import Manifest
 from joulie_projections.sequence import Sequenced, Standing, sequence
+from joulie_projections.setting_aside import FULL_OF_SUBJECT
 from joulie_projections.testing import edited
 from joulie_projections.world import World
 
@@ -273,6 +274,24 @@ async def test_what_was_set_aside_stays_aside_in_a_restored_log(
             assert history.quarantined() == before.quarantined() != []
 
     assert (done.decisions, done.mismatches) == (10, 0)
+
+
+async def test_what_was_set_aside_without_its_body_stays_aside_in_a_restored_log(
+    small: Past, tmp_path: Path, form: Format
+) -> None:
+    await small.maker.poisoned(*(power("n1", watts) for watts in range(1, FULL_OF_SUBJECT + 51)))
+    await small.maker.answer(ask("after"))
+    small.maker.sign()
+    await archived(small, tmp_path / "a", form)
+    restored(tmp_path / "a", tmp_path / "new.db")
+    with History.of(tmp_path / "new.db") as history:
+        done = await replay(history, ArchivedFacts(Archive.of(tmp_path / "a"), Gone()))
+        kept, aside = history.quarantined(), history.set_aside()
+        async with small.reading() as (before, _):
+            assert (before.quarantined(), before.set_aside()) == (kept, aside)
+
+    assert (len(kept), len(aside)) == (FULL_OF_SUBJECT + 1, FULL_OF_SUBJECT + 50)
+    assert done.mismatches == 0
 
 
 async def test_an_archive_from_before_anything_was_set_aside_is_still_read(

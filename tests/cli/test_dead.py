@@ -1,0 +1,64 @@
+"""`joulie dead`: what is kept whole, and what only by its position."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import joulie_migrations
+from joulie_bus.testing import noon
+from joulie_cli.data import DataDirectory
+from joulie_cli.main import main
+from joulie_projections import database
+from joulie_projections.commit import Poison
+from joulie_projections.setting_aside import FULL_OF_SUBJECT, in_short
+from joulie_projections.statements import Put, make
+from joulie_projections.store import Store
+from joulie_projections.tables import quarantine
+
+COUNT = FULL_OF_SUBJECT + 40
+SHORT = FULL_OF_SUBJECT + 1  # the first position that is kept without its body
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """With many messages of one subject in quarantine."""
+    directory = DataDirectory(tmp_path / "data")
+    directory.create()
+    owner = database.migrator(directory.database)
+    joulie_migrations.upgrade(owner)
+    Store(owner).acquire("me", noon(), noon(), "i", lambda _: True)
+    poison = [
+        Poison(at, "JOULIE_OBS", at, f"why {at}", b"\xc1", "joulie.obs.c.pod.p")
+        for at in range(1, COUNT + 1)
+    ]
+    with owner.begin() as db:
+        make(db, Put(quarantine.name, Poison._fields, in_short(poison)))
+    owner.dispose()
+    return directory.path
+
+
+def test_both_are_listed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dead", "list", "--data", str(data)]) == 1
+    *whole, short, more = capsys.readouterr().out.splitlines()
+    assert main(["dead", "list", "--json", "--data", str(data)]) == 1
+    told = json.loads(capsys.readouterr().out)
+
+    assert len(whole) == FULL_OF_SUBJECT
+    assert f"JOULIE_OBS #{SHORT}  why {SHORT}" in short
+    assert more.strip() == (
+        f"and 39 more of joulie.obs.c.pod.p up to {COUNT}, without their bodies"
+    )
+    assert (told[-1]["messages"], told[-1]["last"], told[-1]["bytes"]) == (40, COUNT, 0)
+
+
+def test_one_of_many_is_shown_without_its_body_and_cannot_be_told_again(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["dead", "show", str(COUNT), "--data", str(data)]) == 0
+    assert json.loads(capsys.readouterr().out)["body"] is None
+    assert main(["dead", "show", "1", "--data", str(data)]) == 0
+    assert json.loads(capsys.readouterr().out)["body"] == {"bytes": "c1"}
+
+    assert main(["dead", "retry", str(COUNT), "--data", str(data)]) == 2
+    assert "its body was not kept. Nothing was sent." in capsys.readouterr().err
