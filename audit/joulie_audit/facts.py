@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import NamedTuple, Protocol
 
 from joulie_bus import codec
+from joulie_bus.authority import require_authority
 from joulie_bus.errors import NotInTheLog, StreamGap, StreamReplaced, Undecodable
 from joulie_bus.events import PlanEvent
 from joulie_bus.log import Log, Reader
@@ -158,7 +159,9 @@ def _places_of(manifest: Manifest, stream: Stream) -> list[int]:
 
 def _plan_event(record: Record) -> PlanEvent | None:
     try:
-        event = codec.read(codec.open_envelope(record.data, "plan"), "plan")
+        envelope = codec.open_envelope(record.data, "plan")
+        event = codec.read(envelope, "plan")
+        require_authority(record, envelope, event, "plan")
     except Undecodable:
         return None  # it lies in quarantine, and changed nothing
     return event if isinstance(event, PlanEvent) else None

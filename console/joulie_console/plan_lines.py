@@ -5,6 +5,7 @@ from typing import NamedTuple
 import msgspec
 
 from joulie_bus import codec
+from joulie_bus.authority import require_authority
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
     CapsSet,
@@ -34,7 +35,9 @@ def plan_line(record: Record, position: int) -> PlanLine | None:
     """What cannot be read is in quarantine already; there is nothing to tell of it here."""
     try:
         where = f"{record.stream} #{record.sequence}"
-        event = codec.read(codec.open_envelope(record.data, where), where)
+        envelope = codec.open_envelope(record.data, where)
+        event = codec.read(envelope, where)
+        require_authority(record, envelope, event, where)
     except Undecodable:
         return None
     at_ms = record.at // MS

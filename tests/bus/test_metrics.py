@@ -11,7 +11,7 @@ from joulie_bus.errors import PortTaken
 
 METRICS = [found for found in vars(metrics).values() if isinstance(found, MetricWrapperBase)]
 # What a label may say is one of a few words of our own; nothing that a user can write into.
-BOUNDED = {"kind", "fate", "reason", "verb", "outcome", "policy", "route", "what", "how"}
+BOUNDED = {"kind", "fate", "reason", "verb", "outcome", "policy", "route", "what", "how", "stream"}
 
 
 def test_every_label_is_one_of_ours() -> None:

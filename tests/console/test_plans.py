@@ -12,10 +12,21 @@ from sqlalchemy import Engine
 from joulie_audit.testing import LogMaker
 from joulie_bus.subjects import Stream
 from joulie_bus.tasks import background
-from joulie_bus.testing import caps, eco, hardware, node_seen, performance, plan_made, power, until
+from joulie_bus.testing import (
+    caps,
+    eco,
+    hardware,
+    node_seen,
+    performance,
+    plan_made,
+    power,
+    records,
+    until,
+)
 from joulie_console import console, journal, plans
 from joulie_console.journal import Journal
 from joulie_console.past import Past
+from joulie_console.plan_lines import plan_line
 from joulie_console.plans import Page, PlanPages
 from joulie_console.testing import Stage, showing
 from joulie_projections.decisions import DecisionLog
@@ -146,3 +157,12 @@ async def test_a_node_says_where_its_history_goes_on(
     assert [each["position"] for each in then["transitions"]] == [5, 4, 3]
     assert [each["position"] for each in rest["items"]] == [5, 4, 3]
     assert (node["plans_gone"], then["earlier"], rest["next"]) == (0, None, None)
+
+
+def test_a_message_that_its_sender_may_not_write_is_no_line() -> None:
+    """The projector has refused it, so it changed nothing that there is to tell of."""
+    [plan] = records(eco("n1"))
+
+    assert plan_line(plan, 1) is not None
+    assert plan_line(plan._replace(subject="joulie.plan.test.n2"), 1) is None
+    assert plan_line(plan._replace(stream=Stream.TEL), 1) is None

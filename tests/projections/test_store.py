@@ -217,7 +217,11 @@ def test_changes_since_a_position_include_what_is_gone(leading: Store) -> None:
         ("node", "b", True),
         ("pod", "p", True),
     ]
-    assert changed(leading, 4) == [("node", "b", True), ("pod", "p", True)]
+    assert changed(leading, 4) == [
+        ("cluster", "cluster", True),  # one producer more
+        ("node", "b", True),
+        ("pod", "p", True),
+    ]
     assert changed(leading, 5) == []
 
 
