@@ -41,6 +41,8 @@ EXAMPLES: list[JoulieError] = [
     errors.BadCatalog("catalog.toml", ["cpu number 1: no source"]),
     errors.DataDirectoryError("/data holds no database. Start `joulie up` there first."),
     errors.NotInTheLog("There is no entry 12: the log goes from 1 to 11. Nothing was proved."),
+    errors.PurgeDenied("JOULIE_DEC"),
+    errors.NotTrimmed("/archive and the database differ at entry 7. Nothing was deleted."),
     errors.ArchiveBroken("/archive/facts.seg", "its sha256 is another one"),
 ]
 

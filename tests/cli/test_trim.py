@@ -170,3 +170,28 @@ def until(is_so: Callable[[], bool], running: "subprocess.Popen[bytes]") -> None
     while not is_so():
         assert time.monotonic() < end
         assert running.poll() is None or is_so()
+
+
+def test_the_archiver_trims_after_each_pass(place: Path) -> None:
+    """As beside `joulie up` with ARCHIVE_DIR, and with a shorter window."""
+    environ = {**os.environ, "ARCHIVE_DIR": str(place / "a"), "ARCHIVE_KEEP": "1ms"}
+    words = ["archive", "--every", "1h", "--now", "--data", str(place / "data")]
+    running = subprocess.Popen([*COMMAND, *words], env=environ, stdout=subprocess.DEVNULL)
+    with closing(sqlite3.connect(place / "data" / "joulie.db")) as db:
+        until(lambda: db.execute("SELECT count(*) FROM cut").fetchone() == (1,), running)
+        gone = "SELECT min(pos) FROM decision WHERE kind = 'decision.filter'"
+        until(lambda: db.execute(gone).fetchone() != (2,), running)
+    running.terminate()
+
+    assert running.wait(PATIENCE_S) == 0
+
+
+def test_an_archiver_that_keeps_everything_trims_nothing(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ARCHIVE_KEEP", "never")
+    words = ["archive", "--now", "--to", str(place / "a"), "--data", str(place / "data")]
+
+    assert main(words) == 0
+    assert main([*words, "--trim"]) == 2
+    assert "ARCHIVE_KEEP is never" in capsys.readouterr().err

@@ -197,6 +197,7 @@ def test_poison_lies_in_quarantine_with_its_position(leading: Store, writer: Eng
 def changed(store: Store, position: int) -> list[tuple[str, str, bool]]:
     """Table, key, and whether it is still there."""
     _, rows = store.changes_since(position, VIEWED)
+    assert rows is not None
     return sorted((row.table, row.key, row.body is not None) for row in rows)
 
 
@@ -245,7 +246,9 @@ def test_rows_that_changed_since_any_position_make_up_for_what_a_reader_lacks(
 
     for position, had in enumerate(moments, 1):
         mine = {(row.table, row.key): row for row in had}
-        mine |= {(row.table, row.key): row for row in leading.changes_since(position, VIEWED)[1]}
+        changes = leading.changes_since(position, VIEWED)[1]
+        assert changes is not None
+        mine |= {(row.table, row.key): row for row in changes}
         there = [row for row in mine.values() if row.body is not None]
         assert sorted(there) == sorted(moments[-1])
 

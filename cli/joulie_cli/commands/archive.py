@@ -57,9 +57,9 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     told = kept._asdict()
     text = [_archived(kept, args.to, args.now)]
     if args.trim:
-        done = asyncio.run(trim(args.to, wires, _named(keep_s)))
-        told |= {"trimmed": as_json(done)}
-        text.append(as_text(done))
+        trimmed = asyncio.run(trim(args.to, wires, _named(keep_s)))
+        told |= {"trimmed": as_json(trimmed)}
+        text.append(as_text(trimmed))
     print(json.dumps(told) if args.json else "\n".join(text))
     return 0
 

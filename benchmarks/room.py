@@ -1,0 +1,230 @@
+"""How many bytes a reading, an answered pod and a quiet day take: streams, database, archive.
+
+    .venv/bin/python benchmarks/room.py [--nodes 1000] [--seconds 20] [--pods 400]
+
+A real broker, a real projector and a real SQLite file. Readings arrive as in a cluster, spread over
+each second; so the rows of batches are as many as there. Pods are asked about with 500 candidates,
+bound and finished. What each of the two adds is measured by itself, and then trimmed away.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import sqlite3
+import tempfile
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+import joulie_migrations
+from joulie_audit.archive import Archive
+from joulie_audit.archiver import Archiver
+from joulie_audit.cutting import Wish, anchors_of
+from joulie_audit.facts import StreamFacts
+from joulie_audit.tables import Parquet, Segment, has_parquet
+from joulie_audit.through import Sources
+from joulie_audit.trim import Trimmer
+from joulie_bus.embedded import Embedded
+from joulie_bus.events import AnyEvent, PodFinished, PodGone
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.producer import Producer
+from joulie_bus.subjects import Stream
+from joulie_bus.testing import (
+    CLUSTER,
+    ask,
+    bound,
+    connected,
+    hardware,
+    node_seen,
+    pending,
+    power,
+    running_broker,
+)
+from joulie_cli.heads import everything
+from joulie_extender.decide import Moment, decide_filter, decide_prioritize, declaration
+from joulie_extender.scoring import Weights
+from joulie_projections import database
+from joulie_projections.heads import Signer
+from joulie_projections.history import History
+from joulie_projections.projector import Projector, ProjectorSettings
+from joulie_projections.trimming import TrimStore
+from joulie_projections.view import View
+
+ASKED = 500  # names of one request, as kube-scheduler samples a large cluster
+TURNS = 50  # a second: how readings spread over it
+
+
+class Size(NamedTuple):
+    streams: int
+    database: int
+    archive: int
+    batches: int
+
+    def since(self, before: "Size") -> "Size":
+        return Size(*(now - then for now, then in zip(self, before, strict=True)))
+
+
+class Lab:
+    """One cluster's log, and all the room that it takes."""
+
+    def __init__(self, path: Path, connection: Connection, bus: JetStreamLog, view: View) -> None:
+        self.file, self.archive = path / "joulie.db", path / "archive"
+        self.signer = Signer.of(path / "head.key")
+        self.view = view
+        self.bus = bus
+        self._connection = connection
+        self._says = Producer("bench", CLUSTER, time.time_ns, "b1")
+        self._answers = Producer("extender-0", CLUSTER, time.time_ns, "b1")
+
+    async def say(self, *events: AnyEvent) -> None:
+        await self.bus.publish([self._says.stamp(event) for event in events])
+
+    async def answer(self, *entries: AnyEvent) -> None:
+        await self.bus.publish([self._answers.stamp(entry) for entry in entries])
+
+    async def measure(self) -> Size:
+        """Once everything is folded, logged, signed and archived."""
+        await self._settle()
+        form = Parquet() if has_parquet() else Segment()
+        with History.of(self.file) as history:
+            async with StreamFacts.on(self.bus, history) as facts:
+                await Archiver(self.archive, form, 2**62).run(history, facts)
+            batches = sum(1 for _ in history.manifests())
+        self._checkpoint()
+        files = (file for file in self.archive.rglob("*") if file.is_file())
+        kept = sum(file.stat().st_size for file in files)
+        return Size(await self._streams(), os.path.getsize(self.file), kept, batches)
+
+    async def trim(self) -> None:
+        engine = database.trimmer(self.file)
+        reading = Sources(self.file).reading
+        trimmer = Trimmer(Archive.of(self.archive), TrimStore(engine), reading, self.signer.public)
+        anchors = anchors_of(await everything(self.bus, Stream.HEADS))
+        now = time.time_ns()
+        await trimmer.run(self.bus, CLUSTER, anchors, Wish(now, now, "bench"))
+        engine.dispose()
+        self._checkpoint()
+
+    async def _settle(self) -> None:
+        while True:
+            stored = {stream: (await self.bus.state(stream)).last for stream in Stream}
+            with History.of(self.file) as history:
+                held, logged = history.checkpoint(), history.logged_to().sequence
+                signed = history.heads()
+                is_signed = not history.tip() or (signed and signed[-1].pos == history.tip())
+            read = {stream: at.sequence for stream, at in held.inputs.items()} if held else {}
+            facts = (Stream.TEL, Stream.OBS)
+            is_folded = all(read.get(stream, 0) == stored[stream] for stream in facts)
+            if is_folded and is_signed and logged == stored[Stream.DEC]:
+                return
+            await asyncio.sleep(0.5)
+
+    async def _streams(self) -> int:
+        infos = [await self._connection.api(f"STREAM.INFO.{stream}") for stream in Stream]
+        return sum(int(info["state"]["bytes"]) for info in infos)
+
+    def _checkpoint(self) -> None:
+        with contextlib.closing(sqlite3.connect(self.file, timeout=60)) as db:
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+@contextlib.asynccontextmanager
+async def lab(path: Path) -> AsyncGenerator[Lab, None]:
+    engine = database.migrator(path / "joulie.db")
+    joulie_migrations.upgrade(engine)
+    engine.dispose()
+    writer, reader = database.writer(path / "joulie.db"), database.reader(path / "joulie.db")
+    signer, settings = Signer.of(path / "head.key"), ProjectorSettings(snapshot_every=5000)
+    async with (
+        running_broker(path / "broker") as broker,
+        _connected(broker) as (connection, bus),
+        _connected(broker) as (_, mine),
+    ):
+        projecting = Projector(bus, CLUSTER, writer, signer, settings)
+        task = asyncio.create_task(projecting.run())
+        async with View.open(mine, reader, CLUSTER) as view:
+            yield Lab(path, connection, mine, view)
+        task.cancel()
+        await asyncio.wait([task])
+    writer.dispose()
+    reader.dispose()
+
+
+@contextlib.asynccontextmanager
+async def _connected(
+    broker: Embedded,
+) -> AsyncGenerator[tuple[Connection, JetStreamLog], None]:
+    async with connected(broker) as connection, JetStreamLog.over(connection) as bus:
+        yield connection, bus
+
+
+async def readings(at: Lab, names: list[str], seconds: int) -> int:
+    """Each node once a second."""
+    loop = asyncio.get_running_loop()
+    begun, share = loop.time(), -(-len(names) // TURNS)
+    for turn in range(seconds * TURNS):
+        first = turn % TURNS * share
+        drawn = (power(name, 300 + (turn * 37) % 211) for name in names[first : first + share])
+        await at.say(*drawn)
+        await asyncio.sleep(max(0.0, begun + (turn + 1) / TURNS - loop.time()))
+    return seconds * len(names)
+
+
+async def pods(at: Lab, names: list[str], count: int) -> None:
+    """Asked about, bound, finished and gone; the projector tells the outcome of each."""
+    weights = Weights()
+    await at.answer(declaration(weights))
+    for number in range(count):
+        uid = f"00000000-0000-4000-8000-{number:012d}"
+        await at.say(pending(uid))
+        seen = at.view.snapshot()
+        moment = Moment(seen.board, seen.position, seen.age_ms, time.time_ns())
+        asked = [names[(number + step) % len(names)] for step in range(min(ASKED, len(names)))]
+        filtered = decide_filter(ask(uid), asked, moment, weights)
+        scored = decide_prioritize(ask(uid), asked, moment, weights)
+        await at.answer(filtered, scored)
+        await at.say(bound(uid, asked[0]))
+    await asyncio.sleep(2)  # for the outcomes
+    for number in range(count):
+        uid = f"00000000-0000-4000-8000-{number:012d}"
+        await at.say(PodFinished(uid=uid), PodGone(uid=uid))
+
+
+async def main() -> None:
+    options = argparse.ArgumentParser()
+    for name, default in (("nodes", 1000), ("seconds", 20), ("pods", 400)):
+        options.add_argument(f"--{name}", type=int, default=default)
+    args = options.parse_args()
+    names = [f"node-{number:05d}" for number in range(args.nodes)]
+    with tempfile.TemporaryDirectory() as folder:
+        async with lab(Path(folder)) as at:
+            for name in names:
+                await at.say(node_seen(name), hardware(name))
+            before = await at.measure()
+            count = await readings(at, names, args.seconds)
+            read = await at.measure()
+            await pods(at, names, args.pods)
+            asked = await at.measure()
+            await at.trim()
+            after = await at.measure()
+    _show(read.since(before), count, asked.since(read), args.pods)
+    whole = f"{asked.streams + asked.database:,} bytes of streams and database"
+    print(f"after a trim of all but the newest: {whole} became {after.streams + after.database:,}")
+
+
+def _show(readings: Size, count: int, pods: Size, asked: int) -> None:
+    print(f"{'':22}{'streams':>10}{'database':>10}{'archive':>10}   bytes each")
+    for name, size, by in (("reading", readings, count), ("pod, 500 candidates", pods, asked)):
+        each = "".join(f"{value / by:>10.1f}" for value in size[:3])
+        print(f"{name:<22}{each}   {size.batches / by:.3f} batches each")
+    told = {"reading": [each / count for each in readings], "pod": [each / asked for each in pods]}
+    print(msgspec.json.encode(told).decode())
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
