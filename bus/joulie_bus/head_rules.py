@@ -41,7 +41,7 @@ class Refusal(NamedTuple):
 
 def refusal_of(head: Head, rule: HeadRule) -> Refusal | None:
     """None if the request may be read on."""
-    return _of_origin(head) or _of_host(head, rule) or _of_body(head)
+    return _of_origin(head) or refusal_of_host(head, rule) or _of_body(head)
 
 
 def _of_origin(head: Head) -> Refusal | None:
@@ -54,7 +54,7 @@ def _of_origin(head: Head) -> Refusal | None:
     return Refusal(403, "origin", why)
 
 
-def _of_host(head: Head, rule: HeadRule) -> Refusal | None:
+def refusal_of_host(head: Head, rule: HeadRule) -> Refusal | None:
     if head.path in rule.probes:
         return None
     given = head.values(b"host")

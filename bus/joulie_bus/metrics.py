@@ -320,6 +320,12 @@ STREAM_CUT = Counter(
     "Listeners of the console's stream that were cut because they were too slow",
     registry=CONSOLE,
 )
+CONSOLE_REFUSED = Counter(
+    "joulie_console_refused_total",
+    "Requests that the console refused before it looked at them, and connections cut, by reason",
+    ["reason"],
+    registry=CONSOLE,
+)
 CONSOLE_SECONDS = Histogram(
     "joulie_console_seconds",
     "One answer of the console's API, by route",

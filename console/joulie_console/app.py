@@ -3,7 +3,6 @@
 import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,17 +21,12 @@ from joulie_console import answers, questions
 from joulie_console.console import Console, Refused
 from joulie_console.journal import cursor_of
 from joulie_console.openapi import Described, document
+from joulie_console.page_files import page_files
 from joulie_console.security import Gate, Guarded, etag_fits, problem
 from joulie_console.stream import EventStream, Listener, Pace
 
 API_VERSION = "1.0.0"
 GZIP_LEVEL = 4  # of the nine: nearly as small, and a third of the time
-TYPES = {
-    "html": "text/html; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-    "svg": "image/svg+xml",
-}
 log = get_logger("console")
 _json = msgspec.json.Encoder().encode
 
@@ -132,7 +126,7 @@ def make_app(console: Console, gate: Gate, pace: Pace, most_listeners: int) -> S
         return Response("the projection is not loaded yet\n", 503, media_type="text/plain")
 
     streams = Streams(console, pace, most_listeners)
-    return Starlette(
+    app = Starlette(
         routes=[
             *(Route(operation.path, _endpoint(console, operation)) for operation in known),
             Route(STREAM.path, streams.answer),
@@ -153,6 +147,8 @@ def make_app(console: Console, gate: Gate, pace: Pace, most_listeners: int) -> S
             Exception: _bug,
         },
     )
+    app.router.redirect_slashes = False  # it would redirect to whatever name the client sent
+    return app
 
 
 def _endpoint(console: Console, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
@@ -239,15 +235,7 @@ async def _bug(request: Request, error: Exception) -> Response:
 
 
 def _pages() -> list[Route]:
-    """The page's files, read once: what is served cannot leave this folder."""
-    folder = files("joulie_console") / "page"
-    routes = []
-    for file in folder.iterdir():
-        kind = TYPES.get(file.name.rpartition(".")[2])
-        if kind is not None:
-            path = "/" if file.name == "index.html" else f"/{file.name}"
-            routes.append(Route(path, _page(file.read_bytes(), kind)))
-    return routes
+    return [Route(path, _page(*file)) for path, file in page_files().items()]
 
 
 def _page(content: bytes, kind: str) -> Callable[[Request], Awaitable[Response]]:

@@ -1,8 +1,9 @@
 """Who may look, and what a browser may do with what it got.
 
 There is no cookie and nothing that changes anything, so another site's page has nothing to make a
-browser do. A console without a token answers only under names of this machine: a name of somebody
-else's that points here (DNS rebinding) is refused.
+browser do. A console without a token answers only under names of this machine: a name of another
+site that resolves to it (DNS rebinding) is refused. With a token, every path needs it except those
+that hold no data; the path is the one that routes are chosen by, decoded and without a root path.
 """
 
 import hmac
@@ -15,10 +16,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from joulie_bus import metrics
+from joulie_bus.head_rules import Head, HeadRule, canonical_names, refusal_of_host
 from joulie_console.answers import Problem
-from joulie_console.settings import ConsoleSettings, is_loopback, read_token
+from joulie_console.page_files import page_files
+from joulie_console.settings import ConsoleSettings, read_token
 
-OPEN = ("/healthz", "/readyz", "/openapi.json")
+NO_DATA = frozenset({"/healthz", "/readyz", "/openapi.json"})  # and the page: it asks for the token
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -69,23 +73,26 @@ class Gate:
         self._token = read_token(settings.token_file).encode() if settings.token_file else b""
         self._header = settings.proxy_header
         self._proxies = settings.proxies
-        self._hosts = settings.hosts
+        self._rule = HeadRule(canonical_names(settings.hosts))
+        self._open = NO_DATA | page_files().keys()
 
     def __call__(self, request: Request) -> Response | None:
         if not (self._token or self._header):
             return self._refuse_strange_names(request)
-        if not request.url.path.startswith("/v1/") or request.url.path in OPEN:
-            return None  # the page itself holds no data: it asks for the token
+        if route_path(request.scope) in self._open:
+            return None
         if self._has_token(request) or self._is_vouched_for(request):
             return None
         ways = {"WWW-Authenticate": 'Bearer realm="joulie"'} if self._token else None
         return problem(401, "Bring the token as `Authorization: Bearer ...`.", ways)
 
     def _refuse_strange_names(self, request: Request) -> Response | None:
-        name = host_of(request.headers.get("host", ""))
-        if is_loopback(name) or name in self._hosts:
+        scope = request.scope
+        found = refusal_of_host(Head(scope["method"], scope["path"], scope["headers"]), self._rule)
+        if found is None:
             return None
-        return problem(421, "This console answers under names of its own machine (CONSOLE_HOSTS).")
+        metrics.CONSOLE_REFUSED.labels(reason=found.reason).inc()
+        return problem(found.status, f"{found.why} (CONSOLE_HOSTS)")
 
     def _has_token(self, request: Request) -> bool:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
@@ -128,11 +135,16 @@ class Guarded:
         await (answer or self._app)(scope, receive, sending)
 
 
-def host_of(header: str) -> str:
-    """Without the port."""
-    if header.startswith("["):
-        return header[1:].partition("]")[0]
-    return header.rpartition(":")[0] or header
+def route_path(scope: Scope) -> str:
+    """The path that Starlette's router matches: decoded, without the root path of a mount.
+
+    Not `request.url.path`: that one is read back from a URL that holds the client's Host header.
+    """
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    if root and (path == root or path.startswith(f"{root}/")):
+        return path[len(root) :]
+    return path
 
 
 def etag_fits(headers: Headers, tag: str) -> bool:

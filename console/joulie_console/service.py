@@ -20,6 +20,7 @@ from joulie_console.journal import Journal
 from joulie_console.past import Opening, Past
 from joulie_console.picture import names_by_id
 from joulie_console.plans import PlanPages
+from joulie_console.protocol import BoundedProtocol
 from joulie_console.pulse import Pulse
 from joulie_console.security import Gate
 from joulie_console.settings import ConsoleSettings
@@ -28,6 +29,7 @@ from joulie_console.travel import Travel
 from joulie_projections.view import View
 
 KEEP_ALIVE_S = 30
+OTHERS = 256  # connections beside those that listen to the stream
 DRAIN_S = 1  # listeners never end by themselves; they come back to the next life
 log = get_logger("console")
 
@@ -55,7 +57,7 @@ async def serve(
     try:
         async with (
             bus.listening(subjects.beat, ring),
-            listening(app, settings.addr),
+            listening(app, settings.addr, settings.listeners + OTHERS),
             contextlib.AsyncExitStack() as before,
             asyncio.TaskGroup() as tasks,
         ):
@@ -76,7 +78,9 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def listening(app: Starlette, at: HostPort) -> AsyncGenerator[None, None]:
+async def listening(
+    app: Starlette, at: HostPort, most_connections: int
+) -> AsyncGenerator[None, None]:
     config = uvicorn.Config(
         app,
         log_level="error",
@@ -84,7 +88,8 @@ async def listening(app: Starlette, at: HostPort) -> AsyncGenerator[None, None]:
         proxy_headers=False,  # who the peer is decides about trust: no header may change it
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=DRAIN_S,
-        http="httptools",
+        http=BoundedProtocol,
+        limit_concurrency=most_connections,
         ws="none",
         lifespan="off",
         server_header=False,

@@ -4,6 +4,7 @@ import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
+from joulie_bus.head_rules import host_names, is_loopback
 from joulie_bus.settings import HostPort, address, integer, setting, some_time
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -39,11 +40,6 @@ def networks(text: str) -> tuple[Network, ...]:
     return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip())
 
 
-def hosts(text: str) -> tuple[str, ...]:
-    """names of hosts, with commas between"""
-    return tuple(part.strip().lower() for part in text.split(",") if part.strip())
-
-
 @dataclass(frozen=True, kw_only=True)
 class ConsoleSettings:
     addr: HostPort = setting(
@@ -62,7 +58,10 @@ class ConsoleSettings:
         networks, "CONSOLE_PROXIES", "", "From where that header is believed"
     )
     hosts: tuple[str, ...] = setting(
-        hosts, "CONSOLE_HOSTS", "", "Names besides localhost that a console without a token answers"
+        host_names,
+        "CONSOLE_HOSTS",
+        "",
+        "Names besides localhost that a console without a token answers",
     )
     listeners: int = setting(
         integer(1, 10_000), "CONSOLE_LISTENERS", "500", "Listeners of the stream at once"
@@ -91,12 +90,3 @@ class ConsoleSettings:
                 "CONSOLE_TOKEN_FILE, or CONSOLE_PROXY_HEADER with CONSOLE_PROXIES"
             )
         return found
-
-
-def is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
