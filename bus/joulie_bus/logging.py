@@ -4,6 +4,7 @@ Decisions and surprises are lines; single samples are not. The thinking never lo
 """
 
 import sys
+from collections.abc import Mapping, MutableMapping
 from typing import Any, TextIO, cast
 
 import structlog
@@ -30,6 +31,7 @@ def configure(level: str, style: str, part: str, stream: TextIO | None = None) -
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            _on_one_line,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
@@ -37,6 +39,41 @@ def configure(level: str, style: str, part: str, stream: TextIO | None = None) -
         cache_logger_on_first_use=False,
     )
     structlog.contextvars.bind_contextvars(part=part)
+
+
+def escaped(text: str) -> str:
+    """With every character that could end a line, or steer a terminal, shown as its code."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _on_one_line(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> Mapping[str, Any]:
+    """Names and texts of clients are logged: they must not look like lines of their own.
+
+    A traceback has lines; they are indented, so that none of them can look like one.
+    """
+    for key, value in line.items():
+        if key == "exception":
+            line[key] = "\n  ".join(map(escaped, str(value).split("\n")))
+        else:
+            line[key] = _inside(value)
+    return line
+
+
+def _inside(value: object) -> object:
+    """Lists and maps stay what they are; anything else is shown by its text."""
+    match value:
+        case str():
+            return escaped(value)
+        case list() | tuple() | set() | frozenset():
+            return [_inside(each) for each in value]
+        case dict():
+            return {escaped(str(name)): _inside(each) for name, each in value.items()}
+        case bool() | int() | float() | None:
+            return value
+        case _:
+            return escaped(str(value))
 
 
 class _Unfailing:

@@ -6,7 +6,6 @@ Each process shows what it counts itself: a nought of somebody else would say th
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from prometheus_client import (
     CollectorRegistry,
@@ -16,9 +15,9 @@ from prometheus_client import (
     disable_created_metrics,
     make_wsgi_app,
 )
-from prometheus_client.exposition import ThreadingWSGIServer
 
 from joulie_bus.errors import PortTaken
+from joulie_bus.metrics_server import listener
 
 # As many lines again, and Prometheus knows when a process began.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -365,12 +364,7 @@ def serve(host: str, port: int, part: str, alive: Probe = well, ready: Probe = w
         return [f"{why or 'ok'}\n".encode()]
 
     try:
-        server = make_server(host, port, answer, ThreadingWSGIServer, _Quiet)
+        server = listener(host, port, answer)
     except OSError as error:
         raise PortTaken(f"{host}:{port}", error.strerror or str(error)) from error
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
-
-
-class _Quiet(WSGIRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        """Probes come every few seconds, and are nothing to write down."""

@@ -67,3 +67,38 @@ def test_a_full_disk_loses_lines_and_stops_nobody(monkeypatch: pytest.MonkeyPatc
         lost = shown_by("extender").get_sample_value("joulie_log_lines_lost_total") or 0.0
 
     assert lost > before
+
+
+HOSTILE = "n1\nlevel=error event=forged\r\x1b[2J\u2028\u202e\x85\0"
+
+
+@pytest.mark.parametrize("style", ["console", "json"])
+def test_a_text_of_a_client_makes_no_line_of_its_own(
+    style: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logging.configure("info", style, "up")
+    log = logging.get_logger("extender")
+    log.warning(
+        "refused", name=HOSTILE, names=[HOSTILE], by={HOSTILE: HOSTILE}, error=OSError(HOSTILE)
+    )
+    log.warning(HOSTILE)
+
+    told = capsys.readouterr().err
+    assert len(told.splitlines()) == 2
+    assert "forged" in told
+    assert not set("\x1b\u2028\u202e\x85\0\r") & set(told)
+
+
+def test_a_traceback_has_lines_and_none_of_them_looks_like_one_of_the_log(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logging.configure("info", "console", "up")
+    try:
+        raise ValueError(HOSTILE)
+    except ValueError:
+        logging.get_logger("extender").exception("failed")
+
+    first, *others = capsys.readouterr().err.rstrip("\n").split("\n")
+    assert "failed" in first
+    assert "Traceback" in others[0]
+    assert [line for line in others[1:] if not line.startswith("  ")] == []

@@ -1,11 +1,14 @@
+import contextlib
 import socket
+import threading
+import time
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
 from prometheus_client.metrics import MetricWrapperBase
 
-from joulie_bus import metrics
+from joulie_bus import metrics, metrics_server
 from joulie_bus.embedded import free_port
 from joulie_bus.errors import PortTaken
 
@@ -75,3 +78,43 @@ def test_a_taken_port_is_told_with_a_way_out() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(PortTaken, match=f"Nothing can listen on 127.0.0.1:{port}"):
             metrics.serve("127.0.0.1", port, "projector")
+
+
+def raw(port: int, sent: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), 20) as client:
+        client.sendall(sent)
+        return b"".join(iter(lambda: client.recv(4096), b""))
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:80", "a, localhost"])
+def test_on_loopback_a_name_of_another_site_reads_no_metrics(host: str) -> None:
+    port = free_port()
+    metrics.serve("127.0.0.1", port, "projector")
+
+    heard = raw(port, f"GET /metrics HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
+
+    assert heard.split()[1] in (b"400", b"421")
+    assert b"joulie_" not in heard
+
+
+def test_clients_that_send_nothing_are_cut_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_server, "REQUEST_S", 1.0)
+    monkeypatch.setattr(metrics_server, "THREADS", 4)
+    port = free_port()
+    metrics.serve("127.0.0.1", port, "projector")
+    threads = threading.active_count()
+
+    with contextlib.ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), 20))
+            for _ in range(20)
+        ]
+        for client in silent:
+            client.sendall(b"GET /me")
+        time.sleep(0.3)
+        assert threading.active_count() - threads <= 2 * 4  # a timer for each
+        for client in silent:
+            with contextlib.suppress(ConnectionError):
+                assert client.recv(100) == b""
+
+    assert asked(port, "/healthz") == (200, "ok\n")
