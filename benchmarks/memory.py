@@ -141,7 +141,10 @@ class Process(NamedTuple):
         return len(list(Path(f"/proc/{self.pid}/task").iterdir()))
 
     def asked(self, method: str, path: str, body: bytes = b"") -> bytes:
-        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        head = (
+            f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+            "Content-Type: application/json\r\n"
+        )
         with closing(socket.create_connection(("127.0.0.1", self.port))) as client:
             client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
             whole = b"".join(iter(lambda: client.recv(1 << 20), b""))
