@@ -1,0 +1,43 @@
+"""Where the processes listen: on loopback, or not without a way to know their clients."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from joulie_bus.embedded import free_port
+
+
+def joulie(command: str, data: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "joulie_cli.main", command, "--data", str(data)],
+        env={**os.environ, "METRICS_ADDR": f"127.0.0.1:{free_port()}", **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "needs"),
+    [
+        ("extender", "EXTENDER_ADDR", "EXTENDER_ALLOW_UNAUTHENTICATED=true"),
+        ("up", "EXTENDER_ADDR", "EXTENDER_TLS_CLIENT_CA_FILE"),
+        ("demo", "EXTENDER_ADDR", "EXTENDER_ALLOW_UNAUTHENTICATED=true"),
+        ("console", "CONSOLE_ADDR", "CONSOLE_TOKEN_FILE"),
+        ("up", "CONSOLE_ADDR", "CONSOLE_TOKEN_FILE"),
+    ],
+)
+def test_beyond_loopback_a_process_does_not_start_and_names_the_setting(
+    command: str, name: str, needs: str, tmp_path: Path
+) -> None:
+    done = joulie(command, tmp_path / "data", **{name: f":{free_port()}"})
+
+    assert done.returncode == 2
+    assert "Nothing was started: 1 setting(s) cannot be used." in done.stderr
+    assert needs in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "data").exists()
