@@ -97,10 +97,10 @@ def _largest_first(traits: frozenset[str]) -> Iterator[frozenset[str]]:
 
 def _has(model: GpuModel, traits: frozenset[str]) -> bool:
     """Memory of this size, and a form in which it is made, as far as that is known."""
-    known = frozenset().union(*(card(name).traits for name in model.names))
-    memory = {trait for trait in traits if trait.endswith("gb")}
-    forms = traits & FORMS
-    return memory <= {f"{model.memory_gb}gb"} and (not known & FORMS or forms <= known)
+    known = frozenset().union(*(card(name).traits for name in model.names)) & FORMS
+    size = f"{model.memory_gb}gb"
+    is_of_size = all(trait == size for trait in traits if trait.endswith("gb"))
+    return is_of_size and (not known or traits & FORMS <= known)
 
 
 EMPTY = Catalog({}, {})
