@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import aiohttp.web
@@ -78,7 +79,7 @@ async def test_plans_stop_with_a_reason_and_are_made_once_there_is_room(
 
 
 @contextlib.asynccontextmanager
-async def meter() -> "contextlib.AsyncIterator[str]":
+async def meter() -> AsyncGenerator[str, None]:
     """Answers every question with one number."""
 
     async def answer(_: aiohttp.web.Request) -> aiohttp.web.Response:

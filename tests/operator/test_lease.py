@@ -172,18 +172,18 @@ async def test_watching_planning_and_writing_end_with_it_though_their_own_calls_
     ended: list[float] = []
 
     async def work() -> None:
-        applier = Applier(api, view, cluster, {}, Source.of().load(ApplierSettings))
+        applier = Applier(cluster_api, view, cluster, {}, Source.of().load(ApplierSettings))
         operator = Operator(bus, CLUSTER, view, Source.of().load(OperatorSettings))
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(watch_cluster(api, bus, CLUSTER, view, cluster))
+                tasks.create_task(watch_cluster(cluster_api, bus, CLUSTER, view, cluster))
                 tasks.create_task(applier.run())
                 tasks.create_task(operator.run())
         finally:
             ended.append(time.monotonic())
 
-    async with server.listening(), Api.of(server.kubeconfig(tmp_path)) as api:
-        lease = Lease(api, LeaseSettings(duration_s=3), "a")
+    async with server.listening(), Api.of(server.kubeconfig(tmp_path)) as cluster_api:
+        lease = Lease(cluster_api, LeaseSettings(duration_s=3), "a")
         async with background(lease.lead(work), "a"):
             await until(lambda: "n1" in view.world.nodes and len(server.all("nodetwins")) == 1)
             before = server.count("update", "leases")
