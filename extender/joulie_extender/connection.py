@@ -18,7 +18,7 @@ import httptools
 
 from joulie_bus import metrics
 from joulie_bus.head_rules import Field, Head, Refusal
-from joulie_extender.budget import Budget
+from joulie_extender.budget import Budget, Share
 from joulie_extender.exchange import Body, Limits, Reply, Request, refusal, rendered
 from joulie_extender.known_head import KnownHead
 
@@ -80,9 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         self._whole = b""  # what is being parsed, if it may be one request
         self._is_known = True
         self._local = ""
-        self._held = 0  # bytes of the budget that this connection has
-        self._unread = 0  # those of them that wait for the rest of a body
-        self._unsent = 0  # those of them that wait for the client to read
+        self._share = Share(house.budget)
         self._farewell = b""  # a refusal, once what came before it is answered
         self._is_clogged = False  # it does not take what we write
         self._is_full = False  # it writes ahead of what we answer
@@ -120,7 +118,7 @@ class Connection(asyncio.BufferedProtocol):
         metrics.CONNECTIONS.inc()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._release(self._held)
+        self._share.give_all()
         self._house.connections.discard(self)
         metrics.CONNECTIONS.dec()
 
@@ -131,15 +129,12 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self._is_clogged = True
         self.written_by = time.monotonic() + self._house.limits.body_s
-        self._unsent = self._transport.get_write_buffer_size()
-        self._house.budget.charge(self._unsent)
-        self._held += self._unsent
+        self._share.unsent(self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         self._is_clogged = False
         self.written_by = math.inf
-        self._release(self._unsent)
-        self._unsent = 0
+        self._share.unsent(0)
         self._answer_next()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -163,26 +158,16 @@ class Connection(asyncio.BufferedProtocol):
             self._parser = httptools.HttpRequestParser(self)  # the old one has not seen this body
             self._read(self._method, self._path, self._large)
 
-    # --- bytes held ---
-
     def _hold(self, count: int) -> bool:
         """False if that would be more than all connections may hold: the request is refused."""
-        budget = self._house.budget
-        if budget.take(count):
-            self._held += count
-            self._unread += count
+        if self._share.read(count):
             return True
         why = (
-            f"Requests and replies of all connections may hold {budget.limit} bytes "
+            f"Requests and replies of all connections may hold {self._house.budget.limit} bytes "
             "(EXTENDER_BUFFERS), and do. Nothing was answered; try again."
         )
         self._refuse(503, why)
         return False
-
-    def _release(self, count: int) -> None:
-        freed = min(count, self._held)  # a connection that is lost has given back all
-        self._held -= freed
-        self._house.budget.give(freed)
 
     def _hear(self, data: memoryview) -> None:
         if self._phase is not _Phase.IDLE:
@@ -289,7 +274,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _read(self, method: str, path: str, body: Body) -> None:
         request = Request(method, path, body, self._begun)
-        self._unread = 0
+        self._share.hand_over()
         self._waiting.append(_Waiting(request, self._keeps))
         self._begin()
         self._enter(_Phase.BUSY)
@@ -318,7 +303,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answer_next()
 
     def _write(self, reply: Reply, request: Request, keeps: bool) -> None:
-        self._release(len(request.body))
+        self._share.give(len(request.body))
         if self._transport.is_closing():
             return
         closes = not keeps or self._house.is_draining
@@ -346,8 +331,7 @@ class Connection(asyncio.BufferedProtocol):
         reason = reason or HTTPStatus(status).name.lower()
         metrics.REQUESTS_REFUSED.labels(reason=reason).inc()
         self._enter(_Phase.OVER)
-        self._release(self._unread)
-        self._unread = 0
+        self._share.give_unread()
         self._large, self._body = None, b""
         self._farewell = rendered(refusal(status, why), closes=True)
         if self._answering is None and not self._waiting:
