@@ -143,7 +143,7 @@ def test_a_filter_that_answers_otherwise_is_told() -> None:
 async def test_a_policy_that_decides_otherwise_is_told_with_its_plan(
     small: Past, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(policies, "rounded", lambda value: 1)
+    monkeypatch.setattr(policies, "share_of", lambda count, share: 1)
 
     done = await replayed(small)
 
