@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt types arrows dead bench drills kube golden lock clean
+.PHONY: help setup demo test check fmt types arrows dead bench drills kube golden lock clean broker
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -42,6 +42,9 @@ kube: .kube/.ready ## etcd, kube-apiserver and kube-scheduler for tests/cluster;
 
 .kube/.ready: .ci/kube tests/kit/kube_rules.go
 	.ci/kube && touch .kube/.ready
+
+broker: ## build nats-server from upstream's source, compare it with the sums; wants Go
+	.ci/broker
 
 golden: setup ## record the golden log anew, when scores or folds change on purpose
 	$(BIN)/python tests/audit/renew.py

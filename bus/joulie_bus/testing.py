@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
 from joulie_bus import metrics
-from joulie_bus.embedded import Embedded, Peer, environment, free_port, server_binary
+from joulie_bus.broker import server_binary
+from joulie_bus.embedded import Embedded, Peer, environment, free_port
 from joulie_bus.errors import Unreachable
 from joulie_bus.events import (
     AnyEvent,

@@ -36,9 +36,10 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DataDirectory:
-    def __init__(self, path: Path, database_url: str = "") -> None:
+    def __init__(self, path: Path, database_url: str = "", broker: str = "") -> None:
         self.path = path.resolve()
         self.database: Place = database_url or self.path / "joulie.db"
+        self.broker = broker  # the program; empty for the wheel's
         self.key = self.path / "head.key"
         self.public_key = self.path / "head.pub"
         self.spool = self.path / "spool"

@@ -82,7 +82,7 @@ async def _address(wires: Wiring, role: Role = Role.AUDITOR) -> AsyncGenerator[A
     if hold is None:
         yield address_of(wires, role)
         return
-    broker = Embedded(wires.data.path)
+    broker = Embedded(wires.data.path, program=wires.data.broker)
     try:
         await broker.start()
         await made_ready(broker, wires.subjects)

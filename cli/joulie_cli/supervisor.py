@@ -144,7 +144,7 @@ class Supervisor:
     ) -> AsyncGenerator["Supervisor", None]:
         data.create()
         hold = data.hold()
-        broker = Embedded(data.path)
+        broker = Embedded(data.path, program=data.broker)
         try:
             await broker.start()
             await made_ready(broker, subjects)

@@ -53,7 +53,7 @@ def wired(part: str, settings: Sequence[type], data: Path | None, config: Path |
         source.load(cls)
     source.finish()
     logging.configure(bus.log_level, bus.log_format, part)
-    directory = DataDirectory(data or Path(place.data), place.database)
+    directory = DataDirectory(data or Path(place.data), place.database, bus.nats_server_bin)
     return Wiring(source, bus, directory, Subjects(bus.cluster))
 
 
