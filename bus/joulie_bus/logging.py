@@ -10,6 +10,7 @@ from typing import Any, TextIO, cast
 import structlog
 
 from joulie_bus import metrics
+from joulie_bus.hiding import masked
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
@@ -33,6 +34,7 @@ def configure(level: str, style: str, part: str, stream: TextIO | None = None) -
             structlog.processors.format_exc_info,
             _on_one_line,
             renderer,
+            _without_secrets,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Unfailing(out))),
@@ -74,6 +76,11 @@ def _inside(value: object) -> object:
             return value
         case _:
             return escaped(str(value))
+
+
+def _without_secrets(_logger: Any, _method: str, line: str) -> str:
+    """The whole line: a field may hold the message of any library."""
+    return masked(line)
 
 
 class _Unfailing:

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from joulie_bus import keys
 from joulie_bus.errors import SettingsError
+from joulie_bus.hiding import HIDDEN, masked, remember
 
 T = TypeVar("T")
 Parser = Callable[[str], T]
-HIDDEN = "(hidden)"
 
 
 class HostPort(NamedTuple):
@@ -97,12 +97,14 @@ class Source:
             text, origin = self._find(field.metadata)
             name, parse = field.metadata["name"], field.metadata["parse"]
             self._asked.add(name)
+            if field.metadata["secret"]:
+                remember(text)
             try:
                 values[field.name] = parse(text)
             except ValueError as error:
                 self._mistakes.append(self._mistake(field.metadata, text, origin, error))
                 continue
-            shown = HIDDEN if field.metadata["secret"] and text else text
+            shown = HIDDEN if field.metadata["secret"] and text else masked(text)
             self._in_force[name] = InForce(name, shown, origin)
         if self._mistakes:
             return cls()  # never used: `finish` raises
@@ -139,7 +141,7 @@ class Source:
         return meta["default"], "default"
 
     def _mistake(self, meta: Mapping[str, Any], text: str, origin: str, error: ValueError) -> str:
-        shown = HIDDEN if meta["secret"] or keys.looks_secret(text) else repr(text)
+        shown = HIDDEN if meta["secret"] or keys.looks_secret(text) else repr(masked(text))
         return f"{meta['name']}={shown} (from {origin}): {error}; allowed: {meta['parse'].__doc__}"
 
     def _read_file(self) -> dict[str, str]:
@@ -153,7 +155,8 @@ class Source:
 
     def _is_one(self, name: str, value: object) -> bool:
         if isinstance(value, list | dict):
-            self._mistakes.append(f"{name} in {self._file}: not one value but {value}")
+            kind = "a list" if isinstance(value, list) else "a table"
+            self._mistakes.append(f"{name} in {self._file}: not one value but {kind}")
             return False
         return True
 

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 from joulie_bus.errors import JoulieError
+from joulie_bus.hiding import masked
 from joulie_bus.roles import Role
 from joulie_bus.settings import duration
 from joulie_cli import looking
@@ -61,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         told = _known(error)
         if told is None:
             raise
-        print(f"joulie {args.command}: {told}", file=sys.stderr)
+        print(masked(f"joulie {args.command}: {told}"), file=sys.stderr)
         return FAILED
     return code
 

@@ -12,6 +12,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.pool import StaticPool
 
 from joulie_bus.errors import DatabaseUnreachable
+from joulie_bus.hiding import masked
 from joulie_bus.private import make_private, tighten
 from joulie_migrations.cuts import TRIMMER
 from joulie_migrations.guards import GROWING, READER, WRITER
@@ -80,7 +81,7 @@ def database_url(text: str) -> str:
 
 def shown(place: Place) -> str:
     """For messages: without the password."""
-    return str(place) if isinstance(place, Path) else make_url(place).render_as_string()
+    return str(place) if isinstance(place, Path) else masked(make_url(place).render_as_string())
 
 
 def sqlite_file(place: Place) -> Path | None:
@@ -93,7 +94,8 @@ def require_reachable(engine: Engine) -> None:
     try:
         engine.connect().close()
     except OperationalError as error:
-        raise DatabaseUnreachable(engine.url.render_as_string(), str(error.orig)) from error
+        where = masked(engine.url.render_as_string())
+        raise DatabaseUnreachable(where, masked(str(error.orig))) from error
 
 
 def _url(place: Place) -> URL | None:

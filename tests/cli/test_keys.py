@@ -1,0 +1,124 @@
+"""`joulie keys` beside a projector of its own process, and without one."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from joulie_bus.embedded import Embedded, free_port
+from joulie_bus.events import Basis, Candidates, FilterDecided
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.roles import Role
+from joulie_bus.subjects import Stream
+from joulie_bus.testing import ask, noon, producer, stored
+from joulie_projections.heads import HMAC, Signer
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def settings(broker: Embedded) -> dict[str, str]:
+    address = broker.address_of(Role.PROJECTOR)
+    return {
+        "NATS_URL": address.url,
+        "NATS_USER": address.user,
+        "NATS_PASSWORD": address.password,
+        "NATS_INBOX": address.inbox,
+        "JOULIE_CLUSTER": "test",
+    }
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "joulie_cli.main", *words]
+
+
+async def joulie(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return await asyncio.to_thread(
+        subprocess.run,
+        command(*words),
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+async def running(tmp_path: Path, settings: dict[str, str]) -> AsyncGenerator[Path, None]:
+    """A projector, and the directory of its key."""
+    data = tmp_path / "data"
+    made = await joulie("migrate", "--data", str(data))
+    assert made.returncode == 0, made.stderr
+    process = await asyncio.create_subprocess_exec(
+        *command("projector", "--data", str(data)),
+        env={**os.environ, **settings, "METRICS_ADDR": f"127.0.0.1:{free_port()}"},
+    )
+    try:
+        yield data
+    finally:
+        process.terminate()
+        await asyncio.wait_for(process.wait(), 20)
+
+
+async def decide(bus: JetStreamLog, connection: Connection, uid: str, messages: int) -> None:
+    """An answer, and then so many messages beside the heads."""
+    decided = FilterDecided(
+        pod=ask(uid),
+        basis=Basis(view=0, view_age_ms=0, now=noon(), settings="s"),
+        candidates=Candidates(ordinals=b""),
+        verdicts=b"",
+    )
+    await bus.publish([producer(uid).stamp(decided)])
+    async with asyncio.timeout(30):
+        while len(await stored(connection, Stream.HEADS)) < messages:
+            await asyncio.sleep(0.1)
+
+
+async def test_a_key_is_changed_and_retired_while_the_projector_runs(
+    running: Path, settings: dict[str, str], bus: JetStreamLog, connection: Connection
+) -> None:
+    data = ("--data", str(running))
+    await decide(bus, connection, "a", 1)
+
+    rotated = await joulie("keys", "rotate", "--json", *data)
+    await decide(bus, connection, "b", 3)
+    retired = await joulie("keys", "retire", "1", "--compromised-since", "-1h", *data, **settings)
+    verified = await joulie("verify", *data, **settings)
+    listed = await joulie("keys", *data)
+
+    assert (rotated.returncode, rotated.stderr) == (0, "")
+    first, second = json.loads(rotated.stdout)
+    assert (first["last"], second["first"], second["signs"]) == (1, 2, True)
+    assert (retired.returncode, retired.stderr) == (0, "")
+    assert "compromised since entry 0" in retired.stdout
+    assert (verified.returncode, verified.stderr) == (0, "")
+    assert listed.stdout == retired.stdout
+
+
+async def test_without_a_projector_the_change_waits_for_one(tmp_path: Path) -> None:
+    Signer.of(tmp_path / "head.key").publish(tmp_path / "head.pub")
+
+    done = await joulie("keys", "rotate", "--wait", "100ms", "--data", str(tmp_path))
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no projector has taken it up within 0.1 s" in done.stderr
+    assert (tmp_path / "head.key.next").exists()
+
+
+async def test_a_secret_is_listed_and_not_rotated(tmp_path: Path) -> None:
+    Signer.of(tmp_path / "head.key", HMAC)
+
+    listed = await joulie("keys", "--data", str(tmp_path))
+    rotated = await joulie("keys", "rotate", "--data", str(tmp_path))
+
+    assert listed.returncode == 0
+    assert "hmac-" in listed.stdout
+    assert rotated.returncode == 2
+    assert "no public half" in rotated.stderr
