@@ -8,7 +8,8 @@ import re
 
 HIDDEN = "(hidden)"
 SHORTEST = 8  # a shorter secret could be a part of any word
-_PASSWORD = re.compile(r"(://[^\s/@:'\"]*):[^\s/@'\"]*@")
+# What a description says of a URL ("user:password@host") is no secret.
+_PASSWORD = re.compile(r"(://[^\s/@:'\"]*):(?!password@)[^\s/@'\"]*@")
 _TOKEN = re.compile(r"((?:nats|tls|https?)://)[^\s/@:'\"]+@")
 _PARAMETER = re.compile(
     r"([?&][\w-]*(?:password|passwd|token|secret|api[_-]?key|signature)[\w-]*=)[^&\s'\"]+",

@@ -1,0 +1,212 @@
+"""Secrets are planted wherever there may be one, and looked for in everything that is shown."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import joulie_migrations
+from joulie_bus.embedded import free_port
+from joulie_cli.data import DataDirectory
+from joulie_cli.main import COMMANDS
+from joulie_projections import database
+
+PLANTED = "planted-0f3a9b"  # in every one of them
+NOWHERE = "127.0.0.1:9"  # nothing listens there
+KUBECONFIG = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "current-context": "c",
+    "clusters": [{"name": "c", "cluster": {"server": f"https://{NOWHERE}"}}],
+    "users": [{"name": "u", "user": {"token": f"{PLANTED}-kube"}}],
+    "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+}
+EDGES = {
+    "ENABLE_FACILITY_METRICS": "true",
+    "FACILITY_POLL_INTERVAL": "1s",
+    "FACILITY_PROMETHEUS_ADDRESS": f"http://u:{PLANTED}-prom@{NOWHERE}",
+    "NODE_POWER_SOURCE": "http",
+    "NODE_POWER_INTERVAL": "1s",
+    "NODE_POWER_HTTP_ENDPOINT": f"http://{NOWHERE}/{{node}}?api_key={PLANTED}-http",
+}
+USER = {"NATS_USER": "joulie", "NATS_PASSWORD": f"{PLANTED}-nats", "NATS_URL": f"nats://{NOWHERE}"}
+SEED = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQY"  # of an nkey, cut off
+MISTAKES = {
+    "DATABASE_URL": f"{PLANTED}-db",
+    "NATS_PASSWORD": f"{PLANTED}-nats",
+    "NATS_NKEY_FILE": SEED,
+    "NATS_CREDS_FILE": f"eyJ{PLANTED}",
+}
+NO_DATABASE = {
+    "its password": USER | {"DATABASE_URL": f"postgresql://u:{PLANTED}-db@{NOWHERE}/joulie"},
+    "a parameter": {
+        "DATABASE_URL": f"postgresql://{NOWHERE}/joulie?user=u&password={PLANTED}-db",
+        "NATS_URL": f"nats://u:{PLANTED}@{NOWHERE}",
+    },
+    "another kind": {"DATABASE_URL": f"mysql://u:{PLANTED}-db@{NOWHERE}/joulie"},
+}
+NO_BROKER = {
+    "a password": USER,
+    "a password in the URL": {"NATS_URL": f"nats://u:{PLANTED}@{NOWHERE}"},
+    "a token in the URL": {"NATS_URL": f"nats://{PLANTED}@{NOWHERE},nats://{PLANTED}@{NOWHERE}"},
+}
+STARTS = ("projector", "operator", "extender", "simulator", "console", "migrate", "status")
+AUDITS = ("verify", "replay", "decisions", "keys", "rebuild", "archive")
+
+
+def environment(**planted: str) -> dict[str, str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("NATS_")}
+    doors = ("METRICS_ADDR", "EXTENDER_ADDR", "CONSOLE_ADDR")
+    return {**clean, **{door: f"127.0.0.1:{free_port()}" for door in doors}, **planted}
+
+
+def run(command: str, data: Path, patience_s: float, **planted: str) -> str:
+    """All that it writes until it fails, or is told to end."""
+    kubeconfig = data.parent / "kubeconfig"
+    kubeconfig.write_text(json.dumps(KUBECONFIG))
+    words = [sys.executable, "-m", "joulie_cli.main", command, "--data", str(data)]
+    if command == "operator":
+        words += ["--kubeconfig", str(kubeconfig)]
+    elif command == "archive":
+        words += ["--to", str(data / "archive")]
+    with subprocess.Popen(
+        words,
+        env=environment(**planted),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        try:
+            return process.communicate(timeout=patience_s)[0]
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            return process.communicate(timeout=30)[0]
+
+
+def test_every_part_is_started() -> None:
+    assert {*STARTS, *AUDITS} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", [*STARTS, *AUDITS])
+def test_no_mistake_in_the_settings_shows_a_secret(tmp_path: Path, command: str) -> None:
+    said = run(command, tmp_path / "data", 30.0, **MISTAKES)
+
+    assert "setting(s) cannot be used" in said
+    assert PLANTED not in said
+    assert SEED not in said
+
+
+@pytest.mark.parametrize("command", [*STARTS, "verify"])
+@pytest.mark.parametrize("planted", NO_DATABASE.values(), ids=NO_DATABASE)
+def test_no_start_without_a_database_shows_a_secret(
+    tmp_path: Path, command: str, planted: dict[str, str]
+) -> None:
+    assert PLANTED not in run(command, tmp_path / "data", 3.0, **planted)
+
+
+@pytest.mark.parametrize("command", STARTS)
+@pytest.mark.parametrize("planted", NO_BROKER.values(), ids=NO_BROKER)
+def test_no_start_without_a_broker_shows_a_secret(
+    tmp_path: Path, command: str, planted: dict[str, str]
+) -> None:
+    directory = DataDirectory(tmp_path / "data")
+    directory.create()
+    engine = database.migrator(directory.database)
+    joulie_migrations.upgrade(engine)
+    engine.dispose()
+
+    assert PLANTED not in run(command, tmp_path / "data", 3.0, **planted)
+
+
+def test_no_mistake_in_the_file_of_settings_shows_a_secret(tmp_path: Path) -> None:
+    for line in (
+        f'NATS_PASSWORD = ["{PLANTED}"]',
+        f'NATS_PASSWORT = "{PLANTED}"',
+        f'DATABASE_URL = {{ url = "{PLANTED}" }}',
+        f'NATS_PASSWORD = "{PLANTED}',
+    ):
+        (tmp_path / "joulie.toml").write_text(line)
+        words = ["status", "--config", str(tmp_path / "joulie.toml"), "--data", str(tmp_path)]
+        done = subprocess.run(
+            [sys.executable, "-m", "joulie_cli.main", *words],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert PLANTED not in done.stderr
+
+
+# --- while all of it runs -----------------------------------------------------------------------
+
+KEPT_SECRET = ("credentials", "nats.conf", "head.key")  # files that are there to hold one
+PAGES = ("debug/scoring", "healthz", "readyz", "openapi.json")
+
+
+def arguments() -> Iterator[bytes]:
+    """Of every process on this machine."""
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            yield process.read_bytes()
+        except OSError:
+            continue
+
+
+def written(data: Path) -> Iterator[tuple[Path, bytes]]:
+    for file in data.rglob("*"):
+        if file.is_file() and not set(file.relative_to(data).parts) & {*KEPT_SECRET}:
+            yield file, file.read_bytes()
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_nothing_that_runs_shows_a_secret(tmp_path: Path) -> None:
+    """Neither in its arguments, nor its lines, pages, metrics, database or streams."""
+    data, environ = tmp_path / "data", environment(**USER, **EDGES, LOG_LEVEL="debug")
+    words = ["demo", "--headless", "--nodes", "8", "--speed", "600", "--data", str(data)]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "joulie_cli.main", *words),
+        env=environ,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    shown: list[tuple[str, bytes]] = []
+    try:
+        async with asyncio.timeout(60):
+            while not (pages := await asyncio.to_thread(opened, data)):
+                await asyncio.sleep(0.5)
+        await asyncio.sleep(5)  # the edges have asked, and were not answered
+        shown += [("an argument", line) for line in arguments()] + pages
+    finally:
+        process.terminate()
+        said, _ = await asyncio.wait_for(process.communicate(), 60)
+    shown += [("what it said", said), *((str(file), bytes_) for file, bytes_ in written(data))]
+
+    lines = b"".join(what for _, what in shown)
+    assert b"u:***@127.0.0.1" in lines  # it was on its way out
+    assert b"api_key=***" in lines
+    passwords = {file.read_bytes() for file in (data / "credentials").iterdir()}
+    key = (data / "head.key").read_bytes().splitlines()[1]
+    assert len(passwords) > 5
+    assert len(shown) > 20
+    for secret in {PLANTED.encode(), key, *passwords}:
+        assert [where for where, what in shown if secret in what] == []
+
+
+def opened(data: Path) -> list[tuple[str, bytes]]:
+    """The pages of all that answers by now; nothing unless all of it does."""
+    try:
+        running = json.loads((data / "run.json").read_text())
+        door = running["endpoints"]["extender"]
+        pages = [f"{door}/{page}" for page in PAGES]
+        pages += [f"http://{at}/metrics" for at in running["metrics"].values()]
+        return [(page, urllib.request.urlopen(page, timeout=5).read()) for page in pages]
+    except (OSError, KeyError, ValueError):
+        return []
