@@ -15,13 +15,13 @@ _PARAMETER = re.compile(
     r"([?&][\w-]*(?:password|passwd|token|secret|api[_-]?key|signature)[\w-]*=)[^&\s'\"]+",
     re.IGNORECASE,
 )
-_secrets: set[str] = set()
+_secrets: dict[str, None] = {}  # in the order in which they came
 
 
 def remember(secret: str) -> None:
     """From now on it is hidden wherever it turns up."""
     if len(secret) >= SHORTEST:
-        _secrets.add(secret)
+        _secrets[secret] = None
 
 
 def masked(text: str) -> str:

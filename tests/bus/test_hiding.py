@@ -25,7 +25,7 @@ def test_a_secret_in_a_url_is_hidden(text: str, shown: str) -> None:
 
 @pytest.mark.parametrize("style", ["json", "console"])
 def test_no_line_shows_what_a_library_quoted(style: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hiding, "_secrets", set[str]())
+    monkeypatch.setattr(hiding, "_secrets", dict[str, None]())
     hiding.remember("correct-horse")
     lines = io.StringIO()
     logging.configure("info", style, "test", lines)
@@ -44,7 +44,7 @@ def test_no_line_shows_what_a_library_quoted(style: str, monkeypatch: pytest.Mon
 def test_what_is_too_short_to_be_told_from_a_word_is_not_looked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hiding, "_secrets", set[str]())
+    monkeypatch.setattr(hiding, "_secrets", dict[str, None]())
     hiding.remember("up")
     hiding.remember("")
 
