@@ -78,7 +78,7 @@ def _inside(value: object) -> object:
             return escaped(str(value))
 
 
-def _without_secrets(_logger: Any, _method: str, line: str) -> str:
+def _without_secrets(_logger: Any, _method: str, line: Any) -> str:
     """The whole line: a field may hold the message of any library."""
     return masked(line)
 
