@@ -45,7 +45,7 @@ from joulie_bus.testing import (
     power,
     running_broker,
 )
-from joulie_cli.heads import everything
+from joulie_bus.whole import everything
 from joulie_extender.decide import Moment, decide_filter, decide_prioritize, declaration
 from joulie_extender.scoring import Weights
 from joulie_projections import database

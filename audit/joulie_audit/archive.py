@@ -2,6 +2,7 @@
 
     DIR/facts/2026-11-21/10/000000000001-000000012345/   facts.* batches.* aside.* manifest.json
     DIR/log/2026-11-21/10/000000000001-000000004711/     entries.* heads.* manifest.json
+                                                         keys.*: if keys changed there
 
 A part is written beside its place, read back and compared, and only then put there. Its manifest
 holds the sha256 of each file and names the part before it, so that none can be changed, exchanged
@@ -23,14 +24,15 @@ from joulie_bus.errors import ArchiveBroken
 from joulie_bus.records import Record
 from joulie_bus.subjects import MERGE_ORDER, Stream
 from joulie_projections.commit import Poison
-from joulie_projections.heads import Head
 from joulie_projections.history import Logged
 from joulie_projections.manifest import Manifest, Range, merkle_root
+from joulie_projections.signed import Head, KeyStatement, decode_key, encode
 from joulie_projections.snapshots import Snapshot
 
 FORMAT = "joulie-archive/1"
 FACTS, LOG = "facts", "log"
-BATCHES, ASIDE, SNAPSHOTS, ENTRIES, HEADS = "batches", "aside", "snapshots", "entries", "heads"
+BATCHES, ASIDE, SNAPSHOTS = "batches", "aside", "snapshots"
+ENTRIES, HEADS, KEYS = "entries", "heads", "keys"
 MANIFEST = "manifest.json"
 _EVERY = frozenset(MERGE_ORDER)
 _STREAMS = {str(stream): stream for stream in Stream}
@@ -70,6 +72,7 @@ class FactPart(NamedTuple):
 class LogPart(NamedTuple):
     entries: list[Logged]
     heads: list[Head]
+    keys: tuple[KeyStatement, ...] = ()
 
 
 def sealed(part: Part) -> Part:
@@ -104,10 +107,12 @@ def columns_of_facts(part: FactPart) -> dict[str, Columns]:
 
 
 def columns_of_log(part: LogPart) -> dict[str, Columns]:
-    return {
+    columns = {
         ENTRIES: _columns(Logged._fields, part.entries),
         HEADS: _columns(Head.__struct_fields__, part.heads),
     }
+    keys: Columns = {"statement": [encode(said) for said in part.keys]}
+    return columns | ({KEYS: keys} if part.keys else {})
 
 
 def facts_of_columns(tables: Mapping[str, Columns]) -> FactPart:
@@ -144,7 +149,8 @@ def heads_of(heads: Columns) -> list[Head]:
 
 def log_of_columns(tables: Mapping[str, Columns]) -> LogPart:
     entries = [Logged(**row) for row in _rows(tables[ENTRIES])]
-    return LogPart(entries, heads_of(tables[HEADS]))
+    told = tables.get(KEYS, {"statement": []})["statement"]  # most parts have none
+    return LogPart(entries, heads_of(tables[HEADS]), tuple(map(decode_key, told)))
 
 
 def root_of(part: FactPart | LogPart) -> str:

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +31,7 @@ from joulie_bus.private import OTHERS, make_private, tighten
 from joulie_bus.records import Record
 from joulie_projections.history import History, Logged
 from joulie_projections.manifest import Manifest
+from joulie_projections.signed import KeyStatement
 from joulie_projections.snapshots import Snapshot
 
 HOUR_NS = 3_600_000_000_000
@@ -45,9 +46,15 @@ class Archived(NamedTuple):
 
 
 class Archiver:
-    """`before` cuts off what is not over yet: nothing of that hour or later is written."""
+    """`before` cuts off what is not over yet: nothing of that hour or later is written.
 
-    def __init__(self, path: Path, form: Format, before: int) -> None:
+    `keys` is what was said of the log's keys. Each statement goes into the part with the entry
+    behind its own: that entry is signed, and so archived, after it was said.
+    """
+
+    def __init__(
+        self, path: Path, form: Format, before: int, keys: Sequence[KeyStatement] = ()
+    ) -> None:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (path / FACTS).mkdir(exist_ok=True)
         (path / LOG).mkdir(exist_ok=True)
@@ -57,6 +64,7 @@ class Archiver:
         self._archive = Archive.of(path)
         self._form = form
         self._before = before
+        self._keys = keys
         self._parts = 0
 
     async def run(self, history: History, facts: Facts) -> Archived:
@@ -88,7 +96,8 @@ class Archiver:
                 break
             span = entries[0].pos, entries[-1].pos
             covered = [head for head in heads if span[0] <= head.pos <= span[1]]
-            last = self._write(LOG, hour, span, last, LogPart(entries, covered), {})
+            keys = tuple(said for said in self._keys if span[0] <= said.pos + 1 <= span[1])
+            last = self._write(LOG, hour, span, last, LogPart(entries, covered, keys), {})
         return last.last
 
     def _last(self, kind: str) -> Part:

@@ -4,12 +4,16 @@ In front of the newest cut the database shows nothing; an archive does. The cut 
 and carries the signature, so that a cut which nobody signed is a flaw of the log.
 """
 
+from collections.abc import Sequence
+
 from joulie_audit.chain import Flaw, Part
+from joulie_audit.heads import unconfirmed
 from joulie_projections.commit import Cut
 from joulie_projections.entry import chain_hash
-from joulie_projections.heads import Checker, Head, is_genuine
 from joulie_projections.history import History
+from joulie_projections.keyring import Ring
 from joulie_projections.manifest import Manifest
+from joulie_projections.signed import Head
 
 
 def head_of(cut: Cut) -> Head:
@@ -40,11 +44,16 @@ def unseen(part: Part, cut: Cut | None) -> Cut | None:
     return cut if cut is not None and part.first <= cut.pos else None
 
 
-def cut_flaw(history: History, cut: Cut, public: Checker) -> Flaw | None:
-    """Neither the row nor what it names is believed: a head's signature covers the entry."""
-    at = cut.pos
-    if not is_genuine(head_of(cut), public):
+def cut_flaw(history: History, cut: Cut, ring: Ring, heads: Sequence[Head]) -> Flaw | None:
+    """Neither the row nor what it names is believed: a head's signature covers the entry.
+
+    `heads` are those behind the cut: they confirm one that a compromised key signed.
+    """
+    at, signed = cut.pos, head_of(cut)
+    if ring.flaw_of(signed):
         return Flaw(at, f"the log was cut at entry {at}, which no head of ours signed")
+    if ring.unconfirmed([signed, *heads], history.tip()) is signed:
+        return Flaw(at, f"the log was cut at entry {at}, and {unconfirmed(signed, ring)}")
     entry = history.entry(at)
     if entry is None:
         return Flaw(at, f"entry {at}, where the log was cut, is missing")

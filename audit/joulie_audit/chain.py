@@ -40,6 +40,9 @@ class Part(NamedTuple):
     first: int = 1
     last: int = NEWEST
 
+    def holds(self, pos: int) -> bool:
+        return self.first <= pos <= self.last
+
     @property
     def begins_the_log(self) -> bool:
         return self.first == 1

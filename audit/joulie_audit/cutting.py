@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from joulie_audit.archive import Archive, Part
-from joulie_audit.verify_archive import facts_fit, log_fits
+from joulie_audit.verify_archive import facts_fit, keys_known, log_fits
 from joulie_bus.errors import NotTrimmed
 from joulie_bus.records import Record
 from joulie_bus.subjects import Stream
-from joulie_projections import heads
 from joulie_projections.commit import Cut, Input, Inputs
-from joulie_projections.heads import Checker, Head, is_genuine
 from joulie_projections.history import History
+from joulie_projections.keyring import Ring
 from joulie_projections.manifest import Manifest
+from joulie_projections.signed import Head, decode_any
 
 
 class Anchor(NamedTuple):
@@ -23,7 +23,8 @@ class Anchor(NamedTuple):
 
 
 def anchors_of(records: Sequence[Record]) -> list[Anchor]:
-    return [Anchor(heads.decode(record.data), record.sequence) for record in records]
+    found = [(decode_any(record.data), record.sequence) for record in records]
+    return [Anchor(said, sequence) for said, sequence in found if isinstance(said, Head)]
 
 
 class Wish(NamedTuple):
@@ -39,7 +40,7 @@ class Grounds(NamedTuple):
 
     archive: Archive
     anchors: Sequence[Anchor]
-    public: Checker
+    public: Ring
     due: int | None  # the entry of the oldest answer that an outcome is still to name
 
 
@@ -91,7 +92,7 @@ def _place(history: History, on: Grounds, before: int) -> _Found | None:
         and head.signed_at <= before
         and (on.due is None or head.pos < on.due)
         and (head.pos, head.hash) in anchored
-        and is_genuine(head, on.public)
+        and on.public.stands_alone(head)
     )
     head = next(allowed, None)
     manifest = _manifest_at(history, min(facts_to, history.known_at(before)))
@@ -125,7 +126,8 @@ def _log_holds(history: History, on: Grounds, first: int, last: int) -> Part:
         if part.last < first or part.first > last:
             continue
         found, holder = archive.read_log(place, part), part
-        log_fits(str(place), found, found.entries[0].prev, on.public)
+        ring = keys_known(str(place), found, on.public)
+        log_fits(str(place), found, found.entries[0].prev, ring)
         low, high = max(first, part.first), min(last, part.last)
         kept = found.entries[low - part.first : high - part.first + 1]
         inside = {head for head in signed if low <= head.pos <= high}

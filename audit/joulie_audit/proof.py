@@ -11,33 +11,47 @@ from typing import NamedTuple
 import msgspec
 
 from joulie_audit.beginning import trimmed
+from joulie_audit.heads import unconfirmed
 from joulie_bus.errors import NotInTheLog
 from joulie_projections.entry import FIRST_PREV, chain_hash
-from joulie_projections.heads import Checker, Head, is_genuine
 from joulie_projections.history import History
+from joulie_projections.keyring import Ring
+from joulie_projections.signed import Handover, Head
 
 FORMAT = "joulie-proof/1"
 
 
-class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes are base64 in JSON."""
+class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Bytes are base64 in JSON. Handovers are there if the log has had several keys."""
 
-    format: str = FORMAT
+    format: str
     position: int
     prev: bytes  # hash of the entry before it
     bodies: list[bytes]  # of the entry, and of all that follow up to the head
     head: Head
+    handovers: list[Handover] = []
 
 
-def prove(history: History, position: int, anchored: Sequence[Head] = ()) -> Proof:
-    """To the first signed head at or behind the entry."""
+def prove(
+    history: History, position: int, ring: Ring | None = None, anchored: Sequence[Head] = ()
+) -> Proof:
+    """To the first signed head at or behind the entry; with a ring, to one that needs no other."""
     heads = sorted((*history.heads(), *anchored), key=lambda head: head.pos)
+    if ring is not None:
+        heads = [head for head in heads if ring.stands_alone(head)]
     head = next((head for head in heads if head.pos >= position), None)
     entries = list(history.entries(position, head.pos)) if head else []
     if head is None or not entries or entries[0].pos != position:
         raise NotInTheLog(_no_proof(history, position, heads))
     bodies = [entry.body for entry in entries]
-    proof = Proof(position=position, prev=entries[0].prev, bodies=bodies, head=head)
+    proof = Proof(
+        format=FORMAT,
+        position=position,
+        prev=entries[0].prev,
+        bodies=bodies,
+        head=head,
+        handovers=list(ring.handovers) if ring else [],
+    )
     if not holds(proof):
         raise NotInTheLog(
             f"Entry {position} cannot be proved: the chain from it does not lead to the head at "
@@ -86,16 +100,15 @@ class Difference(NamedTuple):
         return self.last.pos - self.first.pos
 
 
-def difference(history: History, public: Checker, one: Head, other: Head) -> Difference:
+def difference(history: History, public: Ring, one: Head, other: Head) -> Difference:
     """Whoever keeps both heads learns whether the later log is the earlier one, gone on."""
     first, last = sorted((one, other), key=lambda head: head.pos)
     return Difference(first, last, _flaw(history, public, first, last))
 
 
-def _flaw(history: History, public: Checker, first: Head, last: Head) -> str:
-    for head in (first, last):
-        if not is_genuine(head, public):
-            return f"the head at {head.pos} is signed by another key ({head.key_id})"
+def _flaw(history: History, public: Ring, first: Head, last: Head) -> str:
+    if what := _signature_flaw(public, first, last):
+        return what
     if first.pos == last.pos:
         same = first.hash == last.hash
         return "" if same else f"two heads of entry {first.pos} that differ: the log was forked"
@@ -109,6 +122,16 @@ def _flaw(history: History, public: Checker, first: Head, last: Head) -> str:
     if (end, at) != (last.hash, last.pos):
         return f"the entries from {first.pos + 1} on do not lead to the head at {last.pos}"
     return ""
+
+
+def _signature_flaw(ring: Ring, *heads: Head) -> str:
+    for head in heads:
+        if ring.key(head.key_id) is None:
+            return f"the head at {head.pos} is signed by another key ({head.key_id})"
+        if what := ring.flaw_of(head):
+            return what
+    doubtful = ring.unconfirmed(heads, max(head.pos for head in heads))
+    return unconfirmed(doubtful, ring) if doubtful is not None else ""
 
 
 def _hash_at(history: History, position: int) -> bytes:

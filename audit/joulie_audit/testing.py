@@ -21,7 +21,7 @@ from joulie_operator.plugins import chosen
 from joulie_operator.reconcile import Moment as Situation
 from joulie_operator.reconcile import plan
 from joulie_operator.rules import Rules
-from joulie_projections import database
+from joulie_projections import database, keychange
 from joulie_projections.board import Board
 from joulie_projections.commit import Input, Poison
 from joulie_projections.database import Place
@@ -139,8 +139,21 @@ class LogMaker:
         """A number is used, and what it was for never comes."""
         self._says.stamp(declaration(self.weights))
 
+    def rotate(self) -> None:
+        """The next head is another key's."""
+        keychange.ask_rotation(self.signer.path)
+        self._change_key()
+
+    def retire(self, key_id: str, since: int) -> None:
+        keychange.ask_retirement(self.signer.path, key_id, since)
+        self._change_key()
+
+    def _change_key(self) -> None:
+        end = self._log.signed_to(self._epoch)
+        self.signer = keychange.begun(self.signer, *end, self.clock()).done()
+
     def sign(self) -> Head:
-        head = self._log.sign_head(self.signer, self.clock())
+        head = self._log.sign_head(self._epoch, self.signer, self.clock())
         assert head is not None
         return head
 

@@ -20,8 +20,8 @@ from joulie_audit.cutting import Anchor, Grounds, Wish, next_cut
 from joulie_audit.trim_streams import Purged, PurgingLog, bounds_of, purge_to
 from joulie_bus.subjects import Subjects
 from joulie_projections.commit import Cut
-from joulie_projections.heads import Checker
 from joulie_projections.history import History
+from joulie_projections.keyring import Ring
 from joulie_projections.trimming import TrimStore
 
 Reading = Callable[[], contextlib.AbstractContextManager[History]]
@@ -37,9 +37,7 @@ class Trimmed(NamedTuple):
 
 
 class Trimmer:
-    def __init__(
-        self, archive: Archive, store: TrimStore, reading: Reading, public: Checker
-    ) -> None:
+    def __init__(self, archive: Archive, store: TrimStore, reading: Reading, public: Ring) -> None:
         self._archive = archive
         self.store = store
         self._reading = reading

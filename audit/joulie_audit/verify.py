@@ -4,19 +4,21 @@ Entries are hashed again along their chain, signatures are checked, heads kept o
 must still fit, and so must manifests and snapshots.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from joulie_audit.beginning import behind, cut_flaw, first_manifest, unseen
-from joulie_audit.chain import Flaw, Part, Sharing, Walked, walking
+from joulie_audit.chain import Flaw, Part, Sharing, walking
+from joulie_audit.heads import end_flaw, handover_flaw, heads_flaw, lost_flaw
 from joulie_audit.producers import Hole
 from joulie_audit.start import opened
 from joulie_bus.errors import StateDamaged
 from joulie_migrations import written
 from joulie_projections.commit import Cut
-from joulie_projections.heads import Checker, Head, is_genuine
 from joulie_projections.history import History
+from joulie_projections.keyring import Ring
 from joulie_projections.manifest import Manifest, chained
+from joulie_projections.signed import Head
 
 
 class Report(NamedTuple):
@@ -34,7 +36,7 @@ EVERYTHING = Part()
 
 def verify(
     history: History,
-    public: Checker,
+    public: Ring,
     anchored: Sequence[Head],
     part: Part = EVERYTHING,
     sharing: Sharing | None = None,
@@ -45,8 +47,9 @@ def verify(
     """
     inside, cut, is_whole = history.heads(), history.cut(), part == EVERYTHING
     hidden, part = unseen(part, cut), behind(part, cut)
-    heads = [head for head in (*inside, *anchored) if part.first <= head.pos <= part.last]
-    wanted = {head.pos for head in heads}
+    heads = [head for head in (*inside, *anchored) if part.holds(head.pos)]
+    handovers = [said for said in public.handovers if part.holds(said.pos)]
+    wanted = {head.pos for head in heads} | {said.pos for said in handovers}
     with walking(history, part, wanted, sharing) as entries:
         batches, batch_flaw = _check_manifests(history) if is_whole else (0, None)
         snapshots, snapshot_flaw = _check_snapshots(history) if is_whole else (0, None)
@@ -54,9 +57,12 @@ def verify(
     count = walked.last - part.first + 1
     flaw = (
         _check_columns(history)
-        or (cut_flaw(history, cut, public) if cut else None)
+        or (cut_flaw(history, cut, public, heads) if cut else None)
         or walked.flaw
-        or _check_heads(heads, walked, public)
+        or heads_flaw(heads, walked, public)
+        or handover_flaw(handovers, walked)
+        or lost_flaw(inside, [head for head in anchored if part.holds(head.pos)])
+        or (end_flaw(history.noted_end(), walked) if is_whole else None)
         or batch_flaw
         or snapshot_flaw
     )
@@ -70,20 +76,7 @@ def _check_columns(history: History) -> Flaw | None:
     return Flaw(0, "the table of decisions was redefined: its columns are not what bodies say")
 
 
-# --- heads and manifests ----------------------------------------------------------------------
-
-
-def _check_heads(heads: Iterable[Head], walked: Walked, public: Checker) -> Flaw | None:
-    for found in heads:
-        at = found.pos
-        if not is_genuine(found, public):
-            return Flaw(at, f"the signature of the head at {at} is not ours")
-        if at > walked.last:
-            what = f"a signed head speaks of entry {at}, but the log ends at {walked.last}"
-            return Flaw(walked.last + 1, what)
-        if walked.hashes.get(at) != found.hash:
-            return Flaw(at, f"entry {at} is not the one that was signed")
-    return None
+# --- manifests --------------------------------------------------------------------------------
 
 
 def _check_manifests(history: History) -> tuple[int, Flaw | None]:

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from joulie_audit.archive import LOG, Archive, FactPart, LogPart
+from joulie_audit.heads import unconfirmed
 from joulie_audit.verify import manifest_flaw
 from joulie_bus.errors import ArchiveBroken
 from joulie_projections.entry import FIRST_PREV, chain_hash
-from joulie_projections.heads import Checker, Head, is_genuine
 from joulie_projections.history import History
+from joulie_projections.keyring import Ring
 from joulie_projections.manifest import merkle_root
+from joulie_projections.signed import Head
 
 
 class ArchiveReport(NamedTuple):
@@ -22,7 +24,7 @@ class ArchiveReport(NamedTuple):
 
 def verify_archive(
     archive: Archive,
-    public: Checker,
+    public: Ring,
     history: History | None = None,
     anchored: Sequence[Head] = (),
 ) -> ArchiveReport:
@@ -45,7 +47,7 @@ class _Check:
     def __init__(
         self,
         archive: Archive,
-        public: Checker,
+        public: Ring,
         history: History | None,
         anchored: Sequence[Head],
     ) -> None:
@@ -54,6 +56,7 @@ class _Check:
         self._anchored = anchored
         self._public = public
         self._history = history
+        self._heads: list[Head] = []
         self._parts = self._facts = self._entries = 0
 
     def report(self, flaw: str | None) -> ArchiveReport:
@@ -82,13 +85,17 @@ class _Check:
         prev = FIRST_PREV
         for place, part in self._archive.parts(LOG):
             found = self._archive.read_log(place, part)
+            self._public = keys_known(str(place), found, self._public)
             hashes = log_fits(str(place), found, prev, self._public)
+            self._heads.extend(found.heads)
             prev = hashes[part.last]
             self._require_anchored(place, hashes)
             if self._cut and part.first <= self._cut.pos <= part.last:
                 is_same = hashes[self._cut.pos] == self._cut.hash
                 self._require_cut_at(place, part.seal == self._cut.log_seal and is_same)
             self._entries, self._parts = part.last, self._parts + 1
+        if (doubtful := self._public.unconfirmed(self._heads, self._entries)) is not None:
+            raise ArchiveBroken(str(self._archive.path), unconfirmed(doubtful, self._public))
         if self._history is not None and self._entries:
             entry = next(self._history.entries(self._entries, self._entries), None)
             if entry is not None and entry.hash != prev:
@@ -110,15 +117,28 @@ class _Check:
                 raise ArchiveBroken(str(place), f"entry {head.pos} is not the one that was signed")
 
 
-def log_fits(place: str, part: LogPart, prev: bytes, public: Checker) -> dict[int, bytes]:
+def keys_known(place: str, part: LogPart, ring: Ring) -> Ring:
+    """The archive itself holds how its keys changed; the first key has to be known."""
+    ring, flaws = ring.with_all(part.keys)
+    if flaws:
+        raise ArchiveBroken(place, flaws[0])
+    return ring
+
+
+def log_fits(place: str, part: LogPart, prev: bytes, ring: Ring) -> dict[int, bytes]:
     """Raises unless its entries follow `prev` and its heads are signed. Hashes by number."""
-    hashes: dict[int, bytes] = {}
+    hashes = {entry.pos - 1: prev for entry in part.entries[:1]}
     for entry in part.entries:
         if entry.prev != prev or chain_hash(prev, entry.body) != entry.hash:
             raise ArchiveBroken(place, f"entry {entry.pos} does not follow the one before it")
         prev = hashes[entry.pos] = entry.hash
+    for said in ring.handovers:
+        if hashes.get(said.pos, said.hash) != said.hash:
+            raise ArchiveBroken(place, f"a handover of keys at {said.pos} is not this log's")
     for head in part.heads:
-        if not is_genuine(head, public) or hashes.get(head.pos) != head.hash:
+        if what := ring.flaw_of(head):
+            raise ArchiveBroken(place, what)
+        if hashes.get(head.pos) != head.hash:
             raise ArchiveBroken(place, f"the head at {head.pos} is not this log's")
     return hashes
 

@@ -19,6 +19,8 @@
     │   ├── DatabaseUnreachable  no database to talk to
     │   ├── StateDamaged         rows that are not the ones that were committed
     │   ├── KeyMismatch          a key file of another kind than the settings ask for
+    │   ├── KeyRingBroken        keys that do not hang together, or not with the one that signs
+    │   ├── KeyChangeRefused     a change of keys that cannot be made
     │   ├── NoSnapshot           nothing that a rebuild could start from but the first fact
     │   ├── NotRetryable         a message in quarantine that would end there again
     │   ├── Unreadable           the database does not let itself be read now
@@ -203,6 +205,18 @@ class KeyMismatch(StoreError):
             f"{path} holds another kind of key than {wanted}: {found}. Nothing was signed. "
             f"Set HEAD_SIGNATURE to what the log was begun with, or name another data directory."
         )
+
+
+class KeyRingBroken(StoreError):
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(
+            f"{path} is not the ring of keys that belongs here: {why}. Nothing was signed or "
+            f"checked. Take it, and the head.key that belongs to it, from a copy."
+        )
+
+
+class KeyChangeRefused(StoreError):
+    """The message says what was asked for, why it cannot be done, and what can."""
 
 
 class NoSnapshot(StoreError):

@@ -1,28 +1,48 @@
-"""Heads that were kept outside the database, and the key that signs them."""
+"""Heads that were kept outside the database, and the keys that sign them."""
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from joulie_bus import codec
 from joulie_bus.errors import NotInTheLog, Undecodable
 from joulie_bus.log import Log
-from joulie_bus.records import Record
 from joulie_bus.subjects import Stream
-from joulie_bus.tasks import rung
+from joulie_bus.whole import everything
 from joulie_cli.wiring import Wiring
 from joulie_projections import heads
-from joulie_projections.heads import Checker, Head
-from joulie_projections.history import History
+from joulie_projections.commit import Cut
+from joulie_projections.history import NEWEST, History
+from joulie_projections.keyring import Ring
+from joulie_projections.signed import Head, KeyStatement, Signed, decode_any
 
-PATIENCE_S = 5.0
+
+class Anchors(NamedTuple):
+    """What is signed outside of the database."""
+
+    heads: Sequence[Head]
+    keys: Sequence[KeyStatement] = ()
+    flaw: str = ""  # of the place where they are kept
+    begins_at: int = 1  # the first message of the stream
+
+    def gap(self, cut: Cut | None) -> str:
+        """A trim removes the heads before its own, and no others."""
+        if self.begins_at == 1:
+            return ""
+        oldest = min((head.pos for head in self.heads), default=NEWEST)
+        if cut is not None and oldest <= cut.pos:
+            return ""
+        return f"the messages before #{self.begins_at} of {Stream.HEADS} were removed"
 
 
-def public_key(wires: Wiring) -> Checker:
+NOTHING = Anchors(())
+
+
+def public_key(wires: Wiring) -> Ring:
     file = wires.data.public_key
-    if not file.exists():
+    if not file.exists() and not heads.is_secret(wires.data.key):
         raise NotInTheLog(
             f"{file} is missing: without the public key no signature can be checked. "
             "The projector writes it when it starts; a copy will do."
@@ -30,9 +50,20 @@ def public_key(wires: Wiring) -> Checker:
     return heads.public_key(file)
 
 
-async def heads_of(bus: Log) -> list[Head]:
-    """From the stream that can be neither purged nor deleted from."""
-    return [heads.decode(record.data) for record in await everything(bus, Stream.HEADS)]
+async def anchors_of(bus: Log) -> Anchors:
+    """From the stream from which only a trim removes messages."""
+    state, said, flaw = await bus.state(Stream.HEADS), list[Signed](), ""
+    for record in await everything(bus, Stream.HEADS):
+        try:
+            said.append(decode_any(record.data))
+        except msgspec.DecodeError:
+            flaw = flaw or f"{Stream.HEADS} #{record.sequence} is neither a head nor about a key"
+    return _anchors(said)._replace(flaw=flaw, begins_at=max(1, state.first))
+
+
+def _anchors(said: Sequence[Signed]) -> Anchors:
+    signed = [head for head in said if isinstance(head, Head)]
+    return Anchors(signed, [key for key in said if not isinstance(key, Head)])
 
 
 async def ids_of(bus: Log) -> dict[str, int]:
@@ -47,39 +78,26 @@ async def ids_of(bus: Log) -> dict[str, int]:
     return found
 
 
-async def everything(bus: Log, stream: Stream) -> list[Record]:
-    state = await bus.state(stream)
-    found: list[Record] = []
-    bell = asyncio.Event()
-    wanted = state.last - state.first + 1 if state.last else 0
-    async with bus.reading(stream, max(0, state.first - 1), bell=bell) as reader:
-        while len(found) < wanted:
-            records = reader.take(1000)
-            found.extend(records)
-            if not records:
-                await rung(bell, PATIENCE_S)
-    return found
-
-
-def heads_in(file: Path) -> list[Head]:
-    """One head, a list of them, or one per line."""
+def anchors_in(file: Path) -> Anchors:
+    """Heads and what was said of keys: one of them, a list, or one per line."""
     content = file.read_bytes() if file.exists() else b""
     try:
         if content.lstrip()[:1] == b"[":
-            return msgspec.json.decode(content, type=list[Head])
-        return [heads.decode(line) for line in content.splitlines() if line.strip()] or _none(file)
+            lines = [bytes(raw) for raw in msgspec.json.decode(content, type=list[msgspec.Raw])]
+        else:
+            lines = [line for line in content.splitlines() if line.strip()]
+        found = _anchors([decode_any(line) for line in lines])
     except msgspec.DecodeError as error:
         raise NotInTheLog(f"{file} holds no heads: {error}.") from error
-
-
-def _none(file: Path) -> list[Head]:
-    raise NotInTheLog(f"{file} holds no heads, or does not exist.")
+    if not found.heads:
+        raise NotInTheLog(f"{file} holds no heads, or does not exist.")
+    return found
 
 
 def head_named(text: str, history: History, anchored: Sequence[Head]) -> Head:
     """A file with a head in it, or the number of the entry that a head was signed at."""
     if not text.isdigit():
-        return heads_in(Path(text))[-1]
+        return anchors_in(Path(text)).heads[-1]
     known = {head.pos: head for head in (*anchored, *history.heads())}
     if int(text) not in known:
         near = ", ".join(map(str, sorted(known, key=lambda pos: abs(pos - int(text)))[:5]))

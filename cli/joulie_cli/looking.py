@@ -109,11 +109,14 @@ def archive(made: argparse.ArgumentParser) -> None:
     )
 
 
+TIMES = ("--at", "--since", "--compromised-since")
+
+
 def joined(argv: Sequence[str]) -> list[str]:
     """`--at -10m` as `--at=-10m`: argparse would take the moment for an option."""
     words: list[str] = []
     for word in argv:
-        if words and words[-1] in ("--at", "--since") and word[:1] == "-" and word[1:2].isdigit():
+        if words and words[-1] in TIMES and word[:1] == "-" and word[1:2].isdigit():
             words[-1] += f"={word}"
         else:
             words.append(word)

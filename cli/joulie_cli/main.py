@@ -30,6 +30,7 @@ COMMANDS = {
     "twin": "what was believed about a node, now or then",
     "verify": "re-hash the decision log and check every link and signature",
     "prove": "proof that an entry is in the log, to be checked without our code",
+    "keys": "the keys that sign the log: list, rotate, retire",
     "diff": "prove that a later signed head goes on from an earlier one",
     "replay": "fold all facts again and recompute every decision and plan",
     "whatif": "the same past under other settings; changes nothing",
@@ -47,7 +48,8 @@ COMMANDS = {
     "simulator": "publish the facts of a simulated cluster",
 }
 ACTIONS = ("list", "show", "retry")  # of `joulie dead`
-WITH_JSON = ("demo", "status", "simulate", "dead", "rebuild", "gpus", *looking.OPTIONS)
+KEY_ACTIONS = ("list", "rotate", "retire")
+WITH_JSON = ("demo", "status", "simulate", "dead", "keys", "rebuild", "gpus", *looking.OPTIONS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -118,6 +120,17 @@ def _grant(made: argparse.ArgumentParser) -> None:
     )
 
 
+def _keys(made: argparse.ArgumentParser) -> None:
+    made.add_argument("action", nargs="?", choices=KEY_ACTIONS, default="list", help="list")
+    made.add_argument("key", nargs="?", metavar="KEY", help="to retire: its number in the list")
+    made.add_argument(
+        "--compromised-since", metavar="WHEN", help="an entry, a time, or -10m: believed up to here"
+    )
+    made.add_argument(
+        "--wait", type=_seconds, default=20.0, metavar="TIME", help="for the projector (20s)"
+    )
+
+
 def _rebuild(made: argparse.ArgumentParser) -> None:
     made.add_argument("--from-snapshot", action="store_true", help="and not from the first fact")
     looking.rebuild(made)
@@ -177,6 +190,7 @@ OPTIONS = {
     "migrate": _migrate,
     "dead": _dead,
     "grant": _grant,
+    "keys": _keys,
     "rebuild": _rebuild,
     "gpus": _gpus,
     **looking.OPTIONS,

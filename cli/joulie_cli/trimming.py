@@ -12,7 +12,8 @@ from joulie_audit.trim import Trimmed, Trimmer
 from joulie_bus.errors import NotTrimmed
 from joulie_bus.roles import Role
 from joulie_bus.subjects import Stream
-from joulie_cli.heads import everything, public_key
+from joulie_bus.whole import everything
+from joulie_cli.heads import public_key
 from joulie_cli.past import broker_of, history_of
 from joulie_cli.when import shown
 from joulie_cli.wiring import Wiring

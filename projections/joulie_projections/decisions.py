@@ -79,12 +79,13 @@ class DecisionLog:
             require_epoch(db, epoch)
             db.execute(delete(outcome_due).where(has_one.exists()))
 
-    def sign_head(self, signer: Signer, now: int) -> Head | None:
+    def sign_head(self, epoch: int, signer: Signer, now: int) -> Head | None:
         """Signs where the log ends; nothing if that has been signed already."""
         with self._engine.begin() as db:
+            require_epoch(db, epoch)
             tip = _tip(db)
             signed = db.scalar(select(func.max(head.c.pos))) or 0
-            if tip.pos <= signed:
+            if tip.pos <= signed or not signer.may_sign(tip.pos):
                 return None
             made = signer.sign(tip.pos, tip.hash, now)
             db.execute(insert(head).values(**made.as_row()))
@@ -95,6 +96,28 @@ class DecisionLog:
         with self._engine.connect() as db:
             found = db.execute(newest).mappings().first()
         return Head(**found) if found is not None else None
+
+    def signed_to(self, epoch: int) -> Tip:
+        """Where the newest head stands."""
+        with self._engine.begin() as db:
+            require_epoch(db, epoch)
+            newest = select(head.c.pos, head.c.hash).order_by(head.c.pos.desc()).limit(1)
+            found = db.execute(newest).first()
+            return Tip(found.pos, found.hash) if found else Tip(0, FIRST_PREV)
+
+    def keep_lost_heads(self, epoch: int, anchored: Sequence[Head]) -> None:
+        """Heads that an older copy of the database lost, once the log has come to them again."""
+        with self._engine.begin() as db:
+            require_epoch(db, epoch)
+            at = [made.pos for made in anchored]
+            known = set(db.scalars(select(head.c.pos).where(head.c.pos.in_(at))))
+            entries = db.execute(
+                select(decision.c.pos, decision.c.hash).where(decision.c.pos.in_(at))
+            )
+            there = {(pos, here) for pos, here in entries if pos not in known}
+            lost = {made.pos: made for made in anchored if (made.pos, made.hash) in there}
+            if lost:
+                db.execute(insert(head), [made.as_row() for made in lost.values()])
 
     def keep_heads(self, epoch: int, heads: Sequence[Head]) -> None:
         """Heads that were signed before, as they were: for a log that is restored."""

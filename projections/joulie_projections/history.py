@@ -26,6 +26,7 @@ from joulie_bus.events import FilterDecided, PreemptDecided, PrioritizeDecided, 
 from joulie_projections import database, rows
 from joulie_projections.commit import Checkpoint, Cut, Input, Poison
 from joulie_projections.database import Place
+from joulie_projections.decisions import NAME as DECISIONS
 from joulie_projections.decisions import logged_to
 from joulie_projections.entry import About, header, message_in
 from joulie_projections.heads import Head
@@ -33,7 +34,7 @@ from joulie_projections.manifest import CODE_VERSION, Manifest, Range
 from joulie_projections.setting_aside import all_positions
 from joulie_projections.snapshots import Snapshot
 from joulie_projections.store import read_checkpoint, read_cut, read_rows, rows_moved_at
-from joulie_projections.tables import batch, decision, head, quarantine, snapshot
+from joulie_projections.tables import batch, checkpoint, decision, head, quarantine, snapshot
 from joulie_projections.world import World
 
 PAGE = 1000  # rows held in memory while a long table is read
@@ -221,6 +222,10 @@ class History:
     def tip(self) -> int:
         """The newest entry's position; 0 while there is none."""
         return self._number(func.max(decision.c.pos))
+
+    def noted_end(self) -> int:
+        """The newest entry's position as its writer noted it."""
+        return self._number(func.max(checkpoint.c.position).filter(checkpoint.c.name == DECISIONS))
 
     def entry(self, pos: int) -> Logged | None:
         return next(self._logged(select(decision).where(decision.c.pos == pos)), None)

@@ -217,7 +217,7 @@ class Projector:
         self._kept_at = await self._calls.until_done(self._store.newest_snapshot)
         metrics.EPOCH.set(held.epoch)
         metrics.POSITION.set(held.position)
-        if not await self._scribe.open():
+        if not await self._scribe.open(held.epoch):
             await self._begin_anew()
 
     async def _begin_anew(self) -> None:

@@ -2,28 +2,32 @@
 
 import asyncio
 import contextlib
+import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import msgspec
 from sqlalchemy import Engine
 
 from joulie_bus import metrics
 from joulie_bus.errors import BusError, OutOfBounds, Unwritable
 from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
-from joulie_bus.records import Message, Record
+from joulie_bus.records import Message, Record, Stored
 from joulie_bus.refusals import Refusals
 from joulie_bus.subjects import Stream, Subjects
 from joulie_bus.tasks import rung
-from joulie_projections import heads, outcomes
+from joulie_bus.whole import everything
+from joulie_projections import keychange, outcomes
 from joulie_projections.calls import PASSING, DatabaseCalls
 from joulie_projections.commit import Bound, Input
 from joulie_projections.decisions import DecisionLog
 from joulie_projections.entry import UNREADABLE, Entry, entry_of, stand_in, unreadable
 from joulie_projections.halving import put_in_halves
-from joulie_projections.heads import Head, Signer
+from joulie_projections.heads import Signer
 from joulie_projections.sequence import read_to
+from joulie_projections.signed import Head, KeyStatement, Signed, decode_any, encode
 
 HEAD_EVERY_S = 10.0
 HEAD_EVERY_ROWS = 1000
@@ -31,6 +35,7 @@ LOOK_S = 0.25
 GATHER_S = 0.25  # nobody waits for an entry
 REFUSED_S = 2.0  # until outcomes that the broker refused are published again
 DUE_AT_ONCE = 1000
+LOST_AT_ONCE = 500
 log = get_logger("decisions")
 
 
@@ -53,23 +58,29 @@ class Scribe:
         self._calls = calls
         self._signer = signer
         self._at = Input("", 0)
+        self._anchored = 0  # entry of the newest head outside of the database
+        self._lost: list[Head] = []  # anchored heads that an older copy of the database lost
         self._signed_at = time.monotonic()
         self._unanchored: Head | None = None  # the newest head, until the broker has it
         self._heads_refused = Refusals("heads", "signed in the database, and published later")
         self._outcomes_refused = Refusals("outcomes", "kept in the database, and published later")
         self._mute: set[int] = set()  # positions of pods whose outcome cannot be published
+        self._told_at = -HEAD_EVERY_S  # that keys cannot be changed
         self.entries = 0
 
-    async def open(self) -> bool:
+    async def open(self, epoch: int) -> bool:
         """False if the log ends before a head that was anchored elsewhere: a backup of it, then."""
         tip, self._at = await self._calls.until_done(self._log.open)
         self.entries = tip.pos
-        stored = await self._bus.last(Stream.HEADS, self._subjects.heads)
-        anchored = heads.decode(stored.data).pos if stored is not None else 0
+        signed_to = await self._calls.until_done(self._log.signed_to, epoch)
+        anchored = await self._bus.last(Stream.HEADS, self._subjects.heads)
+        self._anchored = _entry_of_newest(anchored)
+        if self._anchored > signed_to.pos:
+            self._lost = await _anchored_behind(self._bus, signed_to.pos)
         newest = await self._calls.until_done(self._log.newest_head)
-        if newest is not None and newest.pos > anchored:
+        if newest is not None and newest.pos > self._anchored:
             self._unanchored = newest  # the last life could not publish it
-        return anchored <= tip.pos
+        return self._anchored <= tip.pos
 
     async def write(self, lead: Lead, at_most: int) -> None:
         bell = asyncio.Event()
@@ -114,33 +125,69 @@ class Scribe:
                 metrics.HEAD_AGE_SECONDS.set(waited if self.entries > signed else 0)
                 if waited >= HEAD_EVERY_S or self.entries - signed >= HEAD_EVERY_ROWS:
                     with contextlib.suppress(*PASSING):  # the next look tries again
-                        await self._sign_head(lead)
-                        signed = self.entries
+                        if await self._sign_head(lead):
+                            signed = self.entries
         finally:
             # A clean end leaves nothing unsigned; the broker is still there, it is stopped last.
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(2):
                     await self._sign_head(lead)
 
-    async def _sign_head(self, lead: Lead) -> None:
-        """Signed in the database, and anchored outside of it."""
-        head = await self._calls.once(self._log.sign_head, self._signer, time.time_ns())
+    async def _sign_head(self, lead: Lead) -> bool:
+        """Signed in the database, and anchored outside of it; False if nothing may be signed."""
+        if self._lost:
+            await self._keep_lost(lead)
+        if not await self._change_keys(lead):
+            return False
+        now = time.time_ns()
+        head = await self._calls.once(self._log.sign_head, lead.epoch, self._signer, now)
         self._signed_at = time.monotonic()
         self._unanchored = head or self._unanchored  # a newer head stands for all before it
         if self._unanchored is not None:
             await self._anchor(lead, self._unanchored)
 
+        return True
+
     async def _anchor(self, lead: Lead, head: Head) -> None:
         """What the broker refuses is tried again with the next head, or as soon as one is due."""
         message_id = f"head:{lead.incarnation}:{head.pos}"
-        message = Message(self._subjects.heads, message_id, heads.encode(head))
+        message = Message(self._subjects.heads, message_id, encode(head))
         try:
             await self._bus.publish([message])
         except BusError as error:
             self._heads_refused.saw(error)
         else:
-            self._unanchored = None
+            self._unanchored, self._anchored = None, head.pos
             self._heads_refused.ended()
+
+    async def _keep_lost(self, lead: Lead) -> None:
+        """They are in the log once more as soon as it has come to their entries."""
+        entries = self.entries
+        due = [head for head in self._lost if head.pos <= entries]
+        for start in range(0, len(due), LOST_AT_ONCE):
+            some = due[start : start + LOST_AT_ONCE]
+            await self._calls.once(self._log.keep_lost_heads, lead.epoch, some)
+        self._lost = [head for head in self._lost if head.pos > entries]
+
+    async def _change_keys(self, lead: Lead) -> bool:
+        """What `joulie keys` asked for is in force before the next head; False if it is stuck."""
+        try:
+            if self._signer.is_stale():  # another projector led meanwhile
+                self._signer = self._signer.read_again()
+            while keychange.is_asked(self._signer):
+                end = await self._calls.once(self._log.signed_to, lead.epoch)
+                if end.pos < self._anchored:
+                    return True  # an older copy of the database: once it has caught up
+                change = keychange.begun(self._signer, *end, time.time_ns())
+                await self._bus.publish([_anchoring(self._subjects, change.statement)])
+                self._signer = change.done()
+                log.info("key_changed", signs=self._signer.key_id, behind=end.pos)
+        except (*keychange.FAILURES, msgspec.DecodeError) as error:
+            if time.monotonic() - self._told_at >= HEAD_EVERY_S:
+                log.error("key_change_failed", why=str(error), signs=self._signer.key_id)
+                self._told_at = time.monotonic()
+            return keychange.is_in_force(self._signer)
+        return True
 
     # --- outcomes -----------------------------------------------------------------------------
 
@@ -175,3 +222,27 @@ class Scribe:
             except BusError as error:
                 self._outcomes_refused.saw(error)  # they stay due
                 await asyncio.sleep(REFUSED_S)
+
+
+def _entry_of_newest(anchored: Stored | None) -> int:
+    said = None if anchored is None else _decoded(anchored.data)
+    return said.pos if said is not None else 0
+
+
+async def _anchored_behind(bus: Log, pos: int) -> list[Head]:
+    said = [_decoded(record.data) for record in await everything(bus, Stream.HEADS)]
+    return [head for head in said if isinstance(head, Head) and head.pos > pos]
+
+
+def _decoded(data: bytes) -> Signed | None:
+    """What is no statement of ours anchors nothing; `joulie verify` names it."""
+    try:
+        return decode_any(data)
+    except msgspec.DecodeError:
+        return None
+
+
+def _anchoring(subjects: Subjects, statement: KeyStatement) -> Message:
+    """By its signed text: what is sent again after a crash is the same message."""
+    message_id = f"key:{hashlib.sha256(statement.text).hexdigest()[:32]}"
+    return Message(subjects.heads, message_id, encode(statement))

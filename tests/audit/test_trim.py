@@ -72,7 +72,7 @@ class Kept(NamedTuple):
     async def seen(self) -> "Seen":
         """Through the archive."""
         with Sources(self.past.database, self.path).reading() as history:
-            created = {stream: "" for stream in Stream}
+            created = {stream: Input("", 0) for stream in Stream}
             async with StreamFacts.over(self.past.maker.bus, created) as streams:
                 facts = ArchivedFacts(Archive.of(self.path), streams)
                 done = await replay(history, facts)

@@ -23,6 +23,8 @@ EXAMPLES: list[JoulieError] = [
     errors.DatabaseUnreachable("postgresql://extender@db/joulie", "connection refused"),
     errors.StateDamaged("The snapshot", 700),
     errors.KeyMismatch("head.key", "ed25519", "hmac"),
+    errors.KeyRingBroken("head.pub", "the handover at entry 7 is not signed by both keys"),
+    errors.KeyChangeRefused("Key abc signs now. Nothing was changed. Rotate first."),
     errors.NoSnapshot(),
     errors.NotRetryable("Nothing lies in quarantine at position 7. Nothing was done."),
     errors.Unreadable("/data/joulie.db", "disk I/O error"),

@@ -192,7 +192,7 @@ async def shown(request: Request) -> Response:
 
 
 @contextlib.asynccontextmanager
-async def door(most: int = 100, **values: str) -> AsyncGenerator[int, None]:
+async def door(most: int = 100, /, **values: str) -> AsyncGenerator[int, None]:
     """A page, data under /v1/ and elsewhere, behind the gate."""
     paths = ("/", "/healthz", "/v1/cluster", "/v1/nodes/{name:path}", "/other/{name:path}")
     routes = [Route(path, shown) for path in paths]

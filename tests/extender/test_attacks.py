@@ -58,7 +58,8 @@ def posted(*lines: str, body: bytes = BODY, path: str = "/filter") -> bytes:
 
 
 def counted(reason: str) -> float:
-    return metrics.REQUESTS_REFUSED.labels(reason=reason)._value.get()
+    value: float = metrics.REQUESTS_REFUSED.labels(reason=reason)._value.get()
+    return value
 
 
 @contextlib.asynccontextmanager

@@ -18,6 +18,7 @@ from joulie_bus.subjects import Stream
 from joulie_bus.tasks import background
 from joulie_bus.testing import CLUSTER, memory_log, noon, until
 from joulie_operator.kube import ApiServer as Api
+from joulie_operator.machines import Inventory
 from joulie_operator.observe import GpuKind, Node, NodeKind, PodKind, Told
 from joulie_operator.resources import Gpu
 from joulie_operator.telling import Facts
@@ -56,14 +57,15 @@ async def watching(
         server.listening(),
         Api.of(server.kubeconfig(tmp, ADMIN)) as api,
         background(
-            watch_cluster(api, bus, CLUSTER, view, Cluster.unseen(), shipped()), "watch"
+            watch_cluster(api, bus, CLUSTER, view, Cluster.unseen(), Inventory(shipped())), "watch"
         ) as task,
     ):
         yield task
 
 
 def left_out(what: str) -> float:
-    return metrics.LEFT_OUT.labels(what=what)._value.get()
+    value: float = metrics.LEFT_OUT.labels(what=what)._value.get()
+    return value
 
 
 async def test_whatever_an_api_server_accepts_the_watch_goes_on(

@@ -54,7 +54,7 @@ def fill(writer: Engine, key: Path) -> None:
     answers = [event for event in one_of_each() if isinstance(event, FilterDecided)]
     told = [entry_of(record) for record in records(*answers, *answers, name="extender")]
     log.append(1, told, Input("then", 2))
-    log.sign_head(Signer.of(key), noon())
+    log.sign_head(1, Signer.of(key), noon())
     start = Standing(0, {}, no_rows(), b"")
     garbage = [Record(Stream.TEL, 1, noon(), b"garbage")]
     store.commit(1, sequence(World(), start, garbage, dict.fromkeys(Stream, ""), 1).commit)

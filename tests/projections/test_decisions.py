@@ -200,10 +200,10 @@ def test_a_head_says_where_the_log_ends_and_is_signed_once(
     log: DecisionLog, tmp_path: Path
 ) -> None:
     signer = Signer.of(tmp_path / "key")
-    before = log.sign_head(signer, noon())
+    before = log.sign_head(1, signer, noon())
     append(log, said(filtered("a"), filtered("b")))
 
-    head, again = log.sign_head(signer, noon(1)), log.sign_head(signer, noon(2))
+    head, again = log.sign_head(1, signer, noon(1)), log.sign_head(1, signer, noon(2))
 
     assert (before, again) == (None, None)
     assert head is not None

@@ -22,6 +22,7 @@ from joulie_cli.trimming import as_json, as_text, trim
 from joulie_cli.wiring import Wiring, serve_part
 from joulie_projections import database
 from joulie_projections.decisions import DecisionLog
+from joulie_projections.heads import public_key
 from joulie_projections.store import Store
 
 
@@ -85,8 +86,10 @@ async def _archive(args: argparse.Namespace, wires: Wiring, *, now: bool) -> Arc
     form = Parquet() if has_parquet() and not args.plain else Segment()
     before = time.time_ns() + (2 * 3_600_000_000_000 if now else 0)
     async with facts_of(wires, None) as (history, facts):
-        kept = await Archiver(args.to, form, before).run(history, facts)
-    if wires.data.public_key.exists():
+        has_keys = wires.data.public_key.exists()
+        keys = public_key(wires.data.public_key).statements if has_keys else ()
+        kept = await Archiver(args.to, form, before, keys).run(history, facts)
+    if has_keys:
         shutil.copyfile(wires.data.public_key, args.to / KEY)
     return kept
 

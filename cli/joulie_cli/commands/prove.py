@@ -7,12 +7,15 @@ import msgspec
 from joulie_audit.proof import prove
 from joulie_cli.past import ArchivePlace, archive_of, history_of
 from joulie_cli.wiring import Wiring
+from joulie_projections.heads import public_key
 
 SETTINGS = (ArchivePlace,)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     with history_of(wires, archive_of(args, wires)) as history:
-        proof = prove(history, args.position)
+        has_keys = wires.data.public_key.exists()
+        ring = public_key(wires.data.public_key) if has_keys else None
+        proof = prove(history, args.position, ring)
     print(msgspec.json.encode(proof).decode())
     return 0

@@ -3,16 +3,15 @@
 import argparse
 import asyncio
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from joulie_audit.archive import Archive
-from joulie_audit.chain import Part
+from joulie_audit.chain import Flaw, Part
 from joulie_audit.verify import Report, unlogged, verify
 from joulie_audit.verify_archive import ArchiveReport, verify_archive
 from joulie_bus.errors import NotInTheLog, Unreachable
-from joulie_cli.heads import heads_in, heads_of, ids_of, public_key
+from joulie_cli.heads import NOTHING, Anchors, anchors_in, anchors_of, ids_of, public_key
 from joulie_cli.past import (
     ArchivePlace,
     archive_of,
@@ -23,14 +22,19 @@ from joulie_cli.past import (
 )
 from joulie_cli.wiring import Wiring
 from joulie_projections.commit import Cut
-from joulie_projections.heads import Checker, Head
 from joulie_projections.history import NEWEST
+from joulie_projections.keyring import Ring
 
 SETTINGS = (ArchivePlace,)
 FROM_THE_STREAM, FROM_NOWHERE = "stream", "none"
 NO_STREAM = (
     "Heads of the log are kept there: give --heads FILE to compare with heads that you keep "
     "elsewhere, or --heads none to compare with none."
+)
+EMPTIED = (
+    "the database holds {} signed heads, and their stream none: they were removed there, or the "
+    "stream was made anew. For a log that was restored, until its projector signs a head, give "
+    "--heads none"
 )
 NOT_COMPARED = "  No heads from elsewhere were compared: an end that was cut off would not show."
 
@@ -48,39 +52,44 @@ async def _verify(args: argparse.Namespace, wires: Wiring) -> tuple[Report, Arch
     require_readable(wires.data)  # before a broker is asked, or started
     public = public_key(wires)
     if args.heads == FROM_THE_STREAM:
-        report, heads = await _by_the_stream(args, wires, public)
+        report, anchors = await _by_the_stream(args, wires, public)
     else:
-        heads = [] if args.heads == FROM_NOWHERE else heads_in(Path(args.heads))
-        report = _report(args, wires, public, heads)
+        anchors = NOTHING if args.heads == FROM_NOWHERE else anchors_in(Path(args.heads))
+        report = _report(args, wires, public, anchors)
     archive = archive_of(args, wires)
     if archive is None:
         return report, None
     with history_of(wires) as history:
-        return report, verify_archive(Archive.of(archive), public, history, heads)
+        return report, verify_archive(Archive.of(archive), public, history, anchors.heads)
 
 
 async def _by_the_stream(
-    args: argparse.Namespace, wires: Wiring, public: Checker
-) -> tuple[Report, list[Head]]:
+    args: argparse.Namespace, wires: Wiring, public: Ring
+) -> tuple[Report, Anchors]:
     try:
         async with broker_of(wires) as bus:
-            heads = await heads_of(bus)
-            report = _report(args, wires, public, heads)
+            anchors = await anchors_of(bus)
+            report = _report(args, wires, public, anchors)
+            if report.flaw is None and report.heads and not anchors.heads:
+                report = report._replace(flaw=Flaw(0, EMPTIED.format(report.heads)))
             if report.flaw is None and report.holes:
                 report = report._replace(flaw=unlogged(report.holes, await ids_of(bus)))
-            return report, heads
+            return report, anchors
     except Unreachable as error:
         raise NotInTheLog(f"{error} {NO_STREAM}") from error
 
 
-def _report(
-    args: argparse.Namespace, wires: Wiring, public: Checker, anchored: Sequence[Head]
-) -> Report:
+def _report(args: argparse.Namespace, wires: Wiring, public: Ring, anchors: Anchors) -> Report:
+    ring, forged = public.with_all(anchors.keys)
     part = Part(args.first, NEWEST if args.last is None else args.last)
     with history_of(wires) as history:
         entries = min(part.last, history.tip()) - part.first + 1
         sharing = sharing_of(args.jobs, wires, entries)
-        return verify(history, public, anchored, part, sharing)
+        report = verify(history, ring, anchors.heads, part, sharing)
+        gap = anchors.gap(history.cut())
+    if report.flaw is None and (what := [*forged, *filter(None, [anchors.flaw, gap])]):
+        return report._replace(flaw=Flaw(0, what[0]))
+    return report
 
 
 def as_json(report: Report, archived: ArchiveReport | None = None) -> dict[str, Any]:

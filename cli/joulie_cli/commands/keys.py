@@ -1,0 +1,126 @@
+"""`joulie keys`: the keys that sign the log, a new one, and one that is not trusted any more."""
+
+import argparse
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from joulie_bus.errors import KeyChangeRefused, NotInTheLog
+from joulie_bus.subjects import Stream
+from joulie_bus.whole import everything
+from joulie_cli.heads import public_key
+from joulie_cli.past import broker_of
+from joulie_cli.when import as_time, shown
+from joulie_cli.wiring import Wiring
+from joulie_projections import keychange
+from joulie_projections.heads import next_path
+from joulie_projections.keyring import ENDLESS, Key, Ring
+from joulie_projections.signed import Head, decode_any
+
+SETTINGS = ()
+LOOK_S = 0.2
+HOW = "an entry's number, a time such as 2026-11-21T10:30, or -10m"
+WAITS = (
+    "{file} is there; no projector has taken it up within {seconds:g} s. The projector that signs "
+    "this log takes it up before its next head; if none runs, the next one does when it starts. "
+    "`joulie keys list` shows it then."
+)
+
+
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    if args.action == "list":
+        return _list(args, public_key(wires))
+    key = wires.data.key
+    if args.action == "rotate":
+        keychange.ask_rotation(key)
+        return _wait(args, wires, next_path(key))
+    key_id, since = _named(args, public_key(wires)), asyncio.run(_since(args, wires))
+    keychange.ask_retirement(key, key_id, since)
+    return _wait(args, wires, keychange.retirement_path(key))
+
+
+def _list(args: argparse.Namespace, ring: Ring) -> int:
+    told = [_as_json(number, key, ring) for number, key in enumerate(ring.keys, 1)]
+    lines = [_as_text(number, key, ring) for number, key in enumerate(ring.keys, 1)]
+    print(json.dumps(told) if args.json else "\n".join(lines))
+    return 0
+
+
+def _wait(args: argparse.Namespace, wires: Wiring, file: Path) -> int:
+    """The projector makes the change; it is made once the file that asks for it is gone."""
+    end = time.monotonic() + args.wait
+    while file.exists():
+        if time.monotonic() >= end:
+            raise KeyChangeRefused(WAITS.format(file=file, seconds=args.wait))
+        time.sleep(LOOK_S)
+    return _list(args, public_key(wires))
+
+
+# --- what to retire -----------------------------------------------------------------------------
+
+
+def _named(args: argparse.Namespace, ring: Ring) -> str:
+    if not args.key or args.compromised_since is None:
+        raise KeyChangeRefused(
+            "Which key, and since when? Nothing was changed. Give "
+            "`joulie keys retire KEY --compromised-since WHEN`; `joulie keys list` has the numbers."
+        )
+    if args.key.isdecimal() and 1 <= int(args.key) <= len(ring.keys):
+        return ring.keys[int(args.key) - 1].id
+    return str(args.key)
+
+
+async def _since(args: argparse.Namespace, wires: Wiring) -> int:
+    """The newest entry whose head was anchored by then, by the broker's clock: a key that leaked
+    can sign any time that it likes."""
+    when: str = args.compromised_since
+    if when.isdecimal():
+        return int(when)
+    try:
+        until = as_time(when, time.time_ns())
+    except ValueError as error:
+        raise NotInTheLog(f"{when!r} is not {HOW}. Nothing was changed.") from error
+    async with broker_of(wires) as bus:
+        records = await everything(bus, Stream.HEADS)
+    said = [_decoded(record.data) for record in records if record.at <= until]
+    return max((head.pos for head in said if head is not None), default=0)
+
+
+def _decoded(data: bytes) -> Head | None:
+    try:
+        said = decode_any(data)
+    except msgspec.DecodeError:
+        return None
+    return said if isinstance(said, Head) else None
+
+
+# --- shown --------------------------------------------------------------------------------------
+
+
+def _as_json(number: int, key: Key, ring: Ring) -> dict[str, Any]:
+    return {
+        "number": number,
+        "key_id": key.id,
+        "kind": "ed25519" if key.raw else "hmac",
+        "signs": key == ring.newest,
+        "first": key.after + 1,
+        "last": None if key.until == ENDLESS else key.until,
+        "since": key.began_at or None,
+        "until": key.ended_at or None,
+        "compromised_since": key.since if key.is_compromised else None,
+    }
+
+
+def _as_text(number: int, key: Key, ring: Ring) -> str:
+    first = f"entry {key.after + 1}"
+    began = f"{first} ({shown(key.began_at)})" if key.began_at else first
+    if key == ring.newest:
+        span = f"signs from {began} on"
+    else:
+        span = f"signed from {began} to {key.until} ({shown(key.ended_at)})"
+    bad = f"; compromised since entry {key.since}" if key.is_compromised else ""
+    return f"{number:>3}  {key.id}  {span}{bad}"

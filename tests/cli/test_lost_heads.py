@@ -1,0 +1,199 @@
+"""`joulie verify` with heads, entries or messages gone: here, there, or in both places."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from joulie_audit.testing import Past, small_past_in
+from joulie_bus.embedded import Embedded
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.jetstream.streams import declaration, ensure
+from joulie_bus.records import Message
+from joulie_bus.roles import Role
+from joulie_bus.subjects import Stream
+from joulie_bus.testing import CLUSTER, ask
+from joulie_cli.main import main
+from joulie_projections.database import Place
+from joulie_projections.heads import Ed25519Signer, encode
+from joulie_projections.testing import Postgres, edited
+from one_broker import anyio_backend, emptied, server
+
+__all__ = ["anyio_backend", "server"]  # fixtures
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def broker(server: Embedded) -> Embedded:
+    return await emptied(server)
+
+
+class Both(NamedTuple):
+    """A log whose two heads, at entries 7 and 9, are in the database and in the stream."""
+
+    past: Past
+    data: Path
+    bus: JetStreamLog
+    connection: Connection
+
+    def edit(self, *statements: str) -> None:
+        for statement in statements:
+            edited(self.past.database, statement)
+
+    async def anchor(self, *messages: bytes) -> None:
+        told = [Message(CLUSTER.heads, data.hex()[-60:], data) for data in messages]
+        await self.bus.publish(told)
+
+    async def anchor_all(self) -> None:
+        async with self.past.reading() as (history, _):
+            await self.anchor(*map(encode, history.heads()))
+
+    async def make_stream(self, **changed: Any) -> None:
+        await self.connection.api(f"STREAM.DELETE.{Stream.HEADS}")
+        await self.connection.api(
+            f"STREAM.CREATE.{Stream.HEADS}", declaration(Stream.HEADS, CLUSTER) | changed
+        )
+        await ensure(self.connection, CLUSTER)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def both(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    broker: Embedded,
+    bus: JetStreamLog,
+    connection: Connection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncGenerator[Both, None]:
+    place: Place = tmp_path / "joulie.db"
+    if request.param == "postgres":
+        found: Postgres = request.getfixturevalue("postgres")
+        place = found.migrated()
+        monkeypatch.setenv("DATABASE_URL", place)
+    else:
+        request.getfixturevalue("database_file")
+    address = broker.address_of(Role.AUDITOR)
+    for name, value in {
+        "NATS_URL": address.url,
+        "NATS_USER": address.user,
+        "NATS_PASSWORD": address.password,
+        "NATS_INBOX": address.inbox,
+    }.items():
+        monkeypatch.setenv(name, value)
+    async with small_past_in(place, tmp_path) as past:
+        past.maker.signer.publish(tmp_path / "head.pub")
+        made = Both(past, tmp_path, bus, connection)
+        await made.anchor_all()
+        yield made
+
+
+async def nothing(_: Both) -> None:
+    pass
+
+
+def without(*statements: str) -> Callable[[Both], Awaitable[None]]:
+    async def change(both: Both) -> None:
+        both.edit(*statements)
+
+    return change
+
+
+async def a_stream_made_anew(both: Both) -> None:
+    await both.make_stream()
+
+
+async def a_stream_that_lost_its_beginning(both: Both) -> None:
+    await both.make_stream(first_seq=2)
+    async with both.past.reading() as (history, _):
+        await both.anchor(encode(history.heads()[-1]))
+
+
+async def garbage_in_the_stream(both: Both) -> None:
+    await both.anchor(b"garbage")
+
+
+async def a_forged_handover(both: Both) -> None:
+    thief = Ed25519Signer.kept_in(both.data / "thief.key")
+    await both.anchor(encode(thief.hand_over(thief, 9, bytes(32), 1)))
+
+
+async def entries_put_behind_the_end(both: Both) -> None:
+    """Chained as they should be."""
+    await both.past.maker.answer(ask("late-3"))
+    both.edit("UPDATE checkpoint SET position = 9 WHERE name = 'decisions'")
+
+
+NO_ENTRIES, NO_HEADS = "DELETE FROM decision", "DELETE FROM head"
+NO_NOTE = "DELETE FROM checkpoint WHERE name = 'decisions'"
+LOST = "the database lost {} kept elsewhere: at entry {}"
+ENDS = "a signed head speaks of entry {}, but the log ends at {}"
+NOTED = "the log ends at {}, but its writer noted entry {} as the last"
+
+CASES: dict[str, tuple[Callable[[Both], Awaitable[None]], str, str]] = {
+    "nothing": (nothing, "stream", ""),
+    "nothing, and no stream to ask": (nothing, "none", ""),
+    "one head": (
+        without("DELETE FROM head WHERE pos = 7"),
+        "stream",
+        LOST.format("1 signed head that is", 7),
+    ),
+    "all heads": (without(NO_HEADS), "stream", LOST.format("2 signed heads that are", "7, 9")),
+    "the end, with its head": (
+        without("DELETE FROM decision WHERE pos > 7", "DELETE FROM head WHERE pos > 7"),
+        "stream",
+        ENDS.format(9, 7),
+    ),
+    "the end, with its head, and no stream to ask": (
+        without("DELETE FROM decision WHERE pos > 7", "DELETE FROM head WHERE pos > 7"),
+        "none",
+        NOTED.format(7, 9),
+    ),
+    "all entries": (without(NO_ENTRIES), "stream", ENDS.format(7, 0)),
+    "all entries, and no stream to ask": (without(NO_ENTRIES), "none", ENDS.format(7, 0)),
+    "all entries and all heads": (without(NO_ENTRIES, NO_HEADS), "stream", ENDS.format(7, 0)),
+    "all entries and all heads, and no stream to ask": (
+        without(NO_ENTRIES, NO_HEADS),
+        "none",
+        NOTED.format(0, 9),
+    ),
+    "the writer's note": (without(NO_NOTE), "stream", NOTED.format(9, 0)),
+    "entries too many": (entries_put_behind_the_end, "stream", NOTED.format(11, 9)),
+    "the stream's messages": (
+        a_stream_made_anew,
+        "stream",
+        "the database holds 2 signed heads, and their stream none",
+    ),
+    "the stream's beginning": (
+        a_stream_that_lost_its_beginning,
+        "stream",
+        "the messages before #2 of JOULIE_HEADS were removed",
+    ),
+    "a message that is none": (
+        garbage_in_the_stream,
+        "stream",
+        "JOULIE_HEADS #3 is neither a head nor about a key",
+    ),
+    "a handover that is forged": (a_forged_handover, "stream", "its old key is not ours"),
+}
+
+
+@pytest.mark.parametrize(("change", "heads", "what"), CASES.values(), ids=CASES)
+async def test_what_is_missing_is_named(
+    both: Both,
+    capsys: pytest.CaptureFixture[str],
+    change: Callable[[Both], Awaitable[None]],
+    heads: str,
+    what: str,
+) -> None:
+    await change(both)
+
+    words = ["verify", "--heads", heads, "--data", str(both.data)]
+    code = await asyncio.to_thread(main, words)
+
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert code == (1 if what else 0), out
+    assert what in out
