@@ -27,6 +27,7 @@ from joulie_bus.records import Message
 from joulie_bus.subjects import Stream
 from joulie_bus.testing import CLUSTER, ask, power
 from joulie_projections import database, heads
+from joulie_projections.commit import Input
 from joulie_projections.database import Place
 from joulie_projections.heads import Head
 from joulie_projections.history import History, Wanted

@@ -360,7 +360,7 @@ async def test_a_large_head_is_refused() -> None:
 
 @pytest.mark.anyio
 async def test_connections_beyond_the_limit_are_closed() -> None:
-    async with door(most=3) as port, contextlib.AsyncExitStack() as stack:
+    async with door(3) as port, contextlib.AsyncExitStack() as stack:
         for _ in range(3):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             stack.callback(writer.close)
