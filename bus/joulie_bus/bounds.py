@@ -76,13 +76,25 @@ def is_name(text: str) -> bool:
 
 def control_in(event: msgspec.Struct) -> str:
     """The field in which a text has a control character; empty for none."""
-    texts, others = _texts_of(type(event))
-    if texts is not None and not "".join(texts(event)).isprintable():
-        others = _every_text_of(type(event))
-    for name, lines in others:
-        if any(has_control(text, lines=lines) for text in _texts_in(getattr(event, name))):
-            return name
-    return ""
+    texts, holders = _readers_of(type(event))
+    if "".join(texts(event)).isprintable() and all(_is_plain(read(event)) for read in holders):
+        return ""  # nearly always
+    kinds = _kinds_of(type(event)).items()
+    return next((name for name, kind in kinds if _is_odd(getattr(event, name), kind)), "")
+
+
+def _is_plain(value: object) -> bool:
+    """Whether all that is in it can be printed."""
+    if not value:
+        return True
+    if isinstance(value, list | tuple) and isinstance(value[0], msgspec.Struct):
+        return not any(map(control_in, value))
+    return "".join(_texts_in(value)).isprintable()
+
+
+def _is_odd(value: object, kind: inspect.Type) -> bool:
+    lines = any(isinstance(part, inspect.Metadata) for part in _parts_of(kind))
+    return any(has_control(text, lines=lines) for text in _texts_in(value))
 
 
 def _texts_in(value: object) -> Iterator[str]:
@@ -90,8 +102,7 @@ def _texts_in(value: object) -> Iterator[str]:
         case str():
             yield value
         case msgspec.Struct():
-            if field := control_in(value):
-                yield f"\0{field}"
+            yield control_in(value) and "\0"  # one text for all of its own
         case dict():
             yield from chain.from_iterable(map(_texts_in, (*value.keys(), *value.values())))
         case list() | tuple():
@@ -100,27 +111,36 @@ def _texts_in(value: object) -> Iterator[str]:
             pass
 
 
-Fields = tuple[tuple[str, bool], ...]  # names, and whether their texts may have lines
+Reader = Callable[[object], object]
 
 
 @lru_cache
-def _texts_of(
+def _readers_of(
     cls: type[msgspec.Struct],
-) -> tuple[Callable[[object], tuple[str, ...]] | None, Fields]:
-    """What reads the fields that are single words, and the other fields in which a text can be."""
-    kinds = _kinds_of(cls)
-    words = [name for name, kind in kinds.items() if isinstance(kind, inspect.StrType)]
+) -> tuple[Callable[[object], tuple[str, ...]], tuple[Reader, ...]]:
+    """What reads all texts that are fields, of parts of it too, and what else holds texts."""
+    paths = dict(_paths_of(cls))
+    words = [path for path, is_text in paths.items() if is_text]
+    holders = tuple(attrgetter(path) for path, is_text in paths.items() if not is_text)
     if len(words) < 2:  # of one alone, attrgetter makes no tuple
-        return None, _every_text_of(cls)
-    rest = tuple(each for each in _every_text_of(cls) if each[0] not in words)
-    return attrgetter(*words), rest
+        words = [*words, *words] if words else []
+    return (attrgetter(*words) if words else _no_texts), holders
+
+
+def _no_texts(_: object) -> tuple[str, ...]:
+    return ()
+
+
+def _paths_of(cls: type[msgspec.Struct], within: str = "") -> Iterator[tuple[str, bool]]:
+    for name, kind in _kinds_of(cls).items():
+        bare = kind.type if isinstance(kind, inspect.Metadata) else kind
+        if isinstance(bare, inspect.StructType):
+            yield from _paths_of(bare.cls, f"{within}{name}.")
+        else:
+            yield f"{within}{name}", isinstance(bare, inspect.StrType)
 
 
 @lru_cache
-def _every_text_of(cls: type[msgspec.Struct]) -> Fields:
-    return tuple((name, _may_have_lines(kind)) for name, kind in _kinds_of(cls).items())
-
-
 def _kinds_of(cls: type[msgspec.Struct]) -> dict[str, inspect.Type]:
     info = inspect.type_info(cls)
     assert isinstance(info, inspect.StructType)
@@ -129,10 +149,6 @@ def _kinds_of(cls: type[msgspec.Struct]) -> dict[str, inspect.Type]:
 
 def _holds_text(kind: inspect.Type) -> bool:
     return any(isinstance(part, inspect.StrType | inspect.StructType) for part in _parts_of(kind))
-
-
-def _may_have_lines(kind: inspect.Type) -> bool:
-    return any(isinstance(part, inspect.Metadata) for part in _parts_of(kind))
 
 
 def _parts_of(kind: inspect.Type) -> Iterator[inspect.Type]:

@@ -88,6 +88,15 @@ def seal(envelope: Envelope) -> bytes:
     return _encode(envelope)
 
 
+def require_fitting(envelope: Envelope) -> None:
+    """Raises OutOfBounds for what no reader would open."""
+    event_id, key, cause, corr = envelope.id, envelope.key, envelope.cause, envelope.corr
+    if max(len(event_id), len(cause)) > EVENT_ID or max(len(key), len(corr)) > NAME:
+        raise OutOfBounds(envelope.type, "its id, key, cause or correlation is too long")
+    if not "".join((event_id, key, cause, corr)).isprintable() and control_in(envelope):
+        raise OutOfBounds(envelope.type, _has_control(control_in(envelope)))
+
+
 def open_envelope(data: bytes, where: str) -> Envelope:
     try:
         envelope = _decode_envelope(data)

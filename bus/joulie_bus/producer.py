@@ -6,8 +6,9 @@ from collections.abc import Callable
 import msgspec
 
 from joulie_bus import codec
+from joulie_bus.bounds import BOOT, is_name
 from joulie_bus.codec import Envelope
-from joulie_bus.errors import OutOfBounds, Undecodable
+from joulie_bus.errors import OutOfBounds
 from joulie_bus.events import AnyEvent
 from joulie_bus.records import LONGEST_SUBJECT, Message
 from joulie_bus.subjects import Subjects
@@ -23,6 +24,8 @@ class Producer:
     """
 
     def __init__(self, name: str, subjects: Subjects, clock: Clock, boot: str = "") -> None:
+        if not is_name(name) or len(boot) > BOOT:
+            raise OutOfBounds(f"The producer {name[:80]!r}", "its name or boot is no name")
         self.name = name
         self.boot = boot or secrets.token_hex(4)
         self._subjects = subjects
@@ -47,10 +50,6 @@ class Producer:
             corr=corr,
             data=msgspec.Raw(data),
         )
-        sealed = codec.seal(envelope)
-        try:
-            codec.open_envelope(sealed, event.TYPE)
-        except Undecodable as error:
-            raise OutOfBounds(event.TYPE, error.why) from error
+        codec.require_fitting(envelope)
         self._seq += 1  # only now: a refused event takes no number
-        return Message(subject, envelope.id, sealed)
+        return Message(subject, envelope.id, codec.seal(envelope))

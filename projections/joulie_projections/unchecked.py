@@ -20,10 +20,12 @@ def decode(body: bytes, cls: type[S]) -> S:
 
 
 def _made(kind: inspect.Type, value: Any) -> Any:
+    if value is None:
+        return None
     match kind:
-        case inspect.StructType() if value is not None:
+        case inspect.StructType():
             return _struct(kind, value)
-        case inspect.UnionType() if value is not None:
+        case inspect.UnionType():
             structs = (part for part in kind.types if isinstance(part, inspect.StructType))
             found = next(structs, None)
             return value if found is None else _struct(found, value)

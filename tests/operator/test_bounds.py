@@ -64,8 +64,7 @@ async def watching(
 
 
 def left_out(what: str) -> float:
-    value: float = metrics.LEFT_OUT.labels(what=what)._value.get()
-    return value
+    return float(metrics.LEFT_OUT.labels(what=what)._value.get())
 
 
 async def test_whatever_an_api_server_accepts_the_watch_goes_on(

@@ -221,12 +221,21 @@ def test_what_a_producer_sends_every_reader_takes(event: AnyEvent) -> None:
     assert refused > 0
 
 
+@pytest.mark.parametrize(
+    ("name", "boot"), [("", "b"), ("x" * 254, "b"), ("a\0", "b"), ("a", "b" * 65)]
+)
+def test_a_producer_that_no_reader_would_hear_is_refused(name: str, boot: str) -> None:
+    with pytest.raises(OutOfBounds):
+        producer(name, boot).stamp(power("n", 1))
+
+
 def test_a_refused_event_takes_no_number() -> None:
     says = producer()
     with pytest.raises(OutOfBounds):
         says.stamp(power("n", 1e20))
-    with pytest.raises(OutOfBounds):
-        says.stamp(power("n", 1), corr="\0")
+    for odd in ({"corr": "\0"}, {"corr": "x" * 254}, {"cause": "x" * 400}, {"cause": "\ud800"}):
+        with pytest.raises(OutOfBounds):
+            says.stamp(power("n", 1), **odd)
 
     assert says.stamp(power("n", 1)).id.endswith(":1")
 
@@ -238,7 +247,7 @@ BEFORE_BOUNDS: list[tuple[str, State]] = [
     ("pod", PodState(pod=replace(HUGE, cpu_milli=8 * 10**15, name="\0" * 900), node="n")),
     (
         "node",
-        NodeState(ordinal=3, at=1, hardware=replace(hardware("n"), cpu_max_mw_per_socket=2**60)),
+        NodeState(ordinal=3, at=1, hardware=STRONG),
     ),
     ("node", NodeState(ordinal=3, at=1, arrivals=(Arrival("u" * 900, 1, Load(1, 2, 3, 4)),))),
     ("cluster", ClusterState(plan=replace(plan_made(), because="x" * 100_000), namespaces={})),
