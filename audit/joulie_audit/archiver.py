@@ -26,6 +26,7 @@ from joulie_audit.archive import (
 )
 from joulie_audit.facts import Facts
 from joulie_audit.tables import Columns, Format
+from joulie_audit.through import require_reaching
 from joulie_bus.errors import ArchiveBroken
 from joulie_bus.private import OTHERS, make_private, tighten
 from joulie_bus.records import Record
@@ -68,6 +69,8 @@ class Archiver:
         self._parts = 0
 
     async def run(self, history: History, facts: Facts) -> Archived:
+        if (cut := history.cut()) is not None:
+            require_reaching(self._archive, cut)
         facts_to = await self._keep_facts(history, facts)
         log_to = self._keep_log(history)
         return Archived(self._parts, facts_to, log_to)

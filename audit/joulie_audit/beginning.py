@@ -47,9 +47,12 @@ def unseen(part: Part, cut: Cut | None) -> Cut | None:
 def cut_flaw(history: History, cut: Cut, ring: Ring, heads: Sequence[Head]) -> Flaw | None:
     """Neither the row nor what it names is believed: a head's signature covers the entry.
 
-    `heads` are those behind the cut: they confirm one that a compromised key signed.
+    `heads` are all that are known: none may have signed another entry there, and one behind it
+    confirms a cut that a compromised key signed.
     """
     at, signed = cut.pos, head_of(cut)
+    if any(head.pos == at and head.hash != cut.hash for head in heads):
+        return Flaw(at, f"entry {at}, where the log was cut, is not the one that was signed")
     if ring.flaw_of(signed):
         return Flaw(at, f"the log was cut at entry {at}, which no head of ours signed")
     if ring.unconfirmed([signed, *heads], history.tip()) is signed:

@@ -167,17 +167,18 @@ def through(history: History, path: Path | None) -> Generator[History, None, Non
         yield history
         return
     archive = Archive.of(path)
-    _require_reaching(archive, cut)
+    require_reaching(archive, cut)
     with ArchivedHistory.within(archive, cut) as old:
         yield ThroughHistory(history, old, cut)
 
 
-def _require_reaching(archive: Archive, cut: Cut) -> None:
+def require_reaching(archive: Archive, cut: Cut) -> None:
+    """What was trimmed is in no other archive: neither read nor go on with one that ends before."""
     facts, log = archive.facts, archive.log
     reached = (facts[-1][1].last if facts else 0, log[-1][1].last if log else 0)
     if reached[0] < cut.p_to or reached[1] < cut.pos:
         raise NotInTheLog(
             f"{archive.path} ends at position {reached[0]} and entry {reached[1]}, in front of "
-            f"what was trimmed: position {cut.p_to} and entry {cut.pos}. Nothing was read. It is "
-            "another archive, or not all of it; name the one that the trim went by."
+            f"what was trimmed: position {cut.p_to} and entry {cut.pos}. Nothing was read or "
+            "written. It is another archive, or not all of it; name the one that the trim went by."
         )

@@ -11,8 +11,10 @@ for. Nothing is cut that the archive does not hold, that no signed head anchored
 database covers, that is younger than the keep window, or that a reader of the rest needs.
 """
 
+import asyncio
 import contextlib
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from joulie_audit.archive import Archive
@@ -48,8 +50,8 @@ class Trimmer:
     ) -> Trimmed:
         is_new = self.cut(anchors, wish)
         purged = await self.purge(bus, subjects, anchors)
-        rows = sum(self.store.drop())
-        freed = self.store.give_back()
+        rows = await _paced(self.store.drop())
+        freed = await _paced(self.store.give_back())
         cut = self.store.newest()
         return Trimmed(cut, is_new, rows, purged.messages, freed, purged.denied)
 
@@ -67,3 +69,13 @@ class Trimmer:
             cut = history.cut()
             bounds = await bounds_of(bus, subjects, history, cut, anchors) if cut else []
         return await purge_to(bus, bounds)
+
+
+async def _paced(portions: Iterator[int]) -> int:
+    """Their sum. After each a pause as long as it took, for who else writes to the database."""
+    total, begun = 0, time.monotonic()
+    for portion in portions:
+        total += portion
+        await asyncio.sleep(time.monotonic() - begun)
+        begun = time.monotonic()
+    return total

@@ -57,7 +57,7 @@ def verify(
     count = walked.last - part.first + 1
     flaw = (
         _check_columns(history)
-        or (cut_flaw(history, cut, public, heads) if cut else None)
+        or (cut_flaw(history, cut, public, (*inside, *anchored)) if cut else None)
         or walked.flaw
         or heads_flaw(heads, walked, public)
         or handover_flaw(handovers, walked)

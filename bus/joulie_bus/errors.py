@@ -358,8 +358,8 @@ class PurgeDenied(BusError):
         super().__init__(
             f"{stream} was made by a version of Joulie that denied purges, which cannot be changed "
             f"on a stream that exists. Its messages stay; everything else is trimmed. Give it more "
-            f"room before it is full (max_bytes), or restore a backup of it with deny_purge: "
-            f"false in its configuration, as docs/operations.md describes."
+            f"room before it is full (max_bytes), or go on in an empty data directory, whose "
+            f"streams can be purged; the old directory and its archive stay readable."
         )
         self.stream = stream
 

@@ -25,8 +25,8 @@ from joulie_projections.tables import (
     snapshot,
 )
 
-PORTION = 2000  # rows of one transaction: the projector's commits wait for no longer
-PAGES = 2000  # of SQLite's file, given back in one transaction
+PORTION = 500  # rows of one transaction: the projector's commits wait for no longer
+PAGES = 500  # of SQLite's file, given back in one transaction
 
 
 class _Log(NamedTuple):
@@ -94,19 +94,18 @@ class TrimStore:
                 return 0
             return db.execute(delete(log.table).where(log.behind, log.key <= last)).rowcount
 
-    def give_back(self) -> int:
-        """SQLite's empty pages, back to the file system. Bytes that were given back.
+    def give_back(self) -> Iterator[int]:
+        """SQLite's empty pages, back to the file system: bytes, portion by portion.
 
-        A file that was made before schema 0005 keeps them and fills them again.
+        A file that was made before schema 0005 keeps them and fills them again; PostgreSQL has a
+        vacuum of its own.
         """
         if self._engine.dialect.name != "sqlite":
-            return 0  # what PostgreSQL's own vacuum does
-        given = 0
+            return
         while freed := self._give_back_some():
-            given += freed
+            yield freed
         with self._engine.connect() as db:
             run_in_sqlite(db, "PRAGMA wal_checkpoint(PASSIVE)")
-        return given
 
     def _give_back_some(self) -> int:
         with self._engine.begin() as db:

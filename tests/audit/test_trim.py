@@ -253,6 +253,37 @@ async def test_an_archive_that_ends_in_front_of_the_cut_is_a_flaw(
         await other.seen()
 
 
+async def test_a_trimmed_log_is_not_archived_anywhere_else(kept: Kept, tmp_path: Path) -> None:
+    await kept.trim()
+
+    with pytest.raises(NotInTheLog, match="in front of what was trimmed"):
+        await kept._replace(path=tmp_path / "new").archive()
+
+
+async def test_a_head_from_elsewhere_that_signed_another_entry_at_the_cut_is_a_flaw(
+    kept: Kept,
+) -> None:
+    done = await kept.trim()
+    assert done.cut is not None
+    other = kept.past.maker.signer.sign(done.cut.pos, bytes(32), 1)
+    with History.of(kept.past.database) as history:
+        report = verify(history, kept.public, [other])
+
+    assert report.flaw is not None
+    assert report.flaw.place == done.cut.pos
+
+
+async def test_a_head_from_elsewhere_in_front_of_the_cut_is_held_against_the_archive(
+    kept: Kept,
+) -> None:
+    await kept.trim()
+    other = kept.past.maker.signer.sign(3, bytes(32), 1)
+    with History.of(kept.past.database) as history:
+        report = verify_archive(Archive.of(kept.path), kept.public, history, [other])
+
+    assert "entry 3 is not the one that was signed" in str(report.flaw)
+
+
 async def test_a_cut_that_names_another_part_of_the_archive_is_a_flaw(kept: Kept) -> None:
     await kept.trim()
     edited(kept.past.database, "UPDATE cut SET log_seal = 'another'")
