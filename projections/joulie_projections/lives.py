@@ -43,10 +43,8 @@ def is_gone(owner: str) -> bool:
         return False
     try:
         return _started(int(life.pid)) != life.started
-    except FileNotFoundError:
-        return True
     except (OSError, ValueError):
-        return False
+        return not _exists(int(life.pid))  # /proc may hide processes of other users
 
 
 def _life_of(pid: int) -> _Life | None:
@@ -57,6 +55,16 @@ def _life_of(pid: int) -> _Life | None:
         return _Life(boot, namespace, str(pid), _started(pid))
     except (OSError, ValueError):
         return None
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 def _started(pid: int) -> str:

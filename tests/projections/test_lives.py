@@ -3,9 +3,11 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from joulie_projections import lives
 from joulie_projections.lives import is_gone, new_owner
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
@@ -67,6 +69,21 @@ def test_two_containers_with_one_host_name_and_process_1_do_not_take_the_lease_o
 
     assert one != other
     assert (is_gone(one), is_gone(other)) == (False, False)
+
+
+@linux_only
+def test_a_process_that_proc_hides_is_not_known_to_be_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with `hidepid`, for processes of other users."""
+    owner, process = owner_of_a_process(stays=True)
+    for name in ("sys", "self", str(os.getpid())):
+        (tmp_path / name).symlink_to(Path("/proc") / name)
+    monkeypatch.setattr(lives, "_PROC", tmp_path)
+    before = is_gone(owner)
+    process.communicate("\n")
+
+    assert (before, is_gone(owner)) == (False, True)
 
 
 def test_two_projectors_of_one_process_are_two_owners_and_neither_is_gone() -> None:
