@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from starlette._utils import get_route_path
@@ -184,6 +185,7 @@ def test_a_browser_is_told_to_be_careful_with_every_answer() -> None:
 # --- over a real socket -----------------------------------------------------------------------
 
 PATIENCE_S = 20.0
+NOTHING: Mapping[str, str] = MappingProxyType({})
 PASS = f"Authorization: Bearer {TOKEN}\r\n"
 
 
@@ -192,7 +194,7 @@ async def shown(request: Request) -> Response:
 
 
 @contextlib.asynccontextmanager
-async def door(most: int = 100, /, **values: str) -> AsyncGenerator[int, None]:
+async def door(values: Mapping[str, str] = NOTHING, most: int = 100) -> AsyncGenerator[int, None]:
     """A page, data under /v1/ and elsewhere, behind the gate."""
     paths = ("/", "/healthz", "/v1/cluster", "/v1/nodes/{name:path}", "/other/{name:path}")
     routes = [Route(path, shown) for path in paths]
@@ -246,7 +248,7 @@ TARGETS = [
 async def test_no_spelling_of_a_path_is_a_way_around_the_token(
     target: str, token: dict[str, str]
 ) -> None:
-    async with door(**token) as port:
+    async with door(token) as port:
         without = await said(port, asked(target))
 
     assert b"secret" not in without
@@ -260,7 +262,7 @@ HOSTS = ["x/healthz?", "x/?", "localhost/healthz#", "localhost:80/healthz?", "@/
 @pytest.mark.parametrize("host", HOSTS)
 async def test_no_host_is_a_way_around_the_token(host: str, token: dict[str, str]) -> None:
     """A URL put together from the Host header has another path than the request."""
-    async with door(**token) as port:
+    async with door(token) as port:
         assert b" 401 " in await said(port, asked("/v1/cluster", host))
 
 
@@ -298,7 +300,7 @@ def test_a_root_path_is_no_part_of_the_route(path: str, root: str, found: str) -
 
 @pytest.mark.anyio
 async def test_with_the_token_a_path_is_found_as_it_is_written(token: dict[str, str]) -> None:
-    async with door(**token) as port:
+    async with door(token) as port:
         answers = [
             await said(port, asked(target, more=PASS))
             for target in ("/v1/cluster", "/v1/nodes/a%2Fb", "http://localhost/v1/cluster")
@@ -360,7 +362,7 @@ async def test_a_large_head_is_refused() -> None:
 
 @pytest.mark.anyio
 async def test_connections_beyond_the_limit_are_closed() -> None:
-    async with door(3) as port, contextlib.AsyncExitStack() as stack:
+    async with door(most=3) as port, contextlib.AsyncExitStack() as stack:
         for _ in range(3):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             stack.callback(writer.close)

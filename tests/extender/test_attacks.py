@@ -58,8 +58,7 @@ def posted(*lines: str, body: bytes = BODY, path: str = "/filter") -> bytes:
 
 
 def counted(reason: str) -> float:
-    value: float = metrics.REQUESTS_REFUSED.labels(reason=reason)._value.get()
-    return value
+    return float(metrics.REQUESTS_REFUSED.labels(reason=reason)._value.get())
 
 
 @contextlib.asynccontextmanager
