@@ -309,3 +309,11 @@ async def test_heads_tell_how_much_is_not_signed_yet(browser: Client) -> None:
     found = await told(browser, "heads")
 
     assert found["unsigned"] + (found["items"][0]["entry"] if found["items"] else 0) == 7
+
+
+@pytest.mark.parametrize("path", ["/v1/cluster/", "/openapi.json/", "//evil.example/", "/v1"])
+async def test_no_path_is_redirected(browser: httpx2.AsyncClient, path: str) -> None:
+    """A redirect would lead to whatever name the request brought as its Host."""
+    answer = await browser.get(f"{str(browser.base_url).rstrip('/')}{path}")
+
+    assert (answer.status_code, answer.headers.get("location")) == (404, None)
