@@ -360,12 +360,6 @@ async def test_a_log_from_before_headers_has_no_flaw(older: Past) -> None:
     assert await verified(older) == Report(9, 2, 4, 0, [], None)
 
 
-async def test_a_name_that_fits_no_header_is_no_flaw_of_an_entry_from_before(older: Past) -> None:
-    await older.maker.answer(ask("tab\tname"))
-
-    assert (await verified(older)).flaw is None
-
-
 async def test_a_log_that_got_headers_on_its_way_has_no_flaw(older: Past) -> None:
     older.maker.headers = True
     await older.maker.answer(ask("today"))
