@@ -18,7 +18,7 @@ from joulie_projections.database import Place
 from joulie_projections.entry import (
     FIRST_PREV,
     UNREADABLE,
-    about_of,
+    about_before_bounds,
     chain_hash,
     event_ids_in,
     has_header,
@@ -228,7 +228,11 @@ def _column_flaw(entry: Logged) -> str:
     if is_unreadable and not has_header(entry.body):
         return ""
     try:
-        said = header_in(entry.body) if has_header(entry.body) else about_of(entry.body, where)
+        said = (
+            header_in(entry.body)
+            if has_header(entry.body)
+            else about_before_bounds(entry.body, where)
+        )
     except (Undecodable, ValueError) as error:
         return "" if is_unreadable else f"{where}: {error}"
     column = said.differs_from(entry.about)

@@ -26,7 +26,7 @@ from joulie_projections.board import Board
 from joulie_projections.commit import Input, Poison
 from joulie_projections.database import Place
 from joulie_projections.decisions import DecisionLog
-from joulie_projections.entry import Entry, about_of, entry_of
+from joulie_projections.entry import Entry, about_before_bounds, entry_of
 from joulie_projections.heads import Head, Signer
 from joulie_projections.history import History
 from joulie_projections.manifest import Manifest
@@ -172,7 +172,7 @@ class Past(NamedTuple):
 
 
 def _entry_without_header(record: Record) -> Entry:
-    return Entry(about_of(record.data, str(record.stream)), record.data)
+    return Entry(about_before_bounds(record.data, str(record.stream)), record.data)
 
 
 async def small_past(past: Past) -> None:

@@ -33,6 +33,7 @@ from joulie_bus.events import (
 )
 from joulie_bus.records import Record
 from joulie_migrations import written
+from joulie_projections import unchecked
 
 UNREADABLE = "unreadable"
 FIRST_PREV = bytes(32)
@@ -96,6 +97,14 @@ def stand_in(record: Record) -> bytes:
 def about_of(message: bytes, where: str) -> About:
     envelope = codec.open_envelope(message, where)
     return about_event(envelope, codec.read(envelope, where), where)
+
+
+def about_before_bounds(message: bytes, where: str) -> About:
+    """Of an entry that was written when events had no bounds, nor entries a header."""
+    try:
+        return about_of(message, where)
+    except Undecodable:
+        return about_event(*unchecked.decode_message(message, where), where)
 
 
 def about_event(envelope: Envelope, event: AnyEvent, where: str) -> About:

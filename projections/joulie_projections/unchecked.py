@@ -1,4 +1,4 @@
-"""Reads states that were written before their values had bounds, as they are. Pure.
+"""Reads what was written before values had bounds, as it is. Pure.
 
 A bound refuses a fact when it comes. A row that older code folded from such a fact must still be
 read, byte for byte the same, or an upgrade would stop at it; a rebuild leaves the fact out.
@@ -9,7 +9,12 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
+from joulie_bus.codec import Envelope
+from joulie_bus.errors import Undecodable
+from joulie_bus.events import EVENT_TYPES, AnyEvent
+
 S = TypeVar("S", bound=msgspec.Struct)
+_EVENTS: dict[str, type[AnyEvent]] = {cls.TYPE: cls for cls in EVENT_TYPES}
 
 
 def decode(body: bytes, cls: type[S]) -> S:
@@ -17,6 +22,17 @@ def decode(body: bytes, cls: type[S]) -> S:
     made = _made(inspect.type_info(cls), msgspec.msgpack.decode(body))
     assert isinstance(made, cls)
     return made
+
+
+def decode_message(message: bytes, where: str) -> tuple[Envelope, AnyEvent]:
+    """An event of a time when events had no bounds. Raises Undecodable for what was none then."""
+    try:
+        whole = msgspec.msgpack.decode(message)
+        data = msgspec.msgpack.encode(whole["data"])
+        envelope = decode(msgspec.msgpack.encode(whole | {"data": None}), Envelope)
+        return envelope, decode(data, _EVENTS[envelope.type])
+    except (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise Undecodable(where, str(error)) from error
 
 
 def _made(kind: inspect.Type, value: Any) -> Any:

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,10 @@ from joulie_audit.producers import Counters, Hole
 from joulie_audit.testing import Past, small_past_in
 from joulie_audit.verify import EVERYTHING, Report, unlogged, verify
 from joulie_bus import codec
-from joulie_bus.testing import ask
+from joulie_bus.codec import Envelope
+from joulie_bus.events import Basis, FallbackAnswered
+from joulie_bus.records import Message
+from joulie_bus.testing import CLUSTER, ask
 from joulie_projections.entry import About, chain_hash, has_header, header
 from joulie_projections.heads import Head, Signer
 from joulie_projections.history import Wanted
@@ -358,6 +362,32 @@ async def test_a_log_from_before_headers_has_no_flaw(older: Past) -> None:
         assert not any(map(has_header, (entry.body for entry in history.entries())))
 
     assert await verified(older) == Report(9, 2, 4, 0, [], None)
+
+
+async def test_a_name_that_fits_no_header_is_no_flaw_of_an_entry_from_before(older: Past) -> None:
+    """Nor has a producer looked at such names then."""
+    data = msgspec.Raw(
+        msgspec.msgpack.encode(
+            FallbackAnswered(
+                pod_uid="u",
+                namespace="team",
+                name="tab\tname",
+                verb="filter",
+                why="overdue",
+                answer="open",
+                candidates=1,
+                basis=Basis(view=0, view_age_ms=0, now=1, settings="s"),
+            )
+        )
+    )
+    envelope = Envelope(
+        id="extender-0:b0:1", type=FallbackAnswered.TYPE, v=1, key="u", ts=1, data=data
+    )
+    subject = CLUSTER.decisions("extender-0")
+    await older.maker.bus.publish([Message(subject, "odd", codec.seal(envelope))])
+    await older.maker.say()
+
+    assert (await verified(older)).flaw is None
 
 
 async def test_a_log_that_got_headers_on_its_way_has_no_flaw(older: Past) -> None:
