@@ -29,9 +29,10 @@ PATIENCE_S = 20
 MIB = 1024 * 1024
 
 
-def decided(number: int, candidate: str = "a") -> FilterDecided:
-    moment = Moment(Board.empty(), 1, 0, NOON)
-    return decide_filter(ask(f"pod-{number}"), [candidate], moment, Weights())
+def decided(number: int, size: int = 1) -> FilterDecided:
+    """Of about so many bytes."""
+    moment, candidates = Moment(Board.empty(), 1, 0, NOON), ["a" * 250] * (size // 250 + 1)
+    return decide_filter(ask(f"pod-{number}"), candidates, moment, Weights())
 
 
 @contextlib.contextmanager
@@ -166,8 +167,8 @@ async def test_a_full_disk_costs_the_entry_and_not_the_answer_and_the_log_says_s
     before = metrics.DECISIONS_DROPPED._value.get()
     with shipper_on(tmp_path / "spool") as shipper:
         with small_disk():
-            shipper.record(decided(1, "a" * MIB))
-            shipper.record(decided(2, "a" * MIB))
+            shipper.record(decided(1, MIB))
+            shipper.record(decided(2, MIB))
         shipper.record(decided(3))
         async with shipping(bus, shipper):
             kept, told = await shipped_envelopes(bus, 2)
@@ -182,7 +183,7 @@ async def test_a_decision_that_no_broker_takes_keeps_no_other_waiting(
     bus: JetStreamLog, tmp_path: Path
 ) -> None:
     with shipper_on(tmp_path / "spool") as shipper:
-        shipper.record(decided(1, "a" * bus.max_payload))
+        shipper.record(decided(1, bus.max_payload))
         shipper.record(decided(2))
         async with shipping(bus, shipper):
             await shipper.drained(PATIENCE_S)
@@ -216,7 +217,7 @@ async def test_who_waits_is_told_when_the_broker_has_it(
 
 async def test_who_waits_is_told_at_once_when_the_disk_took_nothing(tmp_path: Path) -> None:
     with shipper_on(tmp_path / "spool", Durability.ACK) as shipper, small_disk():
-        told = shipper.record(decided(1, "a" * MIB))
+        told = shipper.record(decided(1, MIB))
 
     assert told is not None
     assert told.result() is False
@@ -264,10 +265,10 @@ async def test_who_gives_up_waiting_in_an_outage_is_forgotten(tmp_path: Path) ->
 async def test_a_backlog_larger_than_memory_is_shipped_once_and_in_order(
     bus: JetStreamLog, tmp_path: Path
 ) -> None:
-    candidate = "a" * (RECENT_BYTES // 50)
+    size = RECENT_BYTES // 50
     with shipper_on(tmp_path / "spool") as shipper:
         for number in range(200):  # four times what is remembered
-            shipper.record(decided(number, candidate))
+            shipper.record(decided(number, size))
         async with shipping(bus, shipper):
             for number in range(200, 220):
                 shipper.record(decided(number))
