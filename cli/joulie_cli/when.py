@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from joulie_audit.beginning import trimmed
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.settings import duration
 from joulie_projections.history import History
@@ -43,6 +44,8 @@ def position_at(text: str, history: History, newest: int, now: int) -> int:
             f"{shown(at)} lies in the future. The newest commit, position {newest}, is of "
             f"{shown(last)}."
         )
+    if at < first and (cut := history.cut()) is not None:
+        raise NotInTheLog(f"What was known at {shown(at)} is not here: {trimmed(cut)}")
     if at < first:
         raise NotInTheLog(
             f"Nothing was known at {shown(at)}: the log begins with position 1 at {shown(first)}."

@@ -305,6 +305,9 @@ READERS = {
     "verify": ["verify", "--heads", "HEADS"],
     "replay": ["replay", "--jobs", "1"],
     "whatif": ["whatif", "--set", "SCORE_ECO_BONUS=11", "--to", "500"],
+    "decisions": ["decisions", "--limit", "3"],
+    "prove": ["prove", "1"],
+    "diff": ["diff", "HEADS", "HEADS"],
 }
 
 
