@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from joulie_audit.archive import Archive, Part
+from joulie_audit.archive import ASIDE, Archive, Part, poison_of
 from joulie_audit.verify_archive import facts_fit, keys_known, log_fits
 from joulie_bus.errors import NotTrimmed
 from joulie_bus.records import Record
@@ -144,16 +144,14 @@ def _facts_hold(
     """Manifest by manifest, the facts of each by its root; and how far they read each stream."""
     first = cut.p_to if cut else 1
     inputs, holder = dict(cut.inputs) if cut else {}, None
-    aside = history.quarantined()
     for place, part in archive.facts:
         if part.last < first or part.first > last:
             continue
         found, holder = archive.read_facts(place, part), part
         facts_fit(str(place), found, part.first - 1, found.manifests[0].prev)
         kept = [each for each in found.manifests if first <= each.p_to <= last]
-        inside = {each for each in aside if part.first <= each.position <= part.last}
         here = list(history.manifests(kept[0].p_from, kept[-1].p_to)) if kept else []
-        if here != kept or not inside <= set(found.aside):
+        if here != kept:
             raise _differs(str(place), f"positions {part.first} to {min(last, part.last)}")
         created = {Stream(name): value for name, value in part.created.items()}
         for each in (each for manifest in kept for each in manifest.ranges):
@@ -161,6 +159,13 @@ def _facts_hold(
     if holder is None:
         raise NotTrimmed(f"{archive.path} has no part with position {last}. Nothing was deleted.")
     return holder, inputs
+
+
+def set_aside_in(archive: Archive, last: int) -> list[int]:
+    """Positions up to there at which the archive, too, holds what was set aside."""
+    parts = (each for each in archive.facts if each[1].first <= last)
+    found = (poison_of(archive.read_table(place, part, ASIDE)) for place, part in parts)
+    return [poison.position for some in found for poison in some if poison.position <= last]
 
 
 def _differs(place: str, what: str) -> NotTrimmed:

@@ -124,8 +124,9 @@ class ThroughHistory(History):
         return super().set_aside() | self._old.set_aside()
 
     def quarantined(self) -> list[Poison]:
-        newer = [poison for poison in super().quarantined() if poison.position > self._at.p_to]
-        return [*self._old.quarantined(), *newer]
+        """A rebuild may have set aside what the archive holds as folded: the database has it."""
+        both = [*self._old.quarantined(), *super().quarantined()]
+        return [*{poison.position: poison for poison in sorted(both)}.values()]
 
     # --- snapshots ----------------------------------------------------------------------------
 

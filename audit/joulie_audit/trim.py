@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from joulie_audit.archive import Archive
-from joulie_audit.cutting import Anchor, Grounds, Wish, next_cut
+from joulie_audit.cutting import Anchor, Grounds, Wish, next_cut, set_aside_in
 from joulie_audit.trim_streams import Purged, PurgingLog, bounds_of, purge_to
 from joulie_bus.subjects import Subjects
 from joulie_projections.commit import Cut
@@ -50,7 +50,7 @@ class Trimmer:
     ) -> Trimmed:
         is_new = self.cut(anchors, wish)
         purged = await self.purge(bus, subjects, anchors)
-        rows = await _paced(self.store.drop())
+        rows = await _paced(self.store.drop(self.set_aside()))
         freed = await _paced(self.store.give_back())
         cut = self.store.newest()
         return Trimmed(cut, is_new, rows, purged.messages, freed, purged.denied)
@@ -63,6 +63,15 @@ class Trimmer:
         if made is not None:
             self.store.record(made)
         return made is not None
+
+    def set_aside(self) -> list[int]:
+        """What of the quarantine in front of the newest cut the archive holds."""
+        with self._reading() as history:
+            cut = history.cut()
+            held = {poison.position for poison in history.quarantined()}
+        if cut is None or not any(position <= cut.p_to for position in held):
+            return []
+        return sorted(held.intersection(set_aside_in(self._archive, cut.p_to)))
 
     async def purge(self, bus: PurgingLog, subjects: Subjects, anchors: list[Anchor]) -> Purged:
         with self._reading() as history:

@@ -49,7 +49,9 @@ async def trim(to: Path, wires: Wiring, keep_s: float) -> Trimmed:
 def as_json(done: Trimmed) -> dict[str, Any]:
     told = done._asdict()
     cut = done.cut
-    told["cut"] = None if cut is None else {"entry": cut.pos, "position": cut.p_to}
+    told["cut"] = (
+        None if cut is None else {"entry": cut.pos, "position": cut.p_to, "by": cut.made_by}
+    )
     return told
 
 

@@ -30,8 +30,7 @@ _SCHEMA = (
     "CREATE INDEX decision_by_time ON decision (decided_at, pos)",
     "CREATE TABLE head (pos BIGINT PRIMARY KEY, hash BLOB, signed_at BIGINT, key_id TEXT, "
     "signature BLOB)",
-    "CREATE TABLE quarantine (position BIGINT PRIMARY KEY, stream TEXT, sequence BIGINT, "
-    "why TEXT, body BLOB)",
+    f"CREATE TABLE quarantine ({', '.join(Poison._fields)}, PRIMARY KEY (position))",
     "CREATE TABLE snapshot (position BIGINT PRIMARY KEY, fold_version TEXT)",
     f"PRAGMA user_version = {VERSION}",
 )
@@ -79,7 +78,8 @@ class ArchiveIndex:
     ) -> None:
         """Of snapshots the position and the version."""
         self._add(part)
-        self._db.executemany("INSERT INTO quarantine VALUES (?, ?, ?, ?, ?)", aside)
+        marks = ", ".join("?" * len(Poison._fields))
+        self._db.executemany(f"INSERT INTO quarantine VALUES ({marks})", aside)
         self._db.executemany("INSERT INTO snapshot VALUES (?, ?)", snapshots)
 
     def add_log(

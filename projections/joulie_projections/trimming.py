@@ -4,7 +4,7 @@ The triggers refuse every row that is not in front of a recorded cut. A crash be
 leaves rows that the next run deletes: readers go by the cut, not by the first row that is left.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -51,7 +51,6 @@ def _logs(at: Cut) -> list[_Log]:
         _Log(decision, decision.c.pos, (decision.c.pos < at.pos) & ~is_settings),
         _Log(head, head.c.pos, head.c.pos < at.pos),
         _Log(batch, batch.c.p_to, batch.c.p_to < at.p_to),
-        _Log(quarantine, quarantine.c.position, quarantine.c.position <= at.p_to),
         _Log(gone, gone.c.position, (gone.c.position <= at.p_to) & ~is_last_node),
     ]
 
@@ -79,12 +78,28 @@ class TrimStore:
             found: int | None = db.scalar(select(func.min(decision.c.pos)).where(scored))
             return found
 
-    def drop(self) -> Iterator[int]:
-        """Rows that each portion deleted, until nothing is left in front of the newest cut."""
+    def drop(self, aside: Sequence[int] = ()) -> Iterator[int]:
+        """Rows that each portion deleted, until nothing is left in front of the newest cut.
+
+        Of what was set aside only what lies at the positions of `aside`: a rebuild may set aside
+        more than the archive has, long after it was written.
+        """
         at = self.newest()
-        for log in _logs(at) if at else ():
+        if at is None:
+            return
+        yield self._drop_set_aside(aside, at)
+        for log in _logs(at):
             while deleted := self._drop_some(log):
                 yield deleted
+
+    def _drop_set_aside(self, aside: Sequence[int], at: Cut) -> int:
+        deleted = 0
+        for first in range(0, len(aside), PORTION):
+            some = aside[first : first + PORTION]
+            archived = quarantine.c.position.in_(some) & (quarantine.c.position <= at.p_to)
+            with self._engine.begin() as db:
+                deleted += db.execute(delete(quarantine).where(archived)).rowcount
+        return deleted
 
     def _drop_some(self, log: _Log) -> int:
         with self._engine.begin() as db:

@@ -169,6 +169,7 @@ async def test_through_the_archive_a_trimmed_past_is_what_it_was(kept: Kept) -> 
     assert done.messages
     assert after == before
     assert (after.replayed.decisions, after.replayed.mismatches) == (10, 0)
+    assert [proof.position for proof in after.proofs] == [1, 4, 9]
 
 
 async def test_after_a_trim_it_goes_on_and_is_trimmed_again(kept: Kept) -> None:
@@ -395,7 +396,7 @@ async def cut_and_purge(trimmer: Trimmer, kept: Kept) -> None:
 def dropping(portions: int) -> Step:
     async def step(trimmer: Trimmer, kept: Kept) -> None:
         await cut_and_purge(trimmer, kept)
-        for _, _ in zip(range(portions), trimmer.store.drop(), strict=False):
+        for _, _ in zip(range(portions), trimmer.store.drop(trimmer.set_aside()), strict=False):
             pass
 
     return step
@@ -462,6 +463,23 @@ async def test_settings_that_answers_behind_the_cut_name_stay(kept: Kept) -> Non
     await kept.trim()
     with History.of(kept.past.database) as history:
         assert [entry.pos for entry in history.declarations()] == [1]
+
+
+async def test_what_a_rebuild_set_aside_after_it_was_archived_stays(kept: Kept) -> None:
+    """Also in front of the cut, where nothing but the database knows of it."""
+    edited(
+        kept.past.database, "INSERT INTO quarantine VALUES (9, 'JOULIE_TEL', 1, 'late', ?)", b"x"
+    )
+
+    done = await kept.trim()
+
+    assert done.cut is not None
+    assert done.cut.p_to > 9
+    with Sources(kept.past.database, kept.path).reading() as history:
+        assert 9 in history.set_aside()
+        assert len(history.quarantined()) == len(history.set_aside()) == 2
+    with History.of(kept.past.database) as history:
+        assert [poison.position for poison in history.quarantined()] == [9]
 
 
 async def test_the_index_of_an_archive_may_be_deleted(kept: Kept) -> None:
