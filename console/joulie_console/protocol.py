@@ -63,7 +63,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """A reply only where none is on its way: two would be taken for one another."""
         self._stop_timer()
         metrics.CONSOLE_REFUSED.labels(reason=reason).inc()
-        if self.cycle is None or self.cycle.response_complete:
+        if getattr(self.cycle, "response_complete", True):  # there is no cycle before the first
             phrase = HTTPStatus(status).phrase
             head = f"HTTP/1.1 {status} {phrase}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
             self.transport.write(head.encode())
