@@ -46,6 +46,19 @@ def test_the_reference_is_what_the_program_says_of_itself() -> None:
     assert (ROOT / "docs" / "reference.md").read_text() == made.stdout
 
 
+def test_every_test_that_the_threat_model_names_exists() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (ROOT / "docs/security.md").read_text())
+
+    missing = [
+        f"{file}::{name}"
+        for file, name in named
+        if not (ROOT / file).exists() or f"def {name}" not in (ROOT / file).read_text()
+    ]
+
+    assert len(named) > 80
+    assert missing == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_every_command_that_a_page_names_exists(page: Path) -> None:
     for command in commands_in(page.read_text()):

@@ -25,7 +25,8 @@ MOST_FACILITY_MW = 10**14
 MOST_GIVEN = 1000  # cards that one Binding names
 MOST_VALUES = 10_000  # in one plan, or in one declaration of settings
 NAME, UID, WORD, TEXT = 253, 64, 256, 65_536  # characters
-PRODUCER, BOOT, SEQ_DIGITS = NAME, UID, 18
+AGENT = 6 + 3 * NAME  # `agent-` and a name of which each byte is escaped
+PRODUCER, BOOT, SEQ_DIGITS = AGENT, UID, 18
 EVENT_ID = PRODUCER + 1 + BOOT + 1 + SEQ_DIGITS
 
 # Texts. A Text may have several lines; the others have no control characters at all.

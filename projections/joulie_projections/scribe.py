@@ -14,7 +14,7 @@ from joulie_bus import metrics
 from joulie_bus.errors import BusError, OutOfBounds, Unwritable
 from joulie_bus.log import Log
 from joulie_bus.logging import get_logger
-from joulie_bus.records import Message, Record, Stored
+from joulie_bus.records import Message, Record
 from joulie_bus.refusals import Refusals
 from joulie_bus.subjects import Stream, Subjects
 from joulie_bus.tasks import rung
@@ -73,8 +73,7 @@ class Scribe:
         tip, self._at = await self._calls.until_done(self._log.open)
         self.entries = tip.pos
         signed_to = await self._calls.until_done(self._log.signed_to, epoch)
-        anchored = await self._bus.last(Stream.HEADS, self._subjects.heads)
-        self._anchored = _entry_of_newest(anchored)
+        self._anchored = await _newest_anchored(self._bus, self._subjects)
         if self._anchored > signed_to.pos:
             self._lost = await _anchored_behind(self._bus, signed_to.pos)
         newest = await self._calls.until_done(self._log.newest_head)
@@ -224,14 +223,26 @@ class Scribe:
                 await asyncio.sleep(REFUSED_S)
 
 
-def _entry_of_newest(anchored: Stored | None) -> int:
-    said = None if anchored is None else _decoded(anchored.data)
-    return said.pos if said is not None else 0
+async def _newest_anchored(bus: Log, subjects: Subjects) -> int:
+    """The entry of the newest statement outside of the database.
+
+    Any user of a broker can have it store an answer there, which is no statement: the ones before
+    it count.
+    """
+    newest = await bus.last(Stream.HEADS, subjects.heads)
+    if newest is None:
+        return 0
+    said = _decoded(newest.data)
+    return said.pos if said else max((each.pos for each in await _anchored(bus)), default=0)
 
 
 async def _anchored_behind(bus: Log, pos: int) -> list[Head]:
-    said = [_decoded(record.data) for record in await everything(bus, Stream.HEADS)]
-    return [head for head in said if isinstance(head, Head) and head.pos > pos]
+    return [head for head in await _anchored(bus) if isinstance(head, Head) and head.pos > pos]
+
+
+async def _anchored(bus: Log) -> list[Signed]:
+    records = await everything(bus, Stream.HEADS)
+    return [said for record in records if (said := _decoded(record.data)) is not None]
 
 
 def _decoded(data: bytes) -> Signed | None:

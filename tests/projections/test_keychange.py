@@ -12,7 +12,7 @@ from joulie_bus.errors import Fenced, KeyChangeRefused, KeyRingBroken
 from joulie_bus.events import AnyEvent, Basis, Candidates, FilterDecided
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.subjects import Stream
-from joulie_bus.testing import ask, noon, stored, until
+from joulie_bus.testing import CLUSTER, ask, noon, stored, until
 from joulie_projections import keychange, scribe
 from joulie_projections.database import Place
 from joulie_projections.decisions import DecisionLog
@@ -195,6 +195,29 @@ async def test_heads_that_an_older_copy_lost_come_back_with_their_entries(
 
     assert heads(place)[:3] == kept
     assert await anchored(connection) == heads(place)
+
+
+async def test_a_newest_message_that_is_no_statement_hides_no_head(
+    projecting: Projecting,
+    tell: Tell,
+    connection: Connection,
+    place: Place,
+    key: Path,
+    signed: Signing,
+) -> None:
+    """Any user can have the broker store an answer on the subject of heads."""
+    async with projecting():
+        for count, uid in enumerate("ab", 1):
+            await tell(decided(uid))
+            await signed(count)
+    kept = heads(place)
+    await connection.request(CLUSTER.heads, b'{"stream":"JOULIE_OBS","seq":7}')
+    edited(place, "DELETE FROM head WHERE pos > 1")
+
+    async with projecting():
+        await until(lambda: len(heads(place)) == 2)
+
+    assert heads(place) == kept
 
 
 async def test_who_was_fenced_signs_nothing(writer: Engine, tmp_path: Path) -> None:
