@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 
 from joulie_audit.archiver import Archived
 from joulie_audit.retention import Danger, dangers, oldest_unarchived
-from joulie_audit.trim import Trimmed
 from joulie_bus import metrics
 from joulie_bus.errors import JoulieError
 from joulie_bus.logging import get_logger
@@ -38,16 +37,17 @@ class Keeper:
             is_well = True
             if time.monotonic() >= due:
                 is_well = await self._succeeds(self._archive(self._args.now))
+                is_well = is_well and await self._succeeds(self._trim(), "not_trimmed")
                 due = time.monotonic() + self._args.every if is_well else 0.0
             is_well = await self._succeeds(self._look()) and is_well
             metrics.ARCHIVE_FAILING.set(not is_well)
             await asyncio.sleep(min(LOOK_S, self._args.every))
 
-    async def _succeeds(self, act: Awaitable[None]) -> bool:
+    async def _succeeds(self, act: Awaitable[None], otherwise: str = "not_archived") -> bool:
         try:
             await act
         except JoulieError as error:
-            log.error("not_archived", why=str(error))
+            log.error(otherwise, why=str(error))
             return False
         return True
 
@@ -57,10 +57,11 @@ class Keeper:
         metrics.ARCHIVE_POSITION.set(kept.facts_to)
         if kept.parts:
             log.info("archived", to=str(self._args.to), **kept._asdict())
-        if self._keep_s is not None:
-            self._tell_trimmed(await trim(self._args.to, self._wires, self._keep_s))
 
-    def _tell_trimmed(self, done: Trimmed) -> None:
+    async def _trim(self) -> None:
+        if self._keep_s is None:
+            return
+        done = await trim(self._args.to, self._wires, self._keep_s)
         for told in done.denied:
             log.warning("stream_not_trimmed", why=told)
         if done.cut is not None and (done.is_new or done.rows or done.messages):

@@ -19,7 +19,7 @@ from joulie_cli.when import shown
 from joulie_cli.wiring import Wiring
 from joulie_projections import database
 from joulie_projections.calls import PASSING
-from joulie_projections.trimming import TrimStore
+from joulie_projections.trimming import TrimStore, require_trimmer
 
 MIB = 2**20
 
@@ -29,7 +29,7 @@ async def trim(to: Path, wires: Wiring, keep_s: float) -> Trimmed:
     public, archive = public_key(wires), Archive.of(to)
     engine = database.trimmer(wires.data.database)
     try:
-        database.require_reachable(engine)
+        require_trimmer(engine)
         async with broker_of(wires, Role.ARCHIVIST) as bus:
             anchors = anchors_of(await everything(bus, Stream.HEADS))
             now = time.time_ns()

@@ -9,9 +9,13 @@ from typing import NamedTuple
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Engine, Table, delete, func, insert, select
+from sqlalchemy.exc import ProgrammingError
 
+from joulie_bus.errors import NotTrimmed
 from joulie_bus.events import PrioritizeDecided, SettingsDeclared
+from joulie_migrations.cuts import TRIMMER
 from joulie_projections.commit import Cut
+from joulie_projections.database import require_reachable
 from joulie_projections.statements import run_in_sqlite
 from joulie_projections.store import read_cut
 from joulie_projections.tables import (
@@ -53,6 +57,17 @@ def _logs(at: Cut) -> list[_Log]:
         _Log(batch, batch.c.p_to, batch.c.p_to < at.p_to),
         _Log(gone, gone.c.position, (gone.c.position <= at.p_to) & ~is_last_node),
     ]
+
+
+def require_trimmer(engine: Engine) -> None:
+    """On PostgreSQL whoever logs in has to be a member of the trimmer's role."""
+    try:
+        require_reachable(engine)
+    except ProgrammingError as error:
+        raise NotTrimmed(
+            f"{engine.url.render_as_string()} does not let {engine.url.username} trim: "
+            f"{error.orig}. Nothing was deleted. Its owner can say GRANT {TRIMMER} TO {engine.url.username}."
+        ) from error
 
 
 class TrimStore:

@@ -12,6 +12,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DatabaseError
 
 from joulie_audit.testing import Past, small_past_in
+from joulie_bus.errors import NotTrimmed
 from joulie_bus.testing import ask
 from joulie_migrations.cuts import BEHIND
 from joulie_projections import database
@@ -20,7 +21,7 @@ from joulie_projections.database import Place
 from joulie_projections.heads import Head
 from joulie_projections.history import History
 from joulie_projections.testing import Postgres
-from joulie_projections.trimming import TrimStore
+from joulie_projections.trimming import TrimStore, require_trimmer
 
 pytestmark = pytest.mark.anyio
 AT = 12  # a batch of the small past that ends there, and others on both sides of it
@@ -248,3 +249,20 @@ async def test_a_user_of_the_writers_role_is_no_trimmer(past: Past, postgres: Po
         ):
             with pytest.raises(psycopg.Error, match=r"permission denied|must be owner|only grows"):
                 db.execute(statement.encode())
+
+
+@pytest.mark.parametrize("past", ["postgres"], indirect=True)
+async def test_a_user_who_may_not_trim_is_named_with_the_remedy(
+    past: Past, postgres: Postgres
+) -> None:
+    name = make_url(str(past.database)).database or ""
+    user = f"archiver_{name}"
+    postgres.execute(name, f"CREATE ROLE {user} LOGIN IN ROLE joulie_writer")
+    engine = database.trimmer(postgres.url(name, user))
+    with pytest.raises(NotTrimmed, match=f"GRANT joulie_trimmer TO {user}"):
+        require_trimmer(engine)
+    engine.dispose()
+    postgres.execute(name, f"GRANT joulie_trimmer TO {user}")
+    engine = database.trimmer(postgres.url(name, user))
+    require_trimmer(engine)
+    engine.dispose()

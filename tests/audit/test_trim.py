@@ -467,9 +467,8 @@ async def test_settings_that_answers_behind_the_cut_name_stay(kept: Kept) -> Non
 
 async def test_what_a_rebuild_set_aside_after_it_was_archived_stays(kept: Kept) -> None:
     """Also in front of the cut, where nothing but the database knows of it."""
-    edited(
-        kept.past.database, "INSERT INTO quarantine VALUES (9, 'JOULIE_TEL', 1, 'late', ?)", b"x"
-    )
+    into = "INSERT INTO quarantine (position, stream, sequence, why, body)"
+    edited(kept.past.database, f"{into} VALUES (9, 'JOULIE_TEL', 1, 'late', ?)", b"x")
 
     done = await kept.trim()
 
