@@ -64,9 +64,10 @@ def require_trimmer(engine: Engine) -> None:
     try:
         require_reachable(engine)
     except ProgrammingError as error:
+        place, user = engine.url.render_as_string(), engine.url.username
         raise NotTrimmed(
-            f"{engine.url.render_as_string()} does not let {engine.url.username} trim: "
-            f"{error.orig}. Nothing was deleted. Its owner can say GRANT {TRIMMER} TO {engine.url.username}."
+            f"{place} does not let {user} trim: {error.orig}. Nothing was deleted. "
+            f"Its owner can say GRANT {TRIMMER} TO {user}."
         ) from error
 
 
