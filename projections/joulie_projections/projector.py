@@ -40,7 +40,7 @@ from joulie_projections.sequence import (
     set_aside,
     take_back,
 )
-from joulie_projections.setting_aside import all_positions
+from joulie_projections.setting_aside import all_positions, positions_of
 from joulie_projections.store import Store
 from joulie_projections.world import World
 
@@ -432,7 +432,7 @@ def _count(done: Sequenced) -> None:
     _QUARANTINED.inc(poisoned)
     for poison in done.commit.poison[:TOLD]:
         log.warning("quarantined", position=poison.position, why=poison.why)
-        if is_refusal(poison.why):
-            metrics.REFUSED.labels(stream=poison.stream).inc()
+    for refused in (poison for poison in done.commit.poison if is_refusal(poison.why)):
+        metrics.REFUSED.labels(stream=refused.stream).inc(len(positions_of(refused)))
     if len(done.commit.poison) > TOLD:
         log.warning("quarantined", messages=poisoned, what="`joulie dead list` shows all of them")
