@@ -1,11 +1,17 @@
-"""A tenant that creates objects at the ends of what a real kube-apiserver accepts."""
+"""A hostile tenant of a real kube-apiserver, a hostile agent and hostile clients, at once."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
-from hostile import HostileTenant
+from hostile import HostileAgent, HostileClient, HostileTenant
+from joulie_bus.embedded import address_within
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.roles import Role
+from joulie_bus.subjects import Subjects
 from joulie_cli.data import DataDirectory
 from joulie_demo import told_by
 from joulie_process import joulie
@@ -15,6 +21,31 @@ from kube_real import Running
 from kube_seen import PATIENCE_S, PODS, are, so
 
 ONLY_REAL = pytest.mark.parametrize("server", ["real"], indirect=True)
+Attacker = HostileTenant | HostileAgent | HostileClient
+
+
+@contextlib.asynccontextmanager
+async def attacked(server: Running, data: DataDirectory) -> AsyncGenerator[list[Attacker], None]:
+    found = data.running()
+    assert found is not None
+    connection = await Connection.open(
+        address_within(data.path, found.nats_url, Role.AGENT), "hostile"
+    )
+    doors = {name: url.removeprefix("http://") for name, url in found.endpoints.items()}
+    attackers: list[Attacker] = [
+        HostileTenant(server, seed=1),
+        HostileAgent(connection, Subjects("local"), "hostile-node", ["n0", "n1"], seed=2),
+        HostileClient(doors["extender"], ["/filter", "/prioritize", "/bind"], seed=3),
+        HostileClient(doors["console"], ["/", "/v1/nodes", "/v1/stream"], seed=4),
+    ]
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            attacks = [tasks.create_task(attacker.run()) for attacker in attackers]
+            yield attackers
+            for attack in attacks:
+                attack.cancel()
+    finally:
+        await connection.close()
 
 
 @pytest.mark.anyio
@@ -26,16 +57,14 @@ ONLY_REAL = pytest.mark.parametrize("server", ["real"], indirect=True)
     ],
 )
 @ONLY_REAL
-async def test_a_hostile_tenant_stops_no_part_and_the_log_replays(
+async def test_attackers_on_every_side_stop_no_part_and_the_log_replays(
     server: Running, tmp_path: Path, seconds: float
 ) -> None:
     data = DataDirectory(tmp_path / "data")
-    tenant = HostileTenant(server, seed=1)
     async with joulie("up", server.kubeconfig("operator"), data.path, PATIENCE_S):
         await so(are(server, performance=2, eco=2))
-        attack = asyncio.create_task(tenant.run())
-        await asyncio.sleep(seconds)
-        attack.cancel()
+        async with attacked(server, data) as attackers:
+            await asyncio.sleep(seconds)
         honest = pod("honest", namespace="default") | {"kind": "Pod"}
         honest["spec"] = {"nodeName": "n1", "containers": [{"name": "c", "image": "none"}]}
         await server.put(PODS, honest)
@@ -44,7 +73,11 @@ async def test_a_hostile_tenant_stops_no_part_and_the_log_replays(
         assert found is not None
         restarts = dict(found.restarts)
 
-    assert sum(tenant.attempts.values()) > seconds
+    for attacker in attackers:
+        assert sum(attacker.attempts.values()) > seconds
+    accepted = attackers[0].attempts
+    assert accepted["Pod"] > seconds / 2, accepted
+    assert accepted["Node"] > 0, accepted
     assert restarts == dict.fromkeys(restarts, 0)
     code, again = await asyncio.to_thread(told_by, "replay", "--data", data.path)
     assert (code, again["mismatches"]) == (0, 0)
