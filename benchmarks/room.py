@@ -23,11 +23,12 @@ import msgspec
 import joulie_migrations
 from joulie_audit.archive import Archive
 from joulie_audit.archiver import Archiver
-from joulie_audit.cutting import Wish, anchors_of
+from joulie_audit.cutting import Wish, heads_of
 from joulie_audit.facts import StreamFacts
 from joulie_audit.tables import Parquet, Segment, has_parquet
 from joulie_audit.through import Sources
 from joulie_audit.trim import Trimmer
+from joulie_audit.trim_streams import newest
 from joulie_bus.embedded import Embedded
 from joulie_bus.events import AnyEvent, PodFinished, PodGone
 from joulie_bus.jetstream.connection import Connection
@@ -45,7 +46,6 @@ from joulie_bus.testing import (
     power,
     running_broker,
 )
-from joulie_bus.whole import everything
 from joulie_extender.decide import Moment, decide_filter, decide_prioritize, declaration
 from joulie_extender.scoring import Weights
 from joulie_projections import database
@@ -104,7 +104,7 @@ class Lab:
         engine = database.trimmer(self.file)
         reading = Sources(self.file).reading
         trimmer = Trimmer(Archive.of(self.archive), TrimStore(engine), reading, self.signer.public)
-        anchors = anchors_of(await everything(self.bus, Stream.HEADS))
+        anchors = heads_of(await newest(self.bus, Stream.HEADS, 10_000))
         now = time.time_ns()
         await trimmer.run(self.bus, CLUSTER, anchors, Wish(now, now, "bench"))
         engine.dispose()
@@ -114,7 +114,7 @@ class Lab:
         while True:
             stored = {stream: (await self.bus.state(stream)).last for stream in Stream}
             with History.of(self.file) as history:
-                held, logged = history.checkpoint(), history.logged_to().sequence
+                held, logged = history.checkpoint(), history.decisions_read().sequence
                 signed = history.heads()
                 is_signed = not history.tip() or (signed and signed[-1].pos == history.tip())
             read = {stream: at.sequence for stream, at in held.inputs.items()} if held else {}

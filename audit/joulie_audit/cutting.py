@@ -1,7 +1,10 @@
 """Where a log may be cut: what stands in the archive, row by row, and what a head has signed."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from joulie_audit.archive import ASIDE, Archive, Part, poison_of
 from joulie_audit.verify_archive import facts_fit, keys_known, log_fits
@@ -15,16 +18,14 @@ from joulie_projections.manifest import Manifest
 from joulie_projections.signed import Head, decode_any
 
 
-class Anchor(NamedTuple):
-    """A signed head outside the database, and where it lies in its stream."""
-
-    head: Head
-    sequence: int
-
-
-def anchors_of(records: Sequence[Record]) -> list[Anchor]:
-    found = [(decode_any(record.data), record.sequence) for record in records]
-    return [Anchor(said, sequence) for said, sequence in found if isinstance(said, Head)]
+def heads_of(records: Iterable[Record]) -> list[Head]:
+    """Of their stream; what else was published there is no place to cut."""
+    found: list[Head] = []
+    for record in records:
+        with contextlib.suppress(msgspec.DecodeError):
+            said = decode_any(record.data)
+            found += [said] if isinstance(said, Head) else []
+    return found
 
 
 class Wish(NamedTuple):
@@ -39,7 +40,7 @@ class Grounds(NamedTuple):
     """What a cut rests on, beside the log itself."""
 
     archive: Archive
-    anchors: Sequence[Anchor]
+    anchored: Sequence[Head]  # kept outside the database
     public: Ring
     due: int | None  # the entry of the oldest answer that an outcome is still to name
 
@@ -84,7 +85,7 @@ def _place(history: History, on: Grounds, before: int) -> _Found | None:
     archive = on.archive
     log_to = archive.log[-1][1].last if archive.log else 0
     facts_to = archive.facts[-1][1].last if archive.facts else 0
-    anchored = {(anchor.head.pos, anchor.head.hash) for anchor in on.anchors}
+    anchored = {(head.pos, head.hash) for head in on.anchored}
     allowed = (
         head
         for head in reversed(history.heads())

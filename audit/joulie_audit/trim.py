@@ -14,16 +14,17 @@ database covers, that is younger than the keep window, or that a reader of the r
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from joulie_audit.archive import Archive
-from joulie_audit.cutting import Anchor, Grounds, Wish, next_cut, set_aside_in
+from joulie_audit.cutting import Grounds, Wish, next_cut, set_aside_in
 from joulie_audit.trim_streams import Purged, PurgingLog, bounds_of, purge_to
 from joulie_bus.subjects import Subjects
 from joulie_projections.commit import Cut
 from joulie_projections.history import History
 from joulie_projections.keyring import Ring
+from joulie_projections.signed import Head
 from joulie_projections.trimming import TrimStore
 
 Reading = Callable[[], contextlib.AbstractContextManager[History]]
@@ -46,20 +47,20 @@ class Trimmer:
         self._public = public
 
     async def run(
-        self, bus: PurgingLog, subjects: Subjects, anchors: list[Anchor], wish: Wish
+        self, bus: PurgingLog, subjects: Subjects, anchored: Sequence[Head], wish: Wish
     ) -> Trimmed:
-        is_new = self.cut(anchors, wish)
-        purged = await self.purge(bus, subjects, anchors)
+        is_new = self.cut(anchored, wish)
+        purged = await self.purge(bus, subjects)
         rows = await _paced(self.store.drop(self.set_aside()))
         freed = await _paced(self.store.give_back())
         cut = self.store.newest()
         return Trimmed(cut, is_new, rows, purged.messages, freed, purged.denied)
 
-    def cut(self, anchors: list[Anchor], wish: Wish) -> bool:
+    def cut(self, anchored: Sequence[Head], wish: Wish) -> bool:
         """Whether there is a new one."""
         due = self.store.oldest_due()
         with self._reading() as history:
-            made = next_cut(history, Grounds(self._archive, anchors, self._public, due), wish)
+            made = next_cut(history, Grounds(self._archive, anchored, self._public, due), wish)
         if made is not None:
             self.store.record(made)
         return made is not None
@@ -73,10 +74,10 @@ class Trimmer:
             return []
         return sorted(held.intersection(set_aside_in(self._archive, cut.p_to)))
 
-    async def purge(self, bus: PurgingLog, subjects: Subjects, anchors: list[Anchor]) -> Purged:
+    async def purge(self, bus: PurgingLog, subjects: Subjects) -> Purged:
         with self._reading() as history:
             cut = history.cut()
-            bounds = await bounds_of(bus, subjects, history, cut, anchors) if cut else []
+            bounds = await bounds_of(bus, subjects, history, cut) if cut else []
         return await purge_to(bus, bounds)
 
 

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from joulie_audit.cutting import Anchor
 from joulie_bus.errors import NotTrimmed, PurgeDenied
 from joulie_bus.log import Log
 from joulie_bus.records import Record
@@ -51,17 +50,16 @@ async def purge_to(bus: PurgingLog, bounds: Sequence[Bound]) -> Purged:
     return done
 
 
-async def bounds_of(
-    bus: Log, subjects: Subjects, history: History, cut: Cut, anchors: Sequence[Anchor]
-) -> list[Bound]:
-    """The newest message that was read of each stream stays: its reader finds its place by it."""
+async def bounds_of(bus: Log, subjects: Subjects, history: History, cut: Cut) -> list[Bound]:
+    """The newest message that was read of each stream stays: its reader finds its place by it.
+
+    Heads all stay: auditors hold the log against them, whatever was cut.
+    """
     plan = await bus.last(Stream.PLAN, subjects.plan_meta)
     found = list(_of_facts(history, cut, plan.sequence if plan else 0))
-    read = history.logged_to()
+    read = history.decisions_read()
     decided = await _newest_cut(bus, history, cut, read.sequence)
     found.append(Bound(Stream.DEC, read.created, min(decided + 1, read.sequence)))
-    signed = [each.sequence for each in anchors if (each.head.pos, each.head.hash) == cut[1:3]]
-    found.extend(Bound(Stream.HEADS, "", sequence) for sequence in signed)
     return found
 
 
@@ -96,12 +94,25 @@ async def _newest_cut(bus: Log, history: History, cut: Cut, read: int) -> int:
 
 
 async def _message(bus: Log, sequence: int) -> Record:
-    bell = asyncio.Event()
-    async with bus.reading(Stream.DEC, sequence - 1, bell=bell) as reader:
-        while not (taken := reader.take(1)):
-            if not await rung(bell, PATIENCE_S):
+    return (await _read(bus, Stream.DEC, sequence, 1))[0]
+
+
+async def newest(bus: Log, stream: Stream, count: int) -> list[Record]:
+    """As many as there are, up to that."""
+    state = await bus.state(stream)
+    first = max(state.first, state.last - count + 1)
+    return await _read(bus, stream, first, state.last - first + 1) if state.last else []
+
+
+async def _read(bus: Log, stream: Stream, first: int, count: int) -> list[Record]:
+    bell, found = asyncio.Event(), list[Record]()
+    async with bus.reading(stream, first - 1, bell=bell) as reader:
+        while len(found) < count:
+            taken = reader.take(count - len(found))
+            found.extend(taken)
+            if not taken and not await rung(bell, PATIENCE_S):
                 raise NotTrimmed(
-                    f"{Stream.DEC} does not hand over {sequence}: nothing came for {PATIENCE_S:g} "
-                    "s. The cut stands and no stream was purged; run it again."
+                    f"{stream} does not hand over {first + len(found)}: nothing came for "
+                    f"{PATIENCE_S:g} s. What was done before stands; run it again."
                 )
-        return taken[0]
+    return found

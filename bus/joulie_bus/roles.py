@@ -69,7 +69,7 @@ _SAYS: dict[Role, tuple[str, ...]] = {
     Role.ARCHIVIST: (
         *_READ,
         _LAST.format(Stream.PLAN),
-        *(_PURGE.format(stream) for stream in Stream),
+        *(_PURGE.format(stream) for stream in Stream if stream is not Stream.HEADS),
     ),
     Role.CONSOLE: _READ,
     Role.VIEWER: (),

@@ -13,8 +13,7 @@ from joulie_bus.subjects import Stream
 from joulie_bus.whole import everything
 from joulie_cli.wiring import Wiring
 from joulie_projections import heads
-from joulie_projections.commit import Cut
-from joulie_projections.history import NEWEST, History
+from joulie_projections.history import History
 from joulie_projections.keyring import Ring
 from joulie_projections.signed import Head, KeyStatement, Signed, decode_any
 
@@ -25,16 +24,6 @@ class Anchors(NamedTuple):
     heads: Sequence[Head]
     keys: Sequence[KeyStatement] = ()
     flaw: str = ""  # of the place where they are kept
-    begins_at: int = 1  # the first message of the stream
-
-    def gap(self, cut: Cut | None) -> str:
-        """A trim removes the heads before its own, and no others."""
-        if self.begins_at == 1:
-            return ""
-        oldest = min((head.pos for head in self.heads), default=NEWEST)
-        if cut is not None and oldest <= cut.pos:
-            return ""
-        return f"the messages before #{self.begins_at} of {Stream.HEADS} were removed"
 
 
 NOTHING = Anchors(())
@@ -51,14 +40,16 @@ def public_key(wires: Wiring) -> Ring:
 
 
 async def anchors_of(bus: Log) -> Anchors:
-    """From the stream from which only a trim removes messages."""
+    """From the stream that nothing but the administrator can remove them from."""
     state, said, flaw = await bus.state(Stream.HEADS), list[Signed](), ""
+    if state.first > 1:
+        flaw = f"the messages before #{state.first} of {Stream.HEADS} were removed"
     for record in await everything(bus, Stream.HEADS):
         try:
             said.append(decode_any(record.data))
         except msgspec.DecodeError:
             flaw = flaw or f"{Stream.HEADS} #{record.sequence} is neither a head nor about a key"
-    return _anchors(said)._replace(flaw=flaw, begins_at=max(1, state.first))
+    return _anchors(said)._replace(flaw=flaw)
 
 
 def _anchors(said: Sequence[Signed]) -> Anchors:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from joulie_audit.archive import Archive
-from joulie_audit.cutting import Wish, anchors_of
+from joulie_audit.cutting import Wish, heads_of
 from joulie_audit.trim import Trimmed, Trimmer
+from joulie_audit.trim_streams import newest
 from joulie_bus.errors import NotTrimmed
 from joulie_bus.roles import Role
 from joulie_bus.subjects import Stream
-from joulie_bus.whole import everything
 from joulie_cli.heads import public_key
 from joulie_cli.past import broker_of, history_of
 from joulie_cli.when import shown
@@ -31,11 +31,14 @@ async def trim(to: Path, wires: Wiring, keep_s: float) -> Trimmed:
     try:
         require_trimmer(engine)
         async with broker_of(wires, Role.ARCHIVIST) as bus:
-            anchors = anchors_of(await everything(bus, Stream.HEADS))
+            with history_of(wires) as history:
+                signed = len(history.heads())
+            # Each head is anchored once; twice as many and some hold the statements between them.
+            anchored = heads_of(await newest(bus, Stream.HEADS, 2 * signed + 100))
             now = time.time_ns()
             wish = Wish(now - int(keep_s * 1e9), now, f"{socket.gethostname()}:{os.getpid()}")
             trimmer = Trimmer(archive, TrimStore(engine), lambda: history_of(wires), public)
-            return await trimmer.run(bus, wires.subjects, anchors, wish)
+            return await trimmer.run(bus, wires.subjects, anchored, wish)
     except PASSING as error:
         place = database.shown(wires.data.database)
         raise NotTrimmed(

@@ -237,7 +237,7 @@ class History:
         )
         return found
 
-    def logged_to(self) -> Input:
+    def decisions_read(self) -> Input:
         """How far the stream of decisions was read."""
         return logged_to(self._db)
 

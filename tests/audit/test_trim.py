@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 from joulie_audit.archive import Archive, ArchivedFacts
 from joulie_audit.archiver import Archiver
 from joulie_audit.chain import Flaw
-from joulie_audit.cutting import Anchor, Wish, anchors_of
+from joulie_audit.cutting import Wish, heads_of
 from joulie_audit.explain import explain_pod
 from joulie_audit.facts import StreamFacts, plan_facts
 from joulie_audit.proof import prove
@@ -20,6 +20,7 @@ from joulie_audit.testing import Past, small_past_in
 from joulie_audit.through import Sources
 from joulie_audit.travel import world_at
 from joulie_audit.trim import Trimmed, Trimmer
+from joulie_audit.trim_streams import newest
 from joulie_audit.verify import Report, verify
 from joulie_audit.verify_archive import ArchiveReport, verify_archive
 from joulie_bus.errors import ArchiveBroken, NotInTheLog, NotTrimmed
@@ -56,17 +57,15 @@ class Kept(NamedTuple):
         async with self.past.reading() as (history, facts):
             await Archiver(self.path, Segment(), FOR_EVER).run(history, facts)
 
-    async def anchors(self) -> list[Anchor]:
-        bus = self.past.maker.bus
-        async with bus.reading(Stream.HEADS, (await bus.state(Stream.HEADS)).first - 1) as reader:
-            return anchors_of(reader.take(1000))
+    async def anchored(self) -> list[Head]:
+        return heads_of(await newest(self.past.maker.bus, Stream.HEADS, 1000))
 
     async def trim(self, keep_s: float = 0.0) -> Trimmed:
         maker, engine = self.past.maker, database.trimmer(self.past.database)
         try:
             now = maker.clock()
             wish = Wish(now - int(keep_s * 1e9), now, "test")
-            return await self.trimmer(engine).run(maker.bus, CLUSTER, await self.anchors(), wish)
+            return await self.trimmer(engine).run(maker.bus, CLUSTER, await self.anchored(), wish)
         finally:
             engine.dispose()
 
@@ -149,7 +148,7 @@ async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 async def checked(kept: Kept) -> Report:
     with History.of(kept.past.database) as history:
-        return verify(history, kept.public, [anchor.head for anchor in await kept.anchors()])
+        return verify(history, kept.public, await kept.anchored())
 
 
 def archive_checked(kept: Kept) -> ArchiveReport:
@@ -166,7 +165,8 @@ async def test_through_the_archive_a_trimmed_past_is_what_it_was(kept: Kept) -> 
     assert done.cut is not None
     assert done.is_new
     assert done.rows > 0
-    assert done.messages
+    assert {"JOULIE_TEL", "JOULIE_OBS", "JOULIE_DEC"} <= done.messages.keys()
+    assert "JOULIE_HEADS" not in done.messages
     assert after == before
     assert (after.replayed.decisions, after.replayed.mismatches) == (10, 0)
     assert [proof.position for proof in after.proofs] == [1, 4, 9]
@@ -326,12 +326,12 @@ async def test_what_is_not_archived_stays(kept: Kept) -> None:
 
 
 async def test_a_head_that_is_not_anchored_elsewhere_is_no_place_to_cut(kept: Kept) -> None:
-    anchors = [each for each in await kept.anchors() if each.head.pos <= 7]
+    anchored = [head for head in await kept.anchored() if head.pos <= 7]
     engine = database.trimmer(kept.past.database)
     now = kept.past.maker.clock()
     trimmer = kept.trimmer(engine)
 
-    assert trimmer.cut(anchors, Wish(now, now, "test"))
+    assert trimmer.cut(anchored, Wish(now, now, "test"))
     assert TrimStore(engine).newest().pos == 7  # type: ignore[union-attr]
     engine.dispose()
 
@@ -385,12 +385,12 @@ Step = Callable[[Trimmer, Kept], Awaitable[None]]
 
 async def cut_only(trimmer: Trimmer, kept: Kept) -> None:
     now = kept.past.maker.clock()
-    trimmer.cut(await kept.anchors(), Wish(now, now, "test"))
+    trimmer.cut(await kept.anchored(), Wish(now, now, "test"))
 
 
 async def cut_and_purge(trimmer: Trimmer, kept: Kept) -> None:
     await cut_only(trimmer, kept)
-    await trimmer.purge(kept.past.maker.bus, CLUSTER, await kept.anchors())
+    await trimmer.purge(kept.past.maker.bus, CLUSTER)
 
 
 def dropping(portions: int) -> Step:

@@ -118,6 +118,7 @@ VERBS: dict[str, Verb] = {
     "delete a stream": asks("STREAM.DELETE.NOPE"),
     "purge a stream": asks("STREAM.PURGE.NOPE"),
     "purge a stream of ours": lambda c: c.api(f"STREAM.PURGE.{Stream.DEC}", {"seq": 1}),
+    "purge the heads": lambda c: c.api(f"STREAM.PURGE.{Stream.HEADS}", {"seq": 1}),
     "snapshot a stream": asks("STREAM.SNAPSHOT.NOPE"),
     "restore a stream": asks("STREAM.RESTORE.NOPE"),
     "delete a message": asks("STREAM.MSG.DELETE.NOPE"),

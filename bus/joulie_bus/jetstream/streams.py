@@ -38,7 +38,7 @@ _LIMITS: dict[Stream, dict[str, Any]] = {
     Stream.PLAN: {**_KEPT, "max_bytes": 1 * _GIB},
     Stream.CLAIM: {**_KEPT, "max_bytes": 1 * _GIB},
     Stream.DEC: {**_KEPT, "max_bytes": 8 * _GIB},
-    Stream.HEADS: {**_KEPT, "max_bytes": _GIB // 4},
+    Stream.HEADS: {**_KEPT, "max_bytes": 2 * _GIB},  # none is ever purged: two years of them
 }
 
 

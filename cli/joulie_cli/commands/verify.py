@@ -86,8 +86,7 @@ def _report(args: argparse.Namespace, wires: Wiring, public: Ring, anchors: Anch
         entries = min(part.last, history.tip()) - part.first + 1
         sharing = sharing_of(args.jobs, wires, entries)
         report = verify(history, ring, anchors.heads, part, sharing)
-        gap = anchors.gap(history.cut())
-    if report.flaw is None and (what := [*forged, *filter(None, [anchors.flaw, gap])]):
+    if report.flaw is None and (what := [*forged, *filter(None, [anchors.flaw])]):
         return report._replace(flaw=Flaw(0, what[0]))
     return report
 
