@@ -209,7 +209,7 @@ async def test_a_slow_listener_is_cut_with_a_reason_and_may_come_back(stage_of: 
             first = await heard(ear, 1)
             # More than all buffers on the way hold, before a single byte is read.
             for _ in range(20):
-                await stage.record(*noise(100, size=6_000))
+                await stage.record(*noise(2_400, size=256))
             await asyncio.sleep(3 * SLOW_S)  # this is what slow means
             found, last = await _to_the_cut(ear)
         async with listening_to(stage.url, last.id, topics="decisions") as again:
