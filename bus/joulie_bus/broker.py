@@ -58,7 +58,7 @@ def require_known(program: str, found: str) -> None:
 
 
 @lru_cache(maxsize=8)
-def _sum_of(program: str, size: int, changed_ns: int) -> str:
+def _sum_of(program: str, size: int, _changed_ns: int) -> str:
     """Once for each state of the file."""
     with open(program, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
