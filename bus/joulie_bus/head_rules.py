@@ -125,11 +125,11 @@ def is_loopback(host: str) -> bool:
 
 def host_names(text: str) -> tuple[str, ...]:
     """names or addresses of hosts without ports, with commas between"""
-    names = tuple(canonical(part.strip()) for part in text.split(",") if part.strip())
-    for name in names:
+    hosts = tuple(canonical(part.strip()) for part in text.split(",") if part.strip())
+    for name in hosts:
         if not _is_host(name):
             raise ValueError(f"{name!r} is not a name or an address without a port")
-    return names
+    return hosts
 
 
 def _is_host(name: str) -> bool:

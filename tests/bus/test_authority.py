@@ -105,7 +105,7 @@ def test_an_empty_name_is_refused_and_breaks_nothing() -> None:
     assert "empty name" in refused(message._replace(data=data), event)
 
 
-@given(node=st.text(min_size=1, max_size=20))
+@given(node=st.text(min_size=1, max_size=20).filter(is_name))
 def test_no_two_nodes_have_agents_of_one_name_or_one_subject(node: str) -> None:
     event, name = power(node, 1), agent_name(node)
     message = producer(name).stamp(event)

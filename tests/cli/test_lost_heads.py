@@ -81,6 +81,7 @@ async def both(
         "NATS_USER": address.user,
         "NATS_PASSWORD": address.password,
         "NATS_INBOX": address.inbox,
+        "JOULIE_CLUSTER": CLUSTER.cluster,
     }.items():
         monkeypatch.setenv(name, value)
     async with small_past_in(place, tmp_path) as past:
