@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from joulie_bus import codec
 from joulie_bus.authority import EVENTS, is_refusal, measured_on, require_authority
+from joulie_bus.bounds import is_name
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import EVENT_TYPES, AnyEvent
 from joulie_bus.records import Message, Record
