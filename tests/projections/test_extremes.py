@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 
 from joulie_bus import codec
 from joulie_bus.bounds import (
+    EVENT_ID,
     LARGEST,
     MOST_BYTES,
     MOST_CARD_MB,
@@ -22,6 +23,7 @@ from joulie_bus.bounds import (
     MOST_GPU_MILLI,
     MOST_MW,
     NAME,
+    PRODUCER,
     TEXT,
     UID,
     WORD,
@@ -127,11 +129,19 @@ def sealed(event: AnyEvent, number: int, data: object, **changed: object) -> byt
         "id": f"{name}:b:{number}",
         "type": event.TYPE,
         "v": event.VERSION,
-        "key": "k",
+        "key": key_of(event, data),
         "ts": noon(),
         "data": data,
     }
     return _encode(whole | changed)
+
+
+def key_of(event: AnyEvent, data: object) -> str:
+    """Of the event that a reader makes of the data, as its sender would write it."""
+    try:
+        return msgspec.msgpack.decode(_encode(data), type=type(event)).key
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return event.key
 
 
 def facts() -> list[Record]:
@@ -222,7 +232,7 @@ def test_what_a_producer_sends_every_reader_takes(event: AnyEvent) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "boot"), [("", "b"), ("x" * 254, "b"), ("a\0", "b"), ("a", "b" * 65)]
+    ("name", "boot"), [("", "b"), ("x" * (PRODUCER + 1), "b"), ("a\0", "b"), ("a", "b" * 65)]
 )
 def test_a_producer_that_no_reader_would_hear_is_refused(name: str, boot: str) -> None:
     with pytest.raises(OutOfBounds):
@@ -233,7 +243,12 @@ def test_a_refused_event_takes_no_number() -> None:
     says = producer()
     with pytest.raises(OutOfBounds):
         says.stamp(power("n", 1e20))
-    for odd in ({"corr": "\0"}, {"corr": "x" * 254}, {"cause": "x" * 400}, {"cause": "\ud800"}):
+    for odd in (
+        {"corr": "\0"},
+        {"corr": "x" * 254},
+        {"cause": "x" * (EVENT_ID + 1)},
+        {"cause": "\ud800"},
+    ):
         with pytest.raises(OutOfBounds):
             says.stamp(power("n", 1), **odd)
 
