@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from joulie_bus import codec
+from joulie_bus.bounds import EVENT_ID
 from joulie_bus.codec import Envelope, seal
 from joulie_bus.events import Fact, NodeGone, SettingsDeclared
 from joulie_bus.records import Record, digest_of
@@ -183,7 +184,7 @@ def test_a_reading_that_comes_twice_among_others_is_a_repeat() -> None:
         pytest.param(b"", "truncated", id="nothing"),
         pytest.param(b"\xff\x00garbage", "Expected `object`", id="garbage"),
         pytest.param(wire("x:y"), "not producer:boot:seq", id="an id without a number"),
-        pytest.param(wire("x:y:" + "9" * 5000), "length <= 337", id="an endless number"),
+        pytest.param(wire("x:y:" + "9" * 5000), f"length <= {EVENT_ID}", id="an endless number"),
         pytest.param(wire("x:y:" + "9" * 25), "not producer:boot:seq", id="a number too large"),
         pytest.param(wire(kind="node.exploded"), "nobody here knows", id="an unknown type"),
         pytest.param(wire(nope=1), "missing required field", id="another shape"),
