@@ -1,7 +1,7 @@
 """Where a log begins that was trimmed: at an entry that a signed head covers, and at a manifest.
 
 In front of the newest cut the database shows nothing; an archive does. The cut names both places
-and carries the signature, so that a cut which nobody signed is a flaw of the log.
+and carries the signature, so that a cut without a genuine signature is a flaw of the log.
 """
 
 from collections.abc import Sequence

@@ -29,7 +29,7 @@ def heads_of(records: Iterable[Record]) -> list[Head]:
 
 
 class Wish(NamedTuple):
-    """What is asked for, and by whom."""
+    """How far to cut, when, and in whose name."""
 
     before: int  # nothing that was signed or committed later is cut
     now: int

@@ -143,7 +143,7 @@ class ThroughHistory(History):
 
 
 def _later(read: Callable[[], Iterable[T]]) -> Iterator[T]:
-    """Nothing of the archive is read before somebody has seen all that comes first."""
+    """The archive is read only after everything in front of it was consumed."""
     yield from read()
 
 

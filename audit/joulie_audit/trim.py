@@ -82,7 +82,7 @@ class Trimmer:
 
 
 async def _paced(portions: Iterator[int]) -> int:
-    """Their sum. After each a pause as long as it took, for who else writes to the database."""
+    """Their sum. After each a pause as long as it took, so that other writers get their turn."""
     total, begun = 0, time.monotonic()
     for portion in portions:
         total += portion

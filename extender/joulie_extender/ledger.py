@@ -1,4 +1,4 @@
-"""Claims on their way into the log, each only if nobody has written about its card meanwhile.
+"""Claims on their way into the log, each only if no other was written about its card meanwhile.
 
 And only upon a view that has folded what the log holds: that its newest message about claims is
 the one in the stream, too. Sequences alone do not tell a stream that was set back to an older

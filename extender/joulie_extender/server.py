@@ -90,7 +90,7 @@ class Door:
         )
 
     async def admit(self, listener: socket.socket) -> None:
-        """For ever. Whoever is in the handshake of TLS counts as a connection too."""
+        """For ever. A client in the TLS handshake counts as a connection too."""
         loop = asyncio.get_running_loop()
         while True:
             try:

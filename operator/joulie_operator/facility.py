@@ -119,6 +119,6 @@ def _milliwatts(what: str, watts: float) -> int | None:
     """None for what no building draws: the last value stays, and ages."""
     if 0 <= watts <= MOST_W:
         return round(watts * 1000)
-    if not math.isnan(watts):  # which stands for nothing read, and is told of already
+    if not math.isnan(watts):  # NaN: nothing was read, which is already logged
         left_out(FacilityPolled.TYPE, what, f"{watts:g} W")
     return None

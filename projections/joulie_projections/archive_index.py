@@ -1,6 +1,6 @@
 """What lies where in an archive, in one SQLite file: what a `History` is asked, but no bodies.
 
-It is derived from the archive's parts, and may be deleted. Entries are handed out by who reads the
+It is derived from the archive's parts, and may be deleted. Entries come from the reader of the
 parts; the index only says which.
 """
 

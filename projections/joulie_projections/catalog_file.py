@@ -1,4 +1,4 @@
-"""What all who read hardware must agree on: the catalog, and which resources are GPUs."""
+"""What all readers of hardware share: the catalog, and which resources are GPUs."""
 
 from dataclasses import dataclass
 from importlib import resources

@@ -1,6 +1,6 @@
 """Which extended resources are GPUs, and how many cards those of a node are. Pure.
 
-The names are a setting for all who count: the operator, the extender and the simulator. What they
+The names are one setting of the operator, the extender and the simulator. What they
 found is in the log (`PodAsk`, `NodeSeen`), so that a replay needs no names.
 """
 

@@ -127,7 +127,7 @@ class History:
 
     @property
     def connection(self) -> Connection:
-        """For who shows the same moment together with another past."""
+        """For a page that shows the same position together with another past."""
         return self._db
 
     def cut(self) -> Cut | None:

@@ -153,7 +153,7 @@ class Ring:
         return "" if said.pos >= self.newest.after else f"{what} comes before the one to key {old}"
 
     def _comes_before(self, said: Handover) -> bool:
-        """Whoever trusts a later key is told by it of the one before."""
+        """A later key that is trusted vouches for the one before it."""
         is_first = key_id_of(said.new) == self.first.id
         return is_first and self.key(key_id_of(said.old)) is None
 

@@ -27,7 +27,7 @@ class _Life(NamedTuple):
 
 
 def new_owner() -> str:
-    """Of this process, and of nobody else in it."""
+    """Of this process, and of no other reader in it."""
     life = _life_of(os.getpid()) or _Life("unknown", socket.gethostname(), str(os.getpid()), "0")
     return "/".join((*life, secrets.token_hex(8)))
 

@@ -60,7 +60,7 @@ def _logs(at: Cut) -> list[_Log]:
 
 
 def require_trimmer(engine: Engine) -> None:
-    """On PostgreSQL whoever logs in has to be a member of the trimmer's role."""
+    """On PostgreSQL the user has to be a member of the trimmer's role."""
     try:
         require_reachable(engine)
     except ProgrammingError as error:

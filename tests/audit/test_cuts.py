@@ -1,4 +1,4 @@
-"""Rows leave the logs behind a cut and nowhere else, whoever asks; and a cut fits the log."""
+"""Rows can be deleted in front of a cut and nowhere else; and a cut fits the log."""
 
 import sqlite3
 from collections.abc import AsyncGenerator, Generator

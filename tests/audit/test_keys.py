@@ -259,7 +259,7 @@ async def test_an_archive_without_its_handovers_needs_the_ring(
 async def test_an_archive_that_ends_with_a_compromised_key_is_not_believed(
     either: Past, tmp_path: Path
 ) -> None:
-    """Made when the log ended there, or cut off there by whoever has the key."""
+    """Made when the log ended there, or cut off there by a thief of the key."""
     made = either.maker
     await made.answer(ask("late-3"))
     made.sign()

@@ -1,4 +1,4 @@
-"""What an archive holds may go, and whoever reads through the archive does not notice."""
+"""What an archive holds may be deleted; readers through the archive see no difference."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path

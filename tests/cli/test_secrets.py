@@ -67,7 +67,7 @@ def environment(**planted: str) -> dict[str, str]:
 
 
 def run(command: str, data: Path, patience_s: float, **planted: str) -> str:
-    """All that it writes until it fails, or is told to end."""
+    """All that it writes until it fails or is stopped."""
     kubeconfig = data.parent / "kubeconfig"
     kubeconfig.write_text(json.dumps(KUBECONFIG))
     words = [sys.executable, "-m", "joulie_cli.main", command, "--data", str(data)]

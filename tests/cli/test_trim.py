@@ -157,7 +157,7 @@ def test_a_trim_that_is_killed_leaves_a_whole_log_and_is_finished_by_the_next(
     time.sleep(pause_s)  # another step each time, on most machines
     running.kill()
     assert running.wait() in (0, -signal.SIGKILL)
-    # Its broker dies after it: it notices that nobody holds it any more.
+    # Its broker dies after it: it notices that the lease is free.
 
     assert everything(asked, place) == before
     is_whole(asked, place)

@@ -1,4 +1,4 @@
-"""From objects of the cluster to watts: what a node's hardware is, however it is told."""
+"""From objects of the cluster to watts: what a node's hardware is, whatever its source."""
 
 from typing import Any
 

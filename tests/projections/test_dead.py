@@ -59,7 +59,7 @@ def test_a_decision_among_facts_is_not_told_again() -> None:
 
 
 def test_a_refused_message_is_not_sent_again() -> None:
-    """It would be sent by an administrator, whom nothing is refused."""
+    """An administrator would send it, and the broker refuses an administrator nothing."""
     agents = producer(agent_name("evil")).stamp(power("n", 1))
     record = Record(Stream.TEL, 3, NOON, agents.data, "joulie.agent.test.evil")
     [refused] = fold(Draft(World()), [record], 6).poison

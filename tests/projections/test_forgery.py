@@ -269,7 +269,7 @@ async def test_a_replica_that_calls_itself_projector_writes_no_decision(
     assert [entry.kind for entry in entries(place)] == [UNREADABLE]
 
 
-# --- what the broker sends for somebody -----------------------------------------------------------
+# --- what the broker sends for a client -----------------------------------------------------------
 
 
 async def pull_to(broker: Embedded, stream: Stream, reply: str, count: int = 9) -> None:

@@ -164,10 +164,10 @@ class Connection:
 
     @contextlib.asynccontextmanager
     async def listening(self, subject: str, handler: Listener) -> AsyncGenerator[None, None]:
-        """For what is told live and never stored: the bare bytes.
+        """For messages that are live and never stored: the bare bytes.
 
         A role that reads streams can have the broker send stored messages to any subscription.
-        They keep their subject, and by that they are told from what was published here.
+        Stored messages keep their subject, which distinguishes them from live ones.
         """
         wanted, is_pattern = subject.encode(), "*" in subject or ">" in subject
 
