@@ -81,8 +81,8 @@ class Lease:
             log.warning("lease_lost", who=self._identity, why=why, what=what)
 
     async def _acquire(self) -> float:
-        """When it was requested, by the monotonic clock. A standby that sees another one lead has not
-        stopped; one that cannot reach the API server has.
+        """When it was requested, by the monotonic clock. A standby that sees another one lead has
+        not stopped; one that cannot reach the API server has.
         """
         while True:
             asked = time.monotonic()

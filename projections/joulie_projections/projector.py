@@ -233,7 +233,7 @@ class Projector:
         """A small batch is committed before anything else is read; while a large one is on its way
         to the disk, the next one is folded.
 
-        The world may be a batch ahead of what is committed; what is published to readers never is. A
+        The world may be a batch ahead of what is committed; what readers get never is. A
         commit that the database refuses is taken back, with all that was folded after it.
         """
         bell = asyncio.Event()
