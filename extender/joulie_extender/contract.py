@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from joulie_bus.bounds import Name, Uid, control_in
+from joulie_bus.bounds import Name, Uid
 from joulie_bus.errors import BadName, BadQuantity, BadRequest
 from joulie_bus.events import PodAsk
 from joulie_bus.kube_names import first_wrong, require_label, require_subdomain, require_uid
@@ -245,8 +245,6 @@ def read_binding(body: Body) -> Binding:
             binding = _decode_binding(_in_pascal_case(body))
     except _UNREADABLE as error:
         raise BadRequest(f"The body is not an ExtenderBindingArgs: {error}.") from error
-    if field := control_in(binding):
-        raise BadRequest(f"The {field} of the ExtenderBindingArgs has a control character.")
     if not (binding.pod_name and binding.pod_uid and binding.node):
         raise BadRequest("PodName, PodUID and Node must be given. kube-scheduler always does.")
     require_subdomain(binding.pod_name, "PodName")

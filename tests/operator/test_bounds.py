@@ -101,7 +101,7 @@ async def test_whatever_an_api_server_accepts_the_watch_goes_on(
 async def test_a_card_with_an_endless_uuid_is_left_out_and_the_connection_stays(
     bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
-    before = left_out("Gpu")
+    before = left_out("gpus")
     server = joulie_server()
     server.put("nodes", node("n1"))
     endless = card("GPU-1", "n1")
@@ -112,7 +112,7 @@ async def test_a_card_with_an_endless_uuid_is_left_out_and_the_connection_stays(
     async with watching(server, bus, view, tmp_path):
         await until(lambda: list(view.world.gpus) == ["GPU-2"])
 
-    assert left_out("Gpu") == before + 1
+    assert left_out("gpus") == before + 1
 
 
 NODES = [

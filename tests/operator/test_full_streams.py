@@ -73,9 +73,9 @@ async def test_plans_stop_with_a_reason_and_are_made_once_there_is_room(
         async with full(connection, Stream.PLAN):
             task = await stack.enter_async_context(background(operator.run(), "operator"))
             await goes_on_after_refusals(task, "plans")
-            assert metrics.PLANS_STOPPED.labels(reason="broker")._value.get() == 1
+            await until(lambda: metrics.PLANS_STOPPED.labels(reason="broker")._value.get() == 1)
         await until(lambda: all(node.profile for node in view.world.nodes.values()))
-        assert metrics.PLANS_STOPPED.labels(reason="broker")._value.get() == 0
+        await until(lambda: metrics.PLANS_STOPPED.labels(reason="broker")._value.get() == 0)
 
 
 @contextlib.asynccontextmanager
