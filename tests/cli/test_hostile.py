@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from hostile import HostileAgent, HostileClient
+from hostile import Attacker, HostileAgent, HostileClient, attacking
 from joulie_audit.facts import StreamFacts
 from joulie_bus.embedded import Embedded, address_within
 from joulie_bus.jetstream.connection import Connection
@@ -54,23 +54,20 @@ def resident_mib(pid: int) -> float:
 
 
 @contextlib.asynccontextmanager
-async def attacked(running: Running) -> AsyncGenerator[list[HostileAgent | HostileClient], None]:
+async def attacked(running: Running) -> AsyncGenerator[list[Attacker], None]:
     found = running.data.running()
     assert found is not None
     nodes = [name for name in nodes_of(running.data) if name != HOSTILE_NODE]
     address = address_within(running.data.path, found.nats_url, Role.AGENT)
     connection = await Connection.open(address, "hostile")
-    attackers: list[HostileAgent | HostileClient] = [
+    attackers: list[Attacker] = [
         HostileAgent(connection, LOCAL, HOSTILE_NODE, nodes, seed=1),
         HostileClient(found.endpoints["extender"].removeprefix("http://"), VERBS, seed=2),
         HostileClient(found.endpoints["console"].removeprefix("http://"), PAGES, seed=3),
     ]
     try:
-        async with asyncio.TaskGroup() as tasks:
-            running_attacks = [tasks.create_task(attacker.run()) for attacker in attackers]
+        async with attacking(attackers):
             yield attackers
-            for task in running_attacks:
-                task.cancel()
     finally:
         await connection.close()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hostile import HostileAgent, HostileClient, HostileTenant
+from hostile import Attacker, HostileAgent, HostileClient, HostileTenant, attacking
 from joulie_bus.embedded import address_within
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.roles import Role
@@ -21,7 +21,6 @@ from kube_real import Running
 from kube_seen import PATIENCE_S, PODS, are, so
 
 ONLY_REAL = pytest.mark.parametrize("server", ["real"], indirect=True)
-Attacker = HostileTenant | HostileAgent | HostileClient
 
 
 @contextlib.asynccontextmanager
@@ -39,11 +38,8 @@ async def attacked(server: Running, data: DataDirectory) -> AsyncGenerator[list[
         HostileClient(doors["console"], ["/", "/v1/nodes", "/v1/stream"], seed=4),
     ]
     try:
-        async with asyncio.TaskGroup() as tasks:
-            attacks = [tasks.create_task(attacker.run()) for attacker in attackers]
+        async with attacking(attackers):
             yield attackers
-            for attack in attacks:
-                attack.cancel()
     finally:
         await connection.close()
 

@@ -9,7 +9,7 @@ import contextlib
 import random
 import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -55,6 +55,16 @@ async def _repeat(attempt: Callable[[], Awaitable[None]], pause_s: float) -> Non
     while True:
         await attempt()
         await asyncio.sleep(pause_s)
+
+
+@contextlib.asynccontextmanager
+async def attacking(attackers: Sequence["Attacker"]) -> AsyncGenerator[None, None]:
+    """All of them at once, until the end of the block."""
+    async with asyncio.TaskGroup() as tasks:
+        attacks = [tasks.create_task(attacker.run()) for attacker in attackers]
+        yield
+        for attack in attacks:
+            attack.cancel()
 
 
 # --- an agent ---------------------------------------------------------------------------------
@@ -357,3 +367,6 @@ class HostileTenant:
                 "totalVRAMmb": choose((81_920, 2**62, -1)),
             },
         }
+
+
+Attacker = HostileAgent | HostileClient | HostileTenant
