@@ -34,7 +34,7 @@ COMMANDS = {
     "diff": "prove that a later signed head goes on from an earlier one",
     "replay": "fold all facts again and recompute every decision and plan",
     "whatif": "the same past under other settings; changes nothing",
-    "simulate": "what scores do to GPUs, on the pods of a trace, beside kube-scheduler's own",
+    "simulate": "what placement does to GPUs and to energy, beside kube-scheduler's own scores",
     "archive": "keep the log outside of broker and database, and restore it",
     "dead": "what could not be folded: list, show, retry",
     "rebuild": "fold all facts again beside the rows that serve, then flip",
@@ -167,12 +167,16 @@ def _gpus(made: argparse.ArgumentParser) -> None:
 
 
 def _simulate(made: argparse.ArgumentParser) -> None:
-    made.add_argument("what", choices=("gpus",), help="GPUs that nobody can use")
-    made.add_argument("--trace", type=Path, metavar="FILE", help="pods: openb's pod list")
-    made.add_argument("--cluster", type=Path, metavar="FILE", help="nodes: openb's node list")
-    made.add_argument("--nodes", type=int, default=500, metavar="N", help="without it (500)")
-    made.add_argument("--seeds", type=int, default=3, metavar="N", help="orders of pods (3)")
-    made.add_argument("--weight", type=int, default=1, metavar="W", help="of the extender (1)")
+    made.add_argument("what", choices=("gpus", "energy"), help="what is compared")
+    made.add_argument("--trace", type=Path, metavar="FILE", help="gpus: openb's pod list")
+    made.add_argument("--cluster", type=Path, metavar="FILE", help="gpus: openb's node list")
+    made.add_argument("--nodes", type=int, metavar="N", help="of the fleet (gpus 500, energy 2500)")
+    made.add_argument("--seeds", type=int, default=3, metavar="N", help="runs of each policy (3)")
+    made.add_argument("--weight", type=int, default=1, metavar="W", help="gpus: the extender's (1)")
+    made.add_argument("--suite", choices=("compat",), default="compat", help="energy: which jobs")
+    made.add_argument("--hours", type=float, metavar="H", help="energy: simulated time (48)")
+    made.add_argument("--policies", default="", metavar="A,B", help="energy: all by default")
+    made.add_argument("--quick", action="store_true", help="energy: 500 nodes, 12 hours, one seed")
 
 
 def _seconds(text: str) -> float:

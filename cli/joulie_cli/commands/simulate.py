@@ -1,4 +1,7 @@
-"""`joulie simulate gpus`: what packing does to the GPUs of a cluster, on the pods of a trace."""
+"""`joulie simulate gpus`: what packing does to the GPUs of a cluster, on the pods of a trace.
+
+`joulie simulate energy` is in `joulie_cli.simulate_energy`.
+"""
 
 import argparse
 import json
@@ -6,6 +9,7 @@ from collections.abc import Callable, Iterator
 from statistics import mean
 from typing import Any
 
+from joulie_cli import simulate_energy
 from joulie_cli.wiring import Wiring
 from joulie_simulator.contenders import POLICIES
 from joulie_simulator.fragments import Farm, Filling, Outcome, Policy, fill
@@ -14,6 +18,7 @@ from joulie_simulator.trace import Trace, machines_of
 from joulie_simulator.workload import Sizes, Table
 
 SETTINGS = ()
+NODES = 500
 LOADS = (
     0.9,
     1.0,
@@ -22,8 +27,10 @@ HEAD = ("asked for", "scored by", "in use", "nobody can use", "pods wait", "of t
 
 
 def run(args: argparse.Namespace, _: Wiring) -> int:
+    if args.what == "energy":
+        return simulate_energy.run(args)
     sizes: Sizes = Trace.of(args.trace) if args.trace else Table()
-    machines = machines_of(args.cluster) if args.cluster else _ours(args.nodes)
+    machines = machines_of(args.cluster) if args.cluster else _ours(args.nodes or NODES)
     rows = list(_measured(machines, sizes, args))
     print(json.dumps(rows) if args.json else as_table(rows))
     return 0

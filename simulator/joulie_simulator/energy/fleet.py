@@ -1,0 +1,92 @@
+"""A fleet of nodes in columns: what is allocated on each, and what each draws. Pure."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from joulie_simulator.energy.jobs import Floats, Ints, Job
+
+CPU_NODE_CORES, CPU_NODE_PEAK_W = 96, 700.0
+GPU_NODE_CORES, GPU_NODE_CPU_PEAK_W, GPU_NODE_CARDS = 128, 500.0, 8
+CARD_PEAK_W = 700.0
+CPU_COEFFICIENT = 0.7  # of the CPU's peak, at full use of all cores
+CARD_COEFFICIENT = {True: 0.85, False: 0.65}  # of a card's peak, by class performance
+WORK_W_PER_CORE = (
+    5.1  # the dynamic watts of a core on a CPU node: the unit in which work is counted
+)
+
+
+class IdleModel(NamedTuple):
+    """What a node draws besides the dynamic watts of its jobs."""
+
+    name: str
+    empty_cpu_node_w: float
+    busy_cpu_node_w: float
+    empty_gpu_node_w: float  # chassis and CPUs, without its cards
+    busy_gpu_node_w: float
+    idle_card_w: float
+    cpu_dynamic: float  # share of a CPU node's dynamic range that jobs can use
+
+
+# The published experiment: 5 % of the CPU's peak when empty, 10 % when anything runs.
+PEER = IdleModel("peer", 35.0, 70.0, 25.0, 50.0, 100.0, CPU_COEFFICIENT)
+# Floors from AcmeTrace's power readings (Seren cluster, CC BY 4.0): CPU servers draw about half of
+# their peak when idle, 8-GPU servers about a fifth, an idle A100 63 to 70 W.
+MEASURED = IdleModel("measured", 350.0, 350.0, 840.0, 840.0, 70.0, 0.5)
+
+
+class Fleet:
+    """CPU nodes first; ties between nodes go to the lowest index."""
+
+    def __init__(self, cpu_nodes: int, gpu_nodes: int, idle: IdleModel) -> None:
+        kinds = np.arange(cpu_nodes + gpu_nodes) >= cpu_nodes
+        self.idle = idle
+        self.size = len(kinds)
+        self.cores = np.where(kinds, GPU_NODE_CORES, CPU_NODE_CORES)
+        self.cards = np.where(kinds, GPU_NODE_CARDS, 0)
+        self.cpu_peak_w = np.where(kinds, GPU_NODE_CPU_PEAK_W, CPU_NODE_PEAK_W)
+        self.peak_w = self.cpu_peak_w + self.cards * CARD_PEAK_W
+        self.free_cores: Ints = self.cores.copy()
+        self.free_cards: Ints = self.cards.copy()
+        self.jobs = np.zeros(self.size, dtype=np.int64)
+        self.dynamic_w: Floats = np.zeros(self.size)
+        self._empty_w = np.where(kinds, idle.empty_gpu_node_w, idle.empty_cpu_node_w)
+        self._busy_w = np.where(kinds, idle.busy_gpu_node_w, idle.busy_cpu_node_w)
+        self.power_w: Floats = self._empty_w + self.cards * idle.idle_card_w
+
+    def place(self, node: int, job: Job) -> None:
+        self._change(node, job, 1)
+
+    def release(self, node: int, job: Job) -> None:
+        self._change(node, job, -1)
+        if not self.jobs[node]:
+            self.dynamic_w[node] = 0.0  # no remainder of rounding outlives the last job
+
+    def _change(self, node: int, job: Job, sign: int) -> None:
+        self.free_cores[node] -= sign * job.cores
+        self.free_cards[node] -= sign * job.gpus
+        self.jobs[node] += sign
+        self.dynamic_w[node] += sign * self.dynamic_of(node, job)
+
+    def dynamic_of(self, node: int, job: Job) -> float:
+        cpu = self.cpu_peak_w[node] * self.idle.cpu_dynamic * job.cores / self.cores[node]
+        return float(cpu * job.cpu_use + cards_w(job) * job.gpu_use)
+
+    def update_power(self, node: int) -> None:
+        base = self._busy_w[node] if self.jobs[node] else self._empty_w[node]
+        idle_cards = self.free_cards[node] * self.idle.idle_card_w
+        self.power_w[node] = base + self.dynamic_w[node] + idle_cards
+
+    def marginal_w(self, job: Job) -> Floats:
+        """The formula's estimate on each node; it does not know how much a job will use."""
+        return self.cpu_peak_w * CPU_COEFFICIENT * job.cores / self.cores + cards_w(job)
+
+
+def cards_w(job: Job) -> float:
+    """Of the job's cards, at full use."""
+    return job.gpus * CARD_PEAK_W * CARD_COEFFICIENT[job.performance]
+
+
+def work_w(job: Job) -> float:
+    """Useful work of a second of the job, as the dynamic watts that it ideally draws."""
+    return job.cores * job.cpu_use * WORK_W_PER_CORE + cards_w(job) * job.gpu_use

@@ -1,0 +1,144 @@
+"""Placement policies under comparison. Pure: each gives every node a score for a job.
+
+The highest score among the nodes that fit wins, the lowest index among equals. The policies named
+`reference` are those of the published experiment of the project's namesake, by its description.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import numpy as np
+
+from joulie_simulator.energy.fleet import Fleet
+from joulie_simulator.energy.jobs import Floats, Job
+from joulie_simulator.energy.trend import Trends
+
+BURST_W_PER_MIN = 500.0  # of the whole cluster
+
+
+class Policy(Protocol):
+    def scores(self, fleet: Fleet, job: Job) -> Floats: ...
+
+
+def chosen(fleet: Fleet, job: Job, scores: Floats) -> int:
+    """The index of the best node that fits, or -1."""
+    fits = fleet.free_cores >= job.cores
+    if job.gpus:
+        fits &= fleet.free_cards >= job.gpus
+    best = int(np.where(fits, scores, -np.inf).argmax())
+    return best if fits[best] else -1
+
+
+# --- Kubernetes ---------------------------------------------------------------------------------
+
+
+class LeastAllocated:
+    """kube-scheduler's NodeResourcesFit by default: the share that is free after the placement,
+    averaged over the resources that the pod asks for."""
+
+    def scores(self, fleet: Fleet, job: Job) -> Floats:
+        return _mean(_free_after(fleet, job))
+
+
+class MostAllocated:
+    """NodeResourcesFit with the strategy that packs."""
+
+    def scores(self, fleet: Fleet, job: Job) -> Floats:
+        return 100 - _mean(_free_after(fleet, job))
+
+
+class KubeDefault:
+    """LeastAllocated, and NodeResourcesBalancedAllocation beside it with the same weight."""
+
+    def scores(self, fleet: Fleet, job: Job) -> Floats:
+        free = _free_after(fleet, job)
+        balance: Floats = 100 * (1 - np.std(free, axis=0))
+        return _mean(free) + balance
+
+
+def _mean(shares: list[Floats]) -> Floats:
+    mean: Floats = 100 * np.mean(shares, axis=0)
+    return mean
+
+
+def _free_after(fleet: Fleet, job: Job) -> list[Floats]:
+    cores = (fleet.free_cores - job.cores) / fleet.cores
+    if not job.gpus:
+        return [cores]
+    return [cores, (fleet.free_cards - job.gpus) / np.maximum(fleet.cards, 1)]
+
+
+# --- the published experiment -------------------------------------------------------------------
+
+
+class ReferenceBaseline:
+    """What the experiment calls MostAllocated: shares before the placement, summed, and the share
+    of cards counts for jobs without cards, too. No profile of kube-scheduler does so."""
+
+    def scores(self, fleet: Fleet, job: Job) -> Floats:
+        used_cards = (fleet.cards - fleet.free_cards) / np.maximum(fleet.cards, 1)
+        return (fleet.cores - fleet.free_cores) / fleet.cores + used_cards
+
+
+class ReferenceLegacy:
+    """The first formula: absolute watts beside shares, and CPU jobs kept off idle cards."""
+
+    def __init__(self, trends: Trends) -> None:
+        self._trends = trends
+
+    def scores(self, fleet: Fleet, job: Job) -> Floats:
+        marginal = fleet.marginal_w(job)
+        headroom = np.maximum(0, (fleet.peak_w - fleet.power_w) / fleet.peak_w * 100)
+        cooling = 100 - np.minimum(100, fleet.power_w / 4000 * 80)
+        supply = 100 - np.minimum(100, fleet.power_w / 50_000 * 100)
+        idle_w = np.minimum(500, fleet.free_cards * 100.0) if not job.gpus else 0.0
+        trend = np.clip(self._trends.node_w_per_min / _scale(self._trends), -20, 25)
+        shown = 0.4 * headroom + 0.3 * cooling + 0.3 * supply
+        waste = np.minimum(20, idle_w / 10)
+        scores: Floats = shown - np.minimum(20, marginal / 20) - waste - trend
+        return scores
+
+
+class ReferenceRedesign:
+    """Headroom under the peak after the placement, and the trend by the node's peak."""
+
+    def __init__(self, trends: Trends) -> None:
+        self._trends = trends
+
+    def scores(self, fleet: Fleet, job: Job) -> Floats:
+        trend = -10 * np.clip(self._trends.node_w_per_min / (0.1 * fleet.peak_w), -1, 1)
+        return np.clip(_headroom_and_cooling(fleet, job) + trend, 0, 100)
+
+
+class ReferenceShipped:
+    """The same with the trend in watts, weighed more in a burst: what the namesake ships."""
+
+    def __init__(self, trends: Trends) -> None:
+        self._trends = trends
+
+    def scores(self, fleet: Fleet, job: Job) -> Floats:
+        trend = -np.clip(self._trends.node_w_per_min / _scale(self._trends), -25, 25)
+        return np.clip(_headroom_and_cooling(fleet, job) + trend, 0, 100)
+
+
+def _scale(trends: Trends) -> float:
+    return 2.0 if abs(trends.cluster_w_per_min) > BURST_W_PER_MIN else 6.0
+
+
+def _headroom_and_cooling(fleet: Fleet, job: Job) -> Floats:
+    left = (fleet.peak_w - (fleet.power_w + fleet.marginal_w(job))) / fleet.peak_w * 100
+    cooling = np.minimum(100, fleet.power_w / fleet.peak_w * 100)
+    return np.maximum(0, left) * 0.7 + (100 - cooling) * 0.15
+
+
+Make = Callable[[Trends], Policy]
+BASELINE = "reference-baseline"
+POLICIES: Mapping[str, Make] = {
+    BASELINE: lambda _: ReferenceBaseline(),
+    "reference-legacy": ReferenceLegacy,
+    "reference-redesign": ReferenceRedesign,
+    "joulie": ReferenceShipped,
+    "kube-default": lambda _: KubeDefault(),
+    "least-allocated": lambda _: LeastAllocated(),
+    "most-allocated": lambda _: MostAllocated(),
+}

@@ -1,0 +1,146 @@
+"""The energy experiment: job streams, power, and rows in which energy stands beside work."""
+
+import json
+
+import numpy as np
+import pytest
+
+from joulie_cli.main import main
+from joulie_simulator.energy.fleet import MEASURED, PEER, Fleet
+from joulie_simulator.energy.jobs import CLASSES, Job, reference_jobs
+from joulie_simulator.energy.policies import BASELINE, POLICIES, chosen
+from joulie_simulator.energy.simulation import Result, run_dropping
+from joulie_simulator.energy.suites import Row, Size, compat
+from joulie_simulator.energy.trend import Trends, slope_weights
+
+SMALL = Size(nodes=50, hours=2.0)
+# Of the published experiment at seed 42: kWh, and jobs that were dropped.
+PUBLISHED = {
+    "reference-baseline": (127_454.9, 909_565),
+    "reference-redesign": (119_236.1, 791_668),
+    "reference-legacy": (121_169.8, 783_594),
+    "joulie": (119_398.5, 782_227),
+}
+
+
+def job(cores: int = 1, gpus: int = 0, *, at: float = 0.0, seconds: float = 60.0) -> Job:
+    return Job(at, 0, cores, gpus, False, 0.5, 0.5 if gpus else 0.0, seconds)
+
+
+def run(fleet: Fleet, *each: Job, minutes: int = 5, policy: str = BASELINE) -> Result:
+    trends = Trends(fleet.size)
+    return run_dropping(fleet, each, POLICIES[policy](trends), trends, minutes)
+
+
+def test_an_empty_node_draws_what_its_model_says() -> None:
+    assert list(Fleet(1, 1, PEER).power_w) == [35.0, 825.0]
+    assert list(Fleet(1, 1, MEASURED).power_w) == [350.0, 1400.0]
+
+
+def test_a_job_draws_by_its_share_of_the_cores_and_its_use_of_them() -> None:
+    fleet = Fleet(1, 0, PEER)
+    fleet.place(0, job(cores=48))
+    fleet.update_power(0)
+
+    assert fleet.power_w[0] == pytest.approx(70 + 700 * 0.7 * 0.5 * 0.5)
+
+    fleet.release(0, job(cores=48))
+    fleet.update_power(0)
+
+    assert fleet.power_w[0] == 35.0
+
+
+def test_a_job_that_fits_nowhere_is_dropped_and_does_no_work() -> None:
+    done = run(Fleet(1, 0, PEER), job(cores=96, seconds=120), job(cores=1))
+
+    assert (done.admitted, done.dropped) == (1, 1)
+    assert done.work_kwh == pytest.approx(96 * 0.5 * 5.1 * 120 / 3_600_000)
+
+
+def test_a_job_leaves_after_its_minutes_and_makes_room() -> None:
+    first, second = job(cores=96, seconds=61), job(cores=96, at=120.0)
+
+    assert run(Fleet(1, 0, PEER), first, second).dropped == 0
+    assert run(Fleet(1, 0, PEER), first, second._replace(arrival_s=60.0)).dropped == 1
+
+
+def test_work_counts_inside_the_window_alone() -> None:
+    long = run(Fleet(1, 0, PEER), job(cores=10, seconds=6000), minutes=5)
+    short = run(Fleet(1, 0, PEER), job(cores=10, seconds=300), minutes=5)
+
+    assert long.work_kwh == pytest.approx(short.work_kwh)
+    assert (long.unfinished, short.unfinished) == (1, 1)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_job_is_admitted_or_dropped_and_no_node_is_overfull(policy: str) -> None:
+    fleet, stream = Fleet(8, 2, PEER), reference_jobs(7, 1.0)
+    trends = Trends(fleet.size)
+    done = run_dropping(fleet, stream, POLICIES[policy](trends), trends, 60)
+
+    assert done.admitted + done.dropped == sum(each.arrival_s <= 59 * 60 for each in stream)
+    assert (fleet.free_cores >= 0).all()
+    assert (fleet.free_cards >= 0).all()
+    assert done.power_w.min() >= 8 * 35 + 2 * 25
+
+
+def test_the_first_of_equal_nodes_is_chosen() -> None:
+    fleet = Fleet(3, 0, PEER)
+
+    assert chosen(fleet, job(), np.zeros(3)) == 0
+    assert chosen(fleet, job(), np.array([0.0, 1.0, 1.0])) == 1
+    assert chosen(fleet, job(cores=97), np.zeros(3)) == -1
+
+
+def test_the_trend_of_a_steady_node_is_nothing() -> None:
+    trends = Trends(2)
+    for watts in range(20):
+        trends.sample(np.array([35.1, float(watts)]))
+
+    assert trends.node_w_per_min[0] == pytest.approx(0.0, abs=1e-12)
+    assert trends.node_w_per_min[1] == pytest.approx(1.0)
+    assert len(slope_weights(1)) == 1
+
+
+def test_the_stream_has_the_classes_in_their_shares() -> None:
+    stream = reference_jobs(3, 6.0)
+    kinds = [each.kind for each in stream]
+    shares = np.bincount(kinds, minlength=len(CLASSES)) / len(kinds)
+
+    assert shares == pytest.approx([each.share for each in CLASSES], abs=0.01)
+    assert stream == sorted(stream, key=lambda each: each.arrival_s)
+
+
+def test_the_rows_of_a_suite_are_the_same_each_time() -> None:
+    once, again = (list(compat(SMALL, [42], [BASELINE, "kube-default"])) for _ in range(2))
+
+    assert once == again
+    assert [row.policy for row in once] == [BASELINE, "kube-default"]
+
+
+def test_the_command_prints_no_energy_without_the_work(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["simulate", "energy", "--nodes", "50", "--hours", "1", "--seeds", "1"]
+    assert main([*words, "--policies", "joulie", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+
+    assert [set(row) for row in rows] == [set(Row._fields)] * 2
+    assert all(row["work"] > 0 for row in rows)
+
+    assert main([*words, "--policies", "joulie"]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert "work kWh" in head
+    assert len(lines) == 2
+
+
+def test_a_policy_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "energy", "--policies", "greedy"]) == 2
+    assert "'greedy' is not a policy" in capsys.readouterr().err
+
+
+@pytest.mark.drill
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("policy", PUBLISHED)
+def test_the_published_figures_come_out_to_the_digit(policy: str) -> None:
+    (row,) = compat(Size(), [42], [policy])
+
+    assert (round(row.kwh, 1), row.dropped) == PUBLISHED[policy]
