@@ -1,7 +1,8 @@
 """Kubernetes' quantities: `500m`, `1.5`, `1Gi`, `129e6`. Exact; nothing unreadable becomes 0.
 
-The grammar is that of `resource.ParseQuantity`, and tests/cluster holds the two together, but that
-Kubernetes reads a text without any digit, such as `m`, as 0, and caps what is beyond int64.
+The grammar is that of `resource.ParseQuantity`, and tests/cluster compares the two, but that
+Kubernetes reads a text without any digit, such as `m`, as 0. What is beyond int64 counts as its
+largest: Kubernetes caps binary quantities there, and keeps decimal ones.
 """
 
 import re

@@ -83,13 +83,13 @@ def read(text: str) -> tuple[int, int] | None:
 
 
 def expected(text: str, answer: Answer) -> tuple[int, int] | None:
-    """What Kubernetes says, but that a request can be neither negative nor beyond int64 (where
-    Kubernetes caps binary ones), and that a text without a digit is not read as 0.
+    """What Kubernetes has, but that a request is never negative, that a value beyond int64 (where
+    Kubernetes caps binary ones) is int64's largest, and that a text without a digit is not 0.
     """
-    is_capped = answer.value == LARGEST and text.endswith("i")
-    in_range = answer.valid and answer.sign >= 0 and not (answer.large or is_capped)
-    if not in_range or not NUMBER.match(text):
+    if not answer.valid or answer.sign < 0 or not NUMBER.match(text):
         return None
+    if answer.large:
+        return int(LARGEST), 0
     return answer.value, thousandths(answer.value, answer.milli)
 
 
