@@ -306,6 +306,16 @@ def ask(
     )
 
 
+def decided(uid: str) -> FilterDecided:
+    """An answer about no nodes."""
+    return FilterDecided(
+        pod=ask(uid),
+        basis=Basis(view=0, view_age_ms=0, now=noon(), settings="s"),
+        candidates=Candidates(ordinals=b""),
+        verdicts=b"",
+    )
+
+
 def bound(uid: str, node: str, *, performance: bool = False) -> PodBound:
     return PodBound(pod=ask(uid, performance=performance), node=node)
 

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from joulie_bus.embedded import Embedded, free_port
-from joulie_bus.events import Basis, Candidates, FilterDecided
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.roles import Role
 from joulie_bus.subjects import Stream
-from joulie_bus.testing import ask, noon, producer, stored
+from joulie_bus.testing import decided, producer, stored
 from joulie_projections.heads import HMAC, Signer
 
 pytestmark = pytest.mark.anyio
@@ -69,13 +68,7 @@ async def running(tmp_path: Path, settings: dict[str, str]) -> AsyncGenerator[Pa
 
 async def decide(bus: JetStreamLog, connection: Connection, uid: str, messages: int) -> None:
     """An answer, and then so many messages beside the heads."""
-    decided = FilterDecided(
-        pod=ask(uid),
-        basis=Basis(view=0, view_age_ms=0, now=noon(), settings="s"),
-        candidates=Candidates(ordinals=b""),
-        verdicts=b"",
-    )
-    await bus.publish([producer(uid).stamp(decided)])
+    await bus.publish([producer(uid).stamp(decided(uid))])
     async with asyncio.timeout(30):
         while len(await stored(connection, Stream.HEADS)) < messages:
             await asyncio.sleep(0.1)

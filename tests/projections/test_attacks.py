@@ -11,10 +11,10 @@ import pytest
 from sqlalchemy import Engine
 
 from joulie_bus.codec import Envelope, seal
-from joulie_bus.events import AnyEvent, Basis, Candidates, FilterDecided
+from joulie_bus.events import AnyEvent, FilterDecided
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.records import Message
-from joulie_bus.testing import CLUSTER, ask, bound, node_seen, noon, power, producer, until
+from joulie_bus.testing import CLUSTER, ask, bound, decided, node_seen, noon, power, producer, until
 from joulie_projections.database import Place
 from joulie_projections.history import History
 from joulie_projections.rebuild import rebuild
@@ -115,15 +115,6 @@ async def test_an_answer_about_an_impossible_pod_is_an_entry_that_cannot_be_read
     with History.of(place) as history:
         kinds = [(entry.kind, entry.message == odd) for entry in history.entries()]
     assert kinds == [(FilterDecided.TYPE, False), ("unreadable", True), (FilterDecided.TYPE, False)]
-
-
-def decided(uid: str) -> FilterDecided:
-    return FilterDecided(
-        pod=ask(uid),
-        basis=Basis(view=0, view_age_ms=0, now=noon(), settings="s"),
-        candidates=Candidates(ordinals=b""),
-        verdicts=b"",
-    )
 
 
 async def test_a_flood_of_garbage_does_not_fill_the_database(

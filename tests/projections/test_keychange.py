@@ -9,10 +9,9 @@ import pytest
 from sqlalchemy import Engine
 
 from joulie_bus.errors import Fenced, KeyChangeRefused, KeyRingBroken
-from joulie_bus.events import AnyEvent, Basis, Candidates, FilterDecided
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.subjects import Stream
-from joulie_bus.testing import CLUSTER, ask, noon, stored, until
+from joulie_bus.testing import CLUSTER, decided, noon, stored, until
 from joulie_projections import keychange, scribe
 from joulie_projections.database import Place
 from joulie_projections.decisions import DecisionLog
@@ -38,15 +37,6 @@ def key(tmp_path: Path) -> Path:
     path = tmp_path / "signing.key"
     Signer.of(path).publish(ring_path(path))
     return path
-
-
-def decided(uid: str) -> AnyEvent:
-    return FilterDecided(
-        pod=ask(uid),
-        basis=Basis(view=0, view_age_ms=0, now=noon(), settings="s"),
-        candidates=Candidates(ordinals=b""),
-        verdicts=b"",
-    )
 
 
 def heads(place: Place) -> list[Head]:

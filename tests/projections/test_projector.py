@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine
 
 from joulie_bus.errors import Fenced, StreamReplaced
-from joulie_bus.events import AnyEvent, Basis, Candidates, FilterDecided
+from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import ensure
@@ -20,10 +20,9 @@ from joulie_bus.testing import (
     ANY_FACTS,
     CLUSTER,
     any_fact,
-    ask,
     bound,
+    decided,
     node_seen,
-    noon,
     power,
     producer,
     stored,
@@ -41,15 +40,6 @@ pytestmark = pytest.mark.anyio
 Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
 Viewing = Callable[[], AbstractAsyncContextManager[View]]
 Tell = Callable[..., Awaitable[None]]
-
-
-def decided(uid: str) -> FilterDecided:
-    return FilterDecided(
-        pod=ask(uid),
-        basis=Basis(view=0, view_age_ms=0, now=noon(), settings="s"),
-        candidates=Candidates(ordinals=b""),
-        verdicts=b"",
-    )
 
 
 def manifests(place: Place) -> list[Manifest]:

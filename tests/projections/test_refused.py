@@ -8,9 +8,8 @@ from typing import NamedTuple
 import pytest
 from sqlalchemy import Engine, text
 
-from joulie_bus.events import AnyEvent, Basis, Candidates, FilterDecided
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.testing import ask, node_seen, noon, power, producer, until
+from joulie_bus.testing import decided, node_seen, power, producer, until
 from joulie_projections import database
 from joulie_projections.database import Place
 from joulie_projections.history import History
@@ -126,12 +125,3 @@ async def test_an_answer_that_is_refused_is_an_unreadable_entry(
     assert entries[11].kind == "unreadable"
     assert (entries[11].message == told[11].data) == is_kept
     assert is_kept or b"bytes that the database refused, sha256 " in entries[11].message
-
-
-def decided(uid: str) -> AnyEvent:
-    return FilterDecided(
-        pod=ask(uid),
-        basis=Basis(view=0, view_age_ms=0, now=noon(), settings="s"),
-        candidates=Candidates(ordinals=b""),
-        verdicts=b"",
-    )

@@ -59,6 +59,15 @@ def sequenced(
     return sequence(world or World(), standing, told, CREATED, noon())
 
 
+def the_rest_counts(told: list[Record], done: Sequenced) -> list[int]:
+    """What was set aside changes nothing, and all else counts; the positions set aside."""
+    positions = [poison.position for poison in done.commit.poison]
+    draft = Draft(World())
+    fold(draft, told, 0, frozenset(positions))
+    assert changed_rows(draft.changed(), no_rows()) == (done.rows, done.commit.digests)
+    return positions
+
+
 def garbage(data: bytes, stream: Stream = Stream.OBS, number: int = 1) -> Record:
     return Record(stream, number, noon(), data)
 
@@ -307,10 +316,7 @@ def test_a_fold_that_falls_over_a_fact_leaves_the_rest_as_if_it_were_unreadable(
         falls_over(patch, wrong)
         done = sequenced(told)
 
-    positions = [poison.position for poison in done.commit.poison]
-    draft = Draft(World())
-    fold(draft, told, 0, frozenset(positions))
-    assert changed_rows(draft.changed(), no_rows()) == (done.rows, done.commit.digests)
+    positions = the_rest_counts(told, done)
     assert all("its fold failed: KeyError" in poison.why for poison in done.commit.poison)
     assert positions == [at for at, record in enumerate(told, 1) if is_of(record, wrong)]
 
@@ -337,10 +343,7 @@ def test_a_fact_whose_row_has_no_encoding_leaves_the_rest_as_if_it_were_unreadab
         has_no_encoding(patch, wrong)
         done = sequenced(told)
 
-    positions = [poison.position for poison in done.commit.poison]
-    draft = Draft(World())
-    fold(draft, told, 0, frozenset(positions))
-    assert changed_rows(draft.changed(), no_rows()) == (done.rows, done.commit.digests)
+    the_rest_counts(told, done)
     assert all("its rows cannot be written: OverflowError" in p.why for p in done.commit.poison)
 
 

@@ -120,26 +120,29 @@ async def size_of(connection: Connection, stream: Stream) -> StreamSize:
 
 async def last_on(connection: Connection, stream: Stream, subject: str) -> Stored | None:
     """The newest message of one subject."""
-    try:
-        answer = await connection.api(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
-    except BrokerRefused as refusal:
-        if refusal.code == MESSAGE_NOT_FOUND:
-            return None
-        raise
-    message = answer["message"]
-    return Stored(message["seq"], _bytes(message))
+    message = await _message(connection, stream, {"last_by_subj": subject})
+    return None if message is None else Stored(message["seq"], _bytes(message))
 
 
 async def message_at(connection: Connection, stream: Stream, sequence: int) -> Record | None:
+    message = await _message(connection, stream, {"seq": sequence})
+    if message is None:
+        return None
+    at = nanoseconds(message["time"])
+    return Record(stream, message["seq"], at, _bytes(message), message["subject"])
+
+
+async def _message(
+    connection: Connection, stream: Stream, which: dict[str, Any]
+) -> dict[str, Any] | None:
     try:
-        answer = await connection.api(f"STREAM.MSG.GET.{stream}", {"seq": sequence})
+        answer = await connection.api(f"STREAM.MSG.GET.{stream}", which)
     except BrokerRefused as refusal:
         if refusal.code == MESSAGE_NOT_FOUND:
             return None
         raise
-    message = answer["message"]
-    at = nanoseconds(message["time"])
-    return Record(stream, message["seq"], at, _bytes(message), message["subject"])
+    found: dict[str, Any] = answer["message"]
+    return found
 
 
 def _bytes(message: dict[str, Any]) -> bytes:
