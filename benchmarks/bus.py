@@ -18,14 +18,14 @@ from typing import NamedTuple
 import nats
 from nats.aio.client import Client
 
-from joulie_bus.embedded import Embedded
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import Reader
 from joulie_bus.jetstream.streams import ensure
-from joulie_bus.records import Message
-from joulie_bus.roles import Role
-from joulie_bus.subjects import Stream
+from joulie_bus.streams.records import Message
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, lazy_broker, power, producer
 
 

@@ -26,15 +26,15 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit"))
 
 from chromium import Chromium, Page
-from joulie_bus.embedded import free_port
+from joulie_bus.broker.embedded import free_port
 from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.roles import Role
-from joulie_bus.settings import HostPort
-from joulie_bus.subjects import Subjects
+from joulie_bus.runtime.settings import HostPort
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Subjects
 from joulie_bus.testing import Voices, hardware, node_seen, power
-from joulie_cli.data import DataDirectory
-from joulie_cli.supervisor import Supervisor
+from joulie_cli.supervisor.data_directory import DataDirectory
+from joulie_cli.supervisor.supervisor import Supervisor
 from joulie_console.testing import Ear, listening_to
 
 CLUSTER = Subjects("local")

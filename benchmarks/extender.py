@@ -34,18 +34,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from joulie_bus.children import START_S
-from joulie_bus.embedded import address_within, free_port
+from joulie_bus.broker.embedded import address_within, free_port
 from joulie_bus.events import TelemetrySampled
 from joulie_bus.jetstream.connection import Address
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.producer import Producer
-from joulie_bus.roles import Role
-from joulie_bus.settings import HostPort
-from joulie_bus.subjects import Subjects
+from joulie_bus.runtime.child_process import START_S
+from joulie_bus.runtime.settings import HostPort
+from joulie_bus.streams.producer import Producer
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Subjects
 from joulie_bus.testing import Voices, caps, eco, hardware, node_seen, performance, power
-from joulie_cli.data import DataDirectory
-from joulie_cli.supervisor import Supervisor
+from joulie_cli.supervisor.data_directory import DataDirectory
+from joulie_cli.supervisor.supervisor import Supervisor
 
 HERE = Path(__file__).parent
 CLUSTER = Subjects("local")

@@ -22,7 +22,7 @@ import numpy as np
 import joulie_migrations
 from joulie_bus.events import Duty, Fact, GpuAsk, GpuSeen, PodAsk, PodPending
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.tasks import background
+from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import (
     CLUSTER,
     NOON,
@@ -43,14 +43,14 @@ from joulie_extender.ledger import Ledger
 from joulie_extender.moment import Moment
 from joulie_extender.pretence import PretendedBinder
 from joulie_extender.scoring import Weights
-from joulie_projections import database
-from joulie_projections.board import Board
-from joulie_projections.card_columns import Cards
-from joulie_projections.cards import CardState, Claim
-from joulie_projections.heads import Signer
-from joulie_projections.projector import Projector, ProjectorSettings
-from joulie_projections.view import View
-from joulie_projections.world import NodeState, Sample
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.projector.projector import Projector, ProjectorSettings
+from joulie_projections.state.cards import CardState, Claim
+from joulie_projections.state.state import NodeState, Sample
+from joulie_projections.store import database
+from joulie_projections.twin.card_columns import Cards
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.view.view import View
 
 RUNS, PER_NODE = 31, 8
 MODELS = ("NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3", "Tesla-T4")
@@ -86,7 +86,7 @@ def cards_of(nodes: list[str]) -> dict[str, CardState]:
     return made
 
 
-def cluster(size: int) -> tuple[Board, dict[str, CardState]]:
+def cluster(size: int) -> tuple[TwinColumns, dict[str, CardState]]:
     names = [f"node-{number:05d}.example.internal" for number in range(size)]
     nodes = {
         name: NodeState(
@@ -99,8 +99,8 @@ def cluster(size: int) -> tuple[Board, dict[str, CardState]]:
         )
         for at, name in enumerate(names)
     }
-    board, cards = Board.of(nodes, NOON), cards_of(names)
-    return board.holding(Cards.of(cards, board.rows)), cards
+    twin_columns, cards = TwinColumns.of(nodes, NOON), cards_of(names)
+    return twin_columns.holding(Cards.of(cards, twin_columns.rows)), cards
 
 
 def pods() -> Iterator[PodAsk]:
@@ -124,36 +124,40 @@ def pods() -> Iterator[PodAsk]:
         )
 
 
-def changed(board: Board, cards: dict[str, CardState], number: int) -> Board:
+def changed(twin_columns: TwinColumns, cards: dict[str, CardState], number: int) -> TwinColumns:
     uuid = f"GPU-{number:05d}"
-    return board.holding(board.cards.following({uuid: cards[uuid]}, board.rows))
+    return twin_columns.holding(
+        twin_columns.cards.following({uuid: cards[uuid]}, twin_columns.rows)
+    )
 
 
 def measure(size: int) -> dict[str, float]:
-    board, cards = cluster(size)
+    twin_columns, cards = cluster(size)
     found = {"cards": float(len(cards))}
     numbers = count()
     found["a card that changed, on the columns, ms"] = (
-        median_s(lambda: changed(board, cards, next(numbers))) * 1000
+        median_s(lambda: changed(twin_columns, cards, next(numbers))) * 1000
     )
-    shuffled = np.random.default_rng(2).permutation(list(board.rows)).tolist()
+    shuffled = np.random.default_rng(2).permutation(list(twin_columns.rows)).tolist()
     for asked in (500, 5000):
         if asked <= size:
-            found |= verbs(board, cards, shuffled[:asked])
-    found |= picks(board, shuffled[:200])
+            found |= verbs(twin_columns, cards, shuffled[:asked])
+    found |= picks(twin_columns, shuffled[:200])
     found |= asyncio.run(bindings(size))
     return found
 
 
-def verbs(board: Board, cards: dict[str, CardState], asked: list[str]) -> dict[str, float]:
+def verbs(
+    twin_columns: TwinColumns, cards: dict[str, CardState], asked: list[str]
+) -> dict[str, float]:
     names = Names.of(asked)
-    rows, candidates = names.rows_on(board), names.candidates_on(board)
+    rows, candidates = names.rows_on(twin_columns), names.candidates_on(twin_columns)
     wanting, numbers = pods(), count()
     found = {}
 
     def moment(is_fresh: bool) -> Moment:
         """A board is another one after each fact; cards change much more seldom."""
-        there = changed(board, cards, next(numbers)) if is_fresh else board
+        there = changed(twin_columns, cards, next(numbers)) if is_fresh else twin_columns
         return Moment(there, 1, 0, NOON + 10 * SECOND)
 
     def filtered(duty: Duty, at: Moment) -> object:
@@ -192,9 +196,9 @@ def timed(verb: Callable[[Duty, Moment], object], duty: Duty, at: Moment) -> flo
     return time.perf_counter() - started
 
 
-def picks(board: Board, nodes: list[str]) -> dict[str, float]:
+def picks(twin_columns: TwinColumns, nodes: list[str]) -> dict[str, float]:
     wanting, names = pods(), cycle(nodes)
-    call = median_s(lambda: pick(next(wanting), next(names), board, ()))
+    call = median_s(lambda: pick(next(wanting), next(names), twin_columns, ()))
     return {"cards of a node picked, ms": call * 1000}
 
 
@@ -241,7 +245,7 @@ async def timed_bindings(bus: JetStreamLog, view: View, size: int, pods: int) ->
     ]
     for at in range(0, len(facts), 1000):
         await bus.publish([says.stamp(fact) for fact in facts[at : at + 1000]])
-    await until(lambda: len(view.world.pods) == 2 * pods, 120)
+    await until(lambda: len(view.cluster_state.pods) == 2 * pods, 120)
     ledger = Ledger(bus, CLUSTER, view, "r0")
     binds = Bindings(view, ledger, PretendedBinder(view), WEIGHTS, time.time_ns)
     asked = [

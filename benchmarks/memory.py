@@ -23,21 +23,22 @@ from typing import NamedTuple
 import msgspec
 
 import joulie_migrations
-from joulie_bus.embedded import free_port
+from joulie_bus.broker.embedded import free_port
 from joulie_bus.events import CardClaimed, Fact, GpuAsk, GpuSeen, PodAsk, PodBound
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.log import Log
-from joulie_bus.records import Record
-from joulie_bus.roles import Role
-from joulie_bus.settings import HostPort
-from joulie_bus.subjects import Stream, Subjects
+from joulie_bus.runtime.settings import HostPort
+from joulie_bus.streams.log import Log
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_bus.testing import NOON, caps, eco, hardware, node_seen, power, records
-from joulie_cli.data import DataDirectory
-from joulie_cli.supervisor import Supervisor
-from joulie_projections import database, live
-from joulie_projections.sequence import Standing, sequence
-from joulie_projections.store import Store
-from joulie_projections.world import World
+from joulie_cli.supervisor.data_directory import DataDirectory
+from joulie_cli.supervisor.supervisor import Supervisor
+from joulie_projections.fold.sequence import Standing, sequence
+from joulie_projections.state import deltas
+from joulie_projections.state.state import ClusterState
+from joulie_projections.store import database
+from joulie_projections.store.store import Store
 
 CLUSTER = Subjects("local")
 CARD = "NVIDIA-H100-80GB-HBM3"
@@ -108,7 +109,7 @@ class Projecting:
         joulie_migrations.upgrade(engine)
         engine.dispose()
         self.engine = database.writer(file)
-        self._store, self.world = Store(self.engine), World()
+        self._store, self.cluster_state = Store(self.engine), ClusterState()
         lease = self._store.acquire("bench", 2**62, 0, "inc", lambda _: True)
         assert lease is not None
         self._epoch = lease.epoch
@@ -117,12 +118,14 @@ class Projecting:
     def commit(self, batch: list[Record]) -> bytes:
         """What the view is told of it."""
         before = self._standing.position
-        done = sequence(self.world, self._standing, batch, dict.fromkeys(Stream, "bench"), NOON)
+        done = sequence(
+            self.cluster_state, self._standing, batch, dict.fromkeys(Stream, "bench"), NOON
+        )
         self._store.commit(self._epoch, done.commit)
         done.draft.commit()
         self._standing = done.standing
         position, digests = done.standing.position, done.standing.digests
-        return live.delta_of(before + 1, position, digests, done.rows, 2**20)
+        return deltas.delta_of(before + 1, position, digests, done.rows, 2**20)
 
 
 class Process(NamedTuple):
@@ -205,7 +208,7 @@ async def measured(folder: Path, nodes: int, pods: int, cards: int) -> Told:
     projecting = Projecting(folder / "full" / "joulie.db")
     for batch in cluster(nodes, pods, cards):
         projecting.commit(batch)
-    rows = projecting.world
+    rows = projecting.cluster_state
     print(f"{len(rows.nodes)} nodes, {len(rows.pods)} pods, {len(rows.gpus)} cards", flush=True)
     async with extending(full) as (process, bus):
         seen = b'"measuredPowerW"'
@@ -219,7 +222,7 @@ async def measured(folder: Path, nodes: int, pods: int, cards: int) -> Told:
 
 async def lived(told: Told, process: Process, projecting: Projecting, bus: Log) -> None:
     """What comes in a day: answers, readings, pods that are refused while readings come."""
-    nodes = len(projecting.world.nodes)
+    nodes = len(projecting.cluster_state.nodes)
     await asyncio.to_thread(process.answers, range(PODS), nodes)
     told[f"{PODS} pods answered"] = process.mib()
     for number in range(READINGS, 2 * READINGS):

@@ -27,21 +27,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 import joulie_migrations
-from joulie_bus import logging
 from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.connection import Address
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.producer import Producer
-from joulie_bus.records import Message
-from joulie_bus.subjects import agent_name
-from joulie_bus.tasks import background
+from joulie_bus.runtime import logging
+from joulie_bus.runtime.tasks import background
+from joulie_bus.streams.producer import Producer
+from joulie_bus.streams.records import Message
+from joulie_bus.streams.subjects import agent_name
 from joulie_bus.testing import CLUSTER, hardware, lazy_broker, node_seen, power
-from joulie_projections import database
-from joulie_projections.database import Place
-from joulie_projections.heads import Signer
-from joulie_projections.projector import Projector, ProjectorSettings
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.projector.projector import Projector, ProjectorSettings
+from joulie_projections.store import database
+from joulie_projections.store.database import Place
 from joulie_projections.testing import Postgres, PostgresMissing
-from joulie_projections.view import View
+from joulie_projections.view.view import View
 
 NODES = 1000
 LARGE = 5000
@@ -163,7 +163,7 @@ async def cold_view_ms(bus: JetStreamLog, place: Place) -> float:
     started = time.perf_counter()
     async with View.open(bus, engine, CLUSTER) as view:
         await view.wait_ready(30)
-        assert len(view.snapshot().board.rows) >= LARGE
+        assert len(view.snapshot().twin_columns.rows) >= LARGE
         taken = time.perf_counter() - started
     engine.dispose()
     return taken * 1000

@@ -15,27 +15,27 @@ from collections.abc import Callable
 from pathlib import Path
 
 import joulie_migrations
-from joulie_audit.chain import Sharing
-from joulie_audit.fold import Past as Folding
-from joulie_audit.fold import rows_of
-from joulie_audit.recompute import Answer, check
+from joulie_audit.chain.entries import Sharing
+from joulie_audit.replay.fold import Past as Folding
+from joulie_audit.replay.fold import rows_of
+from joulie_audit.replay.recompute import Answer, check
 from joulie_audit.testing import LogMaker, Past
-from joulie_audit.verify import EVERYTHING, verify
+from joulie_audit.verify.verify import EVERYTHING, verify
 from joulie_bus.events import PodAsk, TelemetrySampled
-from joulie_bus.producer import Producer
-from joulie_bus.records import Record
-from joulie_bus.subjects import Stream
+from joulie_bus.streams.producer import Producer
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, NOON, SECOND, ask, hardware, node_seen, records
 from joulie_extender.decide import Moment, decide_filter, decide_prioritize
 from joulie_extender.scoring import Weights
-from joulie_projections import database
-from joulie_projections.board import Board
-from joulie_projections.decisions import DecisionLog
-from joulie_projections.heads import Signer
-from joulie_projections.manifest import Manifest
-from joulie_projections.rows import digests_of
-from joulie_projections.sequence import Standing, sequence
-from joulie_projections.store import Store
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.decision_log.log import DecisionLog
+from joulie_projections.fold.manifest import Manifest
+from joulie_projections.fold.sequence import Standing, sequence
+from joulie_projections.state.rows import digests_of
+from joulie_projections.store import database
+from joulie_projections.store.store import Store
+from joulie_projections.twin.columns import TwinColumns
 
 BATCH = 1_000  # what a projector that has much to do commits at once
 CANDIDATES = 500
@@ -84,10 +84,10 @@ def fold(names: list[str], batches: list[list[Record]]) -> float:
 def fold_and_compare(names: list[str], batches: list[list[Record]]) -> float:
     past, recorded = introduced(names), introduced(names)
     standing = Standing(recorded.position, {}, recorded.digests, b"")
-    standing = standing._replace(digests=digests_of(rows_of(recorded.world)))
+    standing = standing._replace(digests=digests_of(rows_of(recorded.cluster_state)))
     manifests: list[Manifest] = []
     for batch in batches:
-        done = sequence(recorded.world, standing, batch, {Stream.TEL: "x"}, NOON)
+        done = sequence(recorded.cluster_state, standing, batch, {Stream.TEL: "x"}, NOON)
         done.draft.commit()
         standing = done.standing
         manifests.append(done.commit.manifest)
@@ -108,13 +108,13 @@ def recompute(names: list[str], batches: list[list[Record]], count: int) -> dict
     asked = names[:CANDIDATES]
     pod: PodAsk = ask(cores=4)
     weights = Weights()
-    board = Board.believing(past.world)
-    moment = Moment(board, past.position, 0, NOON + 11 * SECOND)
+    twin_columns = TwinColumns.believing(past.cluster_state)
+    moment = Moment(twin_columns, past.position, 0, NOON + 11 * SECOND)
     scored = Answer(1, decide_prioritize(pod, asked, moment, weights), weights)
     filtered = Answer(1, decide_filter(pod, asked, moment, weights), weights)
 
     def run(answer: Answer) -> int:
-        wrong = sum(check(answer, board) is not None for _ in range(count))
+        wrong = sum(check(answer, twin_columns) is not None for _ in range(count))
         assert wrong == 0
         return count
 
@@ -133,7 +133,7 @@ async def verified(directory: Path, entries: int, jobs: int) -> dict[str, float]
     signer = Signer.of(directory / "head.key")
     maker = LogMaker(Store(writer), DecisionLog(writer), signer)
     await maker.facts(node_seen("n1"), hardware("n1"))
-    moment = Moment(Board.believing(maker.world), maker.position, 0, NOON)
+    moment = Moment(TwinColumns.believing(maker.cluster_state), maker.position, 0, NOON)
     answer = decide_filter(ask(), ["n1"] * 8, moment, maker.weights)
     for _ in range(0, entries, 1_000):
         await maker.say(*[answer] * 1_000)

@@ -21,20 +21,20 @@ from typing import NamedTuple
 import msgspec
 
 import joulie_migrations
-from joulie_audit.archive import Archive
-from joulie_audit.archiver import Archiver
-from joulie_audit.cutting import Wish, heads_of
-from joulie_audit.facts import StreamFacts
-from joulie_audit.tables import Parquet, Segment, has_parquet
-from joulie_audit.through import Sources
-from joulie_audit.trim import Trimmer
-from joulie_audit.trim_streams import newest
-from joulie_bus.embedded import Embedded
+from joulie_audit.archive.archiver import Archiver
+from joulie_audit.archive.columnar import Parquet, Segment, has_parquet
+from joulie_audit.archive.combined_history import Sources
+from joulie_audit.archive.fact_source import StreamFacts
+from joulie_audit.archive.parts import Archive
+from joulie_audit.retention.cut_points import Wish, heads_of
+from joulie_audit.retention.trim import Trimmer
+from joulie_audit.retention.trim_streams import newest
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import AnyEvent, PodFinished, PodGone
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.producer import Producer
-from joulie_bus.subjects import Stream
+from joulie_bus.streams.producer import Producer
+from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import (
     CLUSTER,
     ask,
@@ -48,12 +48,12 @@ from joulie_bus.testing import (
 )
 from joulie_extender.decide import Moment, decide_filter, decide_prioritize, declaration
 from joulie_extender.scoring import Weights
-from joulie_projections import database
-from joulie_projections.heads import Signer
-from joulie_projections.history import History
-from joulie_projections.projector import Projector, ProjectorSettings
-from joulie_projections.trimming import TrimStore
-from joulie_projections.view import View
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.history.history import History
+from joulie_projections.history.trimming import TrimStore
+from joulie_projections.projector.projector import Projector, ProjectorSettings
+from joulie_projections.store import database
+from joulie_projections.view.view import View
 
 ASKED = 500  # names of one request, as kube-scheduler samples a large cluster
 TURNS = 50  # a second: how readings spread over it
@@ -183,7 +183,7 @@ async def pods(at: Lab, names: list[str], count: int) -> None:
         uid = f"00000000-0000-4000-8000-{number:012d}"
         await at.say(pending(uid))
         seen = at.view.snapshot()
-        moment = Moment(seen.board, seen.position, seen.age_ms, time.time_ns())
+        moment = Moment(seen.twin_columns, seen.position, seen.age_ms, time.time_ns())
         asked = [names[(number + step) % len(names)] for step in range(min(ASKED, len(names)))]
         filtered = decide_filter(ask(uid), asked, moment, weights)
         scored = decide_prioritize(ask(uid), asked, moment, weights)

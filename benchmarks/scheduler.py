@@ -31,15 +31,15 @@ from urllib.request import urlopen
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # what starts the real ones
 
-from joulie_bus.embedded import address_within, free_port
+from joulie_bus.broker.embedded import address_within, free_port
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.producer import Producer
-from joulie_bus.roles import Role
-from joulie_bus.subjects import Subjects
+from joulie_bus.streams.producer import Producer
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Subjects
 from joulie_bus.testing import power
-from joulie_cli.data import DataDirectory
-from joulie_cli.gauges import gauges_of
-from joulie_operator.kube import Event
+from joulie_cli.supervisor.data_directory import DataDirectory
+from joulie_cli.supervisor.gauges import gauges_of
+from joulie_operator.kube.api_client import Event
 from joulie_process import joulie
 from kube_builders import pod, schedulable
 from kube_real import ASSETS, SCHEDULER, ProgramMissing, Running, program, real_server, started

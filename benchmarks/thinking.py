@@ -16,16 +16,16 @@ from pathlib import Path
 import numpy as np
 
 from joulie_bus.events import PodAsk, TelemetrySampled
-from joulie_bus.records import Record
-from joulie_bus.subjects import Stream
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import NOON, SECOND, ask, caps, hardware, node_seen, producer, records
 from joulie_extender.decide import Moment, decide_filter, decide_prioritize
 from joulie_extender.scoring import Weights
-from joulie_projections.board import Board
-from joulie_projections.draft import Draft
-from joulie_projections.rows import changed_rows, no_rows
-from joulie_projections.sequence import fold
-from joulie_projections.world import World
+from joulie_projections.fold.sequence import fold
+from joulie_projections.state.rows import changed_rows, no_rows
+from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state_changes import Draft
+from joulie_projections.twin.columns import TwinColumns
 
 RUNS = 7
 
@@ -39,10 +39,10 @@ def median_s(call: Callable[[], object]) -> float:
     return statistics.median(times)
 
 
-def cluster(nodes: int) -> World:
+def cluster(nodes: int) -> ClusterState:
     """`nodes` that have been seen, measured and capped."""
-    world = World()
-    draft = Draft(world)
+    cluster_state = ClusterState()
+    draft = Draft(cluster_state)
     names = [f"node-{number:05d}.example.internal" for number in range(nodes)]
     events = [
         event
@@ -51,7 +51,7 @@ def cluster(nodes: int) -> World:
     ]
     fold(draft, records(*events, step_s=0.001), 0)
     draft.commit()
-    return world
+    return cluster_state
 
 
 def sample(node: str, watts: float) -> TelemetrySampled:
@@ -69,54 +69,56 @@ def telemetry(names: list[str], count: int) -> list[Record]:
 
 
 def measure(nodes: int) -> dict[str, float]:
-    world = cluster(nodes)
-    names = list(world.nodes)
+    cluster_state = cluster(nodes)
+    names = list(cluster_state.nodes)
     facts = telemetry(names, 20_000)
-    draft = Draft(world)
+    draft = Draft(cluster_state)
     found: dict[str, float] = {}
 
     def fold_all() -> None:
-        fold(Draft(world), facts, 0)
+        fold(Draft(cluster_state), facts, 0)
 
     found["fold, events/s"] = len(facts) / median_s(fold_all)
     fold(draft, facts[:1000], 0)
     found["rows and digest of 1,000 changed nodes, ms"] = (
         median_s(lambda: changed_rows(draft.changed(), no_rows())) * 1000
     )
-    board = Board.of(world.nodes, NOON)
-    dirty = [(name, world.nodes[name]) for name in names[:100]]
-    found["board, 100 changed rows, ms"] = median_s(lambda: board.updated(dirty, NOON)) * 1000
-    found |= answers(board, names)
+    twin_columns = TwinColumns.of(cluster_state.nodes, NOON)
+    dirty = [(name, cluster_state.nodes[name]) for name in names[:100]]
+    found["board, 100 changed rows, ms"] = (
+        median_s(lambda: twin_columns.updated(dirty, NOON)) * 1000
+    )
+    found |= answers(twin_columns, names)
     return found
 
 
-def look_up(board: Board, names: list[str]) -> list[int | None]:
-    return [board.rows.get(name) for name in names]
+def look_up(twin_columns: TwinColumns, names: list[str]) -> list[int | None]:
+    return [twin_columns.rows.get(name) for name in names]
 
 
-def answers(board: Board, names: list[str]) -> dict[str, float]:
+def answers(twin_columns: TwinColumns, names: list[str]) -> dict[str, float]:
     found: dict[str, float] = {}
-    moment = Moment(board, 1, 0, NOON + 10 * SECOND)
+    moment = Moment(twin_columns, 1, 0, NOON + 10 * SECOND)
     pod, weights = ask(performance=True, cores=8), Weights()
     shuffled = [names[at] for at in np.random.default_rng(1).permutation(len(names))]
     for count in (100, 500, 5000):
         asked = shuffled[:count]
         if len(asked) < count:
             continue
-        floor = median_s(partial(look_up, board, asked))
+        floor = median_s(partial(look_up, twin_columns, asked))
         filtered = median_s(partial(decide_filter, pod, asked, moment, weights))
         scored = median_s(partial(decide_prioritize, pod, asked, moment, weights))
         found[f"look up {count} names (floor), ms"] = floor * 1000
         found[f"filter {count}, ms"] = filtered * 1000
         found[f"prioritize {count}, ms"] = scored * 1000
         found[f"prioritize {count} / floor"] = scored / floor
-        first = median_s(partial(_on_a_new_board, pod, asked, moment, weights))
+        first = median_s(partial(_on_a_new_twin_columns, pod, asked, moment, weights))
         found[f"prioritize {count}, first on a board, ms"] = first * 1000
     return found
 
 
-def _on_a_new_board(pod: PodAsk, asked: list[str], moment: Moment, weights: Weights) -> None:
-    moment.board.memo.clear()
+def _on_a_new_twin_columns(pod: PodAsk, asked: list[str], moment: Moment, weights: Weights) -> None:
+    moment.twin_columns.memo.clear()
     decide_prioritize(pod, asked, moment, weights)
 
 

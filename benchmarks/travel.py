@@ -23,26 +23,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 import joulie_migrations
-from joulie_audit.archive import Archive, ArchivedFacts
-from joulie_audit.archiver import Archiver
-from joulie_audit.facts import Facts
-from joulie_audit.replay import Elsewhere, Scope, replay
-from joulie_audit.tables import Segment
+from joulie_audit.archive.archiver import Archiver
+from joulie_audit.archive.columnar import Segment
+from joulie_audit.archive.combined_history import Sources
+from joulie_audit.archive.fact_source import Facts
+from joulie_audit.archive.parts import Archive, ArchivedFacts
+from joulie_audit.questions.time_travel import cluster_state_at
+from joulie_audit.replay.replay import Elsewhere, Scope, replay
 from joulie_audit.testing import Gone
-from joulie_audit.through import Sources
-from joulie_audit.travel import world_at
 from joulie_bus.events import TelemetrySampled
-from joulie_bus.producer import Producer
-from joulie_bus.records import Record
-from joulie_bus.subjects import MERGE_ORDER, Stream
+from joulie_bus.streams.producer import Producer
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import CLUSTER, NOON, SECOND, hardware, node_seen, records
-from joulie_projections import database
-from joulie_projections.history import History
-from joulie_projections.manifest import Manifest
-from joulie_projections.sequence import Standing, sequence
-from joulie_projections.snapshots import moment_of, pack
-from joulie_projections.store import Store
-from joulie_projections.world import World
+from joulie_projections.fold.manifest import Manifest
+from joulie_projections.fold.sequence import Standing, sequence
+from joulie_projections.fold.snapshots import moment_of, pack
+from joulie_projections.history.history import History
+from joulie_projections.state.state import ClusterState
+from joulie_projections.store import database
+from joulie_projections.store.store import Store
 
 SNAPSHOT_EVERY = 25_000
 BATCH = 1_000
@@ -89,7 +89,7 @@ def written(file: Path, names: list[str], events: int) -> Held:
     joulie_migrations.upgrade(engine)
     engine.dispose()
     writer = database.writer(file)
-    store, world, held = Store(writer), World(), Held()
+    store, cluster_state, held = Store(writer), ClusterState(), Held()
     lease = store.acquire("bench", 2**62, 0, "inc", lambda _: True)
     assert lease is not None
     standing = Standing(0, {}, lease.digests, b"")
@@ -97,11 +97,11 @@ def written(file: Path, names: list[str], events: int) -> Held:
     first = records(*(fact for name in names for fact in (node_seen(name), hardware(name))))
     for batch in (first, *telemetry(names, events)):
         held.batches[standing.position + 1] = batch
-        done = sequence(world, standing, batch, created, NOON)
+        done = sequence(cluster_state, standing, batch, created, NOON)
         store.commit(lease.epoch, done.commit)
         done.draft.commit()
         if done.standing.position // SNAPSHOT_EVERY > standing.position // SNAPSHOT_EVERY:
-            store.keep(lease.epoch, pack(moment_of(world, done.standing), NOON), 1000)
+            store.keep(lease.epoch, pack(moment_of(cluster_state, done.standing), NOON), 1000)
         standing = done.standing
     writer.dispose()
     return held
@@ -125,7 +125,7 @@ async def travelled(file: Path, facts: Facts, count: int) -> list[Journey]:
 async def _to(file: Path, facts: Facts, position: int) -> Journey:
     started = time.perf_counter()
     with History.of(file) as history:
-        await world_at(history, facts, position)
+        await cluster_state_at(history, facts, position)
         seconds = time.perf_counter() - started
         found = history.snapshot_before(position)
     return Journey(seconds, position - (found.position if found else 0))

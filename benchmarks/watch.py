@@ -18,15 +18,17 @@ from typing import Any, cast
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # the stand-in
 
-from joulie_bus import codec, logging
-from joulie_bus.events import Fact
-from joulie_bus.memory import MemoryBroker, MemoryLog
-from joulie_bus.producer import Producer
-from joulie_bus.subjects import Stream, Subjects
+from joulie_bus.events import Fact, codec
+from joulie_bus.runtime import logging
+from joulie_bus.streams.memory import MemoryBroker, MemoryLog
+from joulie_bus.streams.producer import Producer
+from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_bus.testing import VirtualClock, eco, noon, performance
-from joulie_operator.errands import Clock, Differences, Wishes
-from joulie_operator.kube import ApiServer as Api
-from joulie_operator.observe import (
+from joulie_operator.apply.pending_writes import Clock, Differences, Wishes
+from joulie_operator.kube.api_client import ApiServer as Api
+from joulie_operator.kube.custom_resources import NodeTwin
+from joulie_operator.observe.fact_publisher import Facts
+from joulie_operator.observe.facts_from_objects import (
     Node,
     NodeKind,
     PodKind,
@@ -34,14 +36,12 @@ from joulie_operator.observe import (
     believed_nodes,
     believed_pods,
 )
-from joulie_operator.resources import NodeTwin
-from joulie_operator.telling import Facts
-from joulie_operator.watch import ALIVE, NODES, PODS, Cluster
-from joulie_operator.watcher import Watcher, reader
-from joulie_projections.draft import Draft
-from joulie_projections.folds import evolve
-from joulie_projections.pod import Pod
-from joulie_projections.world import World
+from joulie_operator.observe.resource_watcher import Watcher, reader
+from joulie_operator.observe.watch import ALIVE, NODES, PODS, Cluster
+from joulie_projections.fold.registry import evolve
+from joulie_projections.pods.kubernetes_pod import Pod
+from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state_changes import Draft
 from kube_builders import joulie_server, node, pod
 
 IDLE_S = 5.0
@@ -88,11 +88,13 @@ class Meter:
         print(f"  {what:<44} {wall:8.2f} s wall {cpu:8.2f} s CPU   {note}")
 
 
-async def watching(api: Api, log: MemoryLog, world: World, cluster: Cluster) -> list[Watcher[Any]]:
+async def watching(
+    api: Api, log: MemoryLog, cluster_state: ClusterState, cluster: Cluster
+) -> list[Watcher[Any]]:
     """Nodes and pods; returns when both were listed."""
     producer = Producer("bench", SUBJECTS, time.time_ns)
-    nodes = Facts([Told(NodeKind(), believed_nodes(world))], log, producer, cluster.nodes)
-    pods = Facts([Told(PodKind(), believed_pods(world))], log, producer)
+    nodes = Facts([Told(NodeKind(), believed_nodes(cluster_state))], log, producer, cluster.nodes)
+    pods = Facts([Told(PodKind(), believed_pods(cluster_state))], log, producer)
     watchers: list[Watcher[Any]] = [
         Watcher(api, NODES, reader(Node), nodes),
         Watcher(api, PODS, reader(Pod), pods, ALIVE),
@@ -114,10 +116,10 @@ async def ended(tasks: list[asyncio.Task[None]]) -> None:
 
 async def measure(kubeconfig: str, nodes: int, pods: int) -> None:
     broker = MemoryBroker(SUBJECTS, VirtualClock())
-    log, world = MemoryLog(broker), World()
+    log, cluster_state = MemoryLog(broker), ClusterState()
     async with Api.of(Path(kubeconfig)) as api:
         meter = Meter()
-        tasks = await started(await watching(api, log, world, Cluster.unseen()))
+        tasks = await started(await watching(api, log, cluster_state, Cluster.unseen()))
         told = (await log.state(Stream.OBS)).last
         peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         meter.tell("first start, everything told", f"{told} facts, {peak_mb:.0f} MB at most")
@@ -127,46 +129,46 @@ async def measure(kubeconfig: str, nodes: int, pods: int) -> None:
         meter.tell("idle, two watches open")
         await ended(tasks)
 
-        draft = Draft(world)
+        draft = Draft(cluster_state)
         for record in broker.stream(Stream.OBS).records:
             fact = codec.read(codec.open_envelope(record.data, ""), "")
             evolve(draft, cast(Fact, fact), record.at)
         draft.commit()
         meter, cluster = Meter(), Cluster.unseen()
-        tasks = await started(await watching(api, log, world, cluster))
+        tasks = await started(await watching(api, log, cluster_state, cluster))
         news = (await log.state(Stream.OBS)).last - told
         meter.tell("started again, compared with the log", f"{news} facts")
         await ended(tasks)
-    await apply_to(world, cluster, nodes)
+    await apply_to(cluster_state, cluster, nodes)
 
 
-async def apply_to(world: World, cluster: Cluster, nodes: int) -> None:
+async def apply_to(cluster_state: ClusterState, cluster: Cluster, nodes: int) -> None:
     """What the applier finds to do; the writes themselves are the API server's time."""
     wishes = Wishes({"joulie.io/managed": "true"}, 60, tell_draining=False)
     differences = Differences(cluster.nodes, cluster.twins, wishes)
-    names = sorted(world.nodes)
-    _fold(world, [eco(name) for name in names])
+    names = sorted(cluster_state.nodes)
+    _fold(cluster_state, [eco(name) for name in names])
     meter = Meter()
-    found = differences.look(world, Clock(0.0, noon()))
+    found = differences.look(cluster_state, Clock(0.0, noon()))
     meter.tell("applier: every node is new", f"{len(found)} errands")
     for errand in found:
         spec = next(step.spec for step in errand.steps if step.spec)
         twin = NodeTwin(metadata=cluster.nodes.get(errand.name).metadata, spec=spec)  # type: ignore[union-attr]
-        status = differences.status(twin, world.nodes[errand.name], noon())
+        status = differences.status(twin, cluster_state.nodes[errand.name], noon())
         cluster.twins.put(NodeTwin(metadata=twin.metadata, spec=spec, status=status))
-    differences.look(world, Clock(0.1, noon()))
+    differences.look(cluster_state, Clock(0.1, noon()))
     meter, looks = Meter(), 20
     for number in range(looks):
-        differences.look(world, Clock(0.2 + number / 100, noon()))
+        differences.look(cluster_state, Clock(0.2 + number / 100, noon()))
     meter.tell(f"applier: {looks} looks, nothing changed")
-    _fold(world, [performance(name) for name in names[:: max(1, nodes // 100)]])
+    _fold(cluster_state, [performance(name) for name in names[:: max(1, nodes // 100)]])
     meter = Meter()
-    found = differences.look(world, Clock(1.0, noon()))
+    found = differences.look(cluster_state, Clock(1.0, noon()))
     meter.tell("applier: a hundred plans", f"{len(found)} errands")
 
 
-def _fold(world: World, facts: list[Any]) -> None:
-    draft = Draft(world)
+def _fold(cluster_state: ClusterState, facts: list[Any]) -> None:
+    draft = Draft(cluster_state)
     for fact in facts:
         evolve(draft, fact, noon())
     draft.commit()

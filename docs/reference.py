@@ -9,12 +9,12 @@ from importlib import import_module
 
 import msgspec
 
-from joulie_bus import metrics
-from joulie_bus import subjects as subjects_module
 from joulie_bus.events import EVENT_TYPES
 from joulie_bus.jetstream.streams import declaration
-from joulie_bus.settings import BusSettings, Declared, declared
-from joulie_bus.subjects import Stream, Subjects
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.settings import BusSettings, Declared, declared
+from joulie_bus.streams import subjects as subjects_module
+from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_cli.main import COMMANDS, parser
 from joulie_cli.wiring import PlaceSettings
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import nats
 
-from joulie_bus import codec
-from joulie_bus.events import PrioritizeDecided
+from joulie_bus.events import PrioritizeDecided, codec
 
 
 async def main(url: str, password_file: str, cluster: str = "local") -> None:

@@ -7,17 +7,18 @@ import pytest
 from sqlalchemy import Engine
 
 import joulie_migrations
-from joulie_bus import logging
-from joulie_bus.embedded import Embedded
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.runtime import logging
 from joulie_bus.testing import connected, running_broker
-from joulie_projections import database
+from joulie_projections.store import database
 from joulie_projections.testing import Postgres, PostgresMissing
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(autouse=True)
 def quiet() -> None:
+    """Before each test: some of them configure the log for the whole process."""
     logging.configure("warning", "console", "test")
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from joulie_bus.roles import GRANTS, Grant
-from joulie_cli.looking import joined
+from joulie_bus.streams.roles import GRANTS, Grant
+from joulie_cli.display.common_options import joined
 from joulie_cli.main import COMMANDS
 from joulie_cli.main import parser as joulie_parser
 from joulie_extender.openapi import DOCUMENT

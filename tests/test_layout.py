@@ -1,5 +1,6 @@
 """The folder `operator/` shares its name with a standard module; keep them apart."""
 
+import ast
 import subprocess
 import sys
 import tomllib
@@ -49,3 +50,23 @@ def test_every_room_is_built_checked_and_held_by_the_contracts() -> None:
     assert sorted(layers) == rooms
     assert sorted(set(FOLDERS) - set(tool["mypy"]["mypy_path"])) == []
     assert sorted(set(FOLDERS) - set(tool["basedpyright"]["include"])) == []
+
+
+PACKAGES = sorted(path.parent for path in ROOT.glob("[a-z]*/joulie_*/**/__init__.py"))
+ONE_FILE_EACH = {"commands", "versions"}  # one module per command, one per step of the schema
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_package_holds_at_most_fifteen_modules(package: Path) -> None:
+    if package.name == "joulie_extender":
+        pytest.skip("its rooms are next")
+    assert len(list(package.glob("*.py"))) - 1 <= 15 or package.name in ONE_FILE_EACH
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_docstring_of_a_package_says_what_belongs_there(package: Path) -> None:
+    inner = len(package.relative_to(ROOT).parts) > 2 and package.name not in ONE_FILE_EACH
+    said = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+
+    assert said
+    assert not inner or all(part in said for part in ("Not here:", "In:", "Out:"))

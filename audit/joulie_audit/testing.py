@@ -6,35 +6,36 @@ from pathlib import Path
 from typing import NamedTuple
 
 import joulie_migrations
-from joulie_audit.archive import Archive
-from joulie_audit.facts import Facts, StreamFacts
-from joulie_audit.restore import Restored, restore
+from joulie_audit.archive.fact_source import Facts, StreamFacts
+from joulie_audit.archive.parts import Archive
+from joulie_audit.archive.restore import Restored, restore
 from joulie_bus.events import AnyEvent, Fact, PodAsk
-from joulie_bus.memory import MemoryBroker, MemoryLog
-from joulie_bus.producer import Producer
-from joulie_bus.records import Record
-from joulie_bus.subjects import MERGE_ORDER, Stream
+from joulie_bus.streams.memory import MemoryBroker, MemoryLog
+from joulie_bus.streams.producer import Producer
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import CLUSTER, VirtualClock, ask, hardware, node_seen, power
 from joulie_extender.decide import Moment, decide_filter, decide_prioritize, declaration
 from joulie_extender.scoring import Weights
-from joulie_operator.plugins import chosen
-from joulie_operator.reconcile import Moment as Situation
-from joulie_operator.reconcile import plan
-from joulie_operator.rules import Rules
-from joulie_projections import database, keychange
-from joulie_projections.board import Board
-from joulie_projections.commit import Input, Poison
-from joulie_projections.database import Place
-from joulie_projections.decisions import DecisionLog
-from joulie_projections.entry import Entry, about_before_bounds, entry_of
-from joulie_projections.heads import Head, Signer
-from joulie_projections.history import History
-from joulie_projections.manifest import Manifest
-from joulie_projections.sequence import Standing, sequence
-from joulie_projections.setting_aside import in_short
-from joulie_projections.snapshots import moment_of, pack
-from joulie_projections.store import Store
-from joulie_projections.world import World
+from joulie_operator.planning.plugins import chosen
+from joulie_operator.planning.reconcile import Moment as Situation
+from joulie_operator.planning.reconcile import plan
+from joulie_operator.planning.rules import Rules
+from joulie_projections.decision_log import key_change
+from joulie_projections.decision_log.entry import Entry, about_before_bounds, entry_of
+from joulie_projections.decision_log.heads import Head, Signer
+from joulie_projections.decision_log.log import DecisionLog
+from joulie_projections.fold.commit import Input, Poison
+from joulie_projections.fold.manifest import Manifest
+from joulie_projections.fold.quarantine_quota import in_short
+from joulie_projections.fold.sequence import Standing, sequence
+from joulie_projections.fold.snapshots import moment_of, pack
+from joulie_projections.history.history import History
+from joulie_projections.state.state import ClusterState
+from joulie_projections.store import database
+from joulie_projections.store.database import Place
+from joulie_projections.store.store import Store
+from joulie_projections.twin.columns import TwinColumns
 
 RULES = Rules(caps_settle_s=0.0)
 NAMES = ("n1", "n2", "n3", "n4")
@@ -54,7 +55,7 @@ class LogMaker:
         self.broker = MemoryBroker(CLUSTER, self.clock)
         self.bus = MemoryLog(self.broker)
         self.signer = signer
-        self.world = World()
+        self.cluster_state = ClusterState()
         self.weights = Weights()
         self._store, self._log = store, log
         held = self._store.acquire("test", 2**62, 0, "inc", lambda _: True)
@@ -98,7 +99,7 @@ class LogMaker:
     async def _commit(self, records: Sequence[Record], poison: Sequence[Poison] = ()) -> None:
         created = {stream: (await self.bus.state(stream)).created for stream in MERGE_ORDER}
         aside = {found.position for found in poison}
-        done = sequence(self.world, self._standing, records, created, self.clock(), aside)
+        done = sequence(self.cluster_state, self._standing, records, created, self.clock(), aside)
         self._store.commit(self._epoch, done.commit._replace(poison=in_short(poison)))
         done.draft.commit()
         self._standing = done.standing
@@ -106,7 +107,7 @@ class LogMaker:
     async def plan(self, rules: Rules = RULES, beside: Sequence[Fact] = ()) -> None:
         """In one batch with what else was said by then."""
         moment = Situation(self.position, self.clock())
-        made = plan(self.world, chosen(rules.policy), rules, moment)
+        made = plan(self.cluster_state, chosen(rules.policy), rules, moment)
         await self.facts(*beside, made.made, *made.events)
 
     async def declare(self) -> None:
@@ -114,8 +115,8 @@ class LogMaker:
 
     async def answer(self, pod: PodAsk, names: Sequence[str] = NAMES) -> None:
         """Filtered and scored, as kube-scheduler asks."""
-        board = Board.believing(self.world)
-        moment = Moment(board, self.position, 3, self.clock())
+        twin_columns = TwinColumns.believing(self.cluster_state)
+        moment = Moment(twin_columns, self.position, 3, self.clock())
         filtered = decide_filter(pod, names, moment, self.weights)
         left = [name for name, code in zip(names, filtered.verdicts, strict=True) if code == 0]
         await self.say(filtered, decide_prioritize(pod, left, moment, self.weights))
@@ -131,7 +132,7 @@ class LogMaker:
 
     def snapshot(self) -> int:
         """Kept as the projector would; its position."""
-        made = pack(moment_of(self.world, self._standing), self.clock())
+        made = pack(moment_of(self.cluster_state, self._standing), self.clock())
         self._store.keep(self._epoch, made, 100)
         return made.position
 
@@ -141,16 +142,16 @@ class LogMaker:
 
     def rotate(self) -> None:
         """The next head is another key's."""
-        keychange.ask_rotation(self.signer.path)
+        key_change.ask_rotation(self.signer.path)
         self._change_key()
 
     def retire(self, key_id: str, since: int) -> None:
-        keychange.ask_retirement(self.signer.path, key_id, since)
+        key_change.ask_retirement(self.signer.path, key_id, since)
         self._change_key()
 
     def _change_key(self) -> None:
         end = self._log.signed_to(self._epoch)
-        self.signer = keychange.begun(self.signer, *end, self.clock()).done()
+        self.signer = key_change.begun(self.signer, *end, self.clock()).done()
 
     def sign(self) -> Head:
         head = self._log.sign_head(self._epoch, self.signer, self.clock())

@@ -23,10 +23,10 @@ from typing import Any, NamedTuple, Protocol
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests/kit"))  # the stand-in
 
-from joulie_bus import logging
 from joulie_bus.events import AnyEvent, Fact
-from joulie_bus.settings import Source
-from joulie_bus.tasks import background
+from joulie_bus.runtime import logging
+from joulie_bus.runtime.settings import Source
+from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import (
     bound,
     eco,
@@ -36,21 +36,21 @@ from joulie_bus.testing import (
     performance,
     records,
 )
-from joulie_operator.apply import Applier
-from joulie_operator.edge import ApplierSettings
-from joulie_operator.errands import Clock, Differences
-from joulie_operator.kube import ApiServer as Api
-from joulie_operator.observe import Node
-from joulie_operator.policies import BUILT_IN
-from joulie_operator.reconcile import Chosen, Moment, Plan, plan
-from joulie_operator.resources import NODETWINS, read_twin
-from joulie_operator.rules import Rules
-from joulie_operator.watch import NODES, Cluster
-from joulie_operator.watcher import Watcher, reader
-from joulie_projections.draft import Draft
-from joulie_projections.folds import evolve
-from joulie_projections.sequence import fold
-from joulie_projections.world import World
+from joulie_operator.apply.pending_writes import Clock, Differences
+from joulie_operator.apply.writer import Applier
+from joulie_operator.cluster_settings import ApplierSettings
+from joulie_operator.kube.api_client import ApiServer as Api
+from joulie_operator.kube.custom_resources import NODETWINS, read_twin
+from joulie_operator.observe.facts_from_objects import Node
+from joulie_operator.observe.resource_watcher import Watcher, reader
+from joulie_operator.observe.watch import NODES, Cluster
+from joulie_operator.planning.policies import BUILT_IN
+from joulie_operator.planning.reconcile import Chosen, Moment, Plan, plan
+from joulie_operator.planning.rules import Rules
+from joulie_projections.fold.registry import evolve
+from joulie_projections.fold.sequence import fold
+from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state_changes import Draft
 from kube_api import ApiServer
 from kube_builders import joulie_server
 from kube_settled import SELECTOR, WISHES, settle
@@ -64,19 +64,19 @@ RESTS_S = 5.0
 RULES = Rules(policy="queue_aware_v1")
 
 
-def happens(world: World, events: list[AnyEvent], name: str, at_s: float) -> None:
-    draft = Draft(world)
+def happens(cluster_state: ClusterState, events: list[AnyEvent], name: str, at_s: float) -> None:
+    draft = Draft(cluster_state)
     fold(draft, records(*events, name=name, start_s=at_s, step_s=0), 0)
     draft.commit()
 
 
-def look(world: World, now_s: float) -> Plan:
-    return plan(world, Chosen(BUILT_IN[RULES.policy]), RULES, Moment(1, noon(now_s)))
+def look(cluster_state: ClusterState, now_s: float) -> Plan:
+    return plan(cluster_state, Chosen(BUILT_IN[RULES.policy]), RULES, Moment(1, noon(now_s)))
 
 
-def settled(nodes: int) -> World:
+def settled(nodes: int) -> ClusterState:
     """A cluster in which everything is as it is wanted; every tenth node runs performance pods."""
-    world = World()
+    cluster_state = ClusterState()
     names = [f"node-{number:05d}" for number in range(nodes)]
     seen: list[AnyEvent] = []
     for at, name in enumerate(names):
@@ -84,10 +84,12 @@ def settled(nodes: int) -> World:
         seen += [
             bound(f"{name}-{pod}", name, performance=at % 10 == 0) for pod in range(PODS_PER_NODE)
         ]
-    happens(world, seen, "watcher", 0)
+    happens(cluster_state, seen, "watcher", 0)
     for turn in (1, 2, 3):
-        happens(world, list(look(world, 60 * turn).events), f"plan-{turn}", 60 * turn)
-    return world
+        happens(
+            cluster_state, list(look(cluster_state, 60 * turn).events), f"plan-{turn}", 60 * turn
+        )
+    return cluster_state
 
 
 class Cost(NamedTuple):
@@ -102,17 +104,17 @@ class Cost(NamedTuple):
         return self.plan + self.compare
 
 
-def cost(world: World) -> Cost:
-    seen = settle(joulie_server(), world, noon(600))
+def cost(cluster_state: ClusterState) -> Cost:
+    seen = settle(joulie_server(), cluster_state, noon(600))
     times: list[Cost] = []
     for _ in range(RUNS):
         differences = Differences(seen.nodes, seen.twins, WISHES)
         marks = [time.process_time()]
-        assert not look(world, 600).changes
+        assert not look(cluster_state, 600).changes
         marks.append(time.process_time())
-        assert not differences.look(world, Clock(0.0, noon(600)))
+        assert not differences.look(cluster_state, Clock(0.0, noon(600)))
         marks.append(time.process_time())
-        assert not differences.look(world, Clock(0.5, noon(600)))
+        assert not differences.look(cluster_state, Clock(0.5, noon(600)))
         marks.append(time.process_time())
         times.append(Cost(*(after - before for before, after in pairwise(marks))))
     return Cost(*(statistics.median(each) for each in zip(*times, strict=True)))
@@ -132,7 +134,7 @@ class Line(Protocol):
 class Held(NamedTuple):
     """A view that does not move by itself."""
 
-    world: World
+    cluster_state: ClusterState
 
 
 def serve(server: ApiServer, pipe: Line) -> None:
@@ -153,18 +155,18 @@ def written(pipe: Line) -> Counter[tuple[str, str]]:
     return found
 
 
-def tell(world: World, facts: list[Fact]) -> None:
-    draft = Draft(world)
+def tell(cluster_state: ClusterState, facts: list[Fact]) -> None:
+    draft = Draft(cluster_state)
     for fact in facts:
         evolve(draft, fact, time.time_ns())
     draft.commit()
 
 
-async def beside(world: World, kubeconfig: str, pipe: Line) -> None:
+async def beside(cluster_state: ClusterState, kubeconfig: str, pipe: Line) -> None:
     cluster = Cluster.unseen()
     settings = Source.of(APPLY_RATE="10000").load(ApplierSettings)
     async with Api.of(Path(kubeconfig)) as api:
-        applier = Applier(api, Held(world), cluster, SELECTOR, settings)
+        applier = Applier(api, Held(cluster_state), cluster, SELECTOR, settings)
         began = time.process_time()
         async with (
             background(Watcher(api, NODES, reader(Node), cluster.nodes).run(), "nodes"),
@@ -178,14 +180,17 @@ async def beside(world: World, kubeconfig: str, pipe: Line) -> None:
             await asyncio.sleep(RESTS_S)
             report(f"{RESTS_S:g} s in which nothing changes", began, written(pipe) - before)
             began = time.process_time()
-            tell(world, [turned(world, name) for name in list(world.nodes)[:CHANGED]])
+            tell(
+                cluster_state,
+                [turned(cluster_state, name) for name in list(cluster_state.nodes)[:CHANGED]],
+            )
             while (written(pipe) - before)["create", "events"] < CHANGED:
                 await asyncio.sleep(0.2)
             report(f"{CHANGED} nodes change their class", began, written(pipe) - before)
 
 
-def turned(world: World, name: str) -> Fact:
-    return performance(name) if world.nodes[name].profile == "eco" else eco(name)
+def turned(cluster_state: ClusterState, name: str) -> Fact:
+    return performance(name) if cluster_state.nodes[name].profile == "eco" else eco(name)
 
 
 def report(what: str, began: float, wrote: Counter[tuple[str, str]]) -> None:
@@ -195,13 +200,13 @@ def report(what: str, began: float, wrote: Counter[tuple[str, str]]) -> None:
 
 def over_http(nodes: int) -> None:
     """The server goes first: a process that is forked has what its parent had."""
-    world, server = settled(nodes), joulie_server()
-    settle(server, world, time.time_ns())
+    cluster_state, server = settled(nodes), joulie_server()
+    settle(server, cluster_state, time.time_ns())
     here, there = multiprocessing.Pipe()
     process = multiprocessing.get_context("fork").Process(target=serve, args=(server, there))
     process.start()
     print(f"\n{nodes} nodes and NodeTwins over HTTP")
-    asyncio.run(beside(world, here.recv(), here))
+    asyncio.run(beside(cluster_state, here.recv(), here))
     here.send("")
     process.join()
 
@@ -215,11 +220,12 @@ def main() -> None:
     print(f"{'nodes':>8}{'pods':>10}" + "".join(f"{title:>12}" for title in titles))
     found = {}
     for nodes in SIZES:
-        world = settled(nodes)
-        each = found[nodes] = cost(world)
+        cluster_state = settled(nodes)
+        each = found[nodes] = cost(cluster_state)
         ms = [part * 1e3 for part in (each.plan, each.compare, each.tick)]
         print(
-            f"{nodes:>8}{len(world.pods):>10}" + "".join(f"{part:>9.1f} ms" for part in ms), end=""
+            f"{nodes:>8}{len(cluster_state.pods):>10}" + "".join(f"{part:>9.1f} ms" for part in ms),
+            end="",
         )
         print(f"{each.tick / nodes * 1e6:>12.1f}{each.glance * 1e3:>9.1f} ms")
     if args.json:

@@ -7,9 +7,8 @@ import shutil
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
-from joulie_bus import metrics
-from joulie_bus.broker import server_binary
-from joulie_bus.embedded import Embedded, Peer, environment, free_port
+from joulie_bus.broker.checksum import server_binary
+from joulie_bus.broker.embedded import Embedded, Peer, environment, free_port
 from joulie_bus.errors import Unreachable
 from joulie_bus.events import (
     AnyEvent,
@@ -53,12 +52,13 @@ from joulie_bus.events import (
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.reader import Reader
 from joulie_bus.jetstream.streams import declaration, ensure, state_of
-from joulie_bus.memory import MemoryBroker, MemoryLog
-from joulie_bus.producer import Producer
-from joulie_bus.records import Message, Record
-from joulie_bus.roles import Role
-from joulie_bus.subjects import Stream, Subjects, stream_of
-from joulie_bus.tasks import rung
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.tasks import rung
+from joulie_bus.streams.memory import MemoryBroker, MemoryLog
+from joulie_bus.streams.producer import Producer
+from joulie_bus.streams.records import Message, Record
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Stream, Subjects, stream_of
 
 NOON = 1_900_000_000_000_000_000  # a fixed moment, in ns
 SECOND = 1_000_000_000

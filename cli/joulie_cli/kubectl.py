@@ -10,19 +10,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from joulie_bus import logging
 from joulie_bus.errors import JoulieError, KubernetesRefused
-from joulie_bus.tasks import background
-from joulie_operator.kube import NOT_FOUND, ApiServer, Unanswered
-from joulie_operator.mirror import Mirror
-from joulie_operator.resources import (
+from joulie_bus.runtime import logging
+from joulie_bus.runtime.tasks import background
+from joulie_operator.kube.api_client import NOT_FOUND, ApiServer, Unanswered
+from joulie_operator.kube.custom_resources import (
     NODETWINS,
     GpuPowerCap,
     NodeTwin,
     PowerMeasurement,
     read_twin,
 )
-from joulie_operator.watcher import Watcher
+from joulie_operator.kube.object_cache import Mirror
+from joulie_operator.observe.resource_watcher import Watcher
 
 CLASSES = ("performance", "eco", "draining", "unknown")
 FRAME_S = 1.0

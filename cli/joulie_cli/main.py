@@ -12,10 +12,10 @@ from importlib import import_module
 from pathlib import Path
 
 from joulie_bus.errors import JoulieError
-from joulie_bus.hiding import masked
-from joulie_bus.roles import Role
-from joulie_bus.settings import duration
-from joulie_cli import looking
+from joulie_bus.runtime.redaction import masked
+from joulie_bus.runtime.settings import duration
+from joulie_bus.streams.roles import Role
+from joulie_cli.display import common_options
 from joulie_cli.wiring import wired
 from joulie_migrations import PHASES
 
@@ -49,11 +49,20 @@ COMMANDS = {
 }
 ACTIONS = ("list", "show", "retry")  # of `joulie dead`
 KEY_ACTIONS = ("list", "rotate", "retire")
-WITH_JSON = ("demo", "status", "simulate", "dead", "keys", "rebuild", "gpus", *looking.OPTIONS)
+WITH_JSON = (
+    "demo",
+    "status",
+    "simulate",
+    "dead",
+    "keys",
+    "rebuild",
+    "gpus",
+    *common_options.OPTIONS,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = parser().parse_args(looking.joined(sys.argv[1:] if argv is None else argv))
+    args = parser().parse_args(common_options.joined(sys.argv[1:] if argv is None else argv))
     command = import_module(f"joulie_cli.commands.{args.command}")
     try:
         wires = wired(args.command, command.SETTINGS, args.data, args.config)
@@ -110,7 +119,7 @@ def _migrate(made: argparse.ArgumentParser) -> None:
 def _dead(made: argparse.ArgumentParser) -> None:
     made.add_argument("action", nargs="?", choices=ACTIONS, default="list", help="list")
     made.add_argument("position", type=int, nargs="?", help="of the one to show or retry")
-    looking.dead(made)
+    common_options.dead(made)
 
 
 def _grant(made: argparse.ArgumentParser) -> None:
@@ -133,7 +142,7 @@ def _keys(made: argparse.ArgumentParser) -> None:
 
 def _rebuild(made: argparse.ArgumentParser) -> None:
     made.add_argument("--from-snapshot", action="store_true", help="and not from the first fact")
-    looking.rebuild(made)
+    common_options.rebuild(made)
 
 
 def _cluster(made: argparse.ArgumentParser) -> None:
@@ -197,7 +206,7 @@ OPTIONS = {
     "keys": _keys,
     "rebuild": _rebuild,
     "gpus": _gpus,
-    **looking.OPTIONS,
+    **common_options.OPTIONS,
 }
 
 

@@ -9,19 +9,19 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from joulie_bus import logging, metrics
-from joulie_bus.embedded import address_within
+from joulie_bus.broker.embedded import address_within
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import require
-from joulie_bus.metrics import Probe, well
-from joulie_bus.roles import Role
-from joulie_bus.settings import BusSettings, Source, setting, text
-from joulie_bus.subjects import Subjects
-from joulie_cli.data import DEFAULT, DataDirectory
-from joulie_cli.heap import keep_memory
-from joulie_projections import database
-from joulie_projections.view import View
+from joulie_bus.runtime import logging, metrics
+from joulie_bus.runtime.metrics import Probe, well
+from joulie_bus.runtime.settings import BusSettings, Source, setting, text
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Subjects
+from joulie_cli.supervisor.data_directory import DEFAULT, DataDirectory
+from joulie_cli.supervisor.malloc import keep_memory
+from joulie_projections.store import database
+from joulie_projections.view.view import View
 
 T = TypeVar("T")
 

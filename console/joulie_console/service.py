@@ -10,23 +10,23 @@ import uvicorn
 from starlette.applications import Starlette
 
 from joulie_bus.errors import PortTaken
-from joulie_bus.log import Log
-from joulie_bus.logging import get_logger
-from joulie_bus.settings import HostPort
-from joulie_bus.subjects import Subjects
-from joulie_console.app import make_app
-from joulie_console.console import Console, Older
-from joulie_console.journal import Journal
-from joulie_console.past import Opening, Past
-from joulie_console.picture import names_by_id
-from joulie_console.plans import PlanPages
-from joulie_console.protocol import BoundedProtocol
-from joulie_console.pulse import Pulse
-from joulie_console.security import Gate
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.settings import HostPort
+from joulie_bus.streams.log import Log
+from joulie_bus.streams.subjects import Subjects
+from joulie_console.api.app import make_app
+from joulie_console.api.http_limits import BoundedProtocol
+from joulie_console.api.queries import Console, Older
+from joulie_console.api.security import Gate
 from joulie_console.settings import ConsoleSettings
-from joulie_console.stream import Pace
-from joulie_console.travel import Travel
-from joulie_projections.view import View
+from joulie_console.stream.event_tail import Journal
+from joulie_console.stream.plans import PlanPages
+from joulie_console.stream.poller import Pulse
+from joulie_console.stream.server_sent_events import Pace
+from joulie_console.views.cluster_view import names_by_id
+from joulie_console.views.past import Opening, Past
+from joulie_console.views.time_travel import Travel
+from joulie_projections.view.view import View
 
 KEEP_ALIVE_S = 30
 OTHERS = 256  # connections beside those that listen to the stream
@@ -44,7 +44,7 @@ async def serve(
 ) -> None:
     """For ever."""
     past = Past(opening)
-    journal = Journal(bus, past, lambda: names_by_id(view.world))
+    journal = Journal(bus, past, lambda: names_by_id(view.cluster_state))
     pulse = Pulse(view, journal, subjects.cluster, staleness_s)
     older = Older(past, Travel(bus, past), PlanPages(bus, past, journal))
     console = Console(pulse, journal, older, time.time_ns, staleness_s)

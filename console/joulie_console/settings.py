@@ -4,8 +4,8 @@ import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
-from joulie_bus.head_rules import host_names, is_loopback
-from joulie_bus.settings import HostPort, address, integer, setting, some_time
+from joulie_bus.runtime.http_head import host_names, is_loopback
+from joulie_bus.runtime.settings import HostPort, address, integer, setting, some_time
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 SHORTEST_TOKEN = 16

@@ -12,24 +12,24 @@ from typing import Any, NamedTuple
 import msgspec
 
 import joulie_migrations
-from joulie_bus.embedded import Embedded, free_port
+from joulie_bus.broker.embedded import Embedded, free_port
 from joulie_bus.events import AnyEvent, DecisionEntry, PodAsk
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.producer import Producer
-from joulie_bus.roles import Role
-from joulie_bus.settings import Source
-from joulie_bus.tasks import background
+from joulie_bus.runtime.settings import Source
+from joulie_bus.runtime.tasks import background
+from joulie_bus.streams.producer import Producer
+from joulie_bus.streams.roles import Role
 from joulie_bus.testing import CLUSTER, Voices, connected, until
 from joulie_console.service import serve
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.decide import Moment, decide_filter, decide_prioritize, declaration
 from joulie_extender.scoring import Weights
-from joulie_projections import database
-from joulie_projections.heads import Signer
-from joulie_projections.history import History
-from joulie_projections.manifest import Manifest
-from joulie_projections.projector import Projector, ProjectorSettings
-from joulie_projections.view import View
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.fold.manifest import Manifest
+from joulie_projections.history.history import History
+from joulie_projections.projector.projector import Projector, ProjectorSettings
+from joulie_projections.store import database
+from joulie_projections.view.view import View
 
 STALENESS_S = 300.0
 WEIGHTS = Weights()
@@ -55,9 +55,9 @@ class Stage:
 
     async def place(self, pod: PodAsk) -> None:
         """One filter and one prioritize answer over all nodes, in the log."""
-        names = sorted(self.view.world.nodes)
+        names = sorted(self.view.cluster_state.nodes)
         seen = self.view.snapshot()
-        moment = Moment(seen.board, seen.position, seen.age_ms, time.time_ns())
+        moment = Moment(seen.twin_columns, seen.position, seen.age_ms, time.time_ns())
         await self.record(
             *([] if self.entries else [declaration(WEIGHTS)]),
             decide_filter(pod, names, moment, WEIGHTS),

@@ -8,7 +8,6 @@ from typing import Generic, NamedTuple, get_args
 
 import msgspec
 
-from joulie_bus import metrics
 from joulie_bus.errors import OutOfBounds
 from joulie_bus.events import (
     Basis,
@@ -19,7 +18,8 @@ from joulie_bus.events import (
     FallbackReason,
     PodAsk,
 )
-from joulie_bus.logging import get_logger
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.logging import get_logger
 from joulie_extender import decide
 from joulie_extender.bind import Bindings
 from joulie_extender.candidates import Names
@@ -32,9 +32,9 @@ from joulie_extender.moment import Moment
 from joulie_extender.pages import explanation, scoring_page
 from joulie_extender.scoring import Weights
 from joulie_extender.verbs import A, Answer, Filter, Preempt, Prioritize
-from joulie_projections.classify import in_namespace
-from joulie_projections.gpu_resources import gpu_resources
-from joulie_projections.view import Snapshot
+from joulie_projections.hardware.gpu_resources import gpu_resources
+from joulie_projections.pods.classify import in_namespace
+from joulie_projections.view.view import Snapshot
 
 Look = Callable[[], Snapshot]
 # What comes back tells whether the broker has it; None if nobody waits for that.
@@ -121,14 +121,14 @@ class Extender:
         return msgspec.json.encode(scoring_page(self._moment(), self._weights))
 
     def explain(self, uid: str) -> bytes | None:
-        page = explanation(self._explanations.of(uid), self._look().board)
+        page = explanation(self._explanations.of(uid), self._look().twin_columns)
         return None if page is None else msgspec.json.encode(page)
 
     def _moment(self) -> Moment:
         return self._at(self._look())
 
     def _at(self, seen: Snapshot) -> Moment:
-        return Moment(seen.board, seen.position, seen.age_ms, self._clock())
+        return Moment(seen.twin_columns, seen.position, seen.age_ms, self._clock())
 
     def _answer(self, verb: Counted[A], request: Request) -> Reply | Awaitable[Reply]:
         try:

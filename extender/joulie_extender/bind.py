@@ -30,7 +30,7 @@ from joulie_extender.gpu_pick import Pick, pick
 from joulie_extender.ledger import Ledger
 from joulie_extender.moment import Moment
 from joulie_extender.scoring import Weights
-from joulie_projections.view import View
+from joulie_projections.view.view import View
 
 RETRY_S = 0.05  # doubled with each try
 NO_CARDS = "the node has not the cards any more that the pod asks for"
@@ -107,7 +107,7 @@ class Bindings:
 
     def _moment(self) -> Moment:
         seen = self._view.snapshot()
-        return Moment(seen.board, seen.position, seen.age_ms, self._clock())
+        return Moment(seen.twin_columns, seen.position, seen.age_ms, self._clock())
 
     async def _bound(self, asked: Binding, given: list[Pick]) -> None:
         pod = await self._pod(asked)
@@ -115,7 +115,7 @@ class Bindings:
             return  # bound already, and there
         if pod.gpu.unreadable:
             raise Failed("failed", f"{UNREADABLE} {pod.gpu.unreadable}")
-        node = self._view.world.nodes.get(asked.node)
+        node = self._view.cluster_state.nodes.get(asked.node)
         if node is None or not node.present:
             raise Failed("failed", NO_NODE)
         if wish_of(pod) is not None:
@@ -125,7 +125,7 @@ class Bindings:
 
     async def _pod(self, asked: Binding) -> PodAsk | None:
         """What it asks for; bind is told no more than its name."""
-        known = self._view.world.pods.get(asked.pod_uid)
+        known = self._view.cluster_state.pods.get(asked.pod_uid)
         if known is not None and not known.node and not known.finished:
             return known.pod
         found = await self._find(asked)
@@ -152,13 +152,13 @@ class Bindings:
                     return wanted
 
     def _pick(self, pod: PodAsk, node: str) -> Pick | None:
-        board = self._view.snapshot().board
-        return pick(pod, node, board, self._weights.gpu.aliases)
+        twin_columns = self._view.snapshot().twin_columns
+        return pick(pod, node, twin_columns, self._weights.gpu.aliases)
 
     def _cards_of(self, uid: str) -> set[str]:
-        cards = self._view.world.gpus
-        board = self._view.snapshot().board.cards
-        held = (board.uuids[row] for row in board.held_by([uid]))
+        cards = self._view.cluster_state.gpus
+        twin_columns = self._view.snapshot().twin_columns.cards
+        held = (twin_columns.uuids[row] for row in twin_columns.held_by([uid]))
         return {card for card in held if uid in cards[card].claims}
 
     def _claims(self, asked: Binding, pod: PodAsk, wanted: Pick) -> Sequence[ClaimEvent]:

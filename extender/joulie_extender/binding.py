@@ -12,12 +12,12 @@ from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
 from joulie_bus.errors import BadName, BadQuantity, SettingsError
-from joulie_bus.kube_names import path_segment
+from joulie_bus.events.kube_names import path_segment
 from joulie_extender.binder import CannotTell, Found, Order, Told
-from joulie_projections.demand import ask_of
-from joulie_projections.gpu_ask import GIVEN
-from joulie_projections.gpu_resources import GPU_RESOURCES
-from joulie_projections.pod import Pod
+from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
+from joulie_projections.pods.demand import ask_of
+from joulie_projections.pods.gpu_request import GIVEN
+from joulie_projections.pods.kubernetes_pod import Pod
 
 IN_CLUSTER = "in-cluster"
 CALL_S = 2.0  # one call; `bind` has a deadline for all of them together

@@ -17,8 +17,8 @@ import numpy as np
 from joulie_bus.events import Candidates
 from joulie_extender.roster import Roster
 from joulie_extender.spans import Spans
-from joulie_projections.arrays import Bools, Ints
-from joulie_projections.board import Board
+from joulie_projections.twin.arrays import Bools, Ints
+from joulie_projections.twin.columns import TwinColumns
 
 REMEMBERED = 64  # lists: a few rounds of a scheduler, with what it asked and what it was answered
 REMEMBERED_BYTES = 4 * 1024 * 1024  # of all of them together, as they were sent
@@ -31,8 +31,8 @@ _encode = msgspec.json.Encoder().encode
 _decode_names = msgspec.json.Decoder(list[str]).decode
 
 
-def rows_by_name(board: Board, names: Sequence[str]) -> Ints:
-    return np.fromiter(map(board.rows.get, names, repeat(0)), np.int64, len(names))
+def rows_by_name(twin_columns: TwinColumns, names: Sequence[str]) -> Ints:
+    return np.fromiter(map(twin_columns.rows.get, names, repeat(0)), np.int64, len(names))
 
 
 def candidates_of(names: Sequence[str], rows: Ints) -> Candidates:
@@ -94,10 +94,10 @@ class Names(Sequence[str]):
             return self._spans.bytes_at(at).decode()
         return self.names[at]
 
-    def rows_on(self, board: Board) -> Ints:
-        if self._mapping is not board.rows:
-            rows = rows_by_name(board, self.names)
-            self._stand(rows, candidates_of(self, rows), board.rows)
+    def rows_on(self, twin_columns: TwinColumns) -> Ints:
+        if self._mapping is not twin_columns.rows:
+            rows = rows_by_name(twin_columns, self.names)
+            self._stand(rows, candidates_of(self, rows), twin_columns.rows)
         return self._rows
 
     def _stand(self, rows: Ints, candidates: Candidates, mapping: object) -> None:
@@ -105,8 +105,8 @@ class Names(Sequence[str]):
         self._candidates = candidates
         self._mapping = mapping
 
-    def candidates_on(self, board: Board) -> Candidates:
-        self.rows_on(board)
+    def candidates_on(self, twin_columns: TwinColumns) -> Candidates:
+        self.rows_on(twin_columns)
         return self._candidates
 
     @property

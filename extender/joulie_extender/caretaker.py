@@ -5,15 +5,15 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from itertools import chain
 
-from joulie_bus import metrics
 from joulie_bus.errors import BusError, ViewBehind
 from joulie_bus.events import ClaimEvent
-from joulie_bus.logging import get_logger
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.logging import get_logger
 from joulie_extender.binder import Binder, CannotTell
 from joulie_extender.ledger import Ledger
 from joulie_extender.tending import Proposal, proposals, surplus
-from joulie_projections.cards import Claim
-from joulie_projections.view import View
+from joulie_projections.state.cards import Claim
+from joulie_projections.view.view import View
 
 LOOK_S = 0.5
 SLICE = 500  # cards between two breaths of the loop that answers kube-scheduler
@@ -57,7 +57,7 @@ class Caretaker:
         return [each for each in due if now - self._lapsed.get(each, 0.0) >= self._grace_s]
 
     async def _due(self) -> AsyncIterator[Proposal]:
-        cards = self._view.snapshot().board.cards
+        cards = self._view.snapshot().twin_columns.cards
         now = self._clock()
         for number, (uid, rows) in enumerate(cards.holders.items(), 1):
             held = [cards.uuids[row] for row in rows]
@@ -67,10 +67,10 @@ class Caretaker:
                 await asyncio.sleep(0)
 
     def _proposals(self, uid: str, held: list[str], now: int) -> Iterator[Proposal]:
-        world = self._view.world
-        of_cards = chain.from_iterable(proposals(world, uuid, now) for uuid in held)
+        cluster_state = self._view.cluster_state
+        of_cards = chain.from_iterable(proposals(cluster_state, uuid, now) for uuid in held)
         mine = [proposal for proposal in of_cards if proposal.uid == uid]
-        yield from mine or surplus(world, uid, held)
+        yield from mine or surplus(cluster_state, uid, held)
 
     async def _tend(self, proposal: Proposal) -> None:
         claim = proposal.unless_bound
@@ -92,13 +92,13 @@ class Caretaker:
         return found.state == "bound" and found.node == claim.node
 
     def _still(self, proposal: Proposal) -> Sequence[ClaimEvent]:
-        world, now = self._view.world, self._clock()
+        cluster_state, now = self._view.cluster_state, self._clock()
         again = chain(
-            proposals(world, proposal.card, now),
-            surplus(world, proposal.uid, [*self._held(proposal.uid)]),
+            proposals(cluster_state, proposal.card, now),
+            surplus(cluster_state, proposal.uid, [*self._held(proposal.uid)]),
         )
         return proposal.events if proposal in again else ()
 
     def _held(self, uid: str) -> Iterator[str]:
-        cards = self._view.snapshot().board.cards
+        cards = self._view.snapshot().twin_columns.cards
         return (cards.uuids[row] for row in cards.held_by([uid]))

@@ -16,8 +16,8 @@ from typing import NamedTuple, Protocol, cast
 
 import httptools
 
-from joulie_bus import metrics
-from joulie_bus.head_rules import Field, Head, Refusal
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.http_head import Field, Head, Refusal
 from joulie_extender.budget import Budget, Share
 from joulie_extender.exchange import Body, Limits, Reply, Request, refusal, rendered
 from joulie_extender.known_head import KnownHead

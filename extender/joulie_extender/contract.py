@@ -12,19 +12,19 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from joulie_bus.bounds import Name, Uid
 from joulie_bus.errors import BadName, BadQuantity, BadRequest
 from joulie_bus.events import PodAsk
-from joulie_bus.kube_names import first_wrong, require_label, require_subdomain, require_uid
+from joulie_bus.events.bounds import Name, Uid
+from joulie_bus.events.kube_names import first_wrong, require_label, require_subdomain, require_uid
 from joulie_extender.candidates import BEFORE_NAMES, Flags, Names, Remembered, refused, scored
 from joulie_extender.exchange import Body
 from joulie_extender.roster import Roster
-from joulie_projections.arrays import Ints
-from joulie_projections.board import Board
-from joulie_projections.classify import PROFILE_LABEL
-from joulie_projections.demand import ask_of
-from joulie_projections.gpu_resources import GPU_RESOURCES
-from joulie_projections.pod import Pod
+from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
+from joulie_projections.pods.classify import PROFILE_LABEL
+from joulie_projections.pods.demand import ask_of
+from joulie_projections.pods.kubernetes_pod import Pod
+from joulie_projections.twin.arrays import Ints
+from joulie_projections.twin.columns import TwinColumns
 
 PODS = 1000  # pods as we understood them, by the bytes that they came in
 _SHORT = 16 * 1024  # bytes of a pod that is worth remembering; all of them at most 16 MiB
@@ -159,10 +159,10 @@ class Reader:
         self._lists = Remembered()
         self._roster = Roster({})
 
-    def roster_of(self, board: Board) -> Roster:
+    def roster_of(self, twin_columns: TwinColumns) -> Roster:
         """And from now on, lists are looked up in it as they are read."""
-        if self._roster.rows is not board.rows:
-            self._roster = Roster(board.rows)
+        if self._roster.rows is not twin_columns.rows:
+            self._roster = Roster(twin_columns.rows)
         return self._roster
 
     def read(self, body: Body) -> Asked:

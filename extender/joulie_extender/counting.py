@@ -3,10 +3,10 @@ often it asks for one pod, nor that it lost our scores."""
 
 from typing import Generic
 
-from joulie_bus import metrics
+from joulie_bus.runtime import metrics
 from joulie_extender.memory import Seen
 from joulie_extender.verbs import A, Answer, Question
-from joulie_projections.classify import UNKNOWN_ANNOTATION
+from joulie_projections.pods.classify import UNKNOWN_ANNOTATION
 
 
 class Counted(Generic[A]):

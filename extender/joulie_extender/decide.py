@@ -37,10 +37,10 @@ from joulie_extender.scoring import (
     terms_digest,
     top_terms,
 )
-from joulie_projections.arrays import Bools, Ints
-from joulie_projections.board import Board
-from joulie_projections.gpu_resources import GPU_RESOURCES
-from joulie_projections.power import Coefficients
+from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
+from joulie_projections.twin.arrays import Bools, Ints
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.power import Coefficients
 
 CODE_VERSION = "joulie/5"  # of filter and scoring; a replay under another one says so first
 EXPLAINED = 5  # candidates whose terms are kept in full; the digest covers all
@@ -61,25 +61,27 @@ def rows_of(candidates: Candidates) -> Ints:
     return np.frombuffer(candidates.ordinals, "<i4").astype(np.int64) + 1
 
 
-def names_of(candidates: Candidates, board: Board) -> list[str]:
+def names_of(candidates: Candidates, twin_columns: TwinColumns) -> list[str]:
     """The names behind the ordinals, at the position that the decision looked at."""
-    by_row = _names_by_row(board)
+    by_row = _names_by_row(twin_columns)
     strangers = iter(candidates.strangers)
     return [by_row[row] if row else next(strangers) for row in rows_of(candidates).tolist()]
 
 
-def _names_by_row(board: Board) -> dict[int, str]:
+def _names_by_row(twin_columns: TwinColumns) -> dict[int, str]:
     """Once for a board, not once for each of its decisions."""
-    known: dict[int, str] | None = board.memo.get(_names_by_row)  # type: ignore[assignment]
+    known: dict[int, str] | None = twin_columns.memo.get(_names_by_row)  # type: ignore[assignment]
     if known is None:
-        known = board.memo[_names_by_row] = {row: name for name, row in board.rows.items()}
+        known = twin_columns.memo[_names_by_row] = {
+            row: name for name, row in twin_columns.rows.items()
+        }
     return known
 
 
 def decide_filter(
     pod: PodAsk, names: Sequence[str], moment: Moment, weights: Weights
 ) -> FilterDecided:
-    rows = rows_by_name(moment.board, names)
+    rows = rows_by_name(moment.twin_columns, names)
     return filter_decision(pod, candidates_of(names, rows), rows, moment, weights)
 
 
@@ -134,7 +136,7 @@ def _filtered(pod: PodAsk, moment: Moment, rows: Ints, weights: Weights, sent: S
     """By the rules that were asked for. One text for all nodes; it depends on the pod alone."""
     if _is_of_energy_alone(pod, sent):
         return filter_nodes(pod, moment, rows, weights, sent.eco_labels)
-    cards = gpu_verdicts(pod, moment.board, rows, weights.gpu.aliases, sent.victims)
+    cards = gpu_verdicts(pod, moment.twin_columns, rows, weights.gpu.aliases, sent.victims)
     if sent.duty == "gpu":
         return Filtered(cards, reason_of(pod))
     energy = filter_nodes(pod, moment, rows, weights, sent.eco_labels)
@@ -149,7 +151,7 @@ def _is_of_energy_alone(pod: PodAsk, sent: Sent) -> bool:
 def decide_prioritize(
     pod: PodAsk, names: Sequence[str], moment: Moment, weights: Weights
 ) -> PrioritizeDecided:
-    rows = rows_by_name(moment.board, names)
+    rows = rows_by_name(moment.twin_columns, names)
     return prioritize_decision(pod, candidates_of(names, rows), list(names), moment, weights)
 
 
@@ -163,9 +165,9 @@ def prioritize_decision(
 ) -> PrioritizeDecided:
     rows = rows_of(candidates)
     if duty == "gpu":
-        scores = gpu_score(pod, moment.board, rows, weights)
+        scores = gpu_score(pod, moment.twin_columns, rows, weights)
     else:
-        scores = score(pod, moment.board, rows, moment.now, moment.view_age_ms, weights)
+        scores = score(pod, moment.twin_columns, rows, moment.now, moment.view_age_ms, weights)
     return PrioritizeDecided(
         pod=pod,
         basis=basis_of(moment, weights),
@@ -179,13 +181,13 @@ def prioritize_decision(
     )
 
 
-def again(decision: Decision, board: Board, weights: Weights) -> Decision:
+def again(decision: Decision, twin_columns: TwinColumns, weights: Weights) -> Decision:
     """The same question to the board of that position; equal in every bit, or something differs.
 
     Raises KeyError or StopIteration for a candidate that was not on the board.
     """
     basis, candidates = decision.basis, decision.candidates
-    moment = Moment(board, basis.view, basis.view_age_ms, basis.now)
+    moment = Moment(twin_columns, basis.view, basis.view_age_ms, basis.now)
     rows = rows_of(candidates)
     match decision:
         case FilterDecided():
@@ -195,7 +197,7 @@ def again(decision: Decision, board: Board, weights: Weights) -> Decision:
             sent = Sent(decision.duty, victims=tuple(decision.victims))
             return preempt_decision(decision.pod, candidates, rows, moment, weights, sent)
         case PrioritizeDecided():
-            names = names_of(candidates, board)
+            names = names_of(candidates, twin_columns)
             return prioritize_decision(
                 decision.pod, candidates, names, moment, weights, decision.duty
             )

@@ -8,7 +8,7 @@ bit. It is rounded once, when somebody wants to know it, as `math.fsum` does.
 
 import numpy as np
 
-from joulie_projections.arrays import Floats, Ints
+from joulie_projections.twin.arrays import Floats, Ints
 
 # Sums are counted in units that every float is a multiple of: the smallest one is 2**-1074, and
 # numpy splits each into an exponent and a fraction of 53 bits.

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from joulie_bus.events import PodAsk
 from joulie_extender.moment import Moment
 from joulie_extender.standing import Weights, standing_of
-from joulie_projections.arrays import Bools, Ints
-from joulie_projections.twins import NodeClass
+from joulie_projections.twin.arrays import Bools, Ints
+from joulie_projections.twin.twin import NodeClass
 
 Codes = npt.NDArray[np.uint8]
 
@@ -63,11 +63,11 @@ def filter_nodes(
     """`eco_labels` are those of the nodes that were sent; else the label is the one we know."""
     if not can_refuse(pod):
         return Filtered(np.zeros(len(rows), np.uint8), "")
-    board = moment.board
-    standing = standing_of(board, moment.now, moment.view_age_ms, weights)
-    labels = board.columns["eco_label"]
+    twin_columns = moment.twin_columns
+    standing = standing_of(twin_columns, moment.now, moment.view_age_ms, weights)
+    labels = twin_columns.columns["eco_label"]
     cases = _cases(
-        board.columns["node_class"].take(rows),
+        twin_columns.columns["node_class"].take(rows),
         standing.fresh.take(rows),
         rows > 0,
         np.frombuffer(eco_labels, np.bool_) if eco_labels else labels.take(rows),

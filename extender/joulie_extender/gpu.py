@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from joulie_bus.events import PodAsk
 from joulie_extender.gpu_names import Aliases, is_model
-from joulie_projections.arrays import Bools, Floats, Ints
-from joulie_projections.board import Board
-from joulie_projections.card_columns import NO_LINK, NOWHERE, Cards
-from joulie_projections.gpu_resources import GPU_RESOURCES
-from joulie_projections.power import cores_of
+from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
+from joulie_projections.twin.arrays import Bools, Floats, Ints
+from joulie_projections.twin.card_columns import NO_LINK, NOWHERE, Cards
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.power import cores_of
 
 Codes = npt.NDArray[np.uint8]
 Column = TypeVar("Column", bound=npt.NDArray[Any])
@@ -112,7 +112,7 @@ def reason_of(pod: PodAsk) -> str:
 
 
 def gpu_verdicts(
-    pod: PodAsk, board: Board, rows: Ints, aliases: Aliases, gone: Sequence[str] = ()
+    pod: PodAsk, twin_columns: TwinColumns, rows: Ints, aliases: Aliases, gone: Sequence[str] = ()
 ) -> Codes:
     """`gone` are pods whose cards count as free; the pod's own claims always do."""
     if pod.gpu.unreadable:
@@ -120,45 +120,55 @@ def gpu_verdicts(
     wish = wish_of(pod)
     if wish is None:
         return np.zeros(len(rows), np.uint8)
-    verdicts = _verdicts(wish, board, aliases, (pod.uid, *gone))
-    return np.where(board.columns["present"], verdicts, _NO_CARDS)[rows]
+    verdicts = _verdicts(wish, twin_columns, aliases, (pod.uid, *gone))
+    return np.where(twin_columns.columns["present"], verdicts, _NO_CARDS)[rows]
 
 
-def points(pod: PodAsk, board: Board, rows: Ints, weights: GpuWeights) -> Floats:
+def points(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: GpuWeights) -> Floats:
     """0..10 on a path of its own, as the article counts: a pod that names no model packs, too."""
     any_card = Wish("", max(1, pod.gpu_cards), 0, 0, is_alone=True, is_linked=False)
     wish = wish_of(pod) or any_card
-    return np.zeros(len(rows)) if pod.gpu.unreadable else _packing(wish, pod, board, rows, weights)
+    return (
+        np.zeros(len(rows))
+        if pod.gpu.unreadable
+        else _packing(wish, pod, twin_columns, rows, weights)
+    )
 
 
-def packing(pod: PodAsk, board: Board, rows: Ints, weights: GpuWeights) -> Floats | None:
+def packing(
+    pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: GpuWeights
+) -> Floats | None:
     """The same in points of a hundred, weighted; None where energy alone decides."""
     wish = wish_of(pod)
     if wish is None or pod.gpu.unreadable or not weights.binpack:
         return None
-    of_ten = _packing(wish, pod, board, rows, weights)
+    of_ten = _packing(wish, pod, twin_columns, rows, weights)
     return np.asarray(weights.binpack * (of_ten * HIGHEST), np.float64)
 
 
-def _packing(wish: Wish, pod: PodAsk, board: Board, rows: Ints, weights: GpuWeights) -> Floats:
-    seats = _seats(wish, board, weights.aliases, (pod.uid,))
+def _packing(
+    wish: Wish, pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: GpuWeights
+) -> Floats:
+    seats = _seats(wish, twin_columns, weights.aliases, (pod.uid,))
     if weights.packing == "fit":
         cards = (1 - weights.balance) * seats.snug[rows]
-        of_ten = (cards + weights.balance * _balance(pod, board, rows, seats.after)) / HIGHEST
+        of_ten = (
+            cards + weights.balance * _balance(pod, twin_columns, rows, seats.after)
+        ) / HIGHEST
     else:
         of_ten = seats.filled[rows] / HIGHEST
     return np.clip(of_ten - weights.links * seats.breaks[rows], 0.0, HIGHEST)
 
 
-def _balance(pod: PodAsk, board: Board, rows: Ints, after: Floats) -> Floats:
+def _balance(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, after: Floats) -> Floats:
     """100 where cards and cores run out together: a card without cores beside it is nobody's.
 
     0 where nobody knows the cores: unknown never scores best.
     """
-    cores, watts = board.floats("cores")[rows], board.floats("cpu_max_w")[rows]
+    cores, watts = twin_columns.floats("cores")[rows], twin_columns.floats("cpu_max_w")[rows]
     known = (cores > 0) & (watts > 0)
     asked = np.divide(cores_of(pod), cores, out=np.zeros(len(rows)), where=known)
-    taken = np.divide(board.floats("pods_cpu_w")[rows], watts, out=asked.copy(), where=known)
+    taken = np.divide(twin_columns.floats("pods_cpu_w")[rows], watts, out=asked.copy(), where=known)
     apart = np.abs(np.minimum(1.0, asked + taken) * 100 - after[rows])
     return np.where(known, 100 - apart, 0.0)
 
@@ -166,17 +176,19 @@ def _balance(pod: PodAsk, board: Board, rows: Ints, after: Floats) -> Floats:
 # --- nodes ------------------------------------------------------------------------------------
 
 
-def _verdicts(wish: Wish, board: Board, aliases: Aliases, gone: tuple[str, ...]) -> Codes:
+def _verdicts(
+    wish: Wish, twin_columns: TwinColumns, aliases: Aliases, gone: tuple[str, ...]
+) -> Codes:
     """What these pods hold counts as free; cards of one node mean nothing to any other."""
-    cards, height = board.cards, len(board.columns["present"])
+    cards, height = twin_columns.cards, len(twin_columns.columns["present"])
     verdicts, nodes = _kept(wish, cards, height, aliases).verdicts, cards.nodes_of(gone)
     if not len(nodes):
         return verdicts
     return _patched(verdicts, _room(wish, cards.on(nodes, gone), height, aliases).verdicts, nodes)
 
 
-def _seats(wish: Wish, board: Board, aliases: Aliases, gone: tuple[str, ...]) -> Seats:
-    cards, height = board.cards, len(board.columns["present"])
+def _seats(wish: Wish, twin_columns: TwinColumns, aliases: Aliases, gone: tuple[str, ...]) -> Seats:
+    cards, height = twin_columns.cards, len(twin_columns.columns["present"])
     seats, nodes = _kept(wish, cards, height, aliases), cards.nodes_of(gone)
     if not len(nodes):
         return seats

@@ -9,8 +9,8 @@ no short one stands in for a longer. How a name is spelled makes no difference.
 from collections.abc import Iterable
 from functools import lru_cache
 
-from joulie_projections.catalog import Catalog, GpuModel
-from joulie_projections.models import Words, card, memory_gb
+from joulie_projections.hardware.catalog import Catalog, GpuModel
+from joulie_projections.hardware.models import Words, card, memory_gb
 
 Aliases = tuple[tuple[str, ...], ...]  # the names of one model together
 

@@ -14,8 +14,8 @@ import numpy as np
 from joulie_bus.events import PodAsk
 from joulie_extender.gpu import Wish, fitting, matching, precious, wanted_mb, wish_of
 from joulie_extender.gpu_names import Aliases
-from joulie_projections.board import Board
-from joulie_projections.card_columns import NO_LINK
+from joulie_projections.twin.card_columns import NO_LINK
+from joulie_projections.twin.columns import TwinColumns
 
 
 class Taken(NamedTuple):
@@ -51,12 +51,12 @@ class _Way(NamedTuple):
     cards: tuple[_Card, ...]  # whose uuids are all different
 
 
-def pick(pod: PodAsk, node: str, board: Board, aliases: Aliases) -> Pick | None:
+def pick(pod: PodAsk, node: str, twin_columns: TwinColumns, aliases: Aliases) -> Pick | None:
     """None if the node cannot serve it any more."""
-    wish, row = wish_of(pod), board.rows.get(node, 0)
-    if wish is None or pod.gpu.unreadable or not board.columns["present"][row]:
+    wish, row = wish_of(pod), twin_columns.rows.get(node, 0)
+    if wish is None or pod.gpu.unreadable or not twin_columns.columns["present"][row]:
         return None
-    fit = _fitting_on(row, wish, board, aliases, pod.uid)
+    fit = _fitting_on(row, wish, twin_columns, aliases, pod.uid)
     ways = list(_ways(fit, wish))
     if not ways:
         return None
@@ -65,9 +65,11 @@ def pick(pod: PodAsk, node: str, board: Board, aliases: Aliases) -> Pick | None:
     return Pick(taken, _because(best, len(fit), wish))
 
 
-def _fitting_on(row: int, wish: Wish, board: Board, aliases: Aliases, uid: str) -> list[_Card]:
-    own = {board.cards.uuids[at] for at in board.cards.held_by([uid])}
-    cards = board.cards.on(np.array([row]), [uid])
+def _fitting_on(
+    row: int, wish: Wish, twin_columns: TwinColumns, aliases: Aliases, uid: str
+) -> list[_Card]:
+    own = {twin_columns.cards.uuids[at] for at in twin_columns.cards.held_by([uid])}
+    cards = twin_columns.cards.on(np.array([row]), [uid])
     fit = fitting(cards, wish) & matching(cards, wish.model, aliases)
     valued = precious(cards, wish)
     return [

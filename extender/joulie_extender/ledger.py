@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from joulie_bus.errors import BusError, ExpectationFailed, StreamReplaced
 from joulie_bus.events import ClaimEvent
-from joulie_bus.log import Log
-from joulie_bus.producer import Producer
-from joulie_bus.records import Stored, digest_of
-from joulie_bus.refusals import Refusals
-from joulie_bus.subjects import Stream, Subjects
-from joulie_projections.view import View
+from joulie_bus.streams.log import Log
+from joulie_bus.streams.producer import Producer
+from joulie_bus.streams.records import Stored, digest_of
+from joulie_bus.streams.refusals import Refusals
+from joulie_bus.streams.subjects import Stream, Subjects
+from joulie_projections.view.view import View
 
 AT_ONCE = 16  # batches under way; the broker takes 50 of a stream, of all replicas together
 FOLLOWS_S = 2.0  # for the view to have what the log has
@@ -74,12 +74,12 @@ class Ledger:
     async def _has(self, sequence: int) -> None:
         """ViewBehind if it does not come in time."""
         end = time.monotonic() + FOLLOWS_S
-        while self._view.world.claims_read < sequence:
+        while self._view.cluster_state.claims_read < sequence:
             await self._view.wait_for(self._view.position + 1, max(0.0, end - time.monotonic()))
 
     async def _require_same_history(self) -> None:
         """StreamReplaced if the view was folded from other claims than the stream holds."""
-        read, digest = self._view.world.claims
+        read, digest = self._view.cluster_state.claims
         if not digest:
             return  # no claim was folded since this code runs
         found = await self._bus.message(Stream.CLAIM, read)

@@ -10,18 +10,18 @@ import gc
 import time
 from typing import Protocol
 
-from joulie_bus.leisure import rest_s
-from joulie_bus.logging import get_logger
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.pacing import rest_s
 from joulie_extender.scoring import Weights
 from joulie_extender.standing import standing_of
-from joulie_projections.board import Board
-from joulie_projections.view import Snapshot
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.view.view import Snapshot
 
 log = get_logger("extender")
 SHARE = 0.25  # of a core, at most, goes into looking; a look takes about a millisecond
 LONGEST_REST_S = 0.01  # nobody waits longer for what is new, however much the last look cost
 NO_AGE_MS = 10**12  # nothing was ever heard
-NOTHING = Snapshot(0, Board.empty(), NO_AGE_MS)
+NOTHING = Snapshot(0, TwinColumns.empty(), NO_AGE_MS)
 
 
 class Moving(Protocol):
@@ -54,8 +54,8 @@ class Lookout:
         """Its age is that of the view: how long ago the projector was last heard of."""
         if self._view is None:
             return NOTHING
-        position, board, _, namespaces = self._ready
-        return Snapshot(position, board, self._view.age_ms, namespaces)
+        position, twin_columns, _, namespaces = self._ready
+        return Snapshot(position, twin_columns, self._view.age_ms, namespaces)
 
     async def follow(self, view: Moving) -> None:
         """For as long as it is awaited. What was ready last stays, whatever becomes of the view."""
@@ -82,6 +82,6 @@ class Lookout:
     def _stand(self, seen: Snapshot) -> None:
         """Takes what was worked out for the board before, so that this one follows it at once."""
         try:
-            standing_of(seen.board, time.time_ns(), seen.age_ms, self._weights)
+            standing_of(seen.twin_columns, time.time_ns(), seen.age_ms, self._weights)
         except Exception:
             log.exception("thinking_ahead_failed", what="each answer tries, and falls back")

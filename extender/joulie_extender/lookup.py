@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from joulie_extender.mixing import ODD, Words, mixers
 from joulie_extender.spans import Even, Spans, row_of
-from joulie_projections.arrays import Bools, Ints
+from joulie_projections.twin.arrays import Bools, Ints
 
 Bytes = npt.NDArray[np.uint8]
 Names = TypeVar("Names", npt.NDArray[np.void], Words)

@@ -8,9 +8,9 @@ from collections import OrderedDict
 from typing import NamedTuple, TypeVar
 
 from joulie_bus.events import PodAsk
-from joulie_projections.arrays import Floats, Ints
-from joulie_projections.board import Board
-from joulie_projections.power import Coefficients, Rated, marginal_w
+from joulie_projections.twin.arrays import Floats, Ints
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.power import Coefficients, Rated, marginal_w
 
 KINDS = 16  # of pods, whose watts are kept for all nodes
 STRANGERS = 64  # kinds that were seen once: most of them never come back
@@ -32,17 +32,17 @@ class _Kind(NamedTuple):
 class Marginals:
     """Of one hardware, by one set of coefficients. What is remembered changes no watt."""
 
-    def __init__(self, board: Board, coefficients: Coefficients) -> None:
-        self._columns = [board.columns[name] for name in _RESTS_ON]
-        self._rated = board.rated()
+    def __init__(self, twin_columns: TwinColumns, coefficients: Coefficients) -> None:
+        self._columns = [twin_columns.columns[name] for name in _RESTS_ON]
+        self._rated = twin_columns.rated()
         self._coefficients = coefficients
         self._kinds: OrderedDict[_Kind, Floats] = OrderedDict()
         self._strangers: OrderedDict[_Kind, None] = OrderedDict()
 
-    def holds_for(self, board: Board) -> bool:
+    def holds_for(self, twin_columns: TwinColumns) -> bool:
         """Boards share the columns that do not change."""
         rests_on = zip(_RESTS_ON, self._columns, strict=True)
-        return all(board.columns[name] is column for name, column in rests_on)
+        return all(twin_columns.columns[name] is column for name, column in rests_on)
 
     def of(self, pod: PodAsk, rows: Ints) -> Floats:
         kind = _Kind(pod.cpu_milli, pod.memory_bytes, pod.gpu_milli, pod.workload)

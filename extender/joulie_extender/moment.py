@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-from joulie_projections.board import Board
+from joulie_projections.twin.columns import TwinColumns
 
 
 class Moment(NamedTuple):
-    board: Board
+    twin_columns: TwinColumns
     position: int
     view_age_ms: int
     now: int

@@ -14,20 +14,20 @@ from joulie_extender.memory import Answered
 from joulie_extender.moment import Moment
 from joulie_extender.scoring import Weights, score
 from joulie_extender.standing import standing_of
-from joulie_projections.board import Board
-from joulie_projections.power import Coefficients
-from joulie_projections.twins import NodeClass
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.power import Coefficients
+from joulie_projections.twin.twin import NodeClass
 
 # What a node scores before any pod: no marginal power, no bonus, no pressure.
 _NOBODY = PodAsk(uid="", namespace="", name="", workload="performance")
 
 
 def scoring_page(moment: Moment, weights: Weights) -> dict[str, Any]:
-    board, names = moment.board, sorted(moment.board.rows)
-    rows = rows_by_name(board, names)
+    twin_columns, names = moment.twin_columns, sorted(moment.twin_columns.rows)
+    rows = rows_by_name(twin_columns, names)
     free = weights._replace(coefficients=Coefficients(0.0, 0.0, 0.0, False))
-    scores = score(_NOBODY, board, rows, moment.now, moment.view_age_ms, free)
-    standing = standing_of(board, moment.now, moment.view_age_ms, weights)
+    scores = score(_NOBODY, twin_columns, rows, moment.now, moment.view_age_ms, free)
+    standing = standing_of(twin_columns, moment.now, moment.view_age_ms, weights)
     stale = ~standing.fresh[rows]
     return {
         "position": moment.position,
@@ -36,7 +36,7 @@ def scoring_page(moment: Moment, weights: Weights) -> dict[str, Any]:
         "coefficients": _coefficients(weights),
         "weights": decide.values_of(weights),
         "nodes": [
-            {**_row(board, name), "assumedPowerW": assumed, "baseScore": base, "stale": old}
+            {**_row(twin_columns, name), "assumedPowerW": assumed, "baseScore": base, "stale": old}
             for name, assumed, base, old in zip(
                 names,
                 standing.assumed_w[rows].tolist(),
@@ -57,15 +57,15 @@ def _coefficients(weights: Weights) -> dict[str, float | bool]:
     }
 
 
-def _row(board: Board, name: str) -> dict[str, Any]:
-    at = board.rows[name]
+def _row(twin_columns: TwinColumns, name: str) -> dict[str, Any]:
+    at = twin_columns.rows[name]
 
     def value(column: str) -> float:
-        return float(board.floats(column)[at])
+        return float(twin_columns.floats(column)[at])
 
     return {
         "nodeName": name,
-        "schedulableClass": NodeClass(int(board.columns["node_class"][at])).name.lower(),
+        "schedulableClass": NodeClass(int(twin_columns.columns["node_class"][at])).name.lower(),
         "headroom": value("headroom"),
         "coolingStress": value("cooling"),
         "measuredPowerW": value("measured_w"),
@@ -80,19 +80,19 @@ def _row(board: Board, name: str) -> dict[str, Any]:
     }
 
 
-def explanation(answers: Iterable[Answered], board: Board) -> dict[str, Any] | None:
+def explanation(answers: Iterable[Answered], twin_columns: TwinColumns) -> dict[str, Any] | None:
     """The newest answers about one pod, oldest first; None if there are none."""
     known = list(answers)
     if not known:
         return None
     return {
         "pod": msgspec.to_builtins(known[-1].pod),
-        "answers": [_answer(answer, board) for answer in known],
+        "answers": [_answer(answer, twin_columns) for answer in known],
     }
 
 
-def _answer(answer: Answered, board: Board) -> dict[str, Any]:
-    names = _names(answer, board)
+def _answer(answer: Answered, twin_columns: TwinColumns) -> dict[str, Any]:
+    names = _names(answer, twin_columns)
     return {
         "verb": answer.TYPE.removeprefix("decision."),
         "basis": msgspec.to_builtins(answer.basis),
@@ -127,9 +127,9 @@ def _named(code: int) -> str:
     return verdict.name.lower()
 
 
-def _names(answer: Answered, board: Board) -> list[str]:
+def _names(answer: Answered, twin_columns: TwinColumns) -> list[str]:
     """A node that has gone since then is shown by its number."""
-    by_row = {row: name for name, row in board.rows.items()}
+    by_row = {row: name for name, row in twin_columns.rows.items()}
     strangers = iter(answer.candidates.strangers)
     rows: list[int] = decide.rows_of(answer.candidates).tolist()
     return [by_row.get(row, f"#{row - 1}") if row else next(strangers) for row in rows]

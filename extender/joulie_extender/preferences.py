@@ -12,9 +12,9 @@ import msgspec
 import numpy as np
 
 from joulie_bus.events import PodAsk
-from joulie_projections.arrays import Floats, Ints
-from joulie_projections.board import Board
-from joulie_projections.labels import Labels
+from joulie_projections.twin.arrays import Floats, Ints
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.labels import Labels
 
 MOST = 100.0  # points; a score has no more
 Points = Annotated[float, msgspec.Meta(ge=-MOST, le=MOST)]
@@ -99,10 +99,16 @@ def read(text: str) -> Preferences:
     return msgspec.json.decode(text, type=Preferences) if text else Preferences()
 
 
-def wishes(pod: PodAsk, board: Board, rows: Ints, preferences: Preferences) -> Floats | None:
+def wishes(
+    pod: PodAsk, twin_columns: TwinColumns, rows: Ints, preferences: Preferences
+) -> Floats | None:
     """Points of a hundred for each candidate; None if nobody prefers anything."""
     prefers = tuple(_of(pod, preferences))
-    return _points(prefers, board.labels, len(board.columns["at"]))[rows] if prefers else None
+    return (
+        _points(prefers, twin_columns.labels, len(twin_columns.columns["at"]))[rows]
+        if prefers
+        else None
+    )
 
 
 def _of(pod: PodAsk, preferences: Preferences) -> Iterator[Preference]:

@@ -1,7 +1,7 @@
 """Bindings where there is no Kubernetes: whoever plays the cluster says that a pod is bound."""
 
 from joulie_extender.binder import CannotTell, Found, Order, Told
-from joulie_projections.view import View
+from joulie_projections.view.view import View
 
 
 class PretendedBinder:
@@ -17,7 +17,7 @@ class PretendedBinder:
         """As the facts have it: nobody knows more."""
         if not self._view.is_ready:
             raise CannotTell("nothing is known yet")
-        pod = self._view.world.pods.get(uid)
+        pod = self._view.cluster_state.pods.get(uid)
         if pod is None:
             return Found("gone")
         if pod.finished:

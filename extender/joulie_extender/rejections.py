@@ -14,7 +14,7 @@ from joulie_extender.candidates import Names
 from joulie_extender.gpu import asks
 from joulie_extender.moment import Moment
 from joulie_extender.standing import Weights, fresh_rows, standing_of
-from joulie_projections.board import Board
+from joulie_projections.twin.columns import TwinColumns
 
 REJECTIONS = 256  # that can be given again ...
 REJECTED_BYTES = 8 * 1024 * 1024  # ... and of all of them together
@@ -35,10 +35,10 @@ class Ground(NamedTuple):
 
     @classmethod
     def under(cls, pod: PodAsk, names: Names, moment: Moment, weights: Weights) -> "Ground":
-        board, rows = moment.board, names.rows_on(moment.board)
+        twin_columns, rows = moment.twin_columns, names.rows_on(moment.twin_columns)
         # The standing of this board may be another board's by now; we look at these rows alone.
-        fresh = fresh_rows(board, moment.now, moment.view_age_ms, weights, rows)
-        return cls(_parts(pod, board), fresh.tobytes())
+        fresh = fresh_rows(twin_columns, moment.now, moment.view_age_ms, weights, rows)
+        return cls(_parts(pod, twin_columns), fresh.tobytes())
 
 
 class Rejection(NamedTuple):
@@ -66,10 +66,10 @@ class Rejections:
 
     def find(self, pod: PodAsk, names: Names, moment: Moment, weights: Weights) -> Rejection | None:
         found = self._kept.get((_kind(pod), names))
-        if found is None or not _is_same(found.ground.parts, _parts(pod, moment.board)):
+        if found is None or not _is_same(found.ground.parts, _parts(pod, moment.twin_columns)):
             return None
-        standing = standing_of(moment.board, moment.now, moment.view_age_ms, weights)
-        fresh = standing.fresh.take(names.rows_on(moment.board))
+        standing = standing_of(moment.twin_columns, moment.now, moment.view_age_ms, weights)
+        fresh = standing.fresh.take(names.rows_on(moment.twin_columns))
         return found if fresh.tobytes() == found.ground.fresh else None
 
     def keep(self, pod: PodAsk, names: Names, rejection: Rejection) -> None:
@@ -94,10 +94,10 @@ def _kind(pod: PodAsk) -> Kind:
     return pod if asks(pod) else (pod.workload, pod.placement, pod.exempt)
 
 
-def _parts(pod: PodAsk, board: Board) -> Parts:
-    columns = board.columns
-    of_energy = (board.rows, columns["node_class"], columns["eco_label"])
-    return (*of_energy, columns["present"], board.cards) if asks(pod) else of_energy
+def _parts(pod: PodAsk, twin_columns: TwinColumns) -> Parts:
+    columns = twin_columns.columns
+    of_energy = (twin_columns.rows, columns["node_class"], columns["eco_label"])
+    return (*of_energy, columns["present"], twin_columns.cards) if asks(pod) else of_energy
 
 
 def _is_same(some: Parts, others: Parts) -> bool:

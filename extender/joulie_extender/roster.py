@@ -13,7 +13,7 @@ import numpy as np
 from joulie_extender.lookup import WORD, Bytes, Lookup, Uniform, Various
 from joulie_extender.mixing import Words
 from joulie_extender.spans import AS_WRITTEN, BETWEEN, Even, Spans, Uneven
-from joulie_projections.arrays import Ints
+from joulie_projections.twin.arrays import Ints
 
 LONGEST = 128  # bytes of a name; of a cluster with longer ones we look names up one by one
 _BLANK = ord(" ")

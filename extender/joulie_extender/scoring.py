@@ -33,8 +33,8 @@ from joulie_extender.standing import (
 )
 from joulie_extender.standing import Basis as Basis
 from joulie_extender.standing import Weights as Weights  # who scores has them from here
-from joulie_projections.arrays import Floats, Ints
-from joulie_projections.board import Board
+from joulie_projections.twin.arrays import Floats, Ints
+from joulie_projections.twin.columns import TwinColumns
 
 _TERMS = (
     "score",
@@ -88,16 +88,16 @@ class Scores(msgspec.Struct, frozen=True):
 
 
 def score(
-    pod: PodAsk, board: Board, rows: Ints, now: int, view_age_ms: int, weights: Weights
+    pod: PodAsk, twin_columns: TwinColumns, rows: Ints, now: int, view_age_ms: int, weights: Weights
 ) -> Scores:
     """`rows` are the candidates' rows on the board; 0 stands for a node that it does not have."""
-    standing = standing_of(board, now, view_age_ms, weights)
+    standing = standing_of(twin_columns, now, view_age_ms, weights)
     basis = standing.basis.take(rows)
     is_measured = is_all_measured(basis)
     terms = _terms(pod, rows, standing, basis, is_measured, weights)
     total = terms[0]
-    packed = packing(pod, board, rows, weights.gpu)
-    wished = wishes(pod, board, rows, weights.preferences)
+    packed = packing(pod, twin_columns, rows, weights.gpu)
+    wished = wishes(pod, twin_columns, rows, weights.preferences)
     for seldom in (packed, wished):
         if seldom is not None:
             total += seldom
@@ -140,10 +140,10 @@ def _terms(
     return terms
 
 
-def gpu_score(pod: PodAsk, board: Board, rows: Ints, weights: Weights) -> Scores:
+def gpu_score(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: Weights) -> Scores:
     """Of cards alone, 0..10, whatever the range of the others."""
-    packed = points(pod, board, rows, weights.gpu)
-    wished = wishes(pod, board, rows, weights.preferences)
+    packed = points(pod, twin_columns, rows, weights.gpu)
+    wished = wishes(pod, twin_columns, rows, weights.preferences)
     of_ten = packed if wished is None else np.clip(packed + wished / HIGHEST, 0.0, HIGHEST)
     terms = np.zeros((len(_TERMS), len(rows)))
     terms[0] = of_ten

@@ -7,12 +7,12 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable
 
-from joulie_bus import metrics
 from joulie_bus.errors import PortTaken
-from joulie_bus.head_rules import Head, HeadRule, Refusal, refusal_of
-from joulie_bus.logging import get_logger
-from joulie_bus.settings import HostPort
-from joulie_bus.tasks import background
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.http_head import Head, HeadRule, Refusal, refusal_of
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.settings import HostPort
+from joulie_bus.runtime.tasks import background
 from joulie_extender.budget import Budget
 from joulie_extender.connection import Connection
 from joulie_extender.exchange import Handler, Limits, Reply, Request, refusal, rendered

@@ -10,12 +10,12 @@ import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from joulie_bus.head_rules import HeadRule
-from joulie_bus.log import Log
-from joulie_bus.logging import get_logger
-from joulie_bus.producer import Producer
-from joulie_bus.subjects import Subjects
-from joulie_bus.tasks import background
+from joulie_bus.runtime.http_head import HeadRule
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.tasks import background
+from joulie_bus.streams.log import Log
+from joulie_bus.streams.producer import Producer
+from joulie_bus.streams.subjects import Subjects
 from joulie_extender.app import Extender
 from joulie_extender.bind import Bindings
 from joulie_extender.binder import Binder
@@ -29,7 +29,7 @@ from joulie_extender.server import Door, listening
 from joulie_extender.settings import ServerSettings
 from joulie_extender.shipping import Shipper
 from joulie_extender.spool import Spool
-from joulie_projections.view import View
+from joulie_projections.view.view import View
 
 FAREWELL_S = 3.0
 log = get_logger("extender")

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from joulie_bus.head_rules import canonical_names, host_names, is_loopback
-from joulie_bus.settings import (
+from joulie_bus.runtime.http_head import canonical_names, host_names, is_loopback
+from joulie_bus.runtime.settings import (
     HostPort,
     address,
     boolean,
@@ -18,7 +18,7 @@ from joulie_bus.settings import (
     text,
     token,
 )
-from joulie_bus.subjects import PROJECTOR
+from joulie_bus.streams.subjects import PROJECTOR
 from joulie_extender.app import Conduct
 from joulie_extender.bind import Patience
 from joulie_extender.exchange import Limits
@@ -28,10 +28,10 @@ from joulie_extender.preferences import Preference, Preferences, Team, label_sco
 from joulie_extender.scoring import Weights
 from joulie_extender.shipping import Durability
 from joulie_extender.tls import Certificates
-from joulie_projections.catalog import EMPTY, Catalog
-from joulie_projections.cooling import model_names
-from joulie_projections.gpu_resources import GPU_RESOURCES
-from joulie_projections.power import Coefficients
+from joulie_projections.hardware.catalog import EMPTY, Catalog
+from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
+from joulie_projections.twin.cooling import model_names
+from joulie_projections.twin.power import Coefficients
 
 LONGEST_CLAIM_S = 86_400
 

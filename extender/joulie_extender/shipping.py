@@ -5,15 +5,15 @@ import contextlib
 from collections.abc import Sequence
 from enum import StrEnum
 
-from joulie_bus import metrics
 from joulie_bus.errors import BusError
 from joulie_bus.events import DecisionEntry, DecisionsDropped
-from joulie_bus.log import Log
-from joulie_bus.logging import get_logger
-from joulie_bus.producer import Producer
-from joulie_bus.records import Message
-from joulie_bus.refusals import Refusals
-from joulie_bus.tasks import rung
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.tasks import rung
+from joulie_bus.streams.log import Log
+from joulie_bus.streams.producer import Producer
+from joulie_bus.streams.records import Message
+from joulie_bus.streams.refusals import Refusals
 from joulie_extender.spool import Spool
 
 SHIP_AT_ONCE = 500

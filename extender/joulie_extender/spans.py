@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from joulie_extender.mixing import Words
-from joulie_projections.arrays import Bools, Ints
+from joulie_projections.twin.arrays import Bools, Ints
 
 _QUOTE, _COMMA = b'",'
 BETWEEN = b'","'  # from the end of a name to the start of the next

@@ -17,8 +17,8 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from joulie_bus.errors import DataDirectoryError
-from joulie_bus.private import tighten
-from joulie_bus.records import Message
+from joulie_bus.runtime.secret_files import tighten
+from joulie_bus.streams.records import Message
 
 _FRAME = struct.Struct("<II")
 SEGMENT_BYTES = 4 * 1024 * 1024  # then a new file, so that what is shipped can be deleted

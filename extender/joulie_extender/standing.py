@@ -12,11 +12,11 @@ from joulie_extender.exact import exact, rounded
 from joulie_extender.gpu import GpuWeights
 from joulie_extender.marginal import Marginals
 from joulie_extender.preferences import Preferences
-from joulie_projections.arrays import Bools, Floats, Ints
-from joulie_projections.board import Board
-from joulie_projections.cooling import Heat, model_named, stress
-from joulie_projections.power import Coefficients
-from joulie_projections.twins import NodeClass, Source
+from joulie_projections.twin.arrays import Bools, Floats, Ints
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.cooling import Heat, model_named, stress
+from joulie_projections.twin.power import Coefficients
+from joulie_projections.twin.twin import NodeClass, Source
 
 _FOREVER = 2**63 - 1
 
@@ -177,17 +177,19 @@ class _Kept(NamedTuple):
         return self.since <= moment.now <= self.until and self.is_view_old == moment.is_view_old
 
 
-def standing_of(board: Board, now: int, view_age_ms: int, weights: Weights) -> Standing:
+def standing_of(
+    twin_columns: TwinColumns, now: int, view_age_ms: int, weights: Weights
+) -> Standing:
     """Computed once for a board, and again when something on it has become too old.
 
     If it was computed for a board shortly before, only what has changed since is looked at again.
     The same bits come out: what a row says by itself depends on this row alone.
     """
     moment = _Moment(now, view_age_ms, weights)
-    kept = _kept_in(board.memo, moment)
+    kept = _kept_in(twin_columns.memo, moment)
     if kept is None:
-        kept = _carried_on(board, moment) or _afresh(board, moment)
-        board.memo[weights] = kept
+        kept = _carried_on(twin_columns, moment) or _afresh(twin_columns, moment)
+        twin_columns.memo[weights] = kept
     return kept.standing
 
 
@@ -196,27 +198,27 @@ def _kept_in(memo: dict[object, object], moment: _Moment) -> _Kept | None:
     return kept if isinstance(kept, _Kept) and kept.holds(moment) else None
 
 
-def _afresh(board: Board, moment: _Moment) -> _Kept:
-    marginals = Marginals(board, moment.weights.coefficients)
-    alone, until = _alone(board, moment, marginals)
+def _afresh(twin_columns: TwinColumns, moment: _Moment) -> _Kept:
+    marginals = Marginals(twin_columns, moment.weights.coefficients)
+    alone, until = _alone(twin_columns, moment, marginals)
     sums = _Sums.of(alone)
     standing = alone._replace(cluster=sums.terms())
     _write_trend(standing, moment.weights)
     return _Kept(moment.now, until, moment.is_view_old, sums, standing)
 
 
-def _carried_on(board: Board, moment: _Moment) -> _Kept | None:
+def _carried_on(twin_columns: TwinColumns, moment: _Moment) -> _Kept | None:
     """In the columns of the board before, which has none from now on."""
-    before = None if board.since is None else _kept_in(board.since.memo, moment)
-    if board.since is None or before is None:
+    before = None if twin_columns.since is None else _kept_in(twin_columns.since.memo, moment)
+    if twin_columns.since is None or before is None:
         return None
     if moment.weights.cooling_model not in ROW_BY_ROW:
         return None
-    rows, marginals = board.since.rows, before.standing.marginals
-    if not marginals.holds_for(board):
-        marginals = Marginals(board, moment.weights.coefficients)
-    changed, until = _alone(board.only(rows), moment, marginals)
-    del board.since.memo[moment.weights]
+    rows, marginals = twin_columns.since.rows, before.standing.marginals
+    if not marginals.holds_for(twin_columns):
+        marginals = Marginals(twin_columns, moment.weights.coefficients)
+    changed, until = _alone(twin_columns.only(rows), moment, marginals)
+    del twin_columns.since.memo[moment.weights]
     sums = before.sums.with_changes(_Sums.of(_only(before.standing, rows)), _Sums.of(changed))
     standing = before.standing._replace(cluster=sums.terms(), marginals=marginals)
     for column, values in zip(standing.columns, changed.columns, strict=True):
@@ -232,23 +234,25 @@ def _only(standing: Standing, rows: Ints) -> Standing:
     return Standing._make([*columns, NOBODY, standing.marginals])
 
 
-def _alone(board: Board, moment: _Moment, marginals: Marginals) -> tuple[Standing, int]:
+def _alone(
+    twin_columns: TwinColumns, moment: _Moment, marginals: Marginals
+) -> tuple[Standing, int]:
     """What each row says by itself; and how long that holds."""
     weights = moment.weights
-    fresh = fresh_rows(board, moment.now, moment.view_age_ms, weights)
-    read = fresh & _has_reading(board, moment.now, weights)
+    fresh = fresh_rows(twin_columns, moment.now, moment.view_age_ms, weights)
+    read = fresh & _has_reading(twin_columns, moment.now, weights)
     limit = int(weights.staleness_s * 1e9)
-    ends = (board.updated_at()[fresh], board.ints("sampled_at")[read])
+    ends = (twin_columns.updated_at()[fresh], twin_columns.ints("sampled_at")[read])
     until = min((int(at.min()) + limit for at in ends if len(at)), default=_FOREVER)
-    basis = _basis(board, fresh, read)
-    known = _known(board, basis, read, weights)
+    basis = _basis(twin_columns, fresh, read)
+    known = _known(twin_columns, basis, read, weights)
     # `+ 0.0` because the sum has always been made so: not even the sign of a zero may change.
     taken = 100 - headroom_of(known, basis, known.assumed_w + 0.0, is_all_measured(basis))
     alone = Standing(
         basis=basis,
         fresh=fresh,
         read=read,
-        rising=np.where(read, board.floats("trend_w_per_min"), 0.0),
+        rising=np.where(read, twin_columns.floats("trend_w_per_min"), 0.0),
         taken=taken,
         pressing=(known.pressure > 0) & (basis > NEUTRAL),
         table=np.stack(known, axis=1),
@@ -258,11 +262,11 @@ def _alone(board: Board, moment: _Moment, marginals: Marginals) -> tuple[Standin
     return alone, until
 
 
-def _known(board: Board, basis: Ints, read: Bools, weights: Weights) -> Known:
-    cooling, predicted = _cooling(board, read, weights)
-    classes = board.columns["node_class"]
+def _known(twin_columns: TwinColumns, basis: Ints, read: Bools, weights: Weights) -> Known:
+    cooling, predicted = _cooling(twin_columns, read, weights)
+    classes = twin_columns.columns["node_class"]
     measured = basis == Basis.MEASURED
-    capped = board.floats("capped_w")
+    capped = twin_columns.floats("capped_w")
     return Known(
         cooling=cooling,
         trend=np.zeros(len(basis)),  # the others have a say in it
@@ -270,24 +274,24 @@ def _known(board: Board, basis: Ints, read: Bools, weights: Weights) -> Known:
         pressure=np.where(classes == NodeClass.PERFORMANCE, 1.0, 0.0),
         draining=np.where(classes == NodeClass.DRAINING, weights.draining_penalty, 0.0),
         reserve=weights.cooling * (100 - cooling),
-        assumed_w=_assumed(board, measured, weights),
-        measured_w=np.where(measured, board.floats("measured_w"), 0.0),
+        assumed_w=_assumed(twin_columns, measured, weights),
+        measured_w=np.where(measured, twin_columns.floats("measured_w"), 0.0),
         capped_w=capped,
         whole_w=np.where(capped > 0, capped, 1.0),
-        rated_w=board.floats("tdp_w"),
+        rated_w=twin_columns.floats("tdp_w"),
         predicted=predicted,
-        dearness=_dearness(board),
+        dearness=_dearness(twin_columns),
     )
 
 
-def _assumed(board: Board, measured: Bools, weights: Weights) -> Floats:
-    arrivals = board.arrivals_w(weights.coefficients)
-    return np.where(measured, arrivals, board.pods_w(weights.coefficients))
+def _assumed(twin_columns: TwinColumns, measured: Bools, weights: Weights) -> Floats:
+    arrivals = twin_columns.arrivals_w(weights.coefficients)
+    return np.where(measured, arrivals, twin_columns.pods_w(weights.coefficients))
 
 
-def _dearness(board: Board) -> Floats:
-    dearer = np.maximum(1.0, board.floats("pue"))
-    return np.where(board.columns["is_polled"], dearer, 1.0)
+def _dearness(twin_columns: TwinColumns) -> Floats:
+    dearer = np.maximum(1.0, twin_columns.floats("pue"))
+    return np.where(twin_columns.columns["is_polled"], dearer, 1.0)
 
 
 def _write_trend(standing: Standing, weights: Weights, rows: Ints | slice = _ALL) -> None:
@@ -304,38 +308,42 @@ def _is_burst(cluster: ClusterTerms, weights: Weights) -> bool:
 
 
 def fresh_rows(
-    board: Board, now: int, view_age_ms: int, weights: Weights, rows: Ints | slice = _ALL
+    twin_columns: TwinColumns,
+    now: int,
+    view_age_ms: int,
+    weights: Weights,
+    rows: Ints | slice = _ALL,
 ) -> Bools:
     """Twins that somebody has kept up to date. An old view makes all of them stale."""
-    updated = board.updated_at(rows)
+    updated = twin_columns.updated_at(rows)
     if view_age_ms > weights.staleness_s * 1000:
         return np.zeros(len(updated), np.bool_)
     return (updated > 0) & (now - updated <= weights.staleness_s * 1e9)
 
 
-def _has_reading(board: Board, now: int, weights: Weights) -> Bools:
-    sampled = board.ints("sampled_at")
+def _has_reading(twin_columns: TwinColumns, now: int, weights: Weights) -> Bools:
+    sampled = twin_columns.ints("sampled_at")
     return (sampled > 0) & (now - sampled <= weights.staleness_s * 1e9)
 
 
-def _basis(board: Board, fresh: Bools, read: Bools) -> Ints:
+def _basis(twin_columns: TwinColumns, fresh: Bools, read: Bools) -> Ints:
     """Without hardware facts there is no cap to compare with: neutral, whatever was measured."""
-    known = board.columns["hardware"] != Source.NONE
-    capped = board.floats("capped_w") > 0
+    known = twin_columns.columns["hardware"] != Source.NONE
+    capped = twin_columns.floats("capped_w") > 0
     kind = np.where(read & capped, Basis.MEASURED, Basis.PREDICTED)
     return np.where(fresh, np.where(known, kind, Basis.UNDISCOVERED), Basis.NEUTRAL)
 
 
-def _cooling(board: Board, read: Bools, weights: Weights) -> tuple[Floats, Floats]:
+def _cooling(twin_columns: TwinColumns, read: Bools, weights: Weights) -> tuple[Floats, Floats]:
     """Stress and predicted headroom: the board's own, unless the settings name another model."""
     if (weights.cooling_model, weights.cooling_power) == ("linear", "cap"):
-        return board.floats("cooling"), board.floats("headroom")
-    power = board.floats("capped_w")
+        return twin_columns.floats("cooling"), twin_columns.floats("headroom")
+    power = twin_columns.floats("capped_w")
     if weights.cooling_power == "measured":
-        power = np.where(read, board.floats("measured_w"), power)
-    heat = Heat(power, board.floats("tdp_w"), board.floats("ambient_c"))
+        power = np.where(read, twin_columns.floats("measured_w"), power)
+    heat = Heat(power, twin_columns.floats("tdp_w"), twin_columns.floats("ambient_c"))
     cooling = stress(model_named(weights.cooling_model), heat)
-    return cooling, board.predicted_headroom(cooling)
+    return cooling, twin_columns.predicted_headroom(cooling)
 
 
 def is_all_measured(basis: Ints) -> bool:

@@ -22,8 +22,8 @@ from joulie_bus.events import (
     ReleaseReason,
 )
 from joulie_extender.gpu import wanted_mb, wish_of
-from joulie_projections.cards import CardState, Claim
-from joulie_projections.world import PodState, World
+from joulie_projections.state.cards import CardState, Claim
+from joulie_projections.state.state import ClusterState, PodState
 
 MOVED_S = 90  # the life of a claim that is confirmed in the same breath: it does not matter
 
@@ -38,17 +38,17 @@ class Proposal(NamedTuple):
     uid: str = ""
 
 
-def proposals(world: World, uuid: str, now: int) -> Iterator[Proposal]:
+def proposals(cluster_state: ClusterState, uuid: str, now: int) -> Iterator[Proposal]:
     """About one card. `now` is by the broker's clock, or by one that is behind it."""
-    card = world.gpus.get(uuid)
+    card = cluster_state.gpus.get(uuid)
     if card is None:
         return
-    moved = _moved(world, uuid, card)
+    moved = _moved(cluster_state, uuid, card)
     if moved is not None:
         yield moved
         return
     for uid, claim in sorted(card.claims.items()):
-        yield from _about(uuid, uid, claim, world.pods.get(uid), now)
+        yield from _about(uuid, uid, claim, cluster_state.pods.get(uid), now)
 
 
 def _about(uuid: str, uid: str, claim: Claim, pod: PodState | None, now: int) -> Iterator[Proposal]:
@@ -74,11 +74,11 @@ def _release(
     return Proposal(uuid, (released,), unless_bound, uid)
 
 
-def _moved(world: World, uuid: str, card: CardState) -> Proposal | None:
+def _moved(cluster_state: ClusterState, uuid: str, card: CardState) -> Proposal | None:
     """An agent sees who is on a card: the kubelet gave out another one than was chosen."""
     if card.source != "agent" or not card.owner or card.owner in card.claims:
         return None
-    pod = world.pods.get(card.owner)
+    pod = cluster_state.pods.get(card.owner)
     if pod is None or pod.finished or pod.node != card.node:
         return None
     wish = wish_of(pod.pod)
@@ -98,11 +98,11 @@ def _moved(world: World, uuid: str, card: CardState) -> Proposal | None:
     return Proposal(uuid, (*released, claimed, confirmed), uid=card.owner)
 
 
-def surplus(world: World, uid: str, held: list[str]) -> Iterator[Proposal]:
+def surplus(cluster_state: ClusterState, uid: str, held: list[str]) -> Iterator[Proposal]:
     """Cards claimed for a pod that an agent sees on enough others, and not on these."""
-    pod = world.pods.get(uid)
+    pod = cluster_state.pods.get(uid)
     wish = wish_of(pod.pod) if pod is not None else None
-    cards = {uuid: world.gpus[uuid] for uuid in held if uuid in world.gpus}
+    cards = {uuid: cluster_state.gpus[uuid] for uuid in held if uuid in cluster_state.gpus}
     seen = [uuid for uuid, card in cards.items() if _is_seen(card, uid)]
     if wish is None or not wish.is_alone or len(seen) < wish.number:
         return

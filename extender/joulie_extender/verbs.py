@@ -20,7 +20,7 @@ from joulie_extender.memory import Answered
 from joulie_extender.moment import Moment
 from joulie_extender.rejections import Ground, Rejection, Rejections
 from joulie_extender.scoring import Weights
-from joulie_projections.gpu_resources import GPU_RESOURCES
+from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 
 # In place of an answer; kube-scheduler shows it to users. No names, no numbers, no "%".
 NOT_NOW = "the energy rules cannot be looked at right now and are set to refuse in that case"
@@ -82,7 +82,7 @@ class Filter(Question[Asked]):
         decision = FilterDecided(
             pod=asked.pod,
             basis=decide.basis_of(moment, weights),
-            candidates=asked.names.candidates_on(moment.board),
+            candidates=asked.names.candidates_on(moment.twin_columns),
             verdicts=known.verdicts,
             reason=known.reason,
             duty=self.duty,
@@ -91,9 +91,9 @@ class Filter(Question[Asked]):
         return Answer(decision, known.reply, is_remembered=True, let_through=kept)
 
     def _thought(self, asked: Asked, moment: Moment, weights: Weights) -> Answer:
-        self._reader.roster_of(moment.board)
-        rows = asked.names.rows_on(moment.board)
-        candidates = asked.names.candidates_on(moment.board)
+        self._reader.roster_of(moment.twin_columns)
+        rows = asked.names.rows_on(moment.twin_columns)
+        candidates = asked.names.candidates_on(moment.twin_columns)
         sent = Sent(self.duty, asked.eco_labels)
         decision = decide.filter_decision(asked.pod, candidates, rows, moment, weights, sent)
         if not asked.whole and decide.all_passed(decision.verdicts):
@@ -148,11 +148,11 @@ class Prioritize(Question[Asked]):
         self.foresight.keep(Foreseen(pod, names, moment.now, answer))
 
     def _thought(self, pod: PodAsk, names: Names, moment: Moment, weights: Weights) -> Answer:
-        roster = self._reader.roster_of(moment.board)
-        candidates = names.candidates_on(moment.board)
+        roster = self._reader.roster_of(moment.twin_columns)
+        candidates = names.candidates_on(moment.twin_columns)
         decision = decide.prioritize_decision(pod, candidates, names, moment, weights, self.duty)
         scores = decide.answered_scores(decision)
-        reply = roster.scored(names.rows_on(moment.board), scores)
+        reply = roster.scored(names.rows_on(moment.twin_columns), scores)
         if reply is not None:
             return Answer(decision, reply)
         return Answer(decision, contract.prioritize_reply(names, scores), saved=names.repeated)
@@ -177,8 +177,8 @@ class Preempt(Question[Threatened]):
         return contract.read_preempt(body, self._gpus)
 
     def answer(self, asked: Threatened, moment: Moment, weights: Weights) -> Answer:
-        rows = asked.names.rows_on(moment.board)
-        candidates = asked.names.candidates_on(moment.board)
+        rows = asked.names.rows_on(moment.twin_columns)
+        candidates = asked.names.candidates_on(moment.twin_columns)
         sent = Sent(self.duty, victims=self._holders(asked, moment))
         decision = decide.preempt_decision(asked.pod, candidates, rows, moment, weights, sent)
         return Answer(decision, contract.preempt_reply(asked, decide.passed(decision)))
@@ -186,7 +186,7 @@ class Preempt(Question[Threatened]):
     def _holders(self, asked: Threatened, moment: Moment) -> tuple[str, ...]:
         if self.duty == "energy" or not asks(asked.pod):
             return ()
-        holders = moment.board.cards.holders
+        holders = moment.twin_columns.cards.holders
         return tuple(sorted({uid for uid in contract.victims_of(asked) if uid in holders}))
 
     def fallback(self, asked: Threatened, answer: FallbackAnswer, weights: Weights) -> bytes:

@@ -11,21 +11,21 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from joulie_bus import codec, metrics
 from joulie_bus.errors import BusError, ExpectationFailed, PolicyFailed, Undecodable
-from joulie_bus.events import AnyEvent, NodePlan, PlanEvent
-from joulie_bus.leisure import rest_s
-from joulie_bus.log import MAX_BATCH, Log
-from joulie_bus.logging import get_logger
-from joulie_bus.producer import Clock, Producer
-from joulie_bus.records import Stored
-from joulie_bus.refusals import Refusals
-from joulie_bus.subjects import Stream, Subjects
-from joulie_operator.plugins import chosen
-from joulie_operator.reconcile import Moment, Plan, plan
+from joulie_bus.events import AnyEvent, NodePlan, PlanEvent, codec
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.pacing import rest_s
+from joulie_bus.streams.log import MAX_BATCH, Log
+from joulie_bus.streams.producer import Clock, Producer
+from joulie_bus.streams.records import Stored
+from joulie_bus.streams.refusals import Refusals
+from joulie_bus.streams.subjects import Stream, Subjects
+from joulie_operator.observe.cluster_visibility import ClusterVisibility, clear_sight
+from joulie_operator.planning.plugins import chosen
+from joulie_operator.planning.reconcile import Moment, Plan, plan
 from joulie_operator.settings import OperatorSettings
-from joulie_operator.sight import Sight, clear_sight
-from joulie_projections.view import View
+from joulie_projections.view.view import View
 
 LOOK_S = 0.5  # how soon after an event the operator looks again
 SETTLED_S = 5.0  # a plan is visible in the view long before
@@ -54,7 +54,7 @@ class Operator:
         subjects: Subjects,
         view: View,
         settings: OperatorSettings,
-        sight: Callable[[], Sight] = clear_sight,
+        sight: Callable[[], ClusterVisibility] = clear_sight,
         clock: Clock = time.time_ns,
     ) -> None:
         self._bus = bus
@@ -97,7 +97,7 @@ class Operator:
         """What the policy wants of the world as it is now."""
         began = time.process_time()
         moment = Moment(self._view.position, self._clock(), self._sight().pods_known)
-        made = plan(self._view.world, self._policy, self._rules, moment)
+        made = plan(self._view.cluster_state, self._policy, self._rules, moment)
         metrics.PLAN_CPU_SECONDS.observe(time.process_time() - began)
         metrics.NODES_HELD.set(len(made.held))
         return made
@@ -105,7 +105,7 @@ class Operator:
     async def look(self) -> Stopped | None:
         """One look at the cluster, and a plan if there is something to plan."""
         stopped = self._obstacle()
-        if stopped is not None or not self._view.world.nodes:
+        if stopped is not None or not self._view.cluster_state.nodes:
             return stopped
         made = self.decide()
         due = time.monotonic() - self._looked >= self._settings.interval_s
@@ -141,7 +141,7 @@ class Operator:
             log.info("plans_go_on", after=before.reason)
 
     def _is_upon(self, stored: Stored | None) -> bool:
-        cluster = next(iter(self._view.world.cluster.values()), None)
+        cluster = next(iter(self._view.cluster_state.cluster.values()), None)
         known = cluster.plan if cluster else None
         if stored is None:
             return known is None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from joulie_bus.errors import SettingsError
-from joulie_bus.settings import (
+from joulie_bus.runtime.settings import (
     Parser,
     boolean,
     choice,
@@ -17,11 +17,11 @@ from joulie_bus.settings import (
     setting,
     some_time,
 )
-from joulie_operator import eligible, plugins, rules
-from joulie_operator.intent import model_caps as parsed_models
-from joulie_operator.intent import under_catalog_names
-from joulie_operator.rules import Rules
-from joulie_projections.catalog import Catalog
+from joulie_operator.planning import eligible, plugins, rules
+from joulie_operator.planning.caps import model_caps as parsed_models
+from joulie_operator.planning.caps import under_catalog_names
+from joulie_operator.planning.rules import Rules
+from joulie_projections.hardware.catalog import Catalog
 
 
 def selector(text: str) -> str:

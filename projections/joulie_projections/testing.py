@@ -21,17 +21,17 @@ import psycopg
 from sqlalchemy import Engine, event
 
 import joulie_migrations
-from joulie_bus import logging
 from joulie_bus.errors import Fenced
 from joulie_bus.jetstream.connection import Address
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.subjects import Subjects
-from joulie_projections import database
-from joulie_projections.database import Place
-from joulie_projections.decisions import DecisionLog
-from joulie_projections.heads import Signer
-from joulie_projections.projector import Projector, ProjectorSettings
-from joulie_projections.store import Store
+from joulie_bus.runtime import logging
+from joulie_bus.streams.subjects import Subjects
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.decision_log.log import DecisionLog
+from joulie_projections.projector.projector import Projector, ProjectorSettings
+from joulie_projections.store import database
+from joulie_projections.store.database import Place
+from joulie_projections.store.store import Store
 
 PATIENCE_S = 20.0
 WANTED = (

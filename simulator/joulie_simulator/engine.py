@@ -24,13 +24,13 @@ from joulie_bus.events import (
     PodPending,
     TelemetrySampled,
 )
-from joulie_projections.demand import ask_of
-from joulie_projections.gpu_resources import GPU_RESOURCES
-from joulie_projections.pod import Pod
-from joulie_projections.twins import PROFILE_LABEL
-from joulie_simulator.cluster import End, SimCluster, SimNode
-from joulie_simulator.physics import Caps, ambient_c, cooling_w, reading_mw
-from joulie_simulator.workload import Job, Workload
+from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
+from joulie_projections.pods.demand import ask_of
+from joulie_projections.pods.kubernetes_pod import Pod
+from joulie_projections.twin.twin import PROFILE_LABEL
+from joulie_simulator.cluster.cluster import End, SimCluster, SimNode
+from joulie_simulator.hardware.physics import Caps, ambient_c, cooling_w, reading_mw
+from joulie_simulator.workload.workload import Job, Workload
 
 HALL = "simulated-hall"
 MORNING_S = 9 * 3600.0  # when it begins: the day grows busy

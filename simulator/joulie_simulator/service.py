@@ -16,23 +16,23 @@ from pathlib import Path
 
 from joulie_bus.errors import BusError
 from joulie_bus.events import Fact, PodGone
-from joulie_bus.log import Log
-from joulie_bus.logging import get_logger
-from joulie_bus.producer import Producer
-from joulie_bus.refusals import Refusals
-from joulie_bus.settings import HostPort, address, integer, number, setting, some_time, text
-from joulie_bus.subjects import Subjects
-from joulie_projections.gpu_resources import GPU_RESOURCES
-from joulie_projections.view import View
-from joulie_projections.world import NodeState
-from joulie_simulator.cluster import SimCluster
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.settings import HostPort, address, integer, number, setting, some_time, text
+from joulie_bus.streams.log import Log
+from joulie_bus.streams.producer import Producer
+from joulie_bus.streams.refusals import Refusals
+from joulie_bus.streams.subjects import Subjects
+from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
+from joulie_projections.state.state import NodeState
+from joulie_projections.view.view import View
+from joulie_simulator.cluster.cluster import SimCluster
 from joulie_simulator.engine import Engine, Options
-from joulie_simulator.outbox import Outbox
-from joulie_simulator.physics import Caps
-from joulie_simulator.scheduler import Scheduler, Ways
-from joulie_simulator.trace import Trace
-from joulie_simulator.webhook import Webhook
-from joulie_simulator.workload import Sizes, Table, Workload
+from joulie_simulator.hardware.physics import Caps
+from joulie_simulator.scheduler.outbox import Outbox
+from joulie_simulator.scheduler.scheduler import Scheduler, Ways
+from joulie_simulator.scheduler.webhook import Webhook
+from joulie_simulator.workload.trace import Trace
+from joulie_simulator.workload.workload import Sizes, Table, Workload
 
 STEP_S = 0.1  # of real time, between two looks at what has happened
 FACILITY_S = 30.0
@@ -125,7 +125,7 @@ class Simulation:
     async def _introduce(self) -> None:
         """What a watcher's first list says: these nodes are here, and those pods are not."""
         await self._view.wait_ready(30)
-        gone = [PodGone(uid=uid) for uid in sorted(self._view.world.pods)]
+        gone = [PodGone(uid=uid) for uid in sorted(self._view.cluster_state.pods)]
         await self._seen.tell([*gone, *self._engine.introduce()])
         nodes = len(self._engine.cluster.nodes)
         log.info("introduced", nodes=nodes, seed=self._settings.seed, speed=self._settings.speed)
@@ -166,12 +166,12 @@ class Simulation:
 
     def _enforced(self, names: Iterable[str]) -> list[tuple[str, Caps]]:
         """What the agents of these nodes would have read from their NodeTwins."""
-        nodes = self._view.world.nodes
+        nodes = self._view.cluster_state.nodes
         return [(name, _caps(nodes[name])) for name in names if name in nodes]
 
     def _labelled(self, names: Iterable[str]) -> list[tuple[str, str]]:
         """What an operator beside a real cluster would have written on these nodes."""
-        nodes = self._view.world.nodes
+        nodes = self._view.cluster_state.nodes
         return [(name, nodes[name].profile) for name in names if name in nodes]
 
     async def _watch_the_room(self) -> None:

@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import Engine
 
 from joulie_audit.testing import LogMaker, Past, small_past, small_past_in
-from joulie_projections.database import Place
-from joulie_projections.decisions import DecisionLog
-from joulie_projections.heads import Signer
-from joulie_projections.store import Store
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.decision_log.log import DecisionLog
+from joulie_projections.store.database import Place
+from joulie_projections.store.store import Store
 from joulie_projections.testing import Postgres
 
 

@@ -6,14 +6,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from joulie_audit.archive import Archive, ArchivedFacts
-from joulie_audit.fold import Past, rows_of
-from joulie_audit.logged import Queue, answers_of
+from joulie_audit.archive.parts import Archive, ArchivedFacts
+from joulie_audit.replay.fold import Past, rows_of
+from joulie_audit.replay.recorded import Queue, answers_of
 from joulie_audit.testing import Gone, restored
-from joulie_bus import codec
+from joulie_bus.events import codec
 from joulie_extender.decide import again
-from joulie_projections.history import History
-from joulie_projections.rows import digests_of, state_digest
+from joulie_projections.history.history import History
+from joulie_projections.state.rows import digests_of, state_digest
 
 
 async def fingerprint(archive: Path, file: Path) -> str:
@@ -25,9 +25,9 @@ async def fingerprint(archive: Path, file: Path) -> str:
             past.skip(await facts.of(manifest))
             for _, answer in logged.up_to(manifest.p_to):
                 assert answer.weights is not None
-                decided = again(answer.decision, past.board(), answer.weights)
+                decided = again(answer.decision, past.twin_columns(), answer.weights)
                 digest.update(codec.encode(decided))
-    digest.update(state_digest(digests_of(rows_of(past.world))))
+    digest.update(state_digest(digests_of(rows_of(past.cluster_state))))
     return digest.hexdigest()
 
 

@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from joulie_bus import codec
-from joulie_bus.embedded import address_within
-from joulie_bus.events import PlanMade, ProfileAssigned
+from joulie_bus.broker.embedded import address_within
+from joulie_bus.events import PlanMade, ProfileAssigned, codec
 from joulie_bus.jetstream.connection import Connection
-from joulie_bus.roles import Role
-from joulie_bus.subjects import Stream
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import stored, until
-from joulie_cli.data import DataDirectory
+from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_process import joulie
 from kube_api import ApiServer, Trouble
 from kube_builders import card, joulie_server, namespace, node, node_hardware, pod

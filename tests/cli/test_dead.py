@@ -7,14 +7,14 @@ import pytest
 
 import joulie_migrations
 from joulie_bus.testing import noon
-from joulie_cli.data import DataDirectory
 from joulie_cli.main import main
-from joulie_projections import database
-from joulie_projections.commit import Poison
-from joulie_projections.setting_aside import FULL_OF_SUBJECT, in_short
-from joulie_projections.statements import Put, make
-from joulie_projections.store import Store
-from joulie_projections.tables import quarantine
+from joulie_cli.supervisor.data_directory import DataDirectory
+from joulie_projections.fold.commit import Poison
+from joulie_projections.fold.quarantine_quota import FULL_OF_SUBJECT, in_short
+from joulie_projections.store import database
+from joulie_projections.store.statements import Put, make
+from joulie_projections.store.store import Store
+from joulie_projections.store.tables import quarantine
 
 COUNT = FULL_OF_SUBJECT + 40
 SHORT = FULL_OF_SUBJECT + 1  # the first position that is kept without its body

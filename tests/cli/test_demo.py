@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from joulie_bus import logging
-from joulie_bus.settings import BusSettings, HostPort, Source
-from joulie_bus.subjects import Subjects
+from joulie_bus.runtime import logging
+from joulie_bus.runtime.settings import BusSettings, HostPort, Source
+from joulie_bus.streams.subjects import Subjects
 from joulie_cli.commands.demo import Wish, addresses_of, free_or, lines_aside, settings_of
-from joulie_cli.data import DataDirectory
 from joulie_cli.main import main
+from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_cli.wiring import Wiring
 
 

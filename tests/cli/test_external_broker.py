@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from joulie_bus.embedded import Embedded, free_port
+from joulie_bus.broker.embedded import Embedded, free_port
 from joulie_bus.jetstream.streams import require
-from joulie_bus.roles import Role
-from joulie_bus.subjects import Subjects
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Subjects
 from joulie_bus.testing import bare_broker, connected
 
 pytestmark = pytest.mark.anyio

@@ -21,19 +21,19 @@ import pytest
 from sqlalchemy import Engine
 
 from go_http import Client
-from joulie_bus.children import die_with_parent
-from joulie_bus.embedded import Embedded, free_port
+from joulie_bus.broker.embedded import Embedded, free_port
 from joulie_bus.events import GpuSeen
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.roles import Role
-from joulie_bus.tasks import background
+from joulie_bus.runtime.child_process import die_with_parent
+from joulie_bus.runtime.tasks import background
+from joulie_bus.streams.roles import Role
 from joulie_bus.testing import CLUSTER, producer, until
-from joulie_operator.kube import ApiServer as Watched
-from joulie_operator.watch import Cluster, watch_cluster
-from joulie_projections import database
-from joulie_projections.heads import Signer
-from joulie_projections.projector import Projector, ProjectorSettings
-from joulie_projections.view import View
+from joulie_operator.kube.api_client import ApiServer as Watched
+from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.projector.projector import Projector, ProjectorSettings
+from joulie_projections.store import database
+from joulie_projections.view.view import View
 from kube_api import ApiServer
 from kube_scheduler import Block, ExtenderFailed, KubeScheduler, Node, a_pod
 
@@ -123,7 +123,7 @@ class Race:
         return found
 
     def claimed(self) -> dict[str, list[str]]:
-        gpus = self.view.world.gpus.items()
+        gpus = self.view.cluster_state.gpus.items()
         return {
             uuid: sorted(claim.name for claim in card.claims.values())
             for uuid, card in gpus
@@ -179,7 +179,7 @@ class Race:
 
     def _is_over(self) -> bool:
         """All that was to happen has happened, and nothing is left to give."""
-        is_full = len(self.named()) == len(self.view.world.gpus)
+        is_full = len(self.named()) == len(self.view.cluster_state.gpus)
         return is_full and self._bindings > max(self.kills) and len(self.why) == len(self.pods)
 
     @property
@@ -252,8 +252,8 @@ async def run(race: Race, bus: JetStreamLog, cards: int, pods: int) -> tuple[Any
     for number in range(pods):
         pod = the_articles(f"p{number:03d}")
         made.append(race.api.put("pods", pod, "default"))
-    await until(lambda: len(race.view.world.pods) == pods, 60)
-    await until(lambda: len(race.view.world.gpus) == cards, 60)
+    await until(lambda: len(race.view.cluster_state.pods) == pods, 60)
+    await until(lambda: len(race.view.cluster_state.gpus) == cards, 60)
     return made, nodes
 
 

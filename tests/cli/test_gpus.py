@@ -4,13 +4,13 @@ from msgspec.structs import replace
 
 from gpu_kit import A100, a_card, a_claim, node
 from joulie_cli.commands.gpus import Wish, as_text, report
-from joulie_projections.world import World
+from joulie_projections.state.state import ClusterState
 
 T4 = "Tesla T4"
 
 
-def world() -> World:
-    found = World()
+def cluster_state() -> ClusterState:
+    found = ClusterState()
     found.nodes["n0"] = node(0)
     found.gpus = {
         "a": a_card(group="0", claims={"u1": a_claim(confirmed=True)}),
@@ -22,7 +22,7 @@ def world() -> World:
 
 
 def shown(wish: Wish) -> list[str]:
-    return [card["uuid"] for card in report(world(), wish)["cards"]]
+    return [card["uuid"] for card in report(cluster_state(), wish)["cards"]]
 
 
 def test_cards_are_chosen_by_node_model_pod_and_room() -> None:
@@ -35,7 +35,7 @@ def test_cards_are_chosen_by_node_model_pod_and_room() -> None:
 
 
 def test_fragmentation_is_what_is_left_over_beside_somebody() -> None:
-    total = report(world(), Wish())["total"]
+    total = report(cluster_state(), Wish())["total"]
 
     assert (total["whole"], total["holes"], total["unhealthy"]) == (1, 1, 1)
     assert (total["free_mb"], total["largest_free_mb"]) == (46_000, 30_000)
@@ -43,7 +43,7 @@ def test_fragmentation_is_what_is_left_over_beside_somebody() -> None:
 
 
 def test_a_table_says_whose_a_card_is_and_what_is_wrong_with_it() -> None:
-    lines = as_text(report(world(), Wish())).splitlines()
+    lines = as_text(report(cluster_state(), Wish())).splitlines()
 
     assert lines[1].split() == [
         *("n0", "a", A100, "40960", "40960", "0", "team/p", "(40960", "MB)"),
@@ -54,4 +54,4 @@ def test_a_table_says_whose_a_card_is_and_what_is_wrong_with_it() -> None:
 
 
 def test_without_cards_there_is_one_line() -> None:
-    assert as_text(report(World(), Wish())).startswith("0 card(s) on 0 node(s)")
+    assert as_text(report(ClusterState(), Wish())).startswith("0 card(s) on 0 node(s)")

@@ -10,21 +10,21 @@ from typing import NamedTuple
 import pytest
 
 from hostile import Attacker, HostileAgent, HostileClient, attacking
-from joulie_audit.facts import StreamFacts
-from joulie_bus.embedded import Embedded, address_within
+from joulie_audit.archive.fact_source import StreamFacts
+from joulie_bus.broker.embedded import Embedded, address_within
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.records import Record
-from joulie_bus.roles import Role
-from joulie_bus.subjects import Subjects, agent_name
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Subjects, agent_name
 from joulie_bus.testing import power
-from joulie_cli.data import DataDirectory
+from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_demo import Running, demo, told_by
-from joulie_projections.draft import Draft
-from joulie_projections.history import History
-from joulie_projections.rows import STATES, encode, tables_of
-from joulie_projections.sequence import fold
-from joulie_projections.world import World
+from joulie_projections.fold.sequence import fold
+from joulie_projections.history.history import History
+from joulie_projections.state.rows import STATES, encode, tables_of
+from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state_changes import Draft
 
 LOCAL = Subjects("local")
 HOSTILE_NODE = "hostile-node"
@@ -74,12 +74,12 @@ async def attacked(running: Running) -> AsyncGenerator[list[Attacker], None]:
 
 def nodes_of(data: DataDirectory) -> list[str]:
     with History.of(data.database) as history:
-        return sorted(history.world().nodes)
+        return sorted(history.cluster_state().nodes)
 
 
-async def beliefs_without(data: DataDirectory, subject: str) -> World:
+async def beliefs_without(data: DataDirectory, subject: str) -> ClusterState:
     """The fold of all facts but those that came on one subject."""
-    world, position = World(), 0
+    cluster_state, position = ClusterState(), 0
     broker = Embedded(data.path)
     await broker.start()
     try:
@@ -88,23 +88,23 @@ async def beliefs_without(data: DataDirectory, subject: str) -> World:
                 async with StreamFacts.on(bus, history) as facts:
                     for manifest in history.manifests():
                         honest = [r for r in await facts.of(manifest) if r.subject != subject]
-                        position = folded(world, honest, position)
+                        position = folded(cluster_state, honest, position)
     finally:
         await broker.stop()
-    return world
+    return cluster_state
 
 
-def folded(world: World, records: list[Record], position: int) -> int:
-    draft = Draft(world)
+def folded(cluster_state: ClusterState, records: list[Record], position: int) -> int:
+    draft = Draft(cluster_state)
     fold(draft, records, position)
     draft.commit()
     return position + len(records)
 
 
-def beliefs(world: World) -> dict[str, dict[str, bytes]]:
+def beliefs(cluster_state: ClusterState) -> dict[str, dict[str, bytes]]:
     return {
         table: {key: encode(state) for key, state in held.items() if key != HOSTILE_NODE}
-        for table, held in tables_of(world).items()
+        for table, held in tables_of(cluster_state).items()
         if table in BELIEFS
     }
 
@@ -130,7 +130,7 @@ def test_a_demo_goes_on_beside_hostile_agents_and_clients_and_believes_nothing_o
     for part, mib in whole.resident_mib.items():
         assert mib - half.resident_mib[part] < GROWTH_MIB, (part, half, whole)
     with History.of(DataDirectory(tmp_path).database) as history:
-        believed = beliefs(history.world())
+        believed = beliefs(history.cluster_state())
     subject = LOCAL.of(power(HOSTILE_NODE, 1.0), agent_name(HOSTILE_NODE))
     assert believed == beliefs(asyncio.run(beliefs_without(DataDirectory(tmp_path), subject)))
     code, again = told_by("replay", "--data", tmp_path)

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from joulie_bus.embedded import Embedded, free_port
+from joulie_bus.broker.embedded import Embedded, free_port
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.roles import Role
-from joulie_bus.subjects import Stream
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import decided, producer, stored
-from joulie_projections.heads import HMAC, Signer
+from joulie_projections.decision_log.heads import HMAC, Signer
 
 pytestmark = pytest.mark.anyio
 

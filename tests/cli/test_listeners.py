@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from joulie_bus.embedded import free_port
+from joulie_bus.broker.embedded import free_port
 
 
 def joulie(command: str, data: Path, **environ: str) -> subprocess.CompletedProcess[str]:

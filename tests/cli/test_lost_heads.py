@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 import pytest
 
 from joulie_audit.testing import Past, small_past_in
-from joulie_bus.embedded import Embedded
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import declaration, ensure
-from joulie_bus.records import Message
-from joulie_bus.roles import Role
-from joulie_bus.subjects import Stream
+from joulie_bus.streams.records import Message
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, ask
 from joulie_cli.main import main
-from joulie_projections.database import Place
-from joulie_projections.heads import Ed25519Signer, encode
+from joulie_projections.decision_log.heads import Ed25519Signer, encode
+from joulie_projections.store.database import Place
 from joulie_projections.testing import Postgres, edited
 from one_broker import anyio_backend, emptied, server
 

@@ -18,17 +18,16 @@ import pytest
 from extender_kit import PATIENCE_S, get
 from go_http import CallFailed, Client
 from go_json import decode, int64, list_of, string, struct
-from joulie_bus import codec
-from joulie_bus.embedded import free_port
-from joulie_bus.events import AnyEvent
+from joulie_bus.broker.embedded import free_port
+from joulie_bus.events import AnyEvent, codec
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.roles import Role
-from joulie_bus.settings import HostPort
-from joulie_bus.subjects import Subjects
+from joulie_bus.runtime.settings import HostPort
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Subjects
 from joulie_bus.testing import Voices, eco, hardware, performance, power
-from joulie_cli.data import DataDirectory
-from joulie_cli.supervisor import Supervisor
-from joulie_projections.history import History
+from joulie_cli.supervisor.data_directory import DataDirectory
+from joulie_cli.supervisor.supervisor import Supervisor
+from joulie_projections.history.history import History
 from kube_scheduler import a_pod
 
 pytestmark = pytest.mark.anyio

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import joulie_migrations
-from joulie_bus.embedded import free_port
-from joulie_cli.data import DataDirectory
+from joulie_bus.broker.embedded import free_port
 from joulie_cli.main import COMMANDS
-from joulie_projections import database
+from joulie_cli.supervisor.data_directory import DataDirectory
+from joulie_projections.store import database
 
 PLANTED = "planted-0f3a9b"  # in every one of them
 NOWHERE = "127.0.0.1:9"  # nothing listens there

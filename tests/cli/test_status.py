@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 import joulie_migrations
-from joulie_bus import metrics
-from joulie_bus.embedded import free_port
+from joulie_bus.broker.embedded import free_port
+from joulie_bus.runtime import metrics
 from joulie_cli.commands.status import Ages, as_text, status_of
-from joulie_cli.data import DataDirectory, Running
-from joulie_cli.gauges import gauges_of
-from joulie_projections import database
+from joulie_cli.supervisor.data_directory import DataDirectory, Running
+from joulie_cli.supervisor.gauges import gauges_of
+from joulie_projections.store import database
 
 NOW = 10**18
 PART = {"name": "extender", "pid": 7, "alive": True, "restarts": 0}

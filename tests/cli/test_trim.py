@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from joulie_bus.embedded import free_port
+from joulie_bus.broker.embedded import free_port
 from joulie_cli.main import main
 
 PATIENCE_S = 60.0

@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from joulie_bus.settings import BusSettings, Source
-from joulie_bus.subjects import Subjects
+from joulie_bus.runtime.settings import BusSettings, Source
+from joulie_bus.streams.subjects import Subjects
 from joulie_cli.commands.demo import prove
-from joulie_cli.data import DataDirectory, is_alive
-from joulie_cli.screen import Place, Screen
+from joulie_cli.display.screen import Place, Screen
+from joulie_cli.supervisor.data_directory import DataDirectory, is_alive
 from joulie_cli.wiring import Wiring
 from joulie_demo import PATIENCE_S, demo, joulie, running, told_by
-from joulie_projections import database
+from joulie_projections.store import database
 from joulie_projections.testing import Postgres
-from joulie_projections.view import View
+from joulie_projections.view.view import View
 
 
 @contextlib.contextmanager

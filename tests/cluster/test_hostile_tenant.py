@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from hostile import Attacker, HostileAgent, HostileClient, HostileTenant, attacking
-from joulie_bus.embedded import address_within
+from joulie_bus.broker.embedded import address_within
 from joulie_bus.jetstream.connection import Connection
-from joulie_bus.roles import Role
-from joulie_bus.subjects import Subjects
-from joulie_cli.data import DataDirectory
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Subjects
+from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_demo import told_by
 from joulie_process import joulie
-from joulie_projections.history import History
+from joulie_projections.history.history import History
 from kube_builders import pod
 from kube_real import Running
 from kube_seen import PATIENCE_S, PODS, are, so
@@ -81,4 +81,6 @@ async def test_attackers_on_every_side_stop_no_part_and_the_log_replays(
 
 def is_known(data: DataDirectory, name: str) -> bool:
     with History.of(data.database) as history:
-        return any(state.pod.name == name and state.node for state in history.world().pods.values())
+        return any(
+            state.pod.name == name and state.node for state in history.cluster_state().pods.values()
+        )

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from joulie_bus.errors import BadQuantity
-from joulie_projections.classify import PROFILE_LABEL, admits, placement_of
-from joulie_projections.pod import Pod
+from joulie_projections.pods.classify import PROFILE_LABEL, admits, placement_of
+from joulie_projections.pods.kubernetes_pod import Pod
 from joulie_projections.quantities import LARGEST, parse, rounded_up
 from kube_real import RULES, ProgramMissing, program
 

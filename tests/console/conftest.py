@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from chromium import Chromium, Page, program
-from joulie_bus.embedded import Embedded
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.testing import (
     ask,
     bound,

@@ -19,7 +19,6 @@ from extender_kit import (
     snapshot_of,
 )
 from go_http import Client
-from joulie_bus import metrics
 from joulie_bus.events import (
     DecisionEntry,
     FallbackAnswered,
@@ -28,6 +27,7 @@ from joulie_bus.events import (
     PrioritizeDecided,
     WorkloadClass,
 )
+from joulie_bus.runtime import metrics
 from joulie_bus.testing import NOON, SECOND, hardware
 from joulie_extender.app import Extender
 from joulie_extender.decide import settings_id
@@ -35,9 +35,9 @@ from joulie_extender.exchange import Reply, Request
 from joulie_extender.gpu import GpuWeights
 from joulie_extender.routes import routed
 from joulie_extender.scoring import Weights
-from joulie_projections.board import Board
-from joulie_projections.view import Snapshot
-from joulie_projections.world import NodeState, Sample
+from joulie_projections.state.state import NodeState, Sample
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.view.view import Snapshot
 
 pytestmark = pytest.mark.anyio
 N0 = NodeState(
@@ -438,8 +438,8 @@ BODIES = {"filter": BODY, "prioritize": BODY, "preempt": PREEMPT}
 
 
 def broken() -> Snapshot:
-    board = Board({"n0": 1}, {}, 0)  # no column at all
-    return Snapshot(1, board, 0)
+    twin_columns = TwinColumns({"n0": 1}, {}, 0)  # no column at all
+    return Snapshot(1, twin_columns, 0)
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])

@@ -24,10 +24,10 @@ from extender_kit import (
     served,
     snapshot_of,
 )
-from joulie_bus import metrics
 from joulie_bus.errors import SettingsError
-from joulie_bus.head_rules import HeadRule
-from joulie_bus.settings import HostPort, Source
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.http_head import HeadRule
+from joulie_bus.runtime.settings import HostPort, Source
 from joulie_bus.testing import until
 from joulie_extender.exchange import Reply, Request
 from joulie_extender.routes import PROBES
@@ -219,7 +219,7 @@ async def test_a_refusal_comes_after_the_answers_that_were_asked_for_before_it()
 
 SERVER = """
 import asyncio, sys
-from joulie_bus.settings import HostPort
+from joulie_bus.runtime.settings import HostPort
 from joulie_extender.exchange import Limits, Reply
 from joulie_extender.server import listening
 

@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from joulie_bus.embedded import Embedded
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import StreamReplaced, ViewBehind
 from joulie_bus.events import AnyEvent, GpuSeen
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.subjects import Stream
-from joulie_bus.tasks import background
+from joulie_bus.runtime.tasks import background
+from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, Backup, claim, node_seen, producer, released, until
 from joulie_extender.ledger import Ledger
-from joulie_projections import database
-from joulie_projections.heads import Signer
-from joulie_projections.projector import Projector, ProjectorSettings
-from joulie_projections.view import View
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.projector.projector import Projector, ProjectorSettings
+from joulie_projections.store import database
+from joulie_projections.view.view import View
 
 pytestmark = pytest.mark.anyio
 
@@ -77,7 +77,7 @@ async def test_no_card_is_given_out_twice_and_the_projector_stops(  # noqa: PLR0
         await tell(bus, "b1", node_seen("n1"), *seen("g1", "g2", "g3"))
         backup = await Backup.of(broker, tmp_path / "broker")
         await tell(bus, "b2", claim("g3", "p1"), released("g3", "p1"), claim("g3", "p2"))
-        await until(lambda: view.world.claims_read == 3)
+        await until(lambda: view.cluster_state.claims_read == 3)
     before = view.position
     await backup.set_back()
     await until(lambda: connection.is_connected)
@@ -99,7 +99,7 @@ async def test_a_history_that_is_the_same_is_written_on(
     ledger = Ledger(bus, CLUSTER, view, "r0")
     async with background(projector.run(), "projector"):
         await tell(bus, "b1", node_seen("n1"), *seen("g1", "g2"), claim("g1", "p1"))
-        await until(lambda: view.world.claims_read == 1)
+        await until(lambda: view.cluster_state.claims_read == 1)
 
         assert await claims_written(bus, ledger, "pod") == ["g1", "g2"]
 
@@ -112,7 +112,7 @@ async def test_a_stream_that_lost_its_end_takes_no_claims(
     backup = await Backup.of(broker, tmp_path / "broker")
     async with background(projector.run(), "projector"):
         await tell(bus, "b1", node_seen("n1"), *seen("g1", "g2", "g3"), claim("g3", "p1"))
-        await until(lambda: view.world.claims_read == 1)
+        await until(lambda: view.cluster_state.claims_read == 1)
     await backup.set_back()
 
     assert await claims_written(bus, ledger, "pod") == []

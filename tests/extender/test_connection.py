@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joulie_bus.head_rules import Head, HeadRule, Refusal, refusal_of
+from joulie_bus.runtime.http_head import Head, HeadRule, Refusal, refusal_of
 from joulie_extender import connection
 from joulie_extender.budget import Budget
 from joulie_extender.connection import Connection

@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joulie_bus import codec
-from joulie_bus.events import Decision, FilterDecided, PreemptDecided, PrioritizeDecided
+from joulie_bus.events import Decision, FilterDecided, PreemptDecided, PrioritizeDecided, codec
 from joulie_bus.testing import NOON, ask, hardware, producer
 from joulie_extender.decide import (
     Moment,
@@ -23,9 +22,9 @@ from joulie_extender.decide import (
 from joulie_extender.gpu import GpuWeights
 from joulie_extender.preferences import Preference, Preferences, Team
 from joulie_extender.scoring import Weights
-from joulie_projections.board import Board
-from joulie_projections.power import Coefficients
-from joulie_projections.world import NodeState, Sample
+from joulie_projections.state.state import NodeState, Sample
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.power import Coefficients
 
 NODES = {
     f"n{at}": NodeState(
@@ -37,7 +36,7 @@ NODES = {
     )
     for at in range(8)
 }
-BOARD = Board.of(NODES, 0)
+BOARD = TwinColumns.of(NODES, 0)
 MOMENT = Moment(BOARD, 41, 12, NOON)
 POD = ask("p", performance=True, cores=4)
 asked = st.lists(st.sampled_from([*NODES, "x", "y"]), max_size=12)
@@ -107,7 +106,7 @@ def test_an_entry_about_5000_candidates_takes_less_than_40_kb() -> None:
         for at in range(5000)
     ]
     names = [f"node-{at:05d}.example.internal" for at in range(5000)]
-    moment = Moment(Board.of(dict(zip(names, states, strict=True)), 0), 41, 12, NOON)
+    moment = Moment(TwinColumns.of(dict(zip(names, states, strict=True)), 0), 41, 12, NOON)
     made = [decide(POD, names, moment, Weights()) for decide in (decide_filter, decide_prioritize)]
 
     assert max(len(producer("extender-0").stamp(entry).data) for entry in made) < 40_000

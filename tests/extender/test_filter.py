@@ -15,8 +15,8 @@ from joulie_extender.decide import Sent, decide_filter, filter_decision, passed
 from joulie_extender.filter import WANTS_ECO, WANTS_FRESH, WANTS_PERFORMANCE
 from joulie_extender.scoring import Weights
 from joulie_extender.verbs import NOT_NOW
-from joulie_projections.board import Board
-from joulie_projections.world import NodeState
+from joulie_projections.state.state import NodeState
+from joulie_projections.twin.columns import TwinColumns
 
 LABEL = {"joulie.io/power-profile": "eco"}
 CLASSES = {
@@ -29,7 +29,7 @@ LABELLED = {
     f"{name}+label": replace(state, ordinal=state.ordinal + 4, labels=LABEL)
     for name, state in CLASSES.items()
 }
-BOARD = Board.of({**CLASSES, **LABELLED}, 0)
+BOARD = TwinColumns.of({**CLASSES, **LABELLED}, 0)
 NAMES = [*BOARD.rows, "stranger"]
 PERFORMANCE, STANDARD = ask(performance=True), ask()
 
@@ -39,10 +39,14 @@ def placed(pod: PodAsk, placement: Placement) -> PodAsk:
 
 
 def refused(
-    pod: PodAsk, board: Board = BOARD, now: int = NOON, age_ms: int = 0, stale: str = "label"
+    pod: PodAsk,
+    twin_columns: TwinColumns = BOARD,
+    now: int = NOON,
+    age_ms: int = 0,
+    stale: str = "label",
 ) -> set[str]:
     weights = Weights(filter_stale=stale)
-    decision = decide_filter(pod, NAMES, Look(board, 7, age_ms, now), weights)
+    decision = decide_filter(pod, NAMES, Look(twin_columns, 7, age_ms, now), weights)
     return {name for name, fits in zip(NAMES, passed(decision), strict=True) if not fits}
 
 
@@ -145,9 +149,9 @@ def test_the_filter_decides_as_the_table_of_the_page(
     age, found, label, stale, performance, eco_only = case
     state = CLASSES.get(found, CLASSES["unknown"])
     labelled = replace(state, ordinal=0, labels=LABEL if label == "yes" else {})
-    board = Board.of({} if age == "none" else {"n": labelled}, 0)
-    moment = Look(board, 7, 0, LATER if age == "stale" else NOON)
-    rows, weights = rows_by_name(board, ["n"]), Weights(filter_stale=stale)
+    twin_columns = TwinColumns.of({} if age == "none" else {"n": labelled}, 0)
+    moment = Look(twin_columns, 7, 0, LATER if age == "stale" else NOON)
+    rows, weights = rows_by_name(twin_columns, ["n"]), Weights(filter_stale=stale)
     sent = Sent(eco_labels=bytes([label == "yes"]))
     kinds = {
         PERFORMANCE: performance,
@@ -162,8 +166,8 @@ def test_the_filter_decides_as_the_table_of_the_page(
         assert ("passes" if passed(made) == [True] else "refused") == expected, pod
 
 
-def with_labels(names: list[str], eco: bytes, board: Board = BOARD) -> list[bool]:
-    moment, rows = Look(board, 7, 0, NOON), rows_by_name(board, names)
+def with_labels(names: list[str], eco: bytes, twin_columns: TwinColumns = BOARD) -> list[bool]:
+    moment, rows = Look(twin_columns, 7, 0, NOON), rows_by_name(twin_columns, names)
     candidates = candidates_of(names, rows)
     decision = filter_decision(
         PERFORMANCE, candidates, rows, moment, Weights(), Sent(eco_labels=eco)
@@ -196,7 +200,7 @@ def test_a_twin_is_trusted_until_it_is_too_old_to_the_nanosecond() -> None:
 
 
 def test_nobody_is_refused_while_nothing_is_known() -> None:
-    assert refused(PERFORMANCE, Board.empty()) == set()
+    assert refused(PERFORMANCE, TwinColumns.empty()) == set()
 
 
 def answered(pod: PodAsk, names: list[str]) -> bytes:

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender_kit import PATIENT, performing, request, saving, snapshot_of
-from joulie_bus import metrics
 from joulie_bus.events import DecisionEntry, FilterDecided, PrioritizeDecided
+from joulie_bus.runtime import metrics
 from joulie_bus.testing import NOON, SECOND
 from joulie_extender.app import Extender
 from joulie_extender.decide import again
@@ -18,7 +18,7 @@ from joulie_extender.foresight import HOLDS_MS, MISSES, PODS, RARELY
 from joulie_extender.routes import Verb
 from joulie_extender.scoring import Weights
 from joulie_extender.verbs import Prioritize
-from joulie_projections.view import Snapshot
+from joulie_projections.view.view import Snapshot
 
 MILLISECOND = SECOND // 1000
 NAMES = ["n0", "n1", "n2"]
@@ -221,4 +221,4 @@ def test_whatever_is_asked_each_answer_is_that_of_the_moment_that_it_says(
         then.seen = {each.position: each for each in (BEFORE, AFTER)}[entry.basis.view]
         assert getattr(then, verb)(body) == reply
         assert then.recorded == [entry]
-        assert again(entry, then.seen.board, Weights()) == entry
+        assert again(entry, then.seen.twin_columns, Weights()) == entry

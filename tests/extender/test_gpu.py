@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpu_kit import A100, CARDS, MB, PODS, a_card, a_claim, board_of, node, plainly, wanting
+from gpu_kit import A100, CARDS, MB, PODS, a_card, a_claim, node, plainly, twin_columns_of, wanting
 from joulie_bus.events import Decision, GpuAsk, PodAsk
 from joulie_bus.testing import NOON, ask
 from joulie_extender import decide
@@ -24,22 +24,24 @@ from joulie_extender.decide import (
 from joulie_extender.gpu import GpuVerdict, GpuWeights, gpu_verdicts, points, wish_of
 from joulie_extender.gpu_names import aliases_of, is_model
 from joulie_extender.scoring import Weights
-from joulie_projections.board import Board
-from joulie_projections.card_columns import Cards
-from joulie_projections.cards import CardState
-from joulie_projections.catalog_file import shipped
-from joulie_projections.load import Load
+from joulie_projections.hardware.catalog_file import shipped
+from joulie_projections.pods.load import Load
+from joulie_projections.state.cards import CardState
+from joulie_projections.twin.card_columns import Cards
+from joulie_projections.twin.columns import TwinColumns
 
 NODES = ["n0", "n1", "n2"]
 GPU = Sent(duty="gpu")
 
 
-def verdicts(pod: PodAsk, cards: Mapping[str, CardState], board: Board | None = None) -> list[int]:
-    board = board or board_of(cards)
+def verdicts(
+    pod: PodAsk, cards: Mapping[str, CardState], twin_columns: TwinColumns | None = None
+) -> list[int]:
+    twin_columns = twin_columns or twin_columns_of(cards)
     rows = rows_of(
-        decide.decide_filter(pod, NODES, Moment(board, 1, 0, NOON), Weights()).candidates
+        decide.decide_filter(pod, NODES, Moment(twin_columns, 1, 0, NOON), Weights()).candidates
     )
-    return list(gpu_verdicts(pod, board, rows, ()))
+    return list(gpu_verdicts(pod, twin_columns, rows, ()))
 
 
 def fitting(pod: PodAsk, **cards: CardState) -> bool:
@@ -48,7 +50,7 @@ def fitting(pod: PodAsk, **cards: CardState) -> bool:
 
 
 def scored(pod: PodAsk, **cards: CardState) -> list[int]:
-    moment = Moment(board_of(cards), 1, 0, NOON)
+    moment = Moment(twin_columns_of(cards), 1, 0, NOON)
     rows = decide.decide_filter(pod, NODES, moment, Weights()).candidates
     found: list[int] = answered_scores(
         prioritize_decision(pod, rows, NODES, moment, Weights(), "gpu")
@@ -59,17 +61,17 @@ def scored(pod: PodAsk, **cards: CardState) -> list[int]:
 @given(cards=CARDS, pod=PODS)
 @settings(deadline=None, max_examples=300)
 def test_the_columns_say_what_a_plain_loop_says(cards: dict[str, CardState], pod: PodAsk) -> None:
-    board = board_of(cards)
+    twin_columns = twin_columns_of(cards)
     expected = [plainly(pod, name, cards) for name in NODES]
     rows = rows_of(
-        decide.decide_filter(pod, NODES, Moment(board, 1, 0, NOON), Weights()).candidates
+        decide.decide_filter(pod, NODES, Moment(twin_columns, 1, 0, NOON), Weights()).candidates
     )
 
     if wish_of(pod) is not None:
-        found = [GpuVerdict(code) for code in gpu_verdicts(pod, board, rows, ())]
+        found = [GpuVerdict(code) for code in gpu_verdicts(pod, twin_columns, rows, ())]
         assert [verdict == GpuVerdict.PASSED for verdict in found] == [e.fits for e in expected]
         assert [v == GpuVerdict.NOT_LINKED for v in found] == [e.is_only_unlinked for e in expected]
-        of_ten = points(pod, board, rows, GpuWeights()).tolist()
+        of_ten = points(pod, twin_columns, rows, GpuWeights()).tolist()
         assert of_ten == [each.of_ten for each in expected]
 
 
@@ -78,9 +80,9 @@ def test_the_columns_say_what_a_plain_loop_says(cards: dict[str, CardState], pod
 def test_where_it_shall_fit_the_fullest_card_counts_as_a_plain_loop_says(
     cards: dict[str, CardState], pod: PodAsk
 ) -> None:
-    board = board_of(cards)
-    rows = np.array([board.rows[name] for name in NODES])
-    found = points(pod, board, rows, GpuWeights(packing="fit", balance=0.0))
+    twin_columns = twin_columns_of(cards)
+    rows = np.array([twin_columns.rows[name] for name in NODES])
+    found = points(pod, twin_columns, rows, GpuWeights(packing="fit", balance=0.0))
 
     if wish_of(pod) is not None:
         expected = [plainly(pod, name, cards).snug / 10 for name in NODES]
@@ -100,10 +102,10 @@ def test_cores_and_cards_that_run_out_together_balance(
     state = node(0)
     if taken_milli is not None:
         state = replace(state, cpu_milli=8000, load=Load(cpu_milli=taken_milli))
-    board = board_of(cards).updated([("n0", state)], 0)
+    twin_columns = twin_columns_of(cards).updated([("n0", state)], 0)
 
-    row = np.array([board.rows["n0"]])
-    found = points(pod, board, row, GpuWeights(packing="fit", balance=1.0))
+    row = np.array([twin_columns.rows["n0"]])
+    found = points(pod, twin_columns, row, GpuWeights(packing="fit", balance=1.0))
 
     assert found.tolist() == pytest.approx([of_ten])
 
@@ -113,16 +115,18 @@ def test_cores_and_cards_that_run_out_together_balance(
 def test_with_victims_the_columns_say_what_a_plain_loop_says_without_them(
     cards: dict[str, CardState], pod: PodAsk, victims: set[str]
 ) -> None:
-    board = board_of(cards)
-    rows = np.array([board.rows[name] for name in NODES])
-    alone = gpu_verdicts(pod, board, rows, ())
+    twin_columns = twin_columns_of(cards)
+    rows = np.array([twin_columns.rows[name] for name in NODES])
+    alone = gpu_verdicts(pod, twin_columns, rows, ())
 
-    found = gpu_verdicts(pod, board, rows, (), tuple(victims))
+    found = gpu_verdicts(pod, twin_columns, rows, (), tuple(victims))
 
     if wish_of(pod) is not None:
         expected = [plainly(pod, name, cards, victims).fits for name in NODES]
         assert (found == GpuVerdict.PASSED).tolist() == expected
-    assert gpu_verdicts(pod, board, rows, ()).tolist() == alone.tolist(), "they are still there"
+    assert gpu_verdicts(pod, twin_columns, rows, ()).tolist() == alone.tolist(), (
+        "they are still there"
+    )
 
 
 def test_a_pod_without_an_annotation_has_no_gpu_rule() -> None:
@@ -131,7 +135,7 @@ def test_a_pod_without_an_annotation_has_no_gpu_rule() -> None:
 
 
 def test_an_annotation_that_cannot_be_read_rejects_every_node_and_says_which() -> None:
-    moment = Moment(board_of({"g": a_card()}), 1, 0, NOON)
+    moment = Moment(twin_columns_of({"g": a_card()}), 1, 0, NOON)
     pod = PodAsk(uid="p", namespace="t", name="p", gpu=GpuAsk(unreadable="joulie.io/gpu-vram-mb"))
     asked = decide.decide_filter(pod, NODES, moment, Weights()).candidates
 
@@ -307,8 +311,8 @@ def test_what_a_pod_has_claimed_itself_does_not_stand_in_its_way() -> None:
 
 def test_a_node_that_went_has_no_cards_until_it_is_back() -> None:
     cards, pod = {"a": a_card()}, wanting(model="A100")
-    board = board_of(cards)
-    gone = board.updated([("n0", node(0, present=False))], 0)
+    twin_columns = twin_columns_of(cards)
+    gone = twin_columns.updated([("n0", node(0, present=False))], 0)
 
     assert verdicts(pod, cards, gone)[0] == GpuVerdict.NO_CARDS
     assert verdicts(pod, cards, gone.updated([("n0", node(0))], 0))[0] == GpuVerdict.PASSED
@@ -333,7 +337,7 @@ def test_breaking_up_a_whole_group_of_linked_cards_costs_a_point() -> None:
 
 
 def test_packing_moves_the_score_about_energy_by_its_weight_alone() -> None:
-    moment = Moment(board_of({"a": a_card(used_mb=20_480)}), 1, 0, NOON)
+    moment = Moment(twin_columns_of({"a": a_card(used_mb=20_480)}), 1, 0, NOON)
     pod = wanting(model="A100")
 
     heavy = Weights(gpu=GpuWeights(binpack=0.5))
@@ -348,8 +352,8 @@ def test_packing_moves_the_score_about_energy_by_its_weight_alone() -> None:
 def test_every_answer_about_cards_can_be_given_again(
     cards: dict[str, CardState], pod: PodAsk
 ) -> None:
-    board, weights = board_of(cards), Weights()
-    moment = Moment(board, 1, 0, NOON)
+    twin_columns, weights = twin_columns_of(cards), Weights()
+    moment = Moment(twin_columns, 1, 0, NOON)
     asked = decide.decide_filter(pod, NODES, moment, weights).candidates
     sent = Sent(duty="all", victims=("p",))
     answers: list[Decision] = [
@@ -357,6 +361,6 @@ def test_every_answer_about_cards_can_be_given_again(
         decide.preempt_decision(pod, asked, rows_of(asked), moment, weights, sent),
         prioritize_decision(pod, asked, NODES, moment, weights, "gpu"),
     ]
-    shuffled = board.holding(Cards.of(dict(reversed(cards.items())), board.rows))
+    shuffled = twin_columns.holding(Cards.of(dict(reversed(cards.items())), twin_columns.rows))
 
     assert [decide.again(answer, shuffled, weights) for answer in answers] == answers

@@ -17,8 +17,8 @@ from sqlalchemy import Engine
 from joulie_bus.events import Fact, GpuSeen, PodBound, PodPending
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.subjects import MERGE_ORDER, Stream
-from joulie_bus.tasks import background
+from joulie_bus.runtime.tasks import background
+from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import CLUSTER, full, node_seen, producer, refusals, until
 from joulie_extender.bind import Bindings, Patience
 from joulie_extender.binding import KubeBinder
@@ -27,12 +27,12 @@ from joulie_extender.contract import Binding
 from joulie_extender.gpu import GpuVerdict, gpu_verdicts
 from joulie_extender.ledger import Ledger
 from joulie_extender.scoring import Weights
-from joulie_projections import database
-from joulie_projections.demand import ask_of
-from joulie_projections.heads import Signer
-from joulie_projections.pod import Pod
-from joulie_projections.projector import Projector, ProjectorSettings
-from joulie_projections.view import View
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.pods.demand import ask_of
+from joulie_projections.pods.kubernetes_pod import Pod
+from joulie_projections.projector.projector import Projector, ProjectorSettings
+from joulie_projections.store import database
+from joulie_projections.view.view import View
 from kube_api import ApiServer, Trouble
 from kube_builders import articles_pod
 from kube_requests import Asked
@@ -71,7 +71,9 @@ class Place(NamedTuple):
 
     def held(self) -> dict[str, list[str]]:
         """Which pods have claimed each card."""
-        return {uuid: sorted(card.claims) for uuid, card in sorted(self.view.world.gpus.items())}
+        return {
+            uuid: sorted(card.claims) for uuid, card in sorted(self.view.cluster_state.gpus.items())
+        }
 
 
 async def said_so_far(bus: JetStreamLog) -> int:
@@ -121,9 +123,12 @@ async def is_bound(place: Place, asked: Binding) -> None:
 
 def passes(place: Place, asked: Binding) -> bool:
     """The filter, for the node that kube-scheduler has chosen."""
-    board, pod = place.view.snapshot().board, place.view.world.pods[asked.pod_uid].pod
-    row = np.array([board.rows[asked.node]])
-    return bool(gpu_verdicts(pod, board, row, ())[0] == GpuVerdict.PASSED)
+    twin_columns, pod = (
+        place.view.snapshot().twin_columns,
+        place.view.cluster_state.pods[asked.pod_uid].pod,
+    )
+    row = np.array([twin_columns.rows[asked.node]])
+    return bool(gpu_verdicts(pod, twin_columns, row, ())[0] == GpuVerdict.PASSED)
 
 
 def binding(asked: Asked) -> bool:
@@ -353,7 +358,7 @@ async def test_a_claim_is_confirmed_when_its_pod_is_seen_bound(place: Place) -> 
     await is_bound(place, asked)
 
     async with background(place.caretaker().run(), "claims"):
-        await until(lambda: place.view.world.gpus["g1"].claims[asked.pod_uid].confirmed)
+        await until(lambda: place.view.cluster_state.gpus["g1"].claims[asked.pod_uid].confirmed)
 
 
 async def test_a_watch_that_lags_costs_no_running_pod_its_card(place: Place) -> None:
@@ -394,6 +399,6 @@ async def test_a_caretaker_outlives_a_full_stream_of_claims_and_tends_afterwards
         async with full(connection, Stream.CLAIM):
             await until(lambda: refusals("claims") >= before + 2)
             assert not tending.done()
-        claims = place.view.world.gpus["g1"].claims
-        await until(lambda: place.view.world.gpus["g1"].claims[asked.pod_uid].confirmed)
+        claims = place.view.cluster_state.gpus["g1"].claims
+        await until(lambda: place.view.cluster_state.gpus["g1"].claims[asked.pod_uid].confirmed)
     assert not claims[asked.pod_uid].confirmed

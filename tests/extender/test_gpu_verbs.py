@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from extender_kit import PATIENT, post, served
-from gpu_kit import A100, MB, a_card, a_claim, board_of
+from gpu_kit import A100, MB, a_card, a_claim, twin_columns_of
 from joulie_bus.events import FallbackAnswered, FilterDecided, PreemptDecided, PrioritizeDecided
 from joulie_extender.app import Conduct
 from joulie_extender.decide import again
 from joulie_extender.gpu import WANTS_CARDS
 from joulie_extender.scoring import Weights
-from joulie_projections.board import Board
-from joulie_projections.view import Snapshot
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.view.view import Snapshot
 from kube_scheduler import KubeScheduler, Node, Victim, a_pod
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +35,7 @@ def article(**spec: Any) -> dict[str, Any]:
 
 
 def look(cards: Any, names: list[str] = NODES) -> Any:
-    snapshot = Snapshot(7, board_of(cards, names), 3)
+    snapshot = Snapshot(7, twin_columns_of(cards, names), 3)
     return lambda: snapshot
 
 
@@ -163,8 +163,8 @@ async def test_edge_case_3_nobody_is_evicted_where_no_card_would_be_free() -> No
 async def test_edge_case_3_who_holds_the_card_is_evicted_and_the_pod_gets_it() -> None:
     holders = {"n0": "victim", "n1": "v1", "n2": "v3"}
     nodes = {name: Node(cpu=1, pods=[Victim(uid)]) for name, uid in holders.items()}
-    boards = [look(CARDS)(), look({**CARDS, "b": a_card("n1")})()]
-    async with served(lambda: boards[bool(scheduler.evicted)]) as extender:
+    all_twin_columns = [look(CARDS)(), look({**CARDS, "b": a_card("n1")})()]
+    async with served(lambda: all_twin_columns[bool(scheduler.evicted)]) as extender:
         block = extender.block(prefix="/gpu")
         scheduler = KubeScheduler(nodes, [block])
         attempts = await scheduler.settle(article(priority=10))
@@ -204,7 +204,7 @@ async def test_a_refused_pod_rests_with_one_reason() -> None:
 async def test_every_recorded_answer_can_be_given_again() -> None:
     args = {"Pod": article(), "Nodes": None, "NodeNames": NODES}
     threat = {"Pod": article(), "NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "v1"}]}}}
-    board: Board = look(CARDS)().board
+    twin_columns: TwinColumns = look(CARDS)().twin_columns
     async with served(look(CARDS)) as extender:
         for path in ("/filter", "/prioritize", "/gpu/filter", "/gpu/prioritize"):
             await post(extender.port, path, json.dumps(args).encode())
@@ -217,7 +217,7 @@ async def test_every_recorded_answer_can_be_given_again() -> None:
         if isinstance(entry, FilterDecided | PrioritizeDecided | PreemptDecided)
     ]
     assert len(answers) == 6
-    assert [again(answer, board, Weights()) for answer in answers] == answers
+    assert [again(answer, twin_columns, Weights()) for answer in answers] == answers
 
 
 async def test_without_anybody_to_bind_with_the_answer_is_an_error() -> None:

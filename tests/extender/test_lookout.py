@@ -12,7 +12,7 @@ from joulie_extender import lookout as module
 from joulie_extender.lookout import NOTHING, SHARE, Lookout
 from joulie_extender.scoring import Weights
 from joulie_extender.standing import standing_of
-from joulie_projections.view import Snapshot
+from joulie_projections.view.view import Snapshot
 
 pytestmark = pytest.mark.anyio
 WEIGHTS = Weights()
@@ -66,7 +66,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_until_a_board_is_ready_there_is_nothing_to_be_seen() -> None:
+async def test_until_a_twin_columns_is_ready_there_is_nothing_to_be_seen() -> None:
     async with following() as (lookout, view):
         view.move(at(1), is_ready=False)
         await settled()
@@ -77,7 +77,9 @@ async def test_until_a_board_is_ready_there_is_nothing_to_be_seen() -> None:
         assert (lookout.is_ready, lookout.snapshot().position) == (True, 1)
 
 
-async def test_answers_that_come_between_see_the_board_before_and_never_half_of_one() -> None:
+async def test_answers_that_come_between_see_the_twin_columns_before_and_never_half_of_one() -> (
+    None
+):
     seen = set[int]()
     async with following() as (lookout, view):
         view.move(at(1))
@@ -86,7 +88,7 @@ async def test_answers_that_come_between_see_the_board_before_and_never_half_of_
         for _ in range(10):
             now = lookout.snapshot()
             seen.add(now.position)
-            assert WEIGHTS in now.board.memo, "an answer would have to work it out"
+            assert WEIGHTS in now.twin_columns.memo, "an answer would have to work it out"
             await asyncio.sleep(0)
 
     assert seen == {1, 2}
@@ -131,10 +133,12 @@ async def test_the_age_is_that_of_the_view_and_grows_while_nothing_moves() -> No
         await settled()
         view.age_ms = 4711
 
-        assert lookout.snapshot() == at(1)._replace(board=lookout.snapshot().board, age_ms=4711)
+        assert lookout.snapshot() == at(1)._replace(
+            twin_columns=lookout.snapshot().twin_columns, age_ms=4711
+        )
 
 
-async def test_a_board_that_cannot_be_thought_through_is_seen_all_the_same(
+async def test_a_twin_columns_that_cannot_be_thought_through_is_seen_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def failing(*_: object) -> None:
@@ -145,8 +149,8 @@ async def test_a_board_that_cannot_be_thought_through_is_seen_all_the_same(
         view.move(at(1))
         await settled()
         monkeypatch.setattr(module, "standing_of", standing_of)
-        assert (lookout.snapshot().position, lookout.snapshot().board.memo) == (1, {})
+        assert (lookout.snapshot().position, lookout.snapshot().twin_columns.memo) == (1, {})
 
         view.move(at(2))
         await settled()
-        assert WEIGHTS in lookout.snapshot().board.memo
+        assert WEIGHTS in lookout.snapshot().twin_columns.memo

@@ -12,9 +12,9 @@ from joulie_bus.testing import NOON, ask
 from joulie_extender import marginal
 from joulie_extender.marginal import KINDS, STRANGERS, Marginals
 from joulie_extender.scoring import Weights
-from joulie_projections.board import Board
-from joulie_projections.power import marginal_w
-from joulie_projections.world import NodeState
+from joulie_projections.state.state import NodeState
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.power import marginal_w
 
 GiB = 2**30
 COEFFICIENTS = Weights().coefficients
@@ -30,9 +30,9 @@ shapes = st.builds(
 )
 
 
-def board_of(*states: NodeState) -> Board:
+def twin_columns_of(*states: NodeState) -> TwinColumns:
     named = {f"n{at}": replace(state, ordinal=at) for at, state in enumerate(states)}
-    return Board.of(named, NOON)
+    return TwinColumns.of(named, NOON)
 
 
 @settings(deadline=None, max_examples=100)
@@ -40,11 +40,11 @@ def board_of(*states: NodeState) -> Board:
 def test_what_is_remembered_is_what_would_be_worked_out(
     states: list[NodeState], pods: list[PodAsk]
 ) -> None:
-    board = board_of(*states)
-    marginals = Marginals(board, COEFFICIENTS)
-    rows = np.arange(len(board.columns["at"]))[::-1]
+    twin_columns = twin_columns_of(*states)
+    marginals = Marginals(twin_columns, COEFFICIENTS)
+    rows = np.arange(len(twin_columns.columns["at"]))[::-1]
     for pod in pods * 3:
-        worked_out = marginal_w(pod, board.rated(), COEFFICIENTS)[rows]
+        worked_out = marginal_w(pod, twin_columns.rated(), COEFFICIENTS)[rows]
         assert marginals.of(pod, rows).tobytes() == worked_out.tobytes()
 
 
@@ -59,7 +59,7 @@ def test_a_kind_of_pod_is_worked_out_for_all_nodes_when_it_comes_again(
         return watts
 
     monkeypatch.setattr(marginal, "marginal_w", counted)
-    marginals = Marginals(board_of(*[NODE] * 9), COEFFICIENTS)
+    marginals = Marginals(twin_columns_of(*[NODE] * 9), COEFFICIENTS)
     for _ in range(5):
         marginals.of(ask(), np.array([1, 2]))
 
@@ -67,7 +67,7 @@ def test_a_kind_of_pod_is_worked_out_for_all_nodes_when_it_comes_again(
 
 
 def test_no_more_than_so_many_kinds_are_remembered() -> None:
-    marginals = Marginals(board_of(NODE), COEFFICIENTS)
+    marginals = Marginals(twin_columns_of(NODE), COEFFICIENTS)
     for cores in [*range(1, 200), *range(180, 200)]:
         marginals.of(ask(cores=cores), np.array([1]))
 
@@ -75,10 +75,10 @@ def test_no_more_than_so_many_kinds_are_remembered() -> None:
 
 
 def test_they_hold_until_the_hardware_changes() -> None:
-    board = board_of(NODE, NODE)
-    marginals = Marginals(board, COEFFICIENTS)
+    twin_columns = twin_columns_of(NODE, NODE)
+    marginals = Marginals(twin_columns, COEFFICIENTS)
     told = replace(NODE, profile="eco")
     grown = replace(told, cpu_milli=64_000)
 
-    assert marginals.holds_for(board.updated([("n0", told)], NOON))
-    assert not marginals.holds_for(board.updated([("n0", grown)], NOON))
+    assert marginals.holds_for(twin_columns.updated([("n0", told)], NOON))
+    assert not marginals.holds_for(twin_columns.updated([("n0", grown)], NOON))

@@ -11,7 +11,7 @@ from joulie_extender.candidates import candidates_of, rows_by_name
 from joulie_extender.decide import Sent, filter_decision
 from joulie_extender.moment import Moment
 from joulie_extender.scoring import Scores, score
-from joulie_projections.board import Board
+from joulie_projections.twin.columns import TwinColumns
 from plain import Question, question
 
 thorough = settings(deadline=None, max_examples=100)
@@ -25,24 +25,31 @@ some_pods = st.builds(
     placements,
     st.sampled_from(["", "", "", "critical"]),
 )
-worlds = st.builds(
+cluster_states = st.builds(
     question,
-    *(plain.worlds, some_pods, plain.views, plain.any_weights, plain.buildings, plain.cards),
+    *(
+        plain.cluster_states,
+        some_pods,
+        plain.views,
+        plain.any_weights,
+        plain.buildings,
+        plain.cards,
+    ),
 )
-World = tuple[Question, Board]
+ClusterState = tuple[Question, TwinColumns]
 
 
-def scored(asked: Question, board: Board) -> Scores:
-    rows = rows_by_name(board, [node.name for node in asked.nodes])
-    return score(asked.pod, board, rows, asked.now, asked.age_ms, asked.weights)
+def scored(asked: Question, twin_columns: TwinColumns) -> Scores:
+    rows = rows_by_name(twin_columns, [node.name for node in asked.nodes])
+    return score(asked.pod, twin_columns, rows, asked.now, asked.age_ms, asked.weights)
 
 
 @thorough
-@given(worlds)
-def test_a_score_is_that_of_the_plain_loop_to_the_last_bit(world: World) -> None:
-    asked, board = world
+@given(cluster_states)
+def test_a_score_is_that_of_the_plain_loop_to_the_last_bit(cluster_state: ClusterState) -> None:
+    asked, twin_columns = cluster_state
 
-    scores = scored(asked, board)
+    scores = scored(asked, twin_columns)
 
     one_by_one = [plain.score_of(asked, node) for node in asked.nodes]
     assert scores.score.tolist() == one_by_one
@@ -51,10 +58,10 @@ def test_a_score_is_that_of_the_plain_loop_to_the_last_bit(world: World) -> None
 
 
 @thorough
-@given(worlds)
-def test_every_term_is_that_of_the_plain_loop_to_the_last_bit(world: World) -> None:
-    asked, board = world
-    nodes, found = asked.nodes, scored(asked, board)
+@given(cluster_states)
+def test_every_term_is_that_of_the_plain_loop_to_the_last_bit(cluster_state: ClusterState) -> None:
+    asked, twin_columns = cluster_state
+    nodes, found = asked.nodes, scored(asked, twin_columns)
     there = [at for at, node in enumerate(nodes) if node.twin.at > 0]
 
     assert found.assumed_w.tolist() == [plain.assumed_of(asked, each.twin) for each in nodes]
@@ -72,12 +79,14 @@ def test_every_term_is_that_of_the_plain_loop_to_the_last_bit(world: World) -> N
 
 
 @thorough
-@given(worlds, st.lists(st.booleans(), min_size=7, max_size=7) | st.none())
-def test_a_verdict_is_that_of_the_plain_loop(world: World, labels: list[bool] | None) -> None:
-    asked, board = world
+@given(cluster_states, st.lists(st.booleans(), min_size=7, max_size=7) | st.none())
+def test_a_verdict_is_that_of_the_plain_loop(
+    cluster_state: ClusterState, labels: list[bool] | None
+) -> None:
+    asked, twin_columns = cluster_state
     names = [*(node.name for node in asked.nodes), "a stranger"]
-    rows, known = rows_by_name(board, names), [*asked.nodes, None]
-    moment = Moment(board, 1, asked.age_ms, asked.now)
+    rows, known = rows_by_name(twin_columns, names), [*asked.nodes, None]
+    moment = Moment(twin_columns, 1, asked.age_ms, asked.now)
     sent = Sent(eco_labels=bytes(labels[: len(names)]) if labels else b"")
 
     found = filter_decision(

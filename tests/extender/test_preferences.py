@@ -9,11 +9,11 @@ from joulie_extender.decide import Moment, again, decide_prioritize
 from joulie_extender.preferences import Preference, Preferences, Team, label_scores, teams_in
 from joulie_extender.scoring import Weights
 from joulie_extender.settings import team_file
-from joulie_projections.board import Board
-from joulie_projections.world import NodeState
+from joulie_projections.state.state import NodeState
+from joulie_projections.twin.columns import TwinColumns
 
 SPOT, FIXED = {"karpenter.sh/capacity-type": "spot"}, {"karpenter.sh/capacity-type": "on-demand"}
-BOARD = Board.of(
+BOARD = TwinColumns.of(
     {
         "spot": NodeState(ordinal=0, at=NOON, labels=SPOT),
         "fixed": NodeState(ordinal=1, at=NOON, labels=FIXED),

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 import plain
 from course import NODES, Course, Step, firsts, steps
-from gpu_kit import a_card, a_claim, board_of, wanting
+from gpu_kit import a_card, a_claim, twin_columns_of, wanting
 from joulie_bus.events import PodAsk
 from joulie_bus.testing import NOON, SECOND, ask
 from joulie_extender.candidates import Names
@@ -19,9 +19,9 @@ from joulie_extender.moment import Moment
 from joulie_extender.rejections import REJECTIONS, Ground, Rejection, Rejections
 from joulie_extender.standing import Weights
 from joulie_extender.verbs import Answer, Filter
-from joulie_projections.board import Board
-from joulie_projections.card_columns import Cards
-from joulie_projections.world import NodeState, Sample
+from joulie_projections.state.state import NodeState, Sample
+from joulie_projections.twin.card_columns import Cards
+from joulie_projections.twin.columns import TwinColumns
 
 NAMES = Names.of(["n0", "n1"])
 FAST = ask("p", performance=True)
@@ -29,23 +29,25 @@ SAVING = replace(ask("e"), placement="eco-only")
 ECO, PERFORMANCE = (NodeState(ordinal=at, at=NOON, profile=p) for at, p in enumerate(["eco", ""]))
 
 
-def board_with(*nodes: NodeState) -> Board:
-    return Board.of({f"n{node.ordinal}": node for node in nodes}, 0)
+def twin_columns_with(*nodes: NodeState) -> TwinColumns:
+    return TwinColumns.of({f"n{node.ordinal}": node for node in nodes}, 0)
 
 
-BOARD = board_with(ECO, PERFORMANCE)
+BOARD = twin_columns_with(ECO, PERFORMANCE)
 
 
 class Asking:
     """A filter that remembers, of a cluster that moves on."""
 
-    def __init__(self, board: Board = BOARD, weights: Weights = Weights()) -> None:  # noqa: B008
+    def __init__(self, twin_columns: TwinColumns = BOARD, weights: Weights = Weights()) -> None:  # noqa: B008
         self._filter = Filter(Reader(), "all")
         self._weights = weights
-        self.moment = Moment(board, 1, 0, NOON)
+        self.moment = Moment(twin_columns, 1, 0, NOON)
 
-    def at(self, board: Board | None = None, *, now: int = NOON, age_ms: int = 0) -> "Asking":
-        self.moment = Moment(board or self.moment.board, 1, age_ms, now)
+    def at(
+        self, twin_columns: TwinColumns | None = None, *, now: int = NOON, age_ms: int = 0
+    ) -> "Asking":
+        self.moment = Moment(twin_columns or self.moment.twin_columns, 1, age_ms, now)
         return self
 
     def answer(self, pod: PodAsk = FAST, names: Names = NAMES) -> Answer:
@@ -82,9 +84,9 @@ def test_whoever_remembers_answers_as_one_who_has_never_been_asked(
     at, asking = Course.of(first), Asking(weights=weights)
     for step, pod, names in course:
         at = at.after(step)
-        asking.at(at.board, now=at.now, age_ms=step.age_ms)
+        asking.at(at.twin_columns, now=at.now, age_ms=step.age_ms)
         found = asking.answer(pod, names)
-        afresh = Asking(weights=weights).at(at.board, now=at.now, age_ms=step.age_ms)
+        afresh = Asking(weights=weights).at(at.twin_columns, now=at.now, age_ms=step.age_ms)
         expected = afresh.answer(pod, Names.of(list(names)))
 
         assert (found.decision, found.reply) == (expected.decision, expected.reply)
@@ -106,12 +108,12 @@ def test_a_reading_leaves_a_rejection_as_it_was() -> None:
 
 def test_what_is_told_of_a_candidate_that_was_out_of_date_counts() -> None:
     old = replace(PERFORMANCE, at=NOON - 301 * SECOND, profile="eco")
-    board = board_with(ECO, old)
-    asking = Asking(board)
+    twin_columns = twin_columns_with(ECO, old)
+    asking = Asking(twin_columns)
     asking.answer()
 
     assert asking.is_remembered()
-    heard = board.read([replace(old, at=NOON)])
+    heard = twin_columns.read([replace(old, at=NOON)])
     assert not asking.at(heard).is_remembered()
 
 
@@ -124,16 +126,16 @@ def test_what_is_told_of_a_candidate_that_was_out_of_date_counts() -> None:
     ],
     ids=["another profile", "another label", "another node"],
 )
-def test_what_it_rests_on_has_changed(board: Board) -> None:
+def test_what_it_rests_on_has_changed(twin_columns: TwinColumns) -> None:
     asking = Asking()
     asking.answer()
 
-    assert not asking.at(board).is_remembered()
+    assert not asking.at(twin_columns).is_remembered()
 
 
 def test_a_node_that_came_back_is_no_stranger() -> None:
     old = NodeState(ordinal=1, at=NOON - 301 * SECOND)
-    both = board_with(ECO, old)
+    both = twin_columns_with(ECO, old)
     one = both.updated([("n1", None)], 0)
     asking = Asking(one, Weights(filter_stale="closed"))
     asking.answer()
@@ -145,7 +147,7 @@ def test_a_node_that_came_back_is_no_stranger() -> None:
 
 @pytest.mark.parametrize("other", [PODS[-1], replace(SAVING, exempt="daemonset")], ids=str)
 def test_a_pod_of_another_kind_is_thought_about(other: PodAsk) -> None:
-    asking = Asking(board_with(replace(ECO, draining=True)))
+    asking = Asking(twin_columns_with(replace(ECO, draining=True)))
     asking.answer(SAVING)
 
     assert asking.is_remembered(replace(SAVING, uid="another"))
@@ -167,7 +169,7 @@ def test_it_ends_when_a_twin_or_the_view_is_too_old(
 
 
 def test_what_an_old_view_says_does_not_count_when_it_is_young_again() -> None:
-    asking = Asking(board_with(replace(ECO, labels={plain.LABEL: "eco"})))
+    asking = Asking(twin_columns_with(replace(ECO, labels={plain.LABEL: "eco"})))
     asking.at(age_ms=300_001).answer()
 
     assert asking.is_remembered()
@@ -176,7 +178,7 @@ def test_what_an_old_view_says_does_not_count_when_it_is_young_again() -> None:
 
 def test_a_card_that_is_claimed_changes_what_a_pod_of_cards_is_told() -> None:
     pod, names = wanting("g", vram_mb=1), Names.of(["n0", "n1"])
-    free = board_of({"a": a_card("n0")})
+    free = twin_columns_of({"a": a_card("n0")})
     asking = Asking(free)
     asking.answer(pod, names)
 
@@ -189,17 +191,17 @@ def test_a_card_that_is_claimed_changes_what_a_pod_of_cards_is_told() -> None:
 # --- how much ---------------------------------------------------------------------------------
 
 
-def rejection(board: Board = BOARD, names: Names = NAMES) -> Rejection:
-    ground = Ground.under(FAST, names, Moment(board, 1, 0, NOON), Weights())
+def rejection(twin_columns: TwinColumns = BOARD, names: Names = NAMES) -> Rejection:
+    ground = Ground.under(FAST, names, Moment(twin_columns, 1, 0, NOON), Weights())
     return Rejection(ground, b"\x01" * len(names), "because", b"{}", names)
 
 
-def found(kept: Rejections, board: Board, names: Names = NAMES) -> Rejection | None:
-    return kept.find(FAST, names, Moment(board, 7, 0, NOON), Weights())
+def found(kept: Rejections, twin_columns: TwinColumns, names: Names = NAMES) -> Rejection | None:
+    return kept.find(FAST, names, Moment(twin_columns, 7, 0, NOON), Weights())
 
 
-def test_nothing_is_kept_of_a_board_that_is_no_more() -> None:
-    kept, old, new = Rejections(), board_with(ECO), board_with(ECO, PERFORMANCE)
+def test_nothing_is_kept_of_a_twin_columns_that_is_no_more() -> None:
+    kept, old, new = Rejections(), twin_columns_with(ECO), twin_columns_with(ECO, PERFORMANCE)
     kept.keep(FAST, NAMES, rejection(old))
     seen = weakref.ref(old.columns["node_class"])
     kept.keep(ask("q"), NAMES, rejection(new))

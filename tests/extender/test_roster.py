@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from joulie_extender.candidates import Names, candidates_of, refused, rows_by_name
 from joulie_extender.roster import LONGEST, Roster
-from joulie_projections.board import Board
+from joulie_projections.twin.columns import TwinColumns
 
 LETTERS = st.text("abcn01-.", min_size=1, max_size=12)
 ODD = st.sampled_from(['qu"ote', "back\\slash", "ünïcode", "", "a,b", "n" * LONGEST, "x" * 200])
@@ -162,15 +162,17 @@ def test_those_that_passed_are_written_down_as_if_they_alone_had_been_asked_abou
 ) -> None:
     asked = data.draw(st.permutations([*known, *strangers]))
     fits = data.draw(st.lists(st.booleans(), min_size=len(asked), max_size=len(asked)))
-    board = Board({name: row for row, name in enumerate(known, 1)}, {}, 0)
+    twin_columns = TwinColumns({name: row for row, name in enumerate(known, 1)}, {}, 0)
     names = Names.found(compact(asked), roster_of(known)) or Names.of(asked)
-    names.rows_on(board)
+    names.rows_on(twin_columns)
 
     kept = names.where(fits)
 
     alone = [name for name, fit in zip(asked, fits, strict=True) if fit]
-    assert kept.rows_on(board).tolist() == rows_by_name(board, alone).tolist()
-    assert kept.candidates_on(board) == candidates_of(alone, rows_by_name(board, alone))
+    assert kept.rows_on(twin_columns).tolist() == rows_by_name(twin_columns, alone).tolist()
+    assert kept.candidates_on(twin_columns) == candidates_of(
+        alone, rows_by_name(twin_columns, alone)
+    )
 
 
 @given(known=KNOWN, data=st.data())

@@ -11,7 +11,7 @@ import pytest
 from extender_kit import JSON, PATIENCE_S, QUICK, Received, exchange, opened, post
 from go_http import Client
 from joulie_bus.errors import PortTaken
-from joulie_bus.settings import HostPort
+from joulie_bus.runtime.settings import HostPort
 from joulie_bus.testing import until
 from joulie_extender.connection import LARGE, PIPELINED
 from joulie_extender.exchange import Body, Limits, Reply, Request

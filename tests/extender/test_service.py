@@ -13,21 +13,20 @@ from sqlalchemy import Engine, event
 from sqlalchemy.exc import OperationalError
 
 from extender_kit import PATIENCE_S, Received, get, post
-from joulie_bus import codec
-from joulie_bus.embedded import Embedded
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import SettingsError
-from joulie_bus.events import AnyEvent, FallbackAnswered, SettingsDeclared
+from joulie_bus.events import AnyEvent, FallbackAnswered, SettingsDeclared, codec
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.settings import Source
-from joulie_bus.subjects import Stream
-from joulie_bus.tasks import background, rung
+from joulie_bus.runtime.settings import Source
+from joulie_bus.runtime.tasks import background, rung
+from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, eco, hardware, performance, power, producer
 from joulie_extender.service import Service, serving
 from joulie_extender.settings import ScoringSettings, ServerSettings
-from joulie_projections import database
-from joulie_projections.heads import Signer
-from joulie_projections.projector import Projector, ProjectorSettings
-from joulie_projections.view import View
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.projector.projector import Projector, ProjectorSettings
+from joulie_projections.store import database
+from joulie_projections.view.view import View
 from kube_scheduler import a_pod
 
 pytestmark = pytest.mark.anyio

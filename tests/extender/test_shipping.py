@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from joulie_bus import codec, metrics
-from joulie_bus.embedded import Embedded
-from joulie_bus.events import DecisionsDropped, FilterDecided
+from joulie_bus.broker.embedded import Embedded
+from joulie_bus.events import DecisionsDropped, FilterDecided, codec
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.producer import Producer
-from joulie_bus.subjects import Stream
-from joulie_bus.tasks import background, rung
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.tasks import background, rung
+from joulie_bus.streams.producer import Producer
+from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, NOON, ask, full, refusals, until
 from joulie_extender.decide import Moment, decide_filter
 from joulie_extender.scoring import Weights
 from joulie_extender.shipping import Durability, Shipper
 from joulie_extender.spool import RECENT_BYTES, Spool
-from joulie_projections.board import Board
+from joulie_projections.twin.columns import TwinColumns
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 20
@@ -31,7 +31,7 @@ MIB = 1024 * 1024
 
 def decided(number: int, size: int = 1) -> FilterDecided:
     """Of about so many bytes."""
-    moment, candidates = Moment(Board.empty(), 1, 0, NOON), ["a" * 250] * (size // 250 + 1)
+    moment, candidates = Moment(TwinColumns.empty(), 1, 0, NOON), ["a" * 250] * (size // 250 + 1)
     return decide_filter(ask(f"pod-{number}"), candidates, moment, Weights())
 
 

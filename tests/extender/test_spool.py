@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joulie_bus.records import Message
-from joulie_bus.settings import Source
+from joulie_bus.runtime.settings import Source
+from joulie_bus.streams.records import Message
 from joulie_extender.settings import ServerSettings
 from joulie_extender.spool import RECENT_BYTES, SEGMENT_BYTES, Spool
 
@@ -210,7 +210,7 @@ def test_it_may_be_elsewhere_than_the_data(told: str, expected: Path) -> None:
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
-from joulie_bus.records import Message
+from joulie_bus.streams.records import Message
 from joulie_extender.spool import Spool
 
 spool = Spool(Path(sys.argv[1]))

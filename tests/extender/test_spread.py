@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from joulie_bus.events import CapsSet, Fact, PodAsk, PodBound
-from joulie_bus.records import Record
-from joulie_bus.subjects import Stream
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import (
     SECOND,
     ask,
@@ -22,11 +22,11 @@ from joulie_bus.testing import (
 )
 from joulie_extender.decide import rows_by_name
 from joulie_extender.scoring import Scores, Weights, score
-from joulie_projections.board import Board
-from joulie_projections.draft import Draft
-from joulie_projections.nodes import SETTLING_NS
-from joulie_projections.sequence import fold
-from joulie_projections.world import World
+from joulie_projections.fold.node_facts import SETTLING_NS
+from joulie_projections.fold.sequence import fold
+from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state_changes import Draft
+from joulie_projections.twin.columns import TwinColumns
 
 IDLE_W = 100.0
 
@@ -36,8 +36,8 @@ class Cluster:
     does: the highest answer, one of them at random."""
 
     def __init__(self, *story: Fact, seed: int = 1) -> None:
-        self.world = World()
-        self.board = Board.empty()
+        self.cluster_state = ClusterState()
+        self.twin_columns = TwinColumns.empty()
         self.placed: Counter[str] = Counter()
         self._draw = np.random.default_rng(seed)
         self._binds = producer("watcher")
@@ -45,15 +45,15 @@ class Cluster:
         self._fold(records(*story, start_s=-60, step_s=1e-6))
 
     def _fold(self, told: Sequence[Record]) -> None:
-        draft = Draft(self.world)
+        draft = Draft(self.cluster_state)
         fold(draft, told, 0)
         changed = dict(draft.nodes.changes)
         draft.commit()
-        self.board = self.board.following(self.world, changed)
+        self.twin_columns = self.twin_columns.following(self.cluster_state, changed)
 
     def scores(self, pod: PodAsk, names: Sequence[str], at_s: float) -> Scores:
-        rows = rows_by_name(self.board, names)
-        return score(pod, self.board, rows, noon(at_s), 0, Weights())
+        rows = rows_by_name(self.twin_columns, names)
+        return score(pod, self.twin_columns, rows, noon(at_s), 0, Weights())
 
     def place(self, pod: PodAsk, names: Sequence[str], at_s: float) -> str:
         answer = self.scores(pod, names, at_s).answer

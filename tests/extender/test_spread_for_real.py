@@ -13,17 +13,17 @@ from sqlalchemy import Engine
 from go_http import Client
 from joulie_bus.events import Fact, PodBound
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.settings import Source
-from joulie_bus.tasks import background
+from joulie_bus.runtime.settings import Source
+from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import CLUSTER, caps, eco, hardware, power, producer
 from joulie_extender.service import serving
 from joulie_extender.settings import ScoringSettings, ServerSettings
-from joulie_projections import database
-from joulie_projections.demand import ask_of
-from joulie_projections.heads import Signer
-from joulie_projections.pod import Pod
-from joulie_projections.projector import Projector, ProjectorSettings
-from joulie_projections.view import View
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.pods.demand import ask_of
+from joulie_projections.pods.kubernetes_pod import Pod
+from joulie_projections.projector.projector import Projector, ProjectorSettings
+from joulie_projections.store import database
+from joulie_projections.view.view import View
 from kube_scheduler import Block, KubeScheduler, Node, a_pod, uid_of
 
 pytestmark = pytest.mark.anyio

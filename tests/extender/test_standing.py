@@ -13,8 +13,8 @@ from course import NODES, Course, Step, firsts, steps
 from joulie_bus.testing import NOON, ask
 from joulie_extender import standing as room
 from joulie_extender.standing import Standing, Weights, standing_of
-from joulie_projections.board import Board
-from joulie_projections.world import NodeState, Sample
+from joulie_projections.state.state import NodeState, Sample
+from joulie_projections.twin.columns import TwinColumns
 
 KINDS = [ask(cores=2), ask(cores=8, gpus=2, performance=True)]
 
@@ -38,35 +38,37 @@ def test_a_standing_that_is_carried_on_is_the_one_that_is_worked_out_afresh(
     first: list[NodeState], course: list[Step], weights: Weights
 ) -> None:
     at = Course.of(first)
-    standing_of(at.board, at.now, 0, weights)
+    standing_of(at.twin_columns, at.now, 0, weights)
     for step in course:
         at = at.after(step)
         if step.is_looked_at:
-            found = standing_of(at.board, at.now, step.age_ms, weights)
-            afresh = Board.of(at.nodes, at.board.planned_at, step.halls)
+            found = standing_of(at.twin_columns, at.now, step.age_ms, weights)
+            afresh = TwinColumns.of(at.nodes, at.twin_columns.planned_at, step.halls)
             assert same(found, standing_of(afresh, at.now, step.age_ms, weights))
 
 
-def profiled(board: Board) -> Board:
-    return board.updated([("n3", NodeState(ordinal=3, at=NOON, profile="eco"))], 0)
+def profiled(twin_columns: TwinColumns) -> TwinColumns:
+    return twin_columns.updated([("n3", NodeState(ordinal=3, at=NOON, profile="eco"))], 0)
 
 
-def measured(board: Board) -> Board:
-    return board.read([NodeState(ordinal=3, at=NOON, samples=(Sample(NOON, 250_000),))])
+def measured(twin_columns: TwinColumns) -> TwinColumns:
+    return twin_columns.read([NodeState(ordinal=3, at=NOON, samples=(Sample(NOON, 250_000),))])
 
 
-def changed_once(weights: Weights, change: Callable[[Board], Board] = profiled) -> list[int]:
+def changed_once(
+    weights: Weights, change: Callable[[TwinColumns], TwinColumns] = profiled
+) -> list[int]:
     """How many rows were looked at, for a board and for the next one."""
     whole = {f"n{number}": NodeState(ordinal=number, at=NOON) for number in range(NODES)}
-    board = Board.of(whole, 0)
-    standing_of(board, NOON, 0, weights)
-    later = change(board)
+    twin_columns = TwinColumns.of(whole, 0)
+    standing_of(twin_columns, NOON, 0, weights)
+    later = change(twin_columns)
     looked: list[int] = []
     alone = room._alone
 
-    def counted(board: Board, *more: Any) -> tuple[Standing, int]:
-        looked.append(len(board.columns["at"]))
-        return alone(board, *more)
+    def counted(twin_columns: TwinColumns, *more: Any) -> tuple[Standing, int]:
+        looked.append(len(twin_columns.columns["at"]))
+        return alone(twin_columns, *more)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(room, "_alone", counted)
@@ -75,7 +77,9 @@ def changed_once(weights: Weights, change: Callable[[Board], Board] = profiled) 
 
 
 @pytest.mark.parametrize("change", [profiled, measured])
-def test_only_rows_that_changed_are_looked_at_again(change: Callable[[Board], Board]) -> None:
+def test_only_rows_that_changed_are_looked_at_again(
+    change: Callable[[TwinColumns], TwinColumns],
+) -> None:
     assert changed_once(Weights(), change) == [1]
 
 

@@ -7,28 +7,28 @@ from gpu_kit import MB, a_card, a_claim, wanting
 from joulie_bus.events import CardClaimed, ClaimConfirmed, ClaimReleased
 from joulie_bus.testing import NOON
 from joulie_extender.tending import Proposal, proposals, surplus
-from joulie_projections.cards import CardState
-from joulie_projections.world import PodState, World
+from joulie_projections.state.cards import CardState
+from joulie_projections.state.state import ClusterState, PodState
 
 HELD = a_card(claims={"p": a_claim()})
 CONFIRMED = a_card(claims={"p": a_claim(confirmed=True)})
 BOUND = PodState(pod=wanting("p"), node="n0")
 
 
-def world_of(card: CardState, **pods: PodState) -> World:
-    world = World()
-    world.gpus["g"] = card
-    world.pods.update(pods)
-    return world
+def cluster_state_of(card: CardState, **pods: PodState) -> ClusterState:
+    cluster_state = ClusterState()
+    cluster_state.gpus["g"] = card
+    cluster_state.pods.update(pods)
+    return cluster_state
 
 
 def due(card: CardState, **pods: PodState) -> list[Proposal]:
     """In the last moment of the claim's life."""
-    return list(proposals(world_of(card, **pods), "g", NOON))
+    return list(proposals(cluster_state_of(card, **pods), "g", NOON))
 
 
 def later(card: CardState, **pods: PodState) -> list[Proposal]:
-    return list(proposals(world_of(card, **pods), "g", NOON + 1))
+    return list(proposals(cluster_state_of(card, **pods), "g", NOON + 1))
 
 
 def why(found: list[Proposal]) -> list[str]:
@@ -125,12 +125,12 @@ def test_nothing_moves_to_a_pod_that_is_not_seen_there(owner: str, source: str) 
 
 
 def test_a_pod_that_is_seen_on_all_its_cards_leaves_the_others() -> None:
-    world = world_of(
+    cluster_state = cluster_state_of(
         replace(CONFIRMED, source="agent"), p=replace(BOUND, pod=wanting("p", model="A100"))
     )
-    world.gpus["h"] = replace(CONFIRMED, owner="p", source="agent")
+    cluster_state.gpus["h"] = replace(CONFIRMED, owner="p", source="agent")
 
-    assert why(list(surplus(world, "p", ["g", "h"]))) == ["moved"]
-    assert [each.card for each in surplus(world, "p", ["g", "h"])] == ["g"]
-    world.gpus["h"] = replace(CONFIRMED, source="agent")
-    assert list(surplus(world, "p", ["g", "h"])) == []
+    assert why(list(surplus(cluster_state, "p", ["g", "h"]))) == ["moved"]
+    assert [each.card for each in surplus(cluster_state, "p", ["g", "h"])] == ["g"]
+    cluster_state.gpus["h"] = replace(CONFIRMED, source="agent")
+    assert list(surplus(cluster_state, "p", ["g", "h"])) == []

@@ -10,8 +10,8 @@ from authority import Authority
 from extender_kit import JSON, QUICK, opened
 from go_http import CallFailed, Client
 from joulie_bus.errors import SettingsError
-from joulie_bus.head_rules import HeadRule
-from joulie_bus.settings import HostPort, Source
+from joulie_bus.runtime.http_head import HeadRule
+from joulie_bus.runtime.settings import HostPort, Source
 from joulie_extender.connection import LARGE
 from joulie_extender.exchange import Reply, Request
 from joulie_extender.routes import PROBES

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from extender_kit import PATIENT, QUICK, performing, saving, served, snapshot_of
-from joulie_projections.view import Snapshot
+from joulie_projections.view.view import Snapshot
 from kube_scheduler import KubeScheduler, Node, Victim, a_pod
 
 pytestmark = pytest.mark.anyio

@@ -10,9 +10,9 @@ from joulie_bus.events import PodAsk
 from joulie_bus.testing import NOON, SECOND, hardware
 from joulie_extender.decide import rows_by_name
 from joulie_extender.scoring import Weights, score
-from joulie_projections.board import Board
-from joulie_projections.power import Coefficients, marginal_w
-from joulie_projections.world import NodeState, Sample
+from joulie_projections.state.state import NodeState, Sample
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.power import Coefficients, marginal_w
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scoring.md").read_text()
 CORES = 100  # so that a pod of one core, with exact coefficients, adds a hundredth of the watts
@@ -43,7 +43,7 @@ def readings(watts: float, per_minute: float) -> tuple[Sample, ...]:
     return (before, Sample(NOON, round(watts * 1000)))
 
 
-def board_of(profile: str, watts: tuple[float, float, float], cooling: float) -> Board:
+def twin_columns_of(profile: str, watts: tuple[float, float, float], cooling: float) -> TwinColumns:
     """One node: what it may draw, what it draws, and how that changes."""
     capped, measured, trend = watts
     state = NodeState(
@@ -54,19 +54,28 @@ def board_of(profile: str, watts: tuple[float, float, float], cooling: float) ->
         draining=profile == "draining",
         samples=readings(measured, trend),
     )
-    board = Board.of({"n": state}, 0)
-    return Board(board.rows, {**board.columns, "cooling": np.full(2, cooling)}, 0)
+    twin_columns = TwinColumns.of({"n": state}, 0)
+    return TwinColumns(
+        twin_columns.rows, {**twin_columns.columns, "cooling": np.full(2, cooling)}, 0
+    )
 
 
 @pytest.mark.parametrize("line", lines_of("Nodes"), ids=lambda line: " ".join(line[:7]))
 def test_a_score_on_the_page_is_the_one_that_is_given(line: list[str]) -> None:
     workload, profile = line[:2]
     capped, measured, marginal, cooling, trend, promised, answer = map(float, line[2:])
-    board = board_of(profile, (capped, measured, trend), cooling)
+    twin_columns = twin_columns_of(profile, (capped, measured, trend), cooling)
     cores = marginal / capped * CORES
     weights = Weights(coefficients=EXACT if marginal else Coefficients(0.0, 0.0, 0.0, False))
 
-    scores = score(pod(workload, cores=cores), board, rows_by_name(board, ["n"]), NOON, 0, weights)
+    scores = score(
+        pod(workload, cores=cores),
+        twin_columns,
+        rows_by_name(twin_columns, ["n"]),
+        NOON,
+        0,
+        weights,
+    )
 
     assert (round(float(scores.score[0]), 2), int(scores.answer[0])) == (promised, answer)
 
@@ -76,9 +85,11 @@ def test_watts_of_a_pod_on_the_page_are_the_ones_that_are_counted(line: list[str
     cores, gib, gpus, cpu_w, gpu_w, promised = map(float, line[2:])
     asked = pod(line[1], cores=cores, gib=gib, gpus=int(gpus))
     state = NodeState(ordinal=0, at=NOON, hardware=hardware("n", watts=720, gpus=8))
-    board = Board.of({"n": state}, 0)
+    twin_columns = TwinColumns.of({"n": state}, 0)
 
-    watts = marginal_w(asked, board.rated(), Coefficients())[rows_by_name(board, ["n"])]
+    watts = marginal_w(asked, twin_columns.rated(), Coefficients())[
+        rows_by_name(twin_columns, ["n"])
+    ]
 
     assert round(float(watts[0]), 1) == promised == pytest.approx(cpu_w + gpu_w)
 

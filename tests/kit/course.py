@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 import plain
 from joulie_bus.testing import NOON, SECOND
-from joulie_projections.board import Board
-from joulie_projections.facility import Hall, Halls
-from joulie_projections.twins import is_only_read
-from joulie_projections.world import NodeState, Sample
+from joulie_projections.state.state import NodeState, Sample
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.facility import Hall, Halls
+from joulie_projections.twin.twin import is_only_read
 
 T = TypeVar("T")
 NODES = 24
@@ -33,13 +33,13 @@ class Course(NamedTuple):
     """A cluster as it is told, board by board."""
 
     nodes: dict[str, NodeState]
-    board: Board
+    twin_columns: TwinColumns
     now: int
 
     @classmethod
     def of(cls, first: list[NodeState]) -> "Course":
         whole: dict[int, NodeState | None] = dict(enumerate(first))
-        return cls({}, Board.empty(), NOON).after(Step(whole, {}, 200, ROOMS, 0, 0, True))
+        return cls({}, TwinColumns.empty(), NOON).after(Step(whole, {}, 200, ROOMS, 0, 0, True))
 
     def after(self, step: Step) -> "Course":
         changes = {
@@ -55,9 +55,9 @@ class Course(NamedTuple):
         planned = NOON - step.planned_s * SECOND
         read = {name: state for name, state in changes.items() if self._is_only_read(name, state)}
         others = {name: state for name, state in changes.items() if name not in read}
-        board = self.board.updated(others.items(), planned, step.halls)
-        board = board.read([state for state in read.values() if state is not None])
-        return Course(there, board, self.now + step.later_s * SECOND)
+        twin_columns = self.twin_columns.updated(others.items(), planned, step.halls)
+        twin_columns = twin_columns.read([state for state in read.values() if state is not None])
+        return Course(there, twin_columns, self.now + step.later_s * SECOND)
 
     def _is_only_read(self, name: str, state: NodeState | None) -> bool:
         before = self.nodes.get(name)

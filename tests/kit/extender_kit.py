@@ -8,9 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from go_http import Client
-from joulie_bus import codec
-from joulie_bus.events import DecisionEntry
-from joulie_bus.settings import HostPort
+from joulie_bus.events import DecisionEntry, codec
+from joulie_bus.runtime.settings import HostPort
 from joulie_bus.testing import NOON, SECOND, hardware
 from joulie_extender.app import Conduct, Extender, Record
 from joulie_extender.exchange import Handler, Limits, Request
@@ -18,9 +17,9 @@ from joulie_extender.routes import routed
 from joulie_extender.scoring import Weights
 from joulie_extender.server import Door, listening
 from joulie_extender.tls import Certificates
-from joulie_projections.board import Board
-from joulie_projections.view import Snapshot
-from joulie_projections.world import NodeState, Sample
+from joulie_projections.state.state import NodeState, Sample
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.view.view import Snapshot
 from kube_scheduler import Block
 
 PATIENCE_S = 20.0
@@ -52,7 +51,7 @@ def saving(name: str, ordinal: int, watts: int = 100) -> NodeState:
 def snapshot_of(*nodes: NodeState, position: int = 17, age_ms: int = 3) -> Snapshot:
     """Named as their hardware is."""
     named = {node.hardware.node: node for node in nodes if node.hardware is not None}
-    return Snapshot(position, Board.of(named, 0), age_ms)
+    return Snapshot(position, TwinColumns.of(named, 0), age_ms)
 
 
 class Received(NamedTuple):

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from joulie_bus.events import GpuAsk, PodAsk
 from joulie_bus.testing import NOON
-from joulie_projections.board import Board
-from joulie_projections.card_columns import Cards
-from joulie_projections.cards import CardState, Claim
-from joulie_projections.world import NodeState
+from joulie_projections.state.cards import CardState, Claim
+from joulie_projections.state.state import NodeState
+from joulie_projections.twin.card_columns import Cards
+from joulie_projections.twin.columns import TwinColumns
 
 A100 = "NVIDIA-A100-SXM4-40GB"
 MB = 40_960
@@ -61,10 +61,12 @@ def wanting(uid: str = "p", *, cards: int = 1, team: str = "", **gpu: object) ->
     )
 
 
-def board_of(cards: Mapping[str, CardState], nodes: Iterable[str] = ("n0", "n1", "n2")) -> Board:
+def twin_columns_of(
+    cards: Mapping[str, CardState], nodes: Iterable[str] = ("n0", "n1", "n2")
+) -> TwinColumns:
     there = {name: node(at) for at, name in enumerate(nodes)}
-    board = Board.of(there, 0)
-    return board.holding(Cards.of(cards, board.rows))
+    twin_columns = TwinColumns.of(there, 0)
+    return twin_columns.holding(Cards.of(cards, twin_columns.rows))
 
 
 def node(ordinal: int, *, present: bool = True) -> NodeState:

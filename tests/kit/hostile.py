@@ -14,12 +14,11 @@ from typing import Any
 
 import msgspec
 
-from joulie_bus import codec
-from joulie_bus.codec import Envelope
 from joulie_bus.errors import KubernetesRefused, Unreachable
-from joulie_bus.events import AnyEvent
+from joulie_bus.events import AnyEvent, codec
+from joulie_bus.events.codec import Envelope
 from joulie_bus.jetstream.connection import Connection
-from joulie_bus.subjects import Subjects, agent_name
+from joulie_bus.streams.subjects import Subjects, agent_name
 from joulie_bus.testing import one_of_each, power
 from kube_real import Running
 

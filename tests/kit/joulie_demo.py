@@ -14,8 +14,8 @@ from typing import Any
 from sqlalchemy.exc import OperationalError
 
 from joulie_bus.errors import DatabaseUnreachable
-from joulie_cli.data import DataDirectory
-from joulie_projections.history import Counts, History
+from joulie_cli.supervisor.data_directory import DataDirectory
+from joulie_projections.history.history import Counts, History
 
 PATIENCE_S = 60.0  # a slow machine; nothing here waits so long for its own sake
 

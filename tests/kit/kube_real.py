@@ -21,11 +21,11 @@ import msgspec
 import yaml  # type: ignore[import-untyped]
 
 from authority import Authority
-from joulie_bus.children import die_with_parent
-from joulie_bus.embedded import free_port
+from joulie_bus.broker.embedded import free_port
 from joulie_bus.errors import KubernetesRefused
-from joulie_operator.kube import CONFLICT, NOT_FOUND, ApiServer, Unanswered
-from joulie_operator.resources import GPUS, NODEHARDWARES, NODETWINS
+from joulie_bus.runtime.child_process import die_with_parent
+from joulie_operator.kube.api_client import CONFLICT, NOT_FOUND, ApiServer, Unanswered
+from joulie_operator.kube.custom_resources import GPUS, NODEHARDWARES, NODETWINS
 
 ASSETS, SCHEDULER, RULES = "KUBEBUILDER_ASSETS", "KUBE_SCHEDULER", "KUBE_RULES"
 ROOT = Path(__file__).parents[2]

@@ -4,10 +4,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from joulie_operator.errands import Clock, Differences, Step, Wishes
-from joulie_operator.observe import Node
-from joulie_operator.resources import MANAGER, NodeTwin
-from joulie_projections.world import World
+from joulie_operator.apply.pending_writes import Clock, Differences, Step, Wishes
+from joulie_operator.kube.custom_resources import MANAGER, NodeTwin
+from joulie_operator.observe.facts_from_objects import Node
+from joulie_projections.state.state import ClusterState
 from kube_api import ApiServer
 from kube_builders import node
 from kube_fields import Patch, Tree
@@ -30,19 +30,19 @@ class Settled(NamedTuple):
     twins: Kept
 
 
-def settle(server: ApiServer, world: World, now_ns: int) -> Settled:
+def settle(server: ApiServer, cluster_state: ClusterState, now_ns: int) -> Settled:
     """Every node of the world is there, and has what the operator would have written by now."""
-    for name in world.nodes:
+    for name in cluster_state.nodes:
         server.put("nodes", node(name))
     seen = Settled(Kept(), Kept())
     seen.nodes.update({name: _read(tree, Node) for name, tree in server.all("nodes").items()})
     differences = Differences(seen.nodes, seen.twins, WISHES)
-    for errand in differences.look(world, Clock(0.0, now_ns)):
+    for errand in differences.look(cluster_state, Clock(0.0, now_ns)):
         for step in errand.steps:
             _do(server, seen, errand.name, step)
             if step.what == "status":
                 status = differences.status(
-                    seen.twins[errand.name], world.nodes[errand.name], now_ns
+                    seen.twins[errand.name], cluster_state.nodes[errand.name], now_ns
                 )
                 said = {"status": msgspec.to_builtins(status)}
                 seen.twins[errand.name] = _twin(server, errand.name, said, "status")

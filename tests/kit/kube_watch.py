@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from joulie_bus.tasks import rung
+from joulie_bus.runtime.tasks import rung
 from kube_fields import Kind, Refused, Tree
 from kube_objects import Happened, Objects
 from kube_requests import encode

@@ -13,8 +13,8 @@ from typing import Any
 
 import nkeys  # type: ignore[import-untyped]
 
-from joulie_bus.broker import server_binary
-from joulie_bus.embedded import free_port
+from joulie_bus.broker.checksum import server_binary
+from joulie_bus.broker.embedded import free_port
 
 
 @contextlib.contextmanager

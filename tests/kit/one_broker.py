@@ -5,9 +5,9 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from joulie_bus.embedded import Embedded
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.jetstream.streams import ensure
-from joulie_bus.subjects import Stream
+from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, connected, running_broker
 
 

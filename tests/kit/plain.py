@@ -18,14 +18,14 @@ from joulie_extender.filter import Verdict
 from joulie_extender.gpu import GpuWeights, asks
 from joulie_extender.preferences import Preference, Preferences, Team
 from joulie_extender.scoring import Basis, Weights
-from joulie_projections.board import Board
-from joulie_projections.card_columns import Cards
-from joulie_projections.cards import CardState
-from joulie_projections.facility import Hall, Halls
-from joulie_projections.load import LEAST_CPU_MILLI, Load
-from joulie_projections.power import Coefficients
-from joulie_projections.twins import NodeClass, Source, Twin, twin_of
-from joulie_projections.world import Arrival, NodeState, Sample
+from joulie_projections.pods.load import LEAST_CPU_MILLI, Load
+from joulie_projections.state.cards import CardState
+from joulie_projections.state.state import Arrival, NodeState, Sample
+from joulie_projections.twin.card_columns import Cards
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.facility import Hall, Halls
+from joulie_projections.twin.power import Coefficients
+from joulie_projections.twin.twin import NodeClass, Source, Twin, twin_of
 
 LABEL, ZONE = "joulie.io/power-profile", "joulie.io/cooling-zone"
 
@@ -55,15 +55,15 @@ def question(
     weights: Weights,
     halls: Halls,
     cards: Mapping[str, CardState],
-) -> tuple[Question, Board]:
+) -> tuple[Question, TwinColumns]:
     """Named n0, n1 and so on; the same world on a board."""
     named = {f"n{at}": replace(state, ordinal=at) for at, state in enumerate(states)}
     twins = {name: twin_of(state, halls) for name, state in named.items()}
     nodes = [Known(n, named[n], twins[n], halls.halls[twins[n].hall]) for n in named]
-    board = Board.of(named, 0, halls)
+    twin_columns = TwinColumns.of(named, 0, halls)
     return (
         Question(pod, nodes, cards, age_ms, weights),
-        board.holding(Cards.of(cards, board.rows)),
+        twin_columns.holding(Cards.of(cards, twin_columns.rows)),
     )
 
 
@@ -297,7 +297,7 @@ states = st.builds(
     load=loads,
     arrivals=st.lists(st.builds(Arrival, st.just("p"), seconds_ago, loads), max_size=3).map(tuple),
 )
-worlds = st.lists(states, min_size=1, max_size=6)
+cluster_states = st.lists(states, min_size=1, max_size=6)
 pods = st.builds(
     ask,
     performance=st.booleans(),

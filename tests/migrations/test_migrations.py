@@ -15,18 +15,25 @@ import joulie_migrations
 from joulie_bus.errors import SchemaMismatch
 from joulie_bus.testing import node_seen, noon, one_of_each, power, records
 from joulie_migrations import OURS, Steps
-from joulie_projections import database
-from joulie_projections.commit import Input
-from joulie_projections.database import Place
-from joulie_projections.decisions import DecisionLog
-from joulie_projections.entry import FIRST_PREV, UNREADABLE, About, Entry, chain_hash, entry_of
-from joulie_projections.history import History, Logged, Wanted
-from joulie_projections.rows import no_rows
-from joulie_projections.sequence import Standing, sequence
-from joulie_projections.store import Store
-from joulie_projections.tables import decision, metadata
+from joulie_projections.decision_log.entry import (
+    FIRST_PREV,
+    UNREADABLE,
+    About,
+    Entry,
+    chain_hash,
+    entry_of,
+)
+from joulie_projections.decision_log.log import DecisionLog
+from joulie_projections.fold.commit import Input
+from joulie_projections.fold.sequence import Standing, sequence
+from joulie_projections.history.history import History, Logged, Wanted
+from joulie_projections.state.rows import no_rows
+from joulie_projections.state.state import ClusterState
+from joulie_projections.store import database
+from joulie_projections.store.database import Place
+from joulie_projections.store.store import Store
+from joulie_projections.store.tables import decision, metadata
 from joulie_projections.testing import Postgres
-from joulie_projections.world import World
 
 HERE = Path(joulie_migrations.__file__).parent
 STEP = """
@@ -215,7 +222,9 @@ def work(writer: Engine) -> None:
     assert held is not None
     standing = Standing(held.position, held.inputs, held.digests or no_rows(), held.head)
     told = records(node_seen("a"), power("a", 1), name=f"n{held.position}")
-    done = sequence(World(), standing, told, {told[0].stream: "", told[1].stream: ""}, noon())
+    done = sequence(
+        ClusterState(), standing, told, {told[0].stream: "", told[1].stream: ""}, noon()
+    )
     store.commit(held.epoch, done.commit)
 
 

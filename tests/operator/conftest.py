@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy import Engine
 
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.tasks import background
+from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import CLUSTER
-from joulie_projections import database
-from joulie_projections.heads import Signer
-from joulie_projections.projector import Projector, ProjectorSettings
-from joulie_projections.view import View
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.projector.projector import Projector, ProjectorSettings
+from joulie_projections.store import database
+from joulie_projections.view.view import View
 
 
 @pytest.fixture

@@ -8,23 +8,23 @@ from pathlib import Path
 import aiohttp.web
 import pytest
 
-from joulie_bus import metrics
-from joulie_bus.embedded import free_port
+from joulie_bus.broker.embedded import free_port
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.settings import Source
-from joulie_bus.subjects import Stream
-from joulie_bus.tasks import background
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.settings import Source
+from joulie_bus.runtime.tasks import background
+from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, full, node_seen, producer, refusals, until
-from joulie_operator import watcher
-from joulie_operator.edge import FacilitySettings, PowerSettings
-from joulie_operator.facility import poll_facility
-from joulie_operator.kube import ApiServer as Api
-from joulie_operator.scrape import scrape_power
+from joulie_operator.cluster_settings import FacilitySettings, PowerSettings
+from joulie_operator.kube.api_client import ApiServer as Api
+from joulie_operator.observe import resource_watcher
+from joulie_operator.observe.watch import Cluster, watch_cluster
 from joulie_operator.service import Operator
 from joulie_operator.settings import OperatorSettings
-from joulie_operator.watch import Cluster, watch_cluster
-from joulie_projections.view import View
+from joulie_operator.telemetry.facility import poll_facility
+from joulie_operator.telemetry.scrape import scrape_power
+from joulie_projections.view.view import View
 from kube_builders import joulie_server, node, pod
 
 pytestmark = pytest.mark.anyio
@@ -43,8 +43,8 @@ async def test_facts_that_a_full_stream_refused_are_listed_and_published_again(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watcher, "FIRST_PAUSE_S", 0.05)
-    monkeypatch.setattr(watcher, "LONGEST_PAUSE_S", 0.2)
+    monkeypatch.setattr(resource_watcher, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(resource_watcher, "LONGEST_PAUSE_S", 0.2)
     server = joulie_server()
     server.put("nodes", node("n1", gpus=8))
     server.put("pods", pod("p1"), "team")
@@ -57,8 +57,10 @@ async def test_facts_that_a_full_stream_refused_are_listed_and_published_again(
             watching = watch_cluster(api, bus, CLUSTER, view, Cluster.unseen())
             watch = await stack.enter_async_context(background(watching, "watch"))
             await goes_on_after_refusals(watch, "facts")
-            assert not view.world.nodes
-        await until(lambda: len(view.world.nodes) == 1 and len(view.world.pods) == 1)
+            assert not view.cluster_state.nodes
+        await until(
+            lambda: len(view.cluster_state.nodes) == 1 and len(view.cluster_state.pods) == 1
+        )
 
 
 async def test_plans_stop_with_a_reason_and_are_made_once_there_is_room(
@@ -66,7 +68,7 @@ async def test_plans_stop_with_a_reason_and_are_made_once_there_is_room(
 ) -> None:
     says = producer()
     await bus.publish([says.stamp(node_seen(name)) for name in ("n1", "n2")])
-    await until(lambda: len(view.world.nodes) == 2)
+    await until(lambda: len(view.cluster_state.nodes) == 2)
     settings = Source.of(CAPS_SETTLE="0s").load(OperatorSettings)
     operator = Operator(bus, CLUSTER, view, settings)
     async with contextlib.AsyncExitStack() as stack:
@@ -74,7 +76,7 @@ async def test_plans_stop_with_a_reason_and_are_made_once_there_is_room(
             task = await stack.enter_async_context(background(operator.run(), "operator"))
             await goes_on_after_refusals(task, "plans")
             await until(lambda: metrics.PLANS_STOPPED.labels(reason="broker")._value.get() == 1)
-        await until(lambda: all(node.profile for node in view.world.nodes.values()))
+        await until(lambda: all(node.profile for node in view.cluster_state.nodes.values()))
         await until(lambda: metrics.PLANS_STOPPED.labels(reason="broker")._value.get() == 0)
 
 
@@ -101,7 +103,7 @@ async def test_the_scraper_goes_on_and_the_next_reading_is_stored(
     bus: JetStreamLog, connection: Connection, view: View
 ) -> None:
     await bus.publish([producer().stamp(node_seen("n1"))])
-    await until(lambda: "n1" in view.world.nodes)
+    await until(lambda: "n1" in view.cluster_state.nodes)
     async with meter() as url:
         told = {"NODE_POWER_SOURCE": "http", "NODE_POWER_HTTP_ENDPOINT": f"{url}/{{node}}"}
         settings = Source.of(**told, NODE_POWER_INTERVAL="50ms").load(PowerSettings)
@@ -110,7 +112,7 @@ async def test_the_scraper_goes_on_and_the_next_reading_is_stored(
             async with full(connection, Stream.TEL):
                 task = await stack.enter_async_context(background(scraping, "scrape"))
                 await goes_on_after_refusals(task, "power")
-            await until(lambda: bool(view.world.nodes["n1"].samples))
+            await until(lambda: bool(view.cluster_state.nodes["n1"].samples))
 
 
 async def test_the_facility_poller_goes_on_and_the_next_reading_is_stored(
@@ -124,4 +126,4 @@ async def test_the_facility_poller_goes_on_and_the_next_reading_is_stored(
             async with full(connection, Stream.OBS, Stream.TEL):
                 task = await stack.enter_async_context(background(polling, "facility"))
                 await goes_on_after_refusals(task, "facility")
-            await until(lambda: bool(view.world.facilities))
+            await until(lambda: bool(view.cluster_state.facilities))

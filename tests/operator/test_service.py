@@ -6,15 +6,15 @@ from collections.abc import AsyncGenerator, Callable
 
 import pytest
 
-from joulie_bus import codec, metrics
-from joulie_bus.embedded import Embedded
-from joulie_bus.events import AnyEvent, NodePlan, PlanMade, PodGone, ProfileAssigned
+from joulie_bus.broker.embedded import Embedded
+from joulie_bus.events import AnyEvent, NodePlan, PlanMade, PodGone, ProfileAssigned, codec
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.log import MAX_BATCH
-from joulie_bus.roles import Role
-from joulie_bus.settings import Source
-from joulie_bus.subjects import Stream
-from joulie_bus.tasks import background, rung
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.settings import Source
+from joulie_bus.runtime.tasks import background, rung
+from joulie_bus.streams.log import MAX_BATCH
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import (
     CLUSTER,
     bound,
@@ -26,17 +26,17 @@ from joulie_bus.testing import (
     plan_made,
     producer,
 )
-from joulie_operator.guard import UNKNOWN
-from joulie_operator.plugins import chosen
-from joulie_operator.reconcile import Chosen, Plan, again
+from joulie_operator.observe.cluster_visibility import ClusterVisibility
+from joulie_operator.planning.guard import UNKNOWN
+from joulie_operator.planning.plugins import chosen
+from joulie_operator.planning.reconcile import Chosen, Plan, again
 from joulie_operator.service import Operator, batches
 from joulie_operator.settings import OperatorSettings
-from joulie_operator.sight import Sight
-from joulie_projections.view import View
+from joulie_projections.view.view import View
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 20
-SEES_ALL = Sight()
+SEES_ALL = ClusterVisibility()
 
 
 async def tell(bus: JetStreamLog, view: View, *facts: AnyEvent, boot: str = "b1") -> None:
@@ -52,7 +52,9 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def operator_of(bus: JetStreamLog, view: View, saw: Sight = SEES_ALL, /, **values: str) -> Operator:
+def operator_of(
+    bus: JetStreamLog, view: View, saw: ClusterVisibility = SEES_ALL, /, **values: str
+) -> Operator:
     """One to whom a class has settled at once."""
     settings = Source.of(**{"CAPS_SETTLE": "0s", **values}).load(OperatorSettings)
     return Operator(bus, CLUSTER, view, settings, sight=lambda: saw)
@@ -85,17 +87,17 @@ def nodes(count: int) -> list[AnyEvent]:
 
 
 def profiles(view: View) -> dict[str, str]:
-    return {name: node.profile for name, node in sorted(view.world.nodes.items())}
+    return {name: node.profile for name, node in sorted(view.cluster_state.nodes.items())}
 
 
 def newest(view: View) -> PlanMade:
-    plan = view.world.cluster["cluster"].plan
+    plan = view.cluster_state.cluster["cluster"].plan
     assert plan is not None
     return plan
 
 
 def is_planned(view: View) -> bool:
-    return all(node.cpu_cap_pct is not None for node in view.world.nodes.values())
+    return all(node.cpu_cap_pct is not None for node in view.cluster_state.nodes.values())
 
 
 async def test_a_plan_is_published_folded_and_seen(bus: JetStreamLog, view: View) -> None:
@@ -104,7 +106,7 @@ async def test_a_plan_is_published_folded_and_seen(bus: JetStreamLog, view: View
         await until(lambda: is_planned(view))
 
     assert profiles(view) == {"n000": "performance", "n001": "eco", "n002": "eco", "n003": "eco"}
-    caps = [node.cpu_cap_pct for _, node in sorted(view.world.nodes.items())]
+    caps = [node.cpu_cap_pct for _, node in sorted(view.cluster_state.nodes.items())]
     assert caps == [100, 55, 55, 55]
 
 
@@ -173,7 +175,7 @@ async def test_two_operators_at_once_assign_every_node_once(
         assert one.decide().changes == other.decide().changes == []
 
     assigned = Counter(e.node for e in await plans(bus) if isinstance(e, ProfileAssigned))
-    assert assigned == dict.fromkeys(view.world.nodes, 1)
+    assert assigned == dict.fromkeys(view.cluster_state.nodes, 1)
     assert Counter(profiles(view).values()) == {"performance": count // 2, "eco": count // 2}
 
 
@@ -206,13 +208,13 @@ async def test_a_node_drains_until_its_last_performance_pod_is_gone(
     facts = [*nodes(1), bound("pod-1", "n000", performance=True)]
     await tell(bus, view, *facts)
     async with operating(bus, view, STATIC_HP_FRAC="0"):
-        await until(lambda: view.world.nodes["n000"].draining)
-        waiting = view.world.nodes["n000"]
+        await until(lambda: view.cluster_state.nodes["n000"].draining)
+        waiting = view.cluster_state.nodes["n000"]
         await tell(bus, view, PodGone(uid="pod-1"), boot="b2")
         await until(lambda: is_planned(view))
 
     assert (waiting.profile, waiting.cpu_cap_pct) == ("", None)
-    emptied = view.world.nodes["n000"]
+    emptied = view.cluster_state.nodes["n000"]
     assert (emptied.profile, emptied.draining, emptied.cpu_cap_pct) == ("eco", False, 60)
     assert [event.TYPE for event in await plans(bus) if not isinstance(event, PlanMade)] == [
         "plan.draining-begun",
@@ -262,7 +264,9 @@ def stopped() -> set[str]:
 
 async def test_a_cluster_that_cannot_be_seen_is_not_planned(bus: JetStreamLog, view: View) -> None:
     await tell(bus, view, *nodes(2))
-    blind = operator_of(bus, view, Sight(blind="the API server has not answered for 73 s"))
+    blind = operator_of(
+        bus, view, ClusterVisibility(blind="the API server has not answered for 73 s")
+    )
 
     assert await blind.look() == ("cluster", "the API server has not answered for 73 s")
     assert await plans(bus) == []
@@ -285,7 +289,7 @@ async def test_a_view_that_is_too_old_is_not_planned_upon(
 async def test_why_there_are_no_plans_is_measured_until_there_are_again(
     bus: JetStreamLog, view: View
 ) -> None:
-    sights = [Sight(), Sight(blind="gone")]
+    sights = [ClusterVisibility(), ClusterVisibility(blind="gone")]
     await tell(bus, view, *nodes(1))
     settings = Source.of(CAPS_SETTLE="0s").load(OperatorSettings)
     operator = Operator(bus, CLUSTER, view, settings, sight=lambda: sights[-1])
@@ -312,7 +316,7 @@ async def test_nobody_is_downgraded_before_the_pods_are_known(
     bus: JetStreamLog, view: View
 ) -> None:
     await tell(bus, view, *nodes(2))
-    half_blind = operator_of(bus, view, Sight(pods_known=False), STATIC_HP_FRAC="0.5")
+    half_blind = operator_of(bus, view, ClusterVisibility(pods_known=False), STATIC_HP_FRAC="0.5")
     found = half_blind.decide()
 
     assert {event.node for event in found.events} == {"n000"}
@@ -323,13 +327,13 @@ async def test_nobody_is_downgraded_before_the_pods_are_known(
 async def test_a_plan_of_the_log_can_be_made_again(bus: JetStreamLog, view: View) -> None:
     await tell(bus, view, *nodes(3), bound("pod-1", "n002", performance=True))
     operator = operator_of(bus, view, STATIC_HP_FRAC="0.4")
-    world = copy.deepcopy(view.world)
+    cluster_state = copy.deepcopy(view.cluster_state)
     await operator.look()
     made, *events = await plans(bus)
 
     assert isinstance(made, PlanMade)
     assert made.view == 7
-    assert again(made, world, chosen(made.policy)).events == events
+    assert again(made, cluster_state, chosen(made.policy)).events == events
 
 
 async def test_a_cluster_without_nodes_needs_no_plan(bus: JetStreamLog, view: View) -> None:

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from joulie_bus.errors import SettingsError
-from joulie_bus.settings import Source
-from joulie_operator.edge import ClusterSettings, LeaseSettings
-from joulie_operator.plugins import chosen
-from joulie_operator.policies import BUILT_IN, Share, Situation, static_partition
-from joulie_operator.reconcile import CODE_VERSION, Chosen
-from joulie_operator.rules import Rules, rules_of, values_of
+from joulie_bus.runtime.settings import Source
+from joulie_operator.cluster_settings import ClusterSettings, LeaseSettings
+from joulie_operator.planning.plugins import chosen
+from joulie_operator.planning.policies import BUILT_IN, Share, Situation, static_partition
+from joulie_operator.planning.reconcile import CODE_VERSION, Chosen
+from joulie_operator.planning.rules import Rules, rules_of, values_of
 from joulie_operator.settings import OperatorSettings
-from joulie_projections.catalog_file import shipped
+from joulie_projections.hardware.catalog_file import shipped
 
 Install = Callable[..., None]
 NOWHERE = Situation([], demand=None, now_s=0, numbers={})  # type: ignore[arg-type]
@@ -110,7 +110,10 @@ def test_our_own_policies_are_found_by_name() -> None:
 
 
 def test_a_policy_of_another_package_is_found_by_its_entry_point(install: Install) -> None:
-    install("greedy", "from joulie_operator.policies import Share\npolicy = lambda _: Share(7)\n")
+    install(
+        "greedy",
+        "from joulie_operator.planning.policies import Share\npolicy = lambda _: Share(7)\n",
+    )
     settings = loaded(POLICY_TYPE="greedy")
 
     assert chosen(settings.policy).decide(NOWHERE) == Share(7)

@@ -10,15 +10,15 @@ from typing import Any, Protocol
 import pytest
 from sqlalchemy import Engine
 
-from joulie_bus.embedded import Embedded
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.testing import CLUSTER, producer
-from joulie_projections import database
-from joulie_projections.database import Place
-from joulie_projections.heads import Signer
-from joulie_projections.projector import Projector, ProjectorSettings
-from joulie_projections.view import View
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.projector.projector import Projector, ProjectorSettings
+from joulie_projections.store import database
+from joulie_projections.store.database import Place
+from joulie_projections.view.view import View
 from one_broker import anyio_backend, emptied, server
 
 __all__ = ["anyio_backend", "server"]  # fixtures

@@ -17,16 +17,16 @@ from joulie_bus.events import (
     TelemetrySampled,
 )
 from joulie_bus.testing import producer
-from joulie_projections.catalog import rated
-from joulie_projections.catalog_file import shipped
-from joulie_projections.draft import Draft
-from joulie_projections.folds import evolve
-from joulie_projections.world import World
-from joulie_simulator.cluster import SimCluster
+from joulie_projections.fold.registry import evolve
+from joulie_projections.hardware.catalog import rated
+from joulie_projections.hardware.catalog_file import shipped
+from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state_changes import Draft
+from joulie_simulator.cluster.cluster import SimCluster
 from joulie_simulator.engine import MORNING_S, WAITING_LIMIT, Engine, Options, ask
-from joulie_simulator.physics import Caps
-from joulie_simulator.shapes import SHAPES
-from joulie_simulator.workload import Job, Workload
+from joulie_simulator.hardware.physics import Caps
+from joulie_simulator.hardware.shapes import SHAPES
+from joulie_simulator.workload.workload import Job, Workload
 
 
 def engine_of(nodes: int = 20, seed: int = 1, **options: float) -> Engine:
@@ -180,15 +180,15 @@ def test_the_room_adds_up_what_its_nodes_draw() -> None:
 @given(st.integers(0, 1000))
 def test_the_log_believes_what_the_cluster_is(seed: int) -> None:
     engine = engine_of(10, seed, pods_per_s=0.5)
-    world = World()
-    draft = Draft(world)
+    cluster_state = ClusterState()
+    draft = Draft(cluster_state)
     for number, fact in enumerate(lived(engine, 4)):
         evolve(draft, fact, number)
     draft.commit()
 
     running = {name: len(node.running) for name, node in engine.cluster.nodes.items()}
-    assert {name: node.pods for name, node in world.nodes.items()} == running
-    owned = {uuid for uuid, card in world.gpus.items() if card.owner}
+    assert {name: node.pods for name, node in cluster_state.nodes.items()} == running
+    owned = {uuid for uuid, card in cluster_state.gpus.items() if card.owner}
     used = {
         f"GPU-{name}-{at}"
         for name, node in engine.cluster.nodes.items()

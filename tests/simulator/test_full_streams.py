@@ -10,16 +10,16 @@ from sqlalchemy import Engine
 from joulie_bus.events import NodeGone
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.settings import Source
-from joulie_bus.subjects import Stream
-from joulie_bus.tasks import background
+from joulie_bus.runtime.settings import Source
+from joulie_bus.runtime.tasks import background
+from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, full, producer, refusals, stored, until
-from joulie_projections import database
-from joulie_projections.heads import Signer
-from joulie_projections.projector import Projector, ProjectorSettings
-from joulie_projections.view import View
-from joulie_simulator import outbox
-from joulie_simulator.outbox import Outbox
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.projector.projector import Projector, ProjectorSettings
+from joulie_projections.store import database
+from joulie_projections.view.view import View
+from joulie_simulator.scheduler import outbox
+from joulie_simulator.scheduler.outbox import Outbox
 from joulie_simulator.service import Simulation, SimulatorSettings
 
 pytestmark = pytest.mark.anyio

@@ -2,4 +2,7 @@
 
 nats-py carries the connection; its `publish_async`, `fetch` and ordered consumers are not used,
 because they lose or stall under faults (docs/decisions/0003).
+
+Not here: what a message says (`events`), the server itself (`broker`).
+In: records to publish. Out: records with their position, in the order of a stream.
 """

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from nats.errors import Error as NatsError
 
-from joulie_bus.codec import open_envelope
 from joulie_bus.errors import BrokerRefused, BusError, ExpectationFailed, Unreachable
+from joulie_bus.events.codec import open_envelope
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.streams import last_on
-from joulie_bus.log import require_appendable
-from joulie_bus.records import Message
-from joulie_bus.subjects import Stream
+from joulie_bus.streams.log import require_appendable
+from joulie_bus.streams.records import Message
+from joulie_bus.streams.subjects import Stream
 
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 WRONG_LAST_SEQUENCE = 10071

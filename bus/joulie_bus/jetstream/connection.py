@@ -15,11 +15,11 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
-from joulie_bus import keys, metrics
 from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.jetstream.client import Heard, JoulieClient
-from joulie_bus.log import Listener
-from joulie_bus.logging import get_logger
+from joulie_bus.runtime import metrics, nats_keys
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.streams.log import Listener
 
 Handler = Callable[[Msg], Awaitable[None]]
 
@@ -310,9 +310,9 @@ def _check_files(address: Address) -> None:
     """Again, though the settings did: nats-py reads for ever where there is no JWT."""
     try:
         if address.nkey_file:
-            keys.check_seed(Path(address.nkey_file).read_text())
+            nats_keys.check_seed(Path(address.nkey_file).read_text())
         if address.creds_file:
-            keys.check_credentials(Path(address.creds_file).read_text())
+            nats_keys.check_credentials(Path(address.creds_file).read_text())
     except ValueError as error:
         file = address.nkey_file or address.creds_file
         raise Unreachable(address.shown, f"{file} is {error}") from error

@@ -14,16 +14,16 @@ import msgspec
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from joulie_bus import metrics
 from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.jetstream.batch import stored_together
+from joulie_bus.jetstream.batch_cost import Prices
 from joulie_bus.jetstream.connection import FORBIDDEN, Connection, Denial
-from joulie_bus.jetstream.price import Prices
-from joulie_bus.log import MAX_BATCH, require_speakable
-from joulie_bus.logging import get_logger
-from joulie_bus.records import Message
-from joulie_bus.subjects import kind_of
-from joulie_bus.tasks import background
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.tasks import background
+from joulie_bus.streams.log import MAX_BATCH, require_speakable
+from joulie_bus.streams.records import Message
+from joulie_bus.streams.subjects import kind_of
 
 WINDOW = 1000  # unacknowledged at most; the broker itself queues 10,000 before it says no
 ACK_DEADLINE_S = 2.0  # one fsync of a bad disk is 0.1 s, a cluster's election up to 5 s

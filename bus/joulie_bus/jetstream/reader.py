@@ -21,10 +21,10 @@ from nats.errors import Error as NatsError
 from joulie_bus.errors import BrokerRefused, StreamGap, StreamReplaced, Unreachable
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.streams import state_of
-from joulie_bus.logging import get_logger
-from joulie_bus.records import Record, digest_of
-from joulie_bus.subjects import Stream
-from joulie_bus.tasks import background, rung
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.tasks import background, rung
+from joulie_bus.streams.records import Record, digest_of
+from joulie_bus.streams.subjects import Stream
 
 PULL = 2500  # messages per request; two requests are kept in flight
 EXPIRES_S = 2.0

@@ -8,8 +8,8 @@ import msgspec
 
 from joulie_bus.errors import BrokerRefused, PurgeDenied, StreamsForeign, StreamsMissing
 from joulie_bus.jetstream.connection import Connection
-from joulie_bus.records import Record, Stored, StreamSize, StreamState
-from joulie_bus.subjects import Stream, Subjects
+from joulie_bus.streams.records import Record, Stored, StreamSize, StreamState
+from joulie_bus.streams.subjects import Stream, Subjects
 
 STREAM_NOT_FOUND = 10059
 MESSAGE_NOT_FOUND = 10037

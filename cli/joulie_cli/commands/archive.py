@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import joulie_migrations
-from joulie_audit.archive import Archive
-from joulie_audit.archiver import Archived, Archiver
-from joulie_audit.restore import Restored, restore
-from joulie_audit.tables import Parquet, Segment, has_parquet
+from joulie_audit.archive.archiver import Archived, Archiver
+from joulie_audit.archive.columnar import Parquet, Segment, has_parquet
+from joulie_audit.archive.parts import Archive
+from joulie_audit.archive.restore import Restored, restore
 from joulie_bus.errors import DataDirectoryError, NotInTheLog, NotTrimmed
-from joulie_bus.settings import setting, some_time, some_time_or_never
-from joulie_cli.archiving import Keeper
-from joulie_cli.past import ArchivePlace, facts_of
-from joulie_cli.trimming import as_json, as_text, trim
+from joulie_bus.runtime.settings import setting, some_time, some_time_or_never
+from joulie_cli.log_access.archiving import Keeper
+from joulie_cli.log_access.past import ArchivePlace, facts_of
+from joulie_cli.log_access.trimming import as_json, as_text, trim
 from joulie_cli.wiring import Wiring, serve_part
-from joulie_projections import database
-from joulie_projections.decisions import DecisionLog
-from joulie_projections.heads import public_key
-from joulie_projections.store import Store
+from joulie_projections.decision_log.heads import public_key
+from joulie_projections.decision_log.log import DecisionLog
+from joulie_projections.store import database
+from joulie_projections.store.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)

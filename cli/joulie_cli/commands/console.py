@@ -2,12 +2,12 @@
 
 import argparse
 
-from joulie_bus.roles import Role
+from joulie_bus.streams.roles import Role
 from joulie_cli.wiring import Wiring, serve_part, viewing
 from joulie_console.service import serve
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.settings import ScoringSettings
-from joulie_projections.history import History
+from joulie_projections.history.history import History
 
 SETTINGS = (ConsoleSettings, ScoringSettings)
 

@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 from joulie_bus.errors import NotRetryable
-from joulie_bus.roles import Role
-from joulie_cli.past import ArchivePlace, archive_of, history_of
+from joulie_bus.streams.roles import Role
+from joulie_cli.log_access.past import ArchivePlace, archive_of, history_of
 from joulie_cli.wiring import Wiring, connected
-from joulie_projections import dead
-from joulie_projections.commit import Poison
-from joulie_projections.setting_aside import is_whole, positions_of
+from joulie_projections.fold.commit import Poison
+from joulie_projections.fold.quarantine_quota import is_whole, positions_of
+from joulie_projections.projector import quarantine
 
 SETTINGS = (ArchivePlace,)
 
@@ -26,14 +26,14 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     poison = _at(found, args.position)
     if args.action == "retry":
         asyncio.run(_retry(wires, poison))
-    body = dead.legible(poison.body) if is_whole(poison) else None
+    body = quarantine.legible(poison.body) if is_whole(poison) else None
     told_one = _as_json(poison) | {"body": body}
     print(json.dumps(told_one, indent=None if args.json else 2))
     return 0
 
 
 async def _retry(wires: Wiring, poison: Poison) -> None:
-    message = dead.again(poison, wires.subjects)
+    message = quarantine.again(poison, wires.subjects)
     async with connected(wires, Role.ADMIN) as bus:
         await bus.publish([message])
 

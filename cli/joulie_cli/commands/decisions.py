@@ -6,14 +6,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from joulie_audit.explain import read
-from joulie_audit.listing import about_node, line_of, row_of
+from joulie_audit.questions.explain import read
+from joulie_audit.questions.listing import about_node, line_of, row_of
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import DECISION_TYPES
-from joulie_cli.past import ArchivePlace, archive_of, history_of
-from joulie_cli.when import HOW, as_time
+from joulie_cli.display.time_arguments import HOW, as_time
+from joulie_cli.log_access.past import ArchivePlace, archive_of, history_of
 from joulie_cli.wiring import Wiring
-from joulie_projections.history import History, Logged, Wanted
+from joulie_projections.history.history import History, Logged, Wanted
 
 SETTINGS = (ArchivePlace,)
 POLL_S = 0.3

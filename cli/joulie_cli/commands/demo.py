@@ -16,25 +16,25 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.live import Live
 
-from joulie_bus import codec, logging
-from joulie_bus.children import die_with_parent
-from joulie_bus.embedded import free_port
-from joulie_bus.events import AnyEvent, FilterDecided
+from joulie_bus.broker.embedded import free_port
+from joulie_bus.events import AnyEvent, FilterDecided, codec
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.roles import Role
-from joulie_bus.settings import BusSettings, HostPort, Source
-from joulie_bus.tasks import background
+from joulie_bus.runtime import logging
+from joulie_bus.runtime.child_process import die_with_parent
+from joulie_bus.runtime.settings import BusSettings, HostPort, Source
+from joulie_bus.runtime.tasks import background
+from joulie_bus.streams.roles import Role
 from joulie_cli.commands import console, extender, operator, projector, simulator
-from joulie_cli.data import DEFAULT
-from joulie_cli.placements import placements
-from joulie_cli.screen import Extent, Place, Screen
-from joulie_cli.supervisor import Supervisor
+from joulie_cli.display.placements import placements
+from joulie_cli.display.screen import Extent, Place, Screen
+from joulie_cli.supervisor.data_directory import DEFAULT
+from joulie_cli.supervisor.supervisor import Supervisor
 from joulie_cli.wiring import Wiring, run_until_told
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.settings import ServerSettings
-from joulie_projections import database
-from joulie_projections.history import History, Logged
-from joulie_projections.view import View
+from joulie_projections.history.history import History, Logged
+from joulie_projections.store import database
+from joulie_projections.view.view import View
 from joulie_simulator.service import SimulatorSettings
 
 SETTINGS = (
@@ -269,7 +269,7 @@ def _summary(view: View, start: int, supervisor: Supervisor) -> dict[str, Any]:
         "events": view.position - start,
         "position": view.position,
         "lag_ms": beat.lag_ms if beat else None,
-        "nodes": sum(node.present for node in view.world.nodes.values()),
+        "nodes": sum(node.present for node in view.cluster_state.nodes.values()),
         "endpoints": supervisor.endpoints,
     }
 

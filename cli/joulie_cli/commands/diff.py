@@ -3,10 +3,10 @@
 import argparse
 import json
 
-from joulie_audit.proof import Difference, difference
-from joulie_cli.heads import head_named, public_key
-from joulie_cli.past import ArchivePlace, archive_of, history_of
-from joulie_cli.when import shown
+from joulie_audit.verify.proof import Difference, difference
+from joulie_cli.display.time_arguments import shown
+from joulie_cli.log_access.kept_heads import head_named, public_key
+from joulie_cli.log_access.past import ArchivePlace, archive_of, history_of
 from joulie_cli.wiring import Wiring
 
 SETTINGS = (ArchivePlace,)

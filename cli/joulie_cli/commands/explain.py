@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from joulie_audit.explain import (
+from joulie_audit.archive.fact_source import Facts, plan_facts
+from joulie_audit.questions.explain import (
     Explanation,
     Outcome,
     candidate_names,
@@ -20,16 +21,15 @@ from joulie_audit.explain import (
     terms_again,
     weights_in,
 )
-from joulie_audit.facts import Facts, plan_facts
-from joulie_audit.travel import Step, binding_of, steps_of, world_at
+from joulie_audit.questions.time_travel import Step, binding_of, cluster_state_at, steps_of
 from joulie_bus.errors import BusError, DataDirectoryError, NotInTheLog
 from joulie_bus.events import Terms
 from joulie_cli.commands import plans
-from joulie_cli.past import ArchivePlace, archive_of, facts_of, require_facts
-from joulie_cli.when import shown
+from joulie_cli.display.time_arguments import shown
+from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
 from joulie_cli.wiring import Wiring
-from joulie_projections.board import Board
-from joulie_projections.history import History
+from joulie_projections.history.history import History
+from joulie_projections.twin.columns import TwinColumns
 
 SETTINGS = (ArchivePlace,)
 SHOWN_STEPS = 20
@@ -93,11 +93,11 @@ async def _names_then(history: History, facts: Facts, view: int) -> dict[int, st
     if view >= history.rows_moved_at():
         return node_names(history)
     try:
-        world = await world_at(history, facts, view)
+        cluster_state = await cluster_state_at(history, facts, view)
     except (BusError, NotInTheLog, DataDirectoryError) as error:
         print(f"joulie explain: {NAMES_OF_TODAY} {error}", file=sys.stderr)
         return node_names(history)
-    return {state.ordinal: name for name, state in world.nodes.items()}
+    return {state.ordinal: name for name, state in cluster_state.nodes.items()}
 
 
 async def _terms_of(history: History, facts: Facts, found: Explanation, node: str) -> Terms:
@@ -110,8 +110,8 @@ async def _terms_of(history: History, facts: Facts, found: Explanation, node: st
     weights = weights_in(history, found.settings)
     if weights is None:
         raise NotInTheLog(f"The settings {found.settings} are not in the log.")
-    world = await world_at(history, facts, found.view)
-    terms = terms_again(scored, node, Board.believing(world), weights)
+    cluster_state = await cluster_state_at(history, facts, found.view)
+    terms = terms_again(scored, node, TwinColumns.believing(cluster_state), weights)
     if terms is None:
         raise NotInTheLog(_no_candidate(history, found, node))
     return terms

@@ -6,15 +6,15 @@ import contextlib
 from collections.abc import AsyncGenerator
 
 from joulie_bus.errors import BusError
-from joulie_bus.logging import get_logger
-from joulie_bus.roles import Role
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.streams.roles import Role
 from joulie_cli.wiring import Wiring, serve_part, viewing
 from joulie_extender.binder import Binder
 from joulie_extender.pretence import PretendedBinder
 from joulie_extender.service import serving
 from joulie_extender.settings import ScoringSettings, ServerSettings
-from joulie_projections.catalog_file import CatalogSettings, GpuResourceSettings
-from joulie_projections.view import View
+from joulie_projections.hardware.catalog_file import CatalogSettings, GpuResourceSettings
+from joulie_projections.view.view import View
 
 SETTINGS = (ServerSettings, ScoringSettings, CatalogSettings, GpuResourceSettings)
 SIMULATED = "simulated"

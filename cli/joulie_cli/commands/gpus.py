@@ -5,10 +5,11 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from joulie_cli.past import history_of
+from joulie_cli.log_access.past import history_of
 from joulie_cli.wiring import Wiring
 from joulie_extender.gpu_names import Aliases, aliases_of, is_model
-from joulie_projections.cards import (
+from joulie_projections.hardware.catalog_file import CatalogSettings
+from joulie_projections.state.cards import (
     UNKNOWN_HOLDER,
     CardState,
     is_idle,
@@ -16,8 +17,7 @@ from joulie_projections.cards import (
     room_mb,
     used_mb,
 )
-from joulie_projections.catalog_file import CatalogSettings
-from joulie_projections.world import World
+from joulie_projections.state.state import ClusterState
 
 SETTINGS = (CatalogSettings,)
 
@@ -33,18 +33,20 @@ class Wish(NamedTuple):
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     with history_of(wires) as history:
-        world = history.world()
+        cluster_state = history.cluster_state()
     aliases = aliases_of(wires.source.load(CatalogSettings).catalog)
     wish = Wish(args.node or "", args.model or "", args.pod or "", args.free)
-    found = report(world, wish, aliases)
+    found = report(cluster_state, wish, aliases)
     print(json.dumps(found) if args.json else as_text(found))
     return 0
 
 
-def report(world: World, wish: Wish, aliases: Aliases = ()) -> dict[str, Any]:
+def report(cluster_state: ClusterState, wish: Wish, aliases: Aliases = ()) -> dict[str, Any]:
     cards = [
-        _card(world, uuid, card)
-        for uuid, card in sorted(world.gpus.items(), key=lambda item: (item[1].node, item[0]))
+        _card(cluster_state, uuid, card)
+        for uuid, card in sorted(
+            cluster_state.gpus.items(), key=lambda item: (item[1].node, item[0])
+        )
         if _is_wished(card, wish, aliases)
     ]
     return {"cards": cards, "total": _total(cards)}
@@ -65,8 +67,8 @@ def _names(card: CardState) -> Iterator[tuple[str, ...]]:
         yield uid, claim.name, f"{claim.namespace}/{claim.name}"
 
 
-def _card(world: World, uuid: str, card: CardState) -> dict[str, Any]:
-    node = world.nodes.get(card.node)
+def _card(cluster_state: ClusterState, uuid: str, card: CardState) -> dict[str, Any]:
+    node = cluster_state.nodes.get(card.node)
     return {
         "uuid": uuid,
         "node": card.node,

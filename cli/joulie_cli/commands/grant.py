@@ -4,8 +4,8 @@ import argparse
 import json
 
 from joulie_bus.errors import SettingsError
-from joulie_bus.roles import NAMED, Role, grant_of, inbox, permissions
-from joulie_bus.subjects import escape
+from joulie_bus.streams.roles import NAMED, Role, grant_of, inbox, permissions
+from joulie_bus.streams.subjects import escape
 from joulie_cli.wiring import Wiring
 
 SETTINGS = ()

@@ -10,16 +10,16 @@ from typing import Any
 import msgspec
 
 from joulie_bus.errors import KeyChangeRefused, NotInTheLog
-from joulie_bus.subjects import Stream
-from joulie_bus.whole import everything
-from joulie_cli.heads import public_key
-from joulie_cli.past import broker_of
-from joulie_cli.when import as_time, shown
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.streams.whole_stream import everything
+from joulie_cli.display.time_arguments import as_time, shown
+from joulie_cli.log_access.kept_heads import public_key
+from joulie_cli.log_access.past import broker_of
 from joulie_cli.wiring import Wiring
-from joulie_projections import keychange
-from joulie_projections.heads import next_path
-from joulie_projections.keyring import ENDLESS, Key, Ring
-from joulie_projections.signed import Head, decode_any
+from joulie_projections.decision_log import key_change
+from joulie_projections.decision_log.heads import next_path
+from joulie_projections.decision_log.keyring import ENDLESS, Key, Ring
+from joulie_projections.decision_log.signed import Head, decode_any
 
 SETTINGS = ()
 LOOK_S = 0.2
@@ -36,11 +36,11 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         return _list(args, public_key(wires))
     key = wires.data.key
     if args.action == "rotate":
-        keychange.ask_rotation(key)
+        key_change.ask_rotation(key)
         return _wait(args, wires, next_path(key))
     key_id, since = _named(args, public_key(wires)), asyncio.run(_since(args, wires))
-    keychange.ask_retirement(key, key_id, since)
-    return _wait(args, wires, keychange.retirement_path(key))
+    key_change.ask_retirement(key, key_id, since)
+    return _wait(args, wires, key_change.retirement_path(key))
 
 
 def _list(args: argparse.Namespace, ring: Ring) -> int:

@@ -6,9 +6,9 @@ import asyncio
 import joulie_migrations
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.streams import ensure
-from joulie_bus.roles import Role
+from joulie_bus.streams.roles import Role
 from joulie_cli.wiring import Wiring, address_of, names_a_broker
-from joulie_projections import database
+from joulie_projections.store import database
 
 SETTINGS = ()
 

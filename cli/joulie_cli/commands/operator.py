@@ -7,25 +7,25 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from joulie_bus.log import Log
-from joulie_bus.roles import Role
+from joulie_bus.streams.log import Log
+from joulie_bus.streams.roles import Role
 from joulie_cli.wiring import Wiring, serve_part, viewing
-from joulie_operator.edge import (
+from joulie_operator.cluster_settings import (
     ApplierSettings,
     ClusterSettings,
     FacilitySettings,
     LeaseSettings,
     PowerSettings,
 )
-from joulie_operator.eligible import selector
+from joulie_operator.observe.cluster_visibility import ClusterVisibility, Eyes, clear_sight
+from joulie_operator.planning.eligible import selector
 from joulie_operator.service import Operator
 from joulie_operator.settings import OperatorSettings
-from joulie_operator.sight import Eyes, Sight, clear_sight
-from joulie_projections.catalog_file import CatalogSettings, GpuResourceSettings
-from joulie_projections.view import View
+from joulie_projections.hardware.catalog_file import CatalogSettings, GpuResourceSettings
+from joulie_projections.view.view import View
 
 if TYPE_CHECKING:
-    from joulie_operator.kube import ApiServer
+    from joulie_operator.kube.api_client import ApiServer
 
 IN_CLUSTER = "in-cluster"
 SETTINGS = (
@@ -55,8 +55,8 @@ async def _operate(wires: Wiring, cluster: str) -> None:
 
 async def _take_turns(wires: Wiring, bus: Log, view: View, cluster: str) -> None:
     """One operator works; others stand by with a warm view."""
-    from joulie_operator.kube import ApiServer
-    from joulie_operator.lease import Lease
+    from joulie_operator.kube.api_client import ApiServer
+    from joulie_operator.kube.lease import Lease
 
     async with ApiServer.of(None if cluster == IN_CLUSTER else Path(cluster)) as api:
         identity = f"{socket.gethostname()}-{secrets.token_hex(3)}"
@@ -66,10 +66,10 @@ async def _take_turns(wires: Wiring, bus: Log, view: View, cluster: str) -> None
 
 async def _lead(wires: Wiring, bus: Log, view: View, api: "ApiServer") -> None:
     """What only one operator does. Nothing of it survives the loss of the lease."""
-    from joulie_operator.apply import Applier
-    from joulie_operator.card_status import CardStatus
-    from joulie_operator.machines import GpuNames, Inventory
-    from joulie_operator.watch import Cluster, watch_cluster
+    from joulie_operator.apply.gpu_status import CardStatus
+    from joulie_operator.apply.writer import Applier
+    from joulie_operator.observe.hardware_inventory import GpuNames, Inventory
+    from joulie_operator.observe.watch import Cluster, watch_cluster
 
     cluster, load = Cluster.unseen(), wires.source.load
     nodes = selector(load(OperatorSettings).node_selector)
@@ -88,16 +88,16 @@ async def _plan(wires: Wiring, bus: Log, view: View, eyes: Eyes | None = None) -
     load = wires.source.load
     settings = load(OperatorSettings).naming_models_as(load(CatalogSettings).catalog)
 
-    def sight() -> Sight:
+    def sight() -> ClusterVisibility:
         return eyes.sight(settings.max_view_age_s) if eyes is not None else clear_sight()
 
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(Operator(bus, wires.subjects, view, settings, sight).run())
         if (facility := load(FacilitySettings)).enabled:
-            from joulie_operator.facility import poll_facility
+            from joulie_operator.telemetry.facility import poll_facility
 
             tasks.create_task(poll_facility(bus, wires.subjects, facility))
         if (power := load(PowerSettings)).source != "static":
-            from joulie_operator.scrape import scrape_power
+            from joulie_operator.telemetry.scrape import scrape_power
 
             tasks.create_task(scrape_power(bus, wires.subjects, view, power))

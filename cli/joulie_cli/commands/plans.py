@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from joulie_audit.facts import PlanFact, plan_facts
+from joulie_audit.archive.fact_source import PlanFact, plan_facts
 from joulie_bus.events import PlanMade
-from joulie_cli.past import ArchivePlace, archive_of, facts_of, require_facts
-from joulie_cli.when import shown
+from joulie_cli.display.time_arguments import shown
+from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
 from joulie_cli.wiring import Wiring
 
 SETTINGS = (ArchivePlace,)

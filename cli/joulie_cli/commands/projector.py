@@ -3,14 +3,14 @@
 import argparse
 
 import joulie_migrations
-from joulie_bus.roles import Role
-from joulie_bus.tasks import background
+from joulie_bus.runtime.tasks import background
+from joulie_bus.streams.roles import Role
 from joulie_cli.wiring import Wiring, connected, serve_part
-from joulie_projections import database
-from joulie_projections.heads import Signer
-from joulie_projections.progress import Progress
-from joulie_projections.projector import Projector, ProjectorSettings
-from joulie_projections.room import Room
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.history.free_space import Room
+from joulie_projections.projector.liveness import Progress
+from joulie_projections.projector.projector import Projector, ProjectorSettings
+from joulie_projections.store import database
 
 SETTINGS = (ProjectorSettings,)
 

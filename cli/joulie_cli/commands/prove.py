@@ -4,10 +4,10 @@ import argparse
 
 import msgspec
 
-from joulie_audit.proof import prove
-from joulie_cli.past import ArchivePlace, archive_of, history_of
+from joulie_audit.verify.proof import prove
+from joulie_cli.log_access.past import ArchivePlace, archive_of, history_of
 from joulie_cli.wiring import Wiring
-from joulie_projections.heads import public_key
+from joulie_projections.decision_log.heads import public_key
 
 SETTINGS = (ArchivePlace,)
 

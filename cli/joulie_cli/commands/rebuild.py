@@ -6,18 +6,18 @@ import json
 from pathlib import Path
 
 import joulie_migrations
-from joulie_audit.archive import Archive, ArchivedFacts
-from joulie_audit.beginning import trimmed
-from joulie_audit.facts import StreamFacts, streams_of
-from joulie_audit.through import Sources
+from joulie_audit.archive.combined_history import Sources
+from joulie_audit.archive.fact_source import StreamFacts, streams_of
+from joulie_audit.archive.parts import Archive, ArchivedFacts
+from joulie_audit.chain.log_start import trimmed
 from joulie_bus.errors import NoSnapshot, NotInTheLog
-from joulie_cli.past import ArchivePlace, archive_of, broker_of, history_of
+from joulie_cli.log_access.past import ArchivePlace, archive_of, broker_of, history_of
 from joulie_cli.wiring import Wiring
-from joulie_projections import database
-from joulie_projections.history import History
-from joulie_projections.lives import new_owner
-from joulie_projections.rebuild import Elsewhere, Rebuilt, rebuild
-from joulie_projections.snapshots import Snapshot
+from joulie_projections.fold.snapshots import Snapshot
+from joulie_projections.history.history import History
+from joulie_projections.projector.rebuild import Elsewhere, Rebuilt, rebuild
+from joulie_projections.store import database
+from joulie_projections.store.lives import new_owner
 
 SETTINGS = (ArchivePlace,)
 

@@ -6,10 +6,10 @@ import json
 import sys
 from typing import Any
 
-from joulie_audit.replay import Replayed, Scope, Tell, other_versions, replay
-from joulie_cli.past import ArchivePlace, archive_of, jobs_of, progress, shared_facts_of
+from joulie_audit.replay.replay import Replayed, Scope, Tell, other_versions, replay
+from joulie_cli.log_access.past import ArchivePlace, archive_of, jobs_of, progress, shared_facts_of
 from joulie_cli.wiring import Wiring
-from joulie_projections.history import NEWEST
+from joulie_projections.history.history import NEWEST
 
 SETTINGS = (ArchivePlace,)
 

@@ -1,6 +1,6 @@
 """`joulie simulate gpus`: what packing does to the GPUs of a cluster, on the pods of a trace.
 
-`joulie simulate energy` is in `joulie_cli.simulate_energy`.
+`joulie simulate energy` is in `joulie_cli.commands.simulate_energy`.
 """
 
 import argparse
@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from statistics import mean
 from typing import Any
 
-from joulie_cli import simulate_energy
+from joulie_cli.commands import simulate_energy
 from joulie_cli.wiring import Wiring
-from joulie_simulator.contenders import POLICIES
-from joulie_simulator.fragments import Farm, Filling, Outcome, Policy, fill
-from joulie_simulator.shapes import Machine, shape_of
-from joulie_simulator.trace import Trace, machines_of
-from joulie_simulator.workload import Sizes, Table
+from joulie_simulator.gpu_packing.contenders import POLICIES
+from joulie_simulator.gpu_packing.fragments import Farm, Filling, Outcome, Policy, fill
+from joulie_simulator.hardware.shapes import Machine, shape_of
+from joulie_simulator.workload.trace import Trace, machines_of
+from joulie_simulator.workload.workload import Sizes, Table
 
 SETTINGS = ()
 NODES = 500

@@ -2,9 +2,9 @@
 
 import argparse
 
-from joulie_bus.roles import Role
+from joulie_bus.streams.roles import Role
 from joulie_cli.wiring import Wiring, serve_part, viewing
-from joulie_projections.catalog_file import GpuResourceSettings
+from joulie_projections.hardware.catalog_file import GpuResourceSettings
 from joulie_simulator.service import Simulation, SimulatorSettings
 
 SETTINGS = (SimulatorSettings, GpuResourceSettings)

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from joulie_bus.subjects import Stream
-from joulie_cli.data import DataDirectory, Running, is_alive
-from joulie_cli.gauges import Gauges, gauges_of
-from joulie_cli.past import history_in
+from joulie_bus.streams.subjects import Stream
+from joulie_cli.log_access.past import history_in
+from joulie_cli.supervisor.data_directory import DataDirectory, Running, is_alive
+from joulie_cli.supervisor.gauges import Gauges, gauges_of
 from joulie_cli.wiring import Wiring
 from joulie_extender.settings import ScoringSettings
-from joulie_projections import rows
-from joulie_projections.history import History
-from joulie_projections.world import World
+from joulie_projections.history.history import History
+from joulie_projections.state import rows
+from joulie_projections.state.state import ClusterState
 
 SETTINGS = (ScoringSettings,)
 SILENT_S = 5.0  # a view beats four times a second; after so long something is wrong
@@ -118,9 +118,9 @@ def _positions(history: History, now: int) -> dict[str, Any]:
 
 def _readings(history: History, ages: Ages) -> dict[str, Any]:
     """Of the nodes that are there: how many have a reading that is not too old to count."""
-    world = World()
-    rows.put(world, history.states("node"))
-    there = [node for node in world.nodes.values() if node.present]
+    cluster_state = ClusterState()
+    rows.put(cluster_state, history.states("node"))
+    there = [node for node in cluster_state.nodes.values() if node.present]
     old = [max(0, ages.now - node.samples[-1].at) / NS for node in there if node.samples]
     return {
         "nodes": len(there),

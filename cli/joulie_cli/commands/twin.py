@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from joulie_audit.explain import near
-from joulie_audit.travel import Step, TwinThen, steps_of, twin_then, world_at
+from joulie_audit.questions.explain import near
+from joulie_audit.questions.time_travel import Step, TwinThen, cluster_state_at, steps_of, twin_then
 from joulie_bus.errors import NotInTheLog
-from joulie_cli.past import ArchivePlace, archive_of, facts_of, require_facts
-from joulie_cli.when import position_at, shown
+from joulie_cli.display.time_arguments import position_at, shown
+from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
 from joulie_cli.wiring import Wiring
-from joulie_projections.history import History
-from joulie_projections.rows import world_of
+from joulie_projections.history.history import History
+from joulie_projections.state.rows import cluster_state_of
 
 SETTINGS = (ArchivePlace,)
 
@@ -33,12 +33,12 @@ async def _look(args: argparse.Namespace, wires: Wiring) -> tuple[TwinThen, list
         if args.at is not None:
             position = position_at(args.at, history, newest, time.time_ns())
         if position == newest:
-            world = world_of(history.states("node"))
+            cluster_state = cluster_state_of(history.states("node"))
         else:
-            world = await world_at(history, facts, position)
-        found = twin_then(world, args.node, position, history.committed_at(position) or 0)
+            cluster_state = await cluster_state_at(history, facts, position)
+        found = twin_then(cluster_state, args.node, position, history.committed_at(position) or 0)
         if found is None:
-            raise NotInTheLog(_unknown(args.node, list(world.nodes), position, history))
+            raise NotInTheLog(_unknown(args.node, list(cluster_state.nodes), position, history))
         steps = await steps_of(history, facts, args.node, position) if args.history else []
         return found, steps
 

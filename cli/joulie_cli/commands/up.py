@@ -4,13 +4,13 @@ import argparse
 import asyncio
 import sys
 
-from joulie_bus.logging import get_logger
+from joulie_bus.runtime.logging import get_logger
 from joulie_cli.commands import archive, console, extender, operator, projector
-from joulie_cli.supervisor import Supervisor
+from joulie_cli.supervisor.supervisor import Supervisor
 from joulie_cli.wiring import Wiring, run_until_told
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.settings import ServerSettings
-from joulie_operator.edge import ClusterSettings
+from joulie_operator.cluster_settings import ClusterSettings
 
 SETTINGS = (
     *projector.SETTINGS,

@@ -6,13 +6,20 @@ import json
 from pathlib import Path
 from typing import Any
 
-from joulie_audit.archive import Archive
-from joulie_audit.chain import Flaw, Part
-from joulie_audit.verify import Report, unlogged, verify
-from joulie_audit.verify_archive import ArchiveReport, verify_archive
+from joulie_audit.archive.parts import Archive
+from joulie_audit.chain.entries import Flaw, Part
+from joulie_audit.verify.verify import Report, unlogged, verify
+from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
 from joulie_bus.errors import NotInTheLog, Unreachable
-from joulie_cli.heads import NOTHING, Anchors, anchors_in, anchors_of, ids_of, public_key
-from joulie_cli.past import (
+from joulie_cli.log_access.kept_heads import (
+    NOTHING,
+    Anchors,
+    anchors_in,
+    anchors_of,
+    ids_of,
+    public_key,
+)
+from joulie_cli.log_access.past import (
     ArchivePlace,
     archive_of,
     broker_of,
@@ -21,9 +28,9 @@ from joulie_cli.past import (
     sharing_of,
 )
 from joulie_cli.wiring import Wiring
-from joulie_projections.commit import Cut
-from joulie_projections.history import NEWEST
-from joulie_projections.keyring import Ring
+from joulie_projections.decision_log.keyring import Ring
+from joulie_projections.fold.commit import Cut
+from joulie_projections.history.history import NEWEST
 
 SETTINGS = (ArchivePlace,)
 FROM_THE_STREAM, FROM_NOWHERE = "stream", "none"

@@ -7,18 +7,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from joulie_audit.plot import svg
-from joulie_audit.shifts import Compared, Group
-from joulie_audit.whatif import OPEN_LOOP, Other, what_if
+from joulie_audit.questions.plot import svg
+from joulie_audit.questions.score_changes import Compared, Group
+from joulie_audit.questions.whatif import OPEN_LOOP, Other, what_if
 from joulie_bus.errors import SettingsError
-from joulie_bus.settings import Source
-from joulie_cli.past import ArchivePlace, archive_of, facts_of, require_facts
+from joulie_bus.runtime.settings import Source
+from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
 from joulie_cli.wiring import Wiring
 from joulie_extender.scoring import Weights
 from joulie_extender.settings import ScoringSettings
-from joulie_operator.rules import Rules
+from joulie_operator.planning.rules import Rules
 from joulie_operator.settings import OperatorSettings
-from joulie_projections.history import NEWEST
+from joulie_projections.history.history import NEWEST
 
 SETTINGS = (ArchivePlace,)
 SHOWN = 10

@@ -1,0 +1,166 @@
+"""Where the facts of a batch come from: the streams, as long as they hold them, or an archive."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import NamedTuple, Protocol
+
+from joulie_bus.errors import NotInTheLog, StreamGap, StreamReplaced, Undecodable
+from joulie_bus.events import PlanEvent, codec
+from joulie_bus.streams.authority import require_authority
+from joulie_bus.streams.log import Log, Reader
+from joulie_bus.streams.records import Record, digest_of
+from joulie_bus.streams.subjects import MERGE_ORDER, Stream
+from joulie_projections.fold.commit import Input, Inputs
+from joulie_projections.fold.manifest import Manifest, Range
+from joulie_projections.history.history import NEWEST, History
+
+PATIENCE_S = 10.0  # for the broker to hand over the next messages
+_EVERY = frozenset(MERGE_ORDER)
+
+
+def streams_of(history: History) -> Inputs:
+    """Which stream of each name the database was filled from, and how far."""
+    checkpoint = history.checkpoint()
+    return checkpoint.inputs if checkpoint else {}
+
+
+class Facts(Protocol):
+    async def of(self, manifest: Manifest, streams: frozenset[Stream] = _EVERY) -> list[Record]:
+        """What a whole batch took from these, by their positions. Best asked for in order."""
+        ...
+
+
+class StreamFacts:
+    """The streams, read forward; a jump costs a new reader."""
+
+    def __init__(
+        self, bus: Log, known: Mapping[Stream, Input], stack: contextlib.AsyncExitStack
+    ) -> None:
+        self._bus = bus
+        self._known = known
+        self._compared: set[Stream] = set()
+        self._stack = stack
+        self._bell = asyncio.Event()
+        self._open: dict[Stream, tuple[Reader, int]] = {}  # and where it stands
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def on(cls, bus: Log, history: History) -> AsyncGenerator["StreamFacts", None]:
+        async with cls.over(bus, streams_of(history)) as facts:
+            yield facts
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def over(
+        cls, bus: Log, known: Mapping[Stream, Input]
+    ) -> AsyncGenerator["StreamFacts", None]:
+        """Only the streams that the database was filled from: never another one of that name."""
+        async with contextlib.AsyncExitStack() as stack:
+            yield cls(bus, known, stack)
+
+    async def of(self, manifest: Manifest, streams: frozenset[Stream] = _EVERY) -> list[Record]:
+        records: list[Record] = []
+        for wanted in manifest.ranges:
+            if wanted.stream in streams:
+                records.extend(await self._read(wanted))
+        return records
+
+    async def _read(self, wanted: Range) -> list[Record]:
+        reader = await self._reader_at(wanted)
+        count = wanted.last - wanted.first + 1
+        taken: list[Record] = []
+        while len(taken) < count:
+            self._bell.clear()
+            taken.extend(reader.take(count - len(taken)))
+            if len(taken) < count and not len(reader):
+                await self._await_more(wanted)
+        self._open[wanted.stream] = (reader, wanted.last)
+        return taken
+
+    async def _await_more(self, wanted: Range) -> None:
+        try:
+            await asyncio.wait_for(self._bell.wait(), PATIENCE_S)
+        except TimeoutError as error:
+            raise NotInTheLog(
+                f"{wanted.stream} does not hand over {wanted.first} to {wanted.last}: nothing came "
+                f"for {PATIENCE_S:g} s. Reading stopped; the broker's log may say why."
+            ) from error
+
+    async def _reader_at(self, wanted: Range) -> Reader:
+        reader, place = self._open.get(wanted.stream, (None, -1))
+        if reader is not None and place == wanted.first - 1:
+            return reader
+        created = await self._identity(wanted.stream)
+        reading = self._bus.reading(wanted.stream, wanted.first - 1, created, self._bell)
+        try:
+            return await self._stack.enter_async_context(reading)
+        except StreamGap as error:
+            raise NotInTheLog(
+                f"{wanted.stream} goes on at {error.first}; {wanted.first} to "
+                f"{error.first - 1} have aged out of it. Nothing was computed. "
+                "Give --archive DIR, if `joulie archive` was run in time."
+            ) from error
+
+    async def _identity(self, stream: Stream) -> str:
+        """Which stream of that name is meant. StreamReplaced if it is not that any more: the
+        newest message that the database was filled from must be there still, and the same.
+        """
+        known = self._known.get(stream, Input("", 0))
+        if known.digest and stream not in self._compared:
+            place = Range(stream, known.sequence, known.sequence)
+            with contextlib.suppress(StreamGap):  # it has aged out: there is nothing to compare
+                await self._compare(place, known)
+        self._compared.add(stream)
+        return known.created
+
+    async def _compare(self, place: Range, known: Input) -> None:
+        bell = self._bell
+        reading = self._bus.reading(place.stream, place.first - 1, known.created, bell)
+        async with reading as reader:
+            while not (found := reader.take(1)):
+                bell.clear()
+                await self._await_more(place)
+        if digest_of(found[0]) != known.digest:
+            raise StreamReplaced.at(place.stream, place.first)
+
+
+class PlanFact(NamedTuple):
+    position: int
+    at: int
+    event: PlanEvent
+
+
+async def plan_facts(
+    history: History, facts: Facts, first: int = 1, last: int = NEWEST
+) -> AsyncIterator[PlanFact]:
+    """Every event of every plan; the plans' stream is small, and read alone."""
+    for manifest in history.manifests(first, last):
+        if not (places := _places_of(manifest, Stream.PLAN)):
+            continue
+        records = await facts.of(manifest, frozenset((Stream.PLAN,)))
+        for at, record in zip(places, records, strict=True):
+            if first <= at <= last and (event := _plan_event(record)) is not None:
+                yield PlanFact(at, record.at, event)
+
+
+def _places_of(manifest: Manifest, stream: Stream) -> list[int]:
+    """The positions of what the batch took from this stream."""
+    places: list[int] = []
+    position = manifest.p_from
+    for part in manifest.ranges:
+        end = position + part.last - part.first + 1
+        if part.stream is stream:
+            places.extend(range(position, end))
+        position = end
+    return places
+
+
+def _plan_event(record: Record) -> PlanEvent | None:
+    try:
+        envelope = codec.open_envelope(record.data, "plan")
+        event = codec.read(envelope, "plan")
+        require_authority(record, envelope, event, "plan")
+    except Undecodable:
+        return None  # it lies in quarantine, and changed nothing
+    return event if isinstance(event, PlanEvent) else None

@@ -1,0 +1,306 @@
+"""The log outside of the broker and the database: parts of one hour at most, each proved.
+
+    DIR/facts/2026-11-21/10/000000000001-000000012345/   facts.* batches.* aside.* manifest.json
+    DIR/log/2026-11-21/10/000000000001-000000004711/     entries.* heads.* manifest.json
+                                                         keys.*: if keys changed there
+
+A part is written beside its place, read back and compared, and only then put there. Its manifest
+holds the sha256 of each file and names the part before it, so that none can be changed, exchanged
+or taken away without a trace.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from joulie_audit.archive.columnar import Columns, format_of
+from joulie_audit.archive.fact_source import Facts
+from joulie_bus.errors import ArchiveBroken
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import MERGE_ORDER, Stream
+from joulie_projections.decision_log.signed import Head, KeyStatement, decode_key, encode
+from joulie_projections.fold.commit import Poison
+from joulie_projections.fold.manifest import Manifest, Range, merkle_root
+from joulie_projections.fold.snapshots import Snapshot
+from joulie_projections.history.history import Logged
+
+FORMAT = "joulie-archive/1"
+FACTS, LOG = "facts", "log"
+BATCHES, ASIDE, SNAPSHOTS = "batches", "aside", "snapshots"
+ENTRIES, HEADS, KEYS = "entries", "heads", "keys"
+MANIFEST = "manifest.json"
+_EVERY = frozenset(MERGE_ORDER)
+_STREAMS = {str(stream): stream for stream in Stream}
+
+
+class File(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    rows: int
+    sha256: str
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """What `manifest.json` says of the files beside it."""
+
+    format: str = FORMAT
+    kind: str
+    first: int  # position, or number of the entry
+    last: int
+    files: list[File]
+    root: str  # Merkle root over the bodies
+    prev: str  # seal of the part before; "" for the first
+    created: dict[str, str] = {}  # which stream of that name the facts are of
+    seal: str = ""  # sha256 of all of the above
+
+    @property
+    def name(self) -> str:
+        return f"{self.first:012d}-{self.last:012d}"
+
+
+class FactPart(NamedTuple):
+    manifests: list[Manifest]
+    records: list[Record]
+    aside: list[Poison]  # what the projector could not fold then, and nobody folds again
+    snapshots: Sequence[Snapshot] = ()  # one at most: where travel within the part may start
+
+
+class LogPart(NamedTuple):
+    entries: list[Logged]
+    heads: list[Head]
+    keys: tuple[KeyStatement, ...] = ()
+
+
+def sealed(part: Part) -> Part:
+    blank = replace(part, seal="")
+    return replace(blank, seal=hashlib.sha256(msgspec.json.encode(blank)).hexdigest())
+
+
+def checksum(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+# --- rows and columns -------------------------------------------------------------------------
+
+
+def columns_of_facts(part: FactPart) -> dict[str, Columns]:
+    kept = {SNAPSHOTS: _columns(Snapshot._fields, part.snapshots)} if part.snapshots else {}
+    return kept | {
+        "facts": {
+            "stream": [str(record.stream) for record in part.records],
+            "sequence": [record.sequence for record in part.records],
+            "at": [record.at for record in part.records],
+            "body": [record.data for record in part.records],
+            "subject": [record.subject for record in part.records],
+        },
+        BATCHES: {
+            name: [_plain(getattr(manifest, name)) for manifest in part.manifests]
+            for name in Manifest._fields
+        },
+        ASIDE: _columns(Poison._fields, part.aside),
+    }
+
+
+def columns_of_log(part: LogPart) -> dict[str, Columns]:
+    columns = {
+        ENTRIES: _columns(Logged._fields, part.entries),
+        HEADS: _columns(Head.__struct_fields__, part.heads),
+    }
+    keys: Columns = {"statement": [encode(said) for said in part.keys]}
+    return columns | ({KEYS: keys} if part.keys else {})
+
+
+def facts_of_columns(tables: Mapping[str, Columns]) -> FactPart:
+    facts = tables["facts"]
+    streams = map(_STREAMS.__getitem__, facts["stream"])
+    bodies = facts["body"]
+    subjects = facts.get("subject", [""] * len(bodies))  # older archives have none
+    rows = zip(streams, facts["sequence"], facts["at"], bodies, subjects, strict=True)
+    records = list(map(Record._make, rows))
+    manifests = manifests_of(tables[BATCHES])
+    aside = poison_of(tables.get(ASIDE, {}))  # older archives have none
+    return FactPart(manifests, records, aside, snapshots_of(tables.get(SNAPSHOTS, {})))
+
+
+def manifests_of(batches: Columns) -> list[Manifest]:
+    manifests: list[Manifest] = []
+    for row in _rows(batches):
+        ranges = msgspec.msgpack.decode(row["ranges"], type=tuple[Range, ...])
+        manifests.append(Manifest(**row)._replace(ranges=ranges))
+    return manifests
+
+
+def poison_of(aside: Columns) -> list[Poison]:
+    return [Poison(**row) for row in _rows(aside)]
+
+
+def snapshots_of(kept: Columns) -> tuple[Snapshot, ...]:
+    return tuple(Snapshot(**row) for row in _rows(kept))
+
+
+def heads_of(heads: Columns) -> list[Head]:
+    return [Head(**row) for row in _rows(heads)]
+
+
+def log_of_columns(tables: Mapping[str, Columns]) -> LogPart:
+    entries = [Logged(**row) for row in _rows(tables[ENTRIES])]
+    told = tables.get(KEYS, {"statement": []})["statement"]  # most parts have none
+    return LogPart(entries, heads_of(tables[HEADS]), tuple(map(decode_key, told)))
+
+
+def root_of(part: FactPart | LogPart) -> str:
+    if isinstance(part, FactPart):
+        return merkle_root([record.data for record in part.records]).hex()
+    return merkle_root([entry.body for entry in part.entries]).hex()
+
+
+def _plain(value: object) -> object:
+    return msgspec.msgpack.encode(value) if isinstance(value, tuple) else value
+
+
+def _columns(names: Sequence[str], rows: Sequence[Any]) -> Columns:
+    return {name: [getattr(row, name) for row in rows] for name in names}
+
+
+def _rows(columns: Columns) -> Iterator[dict[str, Any]]:
+    for values in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, values, strict=True))
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def is_archive(path: Path) -> bool:
+    return (path / FACTS).is_dir() or (path / LOG).is_dir()
+
+
+class Archive:
+    """Read only. Nothing is handed out that does not fit what was sealed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def of(cls, path: Path) -> "Archive":
+        if not is_archive(path):
+            raise ArchiveBroken(str(path), f"there is neither {FACTS}/ nor {LOG}/ in it")
+        return cls(path)
+
+    @cached_property
+    def facts(self) -> list[tuple[Path, Part]]:
+        return self.parts(FACTS)
+
+    @cached_property
+    def log(self) -> list[tuple[Path, Part]]:
+        return self.parts(LOG)
+
+    def parts(self, kind: str) -> list[tuple[Path, Part]]:
+        """In order; raises at the first that does not follow the one before it."""
+        found: list[tuple[Path, Part]] = []
+        prev, last = "", 0
+        for file in self._manifests(kind):
+            part = _read_manifest(file, kind)
+            if (part.prev, part.first) != (prev, last + 1):
+                raise ArchiveBroken(str(file), f"it does not follow {kind} {last}; one is missing")
+            prev, last = part.seal, part.last
+            found.append((file.parent, part))
+        return found
+
+    def _manifests(self, kind: str) -> list[Path]:
+        """What a crash left half written begins with a dot."""
+        found = self.path.glob(f"{kind}/*/*/[!.]*/{MANIFEST}")
+        return sorted(found, key=lambda file: file.parent.name)
+
+    def read_facts(self, place: Path, part: Part) -> FactPart:
+        return _checked_root(place, part, facts_of_columns(_read_tables(place, part)))
+
+    def read_log(self, place: Path, part: Part) -> LogPart:
+        return _checked_root(place, part, log_of_columns(_read_tables(place, part)))
+
+    def read_table(self, place: Path, part: Part, name: str) -> Columns:
+        """One table of a part; empty where the part has none of that name."""
+        return _read_tables(place, part, name).get(name, {})
+
+
+def _read_manifest(file: Path, kind: str) -> Part:
+    content = file.read_bytes()
+    try:
+        part = msgspec.json.decode(content, type=Part)
+    except msgspec.DecodeError as error:
+        raise ArchiveBroken(str(file), str(error)) from error
+    if part.format != FORMAT or part.kind != kind or file.parent.name != part.name:
+        raise ArchiveBroken(str(file), "it belongs elsewhere")
+    if sealed(part).seal != part.seal or msgspec.json.encode(part) != content:
+        raise ArchiveBroken(str(file), "its seal does not fit")
+    return part
+
+
+def _read_tables(place: Path, part: Part, only: str = "") -> dict[str, Columns]:
+    tables: dict[str, Columns] = {}
+    for known in part.files:
+        file = place / known.name
+        if only and file.stem != only:
+            continue
+        if not file.exists():
+            raise ArchiveBroken(str(file), "it is missing")
+        if checksum(file) != known.sha256:
+            raise ArchiveBroken(str(file), "its sha256 is another one")
+        tables[file.stem] = format_of(file.suffix).read(file)
+    return tables
+
+
+P = TypeVar("P", FactPart, LogPart)
+
+
+def _checked_root(place: Path, part: Part, found: P) -> P:
+    if root_of(found) != part.root:
+        raise ArchiveBroken(str(place), "its bodies have another Merkle root")
+    return found
+
+
+class _Held(NamedTuple):
+    """The part that was read last."""
+
+    part: Part
+    records: list[Record]
+    batches: dict[int, Manifest]  # by their first position
+
+
+class ArchivedFacts:
+    """From the archive as far as it goes; the rest from where the archive had it from."""
+
+    def __init__(self, archive: Archive, rest: Facts) -> None:
+        self._archive = archive
+        self._rest = rest
+        self._held: _Held | None = None
+
+    async def of(self, manifest: Manifest, streams: frozenset[Stream] = _EVERY) -> list[Record]:
+        held = self._holding(manifest)
+        if held is None:
+            return await self._rest.of(manifest, streams)
+        kept = held.batches.get(manifest.p_from)
+        if kept is None or kept.ranges != manifest.ranges:
+            raise ArchiveBroken(str(self._archive.path), "its facts are those of another log")
+        start = manifest.p_from - held.part.first
+        count = sum(r.last - r.first + 1 for r in manifest.ranges)
+        return [r for r in held.records[start : start + count] if r.stream in streams]
+
+    def _holding(self, manifest: Manifest) -> _Held | None:
+        if self._held is not None and _holds(self._held.part, manifest.p_from):
+            return self._held
+        for place, part in self._archive.facts:
+            if _holds(part, manifest.p_from):
+                found = self._archive.read_facts(place, part)
+                batches = {batch.p_from: batch for batch in found.manifests}
+                self._held = _Held(part, found.records, batches)
+                return self._held
+        return None
+
+
+def _holds(part: Part, position: int) -> bool:
+    return part.first <= position <= part.last

@@ -1,0 +1,90 @@
+"""An archive back into an empty database, by the projector's own transactions."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from joulie_audit.archive.parts import LOG, Archive, FactPart
+from joulie_bus.errors import ArchiveBroken
+from joulie_bus.streams.subjects import Stream
+from joulie_projections.decision_log.entry import Entry
+from joulie_projections.decision_log.log import DecisionLog
+from joulie_projections.fold.commit import Checkpoint, Input
+from joulie_projections.fold.manifest import CODE_VERSION, Manifest
+from joulie_projections.fold.quarantine_quota import all_positions
+from joulie_projections.fold.sequence import Standing, sequence
+from joulie_projections.fold.snapshots import moment_of, pack
+from joulie_projections.state.state import ClusterState
+from joulie_projections.store.store import Store
+
+EVERY, AT_MOST = 25_000, 400  # positions between two snapshots, and how many are kept
+
+
+class Restored(NamedTuple):
+    facts: int
+    entries: int
+
+
+def restore(archive: Archive, store: Store, log: DecisionLog, held: Checkpoint) -> Restored:
+    """`held` is the lease of the empty database. What does not fold as it was recorded stops it."""
+    facts = _Restoring(store, held)
+    for place, part in archive.facts:
+        created = {Stream(stream): value for stream, value in part.created.items()}
+        facts.put(str(place), archive.read_facts(place, part), created)
+    log.open()
+    entries = 0
+    for place, part in archive.parts(LOG):
+        found = archive.read_log(place, part)
+        said = [Entry(entry.about, entry.body) for entry in found.entries]
+        log.append(held.epoch, said, Input("", 0))
+        log.keep_heads(held.epoch, found.heads)
+        entries = part.last
+    return Restored(facts.position, entries)
+
+
+class _Restoring:
+    def __init__(self, store: Store, held: Checkpoint) -> None:
+        self._store = store
+        self._epoch = held.epoch
+        self._cluster_state = ClusterState()
+        self._kept_at = 0
+        self._standing = Standing(held.position, held.inputs, held.digests, held.head)
+
+    @property
+    def position(self) -> int:
+        return self._standing.position
+
+    def put(self, place: str, part: FactPart, created: Mapping[Stream, str]) -> None:
+        start, aside = 0, {poison.position: poison for poison in part.aside}
+        left_out = all_positions(part.aside)
+        for manifest in part.manifests:
+            _require_version(place, manifest)
+            count = manifest.p_to - manifest.p_from + 1
+            records = part.records[start : start + count]
+            now = manifest.committed_at
+            done = sequence(self._cluster_state, self._standing, records, created, now, left_out)
+            if done.commit.manifest != manifest:
+                raise ArchiveBroken(place, f"its facts give another state at {manifest.p_to}")
+            span = range(manifest.p_from, manifest.p_to + 1)
+            known = [aside[position] for position in span if position in aside]
+            poison = sorted([*known, *done.commit.poison])
+            self._store.commit(self._epoch, done.commit._replace(poison=poison))
+            done.draft.commit()
+            self._standing = done.standing
+            self._keep_now_and_then(now)
+            start += count
+
+    def _keep_now_and_then(self, now: int) -> None:
+        """The old database's snapshots, or nearly: whoever travels need not fold all of it."""
+        if self.position - self._kept_at >= EVERY:
+            self._kept_at = self.position
+            made = pack(moment_of(self._cluster_state, self._standing), now)
+            self._store.keep(self._epoch, made, AT_MOST)
+
+
+def _require_version(place: str, manifest: Manifest) -> None:
+    if manifest.fold_version != CODE_VERSION:
+        raise ArchiveBroken(
+            place,
+            f"it was folded by version {manifest.fold_version}, and this is {CODE_VERSION}; "
+            "restore with that one, then migrate",
+        )

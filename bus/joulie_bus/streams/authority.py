@@ -1,0 +1,119 @@
+"""Which sender may write which event. Pure.
+
+The broker vouches for one thing about a message: its subject. A role may publish to families of
+subjects (`joulie_bus.streams.roles`), and an identity for one node or one replica to one subject of
+a family. What a message claims beside that (its stream, its producer, its key) is worth something
+only where it agrees with the subject. Readers call this module for each message before they use it.
+
+Within a family, programs trust each other: the operator and the simulator both report for many
+nodes, and every replica of the extender may claim every card.
+"""
+
+from functools import lru_cache
+from typing import get_args
+
+from joulie_bus.errors import REFUSED, Undecodable
+from joulie_bus.events import (
+    AnyEvent,
+    ClaimEvent,
+    DecisionEntry,
+    Observed,
+    OutcomeSeen,
+    PlanEvent,
+    TelemetrySampled,
+)
+from joulie_bus.events.codec import Envelope, Origin, origin_of
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import (
+    AGENT_PREFIX,
+    FAMILIES,
+    PROJECTOR,
+    REMEMBERED_NAMES,
+    Family,
+    Stream,
+    escape,
+    place_of,
+    unescape,
+)
+
+# The one table: which events a family of subjects may carry.
+EVENTS: dict[Family, frozenset[type[AnyEvent]]] = {
+    Family.TEL: frozenset({TelemetrySampled}),
+    Family.AGENT: frozenset({TelemetrySampled}),
+    Family.OBS: frozenset(get_args(Observed)),
+    Family.PLAN: frozenset(get_args(PlanEvent)),
+    Family.CLAIM: frozenset(get_args(ClaimEvent)),
+    Family.DEC: frozenset(get_args(DecisionEntry)),
+    Family.HEADS: frozenset(),
+}
+
+
+def family_of(stream: Stream, producer: str) -> Family:
+    """Which family a producer of this stream writes to. Agents alone have names like theirs."""
+    first, *others = FAMILIES[stream]
+    is_agent = Family.AGENT in others and producer.startswith(AGENT_PREFIX)
+    return Family.AGENT if is_agent else first
+
+
+def require_authority(record: Record, envelope: Envelope, event: AnyEvent, where: str) -> Origin:
+    """Where the event comes from; raises Undecodable if its sender may not write it."""
+    # The id of an outcome names its pod. The projector's subject is enough to know its sender.
+    is_outcome = isinstance(event, OutcomeSeen)
+    origin = Origin(PROJECTOR, "", 0) if is_outcome else origin_of(envelope.id, where)
+    if why := refusal(record, envelope, origin.producer, event):
+        told = f"(subject {record.subject!r}, producer {origin.producer!r})"
+        raise Undecodable(where, f"{REFUSED}{why} {told}")
+    return origin
+
+
+def is_refusal(why: str) -> bool:
+    """Is this reason in quarantine that the sender may not write the message?"""
+    return REFUSED in why
+
+
+def refusal(record: Record, envelope: Envelope, producer: str, event: AnyEvent) -> str:
+    """Why the sender may not write this event; "" if it may."""
+    if envelope.key != event.key:
+        return f"the key of its envelope is {envelope.key!r}, and it is about {event.key!r}"
+    family = family_of(record.stream, producer)
+    if type(event) not in EVENTS[family]:
+        return f"{event.TYPE} does not belong into {record.stream}"
+    return _misplaced(record.subject, producer, event) if record.subject else ""
+
+
+def _misplaced(subject: str, producer: str, event: AnyEvent) -> str:
+    """A subject has to be the very one that this event of this producer has."""
+    root, family, cluster, tail = (*subject.split(".", 3), "", "", "")[:4]
+    try:
+        is_its_own = (root, family, tail) == ("joulie", *place_of(event, producer)) and cluster
+    except ValueError as error:
+        return str(error)
+    if family == Family.DEC and (tail == PROJECTOR) is not isinstance(event, OutcomeSeen):
+        return "the projector's subject is for outcomes, and outcomes for the projector's subject"
+    if is_its_own:
+        return ""
+    if family == Family.AGENT or family_of(Stream.TEL, producer) is Family.AGENT:
+        return "an agent reports only its own node, on its own subject and under its own name"
+    return f"{event.TYPE} of {event.key!r} has another subject"
+
+
+@lru_cache(maxsize=REMEMBERED_NAMES)
+def measured_on(subject: str) -> tuple[str, str]:
+    """The node that telemetry on this subject is about, and how the ids of its agent begin.
+
+    Where the subject is not an agent's, any program that measures nodes may write there, and the
+    start of the ids is "". Where it may carry no telemetry, so is the node.
+    """
+    root, family, cluster, token = (*subject.split(".", 3), "", "", "")[:4]
+    is_telemetry = root == "joulie" and family in FAMILIES[Stream.TEL] and cluster
+    if not (is_telemetry and _is_canonical(token)):
+        return "", ""
+    return unescape(token), f"{AGENT_PREFIX}{token}:" if family == Family.AGENT else ""
+
+
+def _is_canonical(token: str) -> bool:
+    """Names have one token each; `n=31` would be a second one of n1."""
+    try:
+        return escape(unescape(token)) == token
+    except ValueError:  # of bytes that are no text, too, and of an empty name
+        return False

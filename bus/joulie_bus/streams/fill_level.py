@@ -1,0 +1,47 @@
+"""How full a stream is, and when it will take nothing more. Pure."""
+
+from collections import deque
+from typing import NamedTuple
+
+from joulie_bus.streams.records import StreamSize
+
+DAY_NS = 86_400 * 10**9
+ENOUGH_NS = DAY_NS // 24  # a shorter time says nothing of a day
+REMEMBERED_NS = DAY_NS
+
+
+class _Look(NamedTuple):
+    at: int
+    bytes: int
+
+
+class Growth:
+    """Of one stream, from look to look: what is trimmed meanwhile counts, too."""
+
+    def __init__(self) -> None:
+        self._looks: deque[_Look] = deque()
+
+    def saw(self, size: StreamSize, now: int) -> None:
+        while self._looks and now - self._looks[0].at > REMEMBERED_NS:
+            self._looks.popleft()
+        if not self._looks or now - self._looks[-1].at >= ENOUGH_NS:
+            self._looks.append(_Look(now, size.bytes))
+
+    def per_day(self, size: StreamSize, now: int) -> float | None:
+        """Bytes; None while nothing can be said. Before there are looks that are far enough apart,
+        the stream's own age counts, if it still holds its first message.
+        """
+        if self._looks and now - self._looks[0].at >= ENOUGH_NS:
+            first = self._looks[0]
+            return (size.bytes - first.bytes) * DAY_NS / (now - first.at)
+        age = size.last_at - size.first_at
+        if size.first > 1 or age < ENOUGH_NS:
+            return None
+        return size.bytes * DAY_NS / age
+
+
+def days_left(size: StreamSize, per_day: float | None) -> float | None:
+    """Until messages are refused. None where that is unknown, or never."""
+    if size.drops_old or not size.max_bytes or per_day is None or per_day <= 0:
+        return None
+    return max(0, size.max_bytes - size.bytes) / per_day

@@ -1,0 +1,48 @@
+"""Tries to publish that fail, and may succeed later: a full stream, a broker without a leader.
+
+Logged at once, then every so often for as long as it lasts, and once when it is over. Counted all
+the time, and never a reason to end: what happens to the message meanwhile is the caller's to say.
+"""
+
+import time
+from collections.abc import Callable
+
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.logging import get_logger
+
+LOG_EVERY_S = 60.0
+log = get_logger("bus")
+
+
+class Refusals:
+    """Of one publisher. `what` is published there; `meanwhile` is what happens to it."""
+
+    def __init__(
+        self, what: str, meanwhile: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._what = what
+        self._meanwhile = meanwhile
+        self._clock = clock
+        self._count = 0
+        self._logged_at = 0.0
+
+    def saw(self, error: Exception) -> None:
+        self._count += 1
+        metrics.PUBLISH_REFUSED.labels(what=self._what).inc()
+        now = self._clock()
+        if self._count == 1 or now - self._logged_at >= LOG_EVERY_S:
+            self._logged_at = now
+            why = str(error) or type(error).__name__
+            log.error(
+                "not_published",
+                what=self._what,
+                why=why,
+                times=self._count,
+                meanwhile=self._meanwhile,
+            )
+
+    def ended(self) -> None:
+        """A try succeeded."""
+        if self._count:
+            log.warning("published_again", what=self._what, after_refusals=self._count)
+            self._count = 0

@@ -1,0 +1,204 @@
+"""The demo's live picture: what the cluster looks like, and what was decided last.
+
+Everything that it shows comes from the view and the decision log, as any other reader would see it.
+It fits the terminal, from 80 x 24 on; columns stay where they are from one picture to the next.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.text import Text
+
+from joulie_cli.display.placements import Placement
+from joulie_projections.state.state import ClusterState
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.twin import NodeClass
+from joulie_projections.view.view import View
+
+SMALL = (80, 24)  # the least terminal that all of it fits
+AROUND = 15  # lines that are neither a bar of the map nor a decision
+MAP_SHARE = 2  # of these two kinds, one in so many may be the map's
+FRAME = 8  # columns that the map's frame takes, and some air
+BARS = "▁▂▃▄▅▆▇█"
+COLOURS = {
+    NodeClass.UNKNOWN: "grey50",
+    NodeClass.PERFORMANCE: "dodger_blue1",
+    NodeClass.ECO: "green3",
+    NodeClass.DRAINING: "dark_orange",
+}
+
+
+class Place(NamedTuple):
+    """What does not change while the demo runs."""
+
+    urls: Mapping[str, str]
+    joulie: str  # as it is called from where the user stands
+    where: str  # of the data, as commands want it; empty if they find it by themselves
+    speed: float
+
+
+class Extent(NamedTuple):
+    """Of a terminal."""
+
+    width: int = SMALL[0]
+    height: int = SMALL[1]
+
+    @property
+    def rows(self) -> int:
+        """For the map and the decisions."""
+        return max(SMALL[1], self.height) - AROUND
+
+    @property
+    def map_width(self) -> int:
+        return max(SMALL[0], self.width) - FRAME
+
+    @property
+    def map_rows(self) -> int:
+        return self.rows // MAP_SHARE
+
+    def per_bar(self, nodes: int) -> int:
+        """How many nodes share a bar of the map."""
+        return max(1, -(-nodes // (self.map_width * self.map_rows)))
+
+
+class Rate:
+    """How fast a count grows, from one picture to the next."""
+
+    def __init__(self) -> None:
+        self._before: tuple[float, int] | None = None
+
+    def of(self, count: int, now_s: float) -> float:
+        before, self._before = self._before, (now_s, count)
+        if before is None or now_s <= before[0]:
+            return 0.0
+        return max(0, count - before[1]) / (now_s - before[0])
+
+
+class Screen:
+    def __init__(self, view: View, place: Place) -> None:
+        self._view = view
+        self._place = place
+        self._rate = Rate()
+        self._example: Placement | None = None  # stays, so that it can be copied
+        self.proof = ""  # what the replay of all decisions so far has found
+        self.fell = ""  # which parts had to be started again
+
+    def picture(self, newest: Sequence[Placement], extent: Extent) -> RenderableType:
+        twin_columns, cluster_state = self._view.snapshot().twin_columns, self._view.cluster_state
+        self._example = self._example or next((each for each in newest if each.node), None)
+        bars = heat_map(twin_columns, extent)
+        shown = extent.rows - bars.plain.count("\n") - 1
+        return Group(
+            self._head(twin_columns, cluster_state),
+            _framed(twin_columns, bars, extent),
+            *decisions(newest[:shown]),
+            self._foot(),
+        )
+
+    def _head(self, twin_columns: TwinColumns, cluster_state: ClusterState) -> RenderableType:
+        beat = self._view.last_beat
+        entries = beat.decisions if beat else 0
+        rate = self._rate.of(entries, time.monotonic())
+        speed = f"{self._place.speed:g}x real time"
+        return _line(
+            (f"Joulie over {len(twin_columns)} simulated nodes, {speed}   ", "bold"),
+            (self.fell, "bold red"),
+            "\n",
+            (f"{rate:.0f} decisions/s", "bold"),
+            f"   {entries} in the log   position {self._view.position}   "
+            f"{beat.lag_ms if beat else '?'} ms behind\n",
+            *by_class(twin_columns),
+            f" {float(twin_columns.floats('measured_w').sum()) / 1000:.1f} kW measured\n",
+            in_use(cluster_state),
+        )
+
+    def _foot(self) -> RenderableType:
+        joulie, where = self._place.joulie, self._place.where
+        example = self._example
+        pod, node = (example.pod, example.node) if example else ("POD", "NODE")
+        urls = "   ".join(f"{name} {url}" for name, url in self._place.urls.items())
+        proof = self.proof or "after a minute: proof, by taking every decision so far again"
+        return _line(
+            ("In another terminal, why was it put there, what was known, is it true:\n", "dim"),
+            f"  {joulie} explain {pod}{where}\n"
+            f"  {joulie} twin {node} --at -10s{where}\n"
+            f"  {joulie} replay{where}\n",
+            (f"{proof}\n", "bold" if self.proof else "dim"),
+            (f"{urls}\n", "dim"),
+            ("Ctrl-C stops everything; the same command goes on where it was.", "dim"),
+        )
+
+
+def _line(*parts: str | tuple[str, str]) -> Text:
+    """Cut at the edge, never broken: the picture keeps its height."""
+    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
+
+
+def by_class(twin_columns: TwinColumns) -> list[tuple[str, str]]:
+    """How many nodes are what, each in its colour."""
+    rows = list(twin_columns.rows.values())
+    classes = twin_columns.columns["node_class"][rows]
+    counted = {kind: int(np.count_nonzero(classes == kind)) for kind in COLOURS}
+    return [
+        (f"■ {count} {kind.name.lower()}  ", COLOURS[kind])
+        for kind, count in counted.items()
+        if count or kind != NodeClass.UNKNOWN
+    ]
+
+
+def in_use(cluster_state: ClusterState) -> str:
+    """What runs, and on how much of the GPUs."""
+    nodes = [node for node in cluster_state.nodes.values() if node.present]
+    loads = [node.load for node in nodes]
+    used = sum(load.gpu_standard_milli + load.gpu_performance_milli for load in loads) // 1000
+    pods = sum(node.pods for node in nodes)
+    return f"{pods} pods run   {used} of {sum(node.gpus for node in nodes)} GPUs in use"
+
+
+def heat_map(twin_columns: TwinColumns, extent: Extent) -> Text:
+    """One bar per node, or per few nodes of a large cluster: how much of its cap is free."""
+    rows = np.array([twin_columns.rows[name] for name in sorted(twin_columns.rows)], np.int64)
+    width, per_bar = extent.map_width, extent.per_bar(len(rows))
+    picture = Text()
+    for at in range(0, len(rows), per_bar):
+        picture.append(*_bar(twin_columns, rows[at : at + per_bar]))
+        if (at // per_bar + 1) % width == 0 and at + per_bar < len(rows):
+            picture.append("\n")
+    return picture
+
+
+def _framed(twin_columns: TwinColumns, bars: Text, extent: Extent) -> Panel:
+    per_bar = extent.per_bar(len(twin_columns))
+    title = "headroom by node" if per_bar == 1 else f"headroom, {per_bar} nodes a bar"
+    return Panel(bars, title=f"{title} (low: little is free)", title_align="left", expand=False)
+
+
+def _bar(
+    twin_columns: TwinColumns, rows: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> tuple[str, str]:
+    capped = float(twin_columns.floats("capped_w")[rows].sum())
+    measured = float(twin_columns.floats("measured_w")[rows].sum())
+    free = min(1.0, max(0.0, 1 - measured / capped)) if capped else 0.0
+    classes = twin_columns.columns["node_class"][rows]
+    commonest = NodeClass(int(np.bincount(classes).argmax()))
+    return BARS[min(len(BARS) - 1, int(free * len(BARS)))], COLOURS[commonest]
+
+
+def decisions(newest: Sequence[Placement]) -> list[Text]:
+    """A line per pod; columns that stand still, so that eyes can, too."""
+    head = _line((_columns("pod", "class", "pass", "best for it, and why"), "dim"))
+    return [
+        head,
+        *(
+            _line(_columns(one.pod.partition("/")[2], one.workload, one.share, one.answer))
+            for one in newest
+        ),
+    ]
+
+
+def _columns(pod: str, workload: str, share: str, answer: str) -> str:
+    return f"{pod:<20.20} {workload:<11} {share:>7}  {answer}"

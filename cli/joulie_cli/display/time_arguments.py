@@ -1,0 +1,53 @@
+"""Moments as people write them: a position, an ISO time, or so long ago."""
+
+from datetime import UTC, datetime
+
+from joulie_audit.chain.log_start import trimmed
+from joulie_bus.errors import NotInTheLog
+from joulie_bus.runtime.settings import duration
+from joulie_projections.history.history import History
+
+SECOND = 1_000_000_000
+HOW = "a position, a time such as 2026-11-21T10:30, or -10m"
+
+
+def as_time(text: str, now: int) -> int:
+    """Nanoseconds since 1970; a time without a zone is UTC."""
+    if text.startswith("-"):
+        return now - int(duration(text[1:]) * SECOND)
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * SECOND)
+
+
+def shown(at: int) -> str:
+    return f"{datetime.fromtimestamp(at / SECOND, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def position_at(text: str, history: History, newest: int, now: int) -> int:
+    """What was known then. `newest` is the last position that there is."""
+    if text.isascii() and text.isdigit():
+        position = int(text)
+        if not 1 <= position <= newest:
+            raise NotInTheLog(f"There is no position {position}: the log goes from 1 to {newest}.")
+        return position
+    try:
+        at = as_time(text, now)
+    except ValueError as error:
+        raise NotInTheLog(f"{text!r} is not {HOW}.") from error
+    spans = history.committed_between()
+    assert spans is not None  # there is a newest position
+    first, last = spans
+    if at > now:
+        raise NotInTheLog(
+            f"{shown(at)} lies in the future. The newest commit, position {newest}, is of "
+            f"{shown(last)}."
+        )
+    if at < first and (cut := history.cut()) is not None:
+        raise NotInTheLog(f"What was known at {shown(at)} is not here: {trimmed(cut)}")
+    if at < first:
+        raise NotInTheLog(
+            f"Nothing was known at {shown(at)}: the log begins with position 1 at {shown(first)}."
+        )
+    return history.known_at(at)

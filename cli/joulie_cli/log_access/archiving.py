@@ -1,0 +1,90 @@
+"""`joulie archive --every`: again and again, and loud when something could be lost."""
+
+import argparse
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from joulie_audit.archive.archiver import Archived
+from joulie_audit.retention.days_left import Danger, dangers, oldest_unarchived
+from joulie_bus.errors import JoulieError
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.logging import get_logger
+from joulie_cli.log_access.past import broker_of, history_of
+from joulie_cli.log_access.trimming import trim
+from joulie_cli.wiring import Wiring
+
+LOOK_S = 60.0  # between two looks at what could be lost
+Pass = Callable[[bool], Awaitable[Archived]]  # whether the running hour is archived too
+log = get_logger("archive")
+
+
+class Keeper:
+    def __init__(
+        self, args: argparse.Namespace, wires: Wiring, write: Pass, keep_s: float | None
+    ) -> None:
+        """`keep_s`: what is older is trimmed once it is archived; None: nothing ever is."""
+        self._keep_s = keep_s
+        self._args = args
+        self._wires = wires
+        self._write = write
+        self._archived_to = 0
+
+    async def run(self) -> None:
+        """Until cancelled. A pass that fails is told, and tried again at the next look."""
+        due = 0.0
+        while True:
+            is_well = True
+            if time.monotonic() >= due:
+                is_well = await self._succeeds(self._archive(self._args.now))
+                is_well = is_well and await self._succeeds(self._trim(), "not_trimmed")
+                due = time.monotonic() + self._args.every if is_well else 0.0
+            is_well = await self._succeeds(self._look()) and is_well
+            metrics.ARCHIVE_FAILING.set(not is_well)
+            await asyncio.sleep(min(LOOK_S, self._args.every))
+
+    async def _succeeds(self, act: Awaitable[None], otherwise: str = "not_archived") -> bool:
+        try:
+            await act
+        except JoulieError as error:
+            log.error(otherwise, why=str(error))
+            return False
+        return True
+
+    async def _archive(self, now: bool) -> None:
+        kept = await self._write(now)
+        self._archived_to = kept.facts_to
+        metrics.ARCHIVE_POSITION.set(kept.facts_to)
+        if kept.parts:
+            log.info("archived", to=str(self._args.to), **kept._asdict())
+
+    async def _trim(self) -> None:
+        if self._keep_s is None:
+            return
+        done = await trim(self._args.to, self._wires, self._keep_s)
+        for told in done.denied:
+            log.warning("stream_not_trimmed", why=told)
+        if done.cut is not None and (done.is_new or done.rows or done.messages):
+            at = {"entry": done.cut.pos, "position": done.cut.p_to}
+            log.info("trimmed", **at, rows=done.rows, messages=done.messages, freed=done.freed)
+
+    async def _look(self) -> None:
+        """What is in danger is archived at once, though its hour is not over."""
+        found = await self._dangers()
+        for danger in found:
+            tell = log.error if danger.is_lost else log.warning
+            tell("lost_unarchived" if danger.is_lost else "near_its_end", **_shown(danger))
+        if found and not any(danger.is_lost for danger in found):
+            await self._archive(now=True)
+
+    async def _dangers(self) -> list[Danger]:
+        with history_of(self._wires) as history:
+            oldest = oldest_unarchived(history, self._archived_to)
+            age_s = 0.0 if oldest is None else max(0.0, time.time() - oldest / 1e9)
+            metrics.ARCHIVE_AGE_SECONDS.set(age_s)
+            async with broker_of(self._wires) as bus:
+                return await dangers(history, bus, self._archived_to)
+
+
+def _shown(danger: Danger) -> dict[str, object]:
+    return {"stream": str(danger.stream), "needed": danger.needed, "first": danger.first}

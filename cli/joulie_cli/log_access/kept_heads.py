@@ -1,0 +1,96 @@
+"""Heads that were kept outside the database, and the keys that sign them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from joulie_bus.errors import NotInTheLog, Undecodable
+from joulie_bus.events import codec
+from joulie_bus.streams.log import Log
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.streams.whole_stream import everything
+from joulie_cli.wiring import Wiring
+from joulie_projections.decision_log import heads
+from joulie_projections.decision_log.keyring import Ring
+from joulie_projections.decision_log.signed import Head, KeyStatement, Signed, decode_any
+from joulie_projections.history.history import History
+
+
+class Anchors(NamedTuple):
+    """What is signed outside of the database."""
+
+    heads: Sequence[Head]
+    keys: Sequence[KeyStatement] = ()
+    flaw: str = ""  # of the place where they are kept
+
+
+NOTHING = Anchors(())
+
+
+def public_key(wires: Wiring) -> Ring:
+    file = wires.data.public_key
+    if not file.exists() and not heads.is_secret(wires.data.key):
+        raise NotInTheLog(
+            f"{file} is missing: without the public key no signature can be checked. "
+            "The projector writes it when it starts; a copy will do."
+        )
+    return heads.public_key(file)
+
+
+async def anchors_of(bus: Log) -> Anchors:
+    """From the stream that nothing but the administrator can remove them from."""
+    state, said, flaw = await bus.state(Stream.HEADS), list[Signed](), ""
+    if state.first > 1:
+        flaw = f"the messages before #{state.first} of {Stream.HEADS} were removed"
+    for record in await everything(bus, Stream.HEADS):
+        try:
+            said.append(decode_any(record.data))
+        except msgspec.DecodeError:
+            flaw = flaw or f"{Stream.HEADS} #{record.sequence} is neither a head nor about a key"
+    return _anchors(said)._replace(flaw=flaw)
+
+
+def _anchors(said: Sequence[Signed]) -> Anchors:
+    signed = [head for head in said if isinstance(head, Head)]
+    return Anchors(signed, [key for key in said if not isinstance(key, Head)])
+
+
+async def ids_of(bus: Log) -> dict[str, int]:
+    """What the stream of decisions holds, and where."""
+    found: dict[str, int] = {}
+    for record in await everything(bus, Stream.DEC):
+        try:
+            envelope = codec.open_envelope(record.data, "decision")
+        except Undecodable:
+            continue
+        found[envelope.id] = record.sequence
+    return found
+
+
+def anchors_in(file: Path) -> Anchors:
+    """Heads and what was said of keys: one of them, a list, or one per line."""
+    content = file.read_bytes() if file.exists() else b""
+    try:
+        if content.lstrip()[:1] == b"[":
+            lines = [bytes(raw) for raw in msgspec.json.decode(content, type=list[msgspec.Raw])]
+        else:
+            lines = [line for line in content.splitlines() if line.strip()]
+        found = _anchors([decode_any(line) for line in lines])
+    except msgspec.DecodeError as error:
+        raise NotInTheLog(f"{file} holds no heads: {error}.") from error
+    if not found.heads:
+        raise NotInTheLog(f"{file} holds no heads, or does not exist.")
+    return found
+
+
+def head_named(text: str, history: History, anchored: Sequence[Head]) -> Head:
+    """A file with a head in it, or the number of the entry that a head was signed at."""
+    if not text.isdigit():
+        return anchors_in(Path(text)).heads[-1]
+    known = {head.pos: head for head in (*anchored, *history.heads())}
+    if int(text) not in known:
+        near = ", ".join(map(str, sorted(known, key=lambda pos: abs(pos - int(text)))[:5]))
+        raise NotInTheLog(f"No head was signed at entry {text}. Near it are {near or 'none'}.")
+    return known[int(text)]

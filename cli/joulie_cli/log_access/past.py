@@ -1,0 +1,245 @@
+"""What the commands that look back have in common: a moment of the log, and where its facts are."""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+
+import joulie_migrations
+from joulie_audit.archive.combined_history import Sources
+from joulie_audit.archive.fact_source import Facts, StreamFacts
+from joulie_audit.archive.parts import Archive, ArchivedFacts, is_archive
+from joulie_audit.chain.entries import Sharing
+from joulie_audit.replay.replay import Elsewhere
+from joulie_bus.broker.embedded import Embedded
+from joulie_bus.errors import DataDirectoryError, NotInTheLog
+from joulie_bus.jetstream.connection import Address
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.runtime.settings import setting, text
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import MERGE_ORDER, Stream
+from joulie_cli.supervisor.data_directory import DataDirectory, Hold
+from joulie_cli.supervisor.supervisor import made_ready
+from joulie_cli.wiring import Wiring, address_of, connected
+from joulie_projections.fold.manifest import Manifest
+from joulie_projections.history.history import History
+from joulie_projections.store import database
+
+# For each process: with less to do it costs more than it brings (about a second to start).
+MANY_DECISIONS = 10_000
+MANY_EVENTS = 500_000
+MANY_ENTRIES = 300_000
+WAIT_S = 0.2  # between two looks whether the directory is free
+WAITING = "Something else reads the facts in {}: waiting for it to end. Ctrl-C gives up."
+WHO = "joulie-audit"
+Tell = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchivePlace:
+    directory: str = setting(
+        text,
+        "ARCHIVE_DIR",
+        "",
+        "Where `joulie up` archives facts and decisions, and whoever looks back reads first; "
+        "empty for nowhere",
+    )
+
+
+def archive_of(args: argparse.Namespace, wires: Wiring) -> Path | None:
+    """The one that was named, else that of the settings once there is anything in it."""
+    named: Path | None = args.archive
+    usual = wires.source.load(ArchivePlace).directory
+    if named is None and usual and is_archive(Path(usual)):
+        return Path(usual)
+    return named
+
+
+@contextlib.asynccontextmanager
+async def broker_of(wires: Wiring, role: Role = Role.AUDITOR) -> AsyncGenerator[JetStreamLog, None]:
+    """If nothing runs in the directory, its broker is started for as long as it is needed."""
+    if wires.data.running() is not None or not (wires.data.path / "nats").exists():
+        async with connected(wires, role) as bus:
+            yield bus
+        return
+    async with _address(wires, role) as address, JetStreamLog.open(address, WHO) as bus:
+        yield bus
+
+
+@contextlib.asynccontextmanager
+async def _address(wires: Wiring, role: Role = Role.AUDITOR) -> AsyncGenerator[Address, None]:
+    """Where a broker with the facts answers, for as long as the block lasts."""
+    hold = await _held(wires)
+    if hold is None:
+        yield address_of(wires, role)
+        return
+    broker = Embedded(wires.data.path, program=wires.data.broker)
+    try:
+        await broker.start()
+        await made_ready(broker, wires.subjects)
+        yield broker.address_of(role)
+    finally:
+        await broker.stop()
+        hold.release()
+
+
+async def _held(wires: Wiring) -> Hold | None:
+    """None: there is a broker to ask. Whoever looks back at the same time ends by itself."""
+    is_told = False
+    while wires.data.running() is None and (wires.data.path / "nats").exists():
+        try:
+            return wires.data.hold()
+        except DataDirectoryError:
+            if not is_told:
+                print(WAITING.format(wires.data.path), file=sys.stderr, flush=True)
+            is_told = True
+            await asyncio.sleep(WAIT_S)
+    return None
+
+
+def history_of(wires: Wiring, archive: Path | None = None) -> AbstractContextManager[History]:
+    return history_in(wires.data, archive)
+
+
+@contextlib.contextmanager
+def history_in(data: DataDirectory, archive: Path | None = None) -> Generator[History, None, None]:
+    """One moment of the database, if it is one that this code can read; through an archive where
+    one is given and the database was trimmed."""
+    require_readable(data)
+    with Sources(data.database, archive).reading() as history:
+        yield history
+
+
+def require_readable(data: DataDirectory) -> None:
+    data.require()
+    engine = database.reader(data.database)
+    try:
+        joulie_migrations.require(engine)
+    finally:
+        engine.dispose()
+
+
+@contextlib.asynccontextmanager
+async def facts_of(
+    wires: Wiring, archive: Path | None
+) -> AsyncGenerator[tuple[History, Facts], None]:
+    async with contextlib.AsyncExitStack() as stack:
+        history = stack.enter_context(history_of(wires, archive))
+
+        async def streams() -> Facts:
+            bus = await stack.enter_async_context(broker_of(wires))
+            return await stack.enter_async_context(StreamFacts.on(bus, history))
+
+        facts = LazyFacts(streams)
+        yield history, facts if archive is None else ArchivedFacts(Archive.of(archive), facts)
+
+
+@contextlib.asynccontextmanager
+async def shared_facts_of(
+    wires: Wiring, archive: Path | None
+) -> AsyncGenerator[tuple[History, Facts, Elsewhere], None]:
+    """For several processes: the broker answers from the beginning, if any fact is asked of it."""
+    async with contextlib.AsyncExitStack() as stack:
+        history = stack.enter_context(history_of(wires, archive))
+        kept = Archive.of(archive).facts if archive else []
+        newest = history.checkpoint()
+        is_kept = newest is not None and kept and kept[-1][1].last >= newest.position
+        address = None if is_kept else await stack.enter_async_context(_address(wires))
+        opening = Opening(address, archive)
+        facts = await stack.enter_async_context(opening(history))
+        yield history, facts, Elsewhere(Sources(wires.data.database, archive), opening)
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Where the facts are, told to another process."""
+
+    address: Address | None
+    archive: Path | None
+
+    def __call__(self, history: History) -> AbstractAsyncContextManager[Facts]:
+        return self._facts(history)
+
+    @contextlib.asynccontextmanager
+    async def _facts(self, history: History) -> AsyncGenerator[Facts, None]:
+        async with contextlib.AsyncExitStack() as stack:
+
+            async def streams() -> Facts:
+                if self.address is None:
+                    raise NotInTheLog(f"{self.archive} ended before the log did. Try again.")
+                opened = JetStreamLog.open(self.address, WHO)
+                bus = await stack.enter_async_context(opened)
+                return await stack.enter_async_context(StreamFacts.on(bus, history))
+
+            facts = LazyFacts(streams)
+            yield ArchivedFacts(Archive.of(self.archive), facts) if self.archive else facts
+
+
+class LazyFacts:
+    """No broker is asked, or started, before somebody wants a fact."""
+
+    def __init__(self, opened: Callable[[], Awaitable[Facts]]) -> None:
+        self._opened = opened
+        self._facts: Facts | None = None
+
+    async def of(
+        self, manifest: Manifest, streams: frozenset[Stream] = frozenset(MERGE_ORDER)
+    ) -> list[Record]:
+        if self._facts is None:
+            self._facts = await self._opened()
+        return await self._facts.of(manifest, streams)
+
+
+@contextlib.contextmanager
+def progress(what: str, quiet: bool) -> Generator[Tell | None, None, None]:
+    """A bar for people at a terminal; it goes away when it is done."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def jobs_of(wanted: int, history: History) -> int:
+    """As many processes as were asked for (0: as many as pay)."""
+    if wanted:
+        return wanted
+    newest = history.checkpoint()
+    events = newest.position if newest is not None else 0
+    return paying(events, history.count_answers(), os.cpu_count() or 1)
+
+
+def paying(events: int, decisions: int, cores: int) -> int:
+    """How many processes pay for replaying such a log."""
+    return _of_cores(cores, max(events // MANY_EVENTS, decisions // MANY_DECISIONS))
+
+
+def sharing_of(wanted: int, wires: Wiring, entries: int) -> Sharing:
+    """Of hashing so many: as many processes as were asked for (0: as many as pay)."""
+    paying = _of_cores(os.cpu_count() or 1, entries // MANY_ENTRIES)
+    return Sharing(wires.data.database, wanted or paying)
+
+
+def _of_cores(cores: int, wanted: int) -> int:
+    return max(1, min(cores, wanted))
+
+
+def require_facts(history: History) -> int:
+    """The newest position; an empty log is told as one."""
+    checkpoint = history.checkpoint()
+    if checkpoint is None or not checkpoint.position:
+        raise NotInTheLog(
+            "The log is empty: no fact has been committed yet. `joulie status` shows what runs; "
+            "`joulie demo` fills a log in seconds."
+        )
+    return checkpoint.position

@@ -1,0 +1,154 @@
+"""Who may look, and what a browser may do with what it got.
+
+There is no cookie and nothing that changes anything, so another site's page has nothing to make a
+browser do. A console without a token answers only under names of this machine: a name of another
+site that resolves to it (DNS rebinding) is refused. With a token, every path needs it except those
+that hold no data; the path is the one that routes are chosen by, decoded and without a root path.
+"""
+
+import hmac
+import ipaddress
+from collections.abc import Callable
+
+import msgspec
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.http_head import Head, HeadRule, canonical_names, refusal_of_host
+from joulie_console.page_files import page_files
+from joulie_console.schema.responses import Problem
+from joulie_console.settings import ConsoleSettings, read_token
+
+NO_DATA = frozenset({"/healthz", "/readyz", "/openapi.json"})  # and the page: it asks for the token
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+TITLES = {
+    400: "The question is not one",
+    401: "Who asks?",
+    403: "Not from there",
+    404: "Not here",
+    405: "Only looking is possible",
+    410: "Too far back",
+    421: "Not under that name",
+    500: "Our mistake",
+    503: "Not now",
+}
+
+
+def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
+    told = Problem(type="about:blank", title=TITLES[status], status=status, detail=detail)
+    return Response(
+        msgspec.json.encode(told), status, headers, media_type="application/problem+json"
+    )
+
+
+class Gate:
+    """Decides about one request: None lets it pass."""
+
+    def __init__(self, settings: ConsoleSettings) -> None:
+        self._token = read_token(settings.token_file).encode() if settings.token_file else b""
+        self._header = settings.proxy_header
+        self._proxies = settings.proxies
+        self._rule = HeadRule(canonical_names(settings.hosts))
+        self._open = NO_DATA | page_files().keys()
+
+    def __call__(self, request: Request) -> Response | None:
+        if not (self._token or self._header):
+            return self._refuse_strange_names(request)
+        if route_path(request.scope) in self._open:
+            return None
+        if self._has_token(request) or self._is_vouched_for(request):
+            return None
+        ways = {"WWW-Authenticate": 'Bearer realm="joulie"'} if self._token else None
+        return problem(401, "Bring the token as `Authorization: Bearer ...`.", ways)
+
+    def _refuse_strange_names(self, request: Request) -> Response | None:
+        scope = request.scope
+        found = refusal_of_host(Head(scope["method"], scope["path"], scope["headers"]), self._rule)
+        if found is None:
+            return None
+        metrics.CONSOLE_REFUSED.labels(reason=found.reason).inc()
+        return problem(found.status, f"{found.why} (CONSOLE_HOSTS)")
+
+    def _has_token(self, request: Request) -> bool:
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        is_right = hmac.compare_digest(given.strip().encode(), self._token)
+        return bool(self._token) and scheme.lower() == "bearer" and is_right
+
+    def _is_vouched_for(self, request: Request) -> bool:
+        """By the peer itself: what a header says of where a request came from counts nothing."""
+        if not self._header or request.client is None:
+            return False
+        try:
+            peer = ipaddress.ip_address(request.client.host)
+        except ValueError:
+            return False
+        if isinstance(peer, ipaddress.IPv6Address) and peer.ipv4_mapped:
+            peer = peer.ipv4_mapped
+        named = request.headers.get(self._header, "").strip()
+        return bool(named) and any(peer in network for network in self._proxies)
+
+
+class Guarded:
+    """ASGI middleware: the gate before, the headers behind."""
+
+    def __init__(self, app: ASGIApp, gate: Callable[[Request], Response | None]) -> None:
+        self._app = app
+        self._gate = gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        request = Request(scope)
+        answer = self._gate(request)
+        if answer is None and scope["method"] not in ("GET", "HEAD"):
+            answer = problem(405, "The console only shows.", {"Allow": "GET, HEAD"})
+        await (answer or self._app)(scope, receive, sending)
+
+
+def route_path(scope: Scope) -> str:
+    """The path that Starlette's router matches: decoded, without the root path of a mount.
+
+    Not `request.url.path`: that one is read back from a URL that holds the client's Host header.
+    """
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    if root and (path == root or path.startswith(f"{root}/")):
+        return path[len(root) :]
+    return path
+
+
+def etag_fits(headers: Headers, tag: str) -> bool:
+    """If-None-Match, weakly compared."""
+    given = headers.get("if-none-match", "")
+    plain = tag.removeprefix("W/")
+    return any(part.strip().removeprefix("W/") in (plain, "*") for part in given.split(","))

@@ -1,0 +1,5 @@
+"""Requests and responses of the console's API: one class each. Pure.
+
+Not here: HTTP (`api`).
+In: query parameters. Out: JSON documents.
+"""

@@ -1,0 +1,351 @@
+"""What is answered: one class per answer. Pure.
+
+Times are milliseconds since 1970 by the broker's clock. Every answer says which position it is of
+and how old that is; `position` counts facts, `entry` counts the decision log.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType, field
+
+from joulie_console.schema.requests import Class, NodeClassName, PodPhase, Verb
+
+Percent = Annotated[float, Meta(description="percent")]
+Level = Literal["warning", "serious"]
+Basis = Literal["measured", "predicted", "unknown"]
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of an answer."""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    position: Annotated[int, Meta(ge=0)]
+    at_ms: int  # when that position was the newest; 0 if nothing has been committed
+    age_ms: Annotated[int, Meta(ge=0)]  # how long ago the projector was last heard of
+
+
+class Problem(Item, frozen=True, kw_only=True):
+    """RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+class Warning(Item, frozen=True, kw_only=True):
+    part: str
+    level: Level
+    text: str
+
+
+class Classes(Item, frozen=True, kw_only=True):
+    performance: int
+    eco: int
+    draining: int
+    unknown: int
+
+
+class PlanBrief(Item, frozen=True, kw_only=True):
+    plan: str
+    policy: str
+    view: int
+    nodes: int
+    performance: int
+    changes: int
+    because: str
+
+
+class Cluster(Answer, frozen=True, kw_only=True):
+    cluster: str
+    nodes: int
+    classes: Classes
+    asleep: int
+    unmeasured: int  # nodes without a fresh power reading
+    measured_w: float  # of the nodes that have one
+    capped_w: float
+    tdp_w: float
+    trend_w_per_min: float
+    gpus: int
+    gpus_asked: float  # by the pods that run
+    cards: int
+    cards_unhealthy: int
+    pods_running: int
+    pods_pending: int
+    entries: int  # of the decision log
+    planned_at_ms: int
+    plan: PlanBrief | None
+    it_w: float | None
+    cooling_w: float | None
+    ambient_c: float | None
+    lag: int | None  # facts stored and not yet committed
+    epoch: int | None
+    warnings: list[Warning]
+
+
+class PowerPoint(Item, frozen=True, kw_only=True, array_like=True):
+    at_ms: int
+    position: int
+    measured_w: float
+    capped_w: float
+
+
+class PowerSeries(Answer, frozen=True, kw_only=True):
+    points: list[PowerPoint]
+
+
+class Map(Answer, frozen=True, kw_only=True):
+    """Columns: the n-th value of each belongs to the n-th node. -1 stands for unknown."""
+
+    id: list[int]
+    name: list[str]
+    rack: list[str]
+    node_class: list[int] = field(name="class")  # 0 unknown, 1 performance, 2 eco, 3 draining
+    headroom: list[int]  # percent of the cap that is free
+    cooling: list[int]
+    watts: list[int]
+    gpu: list[int]  # percent of the GPUs that running pods have asked for
+
+
+class NodeBrief(Item, frozen=True, kw_only=True):
+    name: str
+    id: int
+    node_class: NodeClassName = field(name="class")
+    power_state: Literal["awake", "asleep", "waking"]
+    ready: bool
+    schedulable: bool
+    rack: str
+    cooling_zone: str
+    cpu_model: str
+    gpu_model: str
+    cores: float
+    gpus: int
+    gpus_asked: float
+    pods: int
+    performance_pods: int
+    measured_w: float | None
+    sampled_at_ms: int
+    capped_w: float
+    tdp_w: float
+    cpu_cap_pct: int | None
+    gpu_cap_pct: int | None
+    headroom: Percent | None
+    headroom_basis: Basis
+    cooling: Percent
+    trend_w_per_min: float
+    updated_at_ms: int
+
+
+class NodeList(Answer, frozen=True, kw_only=True):
+    items: list[NodeBrief]
+    total: int
+    next: int | None
+
+
+class Sampled(Item, frozen=True, kw_only=True, array_like=True):
+    at_ms: int
+    watts: float
+
+
+class StateMachine(Item, frozen=True, kw_only=True):
+    states: list[str]
+    now: str
+    following: list[str]
+    waits_for: str  # what holds a transition up; empty if nothing does
+
+
+class PodBrief(Item, frozen=True, kw_only=True):
+    uid: str
+    namespace: str
+    name: str
+    workload: Class = field(name="class")
+    placement: str
+    rule: str
+    exempt: str
+    cores: float
+    memory_gib: float
+    gpus: float
+    phase: PodPhase
+    node: str
+    bound_at_ms: int
+
+
+class Claimed(Item, frozen=True, kw_only=True):
+    pod_uid: str
+    namespace: str
+    name: str
+    mb: int
+    confirmed: bool
+    expires_at_ms: int
+
+
+class Gpu(Item, frozen=True, kw_only=True):
+    uuid: str
+    node: str
+    model: str
+    total_mb: int
+    allocated_mb: int
+    claimed_mb: int
+    healthy: bool
+    nvlink_group: str
+    owner: str
+    claims: list[Claimed]
+    updated_at_ms: int
+
+
+class Transition(Item, frozen=True, kw_only=True):
+    """One line of a plan, about one node."""
+
+    position: int
+    at_ms: int
+    plan: str
+    node: str
+    kind: str
+    to: str
+    because: str
+
+
+class NodeDetail(Answer, frozen=True, kw_only=True):
+    node: NodeBrief
+    labels: dict[str, str]
+    samples: list[Sampled]
+    machine: StateMachine
+    transitions: list[Transition]  # newest first
+    earlier: int | None  # older ones: /v1/plans?node=NAME&before=EARLIER
+    plans_gone: int  # plan events that have left the stream: nobody tells of them any more
+    pods: list[PodBrief]
+    cards: list[Gpu]
+
+
+class PodList(Answer, frozen=True, kw_only=True):
+    items: list[PodBrief]
+    total: int
+    next: int | None
+
+
+class GpuList(Answer, frozen=True, kw_only=True):
+    items: list[Gpu]
+    total: int
+    next: int | None
+
+
+class Loss(Item, frozen=True, kw_only=True):
+    """Why a candidate is behind the winner: the term that cost it most."""
+
+    term: str
+    points: float  # of this term
+    behind: float  # all in all
+
+
+class DecisionBrief(Item, frozen=True, kw_only=True):
+    entry: int
+    id: str
+    verb: Verb
+    pod_uid: str
+    namespace: str
+    name: str
+    workload: Class | None = field(name="class")
+    at_ms: int
+    view: int  # position that was looked at
+    view_age_ms: int
+    candidates: int
+    refused: int
+    reason: str  # of the refusals, as kube-scheduler was told
+    refused_by: dict[str, int]  # how many for which reason
+    winner: str
+    score: float | None
+    runner_up: str
+    runner_up_score: float | None
+    loss: Loss | None
+    text: str  # one sentence
+
+
+class DecisionList(Answer, frozen=True, kw_only=True):
+    items: list[DecisionBrief]
+    next: int | None
+    entries: int
+
+
+class TermSet(Item, frozen=True, kw_only=True):
+    """As recorded or computed; `points` is what each term gives or takes in the end."""
+
+    score: float
+    headroom: float
+    cooling: float
+    trend: float
+    bonus: float
+    pressure: float
+    draining: float
+    marginal_w: float
+    source: str
+    points: dict[str, float]
+
+
+class Candidate(Item, frozen=True, kw_only=True):
+    node: str
+    verdict: str  # of a filter: passed, or why not
+    answer: int | None  # of a score: what kube-scheduler was told
+    terms: TermSet | None
+    loss: Loss | None
+
+
+class DecisionDetail(Answer, frozen=True, kw_only=True):
+    decision: DecisionBrief
+    settings: str
+    values: dict[str, float | str | bool]
+    code: str
+    pod: PodBrief | None
+    cluster_trend_w_per_min: float | None
+    perf_pressure: float | None
+    candidates: list[Candidate]  # best first
+    cards: list[str]
+    error: str
+    hash: str
+    prev: str
+    same_digest: bool | None = None  # of all terms, then and now; None if not computed again
+
+
+class PodDetail(Answer, frozen=True, kw_only=True):
+    pod: PodBrief | None  # None if it is gone; its decisions stay
+    decisions: list[DecisionBrief]
+    explanation: list[str]
+
+
+class PlanEntry(Item, frozen=True, kw_only=True):
+    position: int
+    at_ms: int
+    plan: PlanBrief | UnsetType = UNSET
+    transition: Transition | UnsetType = UNSET
+
+
+class PlanList(Answer, frozen=True, kw_only=True):
+    items: list[PlanEntry]
+    next: int | None
+    plans_gone: int  # events that have left the stream: nobody tells of them any more
+
+
+class SignedHead(Item, frozen=True, kw_only=True):
+    entry: int
+    hash: str
+    signed_at_ms: int
+    key_id: str
+    signature: str
+
+
+class HeadList(Answer, frozen=True, kw_only=True):
+    items: list[SignedHead]
+    next: int | None
+    entries: int
+    unsigned: int  # entries behind the newest head
+
+
+class Reach(Answer, frozen=True, kw_only=True):
+    """How far back one can go."""
+
+    first: int
+    first_at_ms: int
+    last: int
+    last_at_ms: int
+    entries: int

@@ -1,0 +1,386 @@
+"""One moment of the cluster, as people look at it. Pure: world and board in, answers out."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from joulie_bus.events import PlanMade
+from joulie_console.schema.requests import NodeClassName, PodPhase
+from joulie_console.schema.responses import (
+    Basis,
+    Claimed,
+    Classes,
+    Gpu,
+    NodeBrief,
+    PlanBrief,
+    PodBrief,
+    Sampled,
+    StateMachine,
+)
+from joulie_projections.state.cards import CardState, owner_of
+from joulie_projections.state.state import CLUSTER, ClusterState, NodeState, PodState, Reading
+from joulie_projections.twin.arrays import Floats, Ints
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.twin import NodeClass, Source
+
+RACK_LABEL = "joulie.io/rack"
+ZONE_LABEL = "joulie.io/cooling-zone"
+MS = 1_000_000  # ns
+UNKNOWN = -1
+_CLASS_NAMES: dict[NodeClass, NodeClassName] = {
+    NodeClass.UNKNOWN: "unknown",
+    NodeClass.PERFORMANCE: "performance",
+    NodeClass.ECO: "eco",
+    NodeClass.DRAINING: "draining",
+}
+_FOLLOWING = {
+    "unknown": ["performance", "eco", "draining"],
+    "performance": ["eco", "draining", "asleep"],
+    "draining": ["eco", "performance"],
+    "eco": ["performance", "asleep"],
+    "asleep": ["waking"],
+    "waking": ["performance", "eco"],
+}
+
+
+class Moment(NamedTuple):
+    """Everything in it belongs to one position."""
+
+    position: int
+    at: int  # ns, by the broker's clock: when this was the newest
+    age_ms: int
+    cluster_state: ClusterState
+    twin_columns: TwinColumns
+
+
+class Totals(NamedTuple):
+    measured_w: float
+    capped_w: float
+    tdp_w: float
+    trend_w_per_min: float
+    measured: int  # nodes with a fresh reading
+    nodes: int
+
+
+class Columns(NamedTuple):
+    """One value per row of the board; rounded to what a map can show."""
+
+    node_class: Ints
+    headroom: Ints
+    cooling: Ints
+    watts: Ints
+    gpu: Ints
+
+
+class Glance:
+    """A moment with what several answers need of it, computed once."""
+
+    def __init__(self, moment: Moment, staleness_s: float) -> None:
+        self.moment = moment
+        twin_columns = moment.twin_columns
+        self.fresh = _fresh(twin_columns, moment.at, staleness_s)
+        self.measured = self.fresh & (twin_columns.floats("capped_w") > 0)
+        self.headroom = _headroom(twin_columns, self.measured)
+        self.asked_gpus = _asked_gpus(moment.cluster_state, twin_columns)
+
+    def totals(self) -> Totals:
+        twin_columns = self.moment.twin_columns
+        rows = rows_of(twin_columns)
+        read = rows[self.fresh[rows]]
+        return Totals(
+            float(twin_columns.floats("measured_w")[read].sum()),
+            float(twin_columns.floats("capped_w")[rows].sum()),
+            float(twin_columns.floats("tdp_w")[rows].sum()),
+            float(twin_columns.floats("trend_w_per_min")[read].sum()),
+            len(read),
+            len(rows),
+        )
+
+    def classes(self) -> Classes:
+        twin_columns = self.moment.twin_columns
+        counts = np.bincount(twin_columns.columns["node_class"][rows_of(twin_columns)], minlength=4)
+        return Classes(
+            unknown=int(counts[NodeClass.UNKNOWN]),
+            performance=int(counts[NodeClass.PERFORMANCE]),
+            eco=int(counts[NodeClass.ECO]),
+            draining=int(counts[NodeClass.DRAINING]),
+        )
+
+    def columns(self) -> Columns:
+        twin_columns = self.moment.twin_columns
+        gpus = twin_columns.floats("gpus")
+        share = np.minimum(100, self.asked_gpus * 100 / np.maximum(gpus, 1))
+        headroom = np.where(np.isnan(self.headroom), UNKNOWN, np.clip(self.headroom, 0, 100))
+        watts = np.where(self.fresh, twin_columns.floats("measured_w"), UNKNOWN)
+        return Columns(
+            twin_columns.columns["node_class"].astype(np.int64),
+            np.rint(headroom).astype(np.int64),
+            np.rint(twin_columns.floats("cooling")).astype(np.int64),
+            np.rint(watts).astype(np.int64),
+            np.rint(np.where(gpus > 0, share, UNKNOWN)).astype(np.int64),
+        )
+
+    def node(self, name: str) -> NodeBrief:
+        node, twin_columns = self.moment.cluster_state.nodes[name], self.moment.twin_columns
+        at = twin_columns.rows[name]
+
+        def value(column: str) -> float:
+            return float(twin_columns.floats(column)[at])
+
+        headroom = float(self.headroom[at])
+        fresh = bool(self.fresh[at])
+        hardware = node.hardware
+        return NodeBrief(
+            name=name,
+            id=node.ordinal,
+            node_class=class_name(int(twin_columns.columns["node_class"][at])),
+            power_state=node.power_state or "awake",  # type: ignore[arg-type]
+            ready=node.ready,
+            schedulable=node.schedulable,
+            rack=node.labels.get(RACK_LABEL, ""),
+            cooling_zone=node.labels.get(ZONE_LABEL, ""),
+            cpu_model=hardware.cpu_model if hardware else "",
+            gpu_model=hardware.gpu_model if hardware else "",
+            cores=value("cores"),
+            gpus=int(value("gpus")),
+            gpus_asked=float(self.asked_gpus[at]),
+            pods=node.pods,
+            performance_pods=node.performance_pods,
+            measured_w=value("measured_w") if fresh else None,
+            sampled_at_ms=int(twin_columns.ints("sampled_at")[at]) // MS,
+            capped_w=value("capped_w"),
+            tdp_w=value("tdp_w"),
+            cpu_cap_pct=node.cpu_cap_pct,
+            gpu_cap_pct=node.gpu_cap_pct,
+            headroom=None if np.isnan(headroom) else headroom,
+            headroom_basis=self._basis(at),
+            cooling=value("cooling"),
+            trend_w_per_min=value("trend_w_per_min"),
+            updated_at_ms=int(twin_columns.updated_at()[at]) // MS,
+        )
+
+    def _basis(self, at: int) -> Basis:
+        if self.measured[at]:
+            return "measured"
+        return "unknown" if np.isnan(self.headroom[at]) else "predicted"
+
+
+def rows_of(twin_columns: TwinColumns) -> Ints:
+    return np.fromiter(twin_columns.rows.values(), np.int64, len(twin_columns.rows))
+
+
+def class_name(value: int) -> NodeClassName:
+    return _CLASS_NAMES[NodeClass(value)]
+
+
+def _fresh(twin_columns: TwinColumns, now: int, staleness_s: float) -> npt.NDArray[np.bool_]:
+    sampled = twin_columns.ints("sampled_at")
+    fresh: npt.NDArray[np.bool_] = (sampled > 0) & (now - sampled <= staleness_s * 1e9)
+    return fresh
+
+
+def _headroom(twin_columns: TwinColumns, measured: npt.NDArray[np.bool_]) -> Floats:
+    """Percent of the cap that is free: measured where there is a reading, else predicted."""
+    capped = twin_columns.floats("capped_w")
+    free = (capped - twin_columns.floats("measured_w")) / np.where(capped > 0, capped, 1.0) * 100
+    known = twin_columns.columns["hardware"] != Source.NONE
+    predicted = np.where(known, twin_columns.floats("headroom"), np.nan)
+    return np.where(measured, free, predicted)
+
+
+def _asked_gpus(cluster_state: ClusterState, twin_columns: TwinColumns) -> Floats:
+    asked = np.zeros(len(twin_columns.columns["gpus"]))
+    for name, row in twin_columns.rows.items():
+        load = cluster_state.nodes[name].load
+        asked[row] = (load.gpu_standard_milli + load.gpu_performance_milli) / 1000
+    return asked
+
+
+def names_by_id(cluster_state: ClusterState) -> dict[int, str]:
+    return {node.ordinal: name for name, node in cluster_state.nodes.items()}
+
+
+# --- one node ---------------------------------------------------------------------------------
+
+
+def state_of(node: NodeState, class_now: str) -> StateMachine:
+    now = node.power_state or class_now
+    waits = ""
+    if now == "draining":
+        waits = f"{node.performance_pods} performance pod(s) still run here"
+    if now == "waking":
+        waits = "the node is not ready yet"
+    return StateMachine(
+        states=list(_FOLLOWING), now=now, following=_FOLLOWING[now], waits_for=waits
+    )
+
+
+def samples_of(node: NodeState) -> list[Sampled]:
+    return [Sampled(at_ms=sample.at // MS, watts=sample.power_mw / 1000) for sample in node.samples]
+
+
+# --- pods -------------------------------------------------------------------------------------
+
+
+def phase_of(pod: PodState) -> PodPhase:
+    if pod.finished:
+        return "finished"
+    return "running" if pod.node else "pending"
+
+
+def pod_brief(pod: PodState) -> PodBrief:
+    ask = pod.pod
+    return PodBrief(
+        uid=ask.uid,
+        namespace=ask.namespace,
+        name=ask.name,
+        workload=ask.workload,
+        placement=ask.placement,
+        rule=ask.rule,
+        exempt=ask.exempt,
+        cores=ask.cpu_milli / 1000,
+        memory_gib=ask.memory_bytes / 2**30,
+        gpus=ask.gpu_milli / 1000,
+        phase=phase_of(pod),
+        node=pod.node,
+        bound_at_ms=pod.bound_at // MS,
+    )
+
+
+def pods_on(cluster_state: ClusterState, node: str) -> list[PodBrief]:
+    here = [pod for pod in cluster_state.pods.values() if pod.node == node and not pod.finished]
+    return sorted((pod_brief(pod) for pod in here), key=lambda pod: (pod.namespace, pod.name))
+
+
+def phases(cluster_state: ClusterState) -> dict[PodPhase, int]:
+    counted: dict[PodPhase, int] = defaultdict(int)
+    for pod in cluster_state.pods.values():
+        counted[phase_of(pod)] += 1
+    return counted
+
+
+# --- cards ------------------------------------------------------------------------------------
+
+
+class CardCount(NamedTuple):
+    shown: int
+    unhealthy: int
+
+
+def counted_cards(cluster_state: ClusterState) -> CardCount:
+    healthy = [card.healthy for card in cluster_state.gpus.values() if card.node]
+    return CardCount(len(healthy), healthy.count(False))
+
+
+def cards_of(cluster_state: ClusterState, node: str = "") -> list[Gpu]:
+    """Those that somebody has shown, by node; of one or of all."""
+    shown = [
+        _card(uuid, card)
+        for uuid, card in cluster_state.gpus.items()
+        if card.node and node in ("", card.node)
+    ]
+    return sorted(shown, key=lambda card: (card.node, card.uuid))
+
+
+def _card(uuid: str, card: CardState) -> Gpu:
+    return Gpu(
+        uuid=uuid,
+        node=card.node,
+        model=card.model,
+        total_mb=card.total_mb,
+        allocated_mb=card.allocated_mb,
+        claimed_mb=sum(claim.mb for claim in card.claims.values()),
+        healthy=card.healthy,
+        nvlink_group=card.nvlink_group,
+        owner=owner_of(card),
+        claims=[
+            Claimed(
+                pod_uid=uid,
+                namespace=claim.namespace,
+                name=claim.name,
+                mb=claim.mb,
+                confirmed=claim.confirmed,
+                expires_at_ms=claim.expires_at // MS,
+            )
+            for uid, claim in sorted(card.claims.items())
+        ],
+        updated_at_ms=card.at // MS,
+    )
+
+
+# --- the cluster ------------------------------------------------------------------------------
+
+
+def plan_brief(made: PlanMade) -> PlanBrief:
+    return PlanBrief(
+        plan=made.plan,
+        policy=made.policy,
+        view=made.view,
+        nodes=made.nodes,
+        performance=made.performance,
+        changes=made.changes,
+        because=made.because,
+    )
+
+
+def last_plan(cluster_state: ClusterState) -> PlanBrief | None:
+    cluster = cluster_state.cluster.get(CLUSTER)
+    return plan_brief(cluster.plan) if cluster and cluster.plan else None
+
+
+class Facility(NamedTuple):
+    it_w: float | None
+    cooling_w: float | None
+    ambient_c: float | None
+
+
+def facility_of(cluster_state: ClusterState) -> Facility:
+    """Watts of all halls together, and the warmest of them."""
+    halls = list(cluster_state.facilities.values())
+    ambient = _values(hall.ambient_mdeg for hall in halls)
+    return Facility(
+        _sum(_values(hall.it_mw for hall in halls)),
+        _sum(_values(hall.cooling_mw for hall in halls)),
+        max(ambient) if ambient else None,
+    )
+
+
+def _values(readings: Iterable[Reading | None]) -> list[float]:
+    return [reading.value / 1000 for reading in readings if reading is not None]
+
+
+def _sum(values: list[float]) -> float | None:
+    return sum(values) if values else None
+
+
+def map_columns(glance: Glance) -> dict[str, Any]:
+    """Of every node, in the order of the names."""
+    moment = glance.moment
+    names = sorted(moment.twin_columns.rows)
+    rows = np.fromiter((moment.twin_columns.rows[name] for name in names), np.int64, len(names))
+    columns = glance.columns()
+    nodes = moment.cluster_state.nodes
+    numbers: dict[str, list[Any]] = {
+        field: getattr(columns, field)[rows].tolist() for field in columns._fields
+    }
+    racks = [nodes[name].labels.get(RACK_LABEL, "") for name in names]
+    return {"id": (rows - 1).tolist(), "name": names, "rack": racks, **numbers}
+
+
+def changed_rows(before: Columns, after: Columns) -> list[list[int]]:
+    """id, class, headroom, cooling, watts, gpu of every row that looks different now."""
+    height = len(after.node_class)
+    differs = np.zeros(height, np.bool_)
+    for old, new in zip(before, after, strict=True):
+        shared = min(len(old), height)
+        differs[:shared] |= old[:shared] != new[:shared]
+        differs[shared:] = True
+    rows = np.flatnonzero(differs)
+    rows = rows[rows > 0]  # row 0 is nobody
+    listed: list[list[int]] = np.stack(
+        [rows - 1, *(column[rows] for column in after)], axis=1
+    ).tolist()
+    return listed

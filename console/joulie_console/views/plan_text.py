@@ -1,0 +1,86 @@
+"""Plans and what they do to nodes, as people are told of them. Pure."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from joulie_bus.errors import Undecodable
+from joulie_bus.events import (
+    CapsSet,
+    DrainingBegun,
+    PlanMade,
+    ProfileAssigned,
+    SleepOrdered,
+    TransitionCompleted,
+    WakeOrdered,
+    codec,
+)
+from joulie_bus.streams.authority import require_authority
+from joulie_bus.streams.records import Record
+from joulie_console.schema.responses import PlanEntry, Transition
+from joulie_console.views.cluster_view import MS, plan_brief
+
+_json = msgspec.json.Encoder().encode
+
+
+class PlanLine(NamedTuple):
+    number: int  # its position among the facts
+    topic: str
+    entry: PlanEntry
+    node: str
+    data: bytes
+
+
+def plan_line(record: Record, position: int) -> PlanLine | None:
+    """What cannot be read is in quarantine already; there is nothing to tell of it here."""
+    try:
+        where = f"{record.stream} #{record.sequence}"
+        envelope = codec.open_envelope(record.data, where)
+        event = codec.read(envelope, where)
+        require_authority(record, envelope, event, where)
+    except Undecodable:
+        return None
+    at_ms = record.at // MS
+    if isinstance(event, PlanMade):
+        entry = PlanEntry(position=position, at_ms=at_ms, plan=plan_brief(event))
+        return PlanLine(position, "plans", entry, "", _json(entry))
+    told = _told(event)
+    if told is None:
+        return None
+    plan, node, to, because = told
+    transition = Transition(
+        position=position,
+        at_ms=at_ms,
+        plan=plan,
+        node=node,
+        kind=event.TYPE.removeprefix("plan."),
+        to=to,
+        because=because,
+    )
+    entry = PlanEntry(position=position, at_ms=at_ms, transition=transition)
+    return PlanLine(position, "transitions", entry, node, _json(entry))
+
+
+def _told(event: object) -> tuple[str, str, str, str] | None:
+    """Plan, node, what it becomes, and why."""
+    match event:
+        case ProfileAssigned():
+            return event.plan, event.node, event.profile, event.because
+        case TransitionCompleted():
+            return event.plan, event.node, event.profile, "what held it up is gone"
+        case DrainingBegun():
+            return event.plan, event.node, "draining", event.because
+        case SleepOrdered():
+            return event.plan, event.node, "asleep", event.because
+        case WakeOrdered():
+            return event.plan, event.node, "waking", event.because
+        case CapsSet():
+            return event.plan, event.node, _caps(event), ""
+        case _:
+            return None
+
+
+def _caps(event: CapsSet) -> str:
+    cpu = "none" if event.cpu_cap_pct is None else f"{event.cpu_cap_pct} %"
+    gpu = "none" if event.gpu_cap_pct is None else f"{event.gpu_cap_pct} %"
+    return f"caps: CPU {cpu}, GPU {gpu}"

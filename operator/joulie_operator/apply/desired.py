@@ -1,0 +1,288 @@
+"""What the cluster's objects shall say, out of what is believed about a node. Pure.
+
+`spec` is the plan, `status` the twin, the label the profile that the node has now. Numbers that
+breathe are written in steps, so that a node that does the same costs no writes.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from msgspec.structs import replace
+
+from joulie_bus.events import Profile
+from joulie_operator.kube.custom_resources import (
+    CapState,
+    Condition,
+    CpuCap,
+    GpuCap,
+    GpuPowerCap,
+    NodeTwin,
+    NodeTwinSpec,
+    NodeTwinStatus,
+    PolicyName,
+    PowerMeasurement,
+    Scheduling,
+)
+from joulie_operator.kube.timestamps import rfc3339
+from joulie_operator.planning.eligible import RESERVED_LABEL
+from joulie_projections.hardware.catalog import unreadable
+from joulie_projections.state.state import NodeState
+from joulie_projections.twin.facility import NO_HALLS, Halls, is_polled
+from joulie_projections.twin.totals import Measurement, measurement_of
+from joulie_projections.twin.twin import PROFILE_LABEL, NodeClass, hardware_of, twin_of
+
+DRAINING_LABEL = "joulie.io/draining"
+CLASSES: Mapping[NodeClass, str] = {
+    NodeClass.UNKNOWN: "unknown",
+    NodeClass.PERFORMANCE: "performance",
+    NodeClass.ECO: "eco",
+    NodeClass.DRAINING: "draining",
+}
+PROFILES: Mapping[str, Profile] = {"performance": "performance", "eco": "eco"}
+SCORE_STEP = 5.0  # points of 100
+POWER_STEP = 0.05  # of what the node can draw
+PUE_STEP = 0.05
+FRESH_S = 300.0  # a reading older than this is no reading
+
+
+class Moment(NamedTuple):
+    """When a status is written, and when the newest fact about its node was stored."""
+
+    now_ns: int
+    fact_ns: int
+
+
+class Room(NamedTuple):
+    """What a node's own state does not say of it."""
+
+    halls: Halls = NO_HALLS
+    psu_stress: float = 0.0
+
+
+def belongs(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
+    """Is the node ours to describe? One that is cordoned or not ready still is."""
+    return selector.items() <= labels.items() and labels.get(RESERVED_LABEL) != "true"
+
+
+def spec_of(name: str, node: NodeState, policy: str) -> NodeTwinSpec | None:
+    """None while no plan has named the node.
+
+    A node that drains shall become eco; until it is empty its caps are those that it had.
+    """
+    profile: Profile | None = "eco" if node.draining else PROFILES.get(node.profile)
+    if profile is None:
+        return None
+    return NodeTwinSpec(
+        node_name=name,
+        profile=profile,
+        cpu=_cpu_cap(node),
+        gpu=_gpu_cap(node),
+        policy=PolicyName(name=policy) if policy else None,
+        scheduling=Scheduling(draining=True) if node.draining else None,
+    )
+
+
+def _cpu_cap(node: NodeState) -> CpuCap | None:
+    """Absent without a cap; watts alone where nobody knows of which maximum they are a share."""
+    cap = CpuCap(
+        package_power_cap_pct_of_max=node.cpu_cap_pct,
+        package_power_cap_watts=_watts(node.cpu_cap_mw_per_socket),
+    )
+    return cap if cap != CpuCap() else None
+
+
+def _gpu_cap(node: NodeState) -> GpuCap | None:
+    if node.gpu_cap_pct is None and node.gpu_cap_mw is None:
+        return None
+    watts = _watts(node.gpu_cap_mw)
+    cap = GpuPowerCap(scope="perGpu", cap_pct_of_max=node.gpu_cap_pct, cap_watts_per_gpu=watts)
+    return GpuCap(power_cap=cap)
+
+
+def _watts(milliwatts: int | None) -> float | None:
+    return None if milliwatts is None else milliwatts / 1000
+
+
+def labels_of(node: NodeState, *, tell_draining: bool) -> dict[str, str]:
+    """The profile that the node has now: one that drains still supplies what it did."""
+    labels = {PROFILE_LABEL: node.profile} if node.profile else {}
+    return labels | ({DRAINING_LABEL: "true"} if tell_draining and node.draining else {})
+
+
+def status_of(node: NodeState, before: NodeTwin, moment: Moment, room: Room) -> NodeTwinStatus:
+    twin, measured = twin_of(node, room.halls), measurement_of(node, moment.now_ns, FRESH_S)
+    is_fresh = measured.age_s is not None and measured.age_s <= FRESH_S
+    holding = _holding(node, is_fresh=is_fresh)
+    return NodeTwinStatus(
+        schedulable_class=CLASSES[twin.node_class],
+        predicted_power_headroom_score=round(twin.headroom, 1),
+        predicted_cooling_stress_score=round(twin.cooling, 1),
+        predicted_psu_stress_score=round(room.psu_stress, 1),
+        hardware_density_score=round(twin.density, 1),
+        estimated_pue=max(1.0, round(twin.pue, 3)),
+        estimated_pue_source="facility" if is_polled(node, room.halls) else "assumed",
+        effective_cap_state=_caps(node),
+        power_measurement=_power(node, measured),
+        performance_pods=node.performance_pods,
+        conditions=_conditions(before, holding, rfc3339(moment.now_ns)),
+        observed_generation=before.metadata.generation,
+        last_updated=rfc3339(moment.fact_ns),
+    )
+
+
+def _caps(node: NodeState) -> CapState | None:
+    """Never an empty object: not every reader gives back what is empty."""
+    caps = CapState(
+        cpu_pct=node.cpu_cap_pct,
+        gpu_pct=node.gpu_cap_pct,
+        cpu_watts_per_socket=_watts(node.cpu_cap_mw_per_socket),
+        gpu_watts=_watts(node.gpu_cap_mw),
+    )
+    return caps if caps != CapState() else None
+
+
+def differs(known: NodeTwinStatus | None, wanted: NodeTwinStatus) -> bool:
+    """In anything that is not a number that breathes."""
+    return known is None or _plain(known) != _plain(wanted)
+
+
+def has_moved(known: NodeTwinStatus, wanted: NodeTwinStatus) -> bool:
+    """By more than a step, in a number that breathes."""
+    scores = (
+        (known.predicted_power_headroom_score, wanted.predicted_power_headroom_score),
+        (known.predicted_cooling_stress_score, wanted.predicted_cooling_stress_score),
+        (known.predicted_psu_stress_score, wanted.predicted_psu_stress_score),
+        (known.hardware_density_score, wanted.hardware_density_score),
+    )
+    before = known.power_measurement or PowerMeasurement()
+    after = wanted.power_measurement or PowerMeasurement()
+    watts = (
+        (before.measured_node_power_w, after.measured_node_power_w),
+        (before.power_trend_w_per_min, after.power_trend_w_per_min),
+        (before.node_capped_power_w, after.node_capped_power_w),
+        (before.node_tdp_w, after.node_tdp_w),
+    )
+    if known.performance_pods != wanted.performance_pods:
+        return True
+    if _apart(known.estimated_pue, wanted.estimated_pue, PUE_STEP):
+        return True
+    if (before.source, before.provider) != (after.source, after.provider):
+        return True
+    step_w = POWER_STEP * (after.node_tdp_w or 0.0)
+    return any(_apart(*pair, SCORE_STEP) for pair in scores) or any(
+        _apart(*pair, step_w) for pair in watts
+    )
+
+
+def _apart(one: float | None, other: float | None, step: float) -> bool:
+    if one is None or other is None:
+        return one is not other
+    return abs(one - other) > step
+
+
+def _plain(status: NodeTwinStatus) -> NodeTwinStatus:
+    """What has to be right at once. Others' fields are none of our business."""
+    return NodeTwinStatus(
+        schedulable_class=status.schedulable_class,
+        estimated_pue_source=status.estimated_pue_source,
+        effective_cap_state=status.effective_cap_state,
+        conditions=[
+            replace(condition, message="", last_transition_time="")
+            for condition in status.conditions or []
+            if condition.type in OUR_CONDITIONS
+        ],
+        observed_generation=status.observed_generation,
+    )
+
+
+def _power(node: NodeState, measured: Measurement) -> PowerMeasurement:
+    """Whoever says so: a reading, else a model of the pods, else the caps; `source` tells."""
+    return PowerMeasurement(
+        source=measured.source,
+        provider=measured.provider,
+        measured_node_power_w=round(measured.measured_w, 1),
+        power_trend_w_per_min=round(measured.trend_w_per_min, 1),
+        node_capped_power_w=round(measured.node_capped_w, 1),
+        cpu_capped_power_w=round(measured.cpu_capped_w, 1),
+        gpu_capped_power_w=round(measured.gpu_capped_w, 1),
+        node_tdp_w=round(measured.node_tdp_w, 1),
+        cpu_tdp_w=round(measured.cpu_tdp_w, 1),
+        gpu_tdp_w=round(measured.gpu_tdp_w, 1),
+        measured_at=rfc3339(node.samples[-1].at) if node.samples else "",
+    )
+
+
+OUR_CONDITIONS = ("Planned", "Draining", "HardwareKnown", "PowerMeasured")
+
+
+class _Holds(NamedTuple):
+    """A condition, before it knows since when."""
+
+    type: str
+    holds: bool
+    reason: str
+    message: str = ""
+
+
+def _conditions(before: NodeTwin, holding: Sequence[_Holds], stamp: str) -> list[Condition]:
+    """Each remembers when it last turned."""
+    known = {each.type: each for each in (before.status or NodeTwinStatus()).conditions or []}
+    made = []
+    for each in holding:
+        status: Literal["True", "False"] = "True" if each.holds else "False"
+        last = known.get(each.type)
+        since = last.last_transition_time if last and last.status == status else ""
+        made.append(
+            Condition(
+                type=each.type,
+                status=status,
+                reason=each.reason,
+                message=each.message,
+                observed_generation=before.metadata.generation,
+                last_transition_time=since or stamp,
+            )
+        )
+    return made
+
+
+def _holding(node: NodeState, *, is_fresh: bool) -> list[_Holds]:
+    planned = _Holds("Planned", bool(node.profile), "Assigned" if node.profile else "NoPlanYet")
+    draining = _Holds("Draining", False, "NotDraining")
+    if node.draining:
+        pods = f"{node.performance_pods} performance pods still run here"
+        draining = _Holds("Draining", True, "PerformancePodsRunning", pods)
+    known = _hardware(node)
+    measured = _Holds("PowerMeasured", False, "NoFreshReading", "the caps stand in for it")
+    if is_fresh:
+        measured = _Holds("PowerMeasured", True, "Fresh")
+    return [planned, draining, known, measured]
+
+
+def _hardware(node: NodeState) -> _Holds:
+    """Labels count only while no agent has described the node; so do their typing errors."""
+    source = node.hardware.source if node.hardware is not None else ""
+    guessed = _guessed(node)
+    if source not in ("", "labels"):
+        return guessed or _Holds("HardwareKnown", True, "Discovered")
+    if wrong := unreadable(node.labels):
+        told = ", ".join(f"{label}={value!r}" for label, value in wrong.items())
+        return _Holds("HardwareKnown", False, "UnreadableLabel", f"not a number: {told}")
+    if source:
+        return guessed or _Holds("HardwareKnown", True, "Labelled")
+    return _Holds("HardwareKnown", False, "Guessed", "from what Kubernetes can allocate")
+
+
+def _guessed(node: NodeState) -> _Holds | None:
+    """Models whose watts neither the node nor the catalog knows."""
+    found, assumed = node.hardware, hardware_of(node)
+    if found is None:
+        return None
+    told = []
+    if not found.cpu_max_mw_per_socket:
+        told.append(f"CPU {found.cpu_model!r}: {assumed.cpu_max_w:g} W are assumed for all sockets")
+    if assumed.cards and not found.gpu_max_mw:
+        told.append(f"GPU {found.gpu_model!r}: {assumed.gpu_max_w:g} W are assumed for each")
+    if not told:
+        return None
+    what = "add the model to HARDWARE_CATALOG, or its range to the NodeHardware"
+    return _Holds("HardwareKnown", False, "WattsGuessed", f"{'; '.join(told)}; {what}")

@@ -1,0 +1,56 @@
+"""Transitions as Kubernetes Events, for people who look with kubectl. Pure."""
+
+from typing import Any
+
+from joulie_operator.kube.custom_resources import NodeTwinSpec, ObjectMeta
+from joulie_operator.kube.timestamps import rfc3339_micro
+
+# Events about objects without a namespace live in this one.
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+CONTROLLER = "joulie.io/operator"
+REASONS = {
+    "draining": "DrainingBegun",
+    "eco": "EcoAssigned",
+    "performance": "PerformanceAssigned",
+    "unplanned": "PlanWithdrawn",
+}
+
+
+def event_of(
+    twin: ObjectMeta, before: NodeTwinSpec | None, after: NodeTwinSpec, now_ns: int
+) -> dict[str, Any] | None:
+    """None if the node stays what it is."""
+    was, is_ = _state(before), _state(after)
+    if was == is_:
+        return None
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{twin.name}-", "namespace": "default"},
+        "eventTime": rfc3339_micro(now_ns),
+        "reportingController": CONTROLLER,
+        "reportingInstance": CONTROLLER,
+        "action": "Transition",
+        "reason": REASONS[is_],
+        "regarding": {
+            "apiVersion": "joulie.io/v1alpha1",
+            "kind": "NodeTwin",
+            "name": twin.name,
+            "uid": twin.uid,
+        },
+        "note": f"{was} to {is_}{_caps(after)}",
+        "type": "Normal",
+    }
+
+
+def _state(spec: NodeTwinSpec | None) -> str:
+    if spec is None or spec.profile is None:
+        return "unplanned"
+    return "draining" if spec.scheduling and spec.scheduling.draining else spec.profile
+
+
+def _caps(spec: NodeTwinSpec) -> str:
+    cpu = spec.cpu.package_power_cap_pct_of_max if spec.cpu else None
+    gpu = spec.gpu.power_cap.cap_pct_of_max if spec.gpu and spec.gpu.power_cap else None
+    told = [f"{what} {cap:g} %" for what, cap in (("CPU", cpu), ("GPU", gpu)) if cap is not None]
+    return f"; caps: {', '.join(told)}" if told else ""

@@ -1,0 +1,282 @@
+"""The Kubernetes API server: lists, watches and writes of raw bytes.
+
+The client library brings credentials, TLS and their refresh; its models are not used, because
+decoding a list of 150,000 pods into them takes minutes and gigabytes.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+
+from joulie_bus.errors import KubernetesRefused, SettingsError
+from joulie_bus.events.kube_names import path_segment
+from joulie_operator.kube.custom_resources import MANAGER
+
+PAGE = 500
+WATCH_S = 300  # the server ends a watch after so long, and it is opened again from where it was
+LIST_TIMEOUT_S = 60
+SILENCE_S = 30.0  # so long a pause within what is there, and it is asked for in pages
+WRITE_TIMEOUT_S = 10
+APPLY = "application/apply-patch+yaml"
+JSON = "application/json"
+
+NOT_FOUND, CONFLICT, GONE, TOO_MANY = 404, 409, 410, 429
+_FINE = frozenset({200, 201, 202})
+
+Query = Mapping[str, str]
+FROM_THE_BEGINNING: Query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+# What a call may raise when the server is away, or not itself.
+Unanswered = (aiohttp.ClientError, TimeoutError, OSError)
+
+
+def object_path(kind: str, name: str, part: str = "") -> str:
+    """Of one object of a kind, or of a part of it such as its status. Raises BadName."""
+    return "/".join(filter(None, (kind, path_segment(name), part)))
+
+
+class Silent(TimeoutError):
+    """In the midst of telling what is there, the server fell silent."""
+
+
+class ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "more": "continue"}):
+    resource_version: str = ""
+    more: str = ""
+
+
+class RawList(msgspec.Struct):
+    metadata: ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class RawEvent(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class Event(NamedTuple):
+    """What a watch tells."""
+
+    type: str
+    object: msgspec.Raw
+    version: str
+    ends_list: bool = False  # all that was there has been told by now
+
+
+class Problem(msgspec.Struct):
+    """Kubernetes' Status, as an answer or as the object of an ERROR event."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+class Notes(msgspec.Struct, rename={"end": "k8s.io/initial-events-end"}):
+    end: str = ""
+
+
+class VersionMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class BookmarkMeta(VersionMeta):
+    annotations: Notes | None = None
+
+
+class Versioned(msgspec.Struct):
+    metadata: VersionMeta
+
+
+class Bookmark(msgspec.Struct):
+    metadata: BookmarkMeta
+
+
+class Page(NamedTuple):
+    items: list[msgspec.Raw]
+    version: str  # of the moment that the whole list shows
+
+
+_read_list = msgspec.json.Decoder(RawList).decode
+_read_event = msgspec.json.Decoder(RawEvent).decode
+_read_problem = msgspec.json.Decoder(Problem).decode
+_read_version = msgspec.json.Decoder(Versioned).decode
+_read_bookmark = msgspec.json.Decoder(Bookmark).decode
+
+
+class ApiServer:
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def of(cls, kubeconfig: Path | None) -> AsyncGenerator["ApiServer", None]:
+        """From outside by a kubeconfig; without one, as a pod with its service account."""
+        configuration = Configuration()
+        try:
+            if kubeconfig is not None:
+                await load_kube_config(str(kubeconfig), client_configuration=configuration)  # type: ignore[no-untyped-call]
+            else:
+                load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        except (ConfigException, OSError, ValueError) as error:
+            named = kubeconfig or "in-cluster"
+            raise SettingsError([f"KUBECONFIG={str(named)!r}: {error}"]) from error
+        async with ApiClient(configuration) as client:
+            yield cls(client)
+
+    async def pages(self, path: str, query: Query | None = None) -> AsyncIterator[Page]:
+        """All objects of one moment, page by page, so that nobody holds all of them at once."""
+        more = ""
+        while True:
+            asked = {**(query or {}), "limit": str(PAGE)} | ({"continue": more} if more else {})
+            page = _read_list(await self._get(path, asked))
+            yield Page(page.items or [], page.metadata.resource_version)
+            more = page.metadata.more
+            if not more:
+                return
+
+    async def watch(
+        self, path: str, version: str, query: Query | None = None
+    ) -> AsyncGenerator[list[Event], None]:
+        """What happens after `version`, as much as has come at once.
+
+        Without a version, what is there comes first, up to an event that `ends_list`. The first of
+        all is nothing: the server has agreed to tell. Ends when the server ends it.
+        """
+        start = {"resourceVersion": version} if version else FROM_THE_BEGINNING
+        asked = {
+            **(query or {}),
+            **start,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(int(WATCH_S * random.uniform(0.8, 1.2))),  # not all at once
+        }
+        async with asyncio.timeout(LIST_TIMEOUT_S):
+            response = await self._request("GET", path, asked, timeout_s=WATCH_S * 1.3)
+        silence_s = None if version else SILENCE_S
+        try:
+            yield []
+            rest = b""
+            while chunk := await _read(response, silence_s):
+                *lines, rest = (rest + chunk).split(b"\n")
+                events = [_event(path, line) for line in lines if line.strip()]
+                if any(event.ends_list for event in events):
+                    silence_s = None  # from now on it is quiet while nothing happens
+                if events:
+                    yield events
+        finally:
+            response.close()
+
+    async def get(self, path: str) -> bytes | None:
+        """None if it is not there."""
+        try:
+            return await self._get(path, {})
+        except KubernetesRefused as error:
+            if error.code == NOT_FOUND:
+                return None
+            raise
+
+    async def apply(self, path: str, body: Mapping[str, Any]) -> bytes:
+        """Server-side apply: we own what we say; what we no longer say is taken back."""
+        # What we own is ours alone: a hand that changed it is overruled, and seen in the events.
+        query = {"fieldManager": MANAGER, "force": "true"}
+        return await self._send("PATCH", path, query, body, APPLY)
+
+    async def create(self, path: str, body: Mapping[str, Any]) -> bytes:
+        return await self._send("POST", path, {"fieldManager": MANAGER}, body, JSON)
+
+    async def replace(self, path: str, body: Mapping[str, Any]) -> bytes:
+        return await self._send("PUT", path, {"fieldManager": MANAGER}, body, JSON)
+
+    async def delete(self, path: str) -> None:
+        """What is gone already is fine."""
+        try:
+            await self._send("DELETE", path, {}, None, JSON)
+        except KubernetesRefused as error:
+            if error.code != NOT_FOUND:
+                raise
+
+    async def _get(self, path: str, query: Query) -> bytes:
+        response = await self._request("GET", path, query, LIST_TIMEOUT_S)
+        async with response:
+            body: bytes = await response.read()
+            return body
+
+    async def _send(
+        self, method: str, path: str, query: Query, body: Mapping[str, Any] | None, what: str
+    ) -> bytes:
+        response = await self._request(method, path, query, WRITE_TIMEOUT_S, (body, what))
+        async with response:
+            answer: bytes = await response.read()
+            return answer
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        timeout_s: float,
+        content: tuple[Mapping[str, Any] | None, str] = (None, JSON),
+    ) -> aiohttp.ClientResponse:
+        _, url, headers, *_ = await self._client.param_serialize(
+            method,
+            path,
+            header_params={"Accept": "application/json", "Content-Type": content[1]},
+            auth_settings=["BearerToken"],
+        )
+        if query:
+            url = f"{url}?{urlencode(query)}"
+        answer = await self._client.rest_client.request(  # type: ignore[no-untyped-call]
+            method, url, headers=headers, body=content[0], _request_timeout=timeout_s
+        )
+        response: aiohttp.ClientResponse = answer.response
+        if response.status not in _FINE:
+            async with response:
+                patience = response.headers.get("Retry-After", "")
+                body = await response.read()
+            raise _refused(path, body, response.status, patience)
+        return response
+
+
+async def _read(response: aiohttp.ClientResponse, silence_s: float | None) -> bytes:
+    patience = asyncio.timeout(silence_s)
+    try:
+        async with patience:
+            chunk: bytes = await response.content.readany()
+            return chunk
+    except TimeoutError as error:
+        if patience.expired():
+            raise Silent(f"no word for {silence_s:g} s") from error
+        raise
+
+
+def _event(path: str, line: bytes) -> Event:
+    event = _read_event(line)
+    if event.type == "ERROR":
+        raise _refused(path, event.object)
+    if event.type == "BOOKMARK":
+        meta = _read_bookmark(event.object).metadata
+        ends_list = meta.annotations is not None and meta.annotations.end == "true"
+        return Event(event.type, event.object, meta.resource_version, ends_list)
+    version = _read_version(event.object).metadata.resource_version
+    return Event(event.type, event.object, version)
+
+
+def _refused(
+    path: str, body: bytes | msgspec.Raw, status: int = 0, patience: str = ""
+) -> KubernetesRefused:
+    """Not every refusal is a Status: a kind that is not installed is plain text."""
+    try:
+        problem = _read_problem(body)
+    except msgspec.DecodeError:
+        problem = Problem(message=bytes(body)[:200].decode(errors="replace").strip())
+    code = problem.code or status
+    retry_after_s = float(patience) if patience.isdecimal() else 0.0
+    return KubernetesRefused(path, code, problem.message or problem.reason, retry_after_s)

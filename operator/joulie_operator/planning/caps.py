@@ -1,0 +1,144 @@
+"""Which caps a profile means on which hardware. Pure.
+
+Percent of the maximum, or watts where the settings ask for them; watts never stand alone where the
+maximum is known, because everything else that reasons about power knows percent. No cap is absent.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from joulie_bus.events import HardwareDiscovered, Profile
+from joulie_operator.planning.rules import Rules
+from joulie_projections.hardware.catalog import Catalog
+from joulie_projections.hardware.models import CardName, card
+from joulie_projections.state.state import NodeState
+from joulie_projections.twin.twin import hardware_of
+
+
+class WattRange(NamedTuple):
+    """What a socket or a card takes as a cap. A low of 0: nobody knows."""
+
+    low: float
+    high: float
+
+    def clamped(self, watts: float) -> float:
+        return min(self.high, max(self.low, watts))
+
+
+class Intent(NamedTuple):
+    cpu_pct: int | None = None
+    gpu_pct: int | None = None
+    cpu_mw_per_socket: int | None = None
+    gpu_mw: int | None = None  # per card
+
+
+class ModelCaps(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    max_cap_watts: float
+    min_cap_watts: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_cap_watts <= self.max_cap_watts:
+            raise ValueError("minCapWatts must lie between 0 and maxCapWatts")
+
+
+def intended(profile: Profile, node: NodeState, rules: Rules) -> Intent:
+    cpu_pct, cpu_mw = _cpu(profile, node, rules)
+    gpu_pct, gpu_mw = _gpu(profile, node, rules)
+    return Intent(cpu_pct, gpu_pct, cpu_mw, gpu_mw)
+
+
+def in_force(node: NodeState) -> Intent:
+    return Intent(node.cpu_cap_pct, node.gpu_cap_pct, node.cpu_cap_mw_per_socket, node.gpu_cap_mw)
+
+
+def _cpu(profile: Profile, node: NodeState, rules: Rules) -> tuple[int | None, int | None]:
+    performs = profile == "performance"
+    if not rules.cpu_absolute:
+        return (rules.cpu_performance_pct if performs else rules.cpu_eco_pct), None
+    watts = rules.cpu_performance_w if performs else rules.cpu_eco_w
+    found = node.hardware
+    if found is None or not found.cpu_max_mw_per_socket:
+        return None, _milliwatts(watts)  # nothing to compare it with: the agent will know
+    clamped = cpu_range(found).clamped(watts)
+    # Of what a socket can draw by itself: a maker may let one cap it higher.
+    return min(100, _percent(clamped, found.cpu_max_mw_per_socket / 1000)), _milliwatts(clamped)
+
+
+def cpu_range(found: HardwareDiscovered) -> WattRange:
+    """The node's own word, else the catalog's that came with it."""
+    high = max(found.cpu_max_mw_per_socket, found.figures.cpu_cap_mw_per_socket)
+    return WattRange(found.cpu_min_mw_per_socket / 1000, high / 1000)
+
+
+def _gpu(profile: Profile, node: NodeState, rules: Rules) -> tuple[int | None, int | None]:
+    percent = rules.gpu_performance_pct if profile == "performance" else rules.gpu_eco_pct
+    found = node.hardware
+    if percent is None or not hardware_of(node).gpus:
+        return None, None
+    limits = gpu_range(node, rules.gpu_models) if rules.gpu_absolute else None
+    if limits is None or found is None:
+        return percent, None
+    watts = limits.clamped(limits.high * percent / 100)
+    most_w = found.gpu_max_mw / 1000 or limits.high  # what percentages are of, everywhere
+    return min(100, _percent(watts, most_w)), _milliwatts(watts)
+
+
+def gpu_range(node: NodeState, models: str) -> WattRange | None:
+    """The node's own word first, then the settings', then the catalog's that came with it."""
+    found = node.hardware
+    if found is None:
+        return None
+    said = caps_of(models).get(card(found.gpu_model))
+    if said is not None and (found.gpu_by_catalog or not found.gpu_max_mw):
+        return WattRange(said.min_cap_watts, said.max_cap_watts)
+    if not found.gpu_max_mw:
+        return None
+    return WattRange(found.gpu_min_mw / 1000, found.gpu_max_mw / 1000)
+
+
+def model_caps(text: str) -> dict[str, ModelCaps]:
+    """JSON that names models: {"NVIDIA L4": {"minCapWatts": 40, "maxCapWatts": 72}}"""
+    named = msgspec.json.decode(text, type=dict[str, ModelCaps])
+    caps_by_card(named)
+    return named
+
+
+def caps_by_card(named: Mapping[str, ModelCaps]) -> dict[CardName, ModelCaps]:
+    """However the models are spelled. Raises ValueError where two of the names are one model."""
+    found, spelled = dict[CardName, ModelCaps](), dict[CardName, str]()
+    for name, caps in named.items():
+        model = card(name)
+        if model in spelled and found[model] != caps:
+            raise ValueError(f"{spelled[model]!r} and {name!r} are one model with two ranges")
+        found[model], spelled[model] = caps, name
+    return found
+
+
+def under_catalog_names(text: str, catalog: Catalog) -> str:
+    """The same, by the names under which nodes are described: the caps of `NVIDIA H100 80GB HBM3`
+    are those of `NVIDIA H100 SXM5`. Raises ValueError as `caps_by_card` does.
+    """
+    named = model_caps(text)
+    renamed = [(catalog.gpu_name(name), caps) for name, caps in named.items()]
+    found: dict[str, ModelCaps] = {}
+    for (model, caps), name in zip(renamed, named, strict=True):
+        if found.setdefault(model, caps) != caps:
+            raise ValueError(f"{name!r} is {model!r}, for which another range is given, too")
+    return text if list(found) == list(named) else msgspec.json.encode(found).decode()
+
+
+@lru_cache(maxsize=4)
+def caps_of(text: str) -> dict[CardName, ModelCaps]:
+    return caps_by_card(model_caps(text))
+
+
+def _percent(watts: float, high: float) -> int:
+    """Down to a whole one: what is reckoned with is never more than what is allowed."""
+    return _milliwatts(watts) * 100 // _milliwatts(high) if high else 100
+
+
+def _milliwatts(watts: float) -> int:
+    return round(watts * 1000)

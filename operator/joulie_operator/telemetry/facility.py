@@ -1,0 +1,124 @@
+"""The building: how warm it is, what the racks draw, what cooling them draws."""
+
+import asyncio
+import math
+import time
+from collections.abc import Sequence
+
+import aiohttp
+
+from joulie_bus.errors import BusError
+from joulie_bus.events import FacilityPolled
+from joulie_bus.events.bounds import MOST_FACILITY_MW
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.streams.log import Log
+from joulie_bus.streams.producer import Producer
+from joulie_bus.streams.records import Message
+from joulie_bus.streams.refusals import Refusals
+from joulie_bus.streams.subjects import Subjects
+from joulie_operator.cluster_settings import FacilitySettings
+from joulie_operator.observe.fact_messages import left_out, stamped
+from joulie_operator.telemetry.prometheus import NoAnswer, fetch, numbers, query
+from joulie_projections.twin.facility import HIGHEST_PUE, is_plausible, pue_of
+
+COLDEST_C, WARMEST_C = -60.0, 150.0  # beyond it is a broken sensor, not a room
+MOST_W = MOST_FACILITY_MW / 1000
+log = get_logger("facility")
+
+
+async def poll_facility(bus: Log, subjects: Subjects, settings: FacilitySettings) -> None:
+    """For ever. What cannot be read is left out: the last value stays, and ages."""
+    producer = Producer("operator-facility", subjects, time.time_ns)
+    refused = Refusals("facility", "this reading is lost; the next one is published in its turn")
+    async with aiohttp.ClientSession() as session:
+        while True:
+            polled = await look(session, settings)
+            if polled is not None:
+                await _told(bus, stamped(producer, [polled]), refused)
+            await asyncio.sleep(settings.interval_s)
+
+
+async def _told(bus: Log, messages: Sequence[Message], refused: Refusals) -> None:
+    try:
+        await bus.publish(messages)
+    except BusError as error:
+        refused.saw(error)
+    else:
+        refused.ended()
+
+
+async def look(session: aiohttp.ClientSession, settings: FacilitySettings) -> FacilityPolled | None:
+    """None if there was nothing to read at all."""
+    names = (settings.ambient, settings.it_power, settings.cooling_power)
+    if settings.http:
+        ambient, it, cooling = await _from_json(session, settings.http, names)
+    else:
+        readings = [_from_prometheus(session, settings.prometheus, name) for name in names]
+        ambient, it, cooling = await asyncio.gather(*readings)
+    it_mw, cooling_mw = _plausible(
+        settings.name, _milliwatts("it power", it), _milliwatts("cooling power", cooling)
+    )
+    polled = FacilityPolled(
+        facility=settings.name,
+        ambient_mdeg=_ambient_mdeg(settings.name, ambient),
+        it_mw=it_mw,
+        cooling_mw=cooling_mw,
+    )
+    return polled if polled != FacilityPolled(facility=settings.name) else None
+
+
+def _ambient_mdeg(facility: str, ambient: float) -> int | None:
+    if COLDEST_C < ambient < WARMEST_C:
+        return round(ambient * 1000)
+    if math.isfinite(ambient):
+        why = f"the ambient temperature is {ambient:g} C, outside of {COLDEST_C:g} to {WARMEST_C:g}"
+        _refuse(facility, why)
+    return None
+
+
+def _plausible(
+    facility: str, it_mw: int | None, cooling_mw: int | None
+) -> tuple[int | None, int | None]:
+    """Both or neither: which of the two meters is wrong is not known."""
+    if it_mw is None or cooling_mw is None or is_plausible(it_mw, cooling_mw):
+        return it_mw, cooling_mw
+    pue = pue_of(it_mw, cooling_mw)
+    why = f"{it_mw / 1000:g} W of IT and {cooling_mw / 1000:g} W of cooling give a PUE of {pue:g}, "
+    _refuse(facility, f"{why}above {HIGHEST_PUE:g}: check which of the two is what its query says")
+    return None, None
+
+
+def _refuse(facility: str, why: str) -> None:
+    log.warning("facility_refused", facility=facility, why=why, what="the last good reading stays")
+
+
+async def _from_json(
+    session: aiohttp.ClientSession, url: str, names: tuple[str, str, str]
+) -> list[float]:
+    try:
+        found = numbers(await fetch(session, url))
+    except NoAnswer as error:
+        log.warning("facility_silent", error=str(error), what="the last values stay, and age")
+        return [math.nan] * len(names)
+    return [found.get(name, math.nan) for name in names]
+
+
+async def _from_prometheus(session: aiohttp.ClientSession, address: str, promql: str) -> float:
+    """Of several series the first: a query that wants a sum says so."""
+    if not promql:
+        return math.nan
+    try:
+        found = await query(session, address, promql)
+    except NoAnswer as error:
+        log.warning("facility_silent", error=str(error), what="the last value stays, and ages")
+        return math.nan
+    return found[0].value if found else math.nan
+
+
+def _milliwatts(what: str, watts: float) -> int | None:
+    """None for what no building draws: the last value stays, and ages."""
+    if 0 <= watts <= MOST_W:
+        return round(watts * 1000)
+    if not math.isnan(watts):  # NaN: nothing was read, which is already logged
+        left_out(FacilityPolled.TYPE, what, f"{watts:g} W")
+    return None

@@ -1,0 +1,92 @@
+"""Asks a Prometheus server, or an address that answers with JSON; with short patience."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from joulie_operator.telemetry.readings import Series
+
+PATIENCE = aiohttp.ClientTimeout(total=10)
+
+
+class NoAnswer(Exception):
+    """Somebody was asked and said nothing of use; the message says who and what."""
+
+
+class Result(msgspec.Struct):
+    metric: dict[str, str] = {}
+    value: tuple[float, str] = (0.0, "NaN")
+
+
+class Data(msgspec.Struct, rename="camel"):
+    result_type: str = ""
+    result: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class Answer(msgspec.Struct, rename="camel"):
+    status: str = ""
+    data: Data = msgspec.field(default_factory=Data)
+    error: str = ""
+
+
+_read_answer = msgspec.json.Decoder(Answer).decode
+_read_vector = msgspec.json.Decoder(list[Result]).decode
+_read_scalar = msgspec.json.Decoder(tuple[float, str]).decode
+
+
+async def query(session: aiohttp.ClientSession, address: str, promql: str) -> list[Series]:
+    """An instant query: all series, or one without labels for a scalar."""
+    body = await fetch(session, f"{address.rstrip('/')}/api/v1/query", {"query": promql})
+    try:
+        answer = _read_answer(body)
+        if answer.status != "success":
+            raise NoAnswer(f"{address} on {promql}: {answer.error or body[:200]!r}")
+        if answer.data.result_type == "scalar":
+            return [Series({}, _number(_read_scalar(answer.data.result)[1]))]
+        found = _read_vector(answer.data.result)
+    except msgspec.DecodeError as error:
+        raise NoAnswer(f"{address} on {promql}: {error}") from error
+    return [Series(result.metric, _number(result.value[1])) for result in found]
+
+
+async def fetch(
+    session: aiohttp.ClientSession, url: str, asked: Mapping[str, str] | None = None
+) -> bytes:
+    try:
+        async with session.get(url, params=asked, timeout=PATIENCE) as response:
+            body: bytes = await response.read()
+            if response.status != 200:
+                raise NoAnswer(f"{url} answered {response.status}: {body[:200]!r}")
+            return body
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        raise NoAnswer(f"{url}: {error or type(error).__name__}") from error
+
+
+def numbers(body: bytes) -> dict[str, float]:
+    """The finite numbers of a JSON object, by their dotted path."""
+    try:
+        tree = msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise NoAnswer(f"not JSON: {error}") from error
+    found: dict[str, float] = {}
+    _gather(tree, "", found)
+    return found
+
+
+def _gather(tree: Any, at: str, into: dict[str, float]) -> None:
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            _gather(value, f"{at}.{key}".lstrip("."), into)
+    elif isinstance(tree, int | float) and not isinstance(tree, bool) and math.isfinite(tree):
+        into[at] = float(tree)
+
+
+def _number(text: str) -> float:
+    """Prometheus writes +Inf and NaN; both are no readings, and `float` reads them."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

@@ -1,0 +1,193 @@
+"""What an entry of the decision log says, and how it is written. Pure.
+
+    @00380054005800690074extender-0:b1:7   decision.filter   uid   team/train   4711   1792324800...
+    the message, byte for byte as it came
+
+The first line is the entry's header: what it is found by, between tabs, behind five numbers that
+say where each of the tabs is. It is hashed together with the message, so that nobody who verifies
+has to read messages and compare. Entries from before schema 0003 have no header; what they are
+found by stands beside them, and is compared.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from itertools import accumulate
+from operator import itemgetter
+from typing import NamedTuple
+
+from joulie_bus.errors import Undecodable
+from joulie_bus.events import (
+    AnyEvent,
+    BindDecided,
+    DecisionsDropped,
+    FallbackAnswered,
+    FilterDecided,
+    OutcomeSeen,
+    PreemptDecided,
+    PrioritizeDecided,
+    SettingsDeclared,
+    codec,
+)
+from joulie_bus.events.codec import Envelope
+from joulie_bus.streams.authority import require_authority
+from joulie_bus.streams.records import Record
+from joulie_migrations import written
+from joulie_projections.state import unchecked
+
+UNREADABLE = "unreadable"
+FIRST_PREV = bytes(32)
+LARGEST = 2**63 - 1  # that a column holds
+LONGEST = 10**written.WIDTH - 1  # that a header may be
+_MARK, _ENDS, _FIRST = written.MARK.encode(), b"%04d" * written.FIELDS, written.FIRST
+_CONTROL = re.compile(r"[\x00-\x1f]")
+
+
+class About(NamedTuple):
+    """What an entry is found by."""
+
+    event_id: str
+    kind: str
+    pod_uid: str
+    pod: str
+    view_position: int
+    decided_at: int
+
+    def differs_from(self, other: "About") -> str:
+        """The first column that does; empty for none."""
+        pairs = zip(self._fields, self, other, strict=True)
+        return next((column for column, mine, its in pairs if mine != its), "")
+
+
+class Entry(NamedTuple):
+    """An entry, but for its place in the chain."""
+
+    about: About
+    body: bytes
+
+
+def entry_of(record: Record) -> Entry:
+    """What cannot be read, or comes from a sender that may not write it, is an entry too: its bytes
+    are kept, and nothing takes them for a decision.
+    """
+    where = f"{record.stream} #{record.sequence}"
+    try:
+        envelope = codec.open_envelope(record.data, where)
+        event = codec.read(envelope, where)
+        require_authority(record, envelope, event, where)
+        about = about_event(envelope, event, where)
+        _require_fitting(where, about)
+    except Undecodable:
+        return unreadable(record)
+    return Entry(about, header(about) + record.data)
+
+
+def unreadable(record: Record) -> Entry:
+    """Found by the message's place in its stream alone."""
+    about = About(f"{UNREADABLE}:{record.sequence}", UNREADABLE, "", "", 0, 0)
+    return Entry(about, header(about) + record.data)
+
+
+def stand_in(record: Record) -> bytes:
+    """For a message whose bytes no database takes: enough to know it by."""
+    digest = hashlib.sha256(record.data).hexdigest()
+    return f"{len(record.data)} bytes that the database refused, sha256 {digest}".encode()
+
+
+def about_of(message: bytes, where: str) -> About:
+    envelope = codec.open_envelope(message, where)
+    return about_event(envelope, codec.read(envelope, where), where)
+
+
+def about_before_bounds(message: bytes, where: str) -> About:
+    """Of an entry that was written when events had no bounds, nor entries a header."""
+    try:
+        return about_of(message, where)
+    except Undecodable:
+        return about_event(*unchecked.decode_message(message, where), where)
+
+
+def about_event(envelope: Envelope, event: AnyEvent, where: str) -> About:
+    match event:
+        case FilterDecided() | PrioritizeDecided() | PreemptDecided():
+            pod, view, now = event.pod, event.basis.view, event.basis.now
+            uid, name = pod.uid, f"{pod.namespace}/{pod.name}"
+        case BindDecided() | FallbackAnswered():
+            view, now = event.basis.view, event.basis.now
+            uid, name = event.pod_uid, f"{event.namespace}/{event.name}"
+        case OutcomeSeen():
+            view, now = 0, envelope.ts
+            uid, name = event.pod_uid, f"{event.namespace}/{event.name}"
+        case SettingsDeclared() | DecisionsDropped():
+            view, now = 0, envelope.ts
+            uid, name = "", ""
+        case _:
+            raise Undecodable(where, f"{event.TYPE} is no entry of the decision log")
+    return About(envelope.id, event.TYPE, uid, name, view, now)
+
+
+def _require_fitting(where: str, about: About) -> None:
+    """The wire holds more than a column does; one such value must not stop the whole log."""
+    for value in about:
+        if isinstance(value, str) and _CONTROL.search(value):
+            raise Undecodable(where, f"{value!r} has a control character")
+        if isinstance(value, int) and abs(value) > LARGEST:
+            raise Undecodable(where, f"{value} fits no column")
+    if (length := len(header(about))) > LONGEST:
+        raise Undecodable(where, f"its names take {length} bytes, which fit no header")
+
+
+# --- header and message -----------------------------------------------------------------------
+
+
+def header(about: About) -> bytes:
+    *texts, view, now = about
+    fields = [*(text.encode() for text in texts), b"%d" % view]
+    ends = accumulate((len(field) + 1 for field in fields), initial=_FIRST)
+    return b"%b%b%b\t%d\n" % (_MARK, _ENDS % tuple(ends)[1:], b"\t".join(fields), now)
+
+
+def has_header(body: bytes) -> bool:
+    return body.startswith(_MARK)
+
+
+def header_in(body: bytes) -> About:
+    """Raises ValueError where the first line is none."""
+    line = body[: body.find(b"\n") + 1]
+    event_id, kind, pod_uid, pod, view, now = line[_FIRST:-1].decode().split("\t")
+    about = About(event_id, kind, pod_uid, pod, int(view), int(now))
+    if header(about) != line:
+        raise ValueError("it does not begin with a header")
+    return about
+
+
+def message_in(body: bytes) -> bytes:
+    return body[body.find(b"\n") + 1 :] if has_header(body) else body
+
+
+def event_ids_in(bodies: Sequence[bytes]) -> list[bytes] | None:
+    """By a short way: who verifies asks millions. None where one has no header; "" in nonsense."""
+    said = list(map(_FIRST_END, bodies))  # the mark, and where the id ends: few that differ
+    ends = {each: _end_in(each) for each in set(said)}
+    if None in ends.values():
+        return None
+    return [body[_FIRST : ends[each]] for each, body in zip(said, bodies, strict=True)]
+
+
+_FIRST_END = itemgetter(slice(1 + written.WIDTH))
+
+
+def _end_in(said: bytes) -> int | None:
+    if not has_header(said):
+        return None
+    return int(said[1:]) - 1 if said[1:].isdigit() else 0
+
+
+def beside(entry: Entry) -> bytes | None:
+    """What an entry is found by, where its body does not begin with it."""
+    line = header(entry.about)
+    return None if entry.body.startswith(line) else line
+
+
+def chain_hash(prev: bytes, body: bytes) -> bytes:
+    return hashlib.sha256(prev + body).digest()

@@ -1,0 +1,257 @@
+"""Signs heads of the log, and reads the keys that check them.
+
+A head is the log's end at a moment, in a form that outlives the database: one head that is kept
+shows for ever whether the log up to there was rewritten.
+"""
+
+import base64
+import hashlib
+import hmac
+import secrets
+from pathlib import Path
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+from joulie_bus.errors import KeyMismatch, KeyRingBroken
+from joulie_bus.runtime.secret_files import keep_private
+from joulie_projections.decision_log import keyring
+from joulie_projections.decision_log.keyring import Key, Ring, key_of
+from joulie_projections.decision_log.signed import (
+    Handover,
+    Head,
+    Retirement,
+    decode,
+    encode,
+    raw_of,
+)
+
+__all__ = ["ED25519", "HMAC", "Head", "Signer", "decode", "encode", "is_genuine", "public_key"]
+
+ED25519, HMAC = "ed25519", "hmac"
+_SECRET = "joulie-hmac-sha256"
+
+
+class Signer:
+    """Signs heads with one key; which kind is for the settings to say.
+
+    `public` is the ring of its log: this key, and those that signed before it.
+    """
+
+    def __init__(self, path: Path, key_id: str, public: Ring) -> None:
+        self.path = path
+        self.key_id = key_id
+        self.public = public
+        self._made = _made(path)
+
+    def may_sign(self, pos: int) -> bool:
+        """Its range, by the ring: a key that handed over signs nothing more."""
+        key = self.public.key(self.key_id)
+        return key is not None and key.after < pos <= key.until
+
+    @staticmethod
+    def of(path: Path, kind: str = ED25519) -> "Signer":
+        """The key in the file; made, readable by its owner alone, if there is none."""
+        return _HmacSigner.kept_in(path) if kind == HMAC else Ed25519Signer.kept_in(path)
+
+    def is_stale(self) -> bool:
+        """There is another key in the file by now."""
+        return self.path.exists() and self._made != _made(self.path)
+
+    def read_again(self) -> "Signer":
+        """The key that is in the file now, and its ring."""
+        raise NotImplementedError
+
+    def publish(self, path: Path) -> None:
+        """The public half, if there is one, for whoever wants to check."""
+        raise NotImplementedError
+
+    def sign(self, pos: int, entry_hash: bytes, now: int) -> Head:
+        head = Head(pos=pos, hash=entry_hash, signed_at=now, key_id=self.key_id, signature=b"")
+        return msgspec.structs.replace(head, signature=self.signature(head.text))
+
+    def signature(self, data: bytes) -> bytes:
+        raise NotImplementedError
+
+
+class Ed25519Signer(Signer):
+    """The log's writer holds the key, anybody may check with its public half."""
+
+    def __init__(self, path: Path, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self.raw = raw_of(key.public_key())
+        own = key_of(self.raw)
+        super().__init__(path, own.id, _ring_beside(path, own))
+
+    @classmethod
+    def kept_in(cls, path: Path) -> "Ed25519Signer":
+        if not path.exists():
+            _require_no_ring(path)
+            key = Ed25519PrivateKey.generate()
+            pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+            keep_private(path, pem.decode())
+        if is_secret(path):
+            raise KeyMismatch(str(path), ED25519, HMAC)
+        try:
+            loaded = load_pem_private_key(path.read_bytes(), password=None)
+        except ValueError:  # its text may quote the file
+            raise KeyMismatch(str(path), ED25519, "no private key in PEM") from None
+        if not isinstance(loaded, Ed25519PrivateKey):
+            raise KeyMismatch(str(path), ED25519, type(loaded).__name__)
+        return cls(path, loaded)
+
+    def read_again(self) -> "Ed25519Signer":
+        return self.kept_in(self.path)
+
+    def publish(self, path: Path) -> None:
+        if path.exists() and is_ring(path.read_bytes()):
+            self._require_in_force(path)
+            return
+        half = self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        if not path.exists() or path.read_bytes() != half:  # somebody may be reading it
+            path.write_bytes(half)
+
+    def _require_in_force(self, path: Path) -> None:
+        newest = self.public.newest.id
+        if newest != self.key_id and not next_path(self.path).exists():
+            why = f"its newest key is {newest}, and {self.path} holds {self.key_id}"
+            raise KeyRingBroken(str(path), why)
+
+    def hand_over(self, new: "Ed25519Signer", pos: int, entry_hash: bytes, now: int) -> Handover:
+        said = Handover(pos=pos, hash=entry_hash, signed_at=now, old=self.raw, new=new.raw)
+        return msgspec.structs.replace(
+            said,
+            old_signature=self.signature(said.text),
+            new_signature=new.signature(said.text),
+        )
+
+    def retire(self, key_id: str, since: int, pos: int, now: int) -> Retirement:
+        said = Retirement(key_id=key_id, since=since, pos=pos, signed_at=now, by=self.key_id)
+        return msgspec.structs.replace(said, signature=self.signature(said.text))
+
+    def signature(self, data: bytes) -> bytes:
+        return self._key.sign(data)
+
+
+class _Secret:
+    """Signs and checks: whoever can check could also have signed."""
+
+    def __init__(self, path: Path) -> None:
+        self._secret = base64.b64decode(path.read_text().split()[1])
+        digest = hashlib.sha256(b"joulie-hmac\n" + self._secret).digest()
+        self.name = "hmac-" + base64.urlsafe_b64encode(digest[:9]).decode()
+
+    def mac(self, data: bytes) -> bytes:
+        return hmac.digest(self._secret, data, "sha256")
+
+    def verify(self, signature: bytes, data: bytes) -> None:
+        if not hmac.compare_digest(signature, self.mac(data)):
+            raise InvalidSignature
+
+
+class _HmacSigner(Signer):
+    """For where asymmetric keys may not be had: every auditor holds the secret itself."""
+
+    def __init__(self, path: Path, secret: _Secret) -> None:
+        self._secret = secret
+        super().__init__(path, secret.name, Ring(Key(secret.name, secret)))
+
+    @classmethod
+    def kept_in(cls, path: Path) -> "_HmacSigner":
+        if not path.exists():
+            secret = base64.b64encode(secrets.token_bytes(32)).decode()
+            keep_private(path, f"{_SECRET}\n{secret}\n")
+        if not is_secret(path):
+            raise KeyMismatch(str(path), HMAC, ED25519)
+        return cls(path, _Secret(path))
+
+    def read_again(self) -> "_HmacSigner":
+        return self.kept_in(self.path)
+
+    def publish(self, path: Path) -> None:
+        path.unlink(missing_ok=True)  # there is no half of it that may be shown
+
+    def signature(self, data: bytes) -> bytes:
+        return self._secret.mac(data)
+
+
+def _made(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns
+
+
+def is_secret(path: Path) -> bool:
+    return path.exists() and path.read_bytes().startswith(_SECRET.encode())
+
+
+def public_key(path: Path) -> Ring:
+    """What checks the heads: a ring, one public key, or, where there is none, the secret beside."""
+    secret = path.with_suffix(".key")
+    if not path.exists() and is_secret(secret):
+        known = _Secret(secret)
+        return Ring(Key(known.name, known))
+    content = path.read_bytes()
+    return _ring_in(path, content) if is_ring(content) else Ring(_key_in(path, content))
+
+
+def is_ring(content: bytes) -> bool:
+    return content.lstrip()[:1] == b"{"
+
+
+def _ring_in(path: Path, content: bytes) -> Ring:
+    try:
+        ring, flaws = keyring.decoded(content)
+    except msgspec.DecodeError as error:
+        raise KeyRingBroken(str(path), str(error)) from error
+    if flaws:
+        raise KeyRingBroken(str(path), flaws[0])
+    return ring
+
+
+def _key_in(path: Path, content: bytes) -> Key:
+    try:
+        loaded = load_pem_public_key(content)
+    except ValueError:
+        raise KeyMismatch(str(path), ED25519, "neither a public key in PEM nor a ring") from None
+    if not isinstance(loaded, Ed25519PublicKey):
+        raise KeyMismatch(str(path), ED25519, type(loaded).__name__)
+    return key_of(raw_of(loaded))
+
+
+def ring_path(key: Path) -> Path:
+    return key.with_suffix(".pub")
+
+
+def next_path(key: Path) -> Path:
+    """The key that takes over from the one in the file."""
+    return key.with_name(f"{key.name}.next")
+
+
+def _require_no_ring(key: Path) -> None:
+    file = ring_path(key)
+    if file.exists() and is_ring(content := file.read_bytes()):
+        newest = _ring_in(file, content).newest.id
+        raise KeyRingBroken(str(file), f"its newest key is {newest}, and {key} is missing")
+
+
+def _ring_beside(path: Path, key: Key) -> Ring:
+    """The ring that the key is part of; alone, where there is none."""
+    file = ring_path(path)
+    if file.exists() and is_ring(content := file.read_bytes()):
+        ring = _ring_in(file, content)
+        if ring.key(key.id) is not None:
+            return ring
+    return Ring(key)
+
+
+def is_genuine(head: Head, public: Ring) -> bool:
+    return not public.flaw_of(head)

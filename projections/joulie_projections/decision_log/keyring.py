@@ -1,0 +1,198 @@
+"""Which key may sign which head: the keys of a log, one after the other. Pure.
+
+Each key signs the heads of a range of entries. A handover ends the range of the old key and begins
+the range of the new one, and both sign it. A retirement names the entry since which a key counts as
+compromised: a head that it signed behind that entry is right only if a head of another key, or a
+handover to one, stands at or behind it in the same log.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import msgspec
+
+from joulie_projections.decision_log.signed import (
+    Checker,
+    Handover,
+    Head,
+    KeyStatement,
+    Retirement,
+    ed25519_of,
+    has_signed,
+    key_id_of,
+)
+
+FORMAT = "joulie-keys/1"
+ENDLESS = 2**63 - 1
+
+
+class Key(NamedTuple):
+    """Signs the heads at the entries behind `after`, to `until`."""
+
+    id: str
+    checker: Checker
+    raw: bytes = b""  # the public key; a secret has none
+    after: int = 0
+    until: int = ENDLESS
+    since: int = ENDLESS  # behind this entry it counts as compromised
+    began_at: int = 0
+    ended_at: int = 0
+
+    @property
+    def is_compromised(self) -> bool:
+        return self.since != ENDLESS
+
+
+@dataclass(frozen=True)
+class Ring:
+    first: Key
+    handovers: tuple[Handover, ...] = ()
+    retirements: tuple[Retirement, ...] = ()
+
+    @cached_property
+    def keys(self) -> tuple[Key, ...]:
+        """The oldest first; the last one signs now."""
+        keys = [self.first]
+        for said in self.handovers:
+            keys[-1] = keys[-1]._replace(until=said.pos, ended_at=said.signed_at)
+            keys.append(key_of(said.new)._replace(after=said.pos, began_at=said.signed_at))
+        return tuple(key._replace(since=self._since(key.id)) for key in keys)
+
+    @property
+    def statements(self) -> tuple[KeyStatement, ...]:
+        return (*self.handovers, *self.retirements)
+
+    @property
+    def newest(self) -> Key:
+        return self.keys[-1]
+
+    def key(self, key_id: str) -> Key | None:
+        return next((key for key in self.keys if key.id == key_id), None)
+
+    def _since(self, key_id: str) -> int:
+        return min(
+            (said.since for said in self.retirements if said.key_id == key_id), default=ENDLESS
+        )
+
+    # --- heads --------------------------------------------------------------------------------
+
+    def flaw_of(self, head: Head) -> str:
+        """Why this head is none of ours; a compromised key is looked at by `unconfirmed`."""
+        key = self.key(head.key_id)
+        if key is None or not has_signed(key.checker, head.signature, head.text):
+            return f"the signature of the head at {head.pos} is not ours"
+        what = f"the head at {head.pos} is signed by key {key.id}, which signs"
+        if head.pos <= key.after:
+            return f"{what} behind entry {key.after}"
+        if head.pos > key.until:
+            return f"{what} up to entry {key.until}"
+        return ""
+
+    def stands_alone(self, head: Head) -> bool:
+        """It is ours, and needs no other head to be believed."""
+        key = self.key(head.key_id)
+        return key is not None and head.pos <= key.since and not self.flaw_of(head)
+
+    def unconfirmed(self, heads: Iterable[Head], last: int) -> Head | None:
+        """The first head of a compromised key that no head of another key covers.
+
+        `last` is the newest entry that was looked at: a handover behind it confirms nothing.
+        """
+        heads = sorted(heads, key=lambda head: head.pos)
+        good = [head.pos for head in heads if self.stands_alone(head)]
+        good += [key.after for key in self.keys if key.after <= min(key.since, last)]
+        covered = max(good, default=0)
+        doubtful = (head for head in heads if not self.stands_alone(head))
+        return next((head for head in doubtful if head.pos > covered), None)
+
+    # --- statements about keys ----------------------------------------------------------------
+
+    def with_all(self, statements: Iterable[KeyStatement]) -> tuple["Ring", list[str]]:
+        """Goes on with what was said elsewhere; what cannot be right is named and left out."""
+        ring, flaws = self, list[str]()
+        for said in statements:
+            if said in ring.handovers or said in ring.retirements:
+                continue
+            if what := ring.flaw_in(said):
+                flaws.append(what)
+            else:
+                ring = ring.with_one(said)
+        return ring, flaws
+
+    def with_one(self, said: KeyStatement) -> "Ring":
+        if isinstance(said, Retirement):
+            return replace(self, retirements=(*self.retirements, said))
+        if self._comes_before(said):
+            return replace(self, first=key_of(said.old), handovers=(said, *self.handovers))
+        return replace(self, handovers=(*self.handovers, said))
+
+    def flaw_in(self, said: KeyStatement) -> str:
+        if isinstance(said, Retirement):
+            return self._retirement_flaw(said)
+        return self._handover_flaw(said)
+
+    def _handover_flaw(self, said: Handover) -> str:
+        old, new = key_id_of(said.old), key_id_of(said.new)
+        what = f"the handover from key {old} to key {new} at entry {said.pos}"
+        if not said.is_genuine:
+            return f"{what} is not signed by both keys"
+        if self._comes_before(said):
+            return "" if said.pos <= self.first.until else f"{what} comes after the next one"
+        if old != self.newest.id:
+            known = self.key(old)
+            of_ours = (
+                f"key {old} handed over at entry {known.until}"
+                if known
+                else "its old key is not ours"
+            )
+            return f"{what} is forged: {of_ours}"
+        if self.key(new):
+            return f"{what} is forged: the new key has signed before"
+        return "" if said.pos >= self.newest.after else f"{what} comes before the one to key {old}"
+
+    def _comes_before(self, said: Handover) -> bool:
+        """A later key that is trusted vouches for the one before it."""
+        is_first = key_id_of(said.new) == self.first.id
+        return is_first and self.key(key_id_of(said.old)) is None
+
+    def _retirement_flaw(self, said: Retirement) -> str:
+        what = f"the retirement of key {said.key_id} since entry {said.since}"
+        ids = [key.id for key in self.keys]
+        if said.key_id not in ids:
+            return f"{what} is of a key that is not ours"
+        by = self.key(said.by)
+        if by is None or ids.index(by.id) <= ids.index(said.key_id):
+            return f"{what} is not signed by a later key of ours"
+        return "" if has_signed(by.checker, said.signature, said.text) else f"{what} is forged"
+
+
+def key_of(raw: bytes) -> Key:
+    return Key(key_id_of(raw), ed25519_of(raw), raw)
+
+
+# --- as a file ----------------------------------------------------------------------------------
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", tag=FORMAT):
+    """Bytes are base64."""
+
+    first: bytes
+    handovers: list[Handover] = []
+    retirements: list[Retirement] = []
+
+
+def encoded(ring: Ring) -> bytes:
+    file = _File(
+        first=ring.first.raw,
+        handovers=list(ring.handovers),
+        retirements=list(ring.retirements),
+    )
+    return msgspec.json.format(msgspec.json.encode(file)) + b"\n"
+
+
+def decoded(content: bytes) -> tuple[Ring, list[str]]:
+    """And what is wrong with it; raises DecodeError where it is no ring of this version."""
+    file = msgspec.json.decode(content, type=_File)
+    return Ring(key_of(file.first)).with_all([*file.handovers, *file.retirements])

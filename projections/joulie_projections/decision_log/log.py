@@ -1,0 +1,208 @@
+"""The decision log: gapless, chained, append-only. Every answer is there once."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+from sqlalchemy import Connection, Engine, delete, func, insert, select
+
+from joulie_bus.events import OutcomeSeen, PrioritizeDecided
+from joulie_bus.streams.subjects import Stream
+from joulie_projections.decision_log.entry import FIRST_PREV, Entry, beside, chain_hash, message_in
+from joulie_projections.decision_log.heads import Head, Signer
+from joulie_projections.decision_log.outcomes import MOVED
+from joulie_projections.fold.commit import Bound, Input
+from joulie_projections.store.statements import Put, make
+from joulie_projections.store.store import blank, insert_new, require_epoch, rows_moved_at
+from joulie_projections.store.tables import checkpoint, decision, head, outcome_due
+
+NAME = "decisions"
+
+
+class Tip(NamedTuple):
+    """Where the log ends."""
+
+    pos: int
+    hash: bytes
+
+
+class DecisionLog:
+    """The one writer's side. Each append is one transaction, fenced by the projector's lease."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def open(self) -> tuple[Tip, Input]:
+        """Where the log ends, and how far its stream was read to get there."""
+        with self._engine.begin() as db:
+            insert_new(db, checkpoint, blank(NAME))
+            return _tip(db), logged_to(db)
+
+    def read_to(self) -> int:
+        """How far the stream of decisions was read."""
+        with self._engine.connect() as db:
+            return logged_to(db).sequence
+
+    def append(self, epoch: int, entries: Sequence[Entry], read: Input) -> int:
+        """Adds what is new of `entries`, and the position of the stream, together. How many."""
+        with self._engine.begin() as db:
+            require_epoch(db, epoch)
+            tip = _tip(db)
+            placed = _chained(tip, _unknown(db, entries))
+            _insert(db, placed)
+            inputs = msgspec.msgpack.encode({Stream.DEC: read})
+            last = placed[-1].pos if placed else tip.pos
+            db.execute(
+                checkpoint.update()
+                .where(checkpoint.c.name == NAME)
+                .values(inputs=inputs, position=last, epoch=epoch)
+            )
+            told = [about.pod_uid for about, _ in entries if about.kind == OutcomeSeen.TYPE]
+            if told:
+                db.execute(delete(outcome_due).where(outcome_due.c.pod_uid.in_(told)))
+            return len(placed)
+
+    def due(self, at_most: int) -> list[tuple[Bound, bytes | None]]:
+        """Pods that are bound and have no outcome yet, each with the last score it was given."""
+        with self._engine.connect() as db, db.begin():
+            oldest = select(outcome_due).order_by(outcome_due.c.position).limit(at_most)
+            due = list(map(Bound._make, db.execute(oldest)))
+            answers, moved_at = _last_answers(db, due), rows_moved_at(db)
+            return [_with_answer(bound, answers.get(bound.pod_uid), moved_at) for bound in due]
+
+    def settle(self, epoch: int) -> None:
+        """A pod that is seen bound a second time is due again, and has its outcome already."""
+        has_one = select(decision.c.pos).where(
+            decision.c.pod_uid == outcome_due.c.pod_uid, decision.c.kind == OutcomeSeen.TYPE
+        )
+        with self._engine.begin() as db:
+            require_epoch(db, epoch)
+            db.execute(delete(outcome_due).where(has_one.exists()))
+
+    def sign_head(self, epoch: int, signer: Signer, now: int) -> Head | None:
+        """Signs where the log ends; nothing if that has been signed already."""
+        with self._engine.begin() as db:
+            require_epoch(db, epoch)
+            tip = _tip(db)
+            signed = db.scalar(select(func.max(head.c.pos))) or 0
+            if tip.pos <= signed or not signer.may_sign(tip.pos):
+                return None
+            made = signer.sign(tip.pos, tip.hash, now)
+            db.execute(insert(head).values(**made.as_row()))
+            return made
+
+    def newest_head(self) -> Head | None:
+        newest = select(head).order_by(head.c.pos.desc()).limit(1)
+        with self._engine.connect() as db:
+            found = db.execute(newest).mappings().first()
+        return Head(**found) if found is not None else None
+
+    def signed_to(self, epoch: int) -> Tip:
+        """Where the newest head stands."""
+        with self._engine.begin() as db:
+            require_epoch(db, epoch)
+            newest = select(head.c.pos, head.c.hash).order_by(head.c.pos.desc()).limit(1)
+            found = db.execute(newest).first()
+            return Tip(found.pos, found.hash) if found else Tip(0, FIRST_PREV)
+
+    def keep_lost_heads(self, epoch: int, anchored: Sequence[Head]) -> None:
+        """Heads that an older copy of the database lost, once the log has come to them again."""
+        with self._engine.begin() as db:
+            require_epoch(db, epoch)
+            at = [made.pos for made in anchored]
+            known = set(db.scalars(select(head.c.pos).where(head.c.pos.in_(at))))
+            entries = db.execute(
+                select(decision.c.pos, decision.c.hash).where(decision.c.pos.in_(at))
+            )
+            there = {(pos, here) for pos, here in entries if pos not in known}
+            lost = {made.pos: made for made in anchored if (made.pos, made.hash) in there}
+            if lost:
+                db.execute(insert(head), [made.as_row() for made in lost.values()])
+
+    def keep_heads(self, epoch: int, heads: Sequence[Head]) -> None:
+        """Heads that were signed before, as they were: for a log that is restored."""
+        with self._engine.begin() as db:
+            require_epoch(db, epoch)
+            if heads:
+                db.execute(insert(head), [made.as_row() for made in heads])
+
+
+def logged_to(db: Connection) -> Input:
+    """How far the stream of decisions was read."""
+    inputs = db.scalar(select(checkpoint.c.inputs).where(checkpoint.c.name == NAME))
+    read = msgspec.msgpack.decode(inputs or b"\x80", type=dict[Stream, Input])
+    return read.get(Stream.DEC, Input("", 0))
+
+
+class _Placed(NamedTuple):
+    pos: int
+    entry: Entry
+    prev: bytes
+    hash: bytes
+
+
+def _chained(tip: Tip, entries: Sequence[Entry]) -> list[_Placed]:
+    placed: list[_Placed] = []
+    pos, prev = tip
+    for entry in entries:
+        pos, here = pos + 1, chain_hash(prev, entry.body)
+        placed.append(_Placed(pos, entry, prev, here))
+        prev = here
+    return placed
+
+
+_COLUMNS = [column.name for column in decision.c]
+_WRITTEN = ("pos", "body", "prev", "hash", "beside")  # SQLite makes the other columns of these
+
+
+def _insert(db: Connection, placed: Sequence[_Placed]) -> None:
+    rows: list[tuple[object, ...]]
+    if db.dialect.name == "sqlite":
+        rows = [(pos, entry.body, prev, here, beside(entry)) for pos, entry, prev, here in placed]
+        columns: Sequence[str] = _WRITTEN
+    else:
+        rows = [(pos, *about, body, prev, here) for pos, (about, body), prev, here in placed]
+        columns = _COLUMNS
+    if rows:
+        make(db, Put(decision.name, columns, rows))
+
+
+def _tip(db: Connection) -> Tip:
+    newest = select(decision.c.pos, decision.c.hash).order_by(decision.c.pos.desc()).limit(1)
+    found = db.execute(newest).first()
+    return Tip(found.pos, found.hash) if found else Tip(0, FIRST_PREV)
+
+
+def _unknown(db: Connection, entries: Sequence[Entry]) -> list[Entry]:
+    """Without those that are there already, and without repeats among themselves."""
+    by_id = {entry.about.event_id: entry for entry in reversed(entries)}
+    ids = [entry.about.event_id for entry in entries]
+    known = set(db.scalars(select(decision.c.event_id).where(decision.c.event_id.in_(ids))))
+    fresh = [event_id for event_id in dict.fromkeys(ids) if event_id not in known]
+    return [by_id[event_id] for event_id in fresh]
+
+
+class _Answer(NamedTuple):
+    message: bytes
+    view_position: int
+
+
+def _last_answers(db: Connection, due: Sequence[Bound]) -> dict[str, _Answer]:
+    """The last score that each pod was given, by its uid."""
+    theirs = decision.c.pod_uid.in_([bound.pod_uid for bound in due])
+    scored = select(func.max(decision.c.pos)).where(
+        theirs, decision.c.kind == PrioritizeDecided.TYPE
+    )
+    last = decision.c.pos.in_(scored.group_by(decision.c.pod_uid))
+    found = db.execute(
+        select(decision.c.pod_uid, decision.c.body, decision.c.view_position).where(last)
+    )
+    return {uid: _Answer(message_in(body), view) for uid, body, view in found}
+
+
+def _with_answer(bound: Bound, answer: _Answer | None, moved_at: int) -> tuple[Bound, bytes | None]:
+    """The row that an answer names is no longer its node's for sure, once any node has gone."""
+    if answer is None:
+        return bound, None
+    known = bound._replace(ordinal=MOVED) if answer.view_position < moved_at else bound
+    return known, answer.message

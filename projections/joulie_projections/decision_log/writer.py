@@ -1,0 +1,259 @@
+"""Writes the decision log: every answer in the order of its stream, signed heads, outcomes."""
+
+import asyncio
+import contextlib
+import hashlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+from sqlalchemy import Engine
+
+from joulie_bus.errors import BusError, OutOfBounds, Unwritable
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.tasks import rung
+from joulie_bus.streams.log import Log
+from joulie_bus.streams.records import Message, Record
+from joulie_bus.streams.refusals import Refusals
+from joulie_bus.streams.subjects import Stream, Subjects
+from joulie_bus.streams.whole_stream import everything
+from joulie_projections.decision_log import key_change, outcomes
+from joulie_projections.decision_log.entry import UNREADABLE, Entry, entry_of, stand_in, unreadable
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.decision_log.log import DecisionLog
+from joulie_projections.decision_log.signed import Head, KeyStatement, Signed, decode_any, encode
+from joulie_projections.fold.commit import Bound, Input
+from joulie_projections.fold.sequence import read_to
+from joulie_projections.store.bisection import put_in_halves
+from joulie_projections.store.retrying import PASSING, DatabaseCalls
+
+HEAD_EVERY_S = 10.0
+HEAD_EVERY_ROWS = 1000
+LOOK_S = 0.25
+GATHER_S = 0.25  # nobody waits for an entry
+REFUSED_S = 2.0  # until outcomes that the broker refused are published again
+DUE_AT_ONCE = 1000
+LOST_AT_ONCE = 500
+log = get_logger("decisions")
+
+
+class Lead(NamedTuple):
+    """In whose name is written."""
+
+    epoch: int
+    incarnation: str
+
+
+class DecisionWriter:
+    """The one writer of the log; every transaction of it is fenced by the projector's epoch."""
+
+    def __init__(
+        self, bus: Log, subjects: Subjects, engine: Engine, calls: DatabaseCalls, signer: Signer
+    ) -> None:
+        self._bus = bus
+        self._subjects = subjects
+        self._log = DecisionLog(engine)
+        self._calls = calls
+        self._signer = signer
+        self._at = Input("", 0)
+        self._anchored = 0  # entry of the newest head outside of the database
+        self._lost: list[Head] = []  # anchored heads that an older copy of the database lost
+        self._signed_at = time.monotonic()
+        self._unanchored: Head | None = None  # the newest head, until the broker has it
+        self._heads_refused = Refusals("heads", "signed in the database, and published later")
+        self._outcomes_refused = Refusals("outcomes", "kept in the database, and published later")
+        self._mute: set[int] = set()  # positions of pods whose outcome cannot be published
+        self._told_at = -HEAD_EVERY_S  # that keys cannot be changed
+        self.entries = 0
+
+    async def open(self, epoch: int) -> bool:
+        """False if the log ends before a head that was anchored elsewhere: a backup of it, then."""
+        tip, self._at = await self._calls.until_done(self._log.open)
+        self.entries = tip.pos
+        signed_to = await self._calls.until_done(self._log.signed_to, epoch)
+        self._anchored = await _newest_anchored(self._bus, self._subjects)
+        if self._anchored > signed_to.pos:
+            self._lost = await _anchored_behind(self._bus, signed_to.pos)
+        newest = await self._calls.until_done(self._log.newest_head)
+        if newest is not None and newest.pos > self._anchored:
+            self._unanchored = newest  # the last life could not publish it
+        return self._anchored <= tip.pos
+
+    async def write(self, lead: Lead, at_most: int) -> None:
+        bell = asyncio.Event()
+        at = self._at
+        reading = self._bus.reading(Stream.DEC, at.sequence, at.created, bell, at.digest)
+        async with reading as reader:
+            while True:
+                await rung(bell, gather_s=GATHER_S)
+                while records := reader.take(at_most):
+                    await self._append(lead, records, reader.created)
+
+    async def _append(self, lead: Lead, records: Sequence[Record], created: str) -> None:
+        async def put(some: Sequence[Record]) -> None:
+            await self._put(lead, list(map(entry_of, some)), read_to(created, some[-1]))
+
+        async def set_aside(record: Record, why: str) -> None:
+            """As an entry that cannot be read; without its bytes if those are refused."""
+            log.error("entry_refused", sequence=record.sequence, why=why)
+            read = read_to(created, record)
+            try:
+                await self._put(lead, [unreadable(record)], read)
+            except Unwritable:
+                await self._put(lead, [unreadable(record._replace(data=stand_in(record)))], read)
+
+        await put_in_halves(records, put, set_aside)
+
+    async def _put(self, lead: Lead, entries: Sequence[Entry], read: Input) -> None:
+        added = await self._calls.until_done(self._log.append, lead.epoch, entries, read)
+        self.entries += added
+        metrics.DECISIONS_WRITTEN.inc(added)
+        unreadable = sum(entry.about.kind == UNREADABLE for entry in entries)
+        metrics.REFUSED.labels(stream=Stream.DEC).inc(unreadable)
+
+    # --- heads --------------------------------------------------------------------------------
+
+    async def sign(self, lead: Lead) -> None:
+        signed = self.entries
+        try:
+            while True:
+                await asyncio.sleep(LOOK_S)
+                waited = time.monotonic() - self._signed_at
+                metrics.HEAD_AGE_SECONDS.set(waited if self.entries > signed else 0)
+                if waited >= HEAD_EVERY_S or self.entries - signed >= HEAD_EVERY_ROWS:
+                    with contextlib.suppress(*PASSING):  # the next look tries again
+                        if await self._sign_head(lead):
+                            signed = self.entries
+        finally:
+            # A clean end leaves nothing unsigned; the broker is still there, it is stopped last.
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(2):
+                    await self._sign_head(lead)
+
+    async def _sign_head(self, lead: Lead) -> bool:
+        """Signed in the database, and anchored outside of it; False if nothing may be signed."""
+        if self._lost:
+            await self._keep_lost(lead)
+        if not await self._change_keys(lead):
+            return False
+        now = time.time_ns()
+        head = await self._calls.once(self._log.sign_head, lead.epoch, self._signer, now)
+        self._signed_at = time.monotonic()
+        self._unanchored = head or self._unanchored  # a newer head stands for all before it
+        if self._unanchored is not None:
+            await self._anchor(lead, self._unanchored)
+
+        return True
+
+    async def _anchor(self, lead: Lead, head: Head) -> None:
+        """What the broker refuses is tried again with the next head, or as soon as one is due."""
+        message_id = f"head:{lead.incarnation}:{head.pos}"
+        message = Message(self._subjects.heads, message_id, encode(head))
+        try:
+            await self._bus.publish([message])
+        except BusError as error:
+            self._heads_refused.saw(error)
+        else:
+            self._unanchored, self._anchored = None, head.pos
+            self._heads_refused.ended()
+
+    async def _keep_lost(self, lead: Lead) -> None:
+        """They are in the log once more as soon as it has come to their entries."""
+        entries = self.entries
+        due = [head for head in self._lost if head.pos <= entries]
+        for start in range(0, len(due), LOST_AT_ONCE):
+            some = due[start : start + LOST_AT_ONCE]
+            await self._calls.once(self._log.keep_lost_heads, lead.epoch, some)
+        self._lost = [head for head in self._lost if head.pos > entries]
+
+    async def _change_keys(self, lead: Lead) -> bool:
+        """What `joulie keys` asked for is in force before the next head; False if it is stuck."""
+        try:
+            if self._signer.is_stale():  # another projector led meanwhile
+                self._signer = self._signer.read_again()
+            while key_change.is_asked(self._signer):
+                end = await self._calls.once(self._log.signed_to, lead.epoch)
+                if end.pos < self._anchored:
+                    return True  # an older copy of the database: once it has caught up
+                change = key_change.begun(self._signer, *end, time.time_ns())
+                await self._bus.publish([_anchoring(self._subjects, change.statement)])
+                self._signer = change.done()
+                log.info("key_changed", signs=self._signer.key_id, behind=end.pos)
+        except (*key_change.FAILURES, msgspec.DecodeError) as error:
+            if time.monotonic() - self._told_at >= HEAD_EVERY_S:
+                log.error("key_change_failed", why=str(error), signs=self._signer.key_id)
+                self._told_at = time.monotonic()
+            return key_change.is_in_force(self._signer)
+        return True
+
+    # --- outcomes -----------------------------------------------------------------------------
+
+    def _outcomes(self, ripe: Sequence[tuple[Bound, bytes | None]]) -> Iterator[Message]:
+        """Without those of pods that no fact would name today: older code folded them."""
+        for pod, said in ripe:
+            try:
+                yield outcomes.message_of(pod, said, self._subjects)
+            except OutOfBounds as error:
+                if pod.position not in self._mute:
+                    self._mute.add(pod.position)
+                    log.warning("outcome_left_out", position=pod.position, why=error.why)
+
+    async def tell_outcomes(self, lead: Lead, grace_s: float) -> None:
+        """Into the stream of the answers, and from there into the log like them.
+
+        A pod whose answer is not known yet is waited for: its replica may still be shipping it.
+        """
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                due = await self._calls.once(self._log.due, DUE_AT_ONCE)
+                patience = time.time_ns() - int(grace_s * 1e9)
+                ripe = [(pod, said) for pod, said in due if said is not None or pod.at < patience]
+                if ripe:
+                    # What is told comes back as an entry, and only then is no longer due.
+                    await self._bus.publish(list(self._outcomes(ripe)))
+                    self._outcomes_refused.ended()
+                    await self._calls.once(self._log.settle, lead.epoch)
+            except PASSING:
+                continue  # the next look tries again
+            except BusError as error:
+                self._outcomes_refused.saw(error)  # they stay due
+                await asyncio.sleep(REFUSED_S)
+
+
+async def _newest_anchored(bus: Log, subjects: Subjects) -> int:
+    """The entry of the newest statement outside of the database.
+
+    Any user of a broker can have it store an answer there, which is no statement: the ones before
+    it count.
+    """
+    newest = await bus.last(Stream.HEADS, subjects.heads)
+    if newest is None:
+        return 0
+    said = _decoded(newest.data)
+    return said.pos if said else max((each.pos for each in await _anchored(bus)), default=0)
+
+
+async def _anchored_behind(bus: Log, pos: int) -> list[Head]:
+    return [head for head in await _anchored(bus) if isinstance(head, Head) and head.pos > pos]
+
+
+async def _anchored(bus: Log) -> list[Signed]:
+    records = await everything(bus, Stream.HEADS)
+    return [said for record in records if (said := _decoded(record.data)) is not None]
+
+
+def _decoded(data: bytes) -> Signed | None:
+    """What is no statement of ours anchors nothing; `joulie verify` names it."""
+    try:
+        return decode_any(data)
+    except msgspec.DecodeError:
+        return None
+
+
+def _anchoring(subjects: Subjects, statement: KeyStatement) -> Message:
+    """By its signed text: what is sent again after a crash is the same message."""
+    message_id = f"key:{hashlib.sha256(statement.text).hexdigest()[:32]}"
+    return Message(subjects.heads, message_id, encode(statement))

@@ -1,0 +1,5 @@
+"""How facts change the state: a function per event, one order, a manifest per commit. Pure.
+
+Not here: transactions (`store`), the running projector (`projector`).
+In: records of several streams. Out: changes, rows, a commit.
+"""

@@ -1,0 +1,132 @@
+"""What facts about nodes change. Pure."""
+
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from joulie_bus.events import HardwareDiscovered, NodeGone, NodeSeen, TelemetrySampled
+from joulie_projections.state.state import CLUSTER, Arrival, ClusterRow, NodeState, Sample
+from joulie_projections.state.state_changes import Draft
+
+TREND_WINDOW_NS = 300_000_000_000
+SAMPLE_SPACING_NS = 10_000_000_000  # 30 points in 5 minutes describe a slope well enough
+SETTLING_NS = 10_000_000_000  # from a binding until the pod draws what it will: image, start
+
+
+def evolve_node(draft: Draft, fact: NodeSeen | NodeGone | HardwareDiscovered, at: int) -> None:
+    match fact:
+        case NodeSeen():
+            _node_seen(draft, fact, at)
+        case NodeGone():
+            _node_gone(draft, fact.node, at)
+        case HardwareDiscovered():
+            _discovered(draft, fact, at)
+        case _:
+            assert_never(fact)
+
+
+def _discovered(draft: Draft, found: HardwareDiscovered, at: int) -> None:
+    """Labels stand in for a discovery; they never replace one."""
+    node = draft.nodes.get(found.node)
+    known = node.hardware if node else None
+    if found.source == "labels" and known is not None and known.source != "labels":
+        return
+    change_node(draft, found.node, at, hardware=found)
+
+
+def node_of(draft: Draft, name: str, at: int) -> NodeState:
+    """A node that is heard of for the first time, by whatever fact, gets its row."""
+    known = draft.nodes.get(name)
+    if known is not None:
+        return known
+    cluster = cluster_of(draft)
+    ordinal, *free = cluster.free_rows or (cluster.rows,)
+    rows = max(cluster.rows, ordinal + 1)
+    draft.cluster.put(CLUSTER, replace(cluster, rows=rows, free_rows=tuple(free)))
+    return NodeState(ordinal=ordinal, at=at)
+
+
+def drop_node(draft: Draft, name: str) -> None:
+    """Its row is free for the next node, so that boards are as high as the cluster was large."""
+    known = draft.nodes.get(name)
+    if known is None:
+        return
+    draft.nodes.drop(name)
+    cluster = cluster_of(draft)
+    free = tuple(sorted((*cluster.free_rows, known.ordinal)))
+    draft.cluster.put(CLUSTER, replace(cluster, free_rows=free))
+
+
+def change_node(draft: Draft, name: str, at: int, **changes: object) -> None:
+    draft.nodes.put(name, replace(node_of(draft, name, at), at=at, **changes))
+
+
+def cluster_of(draft: Draft) -> ClusterRow:
+    return draft.cluster.get(CLUSTER) or ClusterRow()
+
+
+def _node_seen(draft: Draft, seen: NodeSeen, at: int) -> None:
+    node = node_of(draft, seen.node, at)
+    is_up = node.power_state == "waking" and seen.ready
+    after = replace(
+        node,
+        at=at,
+        present=True,
+        uid=seen.uid,
+        labels=seen.labels,
+        ready=seen.ready,
+        schedulable=seen.schedulable,
+        cpu_milli=seen.cpu_milli,
+        memory_bytes=seen.memory_bytes,
+        gpus=seen.gpus,
+        gpu_units=seen.gpu_units,
+        gpu_vendor=seen.gpu_vendor,
+        power_state="" if is_up else node.power_state,
+    )
+    draft.nodes.put(seen.node, after)
+
+
+def _node_gone(draft: Draft, name: str, at: int) -> None:
+    """Its pods outlive it for a while, and it may come back under its name: they stay counted."""
+    node = draft.nodes.get(name)
+    if node is None or not node.pods:
+        drop_node(draft, name)
+        return
+    blank = NodeState(
+        ordinal=node.ordinal,
+        at=at,
+        pods=node.pods,
+        performance_pods=node.performance_pods,
+        load=node.load,
+        arrivals=node.arrivals,
+    )
+    draft.nodes.put(name, blank)
+
+
+def sampled_power(draft: Draft, sampled: TelemetrySampled, at: int) -> None:
+    name = sampled.node
+    node = draft.nodes.get(name) or node_of(draft, name, at)
+    after = replace(
+        node,
+        at=at,
+        samples=with_sample(node.samples, Sample(at, sampled.power_mw)),
+        source=sampled.source,
+        provider=sampled.provider,
+        arrivals=node.arrivals and unsettled(node.arrivals, at),
+    )
+    draft.nodes.put(name, after)
+
+
+def unsettled(arrivals: tuple[Arrival, ...], at: int) -> tuple[Arrival, ...]:
+    """Those that a reading at this time cannot be trusted to contain."""
+    return tuple(arrival for arrival in arrivals if at < arrival.at + SETTLING_NS)
+
+
+def with_sample(samples: tuple[Sample, ...], new: Sample) -> tuple[Sample, ...]:
+    """The newest reading counts; older ones stay at a spacing, and fall out of the window."""
+    if len(samples) > 1 and samples[-1].at - samples[-2].at < SAMPLE_SPACING_NS:
+        samples = samples[:-1]
+    oldest = new.at - TREND_WINDOW_NS
+    while samples and samples[0].at < oldest:
+        samples = samples[1:]
+    return (*samples, new)

@@ -1,0 +1,82 @@
+"""What facts about pods change: the pods themselves, and what their nodes carry. Pure."""
+
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from joulie_bus.events import PodAsk, PodBound, PodFact, PodFinished, PodGone, PodPending
+from joulie_projections.fold.node_facts import drop_node, node_of, unsettled
+from joulie_projections.pods.load import load_of
+from joulie_projections.state.state import Arrival, NodeState, PodState
+from joulie_projections.state.state_changes import Draft
+
+
+def evolve_pod(draft: Draft, fact: PodFact, at: int) -> None:
+    match fact:
+        case PodPending():
+            _pod_pending(draft, fact)
+        case PodBound():
+            _pod_bound(draft, fact, at)
+        case PodFinished():
+            _pod_finished(draft, fact.uid)
+        case PodGone():
+            _pod_finished(draft, fact.uid)
+            draft.pods.drop(fact.uid)
+        case _:
+            assert_never(fact)
+
+
+def _pod_pending(draft: Draft, pending: PodPending) -> None:
+    if draft.pods.get(pending.pod.uid) is None:  # a bound pod is not pending again
+        draft.pods.put(pending.pod.uid, PodState(pod=pending.pod))
+
+
+def _pod_bound(draft: Draft, bound: PodBound, at: int) -> None:
+    known = draft.pods.get(bound.pod.uid)
+    if known is not None and (known.node or known.finished):
+        return
+    draft.pods.put(bound.pod.uid, PodState(pod=bound.pod, node=bound.node, bound_at=at))
+    node = node_of(draft, bound.node, at)  # pods may be seen before their node
+    load = load_of(bound.pod)
+    after = replace(
+        node,
+        pods=node.pods + 1,
+        performance_pods=node.performance_pods + _performance(bound.pod),
+        load=node.load + load,
+        arrivals=_with_arrival(node, Arrival(bound.pod.uid, at, load)),
+    )
+    draft.nodes.put(bound.node, after)
+
+
+def _with_arrival(node: NodeState, new: Arrival) -> tuple[Arrival, ...]:
+    """Without a reading nothing is missing from it: then only who may miss the first one counts."""
+    if not node.samples:
+        return (*unsettled(node.arrivals, new.at), new)
+    return (*node.arrivals, *unsettled((new,), node.samples[-1].at))
+
+
+def _pod_finished(draft: Draft, uid: str) -> None:
+    known = draft.pods.get(uid)
+    if known is None or known.finished:
+        return
+    draft.pods.put(uid, replace(known, finished=True))
+    node = draft.nodes.get(known.node)
+    if node is None:
+        return
+    after = replace(
+        node,
+        pods=node.pods - 1,
+        performance_pods=node.performance_pods - _performance(known.pod),
+        load=node.load - load_of(known.pod),
+        arrivals=tuple(arrival for arrival in node.arrivals if arrival.uid != uid),
+    )
+    if after == NodeState(ordinal=node.ordinal, at=node.at):  # gone, and now its last pod too
+        drop_node(draft, known.node)
+    else:
+        draft.nodes.put(known.node, after)
+
+
+def _performance(pod: PodAsk) -> int:
+    """An exempt pod may run on any node, and one of a DaemonSet never leaves its node: a drain that
+    waited for it would not end."""
+    return int(pod.workload == "performance" and not pod.exempt)

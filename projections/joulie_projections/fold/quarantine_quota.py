@@ -1,0 +1,59 @@
+"""How much of what is set aside is kept: all positions, and some of the bodies. Pure.
+
+A producer that sends nothing but what cannot be folded must not fill the database. Replays and
+rebuilds need to know every position that was left out; people need some of the messages.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
+
+import msgspec
+
+from joulie_projections.fold.commit import Poison
+
+FULL_OF_SUBJECT = 100  # messages of one subject in one commit that are kept whole
+FULL = 1000  # of all subjects
+FULL_BYTES = 4 * 1024 * 1024  # of the bodies that are kept
+SUBJECTS = 100  # in one commit that have a row of their own for what is not kept whole
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[int, ...]).decode
+
+
+def in_short(poison: Sequence[Poison]) -> list[Poison]:
+    """Of one commit, in the order of the positions. What comes first is kept whole."""
+    whole: list[Poison] = []
+    others: dict[tuple[str, str], list[Poison]] = {}
+    counts: dict[tuple[str, str], int] = {}
+    size = 0
+    for each in poison:
+        about = each.stream, each.subject
+        count = counts[about] = counts.get(about, 0) + 1
+        fits = size + len(each.body) <= FULL_BYTES and len(whole) < FULL
+        if fits and count <= FULL_OF_SUBJECT:
+            size += len(each.body)
+            whole.append(each)
+        else:
+            group = about if about in others or len(others) < SUBJECTS else (each.stream, "")
+            others.setdefault(group, []).append(each)
+    return sorted([*whole, *(_in_one(group, each) for (_, group), each in others.items())])
+
+
+def _in_one(subject: str, poison: Sequence[Poison]) -> Poison:
+    """Under the first of them; of the rest there is nothing but the distance to the one before."""
+    first = poison[0]
+    rest = [after.position - before.position for before, after in pairwise(poison)]
+    return first._replace(body=b"", subject=subject, rest=_encode(rest))
+
+
+def is_whole(poison: Poison) -> bool:
+    return not poison.rest
+
+
+def positions_of(poison: Poison) -> list[int]:
+    """Every one that the row stands for."""
+    rest = _decode(poison.rest) if poison.rest else ()
+    return list(accumulate(rest, initial=poison.position))
+
+
+def all_positions(poison: Iterable[Poison]) -> frozenset[int]:
+    return frozenset(position for each in poison for position in positions_of(each))

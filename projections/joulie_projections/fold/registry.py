@@ -1,0 +1,121 @@
+"""How one more fact changes what is believed.
+
+Pure: no clock, no database, no log lines. The same facts in the same order give the same world,
+live or in a replay next year.
+"""
+
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from joulie_bus.events import (
+    CapsSet,
+    CardClaimed,
+    ClaimConfirmed,
+    ClaimReleased,
+    DrainingBegun,
+    FacilityPolled,
+    Fact,
+    GpuGone,
+    GpuSeen,
+    HardwareDiscovered,
+    NamespaceSeen,
+    NodeGone,
+    NodeSeen,
+    PlanEvent,
+    PlanMade,
+    PodBound,
+    PodFinished,
+    PodGone,
+    PodPending,
+    ProfileAssigned,
+    SleepOrdered,
+    TelemetrySampled,
+    TransitionCompleted,
+    WakeOrdered,
+)
+from joulie_projections.fold.node_facts import change_node, cluster_of, evolve_node, sampled_power
+from joulie_projections.fold.pod_facts import evolve_pod
+from joulie_projections.state.cards import CardState, claimed, sighted
+from joulie_projections.state.state import CLUSTER, FacilityState, Reading
+from joulie_projections.state.state_changes import Draft
+from joulie_projections.twin.facility import is_plausible
+
+
+def evolve(draft: Draft, fact: Fact, at: int) -> None:
+    """One step of the fold. `at` is when the broker stored the fact: the only time that counts."""
+    match fact:
+        case TelemetrySampled():  # first, because nearly all are
+            sampled_power(draft, fact, at)
+        case NodeSeen() | NodeGone() | HardwareDiscovered():
+            evolve_node(draft, fact, at)
+        case PodPending() | PodBound() | PodFinished() | PodGone():
+            evolve_pod(draft, fact, at)
+        case FacilityPolled():
+            _polled(draft, fact, at)
+        case NamespaceSeen():
+            _namespace_seen(draft, fact)
+        case GpuSeen() | GpuGone():
+            _change_card(draft, fact.uuid, sighted(draft.gpus.get(fact.uuid), fact, at))
+        case CardClaimed() | ClaimConfirmed() | ClaimReleased():
+            _change_card(draft, fact.card, claimed(draft.gpus.get(fact.card), fact, at))
+        case _:
+            _evolve_plan(draft, fact, at)
+
+
+def _evolve_plan(draft: Draft, fact: PlanEvent, at: int) -> None:
+    match fact:
+        case PlanMade():
+            draft.cluster.put(CLUSTER, replace(cluster_of(draft), planned_at=at, plan=fact))
+        case ProfileAssigned() | TransitionCompleted():
+            change_node(draft, fact.node, at, profile=fact.profile, draining=False, class_at=at)
+        case DrainingBegun():
+            change_node(draft, fact.node, at, draining=True, class_at=at)
+        case CapsSet():
+            change_node(
+                draft,
+                fact.node,
+                at,
+                cpu_cap_pct=fact.cpu_cap_pct,
+                gpu_cap_pct=fact.gpu_cap_pct,
+                cpu_cap_mw_per_socket=fact.cpu_cap_mw_per_socket,
+                gpu_cap_mw=fact.gpu_cap_mw,
+                caps_at=at,
+            )
+        case SleepOrdered():
+            change_node(draft, fact.node, at, power_state="asleep")
+        case WakeOrdered():
+            change_node(draft, fact.node, at, power_state="waking")
+        case _:
+            assert_never(fact)
+
+
+def _change_card(draft: Draft, uuid: str, after: CardState | None) -> None:
+    if after is None:
+        draft.gpus.drop(uuid)
+    else:
+        draft.gpus.put(uuid, after)
+
+
+def _namespace_seen(draft: Draft, seen: NamespaceSeen) -> None:
+    cluster = cluster_of(draft)
+    others = {name: of for name, of in cluster.namespaces.items() if name != seen.namespace}
+    given = {seen.namespace: seen.workload} if seen.workload is not None else {}
+    draft.cluster.put(CLUSTER, replace(cluster, namespaces=others | given))
+
+
+def _polled(draft: Draft, polled: FacilityPolled, at: int) -> None:
+    """Powers that give an implausible ratio with each other, or with the last good one, are not
+    taken: which of the two meters is wrong is not known."""
+    known = draft.facilities.get(polled.facility) or FacilityState()
+    it = _read(known.it_mw, polled.it_mw, at)
+    cooling = _read(known.cooling_mw, polled.cooling_mw, at)
+    if it and cooling and not is_plausible(it.value, cooling.value):
+        it, cooling = known.it_mw, known.cooling_mw
+    ambient = _read(known.ambient_mdeg, polled.ambient_mdeg, at)
+    after = FacilityState(ambient_mdeg=ambient, it_mw=it, cooling_mw=cooling)
+    draft.facilities.put(polled.facility, after)
+
+
+def _read(known: Reading | None, value: int | None, at: int) -> Reading | None:
+    return known if value is None else Reading(at, value)

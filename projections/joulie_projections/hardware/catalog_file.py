@@ -1,0 +1,52 @@
+"""What all readers of hardware share: the catalog, and which resources are GPUs."""
+
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from joulie_bus.errors import BadCatalog
+from joulie_bus.runtime.settings import setting
+from joulie_projections.hardware.catalog import Catalog, parsed
+from joulie_projections.hardware.gpu_resources import GPU_RESOURCES, gpu_resources
+
+
+def shipped() -> Catalog:
+    data = resources.files("joulie_projections").joinpath("catalog.toml").read_bytes()
+    return parsed(data, "the catalog that comes with Joulie")
+
+
+def catalog_file(path: str) -> Catalog:
+    """a TOML file of CPU and GPU models, each with its source; empty for those we know"""
+    if not path:
+        return shipped()
+    try:
+        return parsed(Path(path).read_bytes(), path, shipped())
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from error
+    except BadCatalog as error:
+        raise ValueError("; ".join(error.mistakes)) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogSettings:
+    """For whoever publishes discoveries."""
+
+    catalog: Catalog = setting(
+        catalog_file,
+        "HARDWARE_CATALOG",
+        "",
+        "Models of your own; they replace ours of the same name, or are added to them",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuResourceSettings:
+    """For all that read pods or nodes."""
+
+    resources: tuple[str, ...] = setting(
+        gpu_resources,
+        "GPU_RESOURCES",
+        ",".join(GPU_RESOURCES),
+        "Extended resources that are GPUs, of pods and of nodes; the same for the operator, the "
+        "extender and the simulator",
+    )

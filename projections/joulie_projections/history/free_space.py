@@ -1,0 +1,89 @@
+"""How much room is left: in the streams, in the database, on the disk of the data directory."""
+
+import asyncio
+import contextlib
+import shutil
+import time
+from pathlib import Path
+
+from prometheus_client import Gauge
+from sqlalchemy import Engine, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from joulie_bus.errors import BusError
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.streams.fill_level import Growth, days_left
+from joulie_bus.streams.log import Log
+from joulie_bus.streams.subjects import Stream
+from joulie_projections.store import database
+from joulie_projections.store.database import Place, sqlite_file
+
+LOOK_S = 15.0
+log = get_logger("room")
+
+
+class Room:
+    """Shown as metrics; alerts and `joulie status` read them."""
+
+    def __init__(self, bus: Log, place: Place, directory: Path) -> None:
+        self._bus = bus
+        self._place = place
+        self._directory = directory
+        self._growth = {stream: Growth() for stream in Stream}
+        self._trouble = ""
+
+    async def run(self) -> None:
+        """For ever. What cannot be measured keeps its last value, and is logged once."""
+        while True:
+            trouble = await self._looked()
+            if trouble not in ("", self._trouble):
+                log.warning("room_unknown", why=trouble)
+            self._trouble = trouble
+            await asyncio.sleep(LOOK_S)
+
+    async def _looked(self) -> str:
+        try:
+            await self.look()
+        except (BusError, SQLAlchemyError, OSError) as error:
+            return str(error) or type(error).__name__
+        return ""
+
+    async def look(self) -> None:
+        usage = shutil.disk_usage(self._directory)
+        metrics.DATA_FREE_BYTES.set(usage.free)
+        metrics.DATA_SIZE_BYTES.set(usage.total)
+        metrics.DATABASE_BYTES.set(await asyncio.to_thread(_size_of, self._place))
+        for stream in Stream:
+            await self._measure(stream, time.time_ns())
+
+    async def _measure(self, stream: Stream, now: int) -> None:
+        size, growth = await self._bus.size(stream), self._growth[stream]
+        growth.saw(size, now)
+        metrics.STREAM_BYTES.labels(stream=stream).set(size.bytes)
+        _show(metrics.STREAM_MAX_BYTES, stream, size.max_bytes or None)
+        _show(metrics.STREAM_DAYS_LEFT, stream, days_left(size, growth.per_day(size, now)))
+
+
+def _show(gauge: Gauge, stream: Stream, value: float | None) -> None:
+    if value is not None:
+        gauge.labels(stream=stream).set(value)
+        return
+    with contextlib.suppress(KeyError):
+        gauge.remove(stream)
+
+
+def _size_of(place: Place) -> int:
+    file = sqlite_file(place)
+    if file is None:
+        return _size_in(database.reader(place))
+    beside = (file.with_name(f"{file.name}{suffix}") for suffix in ("", *database.BESIDE))
+    return sum(part.stat().st_size for part in beside if part.exists())
+
+
+def _size_in(engine: Engine) -> int:
+    try:
+        with engine.connect() as db:
+            return int(db.scalar(text("SELECT pg_database_size(current_database())")) or 0)
+    finally:
+        engine.dispose()

@@ -1,0 +1,441 @@
+"""The past as the database holds it, read only, for audits and for people."""
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Engine,
+    Row,
+    Select,
+    func,
+    literal_column,
+    or_,
+    select,
+    text,
+)
+from sqlalchemy.exc import SQLAlchemyError
+
+from joulie_bus.errors import Unreadable
+from joulie_bus.events import FilterDecided, PreemptDecided, PrioritizeDecided, SettingsDeclared
+from joulie_projections.decision_log.entry import About, header, message_in
+from joulie_projections.decision_log.heads import Head
+from joulie_projections.decision_log.log import NAME as DECISIONS
+from joulie_projections.decision_log.log import logged_to
+from joulie_projections.fold.commit import Checkpoint, Cut, Input, Poison
+from joulie_projections.fold.manifest import CODE_VERSION, Manifest, Range
+from joulie_projections.fold.quarantine_quota import all_positions
+from joulie_projections.fold.snapshots import Snapshot
+from joulie_projections.state import rows
+from joulie_projections.state.state import ClusterState
+from joulie_projections.store import database
+from joulie_projections.store.database import Place
+from joulie_projections.store.store import read_checkpoint, read_cut, read_rows, rows_moved_at
+from joulie_projections.store.tables import batch, checkpoint, decision, head, quarantine, snapshot
+
+PAGE = 1000  # rows held in memory while a long table is read
+NEWEST = 2**63 - 1  # as far as there is
+FEW = 10_000  # entries of a span of time that are looked up before the log is read
+ANSWERS = (FilterDecided.TYPE, PrioritizeDecided.TYPE)
+RECOMPUTED = (*ANSWERS, PreemptDecided.TYPE)
+
+
+class Logged(NamedTuple):
+    """One row of the decision log, as it lies there."""
+
+    pos: int
+    event_id: str
+    kind: str
+    pod_uid: str
+    pod: str
+    view_position: int
+    decided_at: int
+    body: bytes
+    prev: bytes
+    hash: bytes
+
+    @property
+    def about(self) -> About:
+        return About(*self[1:7])
+
+    @property
+    def message(self) -> bytes:
+        return message_in(self.body)
+
+
+Look: TypeAlias = Callable[[int, bytes, bytes, bytes], bool]  # number, body, link, hash
+
+
+class Wanted(NamedTuple):
+    """Which entries somebody wants to see; what is left empty does not matter."""
+
+    pod: str = ""  # namespace/name, a uid, or a name alone
+    pod_uid: str = ""
+    namespace: str = ""
+    kinds: Sequence[str] = ()
+    since: int | None = None  # of `decided_at`, both included
+    until: int | None = None
+    after: int = 0  # the entry's number
+
+
+class Counts(NamedTuple):
+    entries: int
+    answers: int
+    signed_to: int
+    quarantined: int
+    committed_at: int | None
+
+
+class History:
+    """One moment of the database: everything that is read through it belongs together."""
+
+    def __init__(self, db: Connection, since: int = 0) -> None:
+        """`since`: the first entry that counts. A trim may have left some in front of its cut."""
+        self._db = db
+        self._since = decision.c.pos >= since
+
+    @classmethod
+    @contextlib.contextmanager
+    def of(cls, place: Place) -> Generator["History", None, None]:
+        engine = database.reader(place)
+        try:
+            database.require_reachable(engine)
+            with cls.on(engine) as history:
+                yield history
+        finally:
+            engine.dispose()
+
+    @classmethod
+    @contextlib.contextmanager
+    def readable(cls, place: Place) -> Generator["History", None, None]:
+        """The same for those who go on without: what the database refuses has a name."""
+        try:
+            with cls.of(place) as history:
+                yield history
+        except SQLAlchemyError as error:
+            raise Unreadable(database.shown(place), str(error).splitlines()[0]) from error
+
+    @classmethod
+    @contextlib.contextmanager
+    def on(cls, engine: Engine) -> Generator["History", None, None]:
+        with engine.connect() as db, db.begin():
+            yield cls(db)
+
+    @property
+    def connection(self) -> Connection:
+        """For a page that shows the same position together with another past."""
+        return self._db
+
+    def cut(self) -> Cut | None:
+        """The newest one: in front of it rows may be missing, and an archive has them."""
+        return read_cut(self._db)
+
+    def entries(self, first: int = 1, last: int = NEWEST) -> Iterator[Logged]:
+        """Settings from in front of the cut lie there still, and are no part of the chain."""
+        held = self.cut()
+        begin = max(first, held.pos) if held else first
+        query = select(decision).where(decision.c.pos.between(begin, last))
+        return self._logged(query.order_by(decision.c.pos))
+
+    def look_through(self, first: int, last: int, look: Look) -> None:
+        """Shows entries, each number, body, link and hash, until `look` refuses one.
+
+        For those who verify millions: SQLite calls `look` itself, which costs less than to hand
+        out rows. Where columns are kept, one that says other than its header is not shown either.
+        """
+        if self._makes_columns():
+            self._called_by_sqlite(first, last, look)
+            return
+        kept = (*_LINKS, *_FOUND_BY)
+        query = select(*kept).where(decision.c.pos.between(first, last)).order_by(decision.c.pos)
+        for row in self._paged(query):
+            link, about = row[: len(_LINKS)], About._make(row[len(_LINKS) :])
+            if not row.body.startswith(header(about)) or not look(*link):
+                return
+
+    def _called_by_sqlite(self, first: int, last: int, look: Look) -> None:
+        db = self._db.connection.driver_connection
+        assert db is not None
+        db.create_function("is_right", len(_LINKS), look)
+        try:
+            db.execute(_REFUSED, (first, last)).fetchone()
+        except sqlite3.Error as error:
+            # Who looks closely meets it again, and it has a name there. But what somebody raised
+            # who wants us to stop is lost on its way through SQLite, and a value that is no bytes
+            # is all that `look` itself can fail at.
+            if "user-defined function" in str(error) and not self._has_odd_value(first, last):
+                raise KeyboardInterrupt from error
+
+    def _has_odd_value(self, first: int, last: int) -> bool:
+        kinds = [func.typeof(column) != "blob" for column in _LINKS[1:]]
+        odd = select(decision.c.pos).where(decision.c.pos.between(first, last), or_(*kinds))
+        return self._db.scalar(odd.limit(1)) is not None
+
+    def defined_as(self) -> str | None:
+        """How columns are made of bodies; None where they are kept."""
+        if not self._makes_columns():
+            return None
+        made = text("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = :name")
+        return self._db.scalar(made, {"name": decision.name}) or ""
+
+    def _makes_columns(self) -> bool:
+        return self._db.dialect.name == "sqlite"
+
+    def find(self, wanted: Wanted, limit: int | None = None) -> Iterator[Logged]:
+        """Newest first."""
+        later = decision.c.pos > wanted.after
+        query = select(decision).where(later, self._since, *self._all_of(wanted))
+        return self._logged(query.order_by(decision.c.pos.desc()).limit(limit))
+
+    def pod_names(self, limit: int) -> list[str]:
+        """Pods that were decided about, the newest first."""
+        newest = select(decision.c.pod).where(decision.c.pod != "").group_by(decision.c.pod)
+        return list(self._db.scalars(newest.order_by(func.max(decision.c.pos).desc()).limit(limit)))
+
+    def answers_by_view(self, first: int = 0, last: int = NEWEST) -> Iterator[Logged]:
+        """Answers that can be computed again, in the order of the positions they looked at."""
+        answers = select(decision).where(
+            decision.c.kind.in_(RECOMPUTED),
+            decision.c.view_position.between(first, last),
+            self._since,
+        )
+        return self._logged(answers.order_by(decision.c.view_position, decision.c.pos))
+
+    def count_answers(self, first: int = 0, last: int = NEWEST) -> int:
+        views = decision.c.view_position.between(first, last)
+        counted = select(func.count()).where(decision.c.kind.in_(RECOMPUTED), views, self._since)
+        return self._db.scalar(counted) or 0
+
+    def filters(self) -> Iterator[Logged]:
+        of_filter = decision.c.kind == FilterDecided.TYPE
+        return self._logged(select(decision).where(of_filter, self._since))
+
+    def declarations(self, after: int = 0) -> Iterator[Logged]:
+        about_no_pod = decision.c.pod_uid == "", decision.c.kind == SettingsDeclared.TYPE
+        following = select(decision).where(*about_no_pod, decision.c.pos > after)
+        return self._logged(following.order_by(decision.c.pos))
+
+    def tip(self) -> int:
+        """The newest entry's position; 0 while there is none."""
+        return self._number(func.max(decision.c.pos))
+
+    def noted_end(self) -> int:
+        """The newest entry's position as its writer noted it."""
+        return self._number(func.max(checkpoint.c.position).filter(checkpoint.c.name == DECISIONS))
+
+    def entry(self, pos: int) -> Logged | None:
+        return next(self._logged(select(decision).where(decision.c.pos == pos)), None)
+
+    def position_of(self, event_id: str) -> int | None:
+        """The entry with that id."""
+        found: int | None = self._db.scalar(
+            select(decision.c.pos).where(decision.c.event_id == event_id)
+        )
+        return found
+
+    def decisions_read(self) -> Input:
+        """How far the stream of decisions was read."""
+        return logged_to(self._db)
+
+    def entries_after(self, pos: int, limit: int) -> list[Logged]:
+        following = select(decision).where(decision.c.pos > pos)
+        return list(self._logged(following.order_by(decision.c.pos).limit(limit)))
+
+    def entries_before(self, pos: int, wanted: Wanted) -> Iterator[Logged]:
+        """Newest first; who has enough of them stops reading."""
+        earlier = select(decision).where(decision.c.pos < pos, self._since, *self._all_of(wanted))
+        return self._logged(earlier.order_by(decision.c.pos.desc()))
+
+    def _all_of(self, wanted: Wanted) -> Iterator[ColumnElement[bool]]:
+        """And where they lie, if that is a small part of the log: it is read back from there.
+
+        Replicas ship late, so that entries are only about in the order of their time.
+        """
+        yield from _conditions(wanted)
+        if wanted.since is None:
+            return
+        found = select(decision.c.pos).where(*_between(decision.c.decided_at, wanted))
+        inside = found.limit(FEW + 1).subquery().c.pos
+        count, first, last = self._db.execute(
+            select(func.count(inside), func.min(inside), func.max(inside))
+        ).one()
+        if count <= FEW:
+            yield decision.c.pos.between(first or 0, last or 0)
+
+    def newest_answers(self, count: int) -> Sequence[Logged]:
+        answers = select(decision).where(decision.c.kind.in_(ANSWERS), self._since)
+        return list(self._logged(answers.order_by(decision.c.pos.desc()).limit(count)))
+
+    def heads(self) -> list[Head]:
+        return [Head(**row._mapping) for row in self._db.execute(select(head).order_by(head.c.pos))]
+
+    def heads_before(self, pos: int, limit: int) -> list[Head]:
+        """Newest first."""
+        earlier = select(head).where(head.c.pos < pos).order_by(head.c.pos.desc()).limit(limit)
+        return [Head(**row._mapping) for row in self._db.execute(earlier)]
+
+    def manifests(self, first: int = 1, last: int = NEWEST) -> Iterator[Manifest]:
+        """Those that hold one of the positions."""
+        touching = select(batch).where(batch.c.p_to >= first, batch.c.p_from <= last)
+        return map(_manifest, self._paged(touching.order_by(batch.c.p_to)))
+
+    def manifests_back(self, last: int = NEWEST) -> Iterator[Manifest]:
+        """Newest first; the first of them may reach beyond `last`."""
+        holding = select(func.min(batch.c.p_to)).where(batch.c.p_to >= last).scalar_subquery()
+        until = select(batch).where(batch.c.p_to <= func.coalesce(holding, last))
+        return map(_manifest, self._paged(until.order_by(batch.c.p_to.desc())))
+
+    def manifest_by(self, time_ns: int) -> Manifest | None:
+        """The last one that was committed by then."""
+        # In the order of the key: commits are as monotone as the clock of their writer.
+        known = select(batch).where(batch.c.committed_at <= time_ns)
+        row = self._db.execute(known.order_by(batch.c.p_to.desc()).limit(1)).first()
+        return _manifest(row) if row else None
+
+    def fold_versions(self) -> list[str]:
+        """Of the code that folded what is committed."""
+        return list(self._db.scalars(select(batch.c.fold_version).distinct()))
+
+    def known_at(self, time: int) -> int:
+        """The newest position that was committed by then; 0 if none was."""
+        committed = select(func.max(batch.c.p_to)).where(batch.c.committed_at <= time)
+        return self._db.scalar(committed) or 0
+
+    def committed_between(self) -> tuple[int, int] | None:
+        """When the first and the newest commit were; None if there was none."""
+        query = select(func.min(batch.c.committed_at), func.max(batch.c.committed_at))
+        first, last = self._db.execute(query).one()
+        return None if first is None else (first, last)
+
+    def committed_at(self, position: int) -> int | None:
+        holding = select(batch.c.committed_at).where(batch.c.p_to >= position)
+        found: int | None = self._db.scalar(holding.order_by(batch.c.p_to).limit(1))
+        return found
+
+    def states(self, table: str) -> list[rows.Row]:
+        """A table of states, as it lies there now."""
+        return read_rows(self._db, (table,), self._generation())
+
+    def rows_moved_at(self) -> int:
+        """Answers to an older view name nodes by rows that may be other nodes' by now."""
+        return rows_moved_at(self._db)
+
+    def checkpoint(self) -> Checkpoint | None:
+        return read_checkpoint(self._db)
+
+    def cluster_state(self) -> ClusterState:
+        """As readers see it."""
+        return rows.cluster_state_of(read_rows(self._db, rows.VIEWED, self._generation()))
+
+    def digests(self) -> rows.Digests:
+        """Of the rows as they lie there now, hashed again."""
+        return rows.digests_of(read_rows(self._db, tuple(rows.STATES), self._generation()))
+
+    def _generation(self) -> int:
+        """Which of the tables of states serve."""
+        held = self.checkpoint()
+        return held.generation if held else 1
+
+    def set_aside(self) -> frozenset[int]:
+        """Positions whose messages were not folded: the past is folded without them again."""
+        held = select(quarantine.c.position).where(quarantine.c.rest == b"")
+        return frozenset(self._db.scalars(held)) | all_positions(self._kept_in_short())
+
+    def _kept_in_short(self) -> list[Poison]:
+        found = self._db.execute(select(quarantine).where(quarantine.c.rest != b""))
+        return [Poison._make(row) for row in found]
+
+    def quarantined(self) -> list[Poison]:
+        """What was set aside, by position."""
+        found = self._db.execute(select(quarantine).order_by(quarantine.c.position))
+        return [Poison._make(row) for row in found]
+
+    def snapshot_before(self, position: int) -> Snapshot | None:
+        """The newest one that is not later, if this code can start from any."""
+        usable = (snapshot.c.position <= position, snapshot.c.fold_version == CODE_VERSION)
+        newest = select(snapshot).where(*usable).order_by(snapshot.c.position.desc()).limit(1)
+        found = self._db.execute(newest).first()
+        return Snapshot._make(found) if found else None
+
+    def snapshot_positions(self) -> list[int]:
+        return list(self._db.scalars(select(snapshot.c.position).order_by(snapshot.c.position)))
+
+    def starts(self) -> list[int]:
+        """Where this code may begin to fold."""
+        usable = select(snapshot.c.position).where(snapshot.c.fold_version == CODE_VERSION)
+        return list(self._db.scalars(usable.order_by(snapshot.c.position)))
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        """All of them, also those of other folds, one in memory at a time."""
+        for position in self.snapshot_positions():
+            found = self._db.execute(select(snapshot).where(snapshot.c.position == position)).one()
+            yield Snapshot._make(found)
+
+    def counts(self) -> Counts:
+        is_answer = decision.c.kind.in_(ANSWERS)
+        return Counts(
+            entries=self.tip(),
+            answers=self._number(select(func.count()).where(is_answer).scalar_subquery()),
+            signed_to=self._number(func.max(head.c.pos)),
+            quarantined=len(self.set_aside()),
+            committed_at=self._db.scalar(select(func.max(batch.c.committed_at))),
+        )
+
+    def count_pods(self) -> int:
+        """That were answered about."""
+        pods = func.count(decision.c.pod_uid.distinct())
+        return self._number(select(pods).where(decision.c.kind.in_(ANSWERS)).scalar_subquery())
+
+    def _number(self, what: Any) -> int:
+        return self._db.scalar(select(what)) or 0
+
+    def _logged(self, query: Select[Any]) -> Iterator[Logged]:
+        return (Logged._make(row) for row in self._paged(query))
+
+    def _paged(self, query: Select[Any]) -> Iterator[Row[Any]]:
+        with self._db.execute(query.execution_options(yield_per=PAGE)) as found:
+            yield from found
+
+
+_LINKS = (decision.c.pos, decision.c.body, decision.c.prev, decision.c.hash)
+_REFUSED = (
+    "SELECT pos FROM decision WHERE pos BETWEEN ? AND ? AND NOT is_right(pos, body, prev, hash) "
+    "ORDER BY pos LIMIT 1"
+)
+_FOUND_BY = [decision.c[name] for name in About._fields]
+
+
+def _conditions(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
+    if "/" in wanted.pod:
+        yield decision.c.pod == wanted.pod
+    elif wanted.pod:
+        ends = decision.c.pod.endswith(f"/{wanted.pod}", autoescape=True)
+        yield or_(decision.c.pod_uid == wanted.pod, ends)
+    if wanted.pod_uid:
+        yield decision.c.pod_uid == wanted.pod_uid
+    if wanted.namespace:
+        yield decision.c.pod.startswith(f"{wanted.namespace}/", autoescape=True)
+    if wanted.kinds:
+        yield decision.c.kind.in_(wanted.kinds)
+    yield from _between(_TIME, wanted)
+
+
+# By no index: what is read newest first must not be gathered and sorted before.
+_TIME = literal_column(f"+{decision.name}.{decision.c.decided_at.name}", BigInteger)
+
+
+def _between(time: ColumnElement[int], wanted: Wanted) -> Iterator[ColumnElement[bool]]:
+    if wanted.since is not None:
+        yield time >= wanted.since
+    if wanted.until is not None:
+        yield time <= wanted.until
+
+
+def _manifest(row: Row[Any]) -> Manifest:
+    ranges = msgspec.msgpack.decode(row.ranges, type=tuple[Range, ...])
+    return Manifest(**row._mapping)._replace(ranges=ranges)

@@ -1,0 +1,150 @@
+"""Deletes what an archive holds, in front of the newest cut, portion by portion.
+
+The triggers refuse every row that is not in front of a recorded cut. A crash between two portions
+leaves rows that the next run deletes: readers go by the cut, not by the first row that is left.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, Engine, Table, delete, func, insert, select
+from sqlalchemy.exc import ProgrammingError
+
+from joulie_bus.errors import NotTrimmed
+from joulie_bus.events import PrioritizeDecided, SettingsDeclared
+from joulie_migrations.cuts import TRIMMER
+from joulie_projections.fold.commit import Cut
+from joulie_projections.store.database import require_reachable
+from joulie_projections.store.statements import run_in_sqlite
+from joulie_projections.store.store import read_cut
+from joulie_projections.store.tables import (
+    batch,
+    cut,
+    decision,
+    gone,
+    head,
+    outcome_due,
+    quarantine,
+    snapshot,
+)
+
+PORTION = 500  # rows of one transaction: the projector's commits wait for no longer
+PAGES = 500  # of SQLite's file, given back in one transaction
+
+
+class _Log(NamedTuple):
+    """A table, the column that orders it, and which of its rows may go."""
+
+    table: Table
+    key: ColumnElement[int]
+    behind: ColumnElement[bool]
+
+
+def _logs(at: Cut) -> list[_Log]:
+    """Snapshots first: one without its manifest is damaged to readers. Settings stay, because
+    entries behind the cut name them, and so does the last node that went.
+    """
+    node_went = (
+        select(func.max(gone.c.position)).where(gone.c.table_name == "node").scalar_subquery()
+    )
+    is_last_node = (gone.c.table_name == "node") & (gone.c.position == node_went)
+    is_settings = decision.c.kind == SettingsDeclared.TYPE
+    return [
+        _Log(snapshot, snapshot.c.position, snapshot.c.position < at.p_to),
+        _Log(decision, decision.c.pos, (decision.c.pos < at.pos) & ~is_settings),
+        _Log(head, head.c.pos, head.c.pos < at.pos),
+        _Log(batch, batch.c.p_to, batch.c.p_to < at.p_to),
+        _Log(gone, gone.c.position, (gone.c.position <= at.p_to) & ~is_last_node),
+    ]
+
+
+def require_trimmer(engine: Engine) -> None:
+    """On PostgreSQL the user has to be a member of the trimmer's role."""
+    try:
+        require_reachable(engine)
+    except ProgrammingError as error:
+        place, user = engine.url.render_as_string(), engine.url.username
+        raise NotTrimmed(
+            f"{place} does not let {user} trim: {error.orig}. Nothing was deleted. "
+            f"Its owner can say GRANT {TRIMMER} TO {user}."
+        ) from error
+
+
+class TrimStore:
+    """The trimmer's side of the database. Every method, and every portion, is one transaction."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def newest(self) -> Cut | None:
+        with self._engine.connect() as db:
+            return read_cut(db)
+
+    def record(self, made: Cut) -> None:
+        with self._engine.begin() as db:
+            inputs = msgspec.msgpack.encode(made.inputs)
+            db.execute(insert(cut).values(**{**made._asdict(), "inputs": inputs}))
+
+    def oldest_due(self) -> int | None:
+        """The entry of the oldest answer that an outcome is still to name."""
+        theirs = decision.c.pod_uid.in_(select(outcome_due.c.pod_uid))
+        scored = theirs & (decision.c.kind == PrioritizeDecided.TYPE)
+        with self._engine.connect() as db:
+            found: int | None = db.scalar(select(func.min(decision.c.pos)).where(scored))
+            return found
+
+    def drop(self, aside: Sequence[int] = ()) -> Iterator[int]:
+        """Rows that each portion deleted, until nothing is left in front of the newest cut.
+
+        Of what was set aside only what lies at the positions of `aside`: a rebuild may set aside
+        more than the archive has, long after it was written.
+        """
+        at = self.newest()
+        if at is None:
+            return
+        yield self._drop_set_aside(aside, at)
+        for log in _logs(at):
+            while deleted := self._drop_some(log):
+                yield deleted
+
+    def _drop_set_aside(self, aside: Sequence[int], at: Cut) -> int:
+        deleted = 0
+        for first in range(0, len(aside), PORTION):
+            some = aside[first : first + PORTION]
+            archived = quarantine.c.position.in_(some) & (quarantine.c.position <= at.p_to)
+            with self._engine.begin() as db:
+                deleted += db.execute(delete(quarantine).where(archived)).rowcount
+        return deleted
+
+    def _drop_some(self, log: _Log) -> int:
+        with self._engine.begin() as db:
+            oldest = select(log.key).where(log.behind).order_by(log.key).limit(PORTION).subquery()
+            last = db.scalar(select(func.max(oldest.c[0])))
+            if last is None:
+                return 0
+            return db.execute(delete(log.table).where(log.behind, log.key <= last)).rowcount
+
+    def give_back(self) -> Iterator[int]:
+        """SQLite's empty pages, back to the file system: bytes, portion by portion.
+
+        A file that was made before schema 0005 keeps them and fills them again; PostgreSQL has a
+        vacuum of its own.
+        """
+        if self._engine.dialect.name != "sqlite":
+            return
+        while freed := self._give_back_some():
+            yield freed
+        with self._engine.connect() as db:
+            run_in_sqlite(db, "PRAGMA wal_checkpoint(PASSIVE)")
+
+    def _give_back_some(self) -> int:
+        with self._engine.begin() as db:
+            before = _pragma(db, "page_count")
+            run_in_sqlite(db, f"PRAGMA incremental_vacuum({PAGES})")
+            return (before - _pragma(db, "page_count")) * _pragma(db, "page_size")
+
+
+def _pragma(db: Connection, name: str) -> int:
+    value: int = run_in_sqlite(db, f"PRAGMA {name}")[0][0]
+    return value

@@ -1,0 +1,191 @@
+"""How much a pod asks for: Kubernetes' effective request, in integers."""
+
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from joulie_bus.errors import BadAnnotation
+from joulie_bus.events import GpuAsk, PodAsk
+from joulie_bus.events.bounds import MOST_BYTES, MOST_CARDS, MOST_CPU_MILLI, MOST_GPU_MILLI
+from joulie_projections.hardware.gpu_resources import GPU_RESOURCES, MIG
+from joulie_projections.hardware.mig import fraction, profile_of
+from joulie_projections.pods.classify import TELLING, classify, exemption
+from joulie_projections.pods.gpu_request import TELLING as GPU_TELLING
+from joulie_projections.pods.gpu_request import gpu_ask_of
+from joulie_projections.pods.kubernetes_pod import (
+    Affinity,
+    Container,
+    Metadata,
+    Pod,
+    Resources,
+    Spec,
+)
+from joulie_projections.quantities import Quantity, parse, rounded_up
+
+TEAM_LABEL = "joulie.io/team"
+KNOWN = 8192  # different ways of asking, some 8 MiB; all pods of a deployment ask in one
+_TELLING = TELLING | GPU_TELLING  # annotations
+
+
+class Demand(NamedTuple):
+    cpu_milli: int
+    memory_bytes: int
+    gpu_milli: int
+    gpu_cards: int = 0  # whole ones
+
+
+class _Kind(msgspec.Struct, array_like=True):
+    """What of a pod its ask depends on, but for who it is."""
+
+    annotations: dict[str, str] | None
+    team: str
+    containers: list[Container] | None
+    init_containers: list[Container] | None
+    overhead: dict[str, Quantity] | None
+    resources: Resources | None
+    node_selector: dict[str, str] | None
+    affinity: Affinity | None
+
+    @classmethod
+    def of(cls, pod: Pod) -> "_Kind":
+        metadata, spec = pod.metadata, pod.spec
+        said = metadata.annotations
+        return cls(
+            said and {name: text for name, text in said.items() if name in _TELLING},
+            (metadata.labels or {}).get(TEAM_LABEL, ""),
+            spec.containers,
+            spec.init_containers,
+            spec.overhead,
+            spec.resources,
+            spec.node_selector,
+            spec.affinity,
+        )
+
+    def pod(self) -> Pod:
+        metadata = Metadata(
+            annotations=self.annotations,
+            labels={TEAM_LABEL: self.team},
+        )
+        spec = Spec(
+            containers=self.containers,
+            init_containers=self.init_containers,
+            overhead=self.overhead,
+            resources=self.resources,
+            node_selector=self.node_selector,
+            affinity=self.affinity,
+        )
+        return Pod(metadata, spec)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Kind).decode
+
+
+def ask_of(
+    pod: Pod, namespace_class: str | None = None, gpu_resources: tuple[str, ...] = GPU_RESOURCES
+) -> PodAsk:
+    """Everything that Joulie wants to know of a pod, once, in the form that facts carry."""
+    asked, who = _asked(_encode(_Kind.of(pod)), namespace_class, gpu_resources), pod.metadata
+    return msgspec.structs.replace(
+        asked,
+        uid=who.uid or "",
+        namespace=who.namespace or "default",
+        name=who.name or "",
+        exempt=exemption(pod),
+    )
+
+
+@lru_cache(maxsize=KNOWN)
+def _asked(kind: bytes, namespace_class: str | None, gpu_resources: tuple[str, ...]) -> PodAsk:
+    """Of nobody yet. Once for all pods of one deployment: exact fractions take their time."""
+    pod = _decode(kind).pod()
+    workload, placement, rule = classify(pod, namespace_class)
+    demand = demand_of(pod, gpu_resources)
+    gpu = _gpu_ask(pod)
+    return PodAsk(
+        uid="",
+        namespace="",
+        name="",
+        workload=workload,
+        placement=placement,
+        rule=rule,
+        cpu_milli=demand.cpu_milli,
+        memory_bytes=demand.memory_bytes,
+        gpu_milli=demand.gpu_milli or gpu.share_milli,
+        gpu_cards=demand.gpu_cards,
+        gpu=gpu,
+        team=(pod.metadata.labels or {}).get(TEAM_LABEL, ""),
+    )
+
+
+def _gpu_ask(pod: Pod) -> GpuAsk:
+    """What it wants, or which annotation keeps that a secret: the pod exists all the same."""
+    try:
+        return gpu_ask_of(pod.metadata.annotations or {})
+    except BadAnnotation as error:
+        return GpuAsk(unreadable=error.name)
+
+
+def demand_of(pod: Pod, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Demand:
+    gpus = sum((effective(pod, name) for name in gpu_resources), Fraction())
+    slices = sum(
+        (effective(pod, name) * _slice_of(name) for name in sorted(_mig_names(pod))), Fraction()
+    )
+    # Kubernetes takes more than any machine has. Such a pod asks for the most that a fact holds:
+    # it fits nowhere, and where it is bound all the same, it comes and goes with the same number.
+    return Demand(
+        cpu_milli=min(MOST_CPU_MILLI, rounded_up(effective(pod, "cpu") * 1000)),
+        memory_bytes=min(MOST_BYTES, rounded_up(effective(pod, "memory"))),
+        gpu_milli=min(MOST_GPU_MILLI, rounded_up((gpus + slices) * 1000)),
+        gpu_cards=min(MOST_CARDS, rounded_up(gpus)),
+    )
+
+
+def effective(pod: Pod, resource: str) -> Fraction:
+    """What runs side by side, or the hungriest moment of the start, whichever is more."""
+    running = sum((_wanted(c, resource) for c in pod.spec.containers or []), Fraction())
+    sidecars, starting = Fraction(), Fraction()
+    for container in pod.spec.init_containers or []:
+        if container.restart_policy == "Always":
+            sidecars += _wanted(container, resource)
+            starting = max(starting, sidecars)
+        else:
+            starting = max(starting, sidecars + _wanted(container, resource))
+    of_containers = max(running + sidecars, starting)
+    of_pod = _of(pod.spec.resources, resource, "the pod's own resources")
+    overhead = (pod.spec.overhead or {}).get(resource, 0)
+    return (of_containers if of_pod is None else of_pod) + parse(overhead, f"overhead {resource}")
+
+
+def _wanted(container: Container, resource: str) -> Fraction:
+    where = f"container {container.name or '?'}"
+    return _of(container.resources, resource, where) or Fraction()
+
+
+def _of(resources: Resources | None, resource: str, where: str) -> Fraction | None:
+    """The request, else the limit, else nothing said."""
+    if resources is None:
+        return None
+    for said in (resources.requests, resources.limits):
+        if said is not None and resource in said:
+            return parse(said[resource], f"{where}, {resource}")
+    return None
+
+
+def _mig_names(pod: Pod) -> set[str]:
+    return {name for name in _names(pod) if name.startswith(MIG)}
+
+
+def _names(pod: Pod) -> Iterable[str]:
+    for container in [*(pod.spec.containers or []), *(pod.spec.init_containers or [])]:
+        resources = container.resources or Resources()
+        yield from resources.requests or {}
+        yield from resources.limits or {}
+
+
+def _slice_of(name: str) -> Fraction:
+    profile = profile_of(name.removeprefix(MIG))
+    return Fraction() if profile is None else fraction(profile)

@@ -1,0 +1,65 @@
+"""Messages that could not be folded: what they were, why, and how to tell them again. Pure."""
+
+from typing import Any
+
+import msgspec
+
+from joulie_bus.errors import NotRetryable, Undecodable
+from joulie_bus.events import codec
+from joulie_bus.streams.authority import is_refusal
+from joulie_bus.streams.records import Message
+from joulie_bus.streams.subjects import Stream, Subjects, stream_of
+from joulie_projections.fold.commit import Poison
+from joulie_projections.fold.quarantine_quota import is_whole
+
+
+def legible(body: bytes) -> Any:
+    """As much of it as can be read: the whole, the envelope, any MessagePack, or bytes."""
+    try:
+        return msgspec.json.decode(codec.to_json(codec.open_envelope(body, "it")))
+    except (Undecodable, msgspec.DecodeError, UnicodeDecodeError, ValueError, TypeError):
+        pass
+    try:
+        return msgspec.to_builtins(msgspec.msgpack.decode(body), str_keys=True)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError):
+        return {"bytes": body.hex()}
+
+
+def again(poison: Poison, subjects: Subjects) -> Message:
+    """The very same fact as a new message: it gets a position of its own, and replays follow it.
+
+    Its event id stays, so that a fact that did count after all is not counted twice. The id that
+    the broker removes repeats by is another one, or it would take this for one.
+    """
+    at = f"position {poison.position}"
+    if is_refusal(poison.why):
+        raise NotRetryable(
+            f"The message at {at} was refused, because its sender may not write it. Nothing was "
+            f"sent: sent again, it would come from a sender that may. If it was meant, give its "
+            f"sender the role or the subject that docs/security.md names, and let it report anew."
+        )
+    if not is_whole(poison):
+        raise NotRetryable(
+            f"The message at {at} was one of many, and its body was not kept. Nothing was sent. "
+            f"Its producer, or whoever can read {poison.stream}, may send it again."
+        )
+    try:
+        envelope = codec.open_envelope(poison.body, at)
+        producer = codec.origin_of(envelope.id, at).producer
+        event = codec.read(envelope, at)
+    except Undecodable as error:
+        raise NotRetryable(
+            f"The message at {at} still cannot be read: {error.why}. Nothing was sent; it would "
+            f"end in quarantine again. Try again with a version of joulie that knows it."
+        ) from error
+    if stream_of(event) is Stream.DEC:
+        raise NotRetryable(
+            f"The message at {at} is a decision in a stream of facts. Nothing was sent; nothing "
+            f"folds a decision."
+        )
+    if stream_of(event) != poison.stream:
+        raise NotRetryable(
+            f"The message at {at} was stored in {poison.stream}, and {event.TYPE} belongs into "
+            f"{stream_of(event)}. Nothing was sent; its sender may not write there."
+        )
+    return Message(subjects.of(event, producer), f"retry:{poison.position}", poison.body)

@@ -1,0 +1,213 @@
+"""Folds the log again into another generation of the rows, beside the one that serves.
+
+Nearly all of it happens next to the projector. For the last few positions the lease is taken from
+it, so that nothing moves; then the checkpoint names the new generation, and the lease is free.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractContextManager
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+from sqlalchemy import Engine
+
+from joulie_bus.errors import StateDamaged
+from joulie_bus.streams.log import Log, Reader
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import MERGE_ORDER, Stream
+from joulie_projections.fold.commit import Checkpoint, Input, Inputs, Poison
+from joulie_projections.fold.manifest import CODE_VERSION, Manifest, merkle_root
+from joulie_projections.fold.quarantine_quota import all_positions, in_short
+from joulie_projections.fold.sequence import Standing, step
+from joulie_projections.fold.snapshots import Snapshot, unpack
+from joulie_projections.history.history import History
+from joulie_projections.state.rows import (
+    Row,
+    cluster_state_of,
+    encode,
+    no_rows,
+    state_digest,
+    tables_of,
+)
+from joulie_projections.state.state import ClusterState
+from joulie_projections.store.retrying import DatabaseCalls
+from joulie_projections.store.store import Made, Store
+
+AT_ONCE = 10_000  # manifests in memory
+PATIENCE_S = 10.0  # for the broker to hand over the next messages
+LEASE_NS = 30_000_000_000  # for the last few positions; a rebuild that dies here is waited for
+
+
+class Rebuilt(NamedTuple):
+    generation: int
+    position: int
+    events: int
+    seconds: float
+    differs_at: int  # the first position where the same code gave another state then; 0 for none
+    set_aside: int = 0  # messages that were folded before, and lie in quarantine now
+
+
+class Facts(Protocol):
+    """Where the facts of a batch come from."""
+
+    async def of(self, manifest: Manifest) -> list[Record]: ...
+
+
+Reading = Callable[[], AbstractContextManager[History]]
+
+
+class Elsewhere(NamedTuple):
+    """A past that an archive holds the beginning of: its manifests, and its facts."""
+
+    reading: Reading
+    facts: Facts
+
+
+class Past:
+    """The streams, read forward once, in the order that the manifests ask for."""
+
+    def __init__(self, readers: dict[Stream, Reader], bell: asyncio.Event) -> None:
+        self._readers = readers
+        self._bell = bell
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def on(cls, bus: Log, start: Inputs, known: Inputs) -> AsyncGenerator["Past", None]:
+        """`known` says which streams of those names are meant."""
+        bell = asyncio.Event()
+        async with contextlib.AsyncExitStack() as stack:
+            readers = {}
+            for stream in MERGE_ORDER:
+                at = start.get(stream, Input("", 0))
+                created = known.get(stream, Input("", 0)).created
+                reading = bus.reading(stream, at.sequence, created, bell, at.digest)
+                readers[stream] = await stack.enter_async_context(reading)
+            yield cls(readers, bell)
+
+    async def of(self, manifest: Manifest) -> list[Record]:
+        records: list[Record] = []
+        for wanted in manifest.ranges:
+            reader, count = self._readers[wanted.stream], len(records)
+            goal = count + wanted.last - wanted.first + 1
+            while len(records) < goal:
+                self._bell.clear()
+                records.extend(reader.take(goal - len(records)))
+                if len(records) < goal and not len(reader):
+                    await asyncio.wait_for(self._bell.wait(), PATIENCE_S)
+        return records
+
+
+class _Again:
+    """What the facts give, position by position."""
+
+    def __init__(self, start: Snapshot | None) -> None:
+        self.standing, rows = unpack(start) if start else (Standing(0, {}, no_rows(), b""), [])
+        self.cluster_state: ClusterState = cluster_state_of(rows)
+        self.events = 0
+        self.differs_at = 0
+        self.poison: list[Poison] = []  # what older code folded, and this code refuses
+        self._changed: dict[tuple[str, str], Row] = {}
+
+    async def follow(self, past: Facts, reading: Reading, calls: DatabaseCalls) -> None:
+        """As far as there are manifests."""
+        while True:
+            after = self.standing.position
+            manifests, aside = await calls.until_done(_manifests, reading, after)
+            if not manifests:
+                return
+            for manifest in manifests:
+                self._advance(await past.of(manifest), manifest, aside)
+
+    def _advance(
+        self, records: Sequence[Record], manifest: Manifest, aside: frozenset[int]
+    ) -> None:
+        if merkle_root([record.data for record in records]) != manifest.merkle_root:
+            raise StateDamaged("What the streams hold", manifest.p_to)
+        draft, folded, _, rows, digests = step(self.cluster_state, self.standing, records, aside)
+        draft.commit()
+        self.poison += in_short(folded.poison)
+        self._changed.update({(row.table, row.key): row for row in rows})
+        self.standing = Standing(manifest.p_to, {}, digests, manifest.head)
+        self.events += len(records)
+        is_ours = manifest.fold_version == CODE_VERSION
+        if is_ours and not self.differs_at and state_digest(digests) != manifest.state_digest:
+            self.differs_at = manifest.p_to
+
+    def every_row(self) -> list[Row]:
+        self._changed.clear()
+        return [
+            Row(table, key, encode(state))
+            for table, held in tables_of(self.cluster_state).items()
+            for key, state in held.items()
+        ]
+
+    def changed(self) -> list[Row]:
+        """Since the rows were last asked for."""
+        rows = list(self._changed.values())
+        self._changed.clear()
+        return rows
+
+
+async def rebuild(
+    bus: Log,
+    writer: Engine,
+    owner: str,
+    start: Snapshot | None = None,
+    elsewhere: Elsewhere | None = None,
+) -> Rebuilt:
+    """Readers notice by the incarnation, and load the rows anew.
+
+    From the first fact, unless `start` is given: of a log that was trimmed it is `elsewhere`.
+    """
+    calls, again = DatabaseCalls(), _Again(start)
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            if elsewhere is None:
+                held = await calls.until_done(Store(writer).checkpoint)
+                assert held is not None, "there is nothing to rebuild"
+                past = await stack.enter_async_context(
+                    Past.on(bus, again.standing.inputs, held.inputs)
+                )
+                elsewhere = Elsewhere(lambda: History.on(writer), past)
+            return await _rebuild(writer, calls, owner, again, elsewhere)
+    finally:
+        calls.close()
+
+
+async def _rebuild(
+    writer: Engine, calls: DatabaseCalls, owner: str, again: "_Again", past: Elsewhere
+) -> Rebuilt:
+    began, store, call = time.perf_counter(), Store(writer), calls.until_done
+    generation = await call(store.begin_generation)
+    await again.follow(past.facts, past.reading, calls)
+    await call(store.fill, generation, again.every_row(), again.standing.position)
+    leading = await call(_take_over, store, owner)
+    await again.follow(past.facts, past.reading, calls)
+    await call(store.fill, generation, again.changed(), leading.position)
+    reached = leading._replace(
+        digests=again.standing.digests, incarnation=secrets.token_hex(8), generation=generation
+    )
+    made = Made(CODE_VERSION, time.time_ns(), again.poison)
+    await call(store.flip, leading.epoch, generation, reached, made)
+    await call(store.retire)
+    seconds = time.perf_counter() - began
+    aside = len(all_positions(again.poison))
+    return Rebuilt(generation, reached.position, again.events, seconds, again.differs_at, aside)
+
+
+def _manifests(reading: Reading, after: int) -> tuple[list[Manifest], frozenset[int]]:
+    with reading() as history:
+        aside = history.set_aside()
+        return list(islice(history.manifests(after + 1), AT_ONCE)), aside
+
+
+def _take_over(store: Store, owner: str) -> Checkpoint:
+    """From whoever leads: its next commit is fenced, and it comes back on the new rows."""
+    now = time.time_ns()
+    held = store.acquire(owner, now + LEASE_NS, now, "", lambda _: True)
+    assert held is not None
+    return held

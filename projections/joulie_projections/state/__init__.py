@@ -1,0 +1,5 @@
+"""The state of the cluster as folded from the log: tables of nodes, pods, cards, producers. Pure.
+
+Not here: how a fact changes it (`fold`).
+In: rows. Out: rows and their digests.
+"""

@@ -1,0 +1,102 @@
+"""Changes beside a world, which stays as it is until they are committed."""
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from joulie_projections.state.cards import CardState
+from joulie_projections.state.state import (
+    ClusterRow,
+    ClusterState,
+    FacilityState,
+    NodeState,
+    PodState,
+    ProducerState,
+    State,
+)
+
+S = TypeVar("S", bound=State)
+
+
+class Below(Protocol[S]):
+    """What changes are made on top of: a table of the world, or another overlay of it."""
+
+    def get(self, key: str, /) -> S | None: ...
+
+    def update(self, kept: dict[str, S], /) -> None: ...
+
+    def pop(self, key: str, default: None, /) -> object: ...
+
+
+class Overlay(Generic[S]):
+    """A table with changes on top: reads see them, the table below does not."""
+
+    def __init__(self, base: Below[S]) -> None:
+        self._base = base
+        self.changes: dict[str, S | None] = {}
+
+    def get(self, key: str) -> S | None:
+        return self.changes[key] if key in self.changes else self._base.get(key)
+
+    def put(self, key: str, state: S) -> None:
+        self.changes[key] = state
+
+    def drop(self, key: str) -> None:
+        self.changes[key] = None
+
+    def update(self, kept: Mapping[str, S]) -> None:
+        self.changes.update(kept)
+
+    def pop(self, key: str, _: None) -> None:
+        self.changes[key] = None
+
+    def before(self, key: str) -> S | None:
+        return self._base.get(key)
+
+    def commit(self) -> None:
+        kept = {key: state for key, state in self.changes.items() if state is not None}
+        self._base.update(kept)
+        for key in [key for key in self.changes if key not in kept]:
+            self._base.pop(key, None)
+        self.changes.clear()
+
+
+class Change(NamedTuple):
+    table: str
+    key: str
+    before: State | None
+    after: State | None
+
+
+class Draft:
+    """What some facts would change. Throw it away, or `commit` it once the database has.
+
+    A draft over another draft is committed into that one.
+    """
+
+    def __init__(self, cluster_state: "ClusterState | Draft") -> None:
+        self.nodes: Overlay[NodeState] = Overlay(cluster_state.nodes)
+        self.pods: Overlay[PodState] = Overlay(cluster_state.pods)
+        self.gpus: Overlay[CardState] = Overlay(cluster_state.gpus)
+        self.facilities: Overlay[FacilityState] = Overlay(cluster_state.facilities)
+        self.producers: Overlay[ProducerState] = Overlay(cluster_state.producers)
+        self.cluster: Overlay[ClusterRow] = Overlay(cluster_state.cluster)
+
+    @property
+    def tables(self) -> Mapping[str, Overlay]:  # type: ignore[type-arg]
+        return {
+            "node": self.nodes,
+            "pod": self.pods,
+            "gpu": self.gpus,
+            "facility": self.facilities,
+            "producer": self.producers,
+            "cluster": self.cluster,
+        }
+
+    def changed(self) -> Iterator[Change]:
+        for table, overlay in self.tables.items():
+            for key, after in overlay.changes.items():
+                yield Change(table, key, overlay.before(key), after)
+
+    def commit(self) -> None:
+        for overlay in self.tables.values():
+            overlay.commit()

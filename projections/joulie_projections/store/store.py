@@ -1,0 +1,369 @@
+"""Rows, position and manifest: committed together or not at all, by the one holder of the lease."""
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import msgspec
+from sqlalchemy import Connection, Engine, Table, bindparam, delete, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from joulie_bus.errors import Fenced, StateDamaged
+from joulie_projections.fold.commit import Bound, Checkpoint, Commit, Cut, Inputs, Poison
+from joulie_projections.fold.manifest import Manifest
+from joulie_projections.fold.snapshots import Snapshot
+from joulie_projections.state import rows as rowlib
+from joulie_projections.state.rows import Digests, Row
+from joulie_projections.store.statements import Change, Drop, Fence, Put, make
+from joulie_projections.store.tables import (
+    STATE_TABLES,
+    batch,
+    checkpoint,
+    cut,
+    gone,
+    outcome_due,
+    quarantine,
+    rebuilt,
+    snapshot,
+)
+
+NAME = "projector"
+PORTION = 1000  # rows that are read at once
+_INPUTS = msgspec.msgpack.Decoder(Inputs)
+_DIGESTS = msgspec.msgpack.Decoder(dict[str, bytes])
+_ROW = ("key", "position", "body")
+_GONE = ("table_name", "key", "position")
+_ADVANCE = Fence(
+    update(checkpoint)
+    .where(
+        checkpoint.c.name == NAME,
+        checkpoint.c.epoch == bindparam("by"),
+        checkpoint.c.position == bindparam("before"),
+    )
+    .values(
+        position=bindparam("to"),
+        inputs=bindparam("inputs"),
+        digests=bindparam("digests"),
+        head=bindparam("head"),
+    )
+    .returning(checkpoint.c.generation)
+)
+
+
+def _advance(epoch: int, before: int, work: Commit) -> dict[str, object]:
+    return {
+        "by": epoch,
+        "before": before,
+        "to": work.manifest.p_to,
+        "inputs": msgspec.msgpack.encode(work.inputs),
+        "digests": packed(work.digests),
+        "head": work.manifest.head,
+    }
+
+
+class Made(NamedTuple):
+    """How another generation of the rows came about."""
+
+    fold_version: str
+    at: int
+    poison: Sequence[Poison] = ()  # what was folded before, and is set aside from here on
+
+
+class Store:
+    """The projector's side of the database. Every method is one transaction."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        # There a commit is one statement, which needs nothing around it.
+        self._whole = (
+            engine.execution_options(isolation_level="AUTOCOMMIT")
+            if engine.dialect.name == "postgresql"
+            else engine
+        )
+
+    def acquire(
+        self, owner: str, until: int, now: int, incarnation: str, is_gone: Callable[[str], bool]
+    ) -> Checkpoint | None:
+        """Takes the lease if it is free, over, or its owner is known to be gone: a new epoch."""
+        with self._engine.begin() as db:
+            insert_new(db, checkpoint, _first(incarnation))
+            mine = checkpoint.c.name == NAME
+            # Two that come at the same moment come one after the other.
+            found = db.execute(select(checkpoint).where(mine).with_for_update()).one()
+            if found.until >= now and not is_gone(found.owner):
+                return None
+            taken = {"owner": owner, "until": until, "epoch": found.epoch + 1}
+            db.execute(update(checkpoint).where(mine).values(**taken))
+            return read_checkpoint(db)
+
+    def renew(self, epoch: int, until: int) -> None:
+        self._change(epoch, until=until)
+
+    def begin_anew(self, epoch: int, incarnation: str) -> None:
+        """Tells every reader that this is not the database that it knew."""
+        self._change(epoch, incarnation=incarnation)
+
+    def _change(self, epoch: int, **values: object) -> None:
+        with self._engine.begin() as db:
+            mine = (checkpoint.c.name == NAME, checkpoint.c.epoch == epoch)
+            if db.execute(update(checkpoint).where(*mine).values(**values)).rowcount != 1:
+                raise Fenced(epoch, -1)
+
+    def commit(self, epoch: int, work: Commit) -> None:
+        """The fence is the first statement: who is no longer the projector changes nothing."""
+        before = work.manifest.p_from - 1
+        with self._whole.begin() as db:
+            passed = _ADVANCE.passed(db, _advance(epoch, before, work), changes_of(work))
+            if passed is None and not _is_there(read_checkpoint(db), epoch, work.manifest):
+                raise Fenced(epoch, before)
+
+    def checkpoint(self) -> Checkpoint | None:
+        with self._engine.connect() as db:
+            return read_checkpoint(db)
+
+    def load(
+        self, tables: Sequence[str] = tuple(rowlib.STATES)
+    ) -> tuple[Checkpoint | None, list[Row]]:
+        """Rows and position of one moment."""
+        with self._engine.connect() as db, db.begin():
+            found = read_checkpoint(db)
+            return found, read_rows(db, tables, found.generation) if found else []
+
+    @contextlib.contextmanager
+    def reading(
+        self, tables: Sequence[str]
+    ) -> Generator[tuple[Checkpoint | None, Iterator[list[Row]]], None, None]:
+        """The same in portions, while the block lasts: never all of them in memory at once."""
+        with self._engine.connect() as db, db.begin():
+            found = read_checkpoint(db)
+            yield found, read_portions(db, tables, found.generation) if found else iter(())
+
+    def changes_since(
+        self, position: int, tables: Sequence[str]
+    ) -> tuple[Checkpoint | None, list[Row] | None]:
+        """What a reader at `position` lacks, of one moment. None instead of rows: it lacks more.
+
+        Which keys had gone by the newest cut is forgotten: a reader from before it reads anew.
+        """
+        with self._engine.connect() as db, db.begin():
+            found = read_checkpoint(db)
+            if found is None:
+                return None, []
+            if position < trimmed_to(db):
+                return found, None
+            changed = read_rows(db, tables, found.generation, after=position)
+            left = db.execute(
+                select(gone.c.table_name, gone.c.key).where(
+                    gone.c.generation == found.generation, gone.c.position > position
+                )
+            )
+            alive = {(row.table, row.key) for row in changed}
+            changed.extend(
+                Row(table, key, None)
+                for table, key in left
+                if table in tables and (table, key) not in alive
+            )
+            return found, changed
+
+    def newest_snapshot(self) -> int:
+        with self._engine.connect() as db:
+            return db.scalar(select(func.max(snapshot.c.position))) or 0
+
+    def keep(self, epoch: int, made: Snapshot, at_most: int) -> None:
+        """A snapshot, whole or not at all; the oldest ones make room."""
+        with self._engine.begin() as db:
+            require_epoch(db, epoch)
+            insert_new(db, snapshot, made._asdict())
+            newest = select(snapshot.c.position).order_by(snapshot.c.position.desc())
+            kept = list(db.scalars(newest.limit(at_most)))
+            db.execute(delete(snapshot).where(snapshot.c.position < min(kept)))
+
+    # --- another generation of the rows -------------------------------------------------------
+
+    def begin_generation(self) -> int:
+        """The number of the next one, and an empty place for it."""
+        with self._engine.begin() as db:
+            found = read_checkpoint(db)
+            assert found is not None, "there is nothing to rebuild"
+            _drop_generations(db, but=found.generation)
+            return found.generation + 1
+
+    def fill(self, generation: int, rows: Sequence[Row], position: int) -> None:
+        with self._engine.begin() as db:
+            for change in changes_of_rows(rows, position):
+                make(db, change, generation)
+
+    def flip(self, epoch: int, generation: int, reached: Checkpoint, made: Made) -> None:
+        """From here on the generation serves. The lease that was taken for this is given back.
+
+        What readers will boot from is hashed once more: two rebuilds may have met in it.
+        """
+        with self._engine.begin() as db:
+            touched = db.execute(
+                update(checkpoint)
+                .where(
+                    checkpoint.c.name == NAME,
+                    checkpoint.c.epoch == epoch,
+                    checkpoint.c.position == reached.position,
+                )
+                .values(
+                    generation=generation,
+                    digests=packed(reached.digests),
+                    incarnation=reached.incarnation,
+                    until=0,
+                )
+            )
+            if touched.rowcount != 1:
+                raise Fenced(epoch, reached.position)
+            rows = read_rows(db, tuple(rowlib.STATES), generation)
+            if rowlib.digests_of(rows) != reached.digests:
+                raise StateDamaged(f"Generation {generation} of the rows", reached.position)
+            digest = rowlib.state_digest(reached.digests)
+            values = [(generation, reached.position, made.fold_version, digest, made.at)]
+            make(db, Put(rebuilt.name, [column.name for column in rebuilt.c], values))
+            if made.poison:
+                make(db, Put(quarantine.name, Poison._fields, made.poison))
+
+    def retire(self) -> None:
+        """What no longer serves goes."""
+        with self._engine.begin() as db:
+            found = read_checkpoint(db)
+            if found is not None:
+                _drop_generations(db, but=found.generation)
+
+
+def _is_there(found: Checkpoint | None, epoch: int, manifest: Manifest) -> bool:
+    """A connection that broke on COMMIT does not tell whether the database took it; it may have."""
+    reached = (epoch, manifest.p_to, manifest.head)
+    return found is not None and (found.epoch, found.position, found.head) == reached
+
+
+def _drop_generations(db: Connection, but: int) -> None:
+    for table in (*STATE_TABLES.values(), gone):
+        db.execute(delete(table).where(table.c.generation != but))
+
+
+def insert_new(db: Connection, table: Table, values: Mapping[str, object]) -> None:
+    """Unless its key is there already."""
+    if db.dialect.name == "postgresql":
+        db.execute(postgresql.insert(table).values(**values).on_conflict_do_nothing())
+    else:
+        db.execute(sqlite.insert(table).values(**values).on_conflict_do_nothing())
+
+
+def _first(incarnation: str) -> dict[str, object]:
+    return blank(NAME) | {"digests": packed(rowlib.no_rows()), "incarnation": incarnation}
+
+
+def blank(name: str) -> dict[str, object]:
+    return {
+        "name": name,
+        "position": 0,
+        "epoch": 0,
+        "owner": "",
+        "until": 0,
+        "inputs": msgspec.msgpack.encode({}),
+        "digests": msgspec.msgpack.encode({}),
+        "head": b"",
+        "incarnation": "",
+        "generation": 1,
+    }
+
+
+def packed(digests: Digests) -> bytes:
+    return msgspec.msgpack.encode({k: v.to_bytes(32) for k, v in digests.items()})
+
+
+def unpacked(data: bytes) -> Digests:
+    return {table: int.from_bytes(value) for table, value in _DIGESTS.decode(data).items()}
+
+
+def read_checkpoint(db: Connection) -> Checkpoint | None:
+    found = db.execute(select(checkpoint).where(checkpoint.c.name == NAME)).first()
+    if found is None or not found.epoch:
+        return None
+    return Checkpoint(
+        found.position,
+        found.epoch,
+        _INPUTS.decode(found.inputs),
+        unpacked(found.digests),
+        found.head,
+        found.incarnation,
+        found.generation,
+    )
+
+
+def require_epoch(db: Connection, epoch: int) -> None:
+    """And nobody begins another one before this transaction ends."""
+    mine = select(checkpoint.c.epoch).where(checkpoint.c.name == NAME)
+    if db.scalar(mine.with_for_update(read=True)) != epoch:
+        raise Fenced(epoch, -1)
+
+
+def read_rows(db: Connection, tables: Sequence[str], generation: int, after: int = -1) -> list[Row]:
+    return list(chain.from_iterable(read_portions(db, tables, generation, after)))
+
+
+def read_portions(
+    db: Connection, tables: Sequence[str], generation: int, after: int = -1
+) -> Iterator[list[Row]]:
+    for name in tables:
+        table = STATE_TABLES[name]
+        wanted = select(table.c.key, table.c.body).where(table.c.generation == generation)
+        if after >= 0:
+            wanted = wanted.where(table.c.position > after)
+        found = db.execute(wanted.execution_options(yield_per=PORTION))
+        for some in found.partitions():
+            yield [Row(name, key, body) for key, body in some]
+
+
+def read_cut(db: Connection) -> Cut | None:
+    """The newest one."""
+    found = db.execute(select(cut).order_by(cut.c.number.desc()).limit(1)).first()
+    return Cut._make(found)._replace(inputs=_INPUTS.decode(found.inputs)) if found else None
+
+
+def trimmed_to(db: Connection) -> int:
+    """The position of the newest cut."""
+    return db.scalar(select(func.max(cut.c.p_to))) or 0
+
+
+def rows_moved_at(db: Connection) -> int:
+    """Since then no node has gone, so that every row is still the node's that it was.
+
+    A rebuild forgets what had gone before it, and may give rows to nodes in another order.
+    """
+    went = select(func.max(gone.c.position)).where(gone.c.table_name == "node")
+    return max(db.scalar(went) or 0, db.scalar(select(func.max(rebuilt.c.position))) or 0)
+
+
+def changes_of_rows(rows: Sequence[Row], position: int) -> Iterator[Change]:
+    puts: dict[str, list[tuple[object, ...]]] = defaultdict(list)
+    drops: dict[str, list[str]] = defaultdict(list)
+    for table, key, body in rows:
+        if body is None:
+            drops[table].append(key)
+        else:
+            puts[table].append((key, position, body))
+    for table, values in puts.items():
+        yield Put(
+            STATE_TABLES[table].name, _ROW, values, ("generation", "key"), is_generational=True
+        )
+    for table, keys in drops.items():
+        yield Drop(STATE_TABLES[table].name, keys)
+    if left := [(table, key, position) for table, keys in drops.items() for key in keys]:
+        keys_of_gone = ("generation", "table_name", "key")
+        yield Put(gone.name, _GONE, left, keys_of_gone, is_generational=True)
+
+
+def changes_of(work: Commit) -> list[Change]:
+    manifest = work.manifest._asdict() | {"ranges": msgspec.msgpack.encode(work.manifest.ranges)}
+    changes = list(changes_of_rows(work.rows, work.manifest.p_to))
+    changes.append(Put(batch.name, tuple(manifest), [tuple(manifest.values())]))
+    if work.poison:
+        changes.append(Put(quarantine.name, Poison._fields, work.poison))
+    if work.bound:
+        changes.append(Put(outcome_due.name, Bound._fields, work.bound))
+    return changes

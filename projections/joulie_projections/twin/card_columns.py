@@ -1,0 +1,262 @@
+"""All cards as columns: one row per card, one immutable value per position, like the board. Pure.
+
+Which row a card has means nothing: whatever is computed from these columns is made of integer sums
+and of keys that do not depend on the order, so that every replica and every replay agree.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from joulie_projections.hardware import models
+from joulie_projections.state.cards import CardState, is_idle, room_mb, used_mb
+from joulie_projections.twin.arrays import Bools, Ints
+
+NO_LINK = 0  # of a card that is linked to none, and of rows without a card
+NOWHERE = 0  # the node of a card that nobody has shown, or whose node nobody has
+
+_COLUMNS: dict[str, type] = {
+    "node": np.int64,  # its row on the board; 0 if nobody has shown the card or its node
+    "model": np.int64,  # number in `names.models`
+    "bundle": np.int64,  # cards of one model on one node
+    "link": np.int64,  # those of them that are linked to each other
+    "total_mb": np.int64,
+    "used_mb": np.int64,  # seen or claimed
+    "free_mb": np.int64,
+    "healthy": np.bool_,
+    "idle": np.bool_,  # nobody has it or has claimed any of it
+}
+_USE = ("used_mb", "free_mb", "idle")
+Columns = dict[str, npt.NDArray[Any]]
+
+
+class Numbers:
+    """Numbers for names; they are only ever added, so that all positions may share them."""
+
+    def __init__(self) -> None:
+        self.models: dict[str, int] = {}
+        self.bundles: dict[tuple[str, str], int] = {}
+        self.links: dict[tuple[str, str, str], int] = {}
+
+    def model(self, card: CardState) -> int:
+        return self.models.setdefault(card.model, len(self.models))
+
+    def bundle(self, card: CardState) -> int:
+        """However each of them is spelled."""
+        model = models.card(card.model).text
+        return self.bundles.setdefault((card.node, model), len(self.bundles))
+
+    def link(self, card: CardState) -> int:
+        if not card.nvlink_group:
+            return NO_LINK
+        key = (card.node, card.model, card.nvlink_group)
+        return self.links.setdefault(key, len(self.links) + 1)
+
+
+class Places(NamedTuple):
+    """Which card is in which row, and the other way round."""
+
+    rows: dict[str, int]  # by the card's uuid
+    uuids: list[str]
+    states: list[CardState | None]
+
+
+class Hosts:
+    """Which rows a node's cards are in: sorted when first asked for, as long as none moves."""
+
+    def __init__(self, column: Ints) -> None:
+        self.column = column  # the node of each card
+        self._order: Ints | None = None
+        self._sorted: Ints = column
+
+    def rows_of(self, nodes: Ints) -> Ints:
+        """Node by node; the cards of each in the order that they have among all."""
+        if self._order is None:
+            order = np.argsort(self.column, kind="stable")
+            self._order, self._sorted = order, self.column[order]
+        first = np.searchsorted(self._sorted, nodes, "left")
+        last = np.searchsorted(self._sorted, nodes, "right")
+        parts = [self._order[a:b] for a, b in zip(first.tolist(), last.tolist(), strict=True)]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+class Cards:
+    """Immutable. A row without a card is all zeros."""
+
+    def __init__(
+        self,
+        places: Places,
+        columns: Columns,
+        numbers: Numbers,
+        holders: dict[str, tuple[int, ...]],
+        twin_columns_rows: Mapping[str, int],
+    ) -> None:
+        self.rows, self.uuids, self.states = places
+        self.columns = columns
+        self.numbers = numbers
+        self.holders = holders  # a pod's uid: the cards that it has or has claimed
+        self.memo: dict[object, object] = {}  # what readers compute once for these cards
+        self._twin_columns_rows = twin_columns_rows
+        self._hosts = Hosts(columns["node"])
+
+    @classmethod
+    def empty(cls) -> "Cards":
+        columns: Columns = {name: np.zeros(0, dtype) for name, dtype in _COLUMNS.items()}
+        return cls(Places({}, [], []), columns, Numbers(), {}, {})
+
+    @classmethod
+    def of(cls, cards: Mapping[str, CardState], twin_columns_rows: Mapping[str, int]) -> "Cards":
+        return cls.empty().following(cards, twin_columns_rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def ints(self, name: str) -> Ints:
+        return self.columns[name]
+
+    def bools(self, name: str) -> Bools:
+        return self.columns[name]
+
+    def held_by(self, uids: Iterable[str]) -> list[int]:
+        return [row for uid in uids for row in self.holders.get(uid, ())]
+
+    def nodes_of(self, uids: Iterable[str]) -> Ints:
+        """The rows of the board on which these pods hold cards."""
+        nodes = {self.columns["node"].item(at) for at in self.held_by(uids)} - {NOWHERE}
+        return np.array(sorted(nodes), np.int64)
+
+    def on(self, nodes: Ints, gone: Iterable[str] = ()) -> "Cards":
+        """Only those of these rows of the board, as if these pods had gone with their claims."""
+        there, absent = self._hosts.rows_of(nodes), frozenset(gone)
+        columns = {name: column[there] for name, column in self.columns.items()}
+        rows: list[int] = there.tolist()
+        places = Places({}, [self.uuids[row] for row in rows], [self.states[row] for row in rows])
+        held = set(self.held_by(absent))
+        for at, (row, state) in enumerate(zip(rows, places.states, strict=True)):
+            if row in held and state is not None:
+                _write_use(columns, at, state, absent)
+        return Cards(places, columns, self.numbers, {}, self._twin_columns_rows)
+
+    def following(
+        self, changes: Mapping[str, CardState | None], twin_columns_rows: Mapping[str, int]
+    ) -> "Cards":
+        """With these cards as they are now, on a board with these rows."""
+        if not changes and twin_columns_rows is self._twin_columns_rows:
+            return self
+        if not self.states:  # the numbers of another story would only be ballast
+            self = Cards.empty()
+        places = self._placed(changes)
+        rows, _, states = places
+        columns = dict(self.columns)
+        # Claims come and go; where a card is and what it is stays, and is shared then.
+        is_use_alone = all(self._is_same(uuid, state) for uuid, state in changes.items())
+        for name in _USE if is_use_alone else _COLUMNS:
+            columns[name] = _grown(columns[name], len(states))
+        for uuid in changes:
+            at = rows.get(uuid, self.rows.get(uuid))
+            if at is None:
+                continue
+            if is_use_alone and (state := states[at]) is not None:
+                _write_use(columns, at, state, frozenset())
+            else:
+                self._write(columns, at, states[at], twin_columns_rows)
+        if twin_columns_rows is not self._twin_columns_rows:
+            hosts = (twin_columns_rows.get(state.node, 0) if state else 0 for state in states)
+            columns["node"] = np.fromiter(hosts, np.int64, len(states))
+        holders = _with_rows(self._held(changes), changes, rows)
+        return Cards(places, columns, self.numbers, holders, twin_columns_rows)._after(self)
+
+    def _after(self, before: "Cards") -> "Cards":
+        """While no card moves, they stay sorted."""
+        if self.columns["node"] is before.columns["node"]:
+            self._hosts = before._hosts
+        return self
+
+    def _is_same(self, uuid: str, state: CardState | None) -> bool:
+        at = self.rows.get(uuid)
+        before = None if at is None else self.states[at]
+        return before is not None and state is not None and _fixed(before) == _fixed(state)
+
+    def _placed(self, changes: Mapping[str, CardState | None]) -> Places:
+        """A new card takes the row of one that is gone, or the next one."""
+        rows, uuids, states = self.rows, self.uuids, list(self.states)
+        if any((uuid in rows) != (state is not None) for uuid, state in changes.items()):
+            rows, uuids = dict(rows), list(uuids)
+        for uuid, state in changes.items():
+            if state is None and uuid in rows:
+                states[rows.pop(uuid)] = None
+        free = (at for at, state in enumerate(states) if state is None)  # looked for when needed
+        for uuid, state in changes.items():
+            if state is None:
+                continue
+            at = rows.get(uuid)
+            if at is None:
+                at = rows[uuid] = next(free, len(states))
+                if at == len(states):
+                    states.append(state)
+                    uuids.append(uuid)
+                uuids[at] = uuid
+            states[at] = state
+        return Places(rows, uuids, states)
+
+    def _write(
+        self, columns: Columns, at: int, state: CardState | None, rows: Mapping[str, int]
+    ) -> None:
+        if state is None:
+            for column in columns.values():
+                column[at] = 0
+            return
+        columns["node"][at] = rows.get(state.node, 0)
+        columns["model"][at] = self.numbers.model(state)
+        columns["bundle"][at] = self.numbers.bundle(state)
+        columns["link"][at] = self.numbers.link(state)
+        columns["total_mb"][at] = state.total_mb
+        columns["healthy"][at] = state.healthy
+        _write_use(columns, at, state, frozenset())
+
+    def _held(self, changes: Mapping[str, CardState | None]) -> dict[str, tuple[int, ...]]:
+        """Without the cards that changed."""
+        holders = dict(self.holders)
+        for uuid in changes:
+            at = self.rows.get(uuid)
+            state = None if at is None else self.states[at]
+            for uid in () if state is None else _uids(state):
+                left = tuple(row for row in holders[uid] if row != at)
+                if left:
+                    holders[uid] = left
+                else:
+                    del holders[uid]
+        return holders
+
+
+def _with_rows(
+    holders: dict[str, tuple[int, ...]],
+    changes: Mapping[str, CardState | None],
+    rows: Mapping[str, int],
+) -> dict[str, tuple[int, ...]]:
+    for uuid, state in changes.items():
+        for uid in () if state is None else _uids(state):
+            holders[uid] = (*holders.get(uid, ()), rows[uuid])
+    return holders
+
+
+def _fixed(card: CardState) -> tuple[object, ...]:
+    return card.node, card.model, card.nvlink_group, card.total_mb, card.healthy
+
+
+def _uids(card: CardState) -> set[str]:
+    return {*card.claims, *([card.owner] if card.owner else [])}
+
+
+def _write_use(columns: Columns, at: int, state: CardState, gone: frozenset[str]) -> None:
+    columns["used_mb"][at] = used_mb(state, gone)
+    columns["free_mb"][at] = room_mb(state, gone)
+    columns["idle"][at] = is_idle(state, gone)
+
+
+def _grown(column: npt.NDArray[Any], height: int) -> npt.NDArray[Any]:
+    grown = np.zeros(max(height, len(column)), column.dtype)
+    grown[: len(column)] = column
+    return grown

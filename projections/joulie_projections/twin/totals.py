@@ -1,0 +1,158 @@
+"""What nodes draw, each and together, in integers: no order changes a sum. Pure."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from joulie_bus.events import PowerSource
+from joulie_projections.state.state import NodeState
+from joulie_projections.twin.power import Coefficients, NodeWatts, load_w
+from joulie_projections.twin.twin import hardware_of, trend_w_per_min
+
+RACK_LABEL = "joulie.io/rack"
+RACK_CAPACITY_W = 50_000  # a usual feed of one rack
+_LOOK_AGAIN_NS = 60_000_000_000
+
+
+class Measurement(NamedTuple):
+    """A node's powerMeasurement: what it draws, who says so, and what it may draw."""
+
+    source: PowerSource
+    provider: str
+    age_s: float | None  # of the reading; None where nobody has read anything
+    measured_w: float
+    cpu_capped_w: float
+    gpu_capped_w: float
+    cpu_tdp_w: float
+    gpu_tdp_w: float
+    trend_w_per_min: float
+
+    @property
+    def node_capped_w(self) -> float:
+        return self.cpu_capped_w + self.gpu_capped_w
+
+    @property
+    def node_tdp_w(self) -> float:
+        return self.cpu_tdp_w + self.gpu_tdp_w
+
+
+Drawn = tuple[PowerSource, float]
+
+
+def measurement_of(
+    node: NodeState,
+    now: int,
+    stale_s: float = 300.0,
+    coefficients: Coefficients = Coefficients(),  # noqa: B008
+) -> Measurement:
+    """A fresh reading; else what its pods draw by the model; else what its caps let it draw."""
+    hardware = hardware_of(node)
+    cpu_w, gpu_w = hardware.cpu_max_w, hardware.gpu_max_w * hardware.gpus
+    cpu_cap, gpu_cap = _share(node.cpu_cap_pct), _share(node.gpu_cap_pct)
+    age_s = (now - node.samples[-1].at) / 1e9 if node.samples else None
+    is_fresh = age_s is not None and age_s <= stale_s
+    source, drawn_w = _drawn(node, is_fresh, coefficients, cpu_w * cpu_cap + gpu_w * gpu_cap)
+    return Measurement(
+        source=source,
+        provider=node.provider if is_fresh else "",
+        age_s=age_s,
+        measured_w=drawn_w,
+        cpu_capped_w=cpu_w * cpu_cap,
+        gpu_capped_w=gpu_w * gpu_cap,
+        cpu_tdp_w=cpu_w,
+        gpu_tdp_w=gpu_w,
+        trend_w_per_min=trend_w_per_min(node.samples) if is_fresh else 0.0,
+    )
+
+
+def _drawn(node: NodeState, is_fresh: bool, rates: Coefficients, capped_w: float) -> Drawn:
+    if is_fresh:
+        source: PowerSource = "utilization" if node.source == "utilization" else "kepler"
+        return source, node.samples[-1].power_mw / 1000
+    if node.pods:
+        found = hardware_of(node)
+        watts = load_w(node.load, found.cores, found.cpu_max_w, found.gpus, found.gpu_max_w)
+        return "utilization", min(capped_w, _modelled(watts, rates))
+    return "static", capped_w
+
+
+def _modelled(watts: NodeWatts, rates: Coefficients) -> float:
+    cpu = watts.warm_cpu if rates.memory_factor else watts.cpu
+    gpu = rates.gpu_standard * watts.gpu_standard + rates.gpu_performance * watts.gpu_performance
+    return rates.cpu * cpu + gpu
+
+
+def _share(cap_pct: int | None) -> float:
+    return 1.0 if cap_pct is None else cap_pct / 100
+
+
+class Totals(NamedTuple):
+    """Milliwatts; a node is in the rack that its label names, or in none."""
+
+    cluster_mw: int
+    racks_mw: Mapping[str, int]
+
+
+def totals_of(drawn_w: Mapping[str, float], nodes: Mapping[str, NodeState]) -> Totals:
+    """What each node draws, summed: every node's share is rounded once, before it is added."""
+    racks: dict[str, int] = {}
+    cluster = 0
+    for name in sorted(drawn_w):
+        milliwatts = round(drawn_w[name] * 1000)
+        cluster += milliwatts
+        if rack := rack_of(nodes[name]):
+            racks[rack] = racks.get(rack, 0) + milliwatts
+    return Totals(cluster, racks)
+
+
+def rack_of(node: NodeState) -> str:
+    return node.labels.get(RACK_LABEL, "")
+
+
+class RunningTotals:
+    """The totals of nodes that change one by one; the same as if all were summed at once."""
+
+    def __init__(self) -> None:
+        self._shares: dict[str, tuple[NodeState, int, str, int]] = {}
+        self._racks: dict[str, int] = {}
+        self._cluster = 0
+
+    @property
+    def totals(self) -> Totals:
+        return Totals(self._cluster, self._racks)
+
+    def follow(self, nodes: Mapping[str, NodeState], now: int) -> None:
+        """Looks again at those that changed, and at each once a minute: readings grow old."""
+        for name, node in nodes.items():
+            known = self._shares.get(name)
+            if known is None or known[0] is not node or now - known[3] > _LOOK_AGAIN_NS:
+                self._add(name, node, now)
+        if len(self._shares) > len(nodes):
+            for name in self._shares.keys() - nodes.keys():
+                self._drop(name)
+
+    def _add(self, name: str, node: NodeState, now: int) -> None:
+        self._drop(name)
+        milliwatts, rack = round(measurement_of(node, now).measured_w * 1000), rack_of(node)
+        self._shares[name] = (node, milliwatts, rack, now)
+        self._cluster += milliwatts
+        if rack:
+            self._racks[rack] = self._racks.get(rack, 0) + milliwatts
+
+    def _drop(self, name: str) -> None:
+        _, milliwatts, rack, _ = self._shares.pop(name, (None, 0, "", 0))
+        self._cluster -= milliwatts
+        if rack:
+            self._racks[rack] -= milliwatts
+
+
+def psu_stress(
+    node: NodeState,
+    totals: Totals,
+    capacities_w: Mapping[str, float] | None = None,
+    usual_w: float = RACK_CAPACITY_W,
+) -> float:
+    """How much of its rack's feed is used; of the whole cluster's, for a node in no rack."""
+    rack = rack_of(node)
+    drawn_mw = totals.racks_mw.get(rack, 0) if rack else totals.cluster_mw
+    capacity_w = (capacities_w or {}).get(rack, usual_w)
+    return min(100.0, max(0.0, drawn_mw / 1000 / capacity_w * 100))

@@ -1,0 +1,300 @@
+"""The twin of one node: what it is, may draw and draws, derived from its state alone. Pure."""
+
+from collections.abc import Iterable
+from enum import IntEnum
+from operator import mul
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from joulie_projections.pods.load import NOTHING, Load, total_of
+from joulie_projections.state.state import NodeState, Sample
+from joulie_projections.twin.cooling import Heat, linear
+from joulie_projections.twin.facility import NO_HALLS, ZONE_LABEL, Halls
+from joulie_projections.twin.power import NodeWatts, guessed_cpu_max_w, guessed_gpu_max_w, load_w
+
+PROFILE_LABEL = "joulie.io/power-profile"
+MIN_TREND_SPAN_MS = 6_000  # two readings closer than this say nothing about a slope
+
+
+class NodeClass(IntEnum):
+    UNKNOWN = 0
+    PERFORMANCE = 1
+    ECO = 2
+    DRAINING = 3
+
+
+class Source(IntEnum):
+    """Where a node's hardware figures come from."""
+
+    NONE = 0
+    ALLOCATABLE = 1  # guessed from what Kubernetes says can be allocated
+    DISCOVERED = 2
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node's own state says of it: one row of the board."""
+
+    present: bool  # Kubernetes shows it
+    node_class: NodeClass
+    eco_label: bool
+    at: int
+    sampled_at: int
+    measured_w: float
+    trend_w_per_min: float
+    cpu_cap_pct: int
+    gpu_cap_pct: int  # of a node without GPUs: its CPU cap
+    capped_w: float
+    tdp_w: float
+    density: float
+    cores: float
+    cpu_max_w: float
+    gpus: float
+    gpu_max_w: float
+    hardware: Source
+    hall: int
+    # What its pods would draw if every coefficient were 1 (`power.modelled_w`): all of them ...
+    pods_cpu_w: float
+    pods_warm_cpu_w: float
+    pods_gpu_standard_w: float
+    pods_gpu_performance_w: float
+    # ... and those that the last reading cannot be trusted to contain.
+    new_cpu_w: float
+    new_warm_cpu_w: float
+    new_gpu_standard_w: float
+    new_gpu_performance_w: float
+
+
+class Reading(NamedTuple):
+    """The part of a row that readings change."""
+
+    at: int
+    sampled_at: int
+    measured_w: float
+    trend_w_per_min: float
+    new_cpu_w: float
+    new_warm_cpu_w: float
+    new_gpu_standard_w: float
+    new_gpu_performance_w: float
+
+
+class Twin(Row, frozen=True, kw_only=True):
+    """A row in its room."""
+
+    ambient_c: float
+    pue: float
+    cooling: float  # by the linear model and the caps
+    headroom: float  # predictedPowerHeadroomScore
+
+
+class Hardware(NamedTuple):
+    source: Source
+    cores: float
+    cpu_max_w: float
+    gpus: float  # as pods ask for them: slices and shares where a node gives out no whole cards
+    gpu_max_w: float  # of each of these
+    cards: float  # whole ones
+
+
+NO_HARDWARE = Hardware(Source.NONE, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def hardware_of(node: NodeState) -> Hardware:
+    """Discovered hardware first; else what Kubernetes can allocate, with cautious guesses."""
+    found = node.hardware
+    if found is None:
+        return _allocatable(node) if node.cpu_milli or node.gpus else NO_HARDWARE
+    cores = float(found.cpu_cores) or node.cpu_milli / 1000
+    cpu_w = found.cpu_max_mw_per_socket * found.cpu_sockets / 1000
+    vendor = found.gpu_vendor or (node.gpu_vendor if not found.gpu_model else "")
+    gpu_w = found.gpu_max_mw / 1000 or guessed_gpu_max_w(found.gpu_model, vendor)
+    cards = found.gpu_count or node.gpus
+    gpus = Gpus(cards, gpu_w, node.gpu_units or node.gpus)
+    return _as_asked_for(Source.DISCOVERED, cores, cpu_w or guessed_cpu_max_w(cores), gpus)
+
+
+def _allocatable(node: NodeState) -> Hardware:
+    cores = node.cpu_milli / 1000
+    gpus = Gpus(node.gpus, guessed_gpu_max_w("", node.gpu_vendor), node.gpu_units)
+    return _as_asked_for(Source.ALLOCATABLE, cores, guessed_cpu_max_w(cores), gpus)
+
+
+class Gpus(NamedTuple):
+    cards: int
+    card_w: float
+    units: int  # that the node gives out
+
+
+def _as_asked_for(source: Source, cores: float, cpu_w: float, gpus: Gpus) -> Hardware:
+    """A node that gives out more than it has cards gives out parts of them, with their share of
+    the watts.
+    """
+    cards = float(gpus.cards)
+    if gpus.units <= gpus.cards or not gpus.cards:
+        return Hardware(source, cores, cpu_w, cards, gpus.card_w, cards)
+    share_w = cards * gpus.card_w / gpus.units
+    return Hardware(source, cores, cpu_w, float(gpus.units), share_w, cards)
+
+
+def class_of(node: NodeState) -> NodeClass:
+    if node.draining:
+        return NodeClass.DRAINING
+    match node.profile:
+        case "performance":
+            return NodeClass.PERFORMANCE
+        case "eco":
+            return NodeClass.ECO
+        case _:
+            return NodeClass.UNKNOWN
+
+
+def twin_of(node: NodeState, halls: Halls = NO_HALLS) -> Twin:
+    row = row_of(node, halls)
+    hall = halls.halls[row.hall]
+    values = (np.array([value]) for value in (row.capped_w, row.tdp_w, hall.ambient_c))
+    cooling = float(linear(Heat(*values))[0])
+    headroom = (row.cpu_cap_pct + row.gpu_cap_pct) / 200 * (1 - cooling / 100) * 100
+    return Twin(
+        **msgspec.structs.asdict(row),
+        ambient_c=hall.ambient_c,
+        pue=hall.pue,
+        cooling=cooling,
+        headroom=headroom,
+    )
+
+
+def row_of(node: NodeState, halls: Halls) -> Row:
+    hardware = hardware_of(node)
+    cpu_cap = 100 if node.cpu_cap_pct is None else node.cpu_cap_pct
+    gpu_cap = 100 if node.gpu_cap_pct is None else node.gpu_cap_pct
+    gpus_w = hardware.gpu_max_w * hardware.gpus
+    pods = _load_w(node.load, hardware)
+    return Row(
+        present=node.present,
+        node_class=class_of(node),
+        eco_label=node.labels.get(PROFILE_LABEL) == "eco",
+        cpu_cap_pct=cpu_cap,
+        gpu_cap_pct=gpu_cap if hardware.gpus else cpu_cap,
+        capped_w=hardware.cpu_max_w * cpu_cap / 100 + gpus_w * gpu_cap / 100,
+        tdp_w=hardware.cpu_max_w + gpus_w,
+        density=_density(hardware),
+        cores=hardware.cores,
+        cpu_max_w=hardware.cpu_max_w,
+        gpus=hardware.gpus,
+        gpu_max_w=hardware.gpu_max_w,
+        hardware=hardware.source,
+        hall=halls.number(node.labels.get(ZONE_LABEL, "")),
+        pods_cpu_w=pods.cpu,
+        pods_warm_cpu_w=pods.warm_cpu,
+        pods_gpu_standard_w=pods.gpu_standard,
+        pods_gpu_performance_w=pods.gpu_performance,
+        **reading_of(node)._asdict(),
+    )
+
+
+def reading_of(node: NodeState) -> Reading:
+    last = node.samples[-1] if node.samples else None
+    new = _load_w(_arrived(node), hardware_of(node)) if node.arrivals else _NO_WATTS
+    return Reading(
+        node.at,
+        last.at if last else 0,
+        last.power_mw / 1000 if last else 0.0,
+        trend_w_per_min(node.samples),
+        new.cpu,
+        new.warm_cpu,
+        new.gpu_standard,
+        new.gpu_performance,
+    )
+
+
+def is_only_read(before: NodeState, after: NodeState) -> bool:
+    """Are their rows the same but for what was read?"""
+    read = msgspec.structs.replace(
+        before,
+        at=after.at,
+        samples=after.samples,
+        source=after.source,
+        provider=after.provider,
+        arrivals=after.arrivals,
+    )
+    return read == after and (before.at > 0) == (after.at > 0)
+
+
+def _arrived(node: NodeState) -> Load:
+    return total_of([arrival.load for arrival in node.arrivals])
+
+
+_NO_WATTS = NodeWatts(0.0, 0.0, 0.0, 0.0)
+
+
+def _load_w(load: Load, on: Hardware) -> NodeWatts:
+    if on.source == Source.NONE or load == NOTHING:
+        return _NO_WATTS
+    return load_w(load, on.cores, on.cpu_max_w, on.gpus, on.gpu_max_w)
+
+
+def _density(hardware: Hardware) -> float:
+    cores, cards = min(1.0, hardware.cores / 192), min(1.0, hardware.cards / 8)
+    return (cores + cards) / 2 * 100 if hardware.cards else cores * 100
+
+
+def trend_w_per_min(samples: tuple[Sample, ...]) -> float:
+    """Slope of a least-squares line through smoothed readings: a wild one bends nothing.
+
+    All sums are integers, so the result is the same in whatever order they are made.
+    """
+    if len(samples) < 2:
+        return 0.0
+    base = samples[0].at
+    times = [(sample.at - base) // 1_000_000 for sample in samples]
+    if times[-1] < MIN_TREND_SPAN_MS:
+        return 0.0
+    if len(samples) == 3:
+        return _agreed(times, [sample.power_mw for sample in samples])
+    powers = _smoothed([sample.power_mw for sample in samples])
+    n, sum_t, sum_p = len(times), sum(times), sum(powers)
+    sum_tp = sum(map(mul, times, powers))
+    spread = n * sum(map(mul, times, times)) - sum_t * sum_t
+    # mW per ms is W per s
+    return (n * sum_tp - sum_t * sum_p) * 60 / spread if spread else 0.0
+
+
+def _agreed(times: list[int], powers: list[int]) -> float:
+    """Of three readings any may be the wild one: the flattest slope that is left without one of
+    them; none if they point both ways. A steady slope of three is kept."""
+    pairs = [(0, 1), (1, 2), (0, 2)]
+    slopes = [
+        (powers[b] - powers[a]) * 60 / (times[b] - times[a])
+        for a, b in pairs
+        if times[b] > times[a]
+    ]
+    if min(slopes) > 0:
+        return min(slopes)
+    return min(0.0, max(slopes))
+
+
+def _smoothed(values: list[int]) -> list[int]:
+    """Medians of three. An end goes where its neighbours point, if it is wilder than that.
+
+    Repeating the neighbour instead would flatten every slope, a short one most.
+    """
+    if len(values) < 4:
+        return values  # too few to tell a wild one from a slope
+    inner = _medians(zip(values, values[1:], values[2:], strict=False))
+    ends = (
+        (values[0], inner[0], 3 * inner[0] - 2 * inner[1]),
+        (values[-1], inner[-1], 3 * inner[-1] - 2 * inner[-2]),
+    )
+    first, last = _medians(ends)
+    return [first, *inner, last]
+
+
+def _medians(threes: Iterable[tuple[int, int, int]]) -> list[int]:
+    """In one go and without sorting: they are asked for of every reading of every node."""
+    return [
+        (two if two < three else three if one < three else one)
+        if one < two
+        else (one if one < three else three if two < three else two)
+        for one, two, three in threes
+    ]

@@ -1,0 +1,46 @@
+"""What the nodes have and what of it is free, in columns: a row per node. Pure."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from joulie_simulator.cluster.kube_arithmetic import Use
+from joulie_simulator.hardware.shapes import Shape
+from joulie_simulator.workload.workload import Job
+
+MIB_PER_GIB = 1024
+
+
+class Room:
+    def __init__(self, shapes: Sequence[Shape]) -> None:
+        self._milli = np.array([shape.cores * 1000 for shape in shapes], np.int64)
+        self._mib = np.array([shape.memory_gib * MIB_PER_GIB for shape in shapes], np.int64)
+        self._free_milli, self._free_mib = self._milli.copy(), self._mib.copy()
+        self._free_cards = np.array([shape.gpus for shape in shapes], np.int64)
+
+    def take(self, row: int, job: Job) -> None:
+        self._book(row, job, -1)
+
+    def give_back(self, row: int, job: Job) -> None:
+        self._book(row, job, +1)
+
+    def fitting(self, job: Job) -> npt.NDArray[np.intp]:
+        """The rows with room for it, in their order."""
+        fits = (self._free_milli >= job.milli) & (self._free_mib >= job.memory_mib)
+        if job.gpus:
+            fits &= self._free_cards >= job.gpus
+        return np.flatnonzero(fits)
+
+    def used(self, rows: Sequence[int], job: Job) -> tuple[Use, Use]:
+        """CPU and memory of these nodes if the job went there."""
+        milli, mib = self._milli[rows], self._mib[rows]
+        return (
+            Use(milli - self._free_milli[rows] + job.milli, milli),
+            Use(mib - self._free_mib[rows] + job.memory_mib, mib),
+        )
+
+    def _book(self, row: int, job: Job, sign: int) -> None:
+        self._free_milli[row] += sign * job.milli
+        self._free_mib[row] += sign * job.memory_mib
+        self._free_cards[row] += sign * job.gpus

@@ -1,0 +1,5 @@
+"""The GPU packing experiment: how many cards become unusable under each placement. Pure.
+
+Not here: energy (`energy`).
+In: pods of a trace. Out: rows.
+"""

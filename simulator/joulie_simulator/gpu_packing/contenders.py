@@ -1,0 +1,133 @@
+"""Who places the pods of a trace: kube-scheduler alone, the article, and the rules of /gpu. Pure.
+
+The last are no copy: what answers `/gpu/prioritize` and what chooses cards in `/gpu/bind` are
+asked here, about cards that are claimed as in the log.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from joulie_bus.events import CardClaimed, ClaimConfirmed, GpuAsk, PodAsk
+from joulie_extender.gpu import GpuWeights
+from joulie_extender.gpu_pick import pick
+from joulie_extender.scoring import Weights, gpu_score
+from joulie_projections.state.cards import CardState, claimed
+from joulie_projections.state.state import NodeState
+from joulie_projections.twin.arrays import Ints
+from joulie_projections.twin.card_columns import Cards
+from joulie_projections.twin.columns import TwinColumns
+from joulie_simulator.gpu_packing.fragments import Article, Ask, BestFit, Farm, KubeDefault, Policy
+from joulie_simulator.workload.workload import CARD_MB
+
+_AT = 1  # a moment; none of it depends on time
+
+
+class Ours(KubeDefault):
+    """One cluster's worth: what it gives out, it remembers as claims."""
+
+    def __init__(self, farm: Farm, packing: str) -> None:
+        self._weights = Weights(gpu=GpuWeights(packing=packing))
+        self._names = [f"n{row}" for row in range(len(farm.gpus))]
+        self._cards = {
+            _uuid(row, card): _card(name, farm.linked[row])
+            for row, name in enumerate(self._names)
+            for card in range(farm.gpus[row])
+        }
+        nodes = {
+            name: NodeState(
+                ordinal=row,
+                at=_AT,
+                present=True,
+                cpu_milli=int(farm.milli[row]),
+                gpus=int(farm.gpus[row]),
+            )
+            for row, name in enumerate(self._names)
+        }
+        twin_columns = TwinColumns.of(nodes, _AT)
+        self._twin_columns = twin_columns.holding(Cards.of(self._cards, twin_columns.rows))
+        self._rows = np.arange(len(nodes)) + 1
+        self._pods = 0
+
+    def points(self, farm: Farm, ask: Ask) -> Ints:
+        twin_columns = self._with_cores_of(farm)
+        return gpu_score(self._pod(ask), twin_columns, self._rows, self._weights).answer
+
+    def cards(self, farm: Farm, ask: Ask, row: int) -> Sequence[int]:
+        pod, name = self._pod(ask), self._names[row]
+        found = pick(pod, name, self._twin_columns, self._weights.gpu.aliases)
+        if found is None or len(found.cards) != ask.gpus:  # no words ask for parts of several cards
+            chosen = list(super().cards(farm, ask, row))
+        else:
+            chosen = [int(taken.card.partition("/")[2]) for taken in found.cards]
+        self._claim(pod, [_uuid(row, card) for card in chosen], name, ask.mb)
+        self._pods += 1
+        return chosen
+
+    def _pod(self, ask: Ask) -> PodAsk:
+        """It says how much memory it wants of each card, alone on it only if that is all."""
+        is_whole = ask.mb >= CARD_MB
+        return PodAsk(
+            uid=f"u{self._pods}",
+            namespace="openb",
+            name="p",
+            cpu_milli=ask.milli,
+            gpu_milli=ask.gpus * 1000 if is_whole else 0,
+            gpu_cards=ask.gpus if is_whole else 0,
+            gpu=GpuAsk(vram_mb=ask.mb),
+        )
+
+    def _claim(self, pod: PodAsk, uuids: list[str], node: str, mb: int) -> None:
+        changes: dict[str, CardState | None] = {}
+        for uuid in uuids:
+            made = CardClaimed(
+                card=uuid,
+                pod_uid=pod.uid,
+                namespace=pod.namespace,
+                name=pod.name,
+                node=node,
+                mb=mb,
+                expires_s=1,
+            )
+            reserved = claimed(self._cards[uuid], made, _AT)
+            held = claimed(reserved, ClaimConfirmed(card=uuid, pod_uid=pod.uid), _AT)
+            assert held is not None
+            changes[uuid] = self._cards[uuid] = held
+        twin_columns = self._twin_columns
+        self._twin_columns = twin_columns.holding(
+            twin_columns.cards.following(changes, twin_columns.rows)
+        )
+
+    def _with_cores_of(self, farm: Farm) -> TwinColumns:
+        """The one column beside the cards that a score of cards may look at, all at once."""
+        twin_columns, columns = self._twin_columns, dict(self._twin_columns.columns)
+        taken = np.concatenate(([0.0], (farm.milli - farm.free_milli) / farm.milli))
+        columns["pods_cpu_w"] = taken * twin_columns.floats("cpu_max_w")
+        return TwinColumns(
+            twin_columns.rows, columns, twin_columns.planned_at, cards=twin_columns.cards
+        )
+
+
+def _uuid(row: int, card: int) -> str:
+    return f"{row}/{card}"
+
+
+def _card(node: str, is_linked: bool) -> CardState:
+    return CardState(
+        at=_AT,
+        node=node,
+        model="",
+        total_mb=CARD_MB,
+        healthy=True,
+        nvlink_group="0" if is_linked else "",
+    )
+
+
+# Beside one another in the table, each begun anew for every cluster that it fills.
+POLICIES: dict[str, Callable[[Farm], Policy]] = {
+    "kube-scheduler's default": lambda _: KubeDefault(),
+    "the article's formula": lambda _: Article(),
+    "the same, best fitting cards": lambda _: BestFit(),
+    "Joulie's /gpu": lambda farm: Ours(farm, "share"),
+    "Joulie's /gpu, GPU_PACKING=fit": lambda farm: Ours(farm, "fit"),
+}

@@ -1,0 +1,98 @@
+"""What a node draws, and how fast it works. Pure: load, caps and the room's heat in, watts out."""
+
+import math
+import random
+from typing import NamedTuple
+
+from joulie_simulator.hardware.shapes import Shape
+
+NOISE = 0.01  # of the reading: a board's power sensor
+# Measured on thousands of servers: Fan, Weber, Barroso, "Power provisioning for a warehouse-sized
+# computer" (2007): idle + (full - idle) x (2u - u^1.4).
+CURVATURE = 1.4
+# How work follows watts under a cap, as work = watts^x. Published: a few percent lost at 60 %
+# (V100 training), 10 to 15 % at 600 of 700 W (H100); this lies between.
+WORK_EXPONENT = 0.5
+SLOWEST = 0.1  # clocks have a floor, and so has work
+COMFORT_C = 22.0  # up to here fans run at their lowest
+FAN_SHARE_PER_DEGREE = 0.004
+DAY_S = 86_400.0
+COP = 3.0  # watts of heat that one watt of cooling takes away
+
+
+class Load(NamedTuple):
+    """What the jobs of a node would keep busy."""
+
+    cores: float = 0.0
+    gpus: float = 0.0
+
+
+class Caps(NamedTuple):
+    """Percent of the maximum; None is no cap."""
+
+    cpu_pct: int | None = None
+    gpu_pct: int | None = None
+
+
+class Draw(NamedTuple):
+    watts: float
+    cpu_speed: float  # 1: as fast as without a cap
+    gpu_speed: float
+
+
+def draw(shape: Shape, load: Load, caps: Caps, ambient_c: float) -> Draw:
+    busy = min(1.0, load.cores / shape.cores)
+    cpu_max = float(shape.cpu_max_w * shape.sockets)
+    idle = cpu_max * shape.idle_share
+    cpu_w, cpu_speed = _capped(
+        idle, idle + (cpu_max - idle) * (2 * busy - busy**CURVATURE), cpu_max, caps.cpu_pct
+    )
+    gpu_w, gpu_speed = _cards(shape, load, caps)
+    fans = 1 + FAN_SHARE_PER_DEGREE * max(0.0, ambient_c - COMFORT_C)
+    return Draw((cpu_w + gpu_w) * fans, cpu_speed, gpu_speed)
+
+
+def _cards(shape: Shape, load: Load, caps: Caps) -> tuple[float, float]:
+    cards = shape.cards
+    if cards is None:
+        return 0.0, 1.0
+    idle, full = float(cards.idle_w * cards.number), float(cards.max_w * cards.number)
+    natural = idle + (full - idle) * min(1.0, load.gpus / cards.number)
+    return _capped(idle, natural, full, caps.gpu_pct)
+
+
+def _capped(idle: float, natural: float, full: float, cap_pct: int | None) -> tuple[float, float]:
+    """Watts and speed. No cap takes away what idling costs."""
+    limit = full * (100 if cap_pct is None else cap_pct) / 100
+    if natural <= limit:
+        return natural, 1.0
+    drawn = max(idle, limit)
+    share = (drawn - idle) / (natural - idle) if natural > idle else 1.0
+    return drawn, max(SLOWEST, share**WORK_EXPONENT)
+
+
+def reading_mw(watts: float, noise: random.Random) -> int:
+    """What the sensor says: integer milliwatts, never below zero."""
+    return max(0, round(watts * (1 + noise.gauss(0, NOISE)) * 1000))
+
+
+# --- the room ---------------------------------------------------------------------------------
+
+
+def ambient_c(now_s: float) -> float:
+    """Coldest before dawn, warmest in the afternoon; time 0 is midnight."""
+    return 23.0 + 6.0 * math.sin(2 * math.pi * (now_s / DAY_S - 10 / 24))
+
+
+def cooling_w(it_w: float, ambient: float) -> float:
+    """A chiller works harder the warmer it is outside."""
+    return it_w / COP * (1 + 0.01 * (ambient - COMFORT_C))
+
+
+def day_factor(now_s: float) -> float:
+    """How busy the hour is: least at four, most at sixteen hours; 1 on the average of a day.
+
+    The cycle of simulations that others published: a quarter of the peak never sleeps.
+    """
+    hour = now_s / 3600
+    return (0.25 + 0.70 * (1 - math.cos(2 * math.pi * (hour - 4) / 24)) / 2) / 0.60

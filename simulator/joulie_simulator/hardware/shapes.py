@@ -1,0 +1,106 @@
+"""Hardware that the simulated nodes are made of; figures from the makers' public data sheets.
+
+Models carry the names of the hardware catalog. Idle watts: CPU servers draw about half of what they
+ever draw, cards about 65 W of 400 W (A100), as the AcmeTrace cluster measured them (CC BY 4.0).
+"""
+
+from typing import NamedTuple
+
+from joulie_bus.events import GpuSeen, HardwareDiscovered, ModelFigures
+from joulie_projections.hardware.models import vendor_of
+
+GIB = 2**30
+
+
+class Cards(NamedTuple):
+    """The GPUs of one node: all alike."""
+
+    model: str
+    number: int
+    max_w: int
+    min_w: int  # the lowest cap that they take
+    idle_w: int
+    memory_mb: int
+    is_linked: bool  # NVLink between all of them
+    tflops: int = 0  # FP16, without sparsity; 0: unknown
+
+
+class Machine(NamedTuple):
+    """A node as a trace tells it; all of its cards are taken to be alike."""
+
+    milli: int
+    memory_mib: int
+    gpus: int
+    is_linked: bool = False  # NVLink between all of its cards; no trace says
+
+
+class Shape(NamedTuple):
+    share: int  # of 100 nodes, how many are like this
+    prefix: str
+    cpu_model: str
+    sockets: int
+    cores: int
+    cpu_max_w: int  # per socket
+    cpu_min_w: int
+    idle_share: float  # of the sockets' watts, with nothing to do
+    memory_gib: int
+    cards: Cards | None = None
+
+    @property
+    def gpus(self) -> int:
+        return self.cards.number if self.cards else 0
+
+    def discovered(self, node: str) -> HardwareDiscovered:
+        cards = self.cards
+        return HardwareDiscovered(
+            node=node,
+            cpu_model=self.cpu_model,
+            cpu_sockets=self.sockets,
+            cpu_cores=self.cores,
+            cpu_max_mw_per_socket=self.cpu_max_w * 1000,
+            cpu_min_mw_per_socket=self.cpu_min_w * 1000,
+            gpu_model=cards.model if cards else "",
+            gpu_count=self.gpus,
+            gpu_max_mw=cards.max_w * 1000 if cards else 0,
+            gpu_min_mw=cards.min_w * 1000 if cards else 0,
+            memory_bytes=self.memory_gib * GIB,
+            gpu_vendor=vendor_of(cards.model) if cards else "",
+            figures=ModelFigures(gpu_tflops=cards.tflops if cards else 0),
+        )
+
+    def card(self, node: str, at: int, owner: str = "", used_mb: int = 0) -> GpuSeen:
+        """One card as the agent of its node shows it."""
+        assert self.cards is not None
+        return GpuSeen(
+            uuid=f"GPU-{node}-{at}",
+            node=node,
+            model=self.cards.model,
+            total_mb=self.cards.memory_mb,
+            allocated_mb=used_mb,
+            nvlink_group="0" if self.cards.is_linked else "",
+            owner=owner,
+            source="agent",
+        )
+
+
+H100 = Cards("NVIDIA H100 SXM5", 8, 700, 200, 70, 81_559, True, 989)
+A100 = Cards("NVIDIA A100 SXM4 40GB", 8, 400, 100, 65, 40_960, True, 312)
+L4 = Cards("NVIDIA L4", 4, 72, 40, 16, 23_034, False, 121)
+
+SHAPES = (
+    Shape(45, "cpu-genoa", "AMD EPYC 9654", 2, 192, 360, 240, 0.45, 768),
+    Shape(25, "cpu-milan", "AMD EPYC 7763", 2, 128, 280, 225, 0.5, 512),
+    Shape(15, "gpu-h100", "Intel Xeon Platinum 8480+", 2, 112, 350, 175, 0.5, 2048, H100),
+    Shape(10, "gpu-a100", "AMD EPYC 7742", 2, 128, 225, 165, 0.5, 1024, A100),
+    Shape(5, "gpu-l4", "Intel Xeon Gold 6338", 1, 32, 205, 105, 0.5, 256, L4),
+)
+
+
+def shape_of(number: int) -> Shape:
+    """Which hardware the n-th node has: a fixed mix, evenly spread whatever the cluster's size."""
+    place = number * 61 % 100  # 61 and 100 share no factor, so neighbours differ
+    for shape in SHAPES:
+        if place < shape.share:
+            return shape
+        place -= shape.share
+    raise AssertionError("the shares of SHAPES add up to 100")

@@ -1,0 +1,98 @@
+"""kube-scheduler, as far as an extender can see it: filter, prioritize, add up, bind."""
+
+import random
+from typing import Any, NamedTuple
+
+from joulie_bus.runtime.logging import get_logger
+from joulie_simulator.cluster.cluster import SimCluster
+from joulie_simulator.cluster.kube_arithmetic import totals
+from joulie_simulator.scheduler.webhook import Webhook, WebhookFailed
+from joulie_simulator.workload.workload import Job
+
+log = get_logger("simulator")
+
+
+class Ways(NamedTuple):
+    """How the extender is registered."""
+
+    weight: int = 1
+    bind: str = ""  # the verb that binds pods with GPUs; empty: the scheduler does it
+
+
+USUAL = Ways()
+
+
+class Scheduler:
+    """One pod at a time, as kube-scheduler does it. An extender that fails is ignored."""
+
+    def __init__(
+        self, cluster: SimCluster, webhook: Webhook | None, draw: random.Random, ways: Ways = USUAL
+    ) -> None:
+        """Without a webhook it is kube-scheduler alone."""
+        self._cluster = cluster
+        self._webhook = webhook
+        self._draw = draw
+        self._ways = ways
+
+    async def place(self, job: Job) -> str | None:
+        """The node, or None if the pod has to wait."""
+        names = self._cluster.sample(job)
+        if not names:
+            return None
+        manifest = job.manifest()
+        names = await self._filter(manifest, names)
+        if len(names) <= 1:
+            return names[0] if names else None
+        extra = await self._prioritize(manifest, names)
+        added = totals(self._cluster.plugin_scores(names, job), extra, self._ways.weight)
+        highest = max(added.values())
+        return self._draw.choice([name for name in names if added[name] == highest])
+
+    async def bind(self, job: Job, node: str) -> bool:
+        """False if the extender that has to do it did not: then the pod waits again."""
+        if self._webhook is None or not self._ways.bind or not job.gpus:
+            return True
+        try:
+            reply = await self._webhook.call(self._ways.bind, _binding(job, node))
+        except WebhookFailed as error:
+            log.warning("not_bound", pod=job.name, error=str(error))
+            return False
+        if reply.get("Error"):
+            log.warning("not_bound", pod=job.name, error=reply["Error"])
+        return not reply.get("Error")
+
+    async def _filter(self, manifest: dict[str, Any], names: list[str]) -> list[str]:
+        if self._webhook is None:
+            return names
+        try:
+            reply = await self._webhook.call("filter", _args(manifest, names))
+        except WebhookFailed as error:
+            log.warning("extender_ignored", error=str(error))
+            return names
+        if reply.get("Error"):
+            log.warning("extender_ignored", error=reply["Error"])
+            return names
+        return reply.get("NodeNames") or []
+
+    async def _prioritize(self, manifest: dict[str, Any], names: list[str]) -> dict[str, int]:
+        if self._webhook is None:
+            return {}
+        try:
+            reply = await self._webhook.call("prioritize", _args(manifest, names))
+        except WebhookFailed as error:
+            log.warning("extender_ignored", error=str(error))
+            return {}
+        return {entry["Host"]: entry["Score"] for entry in reply}
+
+
+def _binding(job: Job, node: str) -> dict[str, str]:
+    return {
+        "PodName": job.name,
+        "PodNamespace": job.namespace,
+        "PodUID": job.uid,
+        "Node": node,
+    }
+
+
+def _args(manifest: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    return {"Pod": manifest, "Nodes": None, "NodeNames": names}

@@ -1,0 +1,99 @@
+"""Sizes and durations from Alibaba's public trace "openb" (cluster-trace-gpu-v2023), where it is.
+
+Pods are drawn from it again and again at our own rate, not replayed by its clock: it is a sample of
+a larger cluster, and in its own time it would keep one GPU in a hundred busy.
+"""
+
+import csv
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from joulie_bus.errors import BadTrace
+from joulie_simulator.hardware.shapes import Machine
+from joulie_simulator.workload.workload import Size, share_mb
+
+T = TypeVar("T")
+Row = Mapping[str, str | None]
+COLUMNS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "qos", "deletion_time")
+LATENCY_SENSITIVE = ("LS", "Guaranteed")
+LONGEST_S = 7 * 86_400.0  # services that never ended in the trace end here
+UTILISATION = (0.3, 0.9)  # which the trace does not tell
+
+
+NODE_COLUMNS = ("cpu_milli", "memory_mib", "gpu")
+
+
+class Trace:
+    def __init__(self, sizes: list[Size]) -> None:
+        self._sizes = sizes
+
+    @classmethod
+    def of(cls, path: Path) -> "Trace":
+        """Raises BadTrace that names the file, the line and what is wrong with it."""
+        try:
+            with path.open(newline="") as file:
+                return cls(sizes_of(csv.DictReader(file), str(path)))
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise BadTrace(str(path), str(error)) from error
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def draw(self, draw: random.Random) -> Size:
+        return draw.choice(self._sizes)._replace(utilisation=draw.uniform(*UTILISATION))
+
+
+def sizes_of(rows: Iterable[Row], where: str) -> list[Size]:
+    return _read(rows, where, COLUMNS, _size)
+
+
+def machines_of(path: Path) -> list[Machine]:
+    """The trace's own nodes. Raises BadTrace."""
+    try:
+        with path.open(newline="") as file:
+            return _read(csv.DictReader(file), str(path), NODE_COLUMNS, _machine)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadTrace(str(path), str(error)) from error
+
+
+def _read(
+    rows: Iterable[Row], where: str, columns: Sequence[str], made: Callable[[Row], T]
+) -> list[T]:
+    found = []
+    for line, row in enumerate(rows, 2):
+        missing = [name for name in columns if row.get(name) is None]
+        if missing:
+            raise BadTrace(f"{where}, line {line}", f"there is no column {missing[0]}")
+        try:
+            found.append(made(row))
+        except ValueError as error:
+            raise BadTrace(f"{where}, line {line}", str(error)) from error
+    if not found:
+        raise BadTrace(where, "there is nothing in it")
+    return found
+
+
+def _machine(row: Row) -> Machine:
+    """Zero cores or memory could hold nothing, and could not be divided by."""
+    milli, memory = int(row["cpu_milli"] or 0), int(row["memory_mib"] or 0)
+    if min(milli, memory) <= 0:
+        raise ValueError("a node without cores or memory")
+    return Machine(milli, memory, int(row["gpu"] or 0))
+
+
+def _size(row: Row) -> Size:
+    gpus = int(row["num_gpu"] or 0)
+    began = float(row.get("scheduled_time") or row.get("creation_time") or 0)
+    ended = float(row["deletion_time"] or began + LONGEST_S)
+    return Size(
+        kind=f"openb-{gpus}g",
+        performance=row["qos"] in LATENCY_SENSITIVE,
+        cores=int(row["cpu_milli"] or 0) / 1000,
+        memory_mib=int(row["memory_mib"] or 0),
+        gpus=gpus,
+        gpu_mb=share_mb(int(row["gpu_milli"] or 0)) if gpus else 0,
+        seconds=min(LONGEST_S, max(1.0, ended - began)),
+        utilisation=0.0,
+    )

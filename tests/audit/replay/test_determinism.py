@@ -1,0 +1,206 @@
+"""The same facts give the same answers: in any process, in any order of hashes, on any Python."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+GOLDEN = ROOT / "tests" / "audit" / "golden"
+FINGERPRINT = ROOT / "tests" / "audit" / "fingerprint.py"
+NEEDED = "import msgspec, numpy, sqlalchemy, cryptography, nats, alembic, structlog"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+CONTRACTS = PROJECT["tool"]["importlinter"]["contracts"]
+
+
+def contract(name: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = next(each for each in CONTRACTS if each["name"] == name)
+    return found
+
+
+THINKING = contract("The thinking does no I/O and knows no clock")
+# What replay calls; a simulation may be handed a clock and dice of its own.
+REPLAYED = [name for name in THINKING["source_modules"] if "simulator" not in name]
+
+
+def source_of(module: str) -> Path:
+    room = module.split(".", 1)[0]
+    return ROOT / room.removeprefix("joulie_") / f"{module.replace('.', '/')}.py"
+
+
+# --- no sets are gone through -----------------------------------------------------------------
+
+MAKES_SETS = {"set", "frozenset"}
+IN_ANY_ORDER = {"sorted", "len", "sum", "min", "max", "any", "all", "set", "frozenset", "fsum"}
+
+
+class SetsGoneThrough(ast.NodeVisitor):
+    """Places where the order of a set would decide something, as far as one file shows it."""
+
+    def __init__(self) -> None:
+        self.found: list[int] = []
+        self._sets: set[str] = set()
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        if self._is_set(node.value):
+            self._sets |= {t.id for t in node.targets if isinstance(t, ast.Name)}
+        self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self._note(node.target, node.annotation)
+        self.generic_visit(node)
+
+    def visit_arg(self, node: ast.arg) -> None:
+        if node.annotation is not None:
+            self._note(ast.Name(node.arg), node.annotation)
+
+    def visit_For(self, node: ast.For) -> None:
+        self._look(node.iter)
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        harmless = name in IN_ANY_ORDER or getattr(node.func, "attr", "") in {"update", "issubset"}
+        for argument in node.args:
+            if harmless and isinstance(argument, ast.GeneratorExp):
+                self.visit(argument.elt)  # whatever order it is gone through in
+            elif not harmless:
+                self._look(argument) if name in {"list", "tuple", "enumerate", "iter"} else None
+                self.visit(argument)
+
+    def visit_comprehension(self, node: ast.comprehension) -> None:
+        self._look(node.iter)
+        self.generic_visit(node)
+
+    def visit_Starred(self, node: ast.Starred) -> None:
+        self._look(node.value)
+
+    def _look(self, node: ast.expr) -> None:
+        if self._is_set(node):
+            self.found.append(node.lineno)
+
+    def _note(self, target: ast.expr, annotation: ast.expr) -> None:
+        named = ast.unparse(annotation).split("[")[0]
+        if named in MAKES_SETS and isinstance(target, ast.Name):
+            self._sets.add(target.id)
+
+    def _is_set(self, node: ast.expr) -> bool:
+        match node:
+            case ast.Set() | ast.SetComp():
+                return True
+            case ast.Name(id=name):
+                return name in self._sets
+            case ast.Call(func=ast.Name(id=name)):
+                return name in MAKES_SETS
+            case ast.BinOp(left=left, right=right):
+                return self._is_set(left) or self._is_set(right)
+            case _:
+                return False
+
+
+def gone_through(source: str) -> list[int]:
+    visitor = SetsGoneThrough()
+    visitor.visit(ast.parse(source))
+    return visitor.found
+
+
+@pytest.mark.parametrize("module", REPLAYED)
+def test_the_thinking_goes_through_no_set(module: str) -> None:
+    assert gone_through(source_of(module).read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "for x in {1, 2}: pass",
+        "for x in set(y): pass",
+        "names = {a for a in b}\nfor x in names: pass",
+        "def f(names: set[str]): return [n for n in names]",
+        "names: frozenset[str] = z\nout = list(names)",
+        "a = {1}\nb = [*a]",
+        "a = {1}\nfor x in a | b: pass",
+    ],
+)
+def test_a_set_that_is_gone_through_is_found(source: str) -> None:
+    assert len(gone_through(source)) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["for x in sorted({1, 2}): pass", "a = {1}\n1 in a", "a = {1}\nall(x for x in a)", "{**a}"],
+)
+def test_a_set_that_nobody_goes_through_in_order_is_not(source: str) -> None:
+    assert gone_through(source) == []
+
+
+# --- nothing but facts ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", ["time", "datetime", "os", "secrets", "uuid"])
+def test_the_contract_forbids_clocks_and_the_environment(module: str) -> None:
+    assert module in THINKING["forbidden_modules"]
+
+
+def test_the_contract_forbids_dice() -> None:
+    assert "random" in contract("What is replayed throws no dice")["forbidden_modules"]
+
+
+@pytest.mark.parametrize("module", REPLAYED)
+def test_the_thinking_asks_for_no_hash(module: str) -> None:
+    """`hash` and `id` are another number in each process."""
+    calls = [
+        node.func.id
+        for node in ast.walk(ast.parse(source_of(module).read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    ]
+
+    assert {"hash", "id"} & {*calls} == set()
+
+
+# --- other processes, other Pythons -----------------------------------------------------------
+
+
+def fingerprint(python: str, **environ: str) -> str:
+    rooms = [str(ROOT / name) for name in ("bus", "migrations", "projections", "extender")]
+    rooms += [str(ROOT / name) for name in ("operator", "audit")]
+    told = {**os.environ, "PYTHONPATH": os.pathsep.join(rooms), **environ}
+    done = subprocess.run(
+        [python, str(FINGERPRINT), str(GOLDEN)], env=told, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def other_pythons() -> Iterator[str]:
+    """Another version with the dependencies; JOULIE_OTHER_PYTHON names one."""
+    ours = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    found = [os.environ.get("JOULIE_OTHER_PYTHON"), *_on_path(ours)]
+    for python in dict.fromkeys(filter(None, found)):
+        if subprocess.run([python, "-c", NEEDED], capture_output=True).returncode == 0:
+            yield python
+
+
+def _on_path(ours: str) -> Iterator[str | None]:
+    return (shutil.which(f"python3.{n}") for n in range(11, 16) if f"3.{n}" != ours)
+
+
+def test_another_order_of_hashes_gives_the_same_answers() -> None:
+    seeds = [fingerprint(sys.executable, PYTHONHASHSEED=seed) for seed in ("0", "1", "424242")]
+
+    assert len(seeds[0]) == 65
+    assert seeds == [seeds[0]] * 3
+
+
+def test_another_python_gives_the_same_answers() -> None:
+    pythons = list(other_pythons())
+    if not pythons:
+        pytest.skip("no other Python has the dependencies; JOULIE_OTHER_PYTHON=... names one")
+    here = fingerprint(sys.executable)
+
+    assert {python: fingerprint(python) for python in pythons} == dict.fromkeys(pythons, here)

@@ -1,0 +1,79 @@
+"""A log that was recorded once decides the same today: scores change on purpose or not at all."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from joulie_audit.archive.parts import Archive, ArchivedFacts
+from joulie_audit.replay.replay import Replayed, replay
+from joulie_audit.testing import Gone, restored
+from joulie_audit.verify.verify import verify
+from joulie_audit.verify.verify_archive import verify_archive
+from joulie_bus.errors import ArchiveBroken
+from joulie_projections.decision_log import heads
+from joulie_projections.history.history import History
+from joulie_projections.twin.power import marginal_w
+
+pytestmark = pytest.mark.anyio
+GOLDEN = Path(__file__).parents[1] / "golden"
+ON_PURPOSE = (
+    "If that is meant: `make golden` records the log anew, and CHANGELOG.md says what changes for "
+    "users and why. If it is not meant, this is what would have changed for them."
+)
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("golden") / "joulie.db"
+    try:
+        restored(GOLDEN, file)
+    except ArchiveBroken as error:
+        pytest.fail(f"The golden log does not fold any more as it did: {error}\n{ON_PURPOSE}")
+    return file
+
+
+@pytest.fixture
+def history(database: Path) -> Iterator[History]:
+    with History.of(database) as opened:
+        yield opened
+
+
+async def replayed(history: History) -> Replayed:
+    return await replay(history, ArchivedFacts(Archive.of(GOLDEN), Gone()))
+
+
+async def test_the_golden_log_decides_as_it_did(history: History) -> None:
+    done = await replayed(history)
+
+    told = "\n".join(f"  {miss.kind}: {miss.what}" for miss in done.told)
+    assert done.mismatches == 0, f"{done.mismatches} answers changed:\n{told}\n{ON_PURPOSE}"
+    assert done.decisions > 100
+    assert done.plans > 0
+
+
+async def test_a_changed_coefficient_would_be_noticed(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "joulie_extender.marginal.marginal_w", lambda *args: marginal_w(*args) * 1.0000001
+    )
+
+    done = await replayed(history)
+
+    assert done.mismatches > 50
+    assert re.match(r"headroom of \S+: ", done.told[0].what)
+
+
+def test_the_golden_log_is_what_was_recorded(history: History) -> None:
+    public = heads.public_key(GOLDEN / "head.pub")
+
+    assert verify(history, public, ()).flaw is None
+    assert verify_archive(Archive.of(GOLDEN), public, history).flaw is None
+
+
+def test_the_golden_log_is_small() -> None:
+    size = sum(file.stat().st_size for file in GOLDEN.rglob("*") if file.is_file())
+
+    assert 0 < size < 1_000_000

@@ -1,0 +1,194 @@
+"""Users of one node or one replica, in each way that a nats-server knows users."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from joulie_bus.errors import BrokerRefused
+from joulie_bus.events import AnyEvent, TelemetrySampled
+from joulie_bus.jetstream.connection import Address, Connection
+from joulie_bus.jetstream.publisher import Publisher
+from joulie_bus.jetstream.streams import ensure, state_of
+from joulie_bus.streams.records import Message
+from joulie_bus.streams.roles import Role, agent_grant, grant_of, inbox, permissions
+from joulie_bus.streams.subjects import Stream, agent_name
+from joulie_bus.testing import CLUSTER, card, claim, node_seen, one_of_each, power, producer, stored
+from joulie_cli.main import main
+from nats_trust import Key, Operator, serving
+
+pytestmark = pytest.mark.anyio
+ADMIN = Address(url="", user="admin", password="a")
+AGENTS = """
+accounts {{
+  JOULIE {{
+    jetstream: enabled
+    users: [ {{ user: admin, password: a }} ]
+    exports: [ {{ service: "joulie.agent.*.*", accounts: [AGENTS] }} ]
+  }}
+  AGENTS {{
+    users: [ {agent} ]
+    imports: [ {{ service: {{ account: JOULIE, subject: "joulie.agent.*.*" }} }} ]
+  }}
+}}
+"""
+
+
+def storing(directory: Path) -> str:
+    return f'jetstream {{ store_dir: "{directory}/store" }}\n'
+
+
+def user_of(printed: str) -> dict[str, object]:
+    """What `joulie grant` printed, with a password added."""
+    text = "\n".join(line for line in printed.splitlines() if not line.startswith("#"))
+    user: dict[str, object] = json.loads(text)
+    return user | {"password": "p"}
+
+
+def granted(capsys: pytest.CaptureFixture[str], directory: Path, *asked: str) -> dict[str, object]:
+    assert main(["grant", *asked, "--data", str(directory)]) == 0
+    return user_of(capsys.readouterr().out)
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str, user: Address) -> AsyncGenerator[Connection, None]:
+    connection = await Connection.open(replace(user, url=url), "test", 5)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def is_taken(url: str, user: Address, message: Message) -> bool:
+    async with opened(url, user) as connection, Publisher.on(connection) as publisher:
+        try:
+            async with asyncio.timeout(5):
+                await publisher.publish([message])
+        except BrokerRefused as refusal:
+            return refusal.code != 403
+    return True
+
+
+def agent_address(user: object, node: str) -> Address:
+    return Address(url="", user=str(user), password="p", inbox=inbox(Role.AGENT, node))
+
+
+def others(node: str) -> list[Message]:
+    """What no agent of this node may publish."""
+    own, another = producer(agent_name(node)), producer(agent_name("n2"))
+    events: list[AnyEvent] = [power("n2", 1), node_seen(node), card("GPU-1"), claim("GPU-1", "p")]
+    measured = [another.stamp(power("n2", 1)), producer().stamp(power(node, 1))]
+    return [*measured, *(own.stamp(event) for event in events)]
+
+
+async def test_a_user_for_the_agent_of_a_node_reports_this_node_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    user = granted(capsys, tmp_path, "agent", "gpu-07.lab")
+    admin = {"user": "admin", "password": "a"}
+    users = f"authorization {{ users: {json.dumps([admin, user])} }}"
+    agent = agent_address(user["user"], "gpu-07.lab")
+    own = producer(agent_name("gpu-07.lab")).stamp(power("gpu-07.lab", 300))
+    with serving(tmp_path, storing(tmp_path) + users) as url:
+        async with opened(url, ADMIN) as admins:
+            await ensure(admins, CLUSTER)
+
+        assert await is_taken(url, agent, own)
+        assert not any([await is_taken(url, agent, each) for each in others("gpu-07.lab")])
+
+
+async def test_a_jwt_of_a_template_reports_the_node_that_it_names_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    grant = agent_grant("{name}")
+    publish, listen = (
+        [text.replace("=7Bname=7D", "{{name()}}") for text in texts]
+        for texts in (grant.publish, grant.subscribe)
+    )
+    operator = Operator({"pub": {"allow": publish}, "sub": {"allow": listen}})
+    creds = tmp_path / "agent.creds"
+    creds.write_text(operator.templated(Key.user(), "n1"))
+    agent = Address(url="", creds_file=str(creds), inbox=inbox(Role.AGENT, "n1"))
+    with serving(tmp_path, operator.config()) as url:
+        async with opened(url, agent) as connection:
+            subjects = ["joulie.agent.test.n1", *(each.subject for each in others("n1"))]
+            may = [await may_publish(connection, subject) for subject in subjects]
+
+    assert publish == ["joulie.agent.*.{{name()}}"]
+    assert may == [True] + [False] * (len(subjects) - 1)
+
+
+async def may_publish(connection: Connection, subject: str) -> bool:
+    """Asked of a server without streams: no program answers a question that it may put."""
+    with pytest.raises(BrokerRefused) as caught:
+        await connection.request(subject, b"")
+    return caught.value.code == 503
+
+
+async def test_agents_in_an_account_of_their_own_reach_no_stream_by_the_subject_for_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The broker sends its answers wherever a message says, and asks for no right to publish."""
+    user = granted(capsys, tmp_path, "agent", "n1")
+    agent, own = agent_address(user["user"], "n1"), producer(agent_name("n1")).stamp(power("n1", 1))
+    config = storing(tmp_path) + AGENTS.format(agent=json.dumps(user))
+    with serving(tmp_path, config) as url:
+        async with opened(url, ADMIN) as admins:
+            await ensure(admins, CLUSTER)
+            assert await is_taken(url, agent, own)
+            async with opened(url, agent) as connection:
+                for reply in (CLUSTER.plan_meta, CLUSTER.heads, CLUSTER.decisions("r")):
+                    await connection.send(own.subject, own.data, reply)
+                await connection.flush()
+            records = await stored(admins, Stream.TEL)
+            ends = [(await state_of(admins, stream)).last for stream in Stream]
+
+    assert {record.subject for record in records} == {"joulie.agent.test.n1"}
+    assert ends == [4, 0, 0, 0, 0, 0]
+
+
+async def test_a_user_for_one_replica_decides_as_this_replica_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    user = granted(capsys, tmp_path, "extender", "r1")
+    users = f"authorization {{ users: {json.dumps([{'user': 'admin', 'password': 'a'}, user])} }}"
+    replica = Address(
+        url="", user=str(user["user"]), password="p", inbox=inbox(Role.EXTENDER, "r1")
+    )
+    decision = next(event for event in one_of_each() if event.TYPE == "decision.filter")
+    with serving(tmp_path, storing(tmp_path) + users) as url:
+        async with opened(url, ADMIN) as admins:
+            await ensure(admins, CLUSTER)
+        taken = {
+            name: await is_taken(url, replica, producer(name).stamp(decision))
+            for name in ("r1", "r2", "projector")
+        }
+
+    assert taken == {"r1": True, "r2": False, "projector": False}
+
+
+def test_a_name_makes_a_grant_smaller() -> None:
+    assert grant_of(Role.AGENT, "n1").publish == ("joulie.agent.*.n1",)
+    assert grant_of(Role.AGENT, "n1").subscribe == ("_INBOX_agent_n1.>",)
+    assert permissions(grant_of(Role.EXTENDER))["publish"]["deny"] == ("joulie.dec.*.projector",)
+
+
+def test_a_role_that_is_not_granted_by_name_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["grant", "console", "c1", "--data", str(tmp_path)]) != 0
+    assert "only agent and extender are granted by name" in capsys.readouterr().err
+
+
+def test_the_event_of_an_agent_is_telemetry_alone() -> None:
+    """Other facts of a node have other subjects, whatever the name of their producer."""
+    subjects = {
+        type(event): CLUSTER.of(event, agent_name("n1")) for event in one_of_each(node="n1")
+    }
+
+    agents = [kind for kind, subject in subjects.items() if subject.startswith("joulie.agent.")]
+    assert agents == [TelemetrySampled]

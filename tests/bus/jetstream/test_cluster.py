@@ -1,0 +1,87 @@
+"""Three servers, and what the loss of one of them costs: nothing."""
+
+import asyncio
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from joulie_bus.events.codec import open_envelope
+from joulie_bus.jetstream.connection import Address, Connection
+from joulie_bus.jetstream.publisher import Publisher
+from joulie_bus.jetstream.reader import Reader
+from joulie_bus.jetstream.streams import ensure, state_of
+from joulie_bus.runtime.tasks import rung
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import CLUSTER, connected, node_seen, producer, running_cluster, stored
+
+pytestmark = pytest.mark.anyio
+EVENTS = 3000
+
+
+async def info(connection: Connection, stream: Stream) -> dict[str, Any]:
+    return await connection.api(f"STREAM.INFO.{stream}")
+
+
+async def until_stored(connection: Connection, count: int) -> None:
+    while (await state_of(connection, Stream.OBS)).last < count:
+        await asyncio.sleep(0)
+
+
+async def read_to(reader: Reader, bell: asyncio.Event, last: int) -> list[Record]:
+    found: list[Record] = []
+    while not found or found[-1].sequence < last:
+        await rung(bell, 1)
+        found += reader.take(1000)
+    return found
+
+
+async def test_the_loss_of_a_streams_leader_loses_no_event_and_doubles_none(
+    tmp_path: Path,
+) -> None:
+    says, bell = producer(), asyncio.Event()
+    messages = [says.stamp(node_seen(f"n{number}")) for number in range(EVENTS)]
+    async with asyncio.timeout(60), running_cluster(tmp_path) as servers:
+        async with connected(servers["n0"]) as connection:
+            await ensure(connection, CLUSTER, replicas=3)
+            told = await info(connection, Stream.OBS)
+        leader = servers[told["cluster"]["leader"]]
+        async with (
+            connected(leader) as connection,  # loses its connection and its stream's leader at once
+            Publisher.on(connection) as publisher,
+            Reader.on(connection, Stream.OBS, 0, bell=bell) as reader,
+        ):
+            publishing = asyncio.create_task(publisher.publish(messages))
+            await until_stored(connection, EVENTS // 10)
+            leader.kill()
+            await leader.wait()
+            assert not publishing.done()
+            await publishing
+            records = await read_to(reader, bell, EVENTS)
+            kept = await stored(connection, Stream.OBS)
+
+    assert told["config"]["num_replicas"] == 3
+    assert Counter(open_envelope(record.data, "here").id for record in kept) == Counter(
+        message.id for message in messages
+    )
+    assert records == kept
+
+
+async def test_of_several_addresses_one_that_lives_is_enough(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), running_cluster(tmp_path) as servers:
+        gone, *others = servers.values()
+        gone.kill()
+        await gone.wait()
+        one = gone.address_of(Role.ADMIN)
+        urls = ",".join(server.url for server in (gone, *others))
+        started = time.monotonic()
+        connection = await Connection.open(
+            Address(url=urls, user=one.user, password=one.password, inbox=one.inbox), "test"
+        )
+        await connection.close()
+
+    assert time.monotonic() - started < 10

@@ -1,0 +1,242 @@
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Generator
+
+import pytest
+from nats.errors import Error as NatsError
+
+from joulie_bus.broker.embedded import Embedded, free_port
+from joulie_bus.errors import BrokerRefused, Unreachable
+from joulie_bus.jetstream import connection as connecting
+from joulie_bus.jetstream import publisher as publishing
+from joulie_bus.jetstream.connection import Address, Connection, _Tale
+from joulie_bus.jetstream.publisher import Publisher
+from joulie_bus.jetstream.reader import Reader
+from joulie_bus.streams.records import Message
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import CLUSTER, connected, power, producer
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def frozen(broker: Embedded) -> Generator[Callable[[], None], None, None]:
+    """Stops the broker where it stands: its sockets stay open, and fill up."""
+    pid = broker.pid
+    assert pid is not None
+    yield lambda: os.kill(pid, signal.SIGSTOP)
+    os.kill(pid, signal.SIGCONT)
+
+
+async def complaint(address: Address, patience_s: float = 0.7) -> str:
+    with pytest.raises(Unreachable) as caught:
+        await Connection.open(address, "test", patience_s)
+    return str(caught.value)
+
+
+def with_password(address: Address, password: str) -> Address:
+    return Address(url=address.url, user=address.user, password=password)
+
+
+async def test_nobody_there_is_told_with_the_url() -> None:
+    url = f"nats://127.0.0.1:{free_port()}"
+    told = await complaint(Address(url=url, user="joe", password="hunter2"))
+
+    assert told.startswith(f"No NATS server answers at {url}: ")
+    assert "Connect call failed" in told
+    assert "hunter2" not in told
+
+
+@pytest.mark.parametrize("password", ["hunter2", ""])
+async def test_a_wrong_password_is_told_as_such(broker: Embedded, password: str) -> None:
+    told = await complaint(with_password(broker.address_of(Role.ADMIN), password))
+
+    assert told == (
+        f"No NATS server answers at {broker.url}: nats: 'Authorization Violation'. "
+        "Nothing was sent. Is NATS_URL right, and is the server up?"
+    )
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["nats://joe:hunter2@127.0.0.1:1", "nats://joe:hun@ter2@127.0.0.1:1", "nats://hunter2@:1"],
+)
+async def test_a_password_within_the_url_is_shown_to_nobody(url: str) -> None:
+    address = Address(url=url)
+    shown = repr(address) + await complaint(address, 0.1)
+
+    assert "ter2" not in shown
+    assert ":1" in shown
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        Address(url=""),
+        Address(url="nats://127.0.0.1:http"),
+        Address(url="nats://:4222"),
+        Address(url="nats://127.0.0.1:4222", ca_file="/nowhere/ca.pem"),
+    ],
+    ids=["nothing", "no port", "no host", "no CA file"],
+)
+async def test_an_address_that_means_nothing_is_told_at_once(address: Address) -> None:
+    assert f"answers at {address.url}: " in await complaint(address, 60)
+
+
+async def test_what_follows_a_refused_password_hides_it_from_nobody() -> None:
+    tale = _Tale()
+    await tale.complain(NatsError("nats: 'Authorization Violation'"))
+    await tale.complain(ConnectionResetError("connection reset by peer"))
+
+    assert tale.last == "nats: 'Authorization Violation'"
+
+
+def test_an_address_is_shown_without_its_password() -> None:
+    address = Address(url="nats://127.0.0.1:4222", user="joe", password="hunter2")
+
+    assert repr(address) == "Address(url='nats://127.0.0.1:4222', user='joe')"
+
+
+async def test_a_refusal_comes_back_with_its_code(connection: Connection) -> None:
+    with pytest.raises(BrokerRefused, match="stream not found") as caught:
+        await connection.api("STREAM.INFO.NOPE")
+
+    assert (caught.value.subject, caught.value.code) == ("$JS.API.STREAM.INFO.NOPE", 10059)
+
+
+async def test_asking_where_nobody_listens_is_refused_at_once(connection: Connection) -> None:
+    with pytest.raises(BrokerRefused) as caught:
+        await connection.request("nobody.listens", b"")
+
+    assert caught.value.code == 503
+
+
+async def test_asking_a_broker_that_fell_is_told_with_its_url(
+    broker: Embedded, connection: Connection
+) -> None:
+    broker.kill()
+    await broker.wait()
+
+    with pytest.raises(Unreachable, match=broker.url):
+        await connection.request("anything", b"", timeout_s=0.2)
+
+
+async def test_a_broker_that_falls_over_a_question_is_asked_again(
+    broker: Embedded, connection: Connection
+) -> None:
+    os.kill(broker.pid, signal.SIGSTOP)
+    asking = asyncio.create_task(connection.api("STREAM.NAMES"))
+    await asyncio.sleep(0.05)  # the question is on its way
+    broker.kill()
+    await broker.wait()
+    await broker.start()
+
+    async with asyncio.timeout(20):
+        assert (await asking)["total"] > 0
+
+
+def stall() -> None:
+    """The loop, as a commit to a disk that takes its time."""
+    time.sleep(0.3)
+
+
+async def test_who_did_not_listen_in_time_asks_again(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Connection.request, "__defaults__", (None, 0.1))
+    asking = asyncio.create_task(connection.api("STREAM.NAMES"))
+    for _ in range(3):  # the question is on its way
+        await asyncio.sleep(0)
+    stall()
+
+    assert (await asking)["total"] > 0
+
+
+async def test_what_is_told_live_reaches_those_who_listen(
+    broker: Embedded, connection: Connection
+) -> None:
+    heard: asyncio.Queue[bytes] = asyncio.Queue()
+    async with (
+        connected(broker, "speaker") as speaker,
+        connection.listening(CLUSTER.beat, heard.put_nowait),
+    ):
+        await connection.flush()
+        await speaker.send(CLUSTER.beat, b"tick")
+
+        assert await asyncio.wait_for(heard.get(), 5) == b"tick"
+
+
+async def test_a_connection_outlives_its_broker(broker: Embedded, connection: Connection) -> None:
+    heard: asyncio.Queue[bytes] = asyncio.Queue()
+    async with connection.listening("news", heard.put_nowait), asyncio.timeout(20):
+        broker.kill()
+        await broker.wait()
+        await broker.start()
+        while not connection.is_connected or heard.empty():
+            await connection.send("news", b"back")
+            await asyncio.sleep(0.02)
+
+        assert await heard.get() == b"back"
+
+
+async def test_everything_ends_at_once_though_the_broker_is_gone(broker: Embedded) -> None:
+    async with (
+        asyncio.timeout(2),
+        connected(broker) as connection,
+        Publisher.on(connection) as publisher,
+        Reader.on(connection, Stream.TEL, 0),
+    ):
+        await publisher.publish([producer().stamp(power("n1", 100))])
+        broker.kill()
+        await broker.wait()
+
+    assert not connection.is_connected
+
+
+async def test_a_frozen_broker_keeps_nobody_from_leaving(
+    broker: Embedded, frozen: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "FAREWELL_S", 0.2)
+    monkeypatch.setattr(publishing, "ACK_DEADLINE_S", 0.1)
+    large = [Message("joulie.tel.test.n1", f"id-{n}", bytes(100_000)) for n in range(200)]
+    async with (
+        asyncio.timeout(10),
+        connected(broker) as connection,
+        Publisher.on(connection) as publisher,
+    ):
+        frozen()
+        sending = asyncio.create_task(publisher.publish(large))
+        await asyncio.wait([sending], timeout=0.7)  # until the socket is full, and some are late
+        sending.cancel()
+
+    assert sending.cancelled()
+
+
+async def ignored(_: object) -> None:
+    pass
+
+
+async def test_who_is_cancelled_as_the_broker_answers_listens_no_more(
+    broker: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.11's `wait_for` gives the answer then, and forgets the cancellation."""
+    async with connected(broker) as connection:
+
+        async def listen() -> None:
+            async with connection.subscribed("joulie.view.test.delta", ignored):
+                await asyncio.Event().wait()
+
+        async def answered() -> None:
+            await answer()
+            if not listening.cancelling():
+                listening.cancel()
+
+        answer = connection._client._process_pong
+        monkeypatch.setattr(connection._client, "_process_pong", answered)
+        listening = asyncio.create_task(listen())
+        await asyncio.wait([listening], timeout=5)
+
+        assert listening.cancelled()

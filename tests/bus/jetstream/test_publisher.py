@@ -1,0 +1,282 @@
+import asyncio
+import base64
+from collections import Counter
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from joulie_bus.broker.embedded import MAX_PAYLOAD, Embedded
+from joulie_bus.errors import BrokerRefused
+from joulie_bus.events.codec import open_envelope
+from joulie_bus.jetstream import publisher as publishing
+from joulie_bus.jetstream.batch_cost import AGAIN_S, Prices
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.publisher import Publisher, _Ack
+from joulie_bus.jetstream.streams import state_of
+from joulie_bus.streams.records import Message
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import bare_broker, connected, eco, performance, power, producer, stored
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def bare(tmp_path: Path) -> AsyncGenerator[Connection, None]:
+    """A broker without a stream."""
+    async with bare_broker(tmp_path / "broker") as broker, connected(broker) as opened:
+        yield opened
+
+
+def samples(count: int) -> list[Message]:
+    says = producer()
+    return [says.stamp(power(f"n{number}", number)) for number in range(count)]
+
+
+async def ids(connection: Connection, stream: Stream = Stream.TEL) -> Counter[str]:
+    return Counter(
+        open_envelope(record.data, "here").id for record in await stored(connection, stream)
+    )
+
+
+async def until_stored(connection: Connection, count: int) -> None:
+    async with asyncio.timeout(30):
+        while (await state_of(connection, Stream.TEL)).last < count:
+            await asyncio.sleep(0)
+
+
+async def make_stream(connection: Connection, subject: str, **limits: object) -> None:
+    config = {"name": "JOULIE_TEL", "subjects": [subject], "storage": "file", **limits}
+    await connection.api("STREAM.CREATE.JOULIE_TEL", config)
+
+
+async def test_published_is_stored_once_and_in_order(connection: Connection) -> None:
+    messages = samples(1500)  # more than may be on their way at once
+    async with Publisher.on(connection) as publisher, asyncio.timeout(30):
+        await publisher.publish(messages)
+    records = await stored(connection, Stream.TEL)
+
+    assert [record.data for record in records] == [message.data for message in messages]
+
+
+async def test_publishing_nothing_is_done_at_once(connection: Connection) -> None:
+    async with Publisher.on(connection) as publisher, asyncio.timeout(1):
+        await publisher.publish([])
+
+
+async def test_many_callers_share_a_publisher(connection: Connection) -> None:
+    messages = samples(2000)
+    async with Publisher.on(connection) as publisher, asyncio.timeout(30):
+        await asyncio.gather(
+            *(publisher.publish(messages[at : at + 100]) for at in range(0, 2000, 100))
+        )
+
+    assert await ids(connection) == Counter(message.id for message in messages)
+
+
+async def batches(connection: Connection, count: int) -> list[int]:
+    """How many messages lie together, batch by batch; one that came alone is a 1."""
+    found = Counter[str]()
+    for number in range(1, count + 1):
+        answer = await connection.api("STREAM.MSG.GET.JOULIE_TEL", {"seq": number})
+        head = base64.b64decode(answer["message"]["hdrs"]).decode()
+        found[head.partition("Nats-Batch-Id: ")[2][:16] or f"alone-{number}"] += 1
+    return list(found.values())
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [(19, [1] * 19), (20, [20]), (1025, [1000, 25]), (1003, [1000, 1, 1, 1])],
+)
+async def test_where_a_message_is_dear_many_share_a_sync_of_the_disk(
+    count: int, expected: list[int], connection: Connection
+) -> None:
+    messages = samples(20 + count)
+    async with Publisher.on(connection, Prices(dear_s=0)) as publisher, asyncio.timeout(30):
+        await publisher.publish(messages[:20])  # one by one, to see what that costs
+        await publisher.publish(messages[20:])
+
+    assert await batches(connection, 20 + count) == [1] * 20 + expected
+
+
+async def test_where_a_message_is_cheap_each_goes_at_once(connection: Connection) -> None:
+    messages = samples(60)
+    async with Publisher.on(connection, Prices(dear_s=60)) as publisher, asyncio.timeout(30):
+        await publisher.publish(messages[:30])
+        await publisher.publish(messages[30:])
+
+    assert await batches(connection, 60) == [1] * 60
+
+
+def test_what_a_message_costs_is_looked_at_again_after_a_while() -> None:
+    prices = Prices(dear_s=0.001)
+    before = prices.are_unknown("tel", 5)
+    prices.saw("tel", 0.002, 5)
+
+    assert (before, prices.are_dear("tel"), prices.are_dear("dec")) == (True, True, True)
+    assert [prices.are_unknown("tel", at) for at in (6, 5 + AGAIN_S)] == [False, True]
+    assert prices.are_unknown("dec", 6)
+    prices.saw("tel", 0.0005, 5 + AGAIN_S)
+    assert not prices.are_dear("tel")
+
+
+async def test_a_stream_that_takes_no_batches_gets_each_for_itself(bare: Connection) -> None:
+    await make_stream(bare, "joulie.tel.>")
+    messages = samples(60)
+    async with Publisher.on(bare) as publisher, asyncio.timeout(30):
+        await publisher.publish(messages[:30])
+        await publisher.publish(messages[30:])
+    records = await stored(bare, Stream.TEL)
+
+    assert [record.data for record in records] == [message.data for message in messages]
+
+
+async def test_many_of_which_one_is_refused_are_refused(bare: Connection) -> None:
+    await make_stream(bare, "joulie.tel.>", allow_atomic=True, max_msgs=10, discard="new")
+    async with Publisher.on(bare) as publisher, asyncio.timeout(30):
+        with pytest.raises(BrokerRefused, match="maximum messages exceeded"):
+            await publisher.publish(samples(30))
+
+    assert await ids(bare) == Counter(message.id for message in samples(10))
+
+
+async def test_messages_of_several_streams_are_stored_in_the_order_of_each(
+    connection: Connection,
+) -> None:
+    says = producer()
+    messages = [says.stamp(make(f"n{at}")) for at in range(15) for make in (eco, performance)]
+    messages += samples(15)
+    async with Publisher.on(connection) as publisher, asyncio.timeout(30):
+        await publisher.publish(messages)
+    records = await stored(connection, Stream.PLAN) + await stored(connection, Stream.TEL)
+
+    assert [record.data for record in records] == [message.data for message in messages]
+
+
+async def test_the_same_event_twice_is_stored_once(connection: Connection) -> None:
+    messages = samples(50)
+    async with Publisher.on(connection) as publisher:
+        await asyncio.gather(publisher.publish(messages), publisher.publish(messages))
+        await publisher.publish(messages)
+
+    assert await ids(connection) == Counter(message.id for message in messages)
+
+
+@pytest.mark.parametrize("end", ["kill -9", "stop"])
+async def test_publishing_lives_through_a_restart_of_the_broker(
+    broker: Embedded, connection: Connection, end: str
+) -> None:
+    messages = samples(20_000)
+    async with Publisher.on(connection) as publisher, asyncio.timeout(60):
+        publishing_all = asyncio.create_task(publisher.publish(messages))
+        await until_stored(connection, 300)
+        if end == "kill -9":
+            broker.kill()
+        else:
+            await broker.stop()
+        await broker.wait()
+        assert not publishing_all.done()
+        await broker.start()
+        await publishing_all
+
+    async with connected(broker) as anew:
+        assert await ids(anew) == Counter(message.id for message in messages)
+
+
+async def test_what_was_published_while_the_broker_was_away_is_stored_once_it_is_back(
+    broker: Embedded, connection: Connection
+) -> None:
+    messages = samples(100)
+    async with Publisher.on(connection) as publisher, asyncio.timeout(60):
+        broker.kill()
+        await broker.wait()
+        waiting = asyncio.create_task(publisher.publish(messages))
+        await broker.start()
+        await waiting
+
+    async with connected(broker) as anew:
+        assert await ids(anew) == Counter(message.id for message in messages)
+
+
+async def test_a_subject_that_no_stream_takes_is_refused_by_name(
+    bare: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "ACK_DEADLINE_S", 0.1)
+    async with Publisher.on(bare) as publisher, asyncio.timeout(20):
+        with pytest.raises(BrokerRefused, match="no stream takes this subject") as caught:
+            await publisher.publish(samples(3))
+
+    assert (caught.value.subject, caught.value.code) == ("joulie.tel.test.n0", 10059)
+
+
+async def test_a_full_stream_refuses_at_once_and_with_its_code(bare: Connection) -> None:
+    await make_stream(bare, "joulie.tel.>", max_bytes=2000, discard="new")
+    async with Publisher.on(bare) as publisher, asyncio.timeout(20):
+        with pytest.raises(BrokerRefused, match="maximum bytes exceeded") as caught:
+            await publisher.publish(samples(100))
+
+    assert caught.value.code == 10077
+
+
+async def test_what_is_refused_makes_room_for_what_comes_next(
+    bare: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "WINDOW", 4)
+    monkeypatch.setattr(publishing, "ACK_DEADLINE_S", 0.1)
+    await make_stream(bare, "joulie.tel.test.n0")
+    messages = samples(20)
+    async with Publisher.on(bare) as publisher, asyncio.timeout(30):
+        with pytest.raises(BrokerRefused):
+            await publisher.publish(messages)
+        await publisher.publish(messages[:1])
+
+    assert await ids(bare) == Counter(["tester:b1:1"])
+
+
+async def test_what_is_larger_than_the_broker_takes_is_refused_before_anything_is_sent(
+    connection: Connection,
+) -> None:
+    small, large = samples(2)
+    large = large._replace(data=bytes(MAX_PAYLOAD))
+    async with Publisher.on(connection) as publisher, asyncio.timeout(20):
+        with pytest.raises(BrokerRefused, match="8388608 that it takes") as caught:
+            await publisher.publish([small, large])
+        assert caught.value.code == 10054
+        await publisher.publish([small])
+
+    assert await ids(connection) == Counter([small.id])
+
+
+async def test_who_stops_waiting_stops_nobody_else(
+    broker: Embedded, connection: Connection
+) -> None:
+    messages = samples(20)
+    async with Publisher.on(connection) as publisher, asyncio.timeout(60):
+        broker.kill()
+        await broker.wait()
+        impatient = asyncio.create_task(publisher.publish(messages[:10]))
+        patient = asyncio.create_task(publisher.publish(messages[10:]))
+        await asyncio.sleep(0)
+        impatient.cancel()
+        await broker.start()
+        await patient
+
+    assert impatient.cancelled()
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "description", "passes"),
+    [
+        (503, 10008, "jetstream system temporarily unavailable", True),
+        (503, 0, "no responders", True),
+        (503, 10077, "store is closed", True),
+        (503, 10077, "maximum bytes exceeded", False),
+        (503, 10077, "maximum messages exceeded", False),
+        (400, 10071, "wrong last sequence: 7", False),
+        (400, 0, "bad request", False),
+    ],
+)
+def test_only_what_passes_by_itself_is_sent_again(
+    code: int, number: int, description: str, passes: bool
+) -> None:
+    assert _Ack.Refusal(code, number, description).passes is passes

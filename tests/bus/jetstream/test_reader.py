@@ -1,0 +1,254 @@
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from joulie_bus.broker.embedded import Embedded
+from joulie_bus.errors import StreamGap, StreamReplaced
+from joulie_bus.jetstream.client import JoulieClient
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.publisher import Publisher
+from joulie_bus.jetstream.reader import PULL, Reader, parse_ticket
+from joulie_bus.jetstream.streams import state_of
+from joulie_bus.runtime.tasks import rung
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import bare_broker, connected, power, producer
+
+pytestmark = pytest.mark.anyio
+STREAM = Stream.TEL
+
+
+@pytest.fixture
+async def bare(tmp_path: Path) -> AsyncGenerator[Connection, None]:
+    """A broker whose one stream may be trimmed and removed, as ours may not."""
+    async with bare_broker(tmp_path / "broker") as broker, connected(broker) as opened:
+        await make_stream(opened)
+        yield opened
+
+
+async def make_stream(connection: Connection) -> None:
+    config = {"name": STREAM, "subjects": ["joulie.tel.>"], "storage": "file"}
+    await connection.api(f"STREAM.CREATE.{STREAM}", config)
+
+
+async def fill(connection: Connection, count: int, boot: str = "b1") -> None:
+    says = producer(boot=boot)
+    async with Publisher.on(connection) as publisher:
+        await publisher.publish([says.stamp(power("n1", watts)) for watts in range(count)])
+
+
+async def read_to(reader: Reader, bell: asyncio.Event, last: int, limit: int = 100) -> list[int]:
+    """Sequences up to `last`; raises what the reader raises."""
+    found: list[Record] = []
+    async with asyncio.timeout(30):
+        while not found or found[-1].sequence < last:
+            found += reader.take(limit)
+            if not len(reader):
+                await rung(bell, 0.1)
+    return [record.sequence for record in found]
+
+
+async def test_a_stream_is_read_in_order_from_its_beginning(connection: Connection) -> None:
+    await fill(connection, 700)  # more than one pull
+    bell = asyncio.Event()
+    async with Reader.on(connection, STREAM, 0, bell=bell) as reader:
+        assert await read_to(reader, bell, 700) == list(range(1, 701))
+
+
+@pytest.mark.parametrize("after", [0, 1, 42, 99])
+async def test_reading_resumes_exactly_behind_its_position(
+    connection: Connection, after: int
+) -> None:
+    await fill(connection, 100)
+    bell = asyncio.Event()
+    async with Reader.on(connection, STREAM, after, bell=bell) as reader:
+        assert await read_to(reader, bell, 100) == list(range(after + 1, 101))
+
+
+async def test_a_record_is_what_was_stored_and_when(connection: Connection) -> None:
+    message = producer().stamp(power("n1", 100))
+    async with Publisher.on(connection) as publisher:
+        await publisher.publish([message])
+    bell = asyncio.Event()
+    async with Reader.on(connection, STREAM, 0, bell=bell) as reader, asyncio.timeout(5):
+        await bell.wait()
+        [record] = reader.take(10)
+
+    assert (record.stream, record.sequence, record.data) == (STREAM, 1, message.data)
+    assert record.subject == message.subject
+    assert record.at > 1_500_000_000 * 10**9
+
+
+async def test_what_is_published_later_rings_the_bell(connection: Connection) -> None:
+    bell = asyncio.Event()
+    async with Reader.on(connection, STREAM, 0, bell=bell) as reader, asyncio.timeout(5):
+        assert reader.take(10) == []
+        await fill(connection, 1)
+        await bell.wait()
+
+        assert [record.sequence for record in reader.take(10)] == [1]
+
+
+async def test_slow_taking_loses_nothing_and_buffers_little(connection: Connection) -> None:
+    await fill(connection, 2000)
+    bell, most, found = asyncio.Event(), 0, list[int]()
+    async with Reader.on(connection, STREAM, 0, bell=bell) as reader, asyncio.timeout(30):
+        while len(found) < 2000:
+            await rung(bell, 0.01)
+            most = max(most, len(reader))
+            found += [record.sequence for record in reader.take(50)]
+
+    assert found == list(range(1, 2001))
+    assert most <= 3 * PULL
+
+
+async def test_the_reader_knows_how_much_there_is_behind_what_it_got(
+    connection: Connection,
+) -> None:
+    await fill(connection, 10)
+    bell = asyncio.Event()
+    async with Reader.on(connection, STREAM, 0, bell=bell) as reader:
+        await read_to(reader, bell, 10)
+
+        assert (reader.position, reader.pending, len(reader)) == (10, 0, 0)
+
+
+async def test_reading_lives_through_a_power_cut_of_the_broker(
+    broker: Embedded, connection: Connection
+) -> None:
+    await fill(connection, 50)
+    bell = asyncio.Event()
+    async with Reader.on(connection, STREAM, 0, bell=bell) as reader:
+        before = await read_to(reader, bell, 50)
+        broker.kill()
+        await broker.wait()
+        await broker.start()
+        async with connected(broker) as anew:
+            await fill(anew, 50, boot="b2")
+        after = await read_to(reader, bell, 100)
+
+    assert before + after == list(range(1, 101))
+
+
+async def test_two_readers_read_the_same(connection: Connection) -> None:
+    await fill(connection, 100)
+    first, second = asyncio.Event(), asyncio.Event()
+    async with (
+        Reader.on(connection, STREAM, 0, bell=first) as one,
+        Reader.on(connection, STREAM, 0, bell=second) as other,
+    ):
+        assert await read_to(one, first, 100) == await read_to(other, second, 100)
+
+
+async def test_a_stream_trimmed_before_it_was_read_is_a_gap(bare: Connection) -> None:
+    await fill(bare, 20)
+    await bare.api(f"STREAM.PURGE.{STREAM}", {"seq": 11})
+    with pytest.raises(StreamGap, match="4 fact") as caught:
+        async with Reader.on(bare, STREAM, 6):
+            pass
+
+    assert (caught.value.stream, caught.value.wanted, caught.value.first) == (STREAM, 7, 11)
+
+
+async def test_a_stream_trimmed_up_to_the_position_is_no_gap(bare: Connection) -> None:
+    await fill(bare, 20)
+    await bare.api(f"STREAM.PURGE.{STREAM}", {"seq": 11})
+    bell = asyncio.Event()
+    async with Reader.on(bare, STREAM, 10, bell=bell) as reader:
+        assert await read_to(reader, bell, 20) == list(range(11, 21))
+
+
+async def test_a_message_that_was_trimmed_at_our_position_is_not_compared(bare: Connection) -> None:
+    await fill(bare, 20)
+    await bare.api(f"STREAM.PURGE.{STREAM}", {"seq": 11})
+    bell = asyncio.Event()
+    async with Reader.on(bare, STREAM, 10, bell=bell, digest=b"of the message 10") as reader:
+        assert await read_to(reader, bell, 20) == list(range(11, 21))
+
+
+async def test_a_hole_within_the_stream_is_a_gap_and_never_skipped(bare: Connection) -> None:
+    await fill(bare, 20)
+    await bare.api(f"STREAM.MSG.DELETE.{STREAM}", {"seq": 7})
+    bell = asyncio.Event()
+    async with Reader.on(bare, STREAM, 2, bell=bell) as reader:
+        with pytest.raises(StreamGap) as caught:
+            await read_to(reader, bell, 20)
+
+    assert (caught.value.wanted, caught.value.first) == (7, 8)
+
+
+async def test_a_position_beyond_the_end_belongs_to_another_stream(bare: Connection) -> None:
+    await fill(bare, 20)
+    with pytest.raises(StreamReplaced, match=r"is at sequence 20 .* belongs to sequence 21"):
+        async with Reader.on(bare, STREAM, 21):
+            pass
+
+
+async def test_a_stream_made_anew_is_another_stream(bare: Connection) -> None:
+    known = (await state_of(bare, STREAM)).created
+    await bare.api(f"STREAM.DELETE.{STREAM}")
+    await make_stream(bare)
+    with pytest.raises(StreamReplaced, match=f"belongs to one created at {known}"):
+        async with Reader.on(bare, STREAM, 0, known):
+            pass
+
+
+async def test_a_stream_made_anew_under_a_reader_is_noticed(bare: Connection) -> None:
+    await fill(bare, 20)
+    bell = asyncio.Event()
+    async with Reader.on(bare, STREAM, 0, bell=bell) as reader:
+        await read_to(reader, bell, 20)
+        await bare.api(f"STREAM.DELETE.{STREAM}")
+        await make_stream(bare)
+        await fill(bare, 40, boot="b2")
+
+        with pytest.raises(StreamReplaced):
+            await read_to(reader, bell, 40)
+
+
+async def test_all_is_heard_though_the_short_way_within_the_client_is_gone(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Acknowledgements, messages of a stream, and what is told live."""
+    monkeypatch.delattr(JoulieClient, "_process_msg")
+    await fill(connection, 100)
+    bell, heard = asyncio.Event(), asyncio.Queue[bytes]()
+    async with (
+        Reader.on(connection, STREAM, 0, bell=bell) as reader,
+        connection.listening("news", heard.put_nowait),
+    ):
+        assert await read_to(reader, bell, 100) == list(range(1, 101))
+        await connection.send("news", b"live")
+        assert await asyncio.wait_for(heard.get(), 5) == b"live"
+
+
+async def test_what_falls_over_a_message_ends_neither_the_connection_nor_the_listening(
+    connection: Connection,
+) -> None:
+    heard: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def hear(data: bytes) -> None:
+        if data == b"bad":
+            raise ValueError("unreadable")
+        heard.put_nowait(data)
+
+    async with connection.listening("news", hear):
+        await connection.send("news", b"bad")
+        await connection.send("news", b"good")
+
+        assert await asyncio.wait_for(heard.get(), 5) == b"good"
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "$JS.ACK.JOULIE_TEL.joulie-1.1.42.7.1900000000000000000.3",
+        "$JS.ACK.hub.ACCOUNT.JOULIE_TEL.joulie-1.1.42.7.1900000000000000000.3",
+        "$JS.ACK._.ACCOUNT.JOULIE_TEL.joulie-1.1.42.7.1900000000000000000.3.r4nd0m",
+    ],
+    ids=["old", "with domain and account", "with a token more"],
+)
+def test_both_spellings_of_a_ticket_are_read(subject: str) -> None:
+    assert parse_ticket(subject.encode()) == (b"joulie-1", 42, 7, 1900000000000000000, 3)

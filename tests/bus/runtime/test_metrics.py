@@ -1,0 +1,120 @@
+import contextlib
+import socket
+import threading
+import time
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+from prometheus_client.metrics import MetricWrapperBase
+
+from joulie_bus.broker.embedded import free_port
+from joulie_bus.errors import PortTaken
+from joulie_bus.runtime import metrics, metrics_server
+
+METRICS = [found for found in vars(metrics).values() if isinstance(found, MetricWrapperBase)]
+# What a label may say is one of a few words of our own; nothing that a user can write into.
+BOUNDED = {"kind", "fate", "reason", "verb", "outcome", "policy", "route", "what", "how", "stream"}
+
+
+def test_every_label_is_one_of_ours() -> None:
+    labels = {label for metric in METRICS for label in metric._labelnames}
+
+    assert labels <= BOUNDED
+
+
+def test_every_metric_is_named_after_us_and_says_what_it_is() -> None:
+    assert [m._name for m in METRICS if not m._name.startswith("joulie_")] == []
+    assert [m._name for m in METRICS if len(m._documentation) < 10] == []
+
+
+def test_prometheus_can_read_them() -> None:
+    port = free_port()
+    metrics.serve("127.0.0.1", port, "projector")
+    metrics.POSITION.set(4812)
+
+    with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        text = answer.read().decode()
+
+    assert "joulie_position 4812.0" in text
+
+
+@pytest.mark.parametrize("part", metrics.SHOWN_BY)
+def test_a_process_shows_what_it_counts_and_nothing_of_others(part: str) -> None:
+    shown = {family.name for family in metrics.shown_by(part).collect()}
+
+    assert ("joulie_answers" in shown) == (part == "extender")
+    assert ("joulie_commit_seconds" in shown) == (part == "projector")
+    assert ("joulie_archive_position" in shown) == (part == "archive")
+    assert ("joulie_view_age_seconds" in shown) == (part not in {"projector", "archive"})
+    assert "joulie_broker_errors" in shown
+
+
+def test_every_metric_is_shown_by_some_process() -> None:
+    shown = {family.name for family in metrics.shown_by(*metrics.SHOWN_BY).collect()}
+
+    assert {metric._name for metric in METRICS} == shown
+
+
+def asked(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}{path}") as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as refused:
+        with refused:
+            return refused.code, refused.read().decode()
+
+
+def test_a_process_says_whether_it_is_well_and_if_not_why() -> None:
+    port = free_port()
+    metrics.serve("127.0.0.1", port, "projector", lambda: "", lambda: "waiting for the broker")
+
+    assert asked(port, "/healthz") == (200, "ok\n")
+    assert asked(port, "/readyz") == (503, "waiting for the broker\n")
+
+
+def test_a_taken_port_is_told_with_a_way_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(PortTaken, match=f"Nothing can listen on 127.0.0.1:{port}"):
+            metrics.serve("127.0.0.1", port, "projector")
+
+
+def raw(port: int, sent: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), 20) as client:
+        client.sendall(sent)
+        return b"".join(iter(lambda: client.recv(4096), b""))
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:80", "a, localhost"])
+def test_on_loopback_a_name_of_another_site_reads_no_metrics(host: str) -> None:
+    port = free_port()
+    metrics.serve("127.0.0.1", port, "projector")
+
+    heard = raw(port, f"GET /metrics HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
+
+    assert heard.split()[1] in (b"400", b"421")
+    assert b"joulie_" not in heard
+
+
+def test_clients_that_send_nothing_are_cut_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_server, "REQUEST_S", 1.0)
+    monkeypatch.setattr(metrics_server, "THREADS", 4)
+    port = free_port()
+    metrics.serve("127.0.0.1", port, "projector")
+    threads = threading.active_count()
+
+    with contextlib.ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), 20))
+            for _ in range(20)
+        ]
+        for client in silent:
+            client.sendall(b"GET /me")
+        time.sleep(0.3)
+        assert threading.active_count() - threads <= 2 * 4  # a timer for each
+        for client in silent:
+            with contextlib.suppress(ConnectionError):
+                assert client.recv(100) == b""
+
+    assert asked(port, "/healthz") == (200, "ok\n")

@@ -1,0 +1,97 @@
+import asyncio
+
+import pytest
+
+from joulie_bus.runtime.tasks import background, rung
+
+pytestmark = pytest.mark.anyio
+
+
+async def for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_the_work_runs_beside_the_block() -> None:
+    ran = asyncio.Event()
+
+    async def work() -> None:
+        ran.set()
+
+    async with background(work(), "work"), asyncio.timeout(5):
+        await ran.wait()
+
+
+async def test_the_work_is_over_when_the_block_is_left() -> None:
+    async with background(for_ever(), "work") as task:
+        assert not task.done()
+
+    assert task.cancelled()
+
+
+async def test_the_work_is_over_when_the_block_fails() -> None:
+    tasks: list[asyncio.Task[None]] = []
+
+    async def fail_beside_it() -> None:
+        async with background(for_ever(), "work") as task:
+            tasks.append(task)
+            raise OSError("no disk")
+
+    with pytest.raises(OSError, match="no disk"):
+        await fail_beside_it()
+
+    assert tasks[0].cancelled()
+
+
+async def test_work_that_failed_says_so_at_the_end_of_the_block() -> None:
+    async def work() -> None:
+        raise OSError("no disk")
+
+    with pytest.raises(OSError, match="no disk"):
+        async with background(work(), "work") as task:
+            await asyncio.wait([task])
+
+
+async def test_who_is_cancelled_while_the_work_ends_stays_cancelled() -> None:
+    ending, may_end = asyncio.Event(), asyncio.Event()
+
+    async def slow_to_end() -> None:
+        try:
+            await for_ever()
+        finally:
+            ending.set()
+            await may_end.wait()
+
+    async def owner() -> None:
+        async with background(slow_to_end(), "work"):
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(owner())
+    await ending.wait()
+    task.cancel()
+    may_end.set()
+    await asyncio.wait([task])
+
+    assert task.cancelled()
+
+
+async def test_a_bell_is_heard_and_silenced() -> None:
+    bell = asyncio.Event()
+    bell.set()
+
+    assert await rung(bell, 5)
+    assert not bell.is_set()
+
+
+async def test_who_gathers_hears_what_rings_meanwhile_as_one_bell() -> None:
+    bell = asyncio.Event()
+    bell.set()
+    waiting = asyncio.create_task(rung(bell, 5, 0.01))
+    await asyncio.sleep(0)
+    bell.set()
+
+    assert await waiting
+    assert not bell.is_set()
+
+
+async def test_patience_ends_without_a_bell() -> None:
+    assert not await rung(asyncio.Event(), 0.01)

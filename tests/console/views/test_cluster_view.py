@@ -1,0 +1,137 @@
+"""What a moment looks like, without a console around it."""
+
+from typing import Any
+
+import pytest
+
+from joulie_bus.events import Terms
+from joulie_bus.testing import eco, hardware, node_seen, noon, power, records, waking
+from joulie_console.views.cluster_view import Glance, Moment, changed_rows, state_of
+from joulie_console.views.decision_text import loss_of, points_of
+from joulie_console.views.health import Signs, warnings_of
+from joulie_extender.scoring import Weights
+from joulie_projections.fold.sequence import fold
+from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state_changes import Draft
+from joulie_projections.twin.columns import TwinColumns
+
+STALENESS_S = 300.0
+
+
+def glance(*facts: Any, at_s: float = 60.0) -> Glance:
+    cluster_state = ClusterState()
+    draft = Draft(cluster_state)
+    fold(draft, records(*facts, step_s=0), 0)
+    draft.commit()
+    twin_columns = TwinColumns.of(cluster_state.nodes, cluster_state.planned_at)
+    return Glance(Moment(len(facts), noon(at_s), 0, cluster_state, twin_columns), STALENESS_S)
+
+
+@pytest.mark.parametrize(
+    ("age_s", "watts", "basis"),
+    [(0, 150.0, "measured"), (300, 150.0, "measured"), (301, None, "predicted")],
+)
+def test_a_reading_counts_until_it_is_stale(age_s: float, watts: float | None, basis: str) -> None:
+    seen = glance(hardware("n1", watts=600), power("n1", 150), at_s=age_s).node("n1")
+
+    assert (seen.measured_w, seen.headroom_basis) == (watts, basis)
+
+
+def test_a_node_of_which_nothing_is_known_has_no_headroom_at_all() -> None:
+    seen = glance(eco("n1")).node("n1")
+
+    assert (seen.headroom, seen.headroom_basis) == (None, "unknown")
+
+
+def test_only_rows_that_look_different_are_told_again() -> None:
+    before = glance(hardware("n1", watts=600), hardware("n2", watts=600), power("n1", 150))
+    after = glance(
+        hardware("n1", watts=600), hardware("n2", watts=600), power("n1", 150.2), eco("n2")
+    )
+
+    assert [row[:2] for row in changed_rows(before.columns(), after.columns())] == [[1, 2]]
+
+
+def test_a_node_that_wakes_says_so_whatever_its_class() -> None:
+    seen = glance(node_seen("n1"), eco("n1"), waking("n1"))
+
+    machine = state_of(seen.moment.cluster_state.nodes["n1"], "eco")
+
+    assert (machine.now, machine.waits_for) == ("waking", "the node is not ready yet")
+
+
+def terms(score: float, **values: float) -> Terms:
+    blank = dict.fromkeys(
+        ("headroom", "cooling", "trend", "bonus", "pressure", "draining", "marginal_w"), 0.0
+    )
+    return Terms(node=f"n{score:g}", score=score, source="measured", **{**blank, **values})
+
+
+def test_a_loser_is_told_the_term_that_cost_it_most() -> None:
+    winner = terms(60, headroom=70, cooling=20)
+    loser = terms(46, headroom=60, cooling=66)
+
+    found = loss_of(winner, loser, Weights())
+
+    assert (found.term, found.behind) == ("headroom", 14)
+    assert found.points == pytest.approx(7.0)
+
+
+def test_level_candidates_lost_by_nothing() -> None:
+    found = loss_of(terms(50), terms(50), Weights())
+
+    assert (found.term, found.points, found.behind) == ("", 0.0, 0.0)
+
+
+def test_points_add_up_to_the_score_of_the_formula() -> None:
+    found = points_of(
+        terms(0, headroom=41.67, cooling=20, trend=2, bonus=10, pressure=3, draining=20), Weights()
+    )
+
+    assert sum(found.values()) == pytest.approx(0.7 * 41.67 + 0.15 * 80 + 2 + 10 - 3 - 20)
+
+
+WELL = Signs(
+    age_ms=100,
+    lag=0,
+    planned_s=10,
+    nodes=3,
+    unmeasured=0,
+    pending=0,
+    decided_s=None,
+    database="",
+    cards_unhealthy=0,
+)
+
+
+def test_when_all_is_well_nothing_is_said() -> None:
+    assert warnings_of(WELL) == []
+
+
+@pytest.mark.parametrize(
+    ("sign", "part", "level"),
+    [
+        ({"age_ms": 2_000}, "projector", "warning"),
+        ({"age_ms": 15_000}, "projector", "serious"),
+        ({"lag": 5_000}, "projector", "warning"),
+        ({"planned_s": None}, "operator", "warning"),
+        ({"planned_s": 180.0}, "operator", "warning"),
+        ({"unmeasured": 1}, "telemetry", "warning"),
+        ({"unmeasured": 3}, "telemetry", "serious"),
+        ({"pending": 1}, "extender", "warning"),
+        ({"pending": 1, "decided_s": 31.0}, "extender", "warning"),
+        ({"database": "locked"}, "database", "serious"),
+        ({"cards_unhealthy": 1}, "cards", "warning"),
+    ],
+    ids=str,
+)
+def test_each_fault_is_said_by_the_part_that_has_it(
+    sign: dict[str, Any], part: str, level: str
+) -> None:
+    (found,) = warnings_of(WELL._replace(**sign))
+
+    assert (found.part, found.level) == (part, level)
+
+
+def test_waiting_pods_that_are_being_decided_about_are_no_fault() -> None:
+    assert warnings_of(WELL._replace(pending=5, decided_s=1.0)) == []

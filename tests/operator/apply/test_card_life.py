@@ -1,0 +1,135 @@
+"""A GPU resource from the article's pod being bound until it ends: extender and operator together.
+
+Nobody tells the log anything here but those who do so for real: the operator's watch, the binder
+and whoever tends to claims. Over a real broker and projector, and an API server as recorded.
+"""
+
+import contextlib
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from joulie_bus import testing
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.runtime.tasks import background
+from joulie_bus.testing import CLUSTER
+from joulie_extender.bind import Bindings
+from joulie_extender.binding import KubeBinder
+from joulie_extender.caretaker import Caretaker
+from joulie_extender.contract import Binding
+from joulie_extender.ledger import Ledger
+from joulie_extender.scoring import Weights
+from joulie_operator.apply.gpu_status import CardStatus
+from joulie_operator.kube.api_client import ApiServer as Api
+from joulie_operator.kube.custom_resources import MANAGER
+from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_projections.view.view import View
+from kube_api import ApiServer
+from kube_builders import articles_pod, card, joulie_server, node
+
+pytestmark = pytest.mark.anyio
+PATIENCE_S = 30
+NAME = "training-job-resnet50"
+ARTICLE = articles_pod()
+
+
+class Place(NamedTuple):
+    server: ApiServer
+    view: View
+    bindings: Bindings
+
+    @property
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.server.all("gpus")["gpu-1"]["status"]
+        return found
+
+    @property
+    def told(self) -> tuple[str, str, int]:
+        status = self.status
+        return status["phase"], status.get("podName", ""), status.get("allocatedVRAMmb", 0)
+
+    async def says(self, *expected: object) -> None:
+        await testing.until(lambda: self.told == expected, PATIENCE_S)
+
+    async def bound(self) -> None:
+        pod = self.server.put("pods", ARTICLE, "default")
+        uid = pod["metadata"]["uid"]
+        await testing.until(lambda: uid in self.view.cluster_state.pods, PATIENCE_S)
+        decided = await self.bindings.bind(Binding(pod_name=NAME, pod_uid=uid, node="n1"))
+        assert (decided.outcome, decided.cards) == ("bound", ["GPU-1"])
+        await self.says("Allocated", NAME, 81_559)
+
+
+@pytest.fixture
+async def place(bus: JetStreamLog, view: View, tmp_path: Path) -> AsyncGenerator[Place, None]:
+    server, cluster = joulie_server(), Cluster.unseen()
+    server.put("nodes", node("n1", gpus=1))
+    server.put("gpus", card("GPU-1", "n1"))
+    ledger = Ledger(bus, CLUSTER, view, "r0")
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(server.listening())
+        kubeconfig = server.kubeconfig(tmp_path)
+        api = await stack.enter_async_context(Api.of(kubeconfig))
+        binder = await stack.enter_async_context(KubeBinder.of(str(kubeconfig)))
+        caretaker = Caretaker(view, ledger, binder, time.time_ns, grace_s=0.1)
+        for name, part in (
+            ("watch", watch_cluster(api, bus, CLUSTER, view, cluster)),
+            ("cards", CardStatus(api, view, cluster, 10).run()),
+            ("claims", caretaker.run()),
+        ):
+            await stack.enter_async_context(background(part, name))
+        await testing.until(lambda: "GPU-1" in view.cluster_state.gpus, PATIENCE_S)
+        bindings = Bindings(view, ledger, binder, Weights(), time.time_ns)
+        yield Place(server, view, bindings)
+
+
+async def test_a_resource_says_whose_its_card_is_until_the_pod_ends(place: Place) -> None:
+    await place.bound()
+    uid = place.status["podUID"]
+    assert place.view.cluster_state.gpus["GPU-1"].claims[uid].confirmed
+
+    place.server.put(
+        "pods", {"metadata": {"name": NAME}, "status": {"phase": "Succeeded"}}, "default"
+    )
+
+    await place.says("Available", "", 0)
+    assert place.view.cluster_state.gpus["GPU-1"].claims == {}
+
+
+async def test_a_resource_is_free_again_when_its_pod_is_deleted(place: Place) -> None:
+    await place.bound()
+
+    place.server.delete("pods", NAME, "default")
+
+    await place.says("Available", "", 0)
+
+
+async def test_what_another_hand_writes_over_a_claim_is_put_right(place: Place) -> None:
+    """A DaemonSet that does not know better, as the article has one."""
+    await place.bound()
+    wrong = {"phase": "Available", "allocatedVRAMmb": 0, "podName": "", "podUID": ""}
+
+    place.server.put("gpus", {"metadata": {"name": "gpu-1"}, "status": wrong})
+    assert place.told == ("Available", "", 0)
+
+    await place.says("Allocated", NAME, 81_559)
+    managers = place.server.all("gpus")["gpu-1"]["metadata"]["managedFields"]
+    assert MANAGER in [each["manager"] for each in managers]
+    assert len(place.view.cluster_state.gpus["GPU-1"].claims) == 1
+
+
+async def test_a_card_is_given_to_nobody_else_whatever_its_resource_says(place: Place) -> None:
+    """The article's race: what is in the resource may be wrong, what is in the log is not."""
+    await place.bound()
+    other = articles_pod("other")
+    made = place.server.put("pods", other, "default")["metadata"]["uid"]
+    await testing.until(lambda: made in place.view.cluster_state.pods, PATIENCE_S)
+    place.server.put("gpus", card("GPU-1", "n1"))
+
+    decided = await place.bindings.bind(Binding(pod_name="other", pod_uid=made, node="n1"))
+
+    assert decided.error == "the node has not the cards any more that the pod asks for"
+    await place.says("Allocated", NAME, 81_559)

@@ -1,0 +1,157 @@
+"""GPU resources say what pods have claimed of their cards, and nothing of anybody else's."""
+
+import contextlib
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from joulie_bus import testing
+from joulie_bus.events import Fact
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.runtime.tasks import background
+from joulie_bus.testing import CLUSTER, claim, confirmed, noon, producer, released
+from joulie_bus.testing import card as shown
+from joulie_operator.apply.gpu_status import CardStatus
+from joulie_operator.kube.api_client import ApiServer as Api
+from joulie_operator.kube.custom_resources import (
+    MANAGER,
+    Gpu,
+    GpuSpec,
+    GpuStatus,
+    ManagedFields,
+    ObjectMeta,
+)
+from joulie_operator.kube.gpu_objects import FREE, Truces, Wish, wish_of
+from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_projections.fold.registry import evolve
+from joulie_projections.state.cards import CardState
+from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state_changes import Draft
+from joulie_projections.view.view import View
+from kube_api import ApiServer
+from kube_builders import card, joulie_server, node
+
+pytestmark = pytest.mark.anyio
+PATIENCE_S = 30
+TAKEN = GpuStatus(
+    allocated_vram_mb=20_000,
+    pod_namespace="team",
+    pod_name="a",
+    pod_uid="a",
+    phase="Reserved",
+)
+
+
+def folded(*facts: Fact) -> CardState | None:
+    draft = Draft(cluster_state := ClusterState())
+    for number, fact in enumerate((shown("G"), *facts)):
+        evolve(draft, fact, noon(number))
+    draft.commit()
+    return cluster_state.gpus.get("G")
+
+
+def gpu(status: GpuStatus | None = None, manager: str = "somebody") -> Gpu:
+    managed = [ManagedFields(manager=manager)]
+    meta = ObjectMeta(name="g", managed_fields=managed)
+    return Gpu(metadata=meta, spec=GpuSpec(node_name="n1", uuid="G"), status=status)
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ([claim("G", "a")], TAKEN),
+        ([claim("G", "a"), confirmed("G", "a")], replace(TAKEN, phase="Allocated")),
+        ([claim("G", "b"), claim("G", "a")], replace(TAKEN, allocated_vram_mb=40_000)),
+    ],
+    ids=["claimed", "confirmed", "shared"],
+)
+async def test_a_card_that_is_claimed_says_by_whom(facts: list[Fact], expected: GpuStatus) -> None:
+    assert wish_of(gpu(), folded(*facts)) == Wish("g", expected)
+
+
+@pytest.mark.parametrize(
+    ("seen", "facts"),
+    [
+        (gpu(), []),
+        (gpu(replace(TAKEN, phase="Allocated")), []),
+        (gpu(FREE, MANAGER), []),
+        (gpu(TAKEN), [claim("G", "a")]),
+        (gpu(replace(TAKEN, healthy=False)), [claim("G", "a")]),
+        (gpu(replace(TAKEN, pod_uid="")), [claim("G", "a")]),
+    ],
+    ids=[
+        "nobody has it",
+        "somebody else gave it out",
+        "what we said was taken back",
+        "it says so already",
+        "its health is its agent's word",
+        "the kind of others has no field for the uid",
+    ],
+)
+async def test_nothing_is_written_where_there_is_nothing_to_say(
+    seen: Gpu, facts: list[Fact]
+) -> None:
+    assert wish_of(seen, folded(*facts)) is None
+
+
+@pytest.mark.parametrize("card", [folded(), None], ids=["free again", "not known any more"])
+async def test_what_we_said_of_a_card_ends_with_its_last_claim(card: CardState | None) -> None:
+    assert wish_of(gpu(TAKEN, MANAGER), card) == Wish("g", FREE)
+
+
+async def test_a_hand_that_insists_is_overruled_at_a_growing_pace() -> None:
+    truces, wish = Truces(), Wish("g", TAKEN)
+    let = [second for second in range(20) if truces.lets(wish, second)]
+
+    assert let == [0, 2, 6, 14]
+    assert truces.lets(Wish("g", FREE), 15), "something else to say does not wait"
+
+
+# --- against an API server --------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def writing(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp: Path
+) -> AsyncGenerator[None, None]:
+    cluster = Cluster.unseen()
+    async with (
+        server.listening(),
+        Api.of(server.kubeconfig(tmp)) as api,
+        background(watch_cluster(api, bus, CLUSTER, view, cluster), "watch"),
+        background(CardStatus(api, view, cluster, 10).run(), "cards"),
+    ):
+        await testing.until(lambda: len(view.cluster_state.gpus) == 2, PATIENCE_S)
+        yield
+
+
+async def test_claims_are_written_and_taken_back_and_other_cards_left_alone(
+    bus: JetStreamLog, view: View, tmp_path: Path
+) -> None:
+    server, says = joulie_server(), producer("extender")
+    server.put("nodes", node("n1", gpus=2))
+    for uuid in ("GPU-1", "GPU-2"):
+        server.put("gpus", card(uuid, "n1"))
+
+    def status(name: str = "gpu-1") -> dict[str, Any]:
+        found: dict[str, Any] = server.all("gpus")[name]["status"]
+        return found
+
+    async def tell(*facts: Fact) -> None:
+        await bus.publish([says.stamp(fact) for fact in facts])
+
+    async with writing(server, bus, view, tmp_path):
+        await tell(claim("GPU-1", "p1"))
+        await testing.until(lambda: status()["phase"] == "Reserved", PATIENCE_S)
+        taken = status()
+        server.put("gpus", card("GPU-1", "n1"))  # somebody who does not know better
+        await tell(confirmed("GPU-1", "p1"))
+        await testing.until(lambda: status()["phase"] == "Allocated", PATIENCE_S)
+        await tell(released("GPU-1", "p1"))
+        await testing.until(lambda: "podUID" not in status(), PATIENCE_S)
+
+    assert (taken["allocatedVRAMmb"], taken["podUID"]) == (20_000, "p1")
+    assert [asked.name for asked in server.writes() if asked.name != "gpu-1"] == []

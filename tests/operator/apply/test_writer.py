@@ -1,0 +1,478 @@
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from joulie_bus import testing
+from joulie_bus.events import AnyEvent
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.runtime.pacing import SHARE
+from joulie_bus.runtime.settings import Source
+from joulie_bus.runtime.tasks import background
+from joulie_bus.testing import (
+    CLUSTER,
+    bound,
+    caps,
+    draining,
+    eco,
+    hardware,
+    performance,
+    plan_made,
+    power,
+    producer,
+)
+from joulie_operator.apply import writer
+from joulie_operator.apply.pending_writes import Differences
+from joulie_operator.apply.writer import Applier
+from joulie_operator.cluster_settings import ApplierSettings
+from joulie_operator.kube.api_client import ApiServer as Api
+from joulie_operator.kube.timestamps import rfc3339
+from joulie_operator.observe import resource_watcher
+from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_projections.view.view import View
+from kube_api import ApiServer, Trouble
+from kube_builders import joulie_server, node
+from kube_requests import Asked
+
+pytestmark = pytest.mark.anyio
+SELECTOR = {"joulie.io/managed": "true"}
+PATIENCE_S = 30
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    await testing.until(condition, PATIENCE_S)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> ApiServer:
+    """Three managed nodes."""
+    monkeypatch.setattr(resource_watcher, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(writer, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(writer, "LOOK_S", 0.05)
+    made = joulie_server()
+    for name in ("n1", "n2", "n3"):
+        made.put("nodes", node(name))
+    return made
+
+
+@pytest.fixture
+def tell(bus: JetStreamLog, view: View) -> Callable[..., Any]:
+    """Returns once the view knows it."""
+    says = producer("planner")
+
+    async def publish(*facts: AnyEvent) -> None:
+        before = view.position
+        await bus.publish([says.stamp(fact) for fact in facts])
+        await view.wait_for(before + len(facts), PATIENCE_S)
+
+    return publish
+
+
+@contextlib.asynccontextmanager
+async def applying(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp: Path, **values: str
+) -> AsyncGenerator[None, None]:
+    cluster = Cluster.unseen()
+    settings = Source.of(**{"APPLY_RATE": "1000", **values}).load(ApplierSettings)
+    async with (
+        Api.of(server.kubeconfig(tmp)) as api,
+        background(watch_cluster(api, bus, CLUSTER, view, cluster), "watch"),
+        background(Applier(api, view, cluster, SELECTOR, settings).run(), "apply"),
+    ):
+        await asyncio.wait_for(cluster.nodes.complete.wait(), PATIENCE_S)
+        await until(lambda: len(view.cluster_state.nodes) >= 1)
+        yield
+
+
+def twins(server: ApiServer) -> dict[str, Any]:
+    """The specs."""
+    return {name: twin["spec"] for name, twin in server.all("nodetwins").items()}
+
+
+def status(server: ApiServer, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = server.all("nodetwins").get(name, {}).get("status", {})
+    return found
+
+
+def label(server: ApiServer, name: str) -> str | None:
+    labels = server.all("nodes")[name]["metadata"].get("labels", {})
+    found: str | None = labels.get("joulie.io/power-profile")
+    return found
+
+
+def has_settled(server: ApiServer, *names: str) -> Callable[[], bool]:
+    """Every one of them has its spec, its label, and a status for that very spec."""
+
+    def is_so() -> bool:
+        found = server.all("nodetwins")
+        return all(
+            name in found
+            and found[name].get("status", {}).get("observedGeneration")
+            == found[name]["metadata"]["generation"]
+            and label(server, name) is not None
+            for name in names
+        )
+
+    return is_so
+
+
+async def test_a_plan_becomes_twins_labels_statuses_and_events(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
+) -> None:
+    async with server.listening(), applying(server, bus, view, tmp_path):
+        await tell(hardware("n1", gpus=8), plan_made(), performance("n1"), caps("n1", 100, 100))
+        await tell(eco("n2"), caps("n2", 60), power("n2", 100))
+        await until(has_settled(server, "n1", "n2"))
+
+    assert twins(server) == {
+        "n1": {
+            "nodeName": "n1",
+            "profile": "performance",
+            "cpu": {"packagePowerCapPctOfMax": 100},
+            "gpu": {"powerCap": {"scope": "perGpu", "capPctOfMax": 100}},
+            "policy": {"name": "static_partition"},
+        },
+        "n2": {
+            "nodeName": "n2",
+            "profile": "eco",
+            "cpu": {"packagePowerCapPctOfMax": 60},
+            "policy": {"name": "static_partition"},
+        },
+    }
+    assert (label(server, "n1"), label(server, "n2"), label(server, "n3")) == (
+        "performance",
+        "eco",
+        None,
+    )
+    assert (status(server, "n1")["schedulableClass"], status(server, "n2")["schedulableClass"]) == (
+        "performance",
+        "eco",
+    )
+    reasons = {event["reason"] for event in server.all("events").values()}
+    assert reasons == {"PerformanceAssigned", "EcoAssigned"}
+
+
+async def test_a_status_says_what_the_twin_says_and_which_spec_it_saw(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
+) -> None:
+    await tell(hardware("n1", watts=400), power("n1", 123.5), eco("n1"), caps("n1", 50))
+    measured_at = rfc3339(view.cluster_state.nodes["n1"].samples[-1].at)
+    async with server.listening(), applying(server, bus, view, tmp_path):
+        await until(has_settled(server, "n1"))
+        found = status(server, "n1")
+
+    conditions = {each["type"]: each["status"] for each in found["conditions"]}
+    assert conditions == {
+        "Planned": "True",
+        "Draining": "False",
+        "HardwareKnown": "True",
+        "PowerMeasured": "True",
+    }
+    assert {each["observedGeneration"] for each in found["conditions"]} == {1}
+    assert found["powerMeasurement"] == {
+        "source": "kepler",
+        "measuredNodePowerW": 123.5,
+        "powerTrendWPerMin": 0.0,
+        "nodeCappedPowerW": 200.0,
+        "cpuCappedPowerW": 200.0,
+        "gpuCappedPowerW": 0.0,
+        "nodeTdpW": 400.0,
+        "cpuTdpW": 400.0,
+        "gpuTdpW": 0.0,
+        "measuredAt": measured_at,
+    }
+    assert found["lastUpdated"] >= measured_at  # the node is seen after it was measured
+    assert found["effectiveCapState"] == {"cpuPct": 50}
+    assert found["predictedPowerHeadroomScore"] == 48.0  # 50 % of caps, cooling stress 4
+
+
+async def test_a_node_that_drains_shall_save_but_keeps_its_caps_and_its_label(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
+) -> None:
+    async with (
+        server.listening(),
+        applying(server, bus, view, tmp_path, NODE_DRAINING_LABEL="true"),
+    ):
+        await tell(performance("n1"), caps("n1", 100), bound("p", "n1", performance=True))
+        await until(has_settled(server, "n1"))
+        await tell(draining("n1"))
+        await until(lambda: status(server, "n1").get("schedulableClass") == "draining")
+        await until(lambda: "joulie.io/draining" in server.all("nodes")["n1"]["metadata"]["labels"])
+        waiting = twins(server)["n1"]
+        await tell(eco("n1"), caps("n1", 60))
+        await until(lambda: label(server, "n1") == "eco")
+        await until(lambda: twins(server)["n1"]["cpu"] == {"packagePowerCapPctOfMax": 60})
+
+    assert (waiting["profile"], waiting["cpu"], waiting["scheduling"]) == (
+        "eco",
+        {"packagePowerCapPctOfMax": 100},
+        {"draining": True},
+    )
+    assert "joulie.io/draining" not in server.all("nodes")["n1"]["metadata"]["labels"]
+
+
+async def test_nothing_is_written_where_nothing_differs(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
+) -> None:
+    async with server.listening():
+        async with applying(server, bus, view, tmp_path):
+            await tell(*[eco(name) for name in ("n1", "n2", "n3")])
+            await until(has_settled(server, "n1", "n2", "n3"))
+        before = len(server.writes())
+        async with applying(server, bus, view, tmp_path):  # one that starts again
+            await tell(power("n1", 100.0), eco("n2"))
+            await until(lambda: status(server, "n1")["powerMeasurement"]["source"] == "kepler")
+            await tell(power("n1", 101.0))  # it breathes
+
+    written = [(asked.verb, asked.resource, asked.name) for asked in server.writes()[before:]]
+    assert written == [("patch", "nodetwins/status", "n1")]
+
+
+async def test_a_hand_that_changes_a_twin_or_a_label_is_overruled(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
+) -> None:
+    async with server.listening(), applying(server, bus, view, tmp_path):
+        await tell(eco("n1"))
+        await until(has_settled(server, "n1"))
+        server.put("nodes", node("n1", power_profile="performance"))
+        await until(lambda: label(server, "n1") == "eco")
+        server.delete("nodetwins", "n1")
+        await until(has_settled(server, "n1"))
+
+    assert twins(server)["n1"]["profile"] == "eco"
+
+
+THEIRS = {
+    "spec": {
+        "nodeName": "n1",
+        "profile": "performance",
+        "cpu": {"packagePowerCapPctOfMax": 100},
+        "gpu": {"powerCap": {"scope": "perGpu", "capPctOfMax": 100}},
+        "policy": {"name": "queue_aware_v1"},
+    },
+    "status": {
+        "schedulableClass": "performance",
+        "predictedPowerHeadroomScore": -50,
+        "predictedCoolingStressScore": 31.3,
+        "predictedPsuStressScore": 60,
+        "hardwareDensityScore": 0.72,
+        "estimatedPUE": 1.0,
+        "powerMeasurement": {
+            "source": "prometheus",
+            "measuredNodePowerW": 1450.5,
+            "nodeCappedPowerW": 1440,
+            "nodeTdpW": 2400,
+            "powerTrendWPerMin": -5.2,
+        },
+        "lastUpdated": "2025-01-01T00:00:00Z",
+    },
+}
+
+
+async def test_twins_of_another_installation_are_taken_over(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
+) -> None:
+    server.put("nodetwins", {"metadata": {"name": "n1"}} | THEIRS)
+    server.put("nodes", node("n1", power_profile="performance"))
+    async with server.listening(), applying(server, bus, view, tmp_path):
+        await tell(hardware("n1"), eco("n1"), caps("n1", 60), power("n1", 212.5))
+        await until(lambda: status(server, "n1")["schedulableClass"] == "eco")
+        await until(lambda: label(server, "n1") == "eco")
+
+    assert twins(server)["n1"]["profile"] == "eco"
+    assert status(server, "n1")["powerMeasurement"]["source"] == "kepler"
+    assert status(server, "n1")["predictedPowerHeadroomScore"] > 0
+
+
+async def test_a_node_that_leaves_takes_its_objects_along(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
+) -> None:
+    server.put("nodetwins", {"metadata": {"name": "by-hand"}, "spec": {"nodeName": "by-hand"}})
+    async with server.listening(), applying(server, bus, view, tmp_path):
+        await tell(*[eco(name) for name in ("n1", "n2", "n3")])
+        await until(has_settled(server, "n1", "n2", "n3"))
+        server.put("nodes", {"metadata": {"name": "n1", "labels": {"joulie.io/managed": None}}})
+        server.put("nodes", node("n2", reserved="true"))
+        server.delete("nodes", "n3")
+        await until(lambda: set(twins(server)) == {"by-hand"})
+        await until(lambda: label(server, "n1") is None and label(server, "n2") is None)
+
+
+async def test_looks_that_cost_much_are_few(
+    server: ApiServer,
+    bus: JetStreamLog,
+    view: View,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However much changes meanwhile: here it never stops."""
+    look, looks, cost_s, while_s = Differences.look, 0, 0.02, 2.0
+
+    def costly(self: Differences, *args: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        began = time.process_time()
+        while time.process_time() - began < cost_s:
+            pass
+        return look(self, *args)
+
+    monkeypatch.setattr(writer, "LOOK_S", 0.0)
+    monkeypatch.setattr(Differences, "look", costly)
+    async with server.listening(), applying(server, bus, view, tmp_path):
+        looks = 0
+        await asyncio.sleep(while_s)
+
+    assert looks <= while_s * SHARE / cost_s + 1
+
+
+async def test_who_has_much_to_do_does_not_rest_before_it_is_done(
+    server: ApiServer,
+    bus: JetStreamLog,
+    view: View,
+    tmp_path: Path,
+    tell: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [f"m{number:02}" for number in range(40)]
+    for name in names:
+        server.put("nodes", node(name))
+    carry_out, done = Applier._carry_out, list[str]()
+
+    async def carried_out(self: Applier, errands: Any) -> bool:
+        is_left = await carry_out(self, errands)
+        done.append("some are left" if is_left else "all")
+        return is_left
+
+    async def rest(*_: object) -> None:
+        done.append("a rest")
+
+    monkeypatch.setattr(writer, "PASS_S", 0.02)
+    monkeypatch.setattr(Applier, "_carry_out", carried_out)
+    monkeypatch.setattr(Applier, "_rest", rest)
+    async with server.listening(), applying(server, bus, view, tmp_path):
+        await tell(*(eco(name) for name in names))
+        await until(has_settled(server, *names))
+
+    assert "some are left" in done
+    rested_after = {before for before, then in pairwise(done) if then == "a rest"}
+    assert rested_after <= {"all"}
+
+
+async def test_an_empty_log_takes_nothing_away(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
+) -> None:
+    twin = {"apiVersion": "joulie.io/v1alpha1", "kind": "NodeTwin"}
+    spec = {"nodeName": "n1", "profile": "eco"}
+    async with server.listening():
+        async with Api.of(server.kubeconfig(tmp_path)) as api:  # an operator of another time
+            body = twin | {"metadata": {"name": "n1"}, "spec": spec}
+            await api.apply("/apis/joulie.io/v1alpha1/nodetwins/n1", body)
+        async with applying(server, bus, view, tmp_path):
+            await tell(eco("n2"))
+            await until(has_settled(server, "n2"))
+
+    assert twins(server)["n1"] == spec
+
+
+@pytest.mark.parametrize("status_code", [409, 422, 500, 503])
+async def test_one_that_is_refused_is_tried_again_and_holds_nobody_up(
+    server: ApiServer,
+    bus: JetStreamLog,
+    view: View,
+    tmp_path: Path,
+    tell: Callable[..., Any],
+    status_code: int,
+) -> None:
+    def first_ones(asked: Asked) -> bool:
+        return asked.right == ("joulie.io", "nodetwins", "patch") and asked.name == "n1"
+
+    server.troubles.append(Trouble(first_ones, status_code, "Conflict", times=3))
+    async with server.listening(), applying(server, bus, view, tmp_path):
+        await tell(*[eco(name) for name in ("n1", "n2", "n3")])
+        await until(has_settled(server, "n2", "n3"))
+        await until(has_settled(server, "n1"))
+
+    tries = [a for a in server.asked if first_ones(a)]
+    assert len(tries) == 4
+
+
+async def test_a_server_that_asks_for_patience_gets_it(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
+) -> None:
+    headers = {"Retry-After": "1"}
+    server.troubles.append(
+        Trouble(lambda asked: asked.verb == "patch", 429, "TooManyRequests", headers, times=2)
+    )
+    async with server.listening(), applying(server, bus, view, tmp_path, APPLY_CONCURRENCY="1"):
+        await tell(*[eco(name) for name in ("n1", "n2", "n3")])
+        await until(has_settled(server, "n1", "n2", "n3"))
+
+
+async def test_a_slow_write_ends_at_its_deadline(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
+) -> None:
+    async with server.listening(), applying(server, bus, view, tmp_path, APPLY_DEADLINE="200ms"):
+        await until(lambda: server.count("watch", "nodetwins") == 1)
+        server.slowness_s = 5
+        await tell(eco("n1"))
+        await until(lambda: server.count("patch", "nodes") >= 2)
+        server.slowness_s = 0
+        await until(has_settled(server, "n1"))
+
+
+async def test_an_outage_leaves_the_twins_and_ends_without_a_storm(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
+) -> None:
+    names = [f"n{number}" for number in range(1, 60)]
+    for name in names[3:]:
+        server.put("nodes", node(name))
+    async with applying_through_an_outage(server, bus, view, tmp_path) as back:
+        await tell(*[eco(name) for name in names])
+        await until(has_settled(server, *names))
+        await back.put_away()
+        before, asked = twins(server), len(server.asked)
+        await tell(*[performance(name) for name in names[:30]])
+        await asyncio.wait([asyncio.create_task(asyncio.sleep(1.0))])  # the outage itself
+        assert twins(server) == before
+        await back.bring()
+        await until(
+            lambda: sum(t["profile"] == "performance" for t in twins(server).values()) == 30
+        )
+        await until(has_settled(server, *names))
+
+    patched = [
+        a.name for a in server.asked[asked:] if a.resource == "nodetwins" and a.verb == "patch"
+    ]
+    assert sorted(patched) == sorted(names[:30])
+
+
+class Outage:
+    """Puts the server away, and brings it back where it was."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._stack = contextlib.AsyncExitStack()
+
+    async def bring(self) -> None:
+        await self._stack.enter_async_context(self._server.listening())
+
+    async def put_away(self) -> None:
+        await self._stack.aclose()
+
+
+@contextlib.asynccontextmanager
+async def applying_through_an_outage(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp: Path
+) -> AsyncGenerator[Outage, None]:
+    outage = Outage(server)
+    await outage.bring()
+    try:
+        async with applying(server, bus, view, tmp):
+            yield outage
+    finally:
+        await outage.put_away()

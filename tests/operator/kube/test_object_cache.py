@@ -1,0 +1,75 @@
+import msgspec
+import pytest
+
+from joulie_bus.errors import BrokerRefused
+from joulie_bus.streams.memory import MemoryBroker, MemoryLog
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import CLUSTER, VirtualClock, producer
+from joulie_operator.apply.kubernetes_events import event_of
+from joulie_operator.kube.custom_resources import NodeTwinSpec, ObjectMeta
+from joulie_operator.kube.object_cache import Mirror
+from joulie_operator.observe.fact_publisher import Facts
+from joulie_operator.observe.facts_from_objects import Node, NodeKind, Told
+
+pytestmark = pytest.mark.anyio
+
+
+def node(name: str, version: str, **labels: str) -> Node:
+    meta = {"name": name, "resourceVersion": version, "labels": labels}
+    return msgspec.convert({"metadata": meta}, Node)
+
+
+def mirror() -> Mirror[Node]:
+    return Mirror[Node](lambda it: it.metadata)
+
+
+def test_an_older_sight_does_not_undo_a_newer_answer() -> None:
+    seen, newer = mirror(), node("n1", "10", a="new")
+    seen.put(newer)
+    seen.put(node("n1", "9", a="old"))
+
+    assert seen.get("n1") is newer
+
+
+async def test_what_a_whole_list_does_not_show_is_gone() -> None:
+    seen = mirror()
+    seen.put(node("n1", "1"))
+    seen.begin()
+    await seen.listed([node("n2", "2")])
+    before = (sorted(seen.names()), seen.complete.is_set())
+    await seen.whole()
+
+    assert before == (["n1", "n2"], False)
+    assert (seen.names(), seen.complete.is_set()) == (["n2"], True)
+
+
+async def test_what_the_log_did_not_take_is_told_when_it_is_seen_again() -> None:
+    broker = MemoryBroker(CLUSTER, VirtualClock())
+    log = MemoryLog(broker)
+    facts = Facts([Told[Node](NodeKind(), {})], log, producer())
+    broker.fill(Stream.OBS)
+    with pytest.raises(BrokerRefused):
+        await facts.listed([node("n1", "1")])
+    broker.stream(Stream.OBS).limit = None
+    await facts.listed([node("n1", "1")])
+
+    assert (await log.state(Stream.OBS)).last == 1
+
+
+SAVING = NodeTwinSpec(node_name="n1", profile="eco")
+
+
+@pytest.mark.parametrize(
+    ("before", "note"),
+    [
+        (None, "unplanned to eco"),
+        (NodeTwinSpec(node_name="n1", profile="performance"), "performance to eco"),
+        (SAVING, None),
+    ],
+)
+def test_an_event_tells_of_a_transition_and_of_nothing_else(
+    before: NodeTwinSpec | None, note: str | None
+) -> None:
+    told = event_of(ObjectMeta(name="n1", uid="u"), before, SAVING, 0)
+
+    assert (told and told["note"]) == note

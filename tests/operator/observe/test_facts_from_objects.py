@@ -1,0 +1,293 @@
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from joulie_bus.errors import BadQuantity
+from joulie_bus.events import (
+    GpuSeen,
+    NamespaceSeen,
+    NodeGone,
+    NodeSeen,
+    PodBound,
+    PodFinished,
+    PodGone,
+    PodPending,
+)
+from joulie_bus.events.bounds import MOST_CPU_MILLI
+from joulie_bus.testing import ANY_FACTS, any_fact, noon
+from joulie_operator.kube.custom_resources import Gpu
+from joulie_operator.observe.facts_from_objects import (
+    GpuKind,
+    Namespace,
+    NamespaceKind,
+    Node,
+    NodeKind,
+    PodKind,
+    Told,
+    believed_cards,
+    believed_namespaces,
+    believed_nodes,
+    believed_pods,
+)
+from joulie_operator.observe.hardware_inventory import believed_hardware
+from joulie_projections.fold.registry import evolve
+from joulie_projections.pods.demand import ask_of
+from joulie_projections.pods.kubernetes_pod import Pod
+from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state_changes import Draft
+
+HUGE = "9223372036854775807"
+
+
+def node(name: str = "n", *, cpu: str = "96", ready: str = "True", **labels: str) -> Node:
+    conditions = [{"type": "Ready", "status": ready}, {"type": "DiskPressure", "status": "True"}]
+    allocatable = {"cpu": cpu, "memory": "1Gi", "nvidia.com/gpu": "8", "pods": "110"}
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels},
+            "status": {"allocatable": allocatable, "conditions": conditions},
+        },
+        Node,
+    )
+
+
+def pod(
+    uid: str = "u", *, node: str | None = None, phase: str | None = None, version: str = ""
+) -> Pod:
+    meta = {"uid": uid, "resourceVersion": version}
+    spec = {"nodeName": node, "containers": [{"name": "c"}]}
+    status = {"phase": phase}
+    return msgspec.convert({"metadata": meta, "spec": spec, "status": status}, Pod)
+
+
+def test_a_node_is_told_as_far_as_it_matters() -> None:
+    seen = node(**{"joulie.io/rack": "r1", "kubernetes.io/hostname": "n"})
+
+    assert NodeKind().fact(seen) == NodeSeen(
+        node="n",
+        uid="uid-n",
+        labels={"joulie.io/rack": "r1"},
+        cpu_milli=96_000,
+        memory_bytes=2**30,
+        gpus=8,
+        gpu_vendor="nvidia",
+    )
+
+
+def test_a_node_that_says_nothing_is_not_ready() -> None:
+    bare = msgspec.convert({"metadata": {"name": "n"}, "spec": {}, "status": {}}, Node)
+
+    assert NodeKind().fact(bare) == NodeSeen(node="n", uid="", ready=False)
+
+
+def test_a_cordoned_node_is_not_schedulable() -> None:
+    cordoned = {"metadata": {"name": "n"}, "spec": {"unschedulable": True}}
+
+    assert NodeKind().fact(msgspec.convert(cordoned, Node)).schedulable is False
+
+
+def test_a_node_that_boasts_ends_where_numbers_do() -> None:
+    assert NodeKind().fact(node(cpu=HUGE)).cpu_milli == MOST_CPU_MILLI
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (pod(), "pod.pending"),
+        (pod(phase="Pending"), "pod.pending"),
+        (pod(phase="Pending", node="n"), "pod.bound"),
+        (pod(phase="Running", node="n"), "pod.bound"),
+        (pod(phase="Unknown", node="n"), "pod.bound"),
+        (pod(phase="Succeeded", node="n"), "pod.finished"),
+        (pod(phase="Failed", node="n"), "pod.finished"),
+        (pod(phase="Failed"), "pod.finished"),
+    ],
+)
+def test_the_life_of_a_pod(seen: Pod, expected: str) -> None:
+    assert expected == PodKind().fact(seen).TYPE
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"annotations": {"joulie.io/workload-class": "performance"}}},
+        {"spec": {"nodeSelector": {"joulie.io/power-profile": "eco"}}},
+        {"spec": {"containers": [{"resources": {"requests": {"cpu": "3"}}}]}},
+        {"spec": {"priority": 2_000_000_000, "priorityClassName": "system-cluster-critical"}},
+        {"metadata": {"labels": {"joulie.io/team": "blue"}}},
+    ],
+)
+def test_pods_of_one_template_differ_in_nothing_that_counts(change: dict[str, object]) -> None:
+    plain = {"metadata": {"uid": "u", "name": "p"}, "spec": {"containers": [{"name": "c"}]}}
+    other = msgspec.convert(plain | change, Pod)
+    kind = PodKind()
+    before = kind.fact(msgspec.convert(plain, Pod))
+
+    assert kind.fact(other) == PodPending(pod=ask_of(other))
+    assert kind.fact(other) != before
+
+
+def test_news_is_told_once() -> None:
+    told = Told[Node](NodeKind(), {})
+    facts = [told.seen(node()), told.seen(node()), told.seen(node(ready="False"))]
+
+    assert [fact is None for fact in facts] == [False, True, False]
+
+
+def test_a_node_that_only_breathes_is_no_news() -> None:
+    told = Told[Node](NodeKind(), {})
+    told.seen(node())
+
+    assert told.seen(node(**{"example.com/heartbeat": "17"})) is None
+
+
+def test_what_the_log_believes_is_not_told_again() -> None:
+    told = Told[Pod](PodKind(), {"u": PodKind().fact(pod())})
+
+    assert told.seen(pod()) is None
+    assert isinstance(told.seen(pod(node="n")), PodBound)
+
+
+def test_what_nobody_knows_whether_it_arrived_is_told_again() -> None:
+    told = Told[Pod](PodKind(), {})
+    fact = told.seen(pod())
+    assert fact is not None
+    told.doubt([fact])
+
+    assert told.seen(pod()) == fact
+    assert told.seen(pod()) is None
+
+
+def test_the_very_same_object_is_not_even_looked_at() -> None:
+    told = Told[Pod](PodKind(), {})
+    first, again = pod(version="7"), pod(version="7", node="n")
+    told.seen(first)
+
+    assert told.seen(again) is None
+    assert told.seen(pod(version="8", node="n")) == PodKind().fact(again)
+
+
+def test_a_deleted_object_says_goodbye_once_and_may_come_back() -> None:
+    told = Told[Node](NodeKind(), {})
+    told.seen(node())
+
+    assert (told.deleted(node()), told.deleted(node())) == (NodeGone(node="n"), None)
+    assert told.seen(node()) is not None
+
+
+def test_what_is_missing_from_a_whole_list_says_goodbye() -> None:
+    told = Told[Pod](PodKind(), {"old": None, "older": None, "u": None})
+    told.begin()
+    told.seen(pod())
+
+    assert told.missing() == [PodGone(uid="old"), PodGone(uid="older")]
+    assert told.missing() == []
+
+
+def test_a_pod_that_cannot_be_read_stays_news() -> None:
+    broken = msgspec.convert(
+        {
+            "metadata": {"uid": "u"},
+            "spec": {"containers": [{"resources": {"requests": {"cpu": "lots"}}}]},
+        },
+        Pod,
+    )
+    told = Told[Pod](PodKind(), {})
+    with pytest.raises(BadQuantity):
+        told.seen(broken)
+
+    assert told.seen(pod(phase="Failed")) == PodFinished(uid="u")
+
+
+def sight(told: Told[Node], *seen: Node) -> list[bool]:
+    return [told.seen(each) is not None for each in seen]
+
+
+def test_a_node_that_was_made_anew_under_its_name_is_news() -> None:
+    told = Told[Node](NodeKind(), {})
+    anew = msgspec.convert({"metadata": {"name": "n", "uid": "another"}}, Node)
+
+    assert sight(told, node(), anew) == [True, True]
+
+
+def space(name: str = "team", given: str | None = None) -> Namespace:
+    notes = {} if given is None else {"joulie.io/workload-class": given}
+    return msgspec.convert({"metadata": {"name": name, "annotations": notes}}, Namespace)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, None),
+        ("nonsense", None),
+        ("performance", NamespaceSeen(namespace="team", workload="performance")),
+        (" standard ", NamespaceSeen(namespace="team", workload="standard")),
+    ],
+)
+def test_a_namespace_is_told_if_it_gives_a_class(
+    given: str | None, expected: NamespaceSeen | None
+) -> None:
+    assert Told(NamespaceKind(), {}).seen(space(given=given)) == expected
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["by a former operator", "by this one"])
+def test_a_namespace_that_takes_its_class_back_is_told(*, known: bool) -> None:
+    believed = NamespaceSeen(namespace="team", workload="performance")
+    told = Told(NamespaceKind(["team"] if known else ()), {"team": believed} if known else {})
+    told.seen(space(given="performance"))
+
+    assert told.seen(space()) == NamespaceSeen(namespace="team")
+    assert told.seen(space()) is None
+
+
+def test_a_card_that_nobody_has_a_status_for_is_free_and_healthy() -> None:
+    spec = {"nodeName": "n", "uuid": "GPU-1", "model": "H100", "totalVRAMmb": 80_000}
+
+    assert GpuKind().fact(msgspec.convert({"spec": spec}, Gpu)) == GpuSeen(
+        uuid="GPU-1", node="n", model="H100", total_mb=80_000
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "owner", "holder"),
+    [
+        ({"phase": "Available"}, "", ""),
+        ({}, "", ""),
+        ({"phase": "Allocated", "podUID": "u", "podName": "p"}, "u", ""),
+        ({"phase": "Allocated", "podName": "p", "podNamespace": "lab"}, "", "lab/p"),
+        ({"phase": "Allocated", "podName": "p", "allocatedVRAMmb": 40_000}, "", "default/p"),
+        ({"phase": "Allocated"}, "", "?"),
+        ({"phase": "Allocated", "allocatedVRAMmb": 40_000}, "", "?"),
+        ({"phase": "Failed"}, "", "?"),
+        ({"phase": "Available", "podName": "p"}, "", "default/p"),
+    ],
+)
+def test_a_card_is_held_as_its_resource_says_with_or_without_a_uid(
+    status: dict[str, object], owner: str, holder: str
+) -> None:
+    spec = {"nodeName": "n", "uuid": "GPU-1", "totalVRAMmb": 81_920}
+    card = msgspec.convert({"metadata": {"name": "g"}, "spec": spec, "status": status}, Gpu)
+    fact = GpuKind().fact(card)
+
+    assert fact is not None
+    assert (fact.owner, fact.holder) == (owner, holder)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.integers(0, ANY_FACTS - 1), max_size=30))
+def test_telling_again_what_is_believed_changes_no_belief(choices: list[int]) -> None:
+    cluster_state, every = (
+        ClusterState(),
+        (believed_nodes, believed_hardware, believed_pods, believed_cards, believed_namespaces),
+    )
+    draft = Draft(cluster_state)
+    for number, choice in enumerate(choices):
+        evolve(draft, any_fact(choice), noon(number))
+    draft.commit()
+    before = [each(cluster_state) for each in every]
+    for fact in (fact for facts in before for fact in facts.values() if fact is not None):
+        evolve(draft, fact, noon(99))
+    draft.commit()
+
+    assert [each(cluster_state) for each in every] == before

@@ -1,0 +1,455 @@
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+import pytest
+
+from joulie_bus import testing
+from joulie_bus.events import codec
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.tasks import background, rung
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import CLUSTER, card
+from joulie_operator.kube.api_client import ApiServer as Api
+from joulie_operator.observe import resource_watcher
+from joulie_operator.observe.hardware_inventory import Inventory
+from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_projections.hardware.catalog_file import shipped
+from joulie_projections.view.view import View
+from kube_api import ADMIN, ApiServer, Trouble
+from kube_builders import card as gpu
+from kube_builders import joulie_server, namespace, node, node_hardware, pod
+from kube_requests import Asked
+from kube_watch import Watch
+
+pytestmark = pytest.mark.anyio
+PATIENCE_S = 30
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    await testing.until(condition, PATIENCE_S)
+
+
+NODES = ["n1", "n2", "n3"]
+KINDS = ("nodes", "nodetwins", "nodehardwares", "gpus", "namespaces", "pods")
+
+
+both_ways = pytest.mark.parametrize(
+    "server", ["sent", "refused"], indirect=True, ids=["as events", "in pages"]
+)
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ApiServer:
+    """Three nodes and a pod that waits; pages hold two objects. All that is there is shown as
+    events, unless the test wants it otherwise.
+    """
+    monkeypatch.setattr("joulie_operator.kube.api_client.PAGE", 2)
+    monkeypatch.setattr("joulie_operator.kube.api_client.SILENCE_S", 0.5)
+    monkeypatch.setattr(resource_watcher, "FIRST_PAUSE_S", 0.05)
+    made = joulie_server()
+    made.initial_events = getattr(request, "param", "sent")
+    for name in NODES:
+        made.put("nodes", node(name, gpus=8))
+    made.put("pods", pod("p1", workload="performance"), "team")
+    return made
+
+
+@contextlib.asynccontextmanager
+async def watching(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp: Path, token: str = ADMIN
+) -> AsyncGenerator[Cluster, None]:
+    cluster = Cluster.unseen()
+    async with (
+        Api.of(server.kubeconfig(tmp, token)) as api,
+        background(watch_cluster(api, bus, CLUSTER, view, cluster, Inventory(shipped())), "watch"),
+    ):
+        yield cluster
+
+
+async def told(bus: JetStreamLog, about: str = "") -> list[tuple[str, str]]:
+    """Type and key of every observed fact in the log."""
+    count, bell = (await bus.state(Stream.OBS)).last, asyncio.Event()
+    facts: list[tuple[str, str]] = []
+    async with asyncio.timeout(PATIENCE_S), bus.reading(Stream.OBS, 0, bell=bell) as reader:
+        while len(facts) < count:
+            await rung(bell, 0.5)
+            found = [codec.open_envelope(record.data, "") for record in reader.take(1000)]
+            facts += [(envelope.type, envelope.key) for envelope in found]
+    return [(kind, key) for kind, key in facts if kind.startswith(about)]
+
+
+def names(view: View) -> list[str]:
+    return sorted(name for name, seen in view.cluster_state.nodes.items() if seen.present)
+
+
+def knows(view: View, nodes: list[str], pods: int = 1) -> Callable[[], bool]:
+    return lambda: names(view) == nodes and len(view.cluster_state.pods) == pods
+
+
+def shows_all(server: ApiServer, asked: Asked, resource: str = "nodes") -> bool:
+    """As events, or as a list; its further pages do not count."""
+    streams = asked.initial and server.initial_events == "sent"
+    return asked.resource == resource and (streams or (asked.verb == "list" and not asked.more))
+
+
+class Lists:
+    """How often the watchers have read all that is there, since now."""
+
+    def __init__(self) -> None:
+        self._before = self._count()
+
+    def _count(self) -> Counter[tuple[str, str]]:
+        samples = next(iter(metrics.WATCH_LISTS.collect())).samples
+        return Counter(
+            {
+                (sample.labels["kind"], sample.labels["how"]): int(sample.value)
+                for sample in samples
+                if sample.name.endswith("_total")
+            }
+        )
+
+    def of(self, kind: str, how: str = "") -> int:
+        found = self._count() - self._before
+        return sum(times for (each, by), times in found.items() if each == kind and how in by)
+
+
+@pytest.fixture
+def read() -> Lists:
+    return Lists()
+
+
+@both_ways
+async def test_what_is_there_ends_up_in_the_view(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
+) -> None:
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(knows(view, NODES))
+
+    seen = view.cluster_state.nodes["n1"]
+    assert (seen.labels, seen.ready, seen.schedulable) == (
+        {"joulie.io/managed": "true"},
+        True,
+        True,
+    )
+    assert (seen.cpu_milli, seen.memory_bytes, seen.gpus) == (96_000, 2**30, 8)
+    assert [state.pod.workload for state in view.cluster_state.pods.values()] == ["performance"]
+
+
+async def test_nodes_that_change_come_and_go_are_followed(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
+) -> None:
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(lambda: read.of("nodes") == 1)
+        server.put("nodes", node("n1", power_profile="eco") | {"spec": {"unschedulable": True}})
+        server.put("nodes", node("n4"))
+        server.delete("nodes", "n2")
+        await until(knows(view, ["n1", "n3", "n4"]))
+
+    changed = view.cluster_state.nodes["n1"]
+    assert (changed.labels["joulie.io/power-profile"], changed.schedulable) == ("eco", False)
+
+
+async def test_a_pod_is_followed_from_its_creation_to_its_end(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
+) -> None:
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(lambda: knows(view, NODES)() and read.of("pods") == 1)
+        target = {"kind": "Node", "name": "n1"}
+        server.objects.bind("team", "p1", {"target": target})
+        await until(lambda: view.cluster_state.nodes["n1"].performance_pods == 1)
+        server.put("pods", {"metadata": {"name": "p1"}, "status": {"phase": "Succeeded"}}, "team")
+        await until(lambda: not view.cluster_state.pods)
+        facts = [kind for kind, _ in await told(bus, "pod.")]
+
+    assert facts == ["pod.pending", "pod.bound", "pod.gone"]
+    assert view.cluster_state.nodes["n1"].performance_pods == 0
+
+
+async def test_hardware_and_cards_come_from_their_own_resources(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
+) -> None:
+    server.put("nodehardwares", node_hardware("n1", gpus=4))
+    server.put("gpus", gpu("GPU-1", "n1"))
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(
+            lambda: (
+                "GPU-1" in view.cluster_state.gpus and bool(view.cluster_state.nodes["n1"].hardware)
+            )
+        )
+        server.put("gpus", gpu("GPU-1", "n1", used_mb=20_000))
+        await until(lambda: view.cluster_state.gpus["GPU-1"].allocated_mb == 20_000)
+        server.delete("gpus", "gpu-1")
+        await until(lambda: not view.cluster_state.gpus)
+
+    found = view.cluster_state.nodes["n1"].hardware
+    assert found is not None
+    assert (found.cpu_sockets, found.cpu_cores, found.cpu_max_mw_per_socket) == (2, 192, 360_000)
+    assert (found.gpu_model, found.gpu_count, found.gpu_max_mw) == ("NVIDIA H100 SXM5", 4, 700_000)
+
+
+async def test_hardware_without_a_resource_comes_from_labels_and_what_can_be_allocated(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
+) -> None:
+    labelled = node("n1", gpus=8)
+    labelled["metadata"]["labels"]["joulie.io/hw.gpu-model"] = "NVIDIA-H100-80GB-HBM3"
+    server.put("nodes", labelled)
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(lambda: knows(view, NODES)() and bool(view.cluster_state.nodes["n1"].hardware))
+
+    found = view.cluster_state.nodes["n1"].hardware
+    assert found is not None
+    assert (found.source, found.cpu_cores, found.gpu_count, found.gpu_max_mw) == (
+        "labels",
+        96,
+        8,
+        700_000,
+    )
+
+
+async def test_a_pod_without_a_word_of_its_own_has_the_class_of_its_namespace(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
+) -> None:
+    server.put("namespaces", namespace("fast", "performance"))
+    server.put("pods", pod("p2", namespace="fast"), "fast")
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(knows(view, NODES, pods=2))
+
+    asks = [state.pod for state in view.cluster_state.pods.values() if state.pod.name == "p2"]
+    assert [(ask.workload, ask.rule) for ask in asks] == [("performance", "namespace")]
+
+
+async def test_the_log_knows_which_namespaces_give_a_class(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
+) -> None:
+    for name, given in (("fast", "performance"), ("slow", "standard"), ("team", "")):
+        server.put("namespaces", namespace(name, given))
+    async with server.listening():
+        async with watching(server, bus, view, tmp_path):
+            await until(lambda: len(view.cluster_state.namespaces) == 2)
+            server.delete("namespaces", "slow")
+            await until(lambda: view.cluster_state.namespaces == {"fast": "performance"})
+        async with watching(server, bus, view, tmp_path):
+            await until(lambda: read.of("namespaces") == 2)
+
+    facts = await told(bus, "namespace.")
+    assert sorted(name for _, name in facts) == ["fast", "slow", "slow"]
+
+
+@both_ways
+async def test_kinds_that_are_not_installed_keep_the_others_from_nothing(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
+) -> None:
+    for plural in ("nodehardwares", "gpus", "nodetwins"):
+        del server.objects.kinds[server.kind(plural).group, plural]
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(knows(view, NODES))
+
+
+@both_ways
+@pytest.mark.parametrize("how", ["as an event", "as a status"])
+async def test_a_past_that_is_gone_is_listed_again_and_nothing_is_told_twice(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists, how: str
+) -> None:
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(lambda: read.of("nodes") == 1)
+        server.put("pods", pod("p2"), "team")  # the world goes on, and the nodes' past is forgotten
+        await until(knows(view, NODES, pods=2))
+        if how == "as a status":
+            server.troubles.append(
+                Trouble(
+                    lambda a: a.right == ("", "nodes", "watch") and not a.initial, 410, "Expired"
+                )
+            )
+        else:
+            server.forget_the_past()
+        server.cut_watches()
+        await until(lambda: read.of("nodes") == 2)
+
+    assert [fact for fact in await told(bus, "node.")] == [("node.seen", name) for name in NODES]
+
+
+@both_ways
+@pytest.mark.parametrize("trouble", [(401, {}), (403, {}), (429, {"Retry-After": "1"}), (500, {})])
+async def test_a_refused_list_is_tried_again(
+    server: ApiServer,
+    bus: JetStreamLog,
+    view: View,
+    tmp_path: Path,
+    trouble: tuple[int, dict[str, str]],
+) -> None:
+    status, headers = trouble
+    server.troubles.append(Trouble(lambda asked: shows_all(server, asked), status, headers=headers))
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(knows(view, NODES))
+
+    assert sum(shows_all(server, asked) for asked in server.asked) == 2
+
+
+@pytest.mark.parametrize("server", ["refused"], indirect=True)
+async def test_a_page_that_expires_begins_the_list_again(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
+) -> None:
+    def second_page(asked: Asked) -> bool:
+        return asked.resource == "nodes" and asked.more
+
+    server.troubles.append(Trouble(second_page, 410, "Expired"))
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(knows(view, NODES))
+        facts = await told(bus, "node.")
+
+    assert facts == [("node.seen", name) for name in NODES]
+
+
+# --- what is there as events, or not ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["refused", "unsupported", "unknown", "silent"])
+async def test_a_server_that_cannot_tell_what_is_there_as_events_is_asked_for_pages(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists, how: str
+) -> None:
+    server.initial_events = how if how in ("refused", "unsupported") else "unknown"  # type: ignore[assignment]
+    server.bookmark_s = 0.1 if how == "unknown" else 60
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(knows(view, NODES))
+        server.put("pods", pod("p2"), "team")
+        await until(knows(view, NODES, pods=2))
+        server.forget_the_past()
+        server.cut_watches()
+        await until(lambda: read.of("nodes", "pages") == 2)
+
+    asked = [each for each in server.asked if each.resource == "nodes"]
+    assert sum(each.initial for each in asked) == 1
+    assert await told(bus, "node.") == [("node.seen", name) for name in NODES]
+
+
+async def test_a_server_that_tells_what_is_there_as_events_is_asked_for_no_list(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
+) -> None:
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(lambda: all(read.of(kind, "events") for kind in KINDS))
+
+    assert Counter(each.verb for each in server.asked) == {"watch": len(KINDS)}
+
+
+async def test_what_is_there_is_told_again_when_the_telling_broke_off(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
+) -> None:
+    server.midway = Watch.cut
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(knows(view, NODES))
+        await until(lambda: all(read.of(kind, "events") for kind in KINDS))
+
+    assert sum(asked.initial for asked in server.asked) == len(KINDS) + 1
+
+
+async def test_what_goes_and_comes_while_the_rest_is_told_is_as_it_is_at_last(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
+) -> None:
+    def meanwhile(_: Watch) -> None:
+        server.delete("nodes", "n1")
+        server.delete("nodes", "n2")
+        server.put("nodes", node("n2", rack="r7"))
+
+    async with watching(server, bus, view, tmp_path) as cluster:
+        server.midway = meanwhile
+        async with server.listening():
+            await until(lambda: names(view) == ["n2", "n3"] and read.of("nodes") == 1)
+            await until(lambda: "joulie.io/rack" in view.cluster_state.nodes["n2"].labels)
+
+    assert sorted(cluster.nodes.names()) == ["n2", "n3"]
+
+
+@both_ways
+async def test_a_watch_that_is_cut_goes_on_from_where_it_was(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
+) -> None:
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(lambda: read.of("nodes") == 1)
+        server.put("nodes", node("n4"))
+        await until(knows(view, [*NODES, "n4"]))
+        server.cut_watches()
+        server.put("nodes", node("n5"))
+        await until(knows(view, [*NODES, "n4", "n5"]))
+
+    assert sum(shows_all(server, asked) for asked in server.asked) == 1
+    assert len(await told(bus, "node.")) == 5
+
+
+@both_ways
+async def test_what_happened_during_an_outage_is_told_after_it(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
+) -> None:
+    async with watching(server, bus, view, tmp_path):
+        async with server.listening():
+            await until(knows(view, NODES))
+        server.delete("nodes", "n1")
+        server.forget_the_past()
+        async with server.listening():
+            await until(knows(view, NODES[1:]))
+
+    facts = await told(bus, "node.")
+    assert facts == [*[("node.seen", name) for name in NODES], ("node.gone", "n1")]
+
+
+@both_ways
+async def test_an_operator_that_starts_again_tells_only_what_has_changed(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
+) -> None:
+    server.put("nodehardwares", node_hardware("n1"))
+    server.put("gpus", gpu("GPU-1", "n1"))
+    server.put("pods", pod("p2", node="n1"), "team")
+    async with server.listening():
+        async with watching(server, bus, view, tmp_path):
+            await until(lambda: knows(view, NODES, 2)() and bool(view.cluster_state.gpus))
+            await until(lambda: view.cluster_state.nodes["n1"].hardware is not None)
+        before = await told(bus)
+        server.put("nodes", node("n2", power_profile="eco"))
+        server.delete("nodes", "n3")
+        server.delete("pods", "p1", "team")
+        async with watching(server, bus, view, tmp_path):
+            await until(knows(view, ["n1", "n2"], 1))
+            await until(lambda: read.of("gpus") == 2)
+
+    news = (await told(bus))[len(before) :]
+    assert sorted(kind for kind, _ in news) == ["node.gone", "node.seen", "pod.gone"]
+
+
+async def test_a_card_that_an_agent_showed_is_not_taken_away_by_a_cluster_without_resources(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
+) -> None:
+    from msgspec.structs import replace
+
+    from joulie_bus.testing import producer
+
+    shown = replace(card("GPU-7"), source="agent")
+    await bus.publish([producer().stamp(shown)])
+    await until(lambda: "GPU-7" in view.cluster_state.gpus)
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(lambda: read.of("gpus") == 1)
+
+    assert await told(bus, "gpu.") == [("gpu.seen", "GPU-7")]
+
+
+@pytest.mark.parametrize("cpu", ["lots", None], ids=["not a quantity", "not of the shape"])
+async def test_an_object_that_makes_no_sense_keeps_nobody_else_from_being_told(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, cpu: str | None
+) -> None:
+    broken = {"cpu": cpu} if cpu else {"cpu": ["a", "list"]}
+    server.put("nodes", {"metadata": {"name": "n1"}, "status": {"allocatable": broken}})
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(knows(view, ["n2", "n3"]))
+
+
+async def test_an_object_may_be_as_large_as_the_server_stores_them(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
+) -> None:
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(lambda: knows(view, NODES)() and read.of("nodes") == 1)
+        large = node("n1", rack="r1")
+        large["metadata"]["annotations"] = {"big": "x" * 1_500_000}
+        server.put("nodes", large)
+        await until(lambda: "joulie.io/rack" in view.cluster_state.nodes["n1"].labels)

@@ -1,0 +1,212 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from joulie_bus.events import HardwareDiscovered, Profile
+from joulie_bus.testing import NOON, hardware
+from joulie_operator.planning.caps import (
+    Intent,
+    WattRange,
+    gpu_range,
+    in_force,
+    intended,
+    model_caps,
+    under_catalog_names,
+)
+from joulie_operator.planning.rules import Rules
+from joulie_projections.hardware.catalog import EMPTY, rated
+from joulie_projections.hardware.catalog_file import shipped
+from joulie_projections.state.state import NodeState
+
+CPUS = replace(hardware("n", watts=400), cpu_sockets=2, cpu_min_mw_per_socket=150_000)
+CARDS = replace(CPUS, gpu_count=4, gpu_model="L40S", gpu_max_mw=350_000, gpu_min_mw=200_000)
+SILENT = replace(CARDS, gpu_max_mw=0, gpu_min_mw=0)  # says nothing of its cards' watts
+RATED = replace(CARDS, gpu_max_mw=320_000, gpu_min_mw=90_000, gpu_by_catalog=True)
+SAID = '{"L40S": {"minCapWatts": 100, "maxCapWatts": 300}}'
+
+
+def node(found: HardwareDiscovered | None, **fields: Any) -> NodeState:
+    return NodeState(ordinal=0, at=NOON, hardware=found, **fields)
+
+
+@pytest.mark.parametrize(
+    ("found", "profile", "rules", "expected"),
+    [
+        (CPUS, "performance", Rules(), Intent(100)),
+        (CPUS, "eco", Rules(), Intent(60)),
+        (CARDS, "eco", Rules(), Intent(60, 60)),
+        (CARDS, "eco", Rules(cpu_eco_pct=70, gpu_eco_pct=50), Intent(70, 50)),
+        (CARDS, "performance", Rules(cpu_performance_pct=None), Intent(None, 100)),
+        (CARDS, "eco", Rules(gpu_eco_pct=None, gpu_absolute=True), Intent(60)),
+        (None, "eco", Rules(), Intent(60)),
+    ],
+    ids=[
+        "performance",
+        "eco",
+        "with cards",
+        "other percentages",
+        "no CPU cap",
+        "no GPU cap",
+        "unknown hardware",
+    ],
+)
+def test_a_profile_is_percent_of_the_maximum(
+    found: HardwareDiscovered | None, profile: Profile, rules: Rules, expected: Intent
+) -> None:
+    assert intended(profile, node(found), rules) == expected
+
+
+def test_cards_that_can_only_be_allocated_are_capped_too() -> None:
+    assert intended("eco", node(None, gpus=8), Rules()) == Intent(60, 60)
+
+
+@pytest.mark.parametrize(
+    ("profile", "found", "watts", "expected"),
+    [
+        ("eco", CPUS, 240, Intent(60, None, 240_000)),
+        ("eco", CPUS, 239, Intent(59, None, 239_000)),
+        ("eco", CPUS, 120, Intent(37, None, 150_000)),
+        ("eco", CPUS, 9999, Intent(100, None, 400_000)),
+        ("performance", CPUS, 240, Intent(100, None, 400_000)),
+        ("eco", None, 120, Intent(None, None, 120_000)),
+        ("eco", replace(CPUS, cpu_max_mw_per_socket=0), 120, Intent(None, None, 120_000)),
+    ],
+    ids=[
+        "as asked",
+        "percent rounds down",
+        "raised to the lowest",
+        "lowered to the highest",
+        "5000 W is all there is",
+        "nothing to compare with",
+        "no maximum to compare with",
+    ],
+)
+def test_cpu_watts_stay_within_what_the_node_takes(
+    profile: Profile, found: HardwareDiscovered | None, watts: float, expected: Intent
+) -> None:
+    rules = Rules(cpu_absolute=True, cpu_eco_w=watts)
+
+    assert intended(profile, node(found), rules) == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "said", "expected"),
+    [
+        (CARDS, SAID, WattRange(200, 350)),
+        (RATED, SAID, WattRange(100, 300)),
+        (SILENT, SAID, WattRange(100, 300)),
+        (RATED, "{}", WattRange(90, 320)),
+        (replace(SILENT, gpu_model="new"), SAID, None),
+        (None, SAID, None),
+    ],
+    ids=["the node", "the settings", "the settings alone", "the catalog", "nobody", "no hardware"],
+)
+def test_the_range_of_a_card_is_the_word_of_who_knows_best(
+    found: HardwareDiscovered | None, said: str, expected: WattRange | None
+) -> None:
+    assert gpu_range(node(found), said) == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "percent", "gpu_pct", "gpu_mw"),
+    [
+        (CARDS, 60, 60, 210_000),
+        (CARDS, 58, 58, 203_000),
+        (CARDS, 40, 57, 200_000),
+        (CARDS, 100, 100, 350_000),
+        (RATED, 50, 50, 160_000),
+        (replace(SILENT, gpu_model="new"), 50, 50, None),
+    ],
+    ids=["eco", "exact", "raised to the lowest", "all of it", "by the catalog", "unknown model"],
+)
+def test_gpu_watts_stand_beside_the_percentage(
+    found: HardwareDiscovered, percent: int, gpu_pct: int, gpu_mw: int | None
+) -> None:
+    rules = Rules(gpu_eco_pct=percent, gpu_absolute=True)
+    meant = intended("eco", node(found), rules)
+
+    assert (meant.gpu_pct, meant.gpu_mw) == (gpu_pct, gpu_mw)
+
+
+def test_a_percentage_is_of_what_the_card_draws_and_not_of_what_a_setting_allows() -> None:
+    rules = Rules(gpu_eco_pct=80, gpu_absolute=True, gpu_models=SAID)
+    meant = intended("eco", node(RATED), rules)
+
+    assert (meant.gpu_pct, meant.gpu_mw) == (75, 240_000)  # of 320 W, and of 300 W
+
+
+@pytest.mark.parametrize(
+    ("profile", "watts", "pct", "mw"),
+    [
+        ("eco", 120, 88, 320_000),
+        ("eco", 350, 97, 350_000),
+        ("eco", 380, 100, 380_000),
+        ("performance", 5000, 100, 400_000),
+    ],
+    ids=["raised to the lowest", "as asked", "above the usual", "the highest"],
+)
+def test_cpu_watts_stay_within_what_the_maker_allows_where_the_node_tells_no_range(
+    profile: Profile, watts: float, pct: int, mw: int
+) -> None:
+    bare = replace(CPUS, cpu_max_mw_per_socket=0, cpu_min_mw_per_socket=0)
+    rules = Rules(cpu_absolute=True, cpu_eco_w=watts, cpu_performance_w=watts)
+
+    assert intended(profile, node(rated(bare, shipped())), rules) == Intent(pct, None, mw)
+
+
+@pytest.mark.parametrize("model", ["NVIDIA L4", "NVIDIA-L4", "L4", "NVIDIA-L4-SHARED"])
+@pytest.mark.parametrize("said", ["NVIDIA-L4", "NVIDIA L4", "nvidia_l4"])
+def test_caps_of_a_model_are_found_however_it_is_spelled(model: str, said: str) -> None:
+    caps = json.dumps({said: {"minCapWatts": 40, "maxCapWatts": 60}})
+
+    assert gpu_range(node(replace(SILENT, gpu_model=model)), caps) == WattRange(40, 60)
+    assert gpu_range(node(replace(SILENT, gpu_model="NVIDIA L40")), caps) is None
+
+
+def test_caps_under_another_name_of_the_catalog_are_those_of_the_model() -> None:
+    said = '{"NVIDIA-H100-80GB-HBM3": {"minCapWatts": 200, "maxCapWatts": 500}}'
+
+    named = under_catalog_names(said, shipped())
+
+    assert gpu_range(node(replace(SILENT, gpu_model="NVIDIA H100 SXM5")), named) == (200, 500)
+    assert under_catalog_names(SAID, EMPTY) == SAID
+
+
+@pytest.mark.parametrize("other", ["nvidia-l4", "L4"])
+def test_two_ranges_of_one_model_are_a_mistake(other: str) -> None:
+    said = f'{{"NVIDIA L4": {{"maxCapWatts": 60}}, "{other}": {{"maxCapWatts": 72}}}}'
+
+    with pytest.raises(ValueError, match=r"'NVIDIA L4' and .* are one model with two ranges"):
+        model_caps(said)
+    two = '{"H100": {"maxCapWatts": 60}, "H100 SXM5": {"maxCapWatts": 72}}'
+    with pytest.raises(ValueError, match="another range is given"):
+        under_catalog_names(two, shipped())
+
+
+def test_what_is_in_force_can_be_compared_with_what_is_meant() -> None:
+    capped = node(
+        CARDS, cpu_cap_pct=60, gpu_cap_pct=60, cpu_cap_mw_per_socket=240_000, gpu_cap_mw=210_000
+    )
+    rules = Rules(cpu_absolute=True, cpu_eco_w=240, gpu_absolute=True)
+
+    assert in_force(capped) == intended("eco", capped, rules)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.floats(1, 2000), st.integers(1, 1000), st.integers(0, 1000))
+def test_watts_never_leave_the_range_and_percent_never_exceeds_them(
+    watts: float, low: int, more: int
+) -> None:
+    found = replace(
+        CPUS, cpu_min_mw_per_socket=low * 1000, cpu_max_mw_per_socket=(low + more) * 1000
+    )
+    meant = intended("eco", node(found), Rules(cpu_absolute=True, cpu_eco_w=watts))
+
+    assert meant.cpu_mw_per_socket is not None
+    assert meant.cpu_pct is not None
+    assert low * 1000 <= meant.cpu_mw_per_socket <= (low + more) * 1000
+    assert meant.cpu_pct * (low + more) * 10 <= meant.cpu_mw_per_socket

@@ -1,0 +1,121 @@
+"""Which of two nodes is the denser, and which are of one family."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from joulie_bus.events import HardwareDiscovered
+from joulie_bus.testing import NOON
+from joulie_operator.planning.eligible import candidates
+from joulie_projections.hardware.catalog import rated
+from joulie_projections.hardware.catalog_file import shipped
+from joulie_projections.state.state import NodeState
+
+CATALOG = shipped()
+BARE = HardwareDiscovered(
+    node="n", cpu_model="AMD EPYC 9554", cpu_sockets=1, cpu_cores=64, cpu_max_mw_per_socket=0
+)
+
+
+def node(gpu: str = "", gpus: int = 0, **fields: object) -> NodeState:
+    found = replace(BARE, gpu_model=gpu, gpu_count=gpus, **fields)
+    return of(rated(found, CATALOG))
+
+
+def of(found: HardwareDiscovered) -> NodeState:
+    return NodeState(ordinal=0, at=NOON, present=True, ready=True, schedulable=True, hardware=found)
+
+
+def densities(*nodes: NodeState) -> list[float]:
+    named = {str(number): each for number, each in enumerate(nodes)}
+    return [candidate.density for candidate in candidates(named, {})]
+
+
+def families(*nodes: NodeState) -> list[str]:
+    named = {str(number): each for number, each in enumerate(nodes)}
+    return [candidate.family for candidate in candidates(named, {})]
+
+
+def test_cards_count_by_what_they_compute() -> None:
+    cards = ["Tesla T4", "NVIDIA L4", "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3", "B200"]
+    found = densities(*(node(card, 8) for card in cards))
+
+    assert found == sorted(found)
+    assert len(set(found)) == len(found)
+
+
+def test_eight_cards_count_at_least_as_much_as_all_cores() -> None:
+    cores = replace(BARE, cpu_model="AMD EPYC 9965", cpu_cores=192)
+    a100 = node("NVIDIA A100-SXM4-40GB", 8, cpu_model="AMD EPYC 7742", cpu_sockets=2, cpu_cores=128)
+
+    assert densities(of(rated(cores, CATALOG)))[0] == 0.5 < densities(a100)[0]
+
+
+def test_cards_that_nobody_knows_are_neither_the_best_nor_the_worst() -> None:
+    worst, unknown, best = densities(node("T4", 8), node("Acme One", 8), node("H100", 8))
+
+    assert worst < unknown < best
+
+
+def test_threads_are_no_cores() -> None:
+    threads = replace(BARE, cpu_cores=128, source="labels")
+
+    assert densities(node(), of(rated(threads, CATALOG))) == [64 / 192 / 2] * 2
+
+
+@given(st.integers(0, 1024), st.integers(0, 64), st.integers(0, 5000))
+@settings(deadline=None, max_examples=60)
+def test_a_density_is_from_0_to_1(cores: int, gpus: int, tflops: int) -> None:
+    found = replace(BARE, cpu_cores=cores, gpu_count=gpus, gpu_model="x" if gpus else "")
+    found = replace(found, figures=replace(found.figures, gpu_tflops=tflops))
+
+    assert 0 <= densities(of(found))[0] <= 1
+
+
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        [
+            "NVIDIA-A100-SXM4-80GB",
+            "NVIDIA A100-SXM4-80GB",
+            "A100 80GB SXM",
+            "A100-SXM4-80GB-SHARED",
+        ],
+        ["NVIDIA A100 80GB PCIe", "NVIDIA-A100-80GB-PCIe", "A100-PCIE-80GB"],
+        ["Tesla T4", "NVIDIA-T4", "Tesla-T4-SHARED"],
+        ["Acme One 8GB", "acme-one-8GB", "Acme_8GB_One"],
+    ],
+    ids=lambda spellings: str(spellings[0]),
+)
+def test_spellings_of_one_card_are_one_family_even_without_a_catalog(spellings: list[str]) -> None:
+    nodes = [of(replace(BARE, gpu_model=name, gpu_count=8)) for name in spellings]
+
+    assert len(set(families(*nodes))) == 1
+
+
+def test_names_that_share_no_word_are_one_family_by_the_catalog() -> None:
+    assert set(families(node("NVIDIA H100 80GB HBM3", 8), node("H100-SXM5", 8))) == {
+        "NVIDIA H100 SXM5"
+    }
+
+
+def test_cards_that_differ_in_form_or_memory_are_families_of_their_own() -> None:
+    cards = ["A100-SXM4-40GB", "A100-SXM4-80GB", "A100-PCIE-40GB", "H100 PCIe", "H100 NVL", "H100"]
+
+    assert len(set(families(*(node(card, 8) for card in cards)))) == len(cards)
+
+
+def test_spellings_of_one_processor_are_one_family() -> None:
+    names = ["AMD EPYC 9654 96-Core Processor", "AMD-EPYC-9654", "EPYC_9654"]
+
+    assert len(set(families(*(of(replace(BARE, cpu_model=name)) for name in names)))) == 1
+
+
+def test_nodes_of_unknown_hardware_are_a_family() -> None:
+    blank = NodeState(
+        ordinal=0, at=NOON, present=True, ready=True, schedulable=True, cpu_milli=8000
+    )
+    amd = replace(blank, gpus=8, gpu_vendor="amd")
+
+    assert families(blank, amd, of(replace(BARE, cpu_model=""))) == ["cpu", "amd gpu", "cpu"]

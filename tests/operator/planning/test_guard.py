@@ -1,0 +1,180 @@
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+
+from joulie_bus.events import Profile
+from joulie_bus.testing import NOON, SECOND
+from joulie_operator.planning.guard import (
+    AGAIN,
+    BUSY,
+    DWELLS,
+    EMPTIED,
+    EMPTY,
+    OVERDUE,
+    UNKNOWN,
+    WAITS,
+    WANTED,
+    Guarded,
+    Held,
+    Move,
+    Stage,
+    caps_profile,
+    guarded,
+    next_move,
+    stage_of,
+)
+from joulie_projections.state.state import NodeState
+
+PAGE = Path(__file__).parents[3] / "docs" / "policies.md"
+ARROW = re.compile(r"^ {4}(\w+) --> (\w+): (.+)$", re.MULTILINE)
+PERFORMANCE, DRAINING, ECO = Stage.PERFORMANCE, Stage.DRAINING, Stage.ECO
+
+
+def node(
+    profile: str = "", *, draining: bool = False, age_s: float = 0, pods: int = 0
+) -> NodeState:
+    """In its class for `age_s` at noon, with so many performance pods."""
+    since = NOON - int(age_s * SECOND)
+    return NodeState(
+        ordinal=0,
+        at=since,
+        profile=profile,
+        draining=draining,
+        class_at=since,
+        performance_pods=pods,
+    )
+
+
+def test_the_drawn_machine_is_the_one_that_runs() -> None:
+    drawn = {Move(Stage(a), Stage(b), why) for a, b, why in ARROW.findall(PAGE.read_text())}
+    counts: tuple[int | None, ...] = (None, 0, 1)
+    wishes: tuple[Profile, ...] = ("performance", "eco")
+    tried = itertools.product(Stage, counts, (False, True), (False, True), wishes)
+    moves = {
+        next_move(Guarded(stage, pods, overdue, dwells), profile)
+        for stage, pods, overdue, dwells, profile in tried
+    }
+
+    assert {move for move in moves if isinstance(move, Move)} == drawn
+
+
+@pytest.mark.parametrize(
+    ("stage", "pods", "wanted", "expected"),
+    [
+        (Stage.UNPLANNED, None, "performance", Move(Stage.UNPLANNED, PERFORMANCE, WANTED)),
+        (Stage.UNPLANNED, 0, "eco", Move(Stage.UNPLANNED, ECO, EMPTY)),
+        (Stage.UNPLANNED, None, "eco", Held(UNKNOWN)),
+        (PERFORMANCE, 3, "performance", None),
+        (PERFORMANCE, 0, "eco", Move(PERFORMANCE, ECO, EMPTY)),
+        (PERFORMANCE, 3, "eco", Move(PERFORMANCE, DRAINING, BUSY)),
+        (PERFORMANCE, None, "eco", Held(UNKNOWN)),
+        (DRAINING, 3, "eco", Held(WAITS)),
+        (DRAINING, 0, "eco", Move(DRAINING, ECO, EMPTIED)),
+        (DRAINING, None, "eco", Held(UNKNOWN)),
+        (DRAINING, 3, "performance", Move(DRAINING, PERFORMANCE, AGAIN)),
+        (ECO, 3, "eco", None),
+        (ECO, None, "performance", Move(ECO, PERFORMANCE, WANTED)),
+    ],
+)
+def test_a_node_goes_one_step_at_a_time(
+    stage: Stage, pods: int | None, wanted: Profile, expected: Move | Held | None
+) -> None:
+    assert next_move(Guarded(stage, pods), wanted) == expected
+
+
+def test_a_deadline_ends_draining_whoever_runs_there() -> None:
+    assert next_move(Guarded(DRAINING, 3, overdue=True), "eco") == Move(DRAINING, ECO, OVERDUE)
+
+
+def test_no_deadline_makes_the_unknown_known() -> None:
+    assert next_move(Guarded(DRAINING, None, overdue=True), "eco") == Held(UNKNOWN)
+
+
+@pytest.mark.parametrize(("stage", "wanted"), [(PERFORMANCE, "eco"), (ECO, "performance")])
+def test_a_class_lasts_for_its_dwell_time(stage: Stage, wanted: Profile) -> None:
+    assert next_move(Guarded(stage, 0, dwells=True), wanted) == Held(DWELLS)
+
+
+@pytest.mark.parametrize(("pods", "wanted"), [(0, "eco"), (3, "performance")])
+def test_draining_may_end_at_any_time(pods: int, wanted: Profile) -> None:
+    move = next_move(Guarded(DRAINING, pods, dwells=True), wanted)
+
+    assert isinstance(move, Move)
+
+
+@pytest.mark.parametrize(
+    ("state", "stage"),
+    [
+        (node(), Stage.UNPLANNED),
+        (node("performance"), PERFORMANCE),
+        (node("performance", draining=True), DRAINING),
+        (node(draining=True), DRAINING),
+        (node("eco"), ECO),
+    ],
+)
+def test_what_is_believed_of_a_node_names_its_stage(state: NodeState, stage: Stage) -> None:
+    assert stage_of(state) == stage
+
+
+@pytest.mark.parametrize(
+    ("age_s", "deadline_s", "overdue"),
+    [(59, 60, False), (60, 60, True), (1e6, 0, False)],
+    ids=["before", "at the deadline", "no deadline"],
+)
+def test_a_node_is_overdue_from_its_deadline_on(
+    age_s: float, deadline_s: float, overdue: bool
+) -> None:
+    draining = node("performance", draining=True, age_s=age_s)
+    facts = guarded(draining, NOON, pods_known=True, deadline_s=deadline_s, dwell_s=0)
+
+    assert facts.overdue is overdue
+
+
+def test_a_node_that_does_not_drain_has_no_deadline() -> None:
+    facts = guarded(node("eco", age_s=99), NOON, pods_known=True, deadline_s=1, dwell_s=0)
+
+    assert facts.overdue is False
+
+
+@pytest.mark.parametrize(("age_s", "dwells"), [(0, True), (59, True), (60, False)])
+def test_a_node_dwells_since_its_class_changed(age_s: float, dwells: bool) -> None:
+    facts = guarded(node("eco", age_s=age_s), NOON, pods_known=True, deadline_s=0, dwell_s=60)
+
+    assert facts.dwells is dwells
+
+
+def test_a_node_that_was_never_planned_does_not_dwell() -> None:
+    new = NodeState(ordinal=0, at=NOON)
+
+    assert not guarded(new, NOON, pods_known=True, deadline_s=0, dwell_s=1e10).dwells
+
+
+def test_pods_that_nobody_knows_are_no_pods_that_are_gone() -> None:
+    facts = guarded(node("eco"), NOON, pods_known=False, deadline_s=0, dwell_s=0)
+
+    assert facts.performance_pods is None
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (node(), None),
+        (node("performance"), "performance"),
+        (node("performance", pods=2), "performance"),
+        (node("performance", draining=True, age_s=99), None),
+        (node("eco", age_s=4.9), None),
+        (node("eco", age_s=5), "eco"),
+        (node("eco", age_s=99, pods=1), None),
+    ],
+    ids=["unplanned", "performance", "busy", "draining", "just eco", "settled", "somebody came"],
+)
+def test_eco_caps_come_when_the_class_has_settled_and_nobody_is_there(
+    state: NodeState, expected: str | None
+) -> None:
+    assert caps_profile(state, NOON, pods_known=True, settle_s=5) == expected
+
+
+def test_eco_caps_need_to_know_who_runs_there() -> None:
+    assert caps_profile(node("eco", age_s=99), NOON, pods_known=False, settle_s=5) is None

@@ -1,0 +1,576 @@
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from joulie_bus.errors import PolicyFailed
+from joulie_bus.events import (
+    AnyEvent,
+    CapsSet,
+    DrainingBegun,
+    NodePlan,
+    PlanMade,
+    PodAsk,
+    PodBound,
+    PodGone,
+    PodPending,
+    Profile,
+    ProfileAssigned,
+    TransitionCompleted,
+    codec,
+)
+from joulie_bus.testing import (
+    ANY_FACTS,
+    NOON,
+    SECOND,
+    any_fact,
+    ask,
+    bound,
+    draining,
+    hardware,
+    node_seen,
+    noon,
+    pending,
+    producer,
+    records,
+)
+from joulie_operator.observe.facts_from_objects import PodKind
+from joulie_operator.planning.density import density
+from joulie_operator.planning.eligible import candidates, demand_of, is_eligible
+from joulie_operator.planning.guard import DWELLS, LIMITED, UNKNOWN, WAITS
+from joulie_operator.planning.policies import BUILT_IN, Candidate, Demand, Policy, Share, by_density
+from joulie_operator.planning.reconcile import CODE_VERSION, Chosen, Moment, Plan, again, plan
+from joulie_operator.planning.rules import Rules
+from joulie_projections.fold.sequence import fold
+from joulie_projections.pods.kubernetes_pod import Pod
+from joulie_projections.state.state import ClusterState, NodeState, PodState
+from joulie_projections.state.state_changes import Draft
+
+GPUS = hardware("n", gpus=8)
+MANAGED = {"joulie.io/managed": "true"}
+SETTLED_S = 60.0
+USUAL = Rules()
+NAMED = "the policy names it"
+
+
+def node(**fields: Any) -> NodeState:
+    """There, ready and ours, with GPUs; as it is for a minute."""
+    usual = NodeState(
+        ordinal=0,
+        at=NOON,
+        present=True,
+        ready=True,
+        schedulable=True,
+        labels=MANAGED,
+        hardware=GPUS,
+        class_at=noon(-SETTLED_S),
+    )
+    return replace(usual, **fields)
+
+
+def eco(**fields: Any) -> NodeState:
+    return replace(node(profile="eco", cpu_cap_pct=60, gpu_cap_pct=60), **fields)
+
+
+def performance(**fields: Any) -> NodeState:
+    return replace(node(profile="performance", cpu_cap_pct=100, gpu_cap_pct=100), **fields)
+
+
+def cluster_state_of(*pods: PodState, **nodes: NodeState) -> ClusterState:
+    cluster_state = ClusterState()
+    cluster_state.nodes.update(nodes)
+    cluster_state.pods.update({pod.pod.uid: pod for pod in pods})
+    return cluster_state
+
+
+def wanting(profile: Profile, names: Sequence[str] = ("n",)) -> Chosen:
+    count = len(names) if profile == "performance" else 0
+    return Chosen(lambda _: Share(count, pinned=dict.fromkeys(names, profile)))
+
+
+def planned(state: NodeState, profile: Profile, rules: Rules = USUAL, **moment: Any) -> Plan:
+    return plan(
+        cluster_state_of(n=state), wanting(profile), rules, Moment(7, NOON)._replace(**moment)
+    )
+
+
+def becomes(profile: Profile, because: str) -> ProfileAssigned:
+    return ProfileAssigned(plan="p7", node="n", profile=profile, because=f"{because}; {NAMED}")
+
+
+def completed(because: str) -> TransitionCompleted:
+    return TransitionCompleted(plan="p7", node="n", profile="eco", because=f"{because}; {NAMED}")
+
+
+def drains(pods: int) -> DrainingBegun:
+    because = f"eco is wanted and performance pods run here; {NAMED}"
+    return DrainingBegun(plan="p7", node="n", performance_pods=pods, because=because)
+
+
+def capped(cpu: int, gpu: int | None = None) -> CapsSet:
+    return CapsSet(plan="p7", node="n", cpu_cap_pct=cpu, gpu_cap_pct=gpu)
+
+
+EMPTY = "eco is wanted and no performance pod runs here"
+WANTED, AGAIN = "performance is wanted", "performance is wanted again"
+GONE, LATE = "the last performance pod is gone", "the deadline for draining has passed"
+NEW = node(class_at=0)
+
+
+@pytest.mark.parametrize(
+    ("state", "profile", "expected"),
+    [
+        (NEW, "performance", [capped(100, 100), becomes("performance", WANTED)]),
+        (NEW, "eco", [becomes("eco", EMPTY)]),
+        (replace(NEW, performance_pods=1), "eco", [drains(1)]),
+        (performance(), "performance", []),
+        (performance(), "eco", [becomes("eco", EMPTY)]),
+        (performance(pods=9), "eco", [becomes("eco", EMPTY)]),
+        (performance(performance_pods=2), "eco", [drains(2)]),
+        (performance(performance_pods=2), "performance", []),
+        (performance(draining=True, performance_pods=1), "eco", []),
+        (performance(draining=True), "eco", [completed(GONE)]),
+        (
+            performance(draining=True, performance_pods=1),
+            "performance",
+            [becomes("performance", AGAIN)],
+        ),
+        (eco(cpu_cap_pct=100, gpu_cap_pct=100), "eco", [capped(60, 60)]),
+        (eco(cpu_cap_pct=100, performance_pods=1), "eco", []),
+        (eco(cpu_cap_pct=100, class_at=noon(-4)), "eco", []),
+        (eco(), "eco", []),
+        (eco(), "performance", [capped(100, 100), becomes("performance", WANTED)]),
+        (eco(cpu_cap_pct=70), "eco", [capped(60, 60)]),
+        (eco(hardware=hardware("n"), gpu_cap_pct=None), "eco", []),
+    ],
+    ids=[
+        "new to performance: room first",
+        "new to eco: class first",
+        "new with performance pods drains",
+        "performance stays",
+        "performance to eco: class first",
+        "standard pods block nobody",
+        "performance pods make it drain",
+        "performance pods where they belong",
+        "draining waits, caps untouched",
+        "drained: class first",
+        "draining is called back",
+        "eco that has settled gets its caps",
+        "eco with a performance pod keeps its caps away",
+        "eco that has not settled waits",
+        "eco stays",
+        "eco to performance: room first",
+        "caps that were changed are set again",
+        "without GPUs no GPU cap",
+    ],
+)
+def test_the_next_step_of_a_node(
+    state: NodeState, profile: Profile, expected: list[NodePlan]
+) -> None:
+    assert planned(state, profile).events == expected
+
+
+def test_a_deadline_brings_class_and_caps_at_once() -> None:
+    draining = performance(draining=True, performance_pods=2)
+
+    assert planned(draining, "eco", Rules(drain_deadline_s=60)).events == [
+        completed(LATE),
+        capped(60, 60),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "rules", "why"),
+    [
+        (performance(draining=True, performance_pods=2), Rules(), WAITS),
+        (performance(), Rules(dwell_s=61), DWELLS),
+        (performance(), Rules(max_changes=1), ""),
+    ],
+)
+def test_who_is_held_is_told_with_the_reason(state: NodeState, rules: Rules, why: str) -> None:
+    found = planned(state, "eco", rules)
+
+    assert found.held == ({"n": why} if why else {})
+    assert (f"1 held: {why}" in found.made.because) is bool(why)
+
+
+# --- performance pods on a node that shall become eco -----------------------------------------
+
+
+def lived(*facts: AnyEvent) -> ClusterState:
+    """The world after these, one second after the other."""
+    cluster_state = ClusterState()
+    draft = Draft(cluster_state)
+    fold(draft, records(*facts), 0)
+    draft.commit()
+    return cluster_state
+
+
+def happens(cluster_state: ClusterState, *facts: AnyEvent, at_s: float = 500) -> None:
+    """All at once; half a minute before the next plan, if nothing else is said."""
+    draft = Draft(cluster_state)
+    fold(
+        draft,
+        records(*facts, name=f"later-{len(cluster_state.producers)}", start_s=at_s, step_s=0),
+        0,
+    )
+    draft.commit()
+
+
+def carried_on(cluster_state: ClusterState, **moment: Any) -> list[str]:
+    """One plan towards eco, and the world with it."""
+    found = plan(cluster_state, wanting("eco"), USUAL, Moment(7, noon(530))._replace(**moment))
+    happens(cluster_state, *found.events)
+    return [event.TYPE for event in found.events]
+
+
+def on_node(phase: str, **metadata: str) -> AnyEvent:
+    """A performance pod there, told as the watcher tells it."""
+    named = {"uid": "a", "annotations": {"joulie.io/workload-class": "performance"}, **metadata}
+    seen = {"metadata": named, "spec": {"nodeName": "n"}, "status": {"phase": phase}}
+    return PodKind().fact(msgspec.convert(seen, Pod))
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        on_node("Pending"),
+        on_node("Running"),
+        on_node("Running", deletionTimestamp="2026-11-21T10:00:00Z"),
+        on_node("Unknown"),
+    ],
+    ids=["pending", "running", "terminating", "unknown"],
+)
+def test_caps_stay_until_the_last_performance_pod_is_gone(fact: AnyEvent) -> None:
+    cluster_state = lived(node_seen("n"), hardware("n"), fact)
+    waiting = [carried_on(cluster_state) for _ in range(3)]
+    caps = cluster_state.nodes["n"].cpu_cap_pct
+    happens(cluster_state, PodGone(uid="a"))
+    ending = [carried_on(cluster_state) for _ in range(3)]
+
+    assert waiting == [["plan.draining-begun"], [], []]
+    assert caps is None
+    assert ending == [["plan.transition-completed"], ["plan.caps-set"], []]
+
+
+def test_caps_stay_while_it_is_not_known_who_runs_there() -> None:
+    cluster_state = lived(node_seen("n"), hardware("n"))
+    steps = [carried_on(cluster_state, pods_known=known) for known in (False, True, False, True)]
+
+    assert steps == [[], ["plan.profile-assigned"], [], ["plan.caps-set"]]
+
+
+def test_a_node_whose_state_is_unknown_keeps_what_it_has() -> None:
+    lost = performance(ready=False)
+
+    found = planned(lost, "eco")
+    assert (found.events, found.made.nodes) == ([], 0)
+
+
+def test_knowing_nothing_of_pods_hinders_nobody_from_performing() -> None:
+    assert planned(eco(), "performance", pods_known=False).events[-1] == becomes(
+        "performance", WANTED
+    )
+    assert planned(performance(), "eco", pods_known=False).held == {"n": UNKNOWN}
+
+
+# --- not too much at once ---------------------------------------------------------------------
+
+CROWD = {f"n{at}": performance() for at in range(4)} | {f"e{at}": eco() for at in range(4)}
+
+
+def swap(*, limit: int, crowd: dict[str, NodeState] = CROWD) -> Plan:
+    """All that perform shall save, and the other way round."""
+    pinned: dict[str, Profile] = {
+        name: "performance" if name.startswith("e") else "eco" for name in crowd
+    }
+    policy = Chosen(lambda _: Share(4, pinned=pinned))
+    return plan(cluster_state_of(**crowd), policy, Rules(max_changes=limit), Moment(7, NOON))
+
+
+@pytest.mark.parametrize(
+    ("limit", "changed"),
+    [
+        (0, ["e0", "e1", "e2", "e3", "n0", "n1", "n2", "n3"]),
+        (6, ["e0", "e1", "e2", "e3", "n0", "n1"]),
+        (1, ["e0"]),
+    ],
+)
+def test_only_so_many_nodes_change_at_once_and_performance_goes_first(
+    limit: int, changed: list[str]
+) -> None:
+    found = swap(limit=limit)
+
+    assert [group[0].node for group in found.changes] == changed
+    assert [name for name, why in found.held.items() if why == LIMITED] == sorted(
+        set(CROWD) - set(changed)
+    )
+
+
+def test_what_changed_within_the_interval_counts() -> None:
+    recent = CROWD | {"x0": performance(class_at=noon(-59)), "x1": performance(caps_at=noon(-1))}
+    found = swap(limit=3, crowd=recent)
+
+    assert [group[0].node for group in found.changes] == ["e0", "x0", "x1"]
+
+
+def test_what_changed_before_the_interval_counts_no_more() -> None:
+    found = swap(limit=1, crowd=CROWD | {"x": eco(class_at=noon(-60), labels={})})
+
+    assert [group[0].node for group in found.changes] == ["e0"]
+
+
+def test_draining_ends_however_many_change() -> None:
+    drained = performance(draining=True)
+
+    assert planned(drained, "eco", Rules(max_changes=1)).events == [completed(GONE)]
+    found = swap(limit=1, crowd=CROWD | {"n9": drained})
+    assert [group[0].node for group in found.changes] == ["e0", "n9"]
+
+
+# --- who is planned for -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (node(), True),
+        (node(present=False), False),
+        (node(ready=False), False),
+        (node(schedulable=False), False),
+        (node(labels={}), False),
+        (node(labels={"joulie.io/managed": "false"}), False),
+        (node(labels={**MANAGED, "joulie.io/reserved": "true"}), False),
+        (node(labels={**MANAGED, "joulie.io/reserved": "false"}), True),
+    ],
+    ids=["fine", "gone", "not ready", "cordoned", "no label", "not managed", "reserved", "free"],
+)
+def test_only_nodes_that_are_ours_and_well_are_planned(state: NodeState, expected: bool) -> None:
+    assert is_eligible(state, MANAGED) is expected
+
+
+def test_an_empty_selector_takes_every_node() -> None:
+    assert is_eligible(node(labels={}), {})
+
+
+def test_an_eligible_node_has_a_family_and_a_density() -> None:
+    nodes = {
+        "cpu": node(hardware=hardware("cpu", cores=192)),
+        "gpu": node(hardware=hardware("gpu", cores=96, gpus=8)),
+        "guessed": node(hardware=None, cpu_milli=96_000),
+        "cordoned": node(schedulable=False),
+    }
+
+    assert candidates(nodes, MANAGED) == [
+        Candidate("cpu", "AMD EPYC 9654", 0.5),
+        Candidate("gpu", "NVIDIA H100 SXM5", density(nodes["gpu"])),
+        Candidate("guessed", "cpu", 0.25),
+    ]
+
+
+def performing_of(names: list[str], equal_nodes: str) -> list[bool]:
+    """Half of so many equal nodes."""
+    made = plan(
+        cluster_state_of(**{name: node() for name in names}),
+        Chosen(BUILT_IN["static_partition"]),
+        USUAL._replace(equal_nodes=equal_nodes),
+        Moment(7, NOON),
+    )
+    chosen = {event.node: event for event in made.events if isinstance(event, ProfileAssigned)}
+    return [chosen[name].profile == "performance" for name in names]
+
+
+def test_of_equal_nodes_the_first_by_name_supply_performance_or_some_everywhere() -> None:
+    names = [f"node-{number:04}" for number in range(1000)]
+    spread = performing_of(names, "spread")
+
+    assert performing_of(names, USUAL.equal_nodes) == [True] * 500 + [False] * 500
+    assert sum(spread) == 500
+    # What kube-scheduler looks at is a stretch of its list.
+    assert all(30 <= sum(spread[at : at + 100]) <= 70 for at in range(900))
+
+
+def test_spreading_takes_no_slot_from_a_denser_node() -> None:
+    names = [f"n{number}" for number in range(20)]
+    dense = {name: node(hardware=hardware(name, cores=64)) for name in names[:10]}
+    sparse = {name: node(hardware=hardware(name, cores=8)) for name in names[10:]}
+
+    ordered = by_density(candidates(dense | sparse, MANAGED, spread=True))
+
+    assert {each.name for each in ordered[:10]} == set(dense)
+
+
+def test_demand_is_what_waits_and_what_runs() -> None:
+    saving = PodAsk(uid="s", namespace="t", name="s", placement="eco-only")
+    cluster_state = lived(
+        node_seen("n"),
+        pending("a", performance=True),
+        pending("b"),
+        bound("c", "n", performance=True),
+        bound("d", "n"),
+    )
+    cluster_state.pods["s"] = PodState(pod=saving)
+    cluster_state.pods["t"] = PodState(pod=ask("t", performance=True), finished=True)
+
+    assert demand_of(cluster_state) == Demand(1, 1, 1)
+
+
+@pytest.mark.parametrize("exempt", ["daemonset", "mirror", "critical"])
+def test_an_exempt_pod_holds_up_no_drain_and_is_no_demand(exempt: str) -> None:
+    pod = replace(ask("d", performance=True), exempt=exempt)
+    waiting = replace(ask("w", performance=True), exempt=exempt)
+    cluster_state = lived(
+        node_seen("n"), PodBound(pod=pod, node="n"), draining("n"), PodPending(pod=waiting)
+    )
+    after = plan(cluster_state, wanting("eco"), USUAL, Moment(7, NOON + 60 * SECOND))
+
+    assert demand_of(cluster_state) == Demand()
+    assert cluster_state.nodes["n"].pods == 1
+    assert completed("the last performance pod is gone") in after.events
+
+
+# --- why, and the same again ------------------------------------------------------------------
+
+
+def test_a_plan_says_all_that_it_rests_on() -> None:
+    cluster_state = cluster_state_of(a=performance(), b=eco(), c=performance(performance_pods=1))
+    found = plan(
+        cluster_state,
+        Chosen(BUILT_IN["static_partition"]),
+        Rules(static_hp_frac=0.3),
+        Moment(41, NOON),
+    )
+
+    assert replace(found.made, settings={}) == PlanMade(
+        plan="p41",
+        policy="static_partition",
+        view=41,
+        nodes=3,
+        performance=1,
+        changes=1,
+        inputs={
+            "STATIC_HP_FRAC": 0.3,
+            "nodes": 3,
+            "families": 1,
+            "asked_for": 1,
+            "performance_pods_pending": 0,
+            "performance_pods_bound": 1,
+            "eco_only_pods_pending": 0,
+            "become_draining": 1,
+            "nodes_changed": 1,
+            "nodes_held": 0,
+        },
+        because="static_partition: 1 of 3 nodes supply performance",
+        now=NOON,
+        code=CODE_VERSION,
+    )
+
+
+def test_a_node_is_told_why_it() -> None:
+    cluster_state = cluster_state_of(a=NEW, b=NEW, c=NEW)
+    found = plan(
+        cluster_state,
+        Chosen(BUILT_IN["static_partition"]),
+        Rules(static_hp_frac=0.6),
+        Moment(7, NOON),
+    )
+
+    assert [e.because for e in found.events if isinstance(e, ProfileAssigned)] == [
+        "performance is wanted; it is the densest of its hardware family",
+        "performance is wanted; it is among the densest",
+        f"{EMPTY}; denser nodes have all the slots",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        (lambda _: 1 // 0, "ZeroDivisionError"),
+        (lambda _: None, "AttributeError"),
+        (lambda _: Share(float("nan")), "ValueError"),  # type: ignore[arg-type]
+        (lambda _: Share(1, {"x": float("inf")}), "no finite number"),
+    ],
+    ids=["raises", "answers nothing", "no number", "endless"],
+)
+def test_a_policy_that_gives_no_answer_is_told_by_its_name(policy: Policy, told: str) -> None:
+    with pytest.raises(PolicyFailed, match=f"policy acme gave no answer: .*{told}"):
+        plan(cluster_state_of(n=NEW), Chosen(policy), Rules(policy="acme"), Moment(7, NOON))
+
+
+facts = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), max_size=30)
+choices: dict[str, st.SearchStrategy[Any]] = {
+    "policy": st.sampled_from(sorted(BUILT_IN)),
+    "static_hp_frac": st.floats(0, 1),
+    "family_floor": st.sampled_from(["within", "always"]),
+    "equal_nodes": st.sampled_from(["by-name", "spread"]),
+    "dwell_s": st.sampled_from([0.0, 5.0]),
+    "drain_deadline_s": st.sampled_from([0.0, 5.0]),
+    "max_changes": st.integers(0, 3),
+    "cpu_eco_pct": st.sampled_from([None, 60]),
+    "gpu_absolute": st.booleans(),
+}
+rules = st.fixed_dictionaries(choices).map(lambda said: Rules(**said))
+moments = st.builds(Moment, st.integers(0, 99), st.integers(NOON, noon(40)), st.booleans())
+lawful = settings(deadline=None, max_examples=100)
+
+
+@lawful
+@given(facts, rules, moments)
+def test_a_plan_can_be_made_again_from_its_own_event(
+    happened: list[AnyEvent], said: Rules, moment: Moment
+) -> None:
+    policy = Chosen(BUILT_IN[said.policy])
+    found = plan(lived(*happened), policy, said, moment)
+    sent = codec.open_envelope(producer().stamp(found.made).data, "here")
+    made = codec.read(sent, "here")
+
+    assert isinstance(made, PlanMade)
+    assert again(made, lived(*happened), policy) == found
+
+
+@lawful
+@given(facts, rules, moments, st.randoms(use_true_random=False))
+def test_the_order_of_the_nodes_in_memory_changes_nothing(
+    happened: list[AnyEvent], said: Rules, moment: Moment, draw: random.Random
+) -> None:
+    cluster_state, shuffled = lived(*happened), lived(*happened)
+    names = draw.sample(sorted(cluster_state.nodes), len(cluster_state.nodes))
+    shuffled.nodes = {name: shuffled.nodes[name] for name in names}
+    policy = Chosen(BUILT_IN[said.policy])
+
+    assert plan(shuffled, policy, said, moment) == plan(cluster_state, policy, said, moment)
+
+
+@lawful
+@given(facts, rules)
+def test_no_plan_lowers_caps_where_performance_pods_run(
+    happened: list[AnyEvent], said: Rules
+) -> None:
+    cluster_state = lived(*happened)
+    said = said._replace(drain_deadline_s=0)
+    found = plan(cluster_state, Chosen(BUILT_IN[said.policy]), said, Moment(7, noon(40)))
+    performs = {e.node for e in found.events if isinstance(e, ProfileAssigned)}
+
+    for event in found.events:
+        state = cluster_state.nodes[event.node]
+        if isinstance(event, CapsSet) and state.performance_pods:
+            assert event.cpu_cap_pct == 100 or event.node in performs
+
+
+@lawful
+@given(facts, rules)
+def test_plans_come_to_rest(happened: list[AnyEvent], said: Rules) -> None:
+    cluster_state, policy = lived(*happened), Chosen(BUILT_IN["static_partition"])
+    said = said._replace(max_changes=0, dwell_s=0)
+    left = []
+    for turn in range(4):
+        found = plan(cluster_state, policy, said, Moment(turn, noon(70 + 10 * turn)))
+        happens(cluster_state, *found.events, at_s=60 + 10 * turn)
+        left.append(len(found.events))
+
+    assert left[-1] == 0

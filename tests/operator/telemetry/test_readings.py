@@ -1,0 +1,105 @@
+import math
+
+import pytest
+
+from joulie_operator.telemetry.readings import (
+    CARDS,
+    OLD_DRAM,
+    OLD_PACKAGE,
+    OLD_PLATFORM,
+    PLATFORM,
+    ZONES,
+    Reading,
+    Series,
+    whole_nodes,
+)
+
+KNOWN = {"n1": 0, "gpu1": 2}
+
+
+def zone(name: str, watts: float, path: str = "", node: str = "n1") -> Series:
+    return Series({"node_name": node, "zone": name, "path": path}, watts)
+
+
+def gpu(uuid: str, watts: float, node: str = "gpu1", **labels: str) -> Series:
+    return Series({"Hostname": node, "UUID": uuid, **labels}, watts)
+
+
+@pytest.mark.parametrize(
+    ("series", "expected"),
+    [
+        ([zone("package", 100)], Reading(100, "kepler package")),
+        (
+            [zone("package", 100), zone("core", 60), zone("uncore", 10)],
+            Reading(100, "kepler package"),
+        ),
+        ([zone("package", 100), zone("dram", 20)], Reading(120, "kepler package")),
+        ([zone("psys", 180), zone("package", 100), zone("dram", 20)], Reading(180, "kepler psys")),
+        (
+            [zone("package-0", 100, "/a"), zone("package-1", 90, "/b")],
+            Reading(190, "kepler package"),
+        ),
+        ([zone("package", 100, "/a"), zone("package", 90, "/b")], Reading(190, "kepler package")),
+        ([zone("package", 100, "/a"), zone("package", 104, "/a")], Reading(104, "kepler package")),
+        ([zone("core", 60), zone("dram", 20)], None),
+        ([zone("package", math.nan)], None),
+        ([zone("package", -5)], None),
+        ([zone("package", math.inf), zone("dram", 20)], None),
+    ],
+    ids=[
+        *("one package", "parts of a package", "memory beside it", "psys holds them all"),
+        *("two sockets by zone", "two sockets by path", "one sensor shown by two exporters"),
+        *("parts alone", "not a number", "negative", "infinite"),
+    ],
+)
+def test_zones_that_lie_in_one_another_are_counted_once(
+    series: list[Series], expected: Reading | None
+) -> None:
+    assert whole_nodes({ZONES: series}, KNOWN).get("n1") == expected
+
+
+def test_a_platform_holds_the_cards_and_all_the_rest() -> None:
+    box = Series({"node_name": "gpu1", "chassis_id": "1"}, 2500)
+    found = {PLATFORM: [box], ZONES: [zone("package", 400, node="gpu1")], CARDS: [gpu("a", 700)]}
+
+    assert whole_nodes(found, KNOWN) == {"gpu1": Reading(2500, "kepler platform")}
+
+
+def test_cards_come_on_top_of_the_board() -> None:
+    cards = [gpu("a", 700), gpu("b", 650)]
+    found = {ZONES: [zone("package", 400, node="gpu1")], CARDS: cards}
+
+    assert whole_nodes(found, KNOWN) == {"gpu1": Reading(1750, "kepler package, dcgm")}
+
+
+def test_slices_of_a_card_and_pods_on_it_show_its_watts_once() -> None:
+    cards = [gpu("a", 700, GPU_I_ID="1"), gpu("a", 700, GPU_I_ID="2"), gpu("b", 650, pod="p")]
+    found = {ZONES: [zone("package", 400, node="gpu1")], CARDS: cards}
+
+    assert whole_nodes(found, KNOWN)["gpu1"].watts == 1750
+
+
+@pytest.mark.parametrize("cards", [[], [gpu("a", 700)]], ids=["no card", "one of two"])
+def test_a_node_whose_cards_nobody_measured_is_not_read(cards: list[Series]) -> None:
+    found = {ZONES: [zone("package", 400, node="gpu1")], CARDS: cards}
+
+    assert whole_nodes(found, KNOWN) == {}
+
+
+def test_cards_without_their_board_are_not_a_node() -> None:
+    assert whole_nodes({CARDS: [gpu("a", 700), gpu("b", 650)]}, KNOWN) == {}
+
+
+def test_older_exporters_are_read_in_both_their_modes() -> None:
+    def mode(kind: str, watts: float) -> Series:
+        return Series({"instance": "n1:9102", "mode": kind}, watts)
+
+    packages, memory = [mode("idle", 60), mode("dynamic", 40)], [mode("dynamic", 20)]
+    platform = [mode("idle", 150), mode("dynamic", 50)]
+
+    assert whole_nodes({OLD_PACKAGE: packages, OLD_DRAM: memory}, KNOWN)["n1"].watts == 120
+    assert whole_nodes({OLD_PACKAGE: packages, OLD_PLATFORM: platform}, KNOWN)["n1"].watts == 200
+
+
+def test_nobody_we_do_not_know_is_read() -> None:
+    assert whole_nodes({ZONES: [zone("package", 100, node="stranger")]}, KNOWN) == {}

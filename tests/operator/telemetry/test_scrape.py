@@ -1,0 +1,280 @@
+import contextlib
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
+
+from joulie_bus.broker.embedded import free_port
+from joulie_bus.events import FacilityPolled
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.runtime.settings import Source
+from joulie_bus.runtime.tasks import background
+from joulie_bus.testing import CLUSTER, hardware, node_seen, producer, until
+from joulie_operator.cluster_settings import FacilitySettings, PowerSettings
+from joulie_operator.telemetry.facility import look, poll_facility
+from joulie_operator.telemetry.readings import Reading
+from joulie_operator.telemetry.scrape import read_power, scrape_power
+from joulie_projections.state.state import NodeState
+from joulie_projections.view.view import View
+
+pytestmark = pytest.mark.anyio
+NODES = {"n1": NodeState(ordinal=0, at=0, present=True), "n2": NodeState(ordinal=1, at=0)}
+
+
+class Meters:
+    """An HTTP server that answers queries and addresses with what it is told; else 404."""
+
+    def __init__(self) -> None:
+        self.url = f"http://127.0.0.1:{free_port()}"
+        self.answers: dict[str, Any] = {}
+        self.asked: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncGenerator["Meters", None]:
+        app = web.Application()
+        app.router.add_get("/{path:.*}", self._answer)
+        runner = web.AppRunner(app, shutdown_timeout=0.2, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", int(self.url.rpartition(":")[2])).start()
+        try:
+            yield self
+        finally:
+            await runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        asked = request.query.get("query", request.path)
+        self.asked.append(asked)
+        if asked not in self.answers and "query" not in request.query:
+            return web.Response(status=404, text="nobody here")
+        answer = self.answers.get(asked, vector())
+        body = answer if isinstance(answer, str) else json.dumps(answer)
+        return web.Response(text=body, content_type="application/json")
+
+
+def vector(*series: tuple[dict[str, str], str]) -> dict[str, Any]:
+    result = [{"metric": labels, "value": [1.0, value]} for labels, value in series]
+    return {"status": "success", "data": {"resultType": "vector", "result": result}}
+
+
+def scalar(value: str) -> dict[str, Any]:
+    return {"status": "success", "data": {"resultType": "scalar", "result": [1.0, value]}}
+
+
+@pytest.fixture
+async def meters() -> AsyncGenerator[Meters, None]:
+    async with Meters().listening() as running:
+        yield running
+
+
+def power(meters: Meters, **values: str) -> PowerSettings:
+    told = {"NODE_POWER_PROMETHEUS_ADDRESS": meters.url, "NODE_POWER_SOURCE": "prometheus"}
+    return Source.of(**{**told, **values}).load(PowerSettings)
+
+
+async def read(settings: PowerSettings) -> dict[str, Reading]:
+    async with aiohttp.ClientSession() as session:
+        return await read_power(session, NODES, settings)
+
+
+async def test_kepler_is_read_by_the_names_of_its_metrics(meters: Meters) -> None:
+    package = {"node_name": "n1", "zone": "package"}
+    meters.answers["kepler_node_cpu_watts"] = vector((package, "212.5"))
+
+    assert await read(power(meters)) == {"n1": Reading(212.5, "kepler package")}
+
+
+async def test_a_query_of_ones_own_gives_a_series_for_each_node(meters: Meters) -> None:
+    meters.answers["my_watts"] = vector(
+        ({"node": "n1"}, "300"), ({"node": "n2"}, "NaN"), ({"node": "x"}, "9")
+    )
+
+    found = await read(power(meters, NODE_POWER_PROMETHEUS_QUERY="my_watts"))
+
+    assert found == {"n1": Reading(300.0, "prometheus")}
+
+
+async def test_a_query_with_a_place_for_the_node_is_asked_for_each(meters: Meters) -> None:
+    meters.answers['watts{node="n1"}'] = vector(({}, "300"))
+    meters.answers['watts{node="n2"}'] = scalar("0")
+    promql = 'watts{node="{node}"}'
+
+    found = await read(power(meters, NODE_POWER_PROMETHEUS_QUERY=promql))
+
+    assert found == {"n1": Reading(300.0, "prometheus")}
+
+
+HOSTILE = ["../../api/v1/admin", 'n1"} or secret{x="', "n1?x=", "N1", ""]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("source", ["prometheus", "http"])
+async def test_a_name_that_no_node_has_becomes_no_part_of_a_question(
+    meters: Meters, name: str, source: str
+) -> None:
+    """Nodes are known by events, and an agent may publish any name."""
+    told = {
+        "NODE_POWER_SOURCE": source,
+        "NODE_POWER_HTTP_ENDPOINT": f"{meters.url}/telemetry/{{node}}",
+        "NODE_POWER_PROMETHEUS_QUERY": 'watts{node="{node}"}',
+    }
+    async with aiohttp.ClientSession() as session:
+        found = await read_power(session, {name: NODES["n1"]}, power(meters, **told))
+
+    assert (found, meters.asked) == ({}, [])
+
+
+@pytest.mark.parametrize(
+    ("said", "watts"),
+    [
+        ({"packagePowerWatts": 245.5}, 245.5),
+        ({"cpu": {"packagePowerWatts": 245.5}}, 245.5),
+        ({"cpu": {"packagePowerWatts": 200}, "gpu": {"powerWattsTotal": 300}}, 500),
+        ({"packagePowerWatts": 500, "gpu": {"powerWattsTotal": 300}}, 500),
+        ({"packagePowerWatts": 0}, None),
+        ({"cpu": {"packagePowerWatts": 0}}, None),
+        ({"packagePowerWatts": "245"}, None),
+        ("not json", None),
+    ],
+)
+async def test_an_http_endpoint_says_it_as_the_simulator_of_old_did(
+    meters: Meters, said: Any, watts: float | None
+) -> None:
+    meters.answers["/telemetry/n1"] = said
+    url = f"{meters.url}/telemetry/{{node}}"
+
+    found = await read(power(meters, NODE_POWER_SOURCE="http", NODE_POWER_HTTP_ENDPOINT=url))
+
+    assert found == ({} if watts is None else {"n1": Reading(watts, "http")})
+
+
+@pytest.mark.parametrize(
+    "answer", ["<html>", '{"status":"error","error":"bad"}', '{"status":"success","data":{}}']
+)
+async def test_an_answer_of_no_use_is_no_reading(meters: Meters, answer: str) -> None:
+    meters.answers["kepler_node_cpu_watts"] = answer
+
+    assert await read(power(meters)) == {}
+
+
+async def test_readings_become_telemetry_and_an_outage_is_waited_out(
+    bus: JetStreamLog, view: View
+) -> None:
+    meters, says = Meters(), producer()
+    await bus.publish([says.stamp(node_seen("n1")), says.stamp(hardware("n1"))])
+    await until(lambda: "n1" in view.cluster_state.nodes)
+    meters.answers["kepler_node_cpu_watts"] = vector(({"node_name": "n1", "zone": "psys"}, "212.5"))
+    settings = power(meters, NODE_POWER_INTERVAL="50ms")
+    async with background(scrape_power(bus, CLUSTER, view, settings), "scrape"):
+        async with meters.listening():
+            await until(lambda: view.cluster_state.nodes["n1"].source == "kepler")
+        async with meters.listening():
+            count = len(meters.asked)
+            await until(lambda: len(meters.asked) > count + 20)
+
+    found = view.cluster_state.nodes["n1"]
+    assert (found.samples[-1].power_mw, found.provider) == (212_500, "kepler psys")
+
+
+@pytest.mark.parametrize("watts", ["1e20", "1e306", "1.1e9"])
+async def test_a_reading_that_no_machine_draws_is_left_out_and_the_loop_goes_on(
+    bus: JetStreamLog, view: View, watts: str
+) -> None:
+    says = producer()
+    await bus.publish([says.stamp(node_seen("n1")), says.stamp(node_seen("n2"))])
+    await until(lambda: len(view.cluster_state.nodes) == 2)
+    meters = Meters()
+    meters.answers["watts"] = vector(({"node": "n1"}, watts), ({"node": "n2"}, "200"))
+    settings = power(meters, NODE_POWER_PROMETHEUS_QUERY="watts", NODE_POWER_INTERVAL="50ms")
+    async with (
+        meters.listening(),
+        background(scrape_power(bus, CLUSTER, view, settings), "scrape") as task,
+    ):
+        await until(lambda: view.cluster_state.nodes["n2"].source == "kepler")
+        count = len(meters.asked)
+        await until(lambda: len(meters.asked) > count + 3)
+        assert not task.done()
+
+    assert view.cluster_state.nodes["n1"].samples == ()
+
+
+def building(meters: Meters, **values: str) -> FacilitySettings:
+    told = {"FACILITY_PROMETHEUS_ADDRESS": meters.url, "FACILITY_POLL_INTERVAL": "50ms"}
+    return Source.of(**{**told, **values}).load(FacilitySettings)
+
+
+async def looked(settings: FacilitySettings) -> FacilityPolled | None:
+    async with aiohttp.ClientSession() as session:
+        return await look(session, settings)
+
+
+async def test_the_building_is_asked_by_prometheus(meters: Meters) -> None:
+    meters.answers["datacenter_ambient_temperature_celsius"] = vector(({}, "24.5"))
+    meters.answers["datacenter_total_it_power_watts"] = scalar("30000")
+    meters.answers["datacenter_cooling_power_watts"] = vector(({}, "NaN"))
+
+    assert await looked(building(meters)) == FacilityPolled(
+        facility="facility", ambient_mdeg=24_500, it_mw=30_000_000
+    )
+
+
+async def test_the_building_is_asked_by_json(meters: Meters) -> None:
+    meters.answers["/hall"] = {"air": {"celsius": 24.5}, "it": 30000, "cooling": True}
+    names = {"AMBIENT_TEMP": "air.celsius", "IT_POWER": "it", "COOLING_POWER": "cooling"}
+    told = {f"FACILITY_{name}_METRIC": path for name, path in names.items()}
+
+    found = await looked(building(meters, FACILITY_HTTP_ENDPOINT=f"{meters.url}/hall", **told))
+
+    assert found == FacilityPolled(facility="facility", ambient_mdeg=24_500, it_mw=30_000_000)
+
+
+@pytest.mark.parametrize("celsius", ["-300", "4000", "+Inf"])
+async def test_a_temperature_of_no_room_is_a_broken_sensor(meters: Meters, celsius: str) -> None:
+    meters.answers["datacenter_ambient_temperature_celsius"] = vector(({}, celsius))
+
+    assert await looked(building(meters)) is None
+
+
+async def test_a_ratio_of_no_room_is_refused_with_a_reason(
+    meters: Meters,
+) -> None:
+    meters.answers["datacenter_ambient_temperature_celsius"] = vector(({}, "24.5"))
+    meters.answers["datacenter_total_it_power_watts"] = scalar("1")
+    meters.answers["datacenter_cooling_power_watts"] = scalar("3000")
+
+    with capture_logs() as lines:
+        found = await looked(building(meters))
+
+    assert found == FacilityPolled(facility="facility", ambient_mdeg=24_500)
+    [told] = lines
+    assert told["why"].startswith("1 W of IT and 3000 W of cooling give a PUE of 3001, above 3")
+
+
+@pytest.mark.parametrize("watts", ["1e17", "+Inf", "-1"])
+async def test_what_no_building_draws_is_left_out(meters: Meters, watts: str) -> None:
+    meters.answers["datacenter_total_it_power_watts"] = scalar(watts)
+    meters.answers["datacenter_cooling_power_watts"] = scalar("9000")
+
+    assert await looked(building(meters)) == FacilityPolled(
+        facility="facility", cooling_mw=9_000_000
+    )
+
+
+async def test_a_building_that_is_silent_keeps_its_last_values(
+    bus: JetStreamLog, view: View
+) -> None:
+    meters = Meters()
+    meters.answers["datacenter_total_it_power_watts"] = scalar("30000")
+    async with background(poll_facility(bus, CLUSTER, building(meters)), "facility"):
+        async with meters.listening():
+            await until(lambda: "facility" in view.cluster_state.facilities)
+        position = view.position
+        async with meters.listening():
+            await until(lambda: view.position > position)
+
+    reading = view.cluster_state.facilities["facility"].it_mw
+    assert reading is not None
+    assert reading.value == 30_000_000

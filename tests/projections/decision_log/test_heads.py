@@ -1,0 +1,130 @@
+"""Signed heads: whoever keeps one can tell whether the log was rewritten."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+
+from joulie_bus.errors import KeyMismatch
+from joulie_bus.testing import noon
+from joulie_projections.decision_log.heads import (
+    ED25519,
+    HMAC,
+    Signer,
+    decode,
+    encode,
+    is_genuine,
+    public_key,
+)
+
+
+@pytest.fixture
+def signer(tmp_path: Path) -> Signer:
+    return Signer.of(tmp_path / "signing.key")
+
+
+def test_a_signed_head_is_genuine(signer: Signer) -> None:
+    assert is_genuine(signer.sign(7, b"h" * 32, noon()), signer.public)
+
+
+def test_another_key_signed_something_else(signer: Signer, tmp_path: Path) -> None:
+    other = Signer.of(tmp_path / "other.key")
+
+    assert not is_genuine(signer.sign(7, b"h" * 32, noon()), other.public)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"pos": 8}, {"hash": b"x" * 32}, {"signed_at": noon(1)}, {"signature": bytes(64)}],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_head_that_was_changed_is_not_genuine(signer: Signer, change: dict[str, Any]) -> None:
+    changed = msgspec.structs.replace(signer.sign(7, b"h" * 32, noon()), **change)
+
+    assert not is_genuine(changed, signer.public)
+
+
+def test_the_private_key_is_readable_by_its_owner_alone(signer: Signer, tmp_path: Path) -> None:
+    assert (tmp_path / "signing.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_key_is_made_once(signer: Signer, tmp_path: Path) -> None:
+    again = Signer.of(tmp_path / "signing.key")
+
+    assert again.key_id == signer.key_id
+    assert is_genuine(again.sign(1, b"", noon()), signer.public)
+
+
+def test_the_public_half_is_enough_to_check(signer: Signer, tmp_path: Path) -> None:
+    signer.publish(tmp_path / "public.pem")
+    public = public_key(tmp_path / "public.pem")
+    head = signer.sign(7, b"h" * 32, noon())
+
+    assert is_genuine(head, public)
+    assert head.key_id == public.newest.id
+    assert b"PRIVATE" not in (tmp_path / "public.pem").read_bytes()
+
+
+def test_a_head_outlives_the_database_as_text(signer: Signer) -> None:
+    head = signer.sign(7, b"h" * 32, noon())
+
+    assert decode(encode(head)) == head
+
+
+def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
+    key = X25519PrivateKey.generate()
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    (tmp_path / "key").write_bytes(secret)
+    (tmp_path / "pub").write_bytes(public)
+
+    with pytest.raises(KeyMismatch, match="another kind of key"):
+        Signer.of(tmp_path / "key")
+    with pytest.raises(KeyMismatch, match="another kind of key"):
+        public_key(tmp_path / "pub")
+
+
+# --- a secret instead of a pair of keys -------------------------------------------------------
+
+
+@pytest.fixture
+def secretive(tmp_path: Path) -> Signer:
+    return Signer.of(tmp_path / "head.key", HMAC)
+
+
+def test_a_secret_signs_and_checks_and_is_found_where_no_public_half_is(
+    secretive: Signer, tmp_path: Path
+) -> None:
+    secretive.publish(tmp_path / "head.pub")
+    head = secretive.sign(7, b"h" * 32, noon())
+
+    assert not (tmp_path / "head.pub").exists()
+    assert is_genuine(head, public_key(tmp_path / "head.pub"))
+    assert (tmp_path / "head.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_another_secret_signed_something_else(secretive: Signer, tmp_path: Path) -> None:
+    other = Signer.of(tmp_path / "other.key", HMAC)
+    head = secretive.sign(7, b"h" * 32, noon())
+
+    assert not is_genuine(head, other.public)
+    assert not is_genuine(msgspec.structs.replace(head, pos=8), secretive.public)
+    assert secretive.key_id != other.key_id
+
+
+@pytest.mark.parametrize(("made", "asked"), [(HMAC, ED25519), (ED25519, HMAC)])
+def test_a_log_is_not_signed_half_in_one_way_and_half_in_the_other(
+    tmp_path: Path, made: str, asked: str
+) -> None:
+    Signer.of(tmp_path / "head.key", made)
+
+    with pytest.raises(KeyMismatch, match=f"another kind of key than {asked}: {made}"):
+        Signer.of(tmp_path / "head.key", asked)

@@ -1,0 +1,302 @@
+"""A change of keys while the projector runs, and after a crash at any step of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from joulie_bus.errors import Fenced, KeyChangeRefused, KeyRingBroken
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import CLUSTER, decided, noon, stored, until
+from joulie_projections.decision_log import key_change, writer
+from joulie_projections.decision_log.heads import (
+    HMAC,
+    Ed25519Signer,
+    Signer,
+    next_path,
+    public_key,
+    ring_path,
+)
+from joulie_projections.decision_log.log import DecisionLog
+from joulie_projections.decision_log.signed import Handover, Head, Retirement, Signed, decode_any
+from joulie_projections.history.history import History
+from joulie_projections.store.database import Place
+from joulie_projections.testing import edited
+
+pytestmark = pytest.mark.anyio
+Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
+Tell = Callable[..., Awaitable[None]]
+Signing = Callable[[int], Awaitable[list[Head]]]
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "HEAD_EVERY_S", 0.1)
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    """The key that `projecting` signs with."""
+    path = tmp_path / "signing.key"
+    Signer.of(path).publish(ring_path(path))
+    return path
+
+
+def heads(place: Place) -> list[Head]:
+    with History.of(place) as history:
+        return history.heads()
+
+
+async def anchored(connection: Connection) -> list[Signed]:
+    return [decode_any(record.data) for record in await stored(connection, Stream.HEADS)]
+
+
+@pytest.fixture
+def signed(connection: Connection, place: Place) -> Signing:
+    """Returns when so many heads are in the database and outside of it."""
+
+    async def wait(count: int) -> list[Head]:
+        async with asyncio.timeout(10):
+            while True:
+                outside = [said for said in await anchored(connection) if isinstance(said, Head)]
+                if len(outside) == len(heads(place)) == count:
+                    return outside
+                await asyncio.sleep(0.02)
+
+    return wait
+
+
+async def test_a_running_projector_hands_over_before_its_next_head(
+    projecting: Projecting,
+    tell: Tell,
+    connection: Connection,
+    place: Place,
+    key: Path,
+    signed: Signing,
+) -> None:
+    old = Signer.of(key).key_id
+    async with projecting():
+        await tell(decided("a"))
+        await signed(1)
+        new = key_change.ask_rotation(key)
+        await until(lambda: not next_path(key).exists())
+        await tell(decided("b"))
+        first, second = await signed(2)
+
+    ring, said = public_key(ring_path(key)), await anchored(connection)
+    assert (first.key_id, second.key_id) == (old, new)
+    assert Signer.of(key).key_id == new
+    assert said == [first, *ring.handovers, second]
+    assert [(key.after, key.until) for key in ring.keys] == [(0, 1), (1, 2**63 - 1)]
+    assert (ring.handovers[0].pos, ring.handovers[0].hash) == (first.pos, first.hash)
+    assert {ring.flaw_of(head) for head in (first, second)} == {""}
+
+
+async def test_a_running_projector_retires_a_key(
+    projecting: Projecting,
+    tell: Tell,
+    connection: Connection,
+    place: Place,
+    key: Path,
+    signed: Signing,
+) -> None:
+    old = Signer.of(key).key_id
+    async with projecting():
+        await tell(decided("a"))
+        await signed(1)
+        key_change.ask_rotation(key)
+        await until(lambda: not next_path(key).exists())
+        key_change.ask_retirement(key, old, 0)
+        await until(lambda: not key_change.retirement_path(key).exists())
+
+    said = await anchored(connection)
+    assert [type(one) for one in said] == [Head, Handover, Retirement]
+    ring = public_key(ring_path(key))
+    assert [known.since == 0 for known in ring.keys] == [True, False]
+    assert ring.retirements == (said[2],)
+
+
+async def test_what_a_crash_left_in_between_is_gone_on_with(
+    projecting: Projecting,
+    tell: Tell,
+    connection: Connection,
+    place: Place,
+    key: Path,
+    signed: Signing,
+) -> None:
+    """Written into the ring, and then nothing more: neither anchored nor in force."""
+    async with projecting():
+        await tell(decided("a"))
+        (first,) = await signed(1)
+    new = key_change.ask_rotation(key)
+    begun = key_change.begun(Signer.of(key), first.pos, first.hash, noon())
+
+    async with projecting():
+        await tell(decided("b"))
+        _, second = await signed(2)
+
+    assert second.key_id == new
+    assert public_key(ring_path(key)).handovers == (begun.statement,)
+    assert await anchored(connection) == [first, begun.statement, second]
+
+
+async def test_a_standby_signs_with_the_key_that_is_in_force_when_it_leads(
+    projecting: Projecting, tell: Tell, place: Place, key: Path, signed: Signing
+) -> None:
+    """The key was changed while it stood by, with the old one in its memory."""
+    async with projecting() as leader:
+        await tell(decided("a"))
+        await signed(1)
+        async with projecting():
+            new = key_change.ask_rotation(key)
+            await until(lambda: not next_path(key).exists())
+            leader.cancel()
+            await asyncio.wait([leader])
+            await tell(decided("b"))
+            assert (await signed(2))[-1].key_id == new
+
+
+async def test_a_change_that_cannot_be_made_leaves_the_old_key_in_force(
+    projecting: Projecting, tell: Tell, place: Place, key: Path, signed: Signing
+) -> None:
+    next_path(key).write_text("no key")
+    async with projecting():
+        await tell(decided("a"))
+        (head,) = await signed(1)
+
+    assert head.key_id == Signer.of(key).key_id
+
+
+async def test_heads_that_an_older_copy_lost_come_back_with_their_entries(
+    projecting: Projecting,
+    tell: Tell,
+    connection: Connection,
+    place: Place,
+    key: Path,
+    signed: Signing,
+) -> None:
+    async with projecting():
+        for count, uid in enumerate("abc", 1):
+            await tell(decided(uid))
+            await signed(count)
+    kept = heads(place)
+    edited(place, "DELETE FROM head WHERE pos > 1")
+
+    async with projecting():
+        await tell(decided("d"))
+        await signed(4)
+
+    assert heads(place)[:3] == kept
+    assert await anchored(connection) == heads(place)
+
+
+async def test_a_newest_message_that_is_no_statement_hides_no_head(
+    projecting: Projecting,
+    tell: Tell,
+    connection: Connection,
+    place: Place,
+    key: Path,
+    signed: Signing,
+) -> None:
+    """Any user can have the broker store an answer on the subject of heads."""
+    async with projecting():
+        for count, uid in enumerate("ab", 1):
+            await tell(decided(uid))
+            await signed(count)
+    kept = heads(place)
+    await connection.request(CLUSTER.heads, b'{"stream":"JOULIE_OBS","seq":7}')
+    edited(place, "DELETE FROM head WHERE pos > 1")
+
+    async with projecting():
+        await until(lambda: len(heads(place)) == 2)
+
+    assert heads(place) == kept
+
+
+async def test_who_was_fenced_signs_nothing(writer: Engine, tmp_path: Path) -> None:
+    log = DecisionLog(writer)
+    log.open()
+
+    with pytest.raises(Fenced):
+        log.sign_head(3, Signer.of(tmp_path / "head.key"), noon())
+
+
+# --- asking -------------------------------------------------------------------------------------
+
+
+def test_asking_twice_asks_for_one_key(key: Path) -> None:
+    assert key_change.ask_rotation(key) == key_change.ask_rotation(key)
+    assert next_path(key).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_secret_is_not_rotated(tmp_path: Path) -> None:
+    key = tmp_path / "head.key"
+    Signer.of(key, HMAC)
+
+    with pytest.raises(KeyChangeRefused, match="holds a secret"):
+        key_change.ask_rotation(key)
+    assert not next_path(key).exists()
+
+
+def test_without_a_key_nothing_is_handed_over(tmp_path: Path) -> None:
+    with pytest.raises(KeyChangeRefused, match="there is no key to hand over from"):
+        key_change.ask_rotation(tmp_path / "head.key")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_key_that_signs_cannot_be_retired(key: Path) -> None:
+    with pytest.raises(KeyChangeRefused, match="joulie keys rotate"):
+        key_change.ask_retirement(key, Signer.of(key).key_id, 5)
+    with pytest.raises(KeyChangeRefused, match="no key of this log"):
+        key_change.ask_retirement(key, "other", 5)
+
+
+def test_a_second_retirement_waits_for_the_first(key: Path) -> None:
+    old = rotated(key)
+    key_change.ask_retirement(key, old, 5)
+    key_change.ask_retirement(key, old, 5)
+
+    with pytest.raises(KeyChangeRefused, match="waits for the projector"):
+        key_change.ask_retirement(key, old, 3)
+
+
+def rotated(key: Path) -> str:
+    """By hand; the id of the old key."""
+    old = Signer.of(key)
+    key_change.ask_rotation(key)
+    key_change.begun(old, 7, bytes(32), noon()).done()
+    return old.key_id
+
+
+def test_an_old_key_beside_a_newer_ring_is_refused(key: Path) -> None:
+    old = key.read_bytes()
+    rotated(key)
+    key.write_bytes(old)
+
+    with pytest.raises(KeyRingBroken, match="its newest key is"):
+        Signer.of(key).publish(ring_path(key))
+
+
+def test_no_new_key_is_made_beside_a_ring(key: Path) -> None:
+    rotated(key)
+    key.unlink()
+
+    with pytest.raises(KeyRingBroken, match="is missing"):
+        Ed25519Signer.kept_in(key)
+    assert not key.exists()
+
+
+def test_a_key_that_handed_over_is_no_longer_in_force(key: Path) -> None:
+    old = Signer.of(key)
+    assert key_change.is_in_force(old)
+    key_change.ask_rotation(key)
+    change = key_change.begun(old, 7, bytes(32), noon())
+
+    assert not key_change.is_in_force(old)
+    assert key_change.is_in_force(change.done())
+    ring_path(key).write_text("{}")
+    assert not key_change.is_in_force(old)

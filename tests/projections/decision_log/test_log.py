@@ -1,0 +1,288 @@
+"""The decision log only grows: chained, gapless, and shut to everything but the next entry."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from sqlalchemy import Engine
+
+from joulie_bus.errors import Fenced
+from joulie_bus.events import (
+    AnyEvent,
+    Basis,
+    BindDecided,
+    Candidates,
+    Event,
+    FallbackAnswered,
+    FilterDecided,
+    OutcomeSeen,
+    PreemptDecided,
+    PrioritizeDecided,
+    SettingsDeclared,
+)
+from joulie_bus.events.codec import Envelope, seal
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import ask, node_seen, noon, one_of_each, records
+from joulie_projections.decision_log.entry import (
+    FIRST_PREV,
+    About,
+    Entry,
+    chain_hash,
+    entry_of,
+    header,
+)
+from joulie_projections.decision_log.heads import Signer, is_genuine
+from joulie_projections.decision_log.log import DecisionLog, Tip
+from joulie_projections.fold.commit import Input
+from joulie_projections.history.history import History, Logged, Wanted
+from joulie_projections.store.database import Place
+from joulie_projections.store.store import Store
+
+READ = Input("then", 1)
+ANSWERS = FilterDecided | PrioritizeDecided | PreemptDecided | FallbackAnswered | BindDecided
+
+
+def filtered(uid: str = "pod-1", *, view: int = 5, now: int = noon()) -> FilterDecided:
+    return FilterDecided(
+        pod=ask(uid),
+        basis=Basis(view=view, view_age_ms=3, now=now, settings="s"),
+        candidates=Candidates(ordinals=b""),
+        verdicts=b"",
+    )
+
+
+def declared() -> SettingsDeclared:
+    return SettingsDeclared(settings="s", code="1", values={})
+
+
+def is_answer(event: AnyEvent) -> bool:
+    """Whether it is an answer: given about a pod, from a view."""
+    return isinstance(event, ANSWERS)
+
+
+def said(*events: AnyEvent) -> list[Record]:
+    return records(*events, name="extender")
+
+
+def unbounded(event: AnyEvent) -> bytes:
+    """As a replica that looks at no bounds would send it."""
+    data = msgspec.Raw(msgspec.msgpack.encode(event))
+    return seal(Envelope(id="extender:b1:1", type=event.TYPE, v=1, key="k", ts=noon(), data=data))
+
+
+@pytest.fixture
+def log(writer: Engine) -> DecisionLog:
+    """Of a projector in epoch 1."""
+    Store(writer).acquire("me", noon(10), noon(), "i", lambda _: False)
+    made = DecisionLog(writer)
+    made.open()
+    return made
+
+
+def append(log: DecisionLog, told: Sequence[Record], epoch: int = 1) -> int:
+    return log.append(epoch, [entry_of(record) for record in told], READ)
+
+
+def entries(place: Place) -> list[Logged]:
+    with History.of(place) as history:
+        return list(history.entries())
+
+
+# --- appending --------------------------------------------------------------------------------
+
+
+def test_an_empty_log_ends_at_nothing(log: DecisionLog) -> None:
+    assert log.open() == (Tip(0, FIRST_PREV), Input("", 0))
+
+
+def test_an_entry_repeats_in_columns_what_its_body_says(log: DecisionLog, place: Place) -> None:
+    told = said(declared(), filtered("u7", view=42))
+    append(log, told)
+
+    first, second = entries(place)
+    line = f"@00350051005400620065extender:b1:2\tdecision.filter\tu7\tteam/u7\t42\t{noon()}\n"
+    body = line.encode() + told[1].data
+    assert second == Logged(
+        pos=2,
+        event_id="extender:b1:2",
+        kind="decision.filter",
+        pod_uid="u7",
+        pod="team/u7",
+        view_position=42,
+        decided_at=noon(),
+        body=body,
+        prev=first.hash,
+        hash=chain_hash(first.hash, body),
+    )
+    assert (second.about, second.message) == (entry_of(told[1]).about, told[1].data)
+
+
+@pytest.mark.parametrize(
+    ("event", "columns"),
+    [
+        (declared(), ("", "", 0, noon())),
+        *(
+            (event, ("u", "team/u", 7, noon()))
+            for event in one_of_each(uid="u")
+            if is_answer(event)
+        ),
+        (OutcomeSeen(pod_uid="u", namespace="t", name="p", node="n"), ("u", "t/p", 0, noon())),
+    ],
+    ids=lambda part: part.TYPE if isinstance(part, Event) else "",
+)
+def test_every_kind_of_entry_has_its_columns(
+    event: AnyEvent, columns: tuple[str, str, int, int]
+) -> None:
+    [told] = said(event)
+
+    about = About("extender:b1:1", event.TYPE, *columns)
+    assert entry_of(told) == Entry(about, header(about) + told.data)
+
+
+def test_entries_are_chained_without_a_gap_over_every_append(
+    log: DecisionLog, place: Place
+) -> None:
+    told = said(declared(), *(filtered(f"p{number}") for number in range(6)))
+    for first in range(0, len(told), 3):
+        append(log, told[first : first + 3])
+
+    prev = FIRST_PREV
+    for pos, (entry, record) in enumerate(zip(entries(place), told, strict=True), 1):
+        assert (entry.pos, entry.prev, entry.message) == (pos, prev, record.data)
+        prev = chain_hash(prev, entry.body)
+        assert entry.hash == prev
+    assert log.open() == (Tip(7, prev), READ)
+
+
+def test_the_same_event_is_there_once_however_often_it_comes(
+    log: DecisionLog, place: Place
+) -> None:
+    told = said(filtered("a"), filtered("b"), filtered("c"))
+
+    added = [append(log, [told[0], told[0]]), append(log, told), append(log, told)]
+
+    assert added == [1, 2, 0]
+    assert [entry.pod_uid for entry in entries(place)] == ["a", "b", "c"]
+
+
+def test_how_far_the_stream_was_read_moves_with_the_entries(log: DecisionLog) -> None:
+    log.append(1, [entry_of(record) for record in said(filtered())], Input("then", 9))
+    log.append(1, [], Input("then", 12))
+
+    assert (log.read_to(), log.open()[1]) == (12, Input("then", 12))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"garbage", id="garbage"),
+        pytest.param(records(node_seen("n"))[0].data, id="a fact"),
+        pytest.param(unbounded(filtered(view=2**63)), id="a position that no column holds"),
+        pytest.param(unbounded(filtered(now=2**64 - 1)), id="a time that no column holds"),
+        pytest.param(unbounded(filtered("nul\0")), id="a name that no column holds"),
+        pytest.param(b"", id="nothing"),
+        pytest.param(unbounded(filtered("tab\t")), id="a name with a tab"),
+        pytest.param(unbounded(filtered("x" * 10_000)), id="a name that no header holds"),
+        pytest.param(header(About("a", "b", "c", "d", 1, 2)), id="what looks like a header"),
+    ],
+)
+def test_what_cannot_be_read_becomes_an_entry_too(
+    log: DecisionLog, place: Place, data: bytes
+) -> None:
+    append(log, [Record(Stream.DEC, 3, noon(), data), *said(filtered())])
+
+    first, second = entries(place)
+    assert (first.event_id, first.kind, first.message) == ("unreadable:3", "unreadable", data)
+    assert (second.pos, second.prev, second.kind) == (2, first.hash, "decision.filter")
+
+
+@pytest.mark.parametrize("epoch", [0, 2])
+def test_another_epoch_is_fenced_and_appends_nothing(
+    log: DecisionLog, place: Place, epoch: int
+) -> None:
+    with pytest.raises(Fenced):
+        append(log, said(filtered()), epoch)
+
+    assert (entries(place), log.read_to()) == ([], 0)
+
+
+# --- heads ------------------------------------------------------------------------------------
+
+
+def test_a_head_says_where_the_log_ends_and_is_signed_once(
+    log: DecisionLog, tmp_path: Path
+) -> None:
+    signer = Signer.of(tmp_path / "key")
+    before = log.sign_head(1, signer, noon())
+    append(log, said(filtered("a"), filtered("b")))
+
+    head, again = log.sign_head(1, signer, noon(1)), log.sign_head(1, signer, noon(2))
+
+    assert (before, again) == (None, None)
+    assert head is not None
+    assert Tip(head.pos, head.hash) == log.open()[0]
+    assert is_genuine(head, signer.public)
+
+
+# --- what was decided in a span of time -------------------------------------------------------
+
+# Replicas ship late: entry 3 is of 12:00, though 12:05 stands before it.
+MINUTES = (1, 5, 0, 6, 7, 2, 9, 9, 8, 12)
+
+
+@pytest.mark.parametrize("few", [10_000, 3, 0], ids=lambda few: f"{few} are few")
+@pytest.mark.parametrize(
+    ("span", "found"),
+    [
+        pytest.param({"since": 8}, [10, 9, 8, 7], id="since"),
+        pytest.param({"since": 0}, [10, 9, 8, 7, 6, 5, 4, 3, 2, 1], id="all"),
+        pytest.param({"since": 13}, [], id="none"),
+        pytest.param({"since": 2, "until": 6}, [6, 4, 2], id="a window"),
+        pytest.param({"until": 2}, [6, 3, 1], id="until"),
+    ],
+)
+def test_entries_of_a_span_of_time_are_found_newest_first_however_many_there_are(
+    log: DecisionLog,
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+    few: int,
+    span: dict[str, int],
+    found: list[int],
+) -> None:
+    monkeypatch.setattr("joulie_projections.history.history.FEW", few)
+    append(log, said(*(filtered(now=at_minute(minute)) for minute in MINUTES)))
+    times = {end: at_minute(minute) for end, minute in span.items()}
+    wanted = Wanted(since=times.get("since"), until=times.get("until"))
+
+    with History.of(place) as history:
+        before = [entry.pos for entry in history.entries_before(9, wanted)]
+        assert [entry.pos for entry in history.find(wanted)] == found
+        assert [entry.pos for entry in history.find(wanted, 2)] == found[:2]
+        assert before == [pos for pos in found if pos < 9]
+
+
+def at_minute(minute: int) -> int:
+    return noon(60 * minute)
+
+
+@pytest.mark.parametrize("place", ["database_file"], indirect=True)
+def test_few_entries_of_a_long_log_are_looked_up_and_not_searched_for(
+    log: DecisionLog, place: Place
+) -> None:
+    append(log, said(*(filtered(now=at_minute(minute)) for minute in range(500))))
+    looks = 0
+
+    def look() -> int:
+        nonlocal looks
+        looks += 1
+        return 0
+
+    with History.of(place) as history:
+        # Each ten instructions of the database; reading back through everything takes hundreds.
+        history._db.connection.dbapi_connection.set_progress_handler(look, 10)  # type: ignore[union-attr]
+        found = [entry.pos for entry in history.find(Wanted(since=at_minute(498)))]
+
+    assert found == [500, 499]
+    assert looks < 100

@@ -1,0 +1,303 @@
+"""Laws of the fold that hold whatever happens, and what a large world costs."""
+
+import random
+import subprocess
+import sys
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from joulie_bus.events import Fact, NodeGone, PodFinished, PodGone
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import FAMILIES
+from joulie_bus.testing import (
+    ANY_FACTS,
+    any_fact,
+    bound,
+    hardware,
+    node_seen,
+    noon,
+    one_of_each,
+    pending,
+    power,
+    records,
+)
+from joulie_projections.fold.node_facts import SETTLING_NS
+from joulie_projections.fold.producers import LATER_LIMIT
+from joulie_projections.fold.sequence import DECISIONS, fold
+from joulie_projections.pods.load import NOTHING, Load, load_of
+from joulie_projections.state.rows import encode, tables_of
+from joulie_projections.state.state import ClusterState, PodState
+from joulie_projections.state.state_changes import Draft
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.facility import halls_of
+
+ANY = st.integers(0, ANY_FACTS - 1).map(any_fact)
+FACTS = st.lists(ANY, max_size=30)
+ORDER = st.randoms(use_true_random=False)
+
+
+def folded(story: list[Record]) -> ClusterState:
+    cluster_state = ClusterState()
+    draft = Draft(cluster_state)
+    fold(draft, story, 0)
+    draft.commit()
+    return cluster_state
+
+
+def believed(cluster_state: ClusterState) -> dict[tuple[str, str], bytes]:
+    """All rows but those that say who counted what."""
+    held = tables_of(cluster_state).items()
+    return {
+        (table, key): encode(state)
+        for table, states in held
+        for key, state in states.items()
+        if table != "producer"
+    }
+
+
+# --- every event on every world ---------------------------------------------------------------
+
+
+@given(before=FACTS)
+@settings(deadline=None, max_examples=50)
+def test_every_kind_of_fact_can_happen_to_every_cluster_state(before: list[Fact]) -> None:
+    cluster_state = folded(records(*before))
+    every = [event for event in one_of_each("n1", "p1") if event.TYPE not in DECISIONS]
+
+    told = fold(Draft(cluster_state), records(*every, name="another"), 0)
+
+    assert (told.poison, told.duplicates) == ([], 0)
+
+
+@given(facts=FACTS)
+@settings(deadline=None, max_examples=60)
+def test_what_nodes_carry_equals_a_recount(facts: list[Fact]) -> None:
+    cluster_state = folded(records(*facts))
+    recount: dict[str, Load] = {}
+    for pod in cluster_state.pods.values():
+        if pod.node and not pod.finished:
+            recount[pod.node] = recount.get(pod.node, NOTHING) + load_of(pod.pod)
+
+    assert {name: node.load for name, node in cluster_state.nodes.items() if node.pods} == recount
+    assert all(node.load == NOTHING for node in cluster_state.nodes.values() if not node.pods)
+
+
+@given(facts=FACTS)
+@settings(deadline=None, max_examples=60)
+def test_only_pods_that_are_there_and_came_late_are_assumed(facts: list[Fact]) -> None:
+    cluster_state = folded(records(*facts))
+
+    for name, node in cluster_state.nodes.items():
+        for arrival in node.arrivals:
+            pod = cluster_state.pods[arrival.uid]
+            assert (pod.node, pod.finished, pod.bound_at) == (name, False, arrival.at)
+            assert not node.samples or node.samples[-1].at < arrival.at + SETTLING_NS
+
+
+# --- what producers lose, repeat and send late ------------------------------------------------
+
+
+@given(facts=st.lists(ANY, min_size=2, max_size=30), data=st.data())
+@settings(deadline=None, max_examples=60)
+def test_any_single_message_that_is_lost_is_missed(facts: list[Fact], data: st.DataObject) -> None:
+    story = records(*facts)
+    lost = data.draw(st.sampled_from(story))
+    beside = [record for record in story if record.stream is lost.stream]
+    assume(lost is not beside[-1])
+
+    cluster_state = folded([record for record in story if record is not lost])
+
+    [life] = cluster_state.producers[f"{FAMILIES[lost.stream][0]}:tester"].lives
+    assert (life.high, life.missing, life.lost) == (len(beside), (lost.sequence,), 0)
+
+
+@given(facts=FACTS.filter(bool), data=st.data())
+@settings(deadline=None, max_examples=60)
+def test_any_single_message_that_comes_twice_is_told_and_changes_nothing(
+    facts: list[Fact], data: st.DataObject
+) -> None:
+    story = records(*facts)
+    again = story[data.draw(st.integers(0, len(story) - 1))]
+    place = data.draw(st.integers(story.index(again) + 1, len(story)))
+    repeated = [*story[:place], again, *story[place:]]
+
+    assert fold(Draft(ClusterState()), repeated, 0).duplicates == 1
+    assert believed(folded(repeated)) == believed(folded(story))
+
+
+LIVES: dict[str, list[Fact]] = {
+    "waits": [pending("a")],
+    "runs": [pending("b"), bound("b", "n1")],
+    "ends": [pending("c"), bound("c", "n1"), PodFinished(uid="c")],
+    "goes": [pending("d"), bound("d", "n2"), PodFinished(uid="d"), PodGone(uid="d")],
+}
+
+
+@given(draw=ORDER)
+@settings(deadline=None, max_examples=100)
+def test_in_whatever_order_a_producers_messages_come_the_pods_are_the_same(
+    draw: random.Random,
+) -> None:
+    story = records(*(fact for life in LIVES.values() for fact in life))
+    shuffled = draw.sample(story, len(story))
+
+    cluster_state = folded(shuffled)
+
+    there = {uid: pod.node for uid, pod in cluster_state.pods.items() if not pod.finished}
+    assert there == {"a": "", "b": "n1"}
+    assert {name: node.pods for name, node in cluster_state.nodes.items() if node.pods} == {"n1": 1}
+
+
+@pytest.mark.parametrize(
+    ("story", "late", "left"),
+    [
+        pytest.param([bound("p", "n"), PodGone(uid="p")], 0, {}, id="bound after it went"),
+        pytest.param([pending("p"), PodGone(uid="p")], 0, {}, id="pending after it went"),
+        pytest.param([bound("p", "n"), PodFinished(uid="p")], 0, {}, id="bound after it ended"),
+        pytest.param(
+            [bound("p", "n"), power("n", 1)],
+            0,
+            {"p": PodState(pod=bound("p", "n").pod, node="n", bound_at=noon())},
+            id="bound late, and nothing later said of it",
+        ),
+    ],
+)
+def test_a_late_message_counts_unless_something_later_was_said(
+    story: list[Fact], late: int, left: dict[str, PodState]
+) -> None:
+    told = records(*story)
+
+    assert folded([*told[:late], *told[late + 1 :], told[late]]).pods == left
+
+
+def test_a_late_sight_of_a_node_does_not_undo_a_newer_one() -> None:
+    old, new = records(node_seen("n", power_profile="eco"), node_seen("n"))
+
+    assert folded([new, old]).nodes["n"].labels == {"joulie.io/managed": "true"}
+
+
+def test_a_late_farewell_takes_no_node_that_was_seen_since() -> None:
+    first, gone, back = records(node_seen("n"), NodeGone(node="n"), node_seen("n"))
+
+    assert folded([first, back, gone]).nodes["n"].present
+
+
+def test_hardware_is_not_overtaken_by_a_sight_of_the_node() -> None:
+    found, seen = records(hardware("n"), node_seen("n"))
+
+    assert folded([seen, found]).nodes["n"].hardware == hardware("n")
+
+
+def test_what_came_last_is_remembered_only_while_something_is_missing() -> None:
+    told = records(node_seen("n"), pending("a"), pending("b"), pending("c"))
+
+    [missing] = folded(told[1:3]).producers["obs:tester"].lives
+    [whole] = folded([*told[1:3], told[0], told[3]]).producers["obs:tester"].lives
+
+    assert missing.later == {"pod a": 2, "pod b": 3}
+    assert (whole.missing, whole.later) == ((), {})
+
+
+def test_the_memory_of_what_came_last_is_bounded() -> None:
+    told = records(node_seen("n"), *(pending(f"p{number}") for number in range(LATER_LIMIT + 9)))
+
+    [life] = folded(told[1:]).producers["obs:tester"].lives
+
+    assert len(life.later) == LATER_LIMIT
+    assert min(life.later.values()) == 2 + 9
+
+
+@given(facts=FACTS, draw=ORDER)
+@settings(deadline=None, max_examples=60)
+def test_producers_of_different_things_may_be_merged_in_any_order(
+    facts: list[Fact], draw: random.Random
+) -> None:
+    """Readings of one node and readings of another meet nowhere."""
+    here = records(*(power("a", number) for number in range(5)), name="here")
+    there = records(*(power("b", number) for number in range(5)), name="there")
+    start = records(*facts, node_seen("a"), node_seen("b"), start_s=-60)
+    queues = [list(here), list(there)]
+    merged: list[Record] = []
+    while any(queues):
+        merged.append(draw.choice([q for q in queues if q]).pop(0))
+
+    assert believed(folded([*start, *merged])) == believed(folded([*start, *here, *there]))
+
+
+# --- one board per position -------------------------------------------------------------------
+
+
+@given(facts=FACTS)
+@settings(deadline=None, max_examples=50)
+def test_a_twin_columns_of_an_earlier_position_never_changes(facts: list[Fact]) -> None:
+    cluster_state, twin_columns = ClusterState(), TwinColumns.empty()
+    seen: list[tuple[TwinColumns, dict[str, bytes]]] = []
+    for record in records(*facts):
+        draft = Draft(cluster_state)
+        fold(draft, [record], 0)
+        changed = dict(draft.nodes.changes)
+        draft.commit()
+        twin_columns = twin_columns.following(cluster_state, changed)
+        seen.append((twin_columns, content(twin_columns)))
+
+    assert all(content(earlier) == was for earlier, was in seen)
+    assert (
+        twin_columns.rows
+        == TwinColumns.of(cluster_state.nodes, 0, halls_of(cluster_state.facilities)).rows
+    )
+
+
+def content(twin_columns: TwinColumns) -> dict[str, bytes]:
+    return {name: column.tobytes() for name, column in twin_columns.columns.items()}
+
+
+# --- memory -----------------------------------------------------------------------------------
+
+MEASURE = """
+from joulie_bus.testing import bound, caps, eco, hardware, node_seen, power, records
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.state.state_changes import Draft
+from joulie_projections.state.rows import changed_rows, no_rows
+from joulie_projections.fold.sequence import fold
+from joulie_projections.state.state import ClusterState
+
+world, digests = ClusterState(), no_rows()
+
+
+def tell(*facts, name, start_s=0.0):
+    draft = Draft(world)
+    fold(draft, records(*facts, name=name, start_s=start_s, step_s=0), 0)
+    digests.update(changed_rows(draft.changed(), digests, world.prints)[1])
+    draft.commit()
+
+
+names = [f"node-{number:05d}.example.internal" for number in range(5000)]
+def life_of(name):
+    pods = (bound(f"uid-of-a-pod-{name}-{number}", name) for number in range(10))
+    return (node_seen(name), hardware(name, gpus=8), eco(name), caps(name, 60), *pods)
+
+
+for first in range(0, len(names), 10):
+    facts = [fact for name in names[first : first + 10] for fact in life_of(name)]
+    tell(*facts, name=f"watcher-{first}")
+for number in range(31):
+    readings = (power(name, 300) for name in names)
+    tell(*readings, name=f"meter-{number}", start_s=60 + number * 10)
+board = TwinColumns.of(world.nodes, 0)
+samples = sum(len(node.samples) for node in world.nodes.values())
+# Of this program alone: what getrusage tells starts with the peak of the one that started it.
+[kib] = [int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")]
+print(len(world.nodes), len(world.pods), samples, len(board), kib // 1024)
+"""
+
+
+def test_a_cluster_state_of_5000_nodes_with_pods_and_readings_takes_less_than_150_mb() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True
+    )
+
+    nodes, pods, samples, rows, megabytes = (int(value) for value in run.stdout.split())
+    assert (nodes, pods, samples, rows) == (5000, 50_000, 155_000, 5000)
+    assert megabytes < 150

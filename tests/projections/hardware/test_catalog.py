@@ -1,0 +1,295 @@
+"""Every figure has a source, every name is one model's, and what cannot be read is told at once."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from joulie_bus.errors import BadCatalog, SettingsError
+from joulie_bus.events import HardwareDiscovered, ModelFigures
+from joulie_bus.runtime.settings import Source
+from joulie_bus.testing import hardware, node_seen, records
+from joulie_projections.fold.sequence import fold
+from joulie_projections.hardware.catalog import Catalog, from_labels, parsed, rated, unreadable
+from joulie_projections.hardware.catalog_file import CatalogSettings, shipped
+from joulie_projections.hardware.models import words
+from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state_changes import Draft
+
+CATALOG = shipped()
+OURS = b"""
+[[cpu]]
+model = "AMD EPYC 9654"
+cores = 96
+tdp_w = 400
+source = "our own meter, rack 7"
+
+[[gpu]]
+model = "Acme One"
+aliases = ["One X"]
+memory_gb = 8
+tdp_w = 50
+source = "acme"
+
+[sources]
+acme = "Acme data sheet, page 3"
+"""
+
+
+def entry(**changes: object) -> bytes:
+    """One processor, right but for these."""
+    given: dict[str, object] = {"model": "C", "cores": 8, "tdp_w": 90, "source": "s"} | changes
+    said = (f"{key} = {value!r}" for key, value in given.items() if value is not None)
+    return "\n".join(["[[cpu]]", *said]).encode()
+
+
+def discovered(cpu: str = "", gpu: str = "", *, gpus: int = 0) -> HardwareDiscovered:
+    """Models without a figure."""
+    return HardwareDiscovered(
+        node="n",
+        cpu_model=cpu,
+        cpu_sockets=2,
+        cpu_cores=0,
+        cpu_max_mw_per_socket=0,
+        gpu_model=gpu,
+        gpu_count=gpus,
+    )
+
+
+@pytest.mark.parametrize(
+    "model",
+    [*CATALOG.cpus.values(), *CATALOG.gpus.values()],
+    ids=lambda model: model.model,
+)
+def test_every_figure_that_comes_with_us_has_its_makers_word_for_it(model: object) -> None:
+    source = str(getattr(model, "source", ""))
+
+    assert any(maker in source for maker in ("amd.com", "intel.com", "nvidia.com"))
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("AMD EPYC 9654 96-Core Processor", "AMD EPYC 9654"),
+        ("AMD-EPYC-7763", "AMD EPYC 7763"),
+        ("Intel(R) Xeon(R) Platinum 8480+", "Intel Xeon Platinum 8480+"),
+        ("Intel(R) Xeon(R) Gold 6338 CPU @ 2.00GHz", "Intel Xeon Gold 6338"),
+        ("Some Other Processor", None),
+        ("AMD EPYC 96540", None),
+    ],
+)
+def test_a_processor_is_known_by_the_names_that_systems_give_it(
+    name: str, model: str | None
+) -> None:
+    found = CATALOG.cpu(name)
+
+    assert (found.model if found else None) == model
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("NVIDIA-A100-SXM4-40GB", "NVIDIA A100 SXM4 40GB"),
+        ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 SXM4 80GB"),
+        ("NVIDIA-A100-PCIE-40GB", "NVIDIA A100 PCIe 40GB"),
+        ("A100", "NVIDIA A100 SXM4 40GB"),
+        ("A10", "NVIDIA A10"),
+        ("NVIDIA A10G", None),
+        ("NVIDIA H100 80GB HBM3", "NVIDIA H100 SXM5"),
+        ("NVIDIA H100 PCIe", "NVIDIA H100 PCIe"),
+        ("NVIDIA-L4", "NVIDIA L4"),
+        ("NVIDIA-L40S", "NVIDIA L40S"),
+        ("NVIDIA L40", "NVIDIA L40"),
+        ("Tesla T4", "NVIDIA T4"),
+        ("AMD_Instinct_MI300X_OAM", "AMD Instinct MI300X"),
+        ("", None),
+    ],
+)
+def test_a_card_is_known_by_whole_words_and_never_by_accident(name: str, model: str | None) -> None:
+    found = CATALOG.gpu(name)
+
+    assert (found.model if found else None) == model
+
+
+def test_the_models_in_common_use_are_there() -> None:
+    wanted = "EPYC 7763, EPYC 9654, EPYC 9755, Platinum 8380, Platinum 8480+, Platinum 8592+"
+    cards = "A100, H100, H200, B200, L4, L40S, T4, MI250X, MI300X"
+
+    assert all(CATALOG.cpu(name) for name in wanted.split(", "))
+    assert all(CATALOG.gpu(name) for name in cards.split(", "))
+
+
+def test_a_card_has_its_memory_and_what_it_computes() -> None:
+    card = CATALOG.gpu("A100 40GB")
+
+    assert card is not None
+    assert (card.memory_gb, card.fp16_tflops, card.tdp_w) == (40, 312, 400)
+
+
+def test_no_cap_range_excludes_what_the_model_draws() -> None:
+    for model in (*CATALOG.cpus.values(), *CATALOG.gpus.values()):
+        low, high = model.cap_w or (model.tdp_w, model.tdp_w)
+
+        assert low <= model.tdp_w <= high
+
+
+# --- a file of the user's own -----------------------------------------------------------------
+
+
+def test_a_users_file_replaces_models_and_adds_to_them() -> None:
+    both = parsed(OURS, "ours.toml", CATALOG)
+
+    own, new = both.cpu("AMD EPYC 9654"), both.gpu("acme one-x")
+    assert own is not None
+    assert new is not None
+    assert (own.tdp_w, own.source) == (400, "our own meter, rack 7")
+    assert (new.tdp_w, new.source) == (50, "Acme data sheet, page 3")
+    assert both.cpu("EPYC 9654P") is None, "a replaced model goes with all its names"
+    assert both.gpu("T4") == CATALOG.gpu("T4")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param(b"\xff", "it is not TOML", id="not text"),
+        pytest.param(b"[[cpu]", "it is not TOML", id="not TOML"),
+        pytest.param(entry(source=None), "missing required field `source`", id="no source"),
+        pytest.param(entry(source=""), "length >= 1", id="an empty source"),
+        pytest.param(entry(tdp_w=0), ">= 1", id="no watts"),
+        pytest.param(entry(tdp_w="90"), "Expected `int`", id="words for watts"),
+        pytest.param(entry(watts=1), "unknown field `watts`", id="a field that nobody knows"),
+        pytest.param(entry(cap_w=[9, 3]), "from high to low", id="a range upside down"),
+        pytest.param(entry() + b"\n" + entry(), "'C' is C and C: which one?", id="twice the same"),
+        pytest.param(b"[[gpus]]\n", "gpus: there is no such table", id="a table nobody knows"),
+        pytest.param(b"cpu = 7", "cpu number 1: Expected `object`", id="no table at all"),
+    ],
+)
+def test_a_bad_catalog_is_refused_with_what_is_wrong(text: bytes, why: str) -> None:
+    with pytest.raises(BadCatalog, match=r"ours\.toml cannot be used") as told:
+        parsed(text, "ours.toml")
+
+    assert why in str(told.value)
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    with pytest.raises(BadCatalog, match=r"2 mistake\(s\)"):
+        parsed(entry(tdp_w=0) + b"\n" + entry(cores=0), "ours.toml")
+
+
+def test_a_bad_file_stops_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "ours.toml"
+    file.write_bytes(entry(tdp_w=0))
+    source = Source.of(HARDWARE_CATALOG=str(file))
+
+    source.load(CatalogSettings)
+
+    with pytest.raises(SettingsError, match="HARDWARE_CATALOG"):
+        source.finish()
+
+
+def test_a_file_that_is_not_there_stops_the_start() -> None:
+    source = Source.of(HARDWARE_CATALOG="/nowhere/ours.toml")
+
+    source.load(CatalogSettings)
+
+    with pytest.raises(SettingsError, match="No such file"):
+        source.finish()
+
+
+def test_without_a_file_the_catalog_is_ours() -> None:
+    assert Source.of().load(CatalogSettings).catalog == CATALOG
+
+
+# --- what a node is made of -------------------------------------------------------------------
+
+
+def test_figures_that_a_discovery_lacks_come_from_the_catalog() -> None:
+    found = rated(discovered("AMD EPYC 9654", "NVIDIA H100 80GB HBM3", gpus=8), CATALOG)
+
+    assert (found.cpu_cores, found.cpu_max_mw_per_socket) == (192, 360_000)
+    assert found.gpu_max_mw == 700_000
+
+
+def test_figures_of_a_discovery_stay_what_they_are() -> None:
+    own = replace(hardware("n", watts=333, gpus=1), cpu_min_mw_per_socket=99_000)
+    found = rated(own, CATALOG)
+
+    assert found.figures == ModelFigures(cores_per_socket=96, gpu_tflops=989)
+    assert replace(found, figures=own.figures, gpu_vendor="") == own
+
+
+@pytest.mark.parametrize(("watts", "low_mw"), [(400, 320_000), (320, 320_000), (300, 0)])
+def test_a_node_that_tells_only_its_maximum_has_the_makers_minimum(watts: int, low_mw: int) -> None:
+    found = rated(hardware("n", watts=watts), CATALOG)
+
+    assert found.cpu_min_mw_per_socket == low_mw
+    assert found.cpu_max_mw_per_socket == watts * 1000
+    assert found.figures.cpu_cap_mw_per_socket == 0
+
+
+def test_hardware_that_nobody_knows_keeps_its_gaps() -> None:
+    unknown = discovered("Abacus", "Beads", gpus=1)
+
+    assert rated(unknown, CATALOG) == unknown
+
+
+def test_labels_tell_the_models_and_what_can_be_allocated_the_rest() -> None:
+    seen = node_seen("n", cores=190, gpus=8)
+    labels = {"joulie.io/hw.cpu-model": "AMD-EPYC-9654", "joulie.io/gpu.product": "NVIDIA-H200"}
+
+    assert from_labels(replace(seen, labels=labels), CATALOG) == HardwareDiscovered(
+        node="n",
+        cpu_model="AMD EPYC 9654",
+        cpu_sockets=1,
+        cpu_cores=190,
+        cpu_max_mw_per_socket=360_000,
+        gpu_model="NVIDIA H200",
+        gpu_count=8,
+        gpu_max_mw=700_000,
+        gpu_by_catalog=True,
+        source="labels",
+        cpu_min_mw_per_socket=320_000,
+        gpu_vendor="nvidia",
+        figures=ModelFigures(cores_per_socket=96, cpu_cap_mw_per_socket=400_000, gpu_tflops=989),
+    )
+
+
+@pytest.mark.parametrize(("sockets", "counted"), [("4", 4), ("two", 2), ("", 2), ("9" * 50, 2)])
+def test_a_label_that_holds_no_number_leaves_it_to_what_can_be_allocated(
+    sockets: str, counted: int
+) -> None:
+    labels = {"joulie.io/hw.cpu-model": "EPYC 9654", "joulie.io/hw.cpu-sockets": sockets}
+    found = from_labels(replace(node_seen("n", cores=380), labels=labels), CATALOG)
+
+    assert found is not None
+    assert found.cpu_sockets == counted
+
+
+def test_labels_that_should_hold_a_number_and_do_not_are_named() -> None:
+    labels = {"joulie.io/hw.cpu-sockets": "2", "joulie.io/hw.gpu-count": "eight", "x": "y"}
+
+    assert unreadable(labels) == {"joulie.io/hw.gpu-count": "eight"}
+
+
+def test_a_node_without_such_labels_tells_nothing_more() -> None:
+    assert from_labels(node_seen("n"), CATALOG) is None
+
+
+def test_labels_never_replace_what_was_discovered() -> None:
+    by_labels = replace(hardware("n", watts=1), source="labels")
+    own, other = hardware("n", watts=720), replace(by_labels, cpu_max_mw_per_socket=2000)
+
+    assert known(by_labels, other) == other
+    assert known(by_labels, own, by_labels) == own
+
+
+def known(*told: HardwareDiscovered) -> HardwareDiscovered | None:
+    draft = Draft(ClusterState())
+    fold(draft, records(*told), 0)
+    node = draft.nodes.get("n")
+    return node.hardware if node else None
+
+
+def test_a_name_is_its_words() -> None:
+    assert words("Intel(R)_Xeon(TM) Gold-6338") == ("intel", "xeon", "gold", "6338")
+    assert isinstance(CATALOG, Catalog)

@@ -1,0 +1,61 @@
+import pytest
+
+from joulie_bus.errors import SettingsError
+from joulie_bus.runtime.settings import Source
+from joulie_projections.hardware.catalog_file import GpuResourceSettings
+from joulie_projections.hardware.gpu_resources import GPU_RESOURCES, Counted, counted
+
+
+def test_the_resources_that_are_gpus_are_a_setting() -> None:
+    named = Source.of(GPU_RESOURCES="nvidia.com/gpu, vendor.example/gpu,nvidia.com/gpu")
+
+    assert named.load(GpuResourceSettings).resources == ("nvidia.com/gpu", "vendor.example/gpu")
+    assert Source.of().load(GpuResourceSettings).resources == GPU_RESOURCES
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "not a list of resource names"),
+        ("gpu", "not a list of resource names"),
+        ("a/b/c", "not a list of resource names"),
+        ("nvidia.com/gpu other.example/ gpu", "not a list of resource names"),
+        ("nvidia.com/mig-1g.5gb", "always counts, as its share of a card"),
+    ],
+)
+def test_what_names_no_resource_stops_the_start(text: str, why: str) -> None:
+    source = Source.of(GPU_RESOURCES=text)
+    source.load(GpuResourceSettings)
+
+    with pytest.raises(SettingsError, match=why):
+        source.finish()
+
+
+def test_a_node_without_gpus_has_none() -> None:
+    assert counted({"cpu": "4"}, {}, GPU_RESOURCES, "n") == Counted()
+
+
+def test_whole_and_sliced_cards_of_one_node_add_up() -> None:
+    allocatable = {"nvidia.com/gpu": 2, "nvidia.com/mig-1g.5gb": 14}
+
+    assert counted(allocatable, {}, GPU_RESOURCES, "n") == Counted(4, 0, "nvidia")
+
+
+def test_slices_that_pods_share_by_turns_are_no_more_slices() -> None:
+    labels = {"nvidia.com/mig-1g.5gb.replicas": "4"}
+
+    assert counted({"nvidia.com/mig-1g.5gb": 28}, labels, GPU_RESOURCES, "n").cards == 1
+
+
+def test_a_resource_that_says_it_is_shared_has_the_labels_of_the_device() -> None:
+    labels = {"nvidia.com/gpu.replicas": "4"}
+    names = (*GPU_RESOURCES, "nvidia.com/gpu.shared")
+
+    assert counted({"nvidia.com/gpu.shared": 8}, labels, names, "n") == Counted(2, 8, "nvidia")
+
+
+@pytest.mark.parametrize("replicas", ["", "four", "0", "1"])
+def test_replicas_that_are_no_number_change_nothing(replicas: str) -> None:
+    labels = {"nvidia.com/gpu.replicas": replicas}
+
+    assert counted({"nvidia.com/gpu": 8}, labels, GPU_RESOURCES, "n") == Counted(8, 0, "nvidia")

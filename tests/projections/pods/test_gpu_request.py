@@ -1,0 +1,104 @@
+"""What a pod wants of its cards, in both spellings, and what happens to what cannot be read."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from joulie_bus.errors import BadAnnotation
+from joulie_bus.events import GpuAsk, PodAsk
+from joulie_projections.pods.demand import ask_of
+from joulie_projections.pods.gpu_request import MODEL, SHARE, TOPOLOGY, VRAM_MB, gpu_ask_of
+from joulie_projections.pods.kubernetes_pod import Pod
+
+OLD_MODEL, OLD_VRAM = "gpu-extender.mle.com/model", "gpu-extender.mle.com/vram-mb"
+NEW_MODEL, NEW_VRAM = "joulie.io/gpu-model", "joulie.io/gpu-vram-mb"
+
+
+def asked(annotations: dict[str, str], *gpus: int) -> PodAsk:
+    """One container for each number of cards."""
+    containers = [{"resources": {"limits": {"nvidia.com/gpu": count}}} for count in gpus]
+    manifest = {"metadata": {"annotations": annotations}, "spec": {"containers": containers}}
+    return ask_of(msgspec.convert(manifest, Pod))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "ask"),
+    [
+        pytest.param({}, GpuAsk(), id="nothing said"),
+        pytest.param(
+            {OLD_MODEL: "NVIDIA-A100-SXM4-40GB", OLD_VRAM: "30000"},
+            GpuAsk(model="NVIDIA-A100-SXM4-40GB", vram_mb=30_000),
+            id="the old spelling",
+        ),
+        pytest.param(
+            {NEW_MODEL: " A100 ", NEW_VRAM: "30000"},
+            GpuAsk(model="A100", vram_mb=30_000),
+            id="new",
+        ),
+        pytest.param({OLD_VRAM: "1"}, GpuAsk(vram_mb=1), id="memory alone"),
+        pytest.param({NEW_MODEL: "H100"}, GpuAsk(model="H100"), id="a model alone"),
+        pytest.param(
+            {NEW_MODEL: "H100", OLD_VRAM: "5"},
+            GpuAsk(model="H100", vram_mb=5),
+            id="mixed",
+        ),
+        pytest.param(
+            {OLD_MODEL: "H100", NEW_MODEL: "H100"}, GpuAsk(model="H100"), id="both, and they agree"
+        ),
+        pytest.param({TOPOLOGY[0]: "nvlink"}, GpuAsk(topology="nvlink"), id="linked cards"),
+        pytest.param({SHARE[0]: "0.25"}, GpuAsk(share_milli=250), id="a share"),
+        pytest.param({SHARE[0]: "1"}, GpuAsk(share_milli=1000), id="a whole one"),
+    ],
+)
+def test_an_ask_is_what_the_annotations_say(annotations: dict[str, str], ask: GpuAsk) -> None:
+    assert gpu_ask_of(annotations) == ask
+
+
+MEGABYTES = ("", "30GB", "-1", "0", "1e4", "3.5", "\u0663", "9" * 40)
+BAD = [
+    *((name, text) for name in VRAM_MB for text in MEGABYTES),
+    *((name, " ") for name in MODEL),
+    *((TOPOLOGY[0], text) for text in ("", "NVLink", "pcie")),
+    *((SHARE[0], text) for text in ("", "0", "1.5", "half", "25%", "-0.5", "nan")),
+]
+
+
+@pytest.mark.parametrize(("name", "text"), BAD)
+def test_what_cannot_be_read_is_told_with_its_name_and_what_to_write(name: str, text: str) -> None:
+    with pytest.raises(BadAnnotation, match=f"annotation {name} says .* Write ") as told:
+        gpu_ask_of({name: text})
+
+    assert told.value.name == name
+
+
+def test_two_spellings_that_contradict_each_other_are_an_error() -> None:
+    with pytest.raises(BadAnnotation, match=f"the same as {OLD_VRAM}, which says '2'"):
+        gpu_ask_of({NEW_VRAM: "1", OLD_VRAM: "2"})
+
+
+def test_a_pod_whose_annotation_makes_no_sense_still_exists_and_says_so() -> None:
+    pod = asked({NEW_MODEL: "A100", OLD_VRAM: "lots"}, 1)
+
+    assert (pod.gpu, pod.gpu_milli) == (GpuAsk(unreadable=OLD_VRAM), 1000)
+
+
+def test_an_ask_takes_its_cards_from_all_containers() -> None:
+    pod = asked({NEW_MODEL: "A100", NEW_VRAM: "30000", TOPOLOGY[0]: "nvlink"}, 1, 2)
+
+    assert (pod.gpu_cards, pod.gpu_milli) == (3, 3000)
+    assert (pod.gpu.model, pod.gpu.vram_mb, pod.gpu.topology) == ("A100", 30_000, "nvlink")
+
+
+def test_a_pod_that_shares_a_card_draws_its_share() -> None:
+    pod = asked({SHARE[0]: "0.25"})
+
+    assert (pod.gpu_milli, pod.gpu_cards, pod.gpu.share_milli) == (250, 0, 250)
+
+
+@given(text=st.text(max_size=20), name=st.sampled_from([*MODEL, *VRAM_MB, *TOPOLOGY, *SHARE]))
+@settings(deadline=None, max_examples=100)
+def test_whatever_an_annotation_says_it_is_an_ask_or_an_error(text: str, name: str) -> None:
+    pod = asked({name: text})
+
+    assert (pod.gpu.unreadable == name) != (pod.gpu != GpuAsk(unreadable=pod.gpu.unreadable))

@@ -1,0 +1,141 @@
+"""Messages that once ended a projector or were retried for ever, by their exact values."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy import Engine
+
+from joulie_bus.events import AnyEvent, FilterDecided
+from joulie_bus.events.codec import Envelope, seal
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.streams.records import Message
+from joulie_bus.testing import CLUSTER, ask, bound, decided, node_seen, noon, power, producer, until
+from joulie_projections.fold.quarantine_quota import FULL, FULL_OF_SUBJECT, is_whole, positions_of
+from joulie_projections.history.history import History
+from joulie_projections.projector.rebuild import rebuild
+from joulie_projections.store.database import Place
+from joulie_projections.view.view import View
+
+pytestmark = pytest.mark.anyio
+
+Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
+Viewing = Callable[[], AbstractAsyncContextManager[View]]
+LONG = "x" * 8000
+
+
+def wire(event: AnyEvent, number: int, **changed: Any) -> bytes:
+    """As a producer without our bounds would send it."""
+    data: dict[str, Any] = msgspec.to_builtins(event, builtin_types=(bytes,))
+    raw = msgspec.msgpack.encode(data | changed)
+    return seal(
+        Envelope(
+            id=f"attacker:b:{number}",
+            type=event.TYPE,
+            v=event.VERSION,
+            key="k",
+            ts=noon(),
+            data=msgspec.Raw(raw),
+        )
+    )
+
+
+def pod_of(**asked: int) -> dict[str, Any]:
+    """A bound pod's own part, with what it asks for."""
+    pod: dict[str, Any] = msgspec.to_builtins(ask("u")) | asked
+    return pod
+
+
+POD, NODE = bound("u", "n1"), node_seen("n1")
+ATTACKS = {
+    "1e14 cores": [wire(POD, 1, pod=pod_of(cpu_milli=10**17))],
+    "20T cores": [wire(POD, 1, pod=pod_of(cpu_milli=2 * 10**16))],
+    "three pods of 9e15 cards": [
+        wire(POD, n, pod=pod_of(gpu_milli=9 * 10**18) | {"uid": f"u{n}"}) for n in range(1, 4)
+    ],
+    "a NUL in a node's name": [wire(NODE, 1, node="n\0")],
+    "a name beyond an index entry": [wire(NODE, 1, node=LONG)],
+    "a node bound to a NUL": [wire(POD, 1, node="\0")],
+    "a NUL where a word of ours belongs": [wire(power("n1", 9), 1, source="a\0b")],
+    "more cards than a number holds": [wire(NODE, 1, gpus=2**64 - 1)],
+}
+
+
+@pytest.mark.parametrize("messages", ATTACKS.values(), ids=ATTACKS)
+async def test_the_projector_sets_it_aside_and_goes_on(
+    projecting: Projecting,
+    viewing: Viewing,
+    bus: JetStreamLog,
+    place: Place,
+    writer: Engine,
+    messages: Sequence[bytes],
+) -> None:
+    says, count = producer(), len(messages)
+    subject = CLUSTER.of(NODE)
+    async with projecting() as running, viewing() as view:
+        await bus.publish([Message(subject, f"m{n}", body) for n, body in enumerate(messages)])
+        await bus.publish([says.stamp(node_seen("after"))])
+        await view.wait_for(count + 1, 10)
+        assert not running.done()
+        assert list(view.cluster_state.nodes) == ["after"]
+
+    with History.of(place) as history:
+        assert [poison.body for poison in history.quarantined()] == list(messages)
+        held = history.checkpoint()
+    done = await rebuild(bus, writer, "rebuild")
+    assert (done.events, done.set_aside, done.differs_at) == (count + 1, 0, 0)
+    with History.of(place) as history:
+        assert held is not None
+        assert history.digests() == held.digests
+
+
+@pytest.mark.parametrize("name", [LONG, "\0", "a\0b", "x" * 254], ids=["8 kB", "NUL", "b", "254"])
+async def test_an_answer_about_an_impossible_pod_is_an_entry_that_cannot_be_read(
+    projecting: Projecting, bus: JetStreamLog, place: Place, name: str
+) -> None:
+    fine = producer("extender")
+    pod = msgspec.to_builtins(ask("u")) | {"name": name}
+    odd = wire(decided("u"), 1, pod=pod)
+    subject = CLUSTER.decisions("extender")
+    before, after = fine.stamp(decided("before")), fine.stamp(decided("after"))
+
+    def written() -> bool:
+        with History.of(place) as history:
+            return history.tip() == 3
+
+    async with projecting() as running:
+        await bus.publish([before, Message(subject, "odd", odd), after])
+        await until(written)
+        assert not running.done()
+
+    with History.of(place) as history:
+        kinds = [(entry.kind, entry.message == odd) for entry in history.entries()]
+    assert kinds == [(FilterDecided.TYPE, False), ("unreadable", True), (FilterDecided.TYPE, False)]
+
+
+async def test_a_flood_of_garbage_does_not_fill_the_database(
+    projecting: Projecting, viewing: Viewing, bus: JetStreamLog, place: Place, writer: Engine
+) -> None:
+    says, count = producer(), 3000
+    flood = [Message(CLUSTER.of(NODE), f"m{n}", b"garbage %d " % n * 50) for n in range(count)]
+    await bus.publish(flood)
+    await bus.publish([says.stamp(node_seen("after"))])
+    async with projecting(batch=5000), viewing() as view:
+        await view.wait_for(count + 1, 20)
+        assert list(view.cluster_state.nodes) == ["after"]
+
+    with History.of(place) as history:
+        kept, aside, commits = history.quarantined(), history.set_aside(), list(history.manifests())
+        assert history.counts().quarantined == count
+    assert aside == frozenset(range(1, count + 1))
+    assert len(kept) <= len(commits) * (FULL_OF_SUBJECT + 1) < FULL
+    short = [poison for poison in kept if not is_whole(poison)]
+    assert {poison.body for poison in short} == {b""}
+    assert sum(len(positions_of(poison)) for poison in kept) == count
+    done = await rebuild(bus, writer, "rebuild")
+    assert (done.events, done.set_aside, done.differs_at) == (count + 1, 0, 0)
+    assert json.dumps([poison.why for poison in kept])

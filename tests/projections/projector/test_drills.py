@@ -1,0 +1,592 @@
+"""Whatever falls, wherever: no position is lost, none is there twice, and the rows add up."""
+
+import asyncio
+import contextlib
+import random
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, closing
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from sqlalchemy import make_url, select
+from sqlalchemy.exc import DatabaseError
+from structlog.testing import capture_logs
+
+import joulie_migrations
+from joulie_bus.broker.embedded import Embedded
+from joulie_bus.errors import StreamReplaced
+from joulie_bus.events import AnyEvent, Fact, FilterDecided, OutcomeSeen
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.jetstream.streams import state_of
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import MERGE_ORDER, Stream
+from joulie_bus.testing import (
+    ANY_FACTS,
+    CLUSTER,
+    Backup,
+    any_fact,
+    claim,
+    node_seen,
+    one_of_each,
+    plan_made,
+    power,
+    producer,
+    running_broker,
+    stored,
+)
+from joulie_projections.decision_log.log import DecisionLog
+from joulie_projections.fold.manifest import merkle_root
+from joulie_projections.fold.sequence import fold
+from joulie_projections.history.history import History, Logged
+from joulie_projections.projector.projector import ProjectorSettings
+from joulie_projections.state.rows import changed_rows, no_rows, state_digest
+from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state_changes import Draft
+from joulie_projections.store import database
+from joulie_projections.store.database import Place
+from joulie_projections.store.store import Store
+from joulie_projections.store.tables import checkpoint
+from joulie_projections.testing import STOOD_DOWN, Fall, Postgres, Victim
+
+pytestmark = pytest.mark.anyio
+
+SETTINGS = ProjectorSettings(
+    batch=20, lease_s=0.4, snapshot_every=50, snapshots=3, outcome_grace_s=0.2
+)
+Start = Callable[..., Victim]
+Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
+Shortage = Callable[[Path], AbstractContextManager[None]]
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncGenerator[Embedded, None]:
+    """Of this test alone: it may be killed."""
+    async with running_broker(tmp_path / "broker") as running:
+        yield running
+
+
+@pytest.fixture
+def start(broker: Embedded, place: Place, tmp_path: Path) -> Generator[Start, None, None]:
+    lives: list[Victim] = []
+
+    def begin(fall: Fall | None = None, at: Place = place) -> Victim:
+        key = tmp_path / "signing.key"
+        address = broker.address_of(Role.PROJECTOR)
+        lives.append(Victim(address, CLUSTER, at, key, SETTINGS, fall))
+        return lives[-1]
+
+    yield begin
+    for victim in lives:
+        victim.end()
+
+
+class Story:
+    """Facts and answers without an end; each producer sends some of it twice."""
+
+    def __init__(self, bus: JetStreamLog, seed: int) -> None:
+        self._bus = bus
+        self._rng = random.Random(seed)
+        self._says = producer()
+
+    async def tell(self, count: int) -> None:
+        messages = [self._says.stamp(self._event()) for _ in range(count)]
+        again = [m._replace(id=f"again {m.id}") for m in self._rng.sample(messages, count // 10)]
+        await self._bus.publish([*messages, *again])
+
+    def _event(self) -> AnyEvent:
+        if self._rng.random() < 0.2:
+            return ANSWER
+        fact: Fact = any_fact(self._rng.randrange(ANY_FACTS))
+        return fact
+
+
+[ANSWER] = [event for event in one_of_each() if isinstance(event, FilterDecided)]
+
+
+async def came_to_the_end(
+    connection: Connection, place: Place, meanwhile: Callable[[], None] = lambda: None
+) -> None:
+    """Until everything that the streams hold is committed, answers and outcomes too."""
+    async with asyncio.timeout(30):
+        while not await asyncio.to_thread(is_at, place, await ends(connection)):
+            meanwhile()
+            await asyncio.sleep(0.05)
+
+
+async def ends(connection: Connection) -> dict[Stream, int]:
+    wanted = (*MERGE_ORDER, Stream.DEC)
+    return {stream: (await state_of(connection, stream)).last for stream in wanted}
+
+
+def is_at(place: Place, last: dict[Stream, int]) -> bool:
+    engine = database.reader(place)
+    try:
+        held, log = Store(engine).checkpoint(), DecisionLog(engine)
+        told = held.inputs if held else {}
+        at = {stream: told[stream].sequence if stream in told else 0 for stream in MERGE_ORDER}
+        return {**at, Stream.DEC: log.read_to()} == last and not log.due(1)
+    except (DatabaseError, OSError):
+        return False  # it is down, or somebody is just coming
+    finally:
+        engine.dispose()
+
+
+async def pause_between_commits(victim: Victim, place: Place) -> None:
+    """Who is paused within one keeps the database locked; nobody commits until it goes on."""
+    async with asyncio.timeout(30):
+        while True:
+            victim.signal(signal.SIGSTOP)
+            if await asyncio.to_thread(may_be_written, place):
+                return
+            victim.signal(signal.SIGCONT)
+            await asyncio.sleep(0.05)
+
+
+def may_be_written(place: Place) -> bool:
+    engine = database.writer(place)
+    try:
+        with engine.begin() as db:
+            db.execute(select(checkpoint).with_for_update(nowait=True)).all()
+        return True
+    except DatabaseError:
+        return False
+    finally:
+        engine.dispose()
+
+
+async def require_whole(connection: Connection, place: Place) -> None:
+    """Folds the streams again by what the manifests say, and compares everything."""
+    facts = {stream: await stored(connection, stream) for stream in MERGE_ORDER}
+    with History.of(place) as history:
+        manifests, held = list(history.manifests()), history.checkpoint()
+        aside = frozenset(poison.position for poison in history.quarantined())
+        digests, entries = history.digests(), list(history.entries())
+    cluster_state, position, now = ClusterState(), 0, no_rows()
+    for manifest in manifests:
+        assert manifest.p_from == position + 1
+        records = [r for at in manifest.ranges for r in facts[at.stream][at.first - 1 : at.last]]
+        assert merkle_root([record.data for record in records]) == manifest.merkle_root
+        draft = Draft(cluster_state)
+        fold(draft, records, position, aside)
+        _, now = changed_rows(draft.changed(), now)
+        draft.commit()
+        position += len(records)
+        assert (position, state_digest(now)) == (manifest.p_to, manifest.state_digest)
+    assert position == sum(len(records) for records in facts.values())
+    assert held is not None
+    assert (held.position, held.digests, digests) == (position, now, now)
+    await require_every_answer(connection, entries)
+
+
+async def require_every_answer(connection: Connection, entries: list[Logged]) -> None:
+    said = dict.fromkeys(record.data for record in await stored(connection, Stream.DEC))
+    outcomes = [entry.pod_uid for entry in entries if entry.kind == OutcomeSeen.TYPE]
+
+    assert [entry.pos for entry in entries] == list(range(1, len(entries) + 1))
+    assert [entry.message for entry in entries] == list(said)
+    assert len(set(outcomes)) == len(outcomes)
+
+
+def is_dead(victim: Victim) -> bool:
+    return victim.exit_code is not None
+
+
+async def dies(victim: Victim) -> int | None:
+    async with asyncio.timeout(20):
+        while not is_dead(victim):
+            await asyncio.sleep(0.01)
+    return victim.exit_code
+
+
+METHODS = ("commit", "keep", "append")
+ENOUGH = 150  # for two snapshots of a second life, wherever the batches of both end
+FALLS = [Fall(method, when) for method in METHODS for when in ("before", "after")]
+
+
+@pytest.mark.parametrize("fall", FALLS, ids=lambda fall: f"{fall.when} {fall.method}")
+async def test_a_projector_killed_at_the_worst_moment_loses_nothing(
+    fall: Fall, start: Start, bus: JetStreamLog, connection: Connection, place: Place
+) -> None:
+    story = Story(bus, seed=1)
+    for nth in (1, 2):
+        await story.tell(ENOUGH)
+        assert await dies(start(fall._replace(nth=nth))) == -signal.SIGKILL
+    start()
+    await came_to_the_end(connection, place)
+
+    await require_whole(connection, place)
+
+
+async def test_two_projectors_at_once_are_one(
+    start: Start, bus: JetStreamLog, connection: Connection, place: Place
+) -> None:
+    story = Story(bus, seed=2)
+    lives = [start(), start()]
+    for _ in range(5):
+        await story.tell(60)
+
+    def one_lives() -> None:
+        """Both may have been too slow for their leases; a supervisor starts another."""
+        if all(victim.exit_code is not None for victim in lives):
+            lives.append(start())
+
+    await came_to_the_end(connection, place, one_lives)
+    await require_whole(connection, place)
+
+    assert {victim.exit_code for victim in lives} <= {None, STOOD_DOWN}
+
+
+async def test_a_paused_projector_that_wakes_after_its_lease_stands_down(
+    start: Start, bus: JetStreamLog, connection: Connection, place: Place
+) -> None:
+    story, paused = Story(bus, seed=3), start()
+    await story.tell(60)
+    await came_to_the_end(connection, place)
+    await pause_between_commits(paused, place)
+    await story.tell(60)
+    start()
+    await came_to_the_end(connection, place)
+
+    paused.signal(signal.SIGCONT)
+
+    assert await dies(paused) == STOOD_DOWN
+    await require_whole(connection, place)
+
+
+async def test_a_broker_that_falls_and_comes_back_is_read_on(
+    start: Start, bus: JetStreamLog, connection: Connection, place: Place, broker: Embedded
+) -> None:
+    story = Story(bus, seed=4)
+    victim = start()
+    for _ in range(3):
+        await story.tell(60)
+        broker.kill()
+        await broker.wait()
+        await broker.start()
+    await came_to_the_end(connection, place)
+    await require_whole(connection, place)
+
+    assert victim.exit_code is None
+
+
+@pytest.fixture
+def own() -> Generator[Postgres, None, None]:
+    """A server that may be killed, and that asks the disk."""
+    with Postgres.running(durable=True) as server:
+        yield server
+
+
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+async def test_a_postgres_that_falls_and_comes_back_lacks_nothing(
+    start: Start, bus: JetStreamLog, connection: Connection, own: Postgres
+) -> None:
+    place, story = own.migrated(), Story(bus, seed=5)
+    victim = start(at=place)
+    for _ in range(3):
+        await story.tell(100)
+        await asyncio.to_thread(own.stop, signal.SIGQUIT)
+        await story.tell(20)
+        await asyncio.to_thread(own.start)
+    await came_to_the_end(connection, place)
+    await require_whole(connection, place)
+
+    assert victim.exit_code is None
+
+
+async def test_an_older_copy_of_the_database_catches_up_and_says_that_it_is_another_one(
+    start: Start,
+    bus: JetStreamLog,
+    connection: Connection,
+    place: Place,
+    postgres: Postgres,
+    tmp_path: Path,
+) -> None:
+    story, first = Story(bus, seed=6), start()
+    await story.tell(100)
+    await came_to_the_end(connection, place)
+    first.signal(signal.SIGTERM)
+    await dies(first)
+    older = copy_of(place, postgres, tmp_path)
+    second = start()
+    await story.tell(100)
+    await came_to_the_end(connection, place)
+    second.signal(signal.SIGTERM)  # a clean end: the last head is signed and anchored
+    await dies(second)
+
+    start(at=older)
+    await came_to_the_end(connection, older)
+
+    await require_whole(connection, older)
+    assert incarnation(older) != incarnation(place)
+    assert bodies(older) == bodies(place)
+
+
+def copy_of(place: Place, postgres: Postgres, folder: Path) -> Place:
+    if isinstance(place, Path):
+        copy = folder / "older.db"
+        with closing(sqlite3.connect(place)) as source, closing(sqlite3.connect(copy)) as target:
+            source.backup(target)
+        return copy
+    name = make_url(place).database
+    postgres.execute("postgres", f"CREATE DATABASE older_{name} TEMPLATE {name}")
+    return postgres.url(f"older_{name}")
+
+
+def incarnation(place: Place) -> str:
+    with History.of(place) as history:
+        held = history.checkpoint()
+    assert held is not None
+    return held.incarnation
+
+
+def bodies(place: Place) -> list[bytes]:
+    with History.of(place) as history:
+        return [entry.message for entry in history.entries()]
+
+
+# --- a broker that was set back to an older state ----------------------------------------------
+
+OF_EACH: dict[Stream, AnyEvent] = {
+    Stream.TEL: power("a", 100),
+    Stream.OBS: node_seen("a"),
+    Stream.PLAN: plan_made("p1"),
+    Stream.CLAIM: claim("g1", "p1"),
+    Stream.DEC: ANSWER,
+}
+
+
+@pytest.mark.parametrize("place", ["database_file"], indirect=True)
+@pytest.mark.parametrize("is_running", [False, True], ids=["between two lives", "under it"])
+@pytest.mark.parametrize("stream", OF_EACH)
+async def test_a_stream_that_was_set_back_and_grew_past_us_stops_the_projector(  # noqa: PLR0913
+    stream: Stream,
+    is_running: bool,
+    projecting: Projecting,
+    broker: Embedded,
+    bus: JetStreamLog,
+    connection: Connection,
+    place: Place,
+    tmp_path: Path,
+) -> None:
+    async def tell(boot: str, times: int) -> None:
+        says = producer(boot=boot)
+        await bus.publish([says.stamp(OF_EACH[stream]) for _ in range(times)])
+
+    await tell("b1", 1)
+    backup = await Backup.of(broker, tmp_path / "broker")
+    await tell("b2", 2)
+    async with contextlib.AsyncExitStack() as first:
+        running = await first.enter_async_context(projecting())
+        await came_to_the_end(connection, place)
+        if not is_running:
+            await first.aclose()
+        before = positions(place)
+        await backup.set_back()
+        await tell("b3", 4)
+        again = running if is_running else await first.enter_async_context(projecting())
+        with pytest.raises(ExceptionGroup) as ended:
+            await asyncio.wait_for(again, 20)
+
+    # Under it, the projector may look before the stream has grown again, and see its last sequence.
+    what = "(a different message 3|sequence [12]) " if is_running else "a different message 3 "
+    told = f"{stream} is at {what}.*Restore the stream"
+    assert ended.group_contains(StreamReplaced, match=told)
+    assert positions(place) == before
+
+
+def positions(place: Place) -> tuple[int, int]:
+    with History.of(place) as history:
+        held = history.checkpoint()
+        assert held is not None
+        return held.position, len(list(history.entries()))
+
+
+# --- a disk with no room left -------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Generator[Path, None, None]:
+    """A database on a file system of its own."""
+    with mounted(tmp_path / "disk", "8m") as disk:
+        engine = database.migrator(disk / "joulie.db")
+        joulie_migrations.upgrade(engine)
+        engine.dispose()
+        yield disk / "joulie.db"
+
+
+@contextlib.contextmanager
+def mounted(disk: Path, size: str) -> Generator[Path, None, None]:
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=777", "none", str(disk)]
+    if sys.platform != "linux" or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("only root on Linux can mount a small disk")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+@contextlib.contextmanager
+def full(disk: Path) -> Generator[None, None, None]:
+    """Somebody else has filled it to the last byte."""
+    filling = disk / "filling"
+    with contextlib.suppress(OSError), open(filling, "wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    try:
+        yield
+    finally:
+        filling.unlink()
+
+
+@contextlib.contextmanager
+def limited(disk: Path) -> Generator[None, None, None]:
+    """A quota: no file may be larger than the log of the database is now."""
+    was = resource.getrlimit(resource.RLIMIT_FSIZE)
+    grown = max(file.stat().st_size for file in disk.glob("joulie.db*"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (grown, was[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, was)
+
+
+@pytest.mark.parametrize(
+    ("place", "shortage", "why"),
+    [
+        pytest.param("small_disk", full, "database or disk is full", id="full"),
+        pytest.param("database_file", limited, "disk I/O error", id="quota"),
+    ],
+    indirect=["place"],
+)
+async def test_a_projector_without_room_says_so_loses_nothing_and_goes_on_once_there_is_some(
+    projecting: Projecting,
+    bus: JetStreamLog,
+    connection: Connection,
+    place: Path,
+    shortage: Shortage,
+    why: str,
+) -> None:
+    why_not = await without_room(projecting, bus, connection, place, shortage(place.parent))
+
+    assert why_not == {why}
+
+
+async def without_room(
+    projecting: Projecting,
+    bus: JetStreamLog,
+    connection: Connection,
+    place: Place,
+    shortage: AbstractContextManager[None],
+) -> set[str]:
+    """What was said while there was none; in the end everything is there."""
+    story = Story(bus, seed=9)
+    with capture_logs() as told:
+        async with projecting(batch=100, outcome_grace_s=0.2) as running:
+            await story.tell(60)
+            await came_to_the_end(connection, place)
+            with shortage:
+                while not running.done() and not any(line["event"] == "refused" for line in told):
+                    await story.tell(100)
+            await story.tell(20)
+            await came_to_the_end(connection, place)
+            assert not running.done()
+
+    await require_whole(connection, place)
+    assert any(line["event"] == "accepted" for line in told)
+    return {line["why"] for line in told if line["event"] == "refused"}
+
+
+class Crowded(NamedTuple):
+    """A server whose database lies on a disk that is small."""
+
+    server: Postgres
+    disk: Path
+
+    def migrated(self) -> str:
+        return self.server.migrated_on(self.disk)
+
+
+@pytest.fixture
+def crowded(own: Postgres) -> Generator[Crowded, None, None]:
+    with mounted(own.directory / "disk", "24m") as disk:
+        yield Crowded(own, disk)
+        own.stop(signal.SIGQUIT)
+
+
+@pytest.mark.parametrize("place", ["crowded"], indirect=True)
+async def test_neither_does_one_whose_postgres_has_no_room(
+    projecting: Projecting,
+    bus: JetStreamLog,
+    connection: Connection,
+    place: Place,
+    crowded: Crowded,
+) -> None:
+    why_not = await without_room(projecting, bus, connection, place, full(crowded.disk))
+
+    assert why_not
+    assert all("No space left on device" in why for why in why_not)
+
+
+# --- a stream that was trimmed past our position -----------------------------------------------
+
+
+async def trim(connection: Connection, stream: Stream, left: int) -> int:
+    """As the broker itself does where a stream is full; the first sequence that is left."""
+    config = (await connection.api(f"STREAM.INFO.{stream}"))["config"]
+    await connection.api(f"STREAM.UPDATE.{stream}", {**config, "max_msgs": left})
+    return (await state_of(connection, stream)).first
+
+
+async def test_a_stream_trimmed_past_our_position_is_refused_by_name_and_nothing_is_skipped(
+    projecting: Projecting, bus: JetStreamLog, connection: Connection, place: Place
+) -> None:
+    says = producer()
+    async with projecting():
+        await bus.publish([says.stamp(power("n1", watts)) for watts in range(20)])
+        await came_to_the_end(connection, place)
+    await bus.publish([says.stamp(power("n1", watts)) for watts in range(30)])
+    first = await trim(connection, Stream.TEL, left=10)
+
+    async with projecting() as refused:
+        with pytest.raises(ExceptionGroup) as caught:
+            await asyncio.wait_for(refused, 20)
+
+    [gap] = caught.value.exceptions
+    assert first == 41
+    assert str(gap) == (
+        "JOULIE_TEL holds nothing at sequence 21; it goes on at 41. 20 fact(s) were removed "
+        "before they were read, so reading stopped instead of skipping them. Restore the stream; "
+        "or, from an archive that holds them, the database (`joulie archive restore`); or start "
+        "from an empty data directory."
+    )
+    with History.of(place) as history:
+        assert max(manifest.p_to for manifest in history.manifests()) == 20
+
+
+@pytest.mark.drill
+@pytest.mark.timeout(900)
+async def test_a_hundred_kills_at_any_moment_lose_nothing(
+    start: Start, bus: JetStreamLog, connection: Connection, place: Place, broker: Embedded
+) -> None:
+    story, rng = Story(bus, seed=7), random.Random(7)
+    for kill in range(100):
+        victim = start()
+        await story.tell(rng.randrange(20, 60))
+        await asyncio.sleep(rng.uniform(0, 0.4))
+        if kill % 20 == 19:
+            broker.kill()
+            await broker.wait()
+            await broker.start()
+        victim.end()
+    start()
+    await came_to_the_end(connection, place)
+
+    await require_whole(connection, place)

@@ -1,0 +1,290 @@
+"""Every field of every event at its extremes: all positions are committed, and what cannot be read
+is set aside, on either database. Nothing ends, nothing is retried, and a refold gives the same.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from sqlalchemy import Engine
+
+from joulie_bus.errors import OutOfBounds
+from joulie_bus.events import FACT_TYPES, AnyEvent, codec
+from joulie_bus.events.bounds import (
+    EVENT_ID,
+    LARGEST,
+    MOST_BYTES,
+    MOST_CARD_MB,
+    MOST_CARDS,
+    MOST_CPU_MILLI,
+    MOST_FACILITY_MW,
+    MOST_GPU_MILLI,
+    MOST_MW,
+    NAME,
+    PRODUCER,
+    TEXT,
+    UID,
+    WORD,
+)
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import MERGE_ORDER, Stream, stream_of
+from joulie_bus.testing import ask, hardware, noon, one_of_each, plan_made, power, producer
+from joulie_projections.decision_log.entry import chain_hash, entry_of
+from joulie_projections.decision_log.log import DecisionLog
+from joulie_projections.fold.commit import Input
+from joulie_projections.fold.sequence import Sequenced, Standing, fold, sequence
+from joulie_projections.history.history import History
+from joulie_projections.pods.load import Load, load_of
+from joulie_projections.state import unchecked
+from joulie_projections.state.cards import CardState, Claim
+from joulie_projections.state.rows import changed_rows, decode, encode, no_rows, state_digest
+from joulie_projections.state.state import (
+    Arrival,
+    ClusterRow,
+    ClusterState,
+    Life,
+    NodeState,
+    PodState,
+    ProducerState,
+    State,
+)
+from joulie_projections.state.state_changes import Draft
+from joulie_projections.store.database import Place
+from joulie_projections.store.store import Store
+
+BOUNDS = (
+    *(100, 1000, 86_400, 2**31, LARGEST),
+    *(MOST_BYTES, MOST_CARDS, MOST_CARD_MB, MOST_CPU_MILLI, MOST_GPU_MILLI),
+    *(MOST_MW, MOST_FACILITY_MW),
+)
+INTEGERS = (-LARGEST - 1, -1, 0, *BOUNDS, *(bound + 1 for bound in BOUNDS), 2**64 - 1)
+TEXTS = (
+    "",
+    *("\0", "a\0b", "a\nb", "\x1f", "\x7f", "\x9f", "\u2028", "\U0010ffff"),
+    *("x" * length for length in (UID, UID + 1, NAME, NAME + 1, WORD, WORD + 1, 8192)),
+    *("\U0010ffff" * length for length in (UID, NAME, WORD)),
+    *("x" * TEXT, "x" * (TEXT + 1)),
+)
+ODD: tuple[object, ...] = (
+    *(None, True, b"\0", [], {}, ["\0"], {"\0": "\0"}, [[[]]], {"a": {"b": [None]}}),
+    *(math.nan, math.inf, -math.inf, 1e308, 0.5),
+    msgspec.Raw(b"\xa3\xed\xa0\x80"),  # half of a surrogate pair, where a text should be
+    msgspec.Raw(b"\x91" * 3000 + b"\xc0"),  # nested without end
+    msgspec.Raw(b"\xcf" + b"\xff" * 8),
+    msgspec.Raw(b"\xc1"),  # nothing at all
+)
+EXTREMES = (*INTEGERS, *TEXTS, *ODD)
+SENT: tuple[object, ...] = (
+    *(*INTEGERS, *TEXTS, None, 2**64, 10**400, "\ud800", math.nan, math.inf, []),
+)
+CREATED = dict.fromkeys(Stream, "then")
+START = Standing(0, {}, no_rows(), b"")
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def variants(value: object) -> Iterator[object]:
+    """The value with one part of it replaced by something extreme; dicts with strange keys, too."""
+    yield from EXTREMES
+    if isinstance(value, dict):
+        for name, part in value.items():
+            for other in variants(part):
+                yield value | {name: other}
+        for key in ("\0", "x" * 400, "extra"):
+            yield value | {key: "there"}
+    elif isinstance(value, list) and value:
+        for other in variants(value[0]):
+            yield [other, *value[1:]]
+        yield value * 1200
+
+
+def plain(event: AnyEvent) -> dict[str, Any]:
+    """Every field, also those that are as they are by default."""
+    fields = {name: getattr(event, name) for name in event.__struct_fields__}
+    made: dict[str, Any] = msgspec.to_builtins(fields, builtin_types=(bytes,))
+    return made
+
+
+def messages_of(event: AnyEvent) -> Iterator[bytes]:
+    """One for each extreme of each field of the event, and of its envelope."""
+    number = 0
+    for name, value in plain(event).items():
+        for other in variants(value):
+            number += 1
+            yield sealed(event, number, plain(event) | {name: other})
+    for name in ("id", "type", "v", "key", "ts", "cause", "corr"):
+        for other in EXTREMES:
+            yield sealed(event, 0, plain(event), **{name: other})
+    for part in ("x" * 400, "\0", "", "x" * NAME):
+        yield sealed(event, 0, plain(event), id=f"{part}:b:1")
+        yield sealed(event, 0, plain(event), id=f"p:{part}:1")
+
+
+def sealed(event: AnyEvent, number: int, data: object, **changed: object) -> bytes:
+    name = f"fuzz-{event.TYPE}"
+    whole = {
+        "id": f"{name}:b:{number}",
+        "type": event.TYPE,
+        "v": event.VERSION,
+        "key": key_of(event, data),
+        "ts": noon(),
+        "data": data,
+    }
+    return _encode(whole | changed)
+
+
+def key_of(event: AnyEvent, data: object) -> str:
+    """Of the event that a reader makes of the data, as its sender would write it."""
+    try:
+        return msgspec.msgpack.decode(_encode(data), type=type(event)).key
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return event.key
+
+
+def facts() -> list[Record]:
+    told = [event for event in one_of_each() if isinstance(event, FACT_TYPES)]
+    made: list[Record] = []
+    for stream in MERGE_ORDER:
+        bodies = [body for each in told if stream_of(each) is stream for body in messages_of(each)]
+        made += [Record(stream, n, noon(n), body) for n, body in enumerate(bodies, 1)]
+    return made
+
+
+def in_parts(records: Sequence[Record], size: int) -> Iterator[Sequence[Record]]:
+    for at in range(0, len(records), size):
+        yield records[at : at + size]
+
+
+def test_every_extreme_takes_a_position_and_a_refold_gives_the_same(
+    place: Place, writer: Engine
+) -> None:
+    told = facts()
+    store, cluster_state, standing = Store(writer), ClusterState(), START
+    assert store.acquire("me", noon(10), noon(), "i", lambda _: False) is not None
+
+    for part in in_parts(told, 1000):
+        done: Sequenced = sequence(cluster_state, standing, part, CREATED, noon())
+        store.commit(1, done.commit)
+        done.draft.commit()
+        standing = done.standing
+
+    with History.of(place) as history:
+        held, aside, digests = history.checkpoint(), history.set_aside(), history.digests()
+        assert history.counts().quarantined == len(aside)
+    assert held is not None
+    assert held.position == len(told) > 5000
+    assert held.digests == digests == standing.digests
+    assert 0 < len(told) - len(aside) < len(told)
+    again = Draft(ClusterState())
+    refolded = fold(again, told, 0, aside)
+    assert refolded.poison == []
+    _, refold = changed_rows(again.changed(), no_rows())
+    assert state_digest(refold) == state_digest(digests)
+
+
+def test_no_extreme_of_a_decision_keeps_the_others_from_the_log(
+    place: Place, writer: Engine
+) -> None:
+    told = [event for event in one_of_each() if not isinstance(event, FACT_TYPES)]
+    bodies = [body for event in told for body in messages_of(event)]
+    records = [Record(Stream.DEC, number, noon(), body) for number, body in enumerate(bodies, 1)]
+    Store(writer).acquire("me", noon(10), noon(), "i", lambda _: False)
+    log = DecisionLog(writer)
+    log.open()
+
+    entries = [entry_of(record) for record in records]
+    added = sum(
+        log.append(1, part, Input("then", number))
+        for number, part in enumerate(parts(entries, 400), 1)
+    )
+
+    assert added == len({entry.about.event_id for entry in entries}) > 1000
+    with History.of(place) as history:
+        prev = bytes(32)
+        for entry in history.entries():
+            assert entry.hash == chain_hash(prev, entry.body)
+            prev = entry.hash
+        assert history.tip() == added
+
+
+def parts(entries: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for at in range(0, len(entries), size):
+        yield entries[at : at + size]
+
+
+@pytest.mark.parametrize("event", one_of_each(), ids=lambda event: event.TYPE)
+def test_what_a_producer_sends_every_reader_takes(event: AnyEvent) -> None:
+    refused = 0
+    for name in event.__struct_fields__:
+        for extreme in SENT:
+            odd = msgspec.structs.replace(event, **{name: extreme})
+            try:
+                data = producer().stamp(odd).data
+            except OutOfBounds:
+                refused += 1
+                continue
+            assert type(codec.read(codec.open_envelope(data, "it"), "it")) is type(event)
+
+    assert refused > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "boot"), [("", "b"), ("x" * (PRODUCER + 1), "b"), ("a\0", "b"), ("a", "b" * 65)]
+)
+def test_a_producer_that_no_reader_would_hear_is_refused(name: str, boot: str) -> None:
+    with pytest.raises(OutOfBounds):
+        producer(name, boot).stamp(power("n", 1))
+
+
+def test_a_refused_event_takes_no_number() -> None:
+    says = producer()
+    with pytest.raises(OutOfBounds):
+        says.stamp(power("n", 1e20))
+    for odd in (
+        {"corr": "\0"},
+        {"corr": "x" * 254},
+        {"cause": "x" * (EVENT_ID + 1)},
+        {"cause": "\ud800"},
+    ):
+        with pytest.raises(OutOfBounds):
+            says.stamp(power("n", 1), **odd)
+
+    assert says.stamp(power("n", 1)).id.endswith(":1")
+
+
+HUGE = ask("u")
+CLAIM = Claim(namespace="a", name="b", node="c", mb=2**60, expires_at=3)
+STRONG = replace(hardware("n"), cpu_max_mw_per_socket=2**60)
+BEFORE_BOUNDS: list[tuple[str, State]] = [
+    ("pod", PodState(pod=replace(HUGE, cpu_milli=8 * 10**15, name="\0" * 900), node="n")),
+    (
+        "node",
+        NodeState(ordinal=3, at=1, hardware=STRONG),
+    ),
+    ("node", NodeState(ordinal=3, at=1, arrivals=(Arrival("u" * 900, 1, Load(1, 2, 3, 4)),))),
+    ("cluster", ClusterRow(plan=replace(plan_made(), because="x" * 100_000), namespaces={})),
+    ("gpu", CardState(at=1, claims={"u": CLAIM})),
+    ("producer", ProducerState((Life("b", 7, (1, 2), 3, {"node n": 4}),))),
+]
+
+
+@pytest.mark.parametrize(("table", "state"), BEFORE_BOUNDS)
+def test_rows_of_older_code_are_read_though_they_are_beyond_the_bounds(
+    table: str, state: State
+) -> None:
+    body = encode(state)
+
+    assert unchecked.decode(body, type(state)) == decode(table, body) == state
+    assert encode(decode(table, body)) == body
+
+
+def test_a_million_of_the_largest_add_up_to_what_a_row_holds() -> None:
+    largest = replace(ask("u"), cpu_milli=MOST_CPU_MILLI, memory_bytes=MOST_BYTES)
+    largest = replace(largest, gpu_milli=MOST_GPU_MILLI)
+
+    for workload in ("standard", "performance"):
+        one = load_of(replace(largest, workload=workload))
+        assert max(msgspec.structs.astuple(one)) * 10**6 <= LARGEST
+    assert MOST_MW * 10**6 <= LARGEST

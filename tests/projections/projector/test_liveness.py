@@ -1,0 +1,66 @@
+"""Alive means: the position moved, or there was nothing to do."""
+
+from joulie_bus.testing import VirtualClock
+from joulie_projections.projector.liveness import Progress
+
+
+class Watched:
+    """A projector that may stand still for 60 s; time is ours."""
+
+    def __init__(self) -> None:
+        self._clock = VirtualClock(0)
+        self.progress = Progress(60, lambda: self._clock.now / 1e9)
+
+    def beats(self, seconds: int, position: int, lag: int) -> None:
+        for _ in range(seconds):
+            self._clock.advance(1)
+            self.progress.saw(position, lag)
+
+    def is_silent_for(self, seconds: float) -> None:
+        self._clock.advance(seconds)
+
+    @property
+    def alive(self) -> str:
+        return self.progress.alive()
+
+
+def test_who_has_nothing_to_do_is_alive() -> None:
+    watched = Watched()
+    watched.beats(3600, position=7, lag=0)
+
+    assert (watched.alive, watched.progress.ready()) == ("", "")
+
+
+def test_whose_position_moves_is_alive_however_far_behind() -> None:
+    watched = Watched()
+    for position in range(10):
+        watched.beats(59, position, lag=1_000_000)
+
+    assert watched.alive == ""
+
+
+def test_who_stands_still_with_events_waiting_is_not_and_is_again_once_it_moves() -> None:
+    watched = Watched()
+    watched.beats(1, position=7, lag=0)
+    watched.beats(62, position=7, lag=5)
+    stuck = watched.alive
+    watched.beats(1, position=8, lag=4)
+
+    assert stuck == "at position 7 for 62 s, with events waiting"
+    assert watched.alive == ""
+
+
+def test_who_says_nothing_is_not() -> None:
+    watched = Watched()
+    watched.beats(1, position=7, lag=0)
+    watched.is_silent_for(61)
+
+    assert watched.alive == "no sign of life for 61 s"
+
+
+def test_before_it_leads_or_stands_by_it_is_not_ready() -> None:
+    watched = Watched()
+    before = watched.progress.ready()
+    watched.progress.stands_by()
+
+    assert (before, watched.progress.ready()) == ("waiting for the database", "")

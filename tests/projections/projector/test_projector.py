@@ -1,0 +1,232 @@
+"""The projector with a real broker and a real database: nothing lost, nothing doubled."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+from sqlalchemy import Engine
+
+from joulie_bus.errors import Fenced, StreamReplaced
+from joulie_bus.events import AnyEvent
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.jetstream.streams import ensure
+from joulie_bus.streams.records import Message
+from joulie_bus.streams.subjects import MERGE_ORDER, Stream
+from joulie_bus.testing import (
+    ANY_FACTS,
+    CLUSTER,
+    any_fact,
+    bound,
+    decided,
+    node_seen,
+    power,
+    producer,
+    stored,
+    until,
+)
+from joulie_projections.decision_log.heads import Head, decode
+from joulie_projections.fold.manifest import Manifest
+from joulie_projections.history.history import History
+from joulie_projections.store.database import Place
+from joulie_projections.store.store import Store
+from joulie_projections.view.view import View
+
+pytestmark = pytest.mark.anyio
+
+Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
+Viewing = Callable[[], AbstractAsyncContextManager[View]]
+Tell = Callable[..., Awaitable[None]]
+
+
+def manifests(place: Place) -> list[Manifest]:
+    with History.of(place) as history:
+        return list(history.manifests())
+
+
+async def test_facts_become_twins_that_a_reader_sees(
+    projecting: Projecting, viewing: Viewing, tell: Tell
+) -> None:
+    async with projecting(), viewing() as view:
+        await tell(node_seen("a", cores=8), power("a", 120), node_seen("b"), power("b", 80))
+        await view.wait_for(4, 5)
+
+        twin_columns = view.snapshot().twin_columns
+        assert sorted(twin_columns.rows) == ["a", "b"]
+        assert twin_columns.floats("measured_w")[
+            [twin_columns.rows["a"], twin_columns.rows["b"]]
+        ].tolist() == [120, 80]
+        assert twin_columns.floats("cores")[twin_columns.rows["a"]] == 8
+
+
+async def test_a_restarted_projector_goes_on_with_nothing_lost_or_doubled(
+    projecting: Projecting,
+    viewing: Viewing,
+    tell: Tell,
+    connection: Connection,
+    place: Place,
+) -> None:
+    rng, total = random.Random(7), 0
+    for _ in range(4):
+        facts = [any_fact(rng.randrange(ANY_FACTS)) for _ in range(60)]
+        await tell(*facts)
+        async with projecting(), viewing() as view:
+            await view.wait_for(total + rng.randrange(1, 60), 5)  # and it is stopped in the middle
+        total += len(facts)
+    async with projecting(), viewing() as view:
+        await view.wait_for(total, 5)
+
+    told = manifests(place)
+    assert [m.p_from for m in told] == [1, *(m.p_to + 1 for m in told[:-1])]
+    assert told[-1].p_to == total
+    for stream in MERGE_ORDER:
+        spans = [r for manifest in told for r in manifest.ranges if r.stream == stream]
+        read = [number for span in spans for number in range(span.first, span.last + 1)]
+        assert read == [record.sequence for record in await stored(connection, stream)]
+    with History.of(place) as history:
+        held = history.checkpoint()
+        assert held is not None
+        assert held.digests == history.digests()
+
+
+async def test_what_is_sent_twice_counts_once(
+    projecting: Projecting, viewing: Viewing, bus: JetStreamLog
+) -> None:
+    stamped = producer().stamp(bound("p", "a"))
+    again = stamped._replace(id="the broker does not know it again")
+    async with projecting(), viewing() as view:
+        await bus.publish([stamped, again])
+        await view.wait_for(2, 5)
+
+        assert view.cluster_state.nodes["a"].pods == 1
+
+
+async def test_a_standby_leads_when_the_lease_is_over_and_not_before(
+    projecting: Projecting, viewing: Viewing, tell: Tell, writer: Engine, place: Place
+) -> None:
+    now = time.time_ns()
+    until = now + 500_000_000
+    Store(writer).acquire("elsewhere:1", until, now, "i", lambda _: False)
+
+    async with projecting(), viewing() as view:
+        await tell(node_seen("a"))
+        await view.wait_for(1, 5)
+
+        assert view.last_beat is None or view.last_beat.epoch == 2
+    assert manifests(place)[0].committed_at > until
+
+
+async def test_a_projector_that_lost_its_lease_stands_down(
+    projecting: Projecting, viewing: Viewing, tell: Tell, writer: Engine
+) -> None:
+    async with viewing() as view, projecting() as first:
+        await tell(node_seen("a"))
+        await view.wait_for(1, 5)
+        Store(writer).acquire("another", 0, time.time_ns(), "i", lambda _: True)
+        async with projecting() as second:
+            with pytest.raises(ExceptionGroup) as ended:
+                await asyncio.wait_for(first, 5)
+            await tell(node_seen("b"))
+            await view.wait_for(2, 5)
+
+            assert ended.group_contains(Fenced)
+            assert not second.done()
+
+
+async def test_a_clean_end_gives_the_lease_back(
+    projecting: Projecting, viewing: Viewing, tell: Tell
+) -> None:
+    async with viewing() as view:
+        async with projecting(lease_s=60):
+            await tell(node_seen("a"))
+            await view.wait_for(1, 5)
+        async with projecting(lease_s=60):
+            await tell(node_seen("b"))
+            await view.wait_for(2, 5)
+
+
+async def test_a_second_projector_of_one_process_waits_for_the_lease(
+    projecting: Projecting, viewing: Viewing, tell: Tell
+) -> None:
+    async with viewing() as view, projecting(lease_s=1.0) as first:
+        await tell(node_seen("a"))
+        await view.wait_for(1, 5)
+        async with projecting(lease_s=1.0) as second:
+            await asyncio.sleep(1.5)
+
+            assert (first.done(), second.done()) == (False, False)
+        await tell(node_seen("b"))
+        await view.wait_for(2, 5)
+
+
+async def test_a_stream_that_was_made_anew_stops_the_projector(
+    projecting: Projecting, viewing: Viewing, tell: Tell, connection: Connection
+) -> None:
+    async with projecting() as running, viewing() as view:
+        await tell(power("a", 100), power("a", 200))
+        await view.wait_for(2, 5)
+
+        await connection.api(f"STREAM.DELETE.{Stream.TEL}")
+        await ensure(connection, CLUSTER)
+
+        with pytest.raises(ExceptionGroup) as ended:
+            await asyncio.wait_for(running, 10)
+        assert ended.group_contains(StreamReplaced)
+
+
+async def test_a_projector_does_not_start_on_a_stream_of_another_history(
+    projecting: Projecting, viewing: Viewing, tell: Tell, connection: Connection
+) -> None:
+    async with projecting(), viewing() as view:
+        await tell(power("a", 100))
+        await view.wait_for(1, 5)
+    await connection.api(f"STREAM.DELETE.{Stream.TEL}")
+    await ensure(connection, CLUSTER)
+    await tell(power("a", 200), power("a", 300))
+
+    async with projecting() as again:
+        with pytest.raises(ExceptionGroup) as ended:
+            await asyncio.wait_for(again, 10)
+        assert ended.group_contains(StreamReplaced)
+
+
+async def test_garbage_ends_in_quarantine_and_the_projector_goes_on(
+    projecting: Projecting,
+    viewing: Viewing,
+    tell: Tell,
+    bus: JetStreamLog,
+    place: Place,
+) -> None:
+    garbage = Message(f"{CLUSTER.of(power('a', 1))}", "garbage", b"\xff" * 100)
+    async with projecting(), viewing() as view:
+        await bus.publish([garbage])
+        await tell(power("a", 100))
+        await view.wait_for(2, 5)
+
+        assert list(view.cluster_state.nodes) == ["a"]
+    with History.of(place) as history:
+        assert history.counts().quarantined == 1
+
+
+async def test_decisions_are_written_beside_the_facts_and_their_end_is_anchored_on_the_bus(
+    projecting: Projecting,
+    viewing: Viewing,
+    tell: Tell,
+    connection: Connection,
+    place: Place,
+) -> None:
+    events: list[AnyEvent] = [decided("p1"), power("a", 100), decided("p2")]
+    async with projecting(), viewing() as view:
+        await tell(*events)
+        await until(lambda: view.last_beat is not None and view.last_beat.decisions == 2)
+
+    with History.of(place) as history:
+        assert [entry.pod_uid for entry in history.entries()] == ["p1", "p2"]
+        assert await _anchored(connection) == history.heads()
+
+
+async def _anchored(connection: Connection) -> list[Head]:
+    return [decode(record.data) for record in await stored(connection, Stream.HEADS)]

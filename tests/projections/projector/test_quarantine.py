@@ -1,0 +1,120 @@
+"""What could not be folded: visible, and told again under a position of its own."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+
+import msgspec
+import pytest
+
+from joulie_bus.errors import NotRetryable, Undecodable
+from joulie_bus.events import AnyEvent, codec
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import Stream, agent_name
+from joulie_bus.testing import CLUSTER, NOON, eco, one_of_each, power, producer
+from joulie_projections.fold.commit import Poison
+from joulie_projections.fold.sequence import fold
+from joulie_projections.history.history import History
+from joulie_projections.projector import quarantine
+from joulie_projections.projector.rebuild import rebuild
+from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state_changes import Draft
+from joulie_projections.store.database import Place
+from joulie_projections.view.view import View
+
+Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
+Viewing = Callable[[], AbstractAsyncContextManager[View]]
+Tell = Callable[..., Awaitable[None]]
+
+
+def poison(body: bytes) -> Poison:
+    return Poison(7, str(Stream.TEL), 3, "why", body)
+
+
+SAMPLE = producer().stamp(power("n", 1)).data
+UNKNOWN = SAMPLE.replace(b"telemetry.sampled", b"telemetry.shuffle")
+
+
+def test_what_can_be_read_of_it_is_shown() -> None:
+    known, unknown = quarantine.legible(SAMPLE), quarantine.legible(UNKNOWN)
+
+    assert (known["type"], known["data"]) == ("telemetry.sampled", {"node": "n", "power_mw": 1000})
+    assert (unknown["type"], unknown["data"]) == ("telemetry.shuffle", known["data"])
+    assert quarantine.legible(msgspec.msgpack.encode({"a": 1})) == {"a": 1}
+    assert quarantine.legible(b"\xc1\xc1") == {"bytes": "c1c1"}
+
+
+def test_what_still_cannot_be_read_is_not_told_again() -> None:
+    with pytest.raises(NotRetryable, match="position 7 still cannot be read: nobody here knows"):
+        quarantine.again(poison(UNKNOWN), CLUSTER)
+
+
+def test_a_decision_among_facts_is_not_told_again() -> None:
+    [*_, outcome] = one_of_each()
+
+    with pytest.raises(NotRetryable, match="is a decision"):
+        quarantine.again(poison(producer().stamp(outcome).data), CLUSTER)
+
+
+def test_a_refused_message_is_not_sent_again() -> None:
+    """An administrator would send it, and the broker refuses an administrator nothing."""
+    agents = producer(agent_name("evil")).stamp(power("n", 1))
+    record = Record(Stream.TEL, 3, NOON, agents.data, "joulie.agent.test.evil")
+    [refused] = fold(Draft(ClusterState()), [record], 6).poison
+
+    with pytest.raises(NotRetryable, match="position 7 was refused, because its sender may not"):
+        quarantine.again(refused, CLUSTER)
+
+
+def test_what_was_unreadable_is_not_sent_into_another_stream() -> None:
+    plan = producer().stamp(eco("n")).data
+
+    with pytest.raises(NotRetryable, match="stored in JOULIE_TEL, and plan"):
+        quarantine.again(poison(plan), CLUSTER)
+
+
+def test_it_is_told_again_as_it_was() -> None:
+    told = quarantine.again(poison(SAMPLE), CLUSTER)
+
+    assert told == (CLUSTER.of(power("n", 1)), "retry:7", SAMPLE)
+
+
+@pytest.mark.anyio
+async def test_a_retry_gets_its_own_position_and_every_refold_follows(
+    projecting: Projecting,
+    viewing: Viewing,
+    bus: JetStreamLog,
+    place: Place,
+    writer: object,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    says, read = producer(), codec.read
+
+    def not_yet(envelope: codec.Envelope, where: str) -> AnyEvent:
+        """Code that does not know readings of node b."""
+        if envelope.key == "b":
+            raise Undecodable(where, "nobody here knows it")
+        return read(envelope, where)
+
+    monkeypatch.setattr(codec, "read", not_yet)
+    monkeypatch.setattr(codec, "open_sample", lambda _: None)  # nor by the short way
+    async with projecting(), viewing() as view:
+        await bus.publish([says.stamp(power("a", 1)), says.stamp(power("b", 2))])
+        await view.wait_for(2, 5)
+        assert list(view.cluster_state.nodes) == ["a"]
+    monkeypatch.setattr(codec, "read", read)
+
+    async with projecting(), viewing() as view:
+        [found] = quarantined(place)
+        await bus.publish([quarantine.again(found, CLUSTER)])
+        await view.wait_for(3, 5)
+        assert sorted(view.cluster_state.nodes) == ["a", "b"]
+
+    done = await rebuild(bus, writer, "rebuild")  # type: ignore[arg-type]
+    assert (done.events, done.differs_at) == (3, 0)
+
+
+def quarantined(place: Place) -> list[Poison]:
+    with History.of(place) as history:
+        return history.quarantined()

@@ -1,0 +1,223 @@
+"""The rows made anew beside those that serve: the same at the same position, and nobody waits."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+from sqlalchemy import Engine, text
+
+from joulie_bus.errors import Fenced, StateDamaged, StreamReplaced
+from joulie_bus.events import Fact
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.streams.log import Log
+from joulie_bus.streams.records import Message
+from joulie_bus.testing import (
+    ANY_FACTS,
+    CLUSTER,
+    any_fact,
+    memory_log,
+    noon,
+    power,
+    producer,
+    until,
+)
+from joulie_projections.fold.commit import Checkpoint
+from joulie_projections.fold.registry import evolve
+from joulie_projections.history.history import History
+from joulie_projections.projector.rebuild import Rebuilt, rebuild
+from joulie_projections.state.rows import Row
+from joulie_projections.state.state_changes import Draft
+from joulie_projections.store import database
+from joulie_projections.store.database import Place
+from joulie_projections.store.store import Made, Store
+from joulie_projections.view.view import View
+
+pytestmark = pytest.mark.anyio
+
+Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
+Viewing = Callable[[], AbstractAsyncContextManager[View]]
+Tell = Callable[..., Awaitable[None]]
+TOTAL = 120
+
+
+@pytest.fixture
+async def told(projecting: Projecting, viewing: Viewing, tell: Tell) -> None:
+    rng = random.Random(11)
+    async with projecting(snapshot_every=50), viewing() as view:
+        await tell(*(any_fact(rng.randrange(ANY_FACTS)) for _ in range(TOTAL)))
+        await view.wait_for(TOTAL, 10)
+        await until(lambda: view.last_beat is not None and view.last_beat.position == TOTAL)
+
+
+async def again(bus: Log, place: Place, from_position: int = 0) -> Rebuilt:
+    engine = database.writer(place)
+    try:
+        with History.of(place) as history:
+            start = history.snapshot_before(from_position)
+        return await rebuild(bus, engine, "rebuild", start)
+    finally:
+        engine.dispose()
+
+
+def held(place: Place) -> tuple[Checkpoint, list[Row]]:
+    engine = database.reader(place)
+    checkpoint, rows = Store(engine).load()
+    engine.dispose()
+    assert checkpoint is not None
+    return checkpoint, sorted(rows)
+
+
+@pytest.mark.usefixtures("told")
+async def test_the_rows_made_anew_are_the_rows_that_served(bus: JetStreamLog, place: Place) -> None:
+    before, rows = held(place)
+
+    done = await again(bus, place)
+
+    after, now = held(place)
+    assert done._replace(seconds=0) == Rebuilt(2, TOTAL, TOTAL, 0, 0)
+    assert now == rows
+    assert after == before._replace(
+        generation=2, epoch=before.epoch + 1, incarnation=after.incarnation
+    )
+    assert after.incarnation != before.incarnation
+
+
+@pytest.mark.usefixtures("told")
+async def test_a_snapshot_saves_most_of_the_work(bus: JetStreamLog, place: Place) -> None:
+    _, rows = held(place)
+
+    done = await again(bus, place, from_position=TOTAL)
+
+    assert held(place)[1] == rows
+    assert 0 < done.events <= TOTAL - 50
+
+
+@pytest.mark.usefixtures("told")
+async def test_rows_that_somebody_changed_are_right_again(
+    bus: JetStreamLog, place: Place, writer: Engine, projecting: Projecting
+) -> None:
+    _, rows = held(place)
+    with writer.begin() as db:
+        db.execute(text("DELETE FROM node_twin"))
+
+    async with projecting() as refusing:
+        with pytest.raises(StateDamaged, match="`joulie rebuild`"):
+            await asyncio.wait_for(refusing, 5)
+    await again(bus, place)
+
+    assert held(place)[1] == rows
+
+
+async def test_nobody_waits_for_a_rebuild(
+    projecting: Projecting, viewing: Viewing, tell: Tell, bus: JetStreamLog, place: Place
+) -> None:
+    async with viewing() as view, kept_up(projecting) as lives:
+        await tell(*(power(f"n{number}", 1) for number in range(30)))
+        await view.wait_for(30, 10)
+        telling = asyncio.ensure_future(tell(*(power(f"n{n % 9}", n) for n in range(500))))
+
+        done = await again(bus, place)
+        await telling
+        await view.wait_for(530, 10)
+        await until(lambda: view.last_beat is not None and view.last_beat.position == 530)
+        await until(lambda: len(lives) >= 2)  # what was before the rebuild stood down
+
+        assert view.is_ready
+        assert isinstance(lives[0].exception(), ExceptionGroup)
+        assert done.differs_at == 0
+    with History.of(place) as history:
+        checkpoint = history.checkpoint()
+        assert checkpoint is not None
+        assert (checkpoint.generation, checkpoint.digests) == (2, history.digests())
+
+
+@contextlib.asynccontextmanager
+async def kept_up(
+    projecting: Projecting,
+) -> AsyncGenerator[Sequence[asyncio.Task[None]], None]:
+    """A projector that is started again when it falls, as its supervisor does."""
+    lives: list[asyncio.Task[None]] = []
+
+    async def live() -> None:
+        while True:
+            async with projecting() as task:
+                lives.append(task)
+                await asyncio.wait([task])
+
+    keeper = asyncio.create_task(live())
+    try:
+        yield lives
+    finally:
+        keeper.cancel()
+        await asyncio.wait([keeper])
+
+
+async def test_a_rebuild_leaves_out_what_was_set_aside_when_it_came(
+    projecting: Projecting, viewing: Viewing, tell: Tell, bus: JetStreamLog, place: Place
+) -> None:
+    async with projecting(), viewing() as view:
+        await bus.publish([Message(CLUSTER.of(power("a", 1)), "garbage", b"\xff" * 9)])
+        await tell(power("a", 100))
+        await view.wait_for(2, 5)
+    _, rows = held(place)
+
+    await again(bus, place)
+
+    assert held(place)[1] == rows
+
+
+@pytest.mark.usefixtures("told")
+async def test_a_rebuild_sets_aside_what_was_folded_and_is_refused_today(
+    bus: JetStreamLog, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(draft: Draft, fact: Fact, at: int) -> None:
+        if fact.TYPE == "node.seen":
+            raise KeyError("a bug")
+        evolve(draft, fact, at)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("joulie_projections.fold.sequence.evolve", broken)
+        done = await again(bus, place)
+
+    with History.of(place) as history:
+        found, held = history.quarantined(), history.checkpoint()
+        assert held is not None
+        assert history.digests() == held.digests
+    assert done.set_aside == len(found) > 0
+    assert all("its fold failed: KeyError('a bug')" in poison.why for poison in found)
+    rebuilt = await again(bus, place)  # and it stays aside, though it could be folded now
+    assert (rebuilt.set_aside, rebuilt.events) == (0, TOTAL)
+    with History.of(place) as history:
+        assert (history.quarantined(), history.digests()) == (found, held.digests)
+
+
+@pytest.mark.usefixtures("told")
+async def test_a_rebuild_reads_only_the_streams_that_its_position_belongs_to(place: Place) -> None:
+    strange, says, before = memory_log(), producer("stranger"), held(place)
+    await strange.publish([says.stamp(any_fact(number)) for number in range(TOTAL)])
+
+    with pytest.raises(StreamReplaced):
+        await again(strange, place)
+
+    assert held(place) == before
+
+
+@pytest.mark.usefixtures("told")
+async def test_two_rebuilds_at_once_flip_to_nothing_that_does_not_add_up(
+    place: Place, writer: Engine
+) -> None:
+    store = Store(writer)
+    checkpoint, rows = held(place)
+    leading = store.acquire("rebuild", noon(10), noon(), "", lambda _: True)
+    assert leading is not None
+    store.fill(2, rows[:-1], checkpoint.position)
+
+    with pytest.raises(StateDamaged, match="Generation 2"):
+        store.flip(leading.epoch, 2, leading, Made("1", noon()))
+    with pytest.raises(Fenced):
+        store.flip(leading.epoch - 1, 2, leading, Made("1", noon()))
+
+    assert held(place)[1] == rows

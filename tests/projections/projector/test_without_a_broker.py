@@ -1,0 +1,72 @@
+"""The rooms run on the log in memory as they run on the real one; time is the test's own."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from joulie_bus.errors import StreamGap
+from joulie_bus.runtime.tasks import background
+from joulie_bus.streams.log import Log
+from joulie_bus.streams.memory import MemoryBroker, MemoryLog
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import CLUSTER, VirtualClock, hardware, memory_log, power, producer
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.projector.projector import Projector, ProjectorSettings
+from joulie_projections.store import database
+from joulie_projections.store.database import Place
+from joulie_projections.view.view import View
+
+pytestmark = pytest.mark.anyio
+
+
+@contextlib.asynccontextmanager
+async def projecting(
+    bus: Log, writer: Engine, place: Place, key: Path
+) -> AsyncGenerator[tuple[View, asyncio.Task[None]], None]:
+    signer = Signer.of(key)
+    projector = Projector(bus, CLUSTER, writer, signer, ProjectorSettings())
+    reader = database.reader(place)
+    try:
+        async with (
+            background(projector.run(), "projector") as task,
+            View.open(bus, reader, CLUSTER) as view,
+        ):
+            await view.wait_ready(10)
+            yield view, task
+    finally:
+        reader.dispose()
+
+
+async def test_a_rising_node_shows_its_trend_minutes_later(
+    writer: Engine, place: Place, tmp_path: Path
+) -> None:
+    clock, says = VirtualClock(), producer()
+    bus = memory_log(clock)
+    async with projecting(bus, writer, place, tmp_path / "key") as (view, _):
+        await bus.publish([says.stamp(hardware("n"))])
+        for minute in range(5):
+            await bus.publish([says.stamp(power("n", 300 + 20 * minute))])
+            clock.advance(60)
+        await view.wait_for(6, 10)
+
+        twin_columns = view.snapshot().twin_columns
+        assert twin_columns.floats("trend_w_per_min")[twin_columns.rows["n"]] == pytest.approx(20)
+
+
+async def test_a_stream_that_was_trimmed_behind_our_back_stops_the_projector(
+    writer: Engine, place: Place, tmp_path: Path
+) -> None:
+    broker, says = MemoryBroker(CLUSTER, VirtualClock()), producer()
+    bus = MemoryLog(broker)
+    await bus.publish([says.stamp(power("n", watts)) for watts in range(10)])
+    broker.trim(Stream.TEL, 5)
+
+    with pytest.raises(ExceptionGroup) as ended:
+        async with projecting(bus, writer, place, tmp_path / "key") as (_, task):
+            await task
+
+    assert ended.group_contains(StreamGap)

@@ -1,0 +1,157 @@
+"""The world as rows, their digest, and the proof of what a commit was made of."""
+
+import hashlib
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from joulie_bus.events import Fact
+from joulie_bus.testing import ANY_FACTS, any_fact, node_seen, power, records
+from joulie_projections.fold.manifest import merkle_root
+from joulie_projections.fold.sequence import fold
+from joulie_projections.state.rows import (
+    STATES,
+    VIEWED,
+    Digests,
+    Row,
+    changed_rows,
+    cluster_state_of,
+    digests_of,
+    encode,
+    no_rows,
+    state_digest,
+    tables_of,
+)
+from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state_changes import Draft
+from joulie_projections.store.tables import STATE_TABLES
+
+FACTS = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), max_size=40)
+
+
+def rows_of(cluster_state: ClusterState) -> list[Row]:
+    held = tables_of(cluster_state).items()
+    return [Row(table, key, encode(state)) for table, rows in held for key, state in rows.items()]
+
+
+def after_each(facts: list[Fact], batch: int) -> tuple[ClusterState, Digests, list[Row]]:
+    """The world, the digests as they were carried along, and every row that was written."""
+    cluster_state, digests = ClusterState(), no_rows()
+    written: list[Row] = []
+    story = records(*facts)
+    for first in range(0, len(story), batch):
+        draft = Draft(cluster_state)
+        fold(draft, story[first : first + batch], first)
+        rows, digests = changed_rows(draft.changed(), digests)
+        written.extend(rows)
+        draft.commit()
+    return cluster_state, digests, written
+
+
+@given(facts=FACTS, batch=st.integers(1, 10), seed=st.integers(0, 99))
+@settings(deadline=None, max_examples=100)
+def test_a_digest_carried_along_equals_one_from_scratch_in_any_order(
+    facts: list[Fact], batch: int, seed: int
+) -> None:
+    cluster_state, digests, _ = after_each(facts, batch)
+    rows = rows_of(cluster_state)
+    random.Random(seed).shuffle(rows)
+
+    assert digests_of(rows) == digests
+
+
+@given(facts=FACTS, batch=st.integers(1, 10))
+@settings(deadline=None, max_examples=60)
+def test_the_rows_that_were_written_are_the_cluster_state(facts: list[Fact], batch: int) -> None:
+    cluster_state, _, written = after_each(facts, batch)
+
+    assert sorted(rows_of(cluster_state_of(written))) == sorted(rows_of(cluster_state))
+
+
+@given(facts=FACTS, batch=st.integers(1, 10), thrown_away=st.sets(st.integers(0, 20)))
+@settings(deadline=None, max_examples=100)
+def test_hashes_that_are_remembered_change_nothing(
+    facts: list[Fact], batch: int, thrown_away: set[int]
+) -> None:
+    cluster_state, digests = ClusterState(), no_rows()
+    story = records(*facts)
+    for number, first in enumerate(range(0, len(story), batch)):
+        draft = Draft(cluster_state)
+        fold(draft, story[first : first + batch], first)
+        found = changed_rows(draft.changed(), digests, cluster_state.prints)
+
+        assert found == changed_rows(draft.changed(), digests)
+        if number not in thrown_away:
+            draft.commit()
+            digests = found[1]
+
+
+def test_readers_follow_everything_but_the_producers() -> None:
+    assert set(VIEWED) == set(STATES) - {"producer"} == set(STATE_TABLES) - {"producer"}
+
+
+def test_what_did_not_change_is_not_written() -> None:
+    cluster_state, digests, _ = after_each([node_seen("a"), node_seen("b")], 2)
+    draft = Draft(cluster_state)
+    fold(draft, records(power("a", 1), name="another"), 2)
+
+    rows, _ = changed_rows(draft.changed(), digests)
+
+    assert [(row.table, row.key) for row in rows] == [
+        ("node", "a"),
+        ("producer", "tel:another"),
+        ("cluster", "cluster"),
+    ]
+
+
+def test_a_row_that_appears_and_goes_in_one_draft_leaves_no_trace() -> None:
+    draft = Draft(ClusterState())
+    draft.nodes.drop("never there")
+
+    assert changed_rows(draft.changed(), no_rows()) == ([], no_rows())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Row("node", "b", b"1"),
+        Row("pod", "a", b"1"),
+        Row("node", "a", b"2"),
+        Row("node", "a", None),
+    ],
+    ids=["key", "table", "body", "gone"],
+)
+def test_any_other_row_has_another_digest(other: Row) -> None:
+    one, two = digests_of([Row("node", "a", b"1")]), digests_of([other])
+
+    assert state_digest(one) != state_digest(two)
+
+
+# --- Merkle roots -----------------------------------------------------------------------------
+
+
+def tree_hash(leaves: list[bytes]) -> bytes:
+    """RFC 6962, section 2.1, word for word."""
+    if not leaves:
+        return hashlib.sha256().digest()
+    if len(leaves) == 1:
+        return hashlib.sha256(b"\x00" + leaves[0]).digest()
+    k = 1
+    while 2 * k < len(leaves):
+        k *= 2
+    return hashlib.sha256(b"\x01" + tree_hash(leaves[:k]) + tree_hash(leaves[k:])).digest()
+
+
+@pytest.mark.parametrize("count", range(18))
+def test_the_root_is_that_of_rfc_6962(count: int) -> None:
+    leaves = [bytes([number]) * number for number in range(count)]
+
+    assert merkle_root(leaves) == tree_hash(leaves)
+
+
+def test_a_node_of_the_tree_cannot_pass_for_a_leaf() -> None:
+    one, two = (hashlib.sha256(b"\x00" + leaf).digest() for leaf in (b"one", b"two"))
+
+    assert merkle_root([one + two]) != merkle_root([b"one", b"two"])

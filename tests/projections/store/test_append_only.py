@@ -1,0 +1,305 @@
+"""The logs only grow, in both databases, whoever asks: each layer by itself refuses the rest."""
+
+import contextlib
+import re
+import sqlite3
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import Engine, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DatabaseError
+
+from joulie_bus.events import FilterDecided
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import noon, one_of_each, records
+from joulie_migrations.guards import GROWING
+from joulie_projections.decision_log.entry import About, entry_of, header
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.decision_log.log import DecisionLog
+from joulie_projections.fold.commit import Input
+from joulie_projections.fold.sequence import Standing, sequence
+from joulie_projections.state.rows import no_rows
+from joulie_projections.state.state import ClusterState
+from joulie_projections.store import database
+from joulie_projections.store.database import Place
+from joulie_projections.store.store import Store
+from joulie_projections.testing import Postgres
+
+# What each database keeps of an entry: SQLite makes the other columns.
+SQLITE = "pos, body, prev, hash, beside"
+POSTGRES = "pos, body, prev, hash, event_id, kind, pod_uid, pod, view_position, decided_at"
+
+
+def said_to(place: Place, statement: str) -> str:
+    """With the columns that are kept there, and with what an entry called `<id>` is found by."""
+    if database.sqlite_file(place) is None:
+        return re.sub("<(.*?)>", r"'\1', kind, pod_uid, pod, 0, 0", statement).format(kept=POSTGRES)
+
+    def beside(name: re.Match[str]) -> str:
+        return f"x'{header(About(name[1], 'k', 'u', 'p', 0, 0)).hex()}'"
+
+    return re.sub("<(.*?)>", beside, statement).format(kept=SQLITE)
+
+
+def fill(writer: Engine, key: Path) -> None:
+    """Two decisions, a head, a batch and something in quarantine."""
+    store, log = Store(writer), DecisionLog(writer)
+    store.acquire("me", noon(10), noon(), "i", lambda _: False)
+    log.open()
+    answers = [event for event in one_of_each() if isinstance(event, FilterDecided)]
+    told = [entry_of(record) for record in records(*answers, *answers, name="extender")]
+    log.append(1, told, Input("then", 2))
+    log.sign_head(1, Signer.of(key), noon())
+    start = Standing(0, {}, no_rows(), b"")
+    garbage = [Record(Stream.TEL, 1, noon(), b"garbage")]
+    store.commit(1, sequence(ClusterState(), start, garbage, dict.fromkeys(Stream, ""), 1).commit)
+
+
+@pytest.fixture
+def full(writer: Engine, tmp_path: Path) -> Engine:
+    fill(writer, tmp_path / "key")
+    return writer
+
+
+def copied(table: str, verb: str = "INSERT", suffix: str = "") -> str:
+    into, kept = (f"{table} ({{kept}})", "{kept}") if table == "decision" else (table, "*")
+    return f"{verb} INTO {into} SELECT {kept} FROM {table} WHERE true LIMIT 1{suffix}"
+
+
+CHANGED = [
+    *(f"UPDATE {table} SET {key} = {key}" for table, key in GROWING.items()),
+    "UPDATE decision SET body = prev WHERE pos = 1",
+    "UPDATE batch SET merkle_root = prev",
+    "UPDATE head SET signature = hash",
+    *(f"DELETE FROM {table}" for table in GROWING),
+    *(copied(table) for table in GROWING),
+    *(
+        copied(table, suffix=f" ON CONFLICT ({key}) DO UPDATE SET {key} = excluded.{key}")
+        for table, key in GROWING.items()
+    ),
+]
+
+
+def snapshot_of(place: Place) -> list[list[Any]]:
+    """Everything that must not change."""
+    engine = database.migrator(place)
+    with engine.connect() as db:
+        found = [list(db.execute(text(f"SELECT * FROM {table}"))) for table in GROWING]
+    engine.dispose()
+    return [[tuple(row) for row in rows] for rows in found]
+
+
+@pytest.mark.parametrize("statement", CHANGED)
+def test_the_writer_itself_cannot_touch_what_was_written(
+    full: Engine, place: Place, statement: str
+) -> None:
+    was = snapshot_of(place)
+
+    with pytest.raises(DatabaseError), full.begin() as db:
+        db.exec_driver_sql(said_to(place, statement))
+
+    assert snapshot_of(place) == was
+
+
+def placed(pos: int, prev: str, event_id: str = "new") -> str:
+    """An entry of its own making, without a header; `prev` is SQL."""
+    return (
+        f"INSERT INTO decision ({{kept}}) SELECT {pos}, substr(body, 2), ({prev}), hash, "
+        f"<{event_id}> FROM decision WHERE pos = 1"
+    )
+
+
+MISPLACED = [
+    pytest.param(placed(2, "SELECT hash FROM decision WHERE pos = 1"), id="taken"),
+    pytest.param(placed(9, "SELECT hash FROM decision WHERE pos = 2"), id="a gap"),
+    pytest.param(placed(3, "prev"), id="another chain"),
+    pytest.param(placed(3, "SELECT hash FROM decision WHERE pos = 1"), id="a fork"),
+    pytest.param(placed(0, "prev"), id="before the first"),
+    pytest.param(
+        placed(3, "SELECT hash FROM decision WHERE pos = 2", "extender:b1:1"), id="said before"
+    ),
+]
+
+
+@pytest.mark.parametrize("statement", MISPLACED)
+def test_an_entry_goes_nowhere_but_to_the_end(full: Engine, place: Place, statement: str) -> None:
+    was = snapshot_of(place)
+
+    with pytest.raises(DatabaseError), full.begin() as db:
+        db.exec_driver_sql(said_to(place, statement))
+
+    assert snapshot_of(place) == was
+
+
+def test_the_writers_other_tables_stay_writable(full: Engine) -> None:
+    with full.begin() as db:
+        db.exec_driver_sql("UPDATE checkpoint SET head = inputs")
+        db.exec_driver_sql("DELETE FROM node_twin")
+
+
+# --- SQLite: somebody with the file, and without our guards -----------------------------------
+
+
+@pytest.fixture
+def bare(database_file: Path, tmp_path: Path) -> Generator[sqlite3.Connection, None, None]:
+    engine = database.writer(database_file)
+    fill(engine, tmp_path / "key")
+    engine.dispose()
+    connection = sqlite3.connect(database_file, isolation_level=None)
+    yield connection
+    connection.close()
+
+
+REPLACED = [
+    *(copied(table, verb) for table in GROWING for verb in ("REPLACE", "INSERT OR REPLACE")),
+    placed(3, "SELECT hash FROM decision WHERE pos = 2", "extender:b1:1").replace(
+        "INSERT", "REPLACE"
+    ),
+    placed(1, "SELECT prev FROM decision WHERE pos = 1")
+    .replace("INSERT", "REPLACE")
+    .replace("{kept}", SQLITE.replace("pos", "rowid")),
+    *(f"UPDATE {table} SET rowid = rowid" for table in GROWING),
+]
+
+
+@pytest.mark.parametrize("statement", [*CHANGED, *MISPLACED, *REPLACED])
+def test_the_file_refuses_a_stranger_too(
+    bare: sqlite3.Connection, database_file: Path, statement: str
+) -> None:
+    was = snapshot_of(database_file)
+
+    with pytest.raises(sqlite3.DatabaseError, match=r"only grows|no such place"):
+        bare.execute(said_to(database_file, statement))
+
+    assert snapshot_of(database_file) == was
+
+
+UNBUILT = [
+    *REPLACED,
+    *(f"DROP TABLE {table}" for table in GROWING),
+    *(f"ALTER TABLE {table} RENAME TO elsewhere" for table in GROWING),
+    "ALTER TABLE decision DROP COLUMN kind",
+    *(f"DROP TRIGGER {table}_no_delete" for table in GROWING),
+    "DROP TRIGGER decision_chained",
+    "DROP INDEX decision_by_pod",
+    "PRAGMA writable_schema = on",
+    "PRAGMA recursive_triggers = on",
+    "PRAGMA journal_mode = off",
+]
+
+
+@pytest.mark.parametrize("statement", UNBUILT)
+def test_the_writer_of_a_file_cannot_take_its_guards_away(
+    bare: sqlite3.Connection, database_file: Path, statement: str
+) -> None:
+    schema = "SELECT name, sql FROM sqlite_master ORDER BY name"
+    was = bare.execute(schema).fetchall(), snapshot_of(database_file)
+    engine = database.writer(database_file)
+
+    with pytest.raises(DatabaseError), engine.begin() as db:
+        db.exec_driver_sql(said_to(database_file, statement))
+    engine.dispose()
+
+    assert (bare.execute(schema).fetchall(), snapshot_of(database_file)) == was
+
+
+def test_the_first_entry_is_number_one(bare: sqlite3.Connection, tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "empty.db")) as other:
+        for (sql,) in bare.execute("SELECT sql FROM sqlite_master WHERE tbl_name = 'decision'"):
+            other.execute(sql or "SELECT 1")
+
+        with pytest.raises(sqlite3.DatabaseError, match="no such place"):
+            other.execute(
+                "INSERT INTO decision (pos, body, prev, hash) VALUES (2, x'00', x'00', x'77')"
+            )
+
+
+# --- PostgreSQL: a plain connection of the writer's role, and the owner's ---------------------
+
+
+@pytest.fixture
+def served(postgres: Postgres, tmp_path: Path) -> str:
+    url = postgres.migrated()
+    engine = database.writer(url)
+    fill(engine, tmp_path / "key")
+    engine.dispose()
+    return url
+
+
+@pytest.fixture
+def clerk(served: str, postgres: Postgres) -> Generator[psycopg.Connection, None, None]:
+    """Logs in by himself, and has what the writer has."""
+    name = make_url(served).database or ""
+    user = f"clerk_{name}"
+    postgres.execute(name, f"CREATE ROLE {user} LOGIN IN ROLE joulie_writer")
+    with psycopg.connect(postgres.url(name, user), autocommit=True) as connection:
+        yield connection
+
+
+TAKEN = [
+    *(f"TRUNCATE {table}" for table in GROWING),
+    *(f"DROP TABLE {table}" for table in GROWING),
+    *(f"ALTER TABLE {table} DISABLE TRIGGER ALL" for table in GROWING),
+    "ALTER TABLE decision DROP CONSTRAINT decision_hash",
+    "DROP TRIGGER decision_chained ON decision",
+    "DROP FUNCTION joulie_only_grows() CASCADE",
+    "SET session_replication_role = replica",
+    "CREATE TABLE mine (x int)",
+    "DELETE FROM checkpoint",
+    "UPDATE schema_floor SET oldest = '9999'",
+]
+
+
+@pytest.mark.parametrize("statement", [*CHANGED, *TAKEN])
+def test_the_writers_role_may_not_even_ask(
+    clerk: psycopg.Connection, served: str, statement: str
+) -> None:
+    was = snapshot_of(served)
+
+    refused = r"permission denied|must be owner|duplicate key|no such place"
+    with pytest.raises(psycopg.Error, match=refused):
+        clerk.execute(said_to(served, statement).encode())
+
+    assert snapshot_of(served) == was
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [*(f"TRUNCATE {table}" for table in GROWING), *(s for s in CHANGED if "CONFLICT" not in s)],
+)
+def test_the_owner_is_stopped_by_the_triggers(
+    served: str, postgres: Postgres, statement: str
+) -> None:
+    was = snapshot_of(served)
+
+    with pytest.raises(psycopg.Error, match=r"only grows|duplicate key|no such place"):
+        postgres.execute(make_url(served).database or "", said_to(served, statement))
+
+    assert snapshot_of(served) == was
+
+
+def test_an_entry_whose_hash_is_not_its_own_is_refused(
+    clerk: psycopg.Connection, served: str
+) -> None:
+    statement = placed(3, "SELECT hash FROM decision WHERE pos = 2")
+
+    with pytest.raises(psycopg.errors.CheckViolation, match="decision_hash"):
+        clerk.execute(said_to(served, statement).encode())
+
+
+def test_a_reader_of_postgres_reads_and_that_is_all(served: str, postgres: Postgres) -> None:
+    name = make_url(served).database or ""
+    user = f"reader_{name}"
+    postgres.execute(name, f"CREATE ROLE {user} LOGIN IN ROLE joulie_reader")
+
+    with psycopg.connect(postgres.url(name, user), autocommit=True) as connection:
+        found = connection.execute("SELECT count(*) FROM decision").fetchone()
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("INSERT INTO gone VALUES (1, 'node', 'a', 1)")
+
+    assert found == (2,)

@@ -1,0 +1,399 @@
+"""Rows, position and manifest: committed together or not at all, by the one who may."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, event, text
+from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError
+
+import joulie_migrations
+from joulie_bus.errors import Fenced
+from joulie_bus.events import Fact, NodeGone
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import bound, node_seen, noon, pending, power, records
+from joulie_projections.fold.commit import Checkpoint, Commit, Poison
+from joulie_projections.fold.sequence import Standing, sequence
+from joulie_projections.history.history import History
+from joulie_projections.state.rows import VIEWED, Row, cluster_state_of, digests_of, no_rows
+from joulie_projections.store import database
+from joulie_projections.store.database import Place
+from joulie_projections.store.store import Store
+
+CREATED = dict.fromkeys(Stream, "then")
+
+
+def nobody(_: str) -> bool:
+    return False
+
+
+@pytest.fixture
+def store(writer: Engine) -> Store:
+    return Store(writer)
+
+
+@pytest.fixture
+def leading(store: Store) -> Store:
+    """Holds the lease, in epoch 1."""
+    store.acquire("me", noon(10), noon(), "first", nobody)
+    return store
+
+
+def following(store: Store, told: Sequence[Record]) -> Commit:
+    """The commit of some messages, on top of what the store holds."""
+    held, rows = store.load()
+    assert held is not None
+    standing = Standing(held.position, held.inputs, held.digests, held.head)
+    return sequence(cluster_state_of(rows), standing, told, CREATED, noon()).commit
+
+
+def commit(store: Store, *facts: Fact, name: str = "tester") -> Commit:
+    done = following(store, records(*facts, name=name))
+    store.commit(1, done)
+    return done
+
+
+# --- commits ----------------------------------------------------------------------------------
+
+
+def test_a_commit_is_read_back_whole(leading: Store, place: Place) -> None:
+    done = commit(leading, node_seen("a"), power("a", 100), pending("p"))
+
+    held, rows = leading.load()
+    assert held == Checkpoint(
+        position=3,
+        epoch=1,
+        inputs=done.inputs,
+        digests=done.digests,
+        head=done.manifest.head,
+        incarnation="first",
+    )
+    assert sorted(rows) == sorted(done.rows)
+    assert digests_of(rows) == done.digests
+    with History.of(place) as history:
+        assert list(history.manifests()) == [done.manifest]
+
+
+@pytest.mark.parametrize("count", [1, 255, 256, 257, 600])
+def test_as_many_rows_are_there_as_were_committed(leading: Store, count: int) -> None:
+    commit(leading, *(node_seen(f"n{number}") for number in range(count)))
+    done = commit(leading, *(power(f"n{n}", n) for n in range(count)), name="another")
+
+    held, rows = leading.load()
+    assert held is not None
+    assert digests_of(rows) == held.digests == done.digests
+    assert [node.samples[0].power_mw for node in cluster_state_of(rows).nodes.values()] == [
+        number * 1000 for number in range(count)
+    ]
+
+
+def test_commits_follow_one_another_and_the_newest_row_stays(leading: Store) -> None:
+    commit(leading, node_seen("a"), node_seen("b"))
+    done = commit(leading, power("a", 100), NodeGone(node="b"), name="another")
+
+    held, rows = leading.load(["node"])
+    assert held is not None
+    assert (held.position, held.digests) == (4, done.digests)
+    assert list(cluster_state_of(rows).nodes) == ["a"]
+    assert cluster_state_of(rows).nodes["a"].samples[0].power_mw == 100_000
+
+
+def test_a_commit_of_which_one_row_is_refused_changes_nothing(leading: Store, place: Place) -> None:
+    commit(leading, node_seen("a"))
+    before = leading.load()
+    done = following(leading, records(power("a", 100), node_seen("b"), name="another"))
+    twice = (Poison(2, "OBS", 1, "unreadable", b""),) * 2
+
+    with pytest.raises(IntegrityError):
+        leading.commit(1, done._replace(poison=twice))
+
+    assert leading.load() == before
+    with History.of(place) as history:
+        assert [manifest.p_to for manifest in history.manifests()] == [1]
+
+
+# PostgreSQL has no such moment: there a commit is one statement.
+@pytest.mark.parametrize("place", ["database_file"], indirect=True)
+def test_a_crash_on_commit_leaves_rows_position_and_manifest_as_they_were(
+    leading: Store, writer: Engine, place: Place
+) -> None:
+    commit(leading, node_seen("a"))
+    before = leading.load()
+    done = following(leading, records(power("a", 100), node_seen("b"), name="another"))
+
+    @event.listens_for(writer, "commit")
+    def pull_the_plug(_: object) -> None:
+        raise OSError("no space left on device")
+
+    with pytest.raises(OSError, match="no space left"):
+        leading.commit(1, done)
+    event.remove(writer, "commit", pull_the_plug)
+
+    assert leading.load() == before
+    with History.of(place) as history:
+        assert [manifest.p_to for manifest in history.manifests()] == [1]
+
+    leading.commit(1, done)
+    held, _ = leading.load()
+    assert held is not None
+    assert held.position == 3
+
+
+@pytest.mark.parametrize("epoch", [0, 2])
+def test_a_commit_of_another_epoch_is_fenced_and_changes_nothing(
+    leading: Store, epoch: int
+) -> None:
+    commit(leading, node_seen("a"))
+    before = leading.load()
+
+    with pytest.raises(Fenced):
+        leading.commit(epoch, following(leading, records(power("a", 1), name="another")))
+
+    assert leading.load() == before
+
+
+def test_a_commit_at_another_position_is_fenced_and_changes_nothing(leading: Store) -> None:
+    first = following(leading, records(node_seen("a")))
+    other = following(leading, records(node_seen("b")))
+    leading.commit(1, first)
+    before = leading.load()
+
+    with pytest.raises(Fenced):
+        leading.commit(1, other)
+
+    assert leading.load() == before
+
+
+def test_a_commit_whose_answer_was_lost_may_be_made_again_and_is_there_once(
+    leading: Store, place: Place
+) -> None:
+    done = following(leading, records(node_seen("a")))
+    leading.commit(1, done)
+    before = leading.load()
+
+    leading.commit(1, done)
+
+    assert leading.load() == before
+    with History.of(place) as history:
+        assert list(history.manifests()) == [done.manifest]
+
+
+def test_poison_lies_in_quarantine_with_its_position(leading: Store, writer: Engine) -> None:
+    garbage = Record(Stream.TEL, 1, noon(), b"garbage")
+    leading.commit(1, following(leading, [garbage, *records(node_seen("a"))]))
+
+    with writer.connect() as db:
+        [kept] = db.execute(text("SELECT position, stream, sequence, why, body FROM quarantine"))
+    assert Poison(*kept)._replace(why="") == Poison(1, "JOULIE_TEL", 1, "", b"garbage")
+    assert "JOULIE_TEL #1 is not an event we know" in kept.why
+
+
+# --- what changed -----------------------------------------------------------------------------
+
+
+def changed(store: Store, position: int) -> list[tuple[str, str, bool]]:
+    """Table, key, and whether it is still there."""
+    _, rows = store.changes_since(position, VIEWED)
+    assert rows is not None
+    return sorted((row.table, row.key, row.body is not None) for row in rows)
+
+
+def test_changes_since_a_position_include_what_is_gone(leading: Store) -> None:
+    commit(leading, node_seen("a"), node_seen("b"))
+    commit(leading, NodeGone(node="a"), power("b", 1), name="x")
+    commit(leading, bound("p", "b"), name="y")
+
+    assert changed(leading, 0) == [
+        ("cluster", "cluster", True),
+        ("node", "a", False),
+        ("node", "b", True),
+        ("pod", "p", True),
+    ]
+    assert changed(leading, 2) == [
+        ("cluster", "cluster", True),  # the row of a is free now
+        ("node", "a", False),
+        ("node", "b", True),
+        ("pod", "p", True),
+    ]
+    assert changed(leading, 4) == [
+        ("cluster", "cluster", True),  # one producer more
+        ("node", "b", True),
+        ("pod", "p", True),
+    ]
+    assert changed(leading, 5) == []
+
+
+def test_what_went_and_came_back_is_there(leading: Store) -> None:
+    commit(leading, node_seen("a"))
+    commit(leading, NodeGone(node="a"), name="x")
+    commit(leading, node_seen("a"), name="y")
+
+    assert ("node", "a", True) in changed(leading, 1)
+    assert ("node", "a", False) not in changed(leading, 1)
+
+
+def test_rows_that_changed_since_any_position_make_up_for_what_a_reader_lacks(
+    leading: Store,
+) -> None:
+    moments: list[list[Row]] = []
+    story: list[Fact] = [node_seen("a"), power("a", 9), pending("p"), NodeGone(node="a")]
+    for number, fact in enumerate(story):
+        commit(leading, fact, name=f"n{number}")
+        moments.append(leading.load(VIEWED)[1])
+
+    for position, had in enumerate(moments, 1):
+        mine = {(row.table, row.key): row for row in had}
+        changes = leading.changes_since(position, VIEWED)[1]
+        assert changes is not None
+        mine |= {(row.table, row.key): row for row in changes}
+        there = [row for row in mine.values() if row.body is not None]
+        assert sorted(there) == sorted(moments[-1])
+
+
+# --- the lease --------------------------------------------------------------------------------
+
+
+def test_a_free_lease_is_taken_in_the_first_epoch(store: Store) -> None:
+    held = store.acquire("me", noon(10), noon(), "first", nobody)
+
+    assert held == Checkpoint(0, 1, {}, no_rows(), b"", "first")
+
+
+def test_a_held_lease_keeps_others_waiting(leading: Store) -> None:
+    assert leading.acquire("you", noon(20), noon(10), "second", nobody) is None
+
+
+def test_a_lease_that_is_over_goes_to_the_next_in_a_new_epoch_of_the_same_history(
+    leading: Store,
+) -> None:
+    commit(leading, node_seen("a"))
+
+    held = leading.acquire("you", noon(20), noon(10.001), "second", nobody)
+
+    assert held is not None
+    assert (held.epoch, held.position, held.incarnation) == (2, 1, "first")
+
+
+def test_a_lease_whose_owner_is_gone_is_taken_at_once(leading: Store) -> None:
+    held = leading.acquire("you", noon(20), noon(1), "second", "me".__eq__)
+
+    assert held is not None
+    assert held.epoch == 2
+
+
+def test_a_renewed_lease_lasts_longer(leading: Store) -> None:
+    leading.renew(1, noon(60))
+
+    assert leading.acquire("you", noon(99), noon(59), "second", nobody) is None
+
+
+def test_whoever_lost_the_lease_cannot_renew_it(leading: Store) -> None:
+    leading.acquire("you", noon(20), noon(11), "second", nobody)
+
+    with pytest.raises(Fenced, match="epoch 1"):
+        leading.renew(1, noon(60))
+
+
+def test_of_two_that_come_at_the_same_moment_one_leads(place: Place) -> None:
+    engines = [database.writer(place) for _ in range(2)]
+    together = threading.Barrier(2)
+
+    def acquire(engine: Engine) -> object:
+        together.wait(5)
+        try:
+            return Store(engine).acquire(str(id(engine)), noon(10), noon(), "first", nobody)
+        except OperationalError as error:  # the projector tries again
+            return error
+
+    with ThreadPoolExecutor(2) as pool:
+        held = list(pool.map(acquire, engines))
+    for engine in engines:
+        engine.dispose()
+
+    assert [found.epoch for found in held if isinstance(found, Checkpoint)] == [1]
+
+
+def test_of_two_writers_at_the_same_position_one_commits(leading: Store, place: Place) -> None:
+    engines = [database.writer(place) for _ in range(2)]
+    works = [following(leading, records(node_seen(name))) for name in ("a", "b")]
+    together = threading.Barrier(2)
+
+    def work(engine: Engine, done: Commit) -> bool:
+        together.wait(5)
+        try:
+            Store(engine).commit(1, done)
+        except (Fenced, OperationalError):
+            return False
+        return True
+
+    with ThreadPoolExecutor(2) as pool:
+        committed = list(pool.map(work, engines, works))
+    for engine in engines:
+        engine.dispose()
+
+    assert sorted(committed) == [False, True]
+    assert sorted(leading.load()[1]) == sorted(works[committed.index(True)].rows)
+
+
+# --- readers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM node_twin",
+        "UPDATE checkpoint SET position = 0",
+        "INSERT INTO gone VALUES (1, 'node', 'a', 1)",
+        "DROP TABLE pod",
+        "CREATE TABLE mine (x int)",
+    ],
+)
+def test_a_reader_cannot_write(leading: Store, place: Place, statement: str) -> None:
+    commit(leading, node_seen("a"))
+    reader = database.reader(place)
+
+    with (
+        pytest.raises(DatabaseError, match=r"readonly database|read-only transaction"),
+        reader.begin() as db,
+    ):
+        db.exec_driver_sql(statement)
+    reader.dispose()
+
+    assert len(leading.load(["node"])[1]) == 1
+
+
+def test_a_reader_sees_one_moment_though_the_writer_goes_on(leading: Store, place: Place) -> None:
+    commit(leading, node_seen("a"))
+    reader = database.reader(place)
+
+    with reader.connect() as db, db.begin():
+        before = db.scalar(text("SELECT position FROM checkpoint"))
+        commit(leading, node_seen("b"), name="another")
+        nodes = db.scalar(text("SELECT count(*) FROM node_twin"))
+    reader.dispose()
+
+    assert (before, nodes) == (1, 1)
+
+
+@pytest.mark.parametrize("open_again", [database.migrator, database.writer])
+def test_a_database_file_and_what_sqlite_writes_beside_it_is_its_owners_alone(
+    tmp_path: Path, open_again: Callable[[Path], Engine]
+) -> None:
+    path = tmp_path / "joulie.db"
+    first = database.migrator(path)
+    joulie_migrations.upgrade(first)
+    fresh = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.glob("joulie.db*")}
+    for file in tmp_path.glob("joulie.db*"):
+        file.chmod(0o644)
+    engine = open_again(path)
+    with engine.connect() as db:
+        db.execute(text("SELECT 1"))
+        modes = {file.stat().st_mode & 0o777 for file in tmp_path.glob("joulie.db*")}
+    engine.dispose()
+    first.dispose()
+
+    assert fresh == dict.fromkeys(("joulie.db", "joulie.db-wal", "joulie.db-shm"), 0o600)
+    assert modes == {0o600}
