@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -95,6 +96,54 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
     ]
 
     assert broken == []
+
+
+def slug(heading: str) -> str:
+    """The anchor that GitHub gives to a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def anchors_of(page: Path) -> set[str]:
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    return {slug(heading) for heading in re.findall(r"^#+ (.+)$", prose, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_every_anchor_of_a_link_is_a_heading(page: Path) -> None:
+    links = re.findall(r"\]\(([^):]*)#([^)]+)\)", page.read_text())
+    broken = [
+        f"{file}#{anchor}"
+        for file, anchor in links
+        if anchor not in anchors_of(page.parent / file if file else page)
+    ]
+
+    assert broken == []
+
+
+def classes_defined() -> Counter[str]:
+    sources = [path.read_text() for path in ROOT.glob("*/joulie_*/**/*.py")]
+    return Counter(name for text in sources for name in re.findall(r"^class (\w+)", text, re.M))
+
+
+GLOSSARY = re.findall(
+    r"^\| (.+?) \| (.+?) \| `(\w+)` \|$", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE
+)
+
+
+def test_every_class_of_the_glossary_exists_exactly_once() -> None:
+    defined = classes_defined()
+
+    wrong = {name: defined[name] for _, _, name in GLOSSARY if defined[name] != 1}
+
+    assert len(GLOSSARY) >= 30
+    assert wrong == {}
+
+
+def test_every_term_of_the_glossary_is_one_sentence_in_order() -> None:
+    terms = [term for term, _, _ in GLOSSARY]
+
+    assert terms == sorted(set(terms), key=str.lower)
+    assert [text for _, text, _ in GLOSSARY if not re.fullmatch(r"[^.]+\.", text)] == []
 
 
 def test_every_file_in_the_picture_of_the_path_exists() -> None:
