@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,16 +68,15 @@ class Stand(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def running(directory: Path, nodes: int, listeners: int) -> AsyncGenerator[Stand, None]:
+async def running(directory: Path, nodes: int) -> AsyncGenerator[Stand, None]:
     data = DataDirectory(directory / "data")
     doors = {name: HostPort("127.0.0.1", free_port()) for name in ("extender", "console")}
     addresses = {**doors, "metrics": HostPort("127.0.0.1", free_port())}
     extra = {
         "TWIN_STALENESS_THRESHOLD": "10h",
         "EXTENDER_DEADLINE": "10s",
-        "CONSOLE_LISTENERS": str(listeners + 10),
     }
-    parts = ["projector", "extender", "console"]
+    parts: dict[str, Sequence[str]] = dict.fromkeys(("projector", "extender", "console"), ())
     async with Supervisor.over(data, parts, addresses, extra, CLUSTER) as supervisor:
         address = supervisor.broker.address_of(Role.ADMIN)
         async with JetStreamLog.open(address, "bench") as bus:
@@ -262,7 +261,7 @@ async def show(stand: Stand, page: Page, second: float, slice_s: float) -> None:
 async def main(args: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
-        async with running(directory, args.nodes, args.listeners) as stand:
+        async with running(directory, args.nodes) as stand:
             if args.only != "page":
                 await compare(stand, args.listeners, args.calls)
             if args.only != "listeners":

@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -276,7 +276,7 @@ async def ours(nodes: int, directory: Path) -> AsyncGenerator[tuple[int, int, Pa
         "metrics": HostPort("127.0.0.1", free_port()),
     }
     extra = {"TWIN_STALENESS_THRESHOLD": "10h", "EXTENDER_DEADLINE": "10s"}
-    parts = ["projector", "extender"]
+    parts: dict[str, Sequence[str]] = dict.fromkeys(("projector", "extender"), ())
     async with Supervisor.over(data, parts, addresses, extra, CLUSTER) as supervisor:
         await tell_of(supervisor.broker.address_of(Role.ADMIN), nodes)
         port = addresses["extender"].port

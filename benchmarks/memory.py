@@ -175,7 +175,7 @@ async def extending(data: DataDirectory) -> AsyncGenerator[tuple[Process, JetStr
         "metrics": HostPort("127.0.0.1", free_port()),
     }
     extra = {"TWIN_STALENESS_THRESHOLD": "10h", "EXTENDER_DEADLINE": "10s"}
-    async with Supervisor.over(data, ["extender"], addresses, extra, CLUSTER) as supervisor:
+    async with Supervisor.over(data, {"extender": ()}, addresses, extra, CLUSTER) as supervisor:
         address = supervisor.broker.address_of(Role.ADMIN)
         async with JetStreamLog.open(address, "bench") as bus:
             running = data.running()

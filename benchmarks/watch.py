@@ -146,7 +146,7 @@ async def measure(kubeconfig: str, nodes: int, pods: int) -> None:
 
 async def apply_to(cluster_state: ClusterState, cluster: Cluster, nodes: int) -> None:
     """Measures how the applier finds its writes, without the writes themselves."""
-    wishes = Wishes({"joulie.io/managed": "true"}, 60, tell_draining=False)
+    wishes = Wishes({"joulie.io/managed": "true"}, 60)
     differences = Differences(cluster.nodes, cluster.twins, wishes)
     names = sorted(cluster_state.nodes)
     _fold(cluster_state, [eco(name) for name in names])

@@ -47,6 +47,17 @@ def test_the_reference_is_what_the_program_says_of_itself() -> None:
     assert (ROOT / "docs" / "reference.md").read_text() == made.stdout
 
 
+def test_there_are_fewer_than_a_hundred_settings_and_the_likely_ones_come_first() -> None:
+    text = (
+        (ROOT / "docs" / "reference.md").read_text().split("\n## Settings\n")[1].split("\n## ")[0]
+    )
+    first, *parts = text.split("### ")[1:]
+
+    assert first.startswith("Settings that you are likely to set")
+    assert len(re.findall(r"^\| `[A-Z_]+`", first, re.MULTILINE)) <= 24
+    assert len(set(re.findall(r"^\| `([A-Z_]+)`", "".join(parts), re.MULTILINE))) < 100
+
+
 def test_every_test_that_the_threat_model_names_exists() -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (ROOT / "docs/security.md").read_text())
 

@@ -96,7 +96,7 @@ class Cost(NamedTuple):
     """Seconds of CPU time."""
 
     plan: float
-    compare: float  # each node and NodeTwin in full, once per TWIN_STATUS_INTERVAL
+    compare: float  # each node and NodeTwin in full, within a minute
     glance: float  # the comparisons in between, twice a second
 
     @property

@@ -145,7 +145,7 @@ async def site(directory: Path, *names: str) -> AsyncGenerator[list[Replica], No
         "metrics": HostPort("127.0.0.1", free_port()),
     }
     replicas = [Replica(name, data) for name in names]
-    async with Supervisor.over(data, ["projector"], addresses, {}, SUBJECTS) as supervisor:
+    async with Supervisor.over(data, {"projector": ()}, addresses, {}, SUBJECTS) as supervisor:
         says = Voices("test", SUBJECTS, time.time_ns)
         address = supervisor.broker.address_of(Role.ADMIN)
         async with JetStreamLog.open(address, "test") as bus:

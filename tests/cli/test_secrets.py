@@ -31,17 +31,16 @@ EDGES = {
     "ENABLE_FACILITY_METRICS": "true",
     "FACILITY_POLL_INTERVAL": "1s",
     "FACILITY_PROMETHEUS_ADDRESS": f"http://u:{PLANTED}-prom@{NOWHERE}",
-    "NODE_POWER_SOURCE": "http",
     "NODE_POWER_INTERVAL": "1s",
-    "NODE_POWER_HTTP_ENDPOINT": f"http://{NOWHERE}/{{node}}?api_key={PLANTED}-http",
+    "NODE_POWER_ADDRESS": f"http://{NOWHERE}/{{node}}?api_key={PLANTED}-http",
 }
 USER = {"NATS_USER": "joulie", "NATS_PASSWORD": f"{PLANTED}-nats", "NATS_URL": f"nats://{NOWHERE}"}
 SEED = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQY"  # of an nkey, cut off
 MISTAKES = {
     "DATABASE_URL": f"{PLANTED}-db",
     "NATS_PASSWORD": f"{PLANTED}-nats",
-    "NATS_NKEY_FILE": SEED,
-    "NATS_CREDS_FILE": f"eyJ{PLANTED}",
+    "NATS_CREDS_FILE": SEED,
+    "NATS_CA_FILE": f"eyJ{PLANTED}",
 }
 NO_DATABASE = {
     "its password": USER | {"DATABASE_URL": f"postgresql://u:{PLANTED}-db@{NOWHERE}/joulie"},

@@ -31,6 +31,11 @@ def check_seed(text: str) -> None:
         raise ValueError("an nkey seed, but not a user's (those begin with SU)")
 
 
+def is_credentials(text: str) -> bool:
+    """Or a mere seed? Credentials are between marked lines, and a seed is one word."""
+    return "-----" in text
+
+
 def check_credentials(text: str) -> None:
     """Raises ValueError unless it is a JWT and a user's seed, between the lines that nsc writes."""
     jwt = _line_after("BEGIN NATS USER JWT", text)

@@ -55,13 +55,18 @@ def setting(parse: Parser[T], name: str, default: str, doc: str, *, secret: bool
     return field  # type: ignore[no-any-return]
 
 
+def named(cls: type) -> list[dataclasses.Field[Any]]:
+    """The fields that an operator can set. The others are constants: only code replaces them."""
+    return [field for field in dataclasses.fields(cls) if "name" in field.metadata]
+
+
 def declared(*classes: type) -> list[Declared]:
     found = {
         m["name"]: Declared(
             m["name"], m["default"], m["parse"].__doc__ or "", m["doc"], m["secret"]
         )
         for cls in classes
-        for m in (field.metadata for field in dataclasses.fields(cls))
+        for m in (field.metadata for field in named(cls))
     }
     return sorted(found.values())
 
@@ -93,7 +98,7 @@ class Source:
 
     def load(self, cls: type[T]) -> T:
         values: dict[str, Any] = {}
-        for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        for field in named(cls):
             text, origin = self._find(field.metadata)
             name, parse = field.metadata["name"], field.metadata["parse"]
             self._asked.add(name)
@@ -273,17 +278,16 @@ def program(path: str) -> str:
     return path
 
 
-def seed_file(path: str) -> str:
-    """a file that holds a user's nkey seed (SU...)"""
-    if path:
-        nats_keys.check_seed(_content(path))
-    return path
-
-
 def creds_file(path: str) -> str:
-    """a file of NATS credentials: a JWT and its seed, as nsc writes it"""
+    """a file that holds a user's nkey seed (SU...), or credentials as nsc writes them"""
     if path:
-        nats_keys.check_credentials(_content(path))
+        content = _content(path)
+        check = (
+            nats_keys.check_credentials
+            if nats_keys.is_credentials(content)
+            else nats_keys.check_seed
+        )
+        check(content)
     return path
 
 
@@ -313,11 +317,11 @@ class BusSettings:
     )
     nats_user: str = setting(text, "NATS_USER", "", "User name at the broker; empty for none")
     nats_password: str = setting(text, "NATS_PASSWORD", "", "Password at the broker", secret=True)
-    nats_nkey_file: str = setting(
-        seed_file, "NATS_NKEY_FILE", "", "Seed of our key, instead of a password"
-    )
     nats_creds_file: str = setting(
-        creds_file, "NATS_CREDS_FILE", "", "JWT and seed, instead of a password"
+        creds_file,
+        "NATS_CREDS_FILE",
+        "",
+        "Instead of a password: an nkey seed, or credentials (JWT and seed) as nsc writes them",
     )
     nats_ca_file: str = setting(
         file, "NATS_CA_FILE", "", "CA certificate (PEM) of the broker; given, TLS is spoken"
@@ -359,7 +363,6 @@ class BusSettings:
     def contradictions(self) -> list[str]:
         ways = {
             "NATS_USER": self.nats_user,
-            "NATS_NKEY_FILE": self.nats_nkey_file,
             "NATS_CREDS_FILE": self.nats_creds_file,
         }
         given = [name for name, value in ways.items() if value]
