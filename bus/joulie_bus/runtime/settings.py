@@ -1,7 +1,7 @@
-"""Settings: from the environment (the names users know) over a TOML file over the defaults.
+"""Settings from environment variables, a TOML file and defaults, in that order of precedence.
 
-Everything is read once, at start, into one frozen value per process. All mistakes are reported
-together, each with its name, its value and what is allowed; none is replaced by a default.
+A process reads them once, at start, into one frozen value. All mistakes are reported together, each
+with its name, its value and the allowed values; none is replaced by a default.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ class HostPort(NamedTuple):
 
 
 class Declared(NamedTuple):
-    """One setting as the reference shows it."""
+    """One setting as shown in the reference."""
 
     name: str
     default: str
@@ -43,7 +43,7 @@ class Declared(NamedTuple):
 class InForce(NamedTuple):
     name: str
     value: str
-    origin: str  # who said it (the environment), the file's path, or default
+    origin: str  # environment, the path of the file, or default
 
 
 def setting(parse: Parser[T], name: str, default: str, doc: str, *, secret: bool = False) -> T:
@@ -73,13 +73,13 @@ def declared(*classes: type) -> list[Declared]:
 
 @runtime_checkable
 class Checked(Protocol):
-    """Settings that are right one by one, and may still not go together."""
+    """Settings that are valid one by one, but may be invalid together."""
 
     def contradictions(self) -> Sequence[str]: ...
 
 
 class Source:
-    """Where values come from; remembers what was wrong with them until `finish`."""
+    """The sources of values; collects mistakes until `finish`."""
 
     def __init__(
         self, environ: Mapping[str, str], file: Path | None = None, said_by: str = "environment"
@@ -119,11 +119,11 @@ class Source:
         return made
 
     def names(self, name: str) -> bool:
-        """Does somebody set it? Its default may be just what he wants."""
+        """Whether a setting is given explicitly, possibly with its default value."""
         return name in self._environ or name in self._toml
 
     def from_file(self) -> dict[str, str]:
-        """What counts of the file, for processes that we start: the environment is stronger."""
+        """The values of the file that the environment does not override, for child processes."""
         return {name: text for name, text in self._toml.items() if name not in self._environ}
 
     def finish(self, known: Sequence[str] = ()) -> list[InForce]:
@@ -307,7 +307,7 @@ def inbox(value: str) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BusSettings:
-    """What every process needs to know of the bus, and how it talks about itself."""
+    """The settings of the bus, logs and metrics that every process has."""
 
     nats_url: str = setting(
         text,

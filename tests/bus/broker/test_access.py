@@ -1,4 +1,4 @@
-"""How a client proves who it is, and the broker too: against a real nats-server."""
+"""Authentication of the client and of the broker: against a real nats-server."""
 
 import asyncio
 import datetime
