@@ -171,6 +171,7 @@ def logged(data: Path) -> Counter[Given]:
     return found
 
 
+@pytest.mark.slow
 async def test_a_replica_that_is_killed_costs_no_answer_and_no_entry(tmp_path: Path) -> None:
     async with site(tmp_path, "east", "west") as replicas:
         callers = [Caller(replicas, seed) for seed in range(4)]
@@ -216,6 +217,7 @@ async def steady(directory: Path, seconds: float) -> tuple[int, int]:
     return sum(len(caller.given) for caller in callers), grown
 
 
+@pytest.mark.slow
 async def test_eight_clients_at_once_get_every_answer(tmp_path: Path) -> None:
     answers, _ = await steady(tmp_path, 3)
 

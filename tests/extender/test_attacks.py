@@ -286,6 +286,7 @@ async def test_promised_bytes_take_no_memory() -> None:
         assert listener.rss() - before < 40
 
 
+@pytest.mark.slow
 async def test_unfinished_bodies_of_all_connections_share_one_budget() -> None:
     """Five bodies of 63 MiB, all but their last byte: two fit, three are refused and let go."""
     async with process() as listener, contextlib.AsyncExitStack() as stack:

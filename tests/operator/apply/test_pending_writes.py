@@ -209,6 +209,7 @@ def test_watts_that_are_assumed_are_told_with_the_model(
     assert told in known.message
 
 
+@pytest.mark.slow
 def test_five_thousand_nodes_that_do_nothing_need_nothing_and_a_hundred_changes_a_hundred() -> None:
     names = [f"n{number:04}" for number in range(5000)]
     place = Place(*[fact for name in names for fact in (node_seen(name), eco(name))])
