@@ -1,5 +1,6 @@
 """What the documents promise exists, and what exists is documented."""
 
+import ast
 import json
 import re
 import subprocess
@@ -18,6 +19,7 @@ from joulie_extender.openapi import DOCUMENT
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 MAKE_TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
@@ -198,3 +200,32 @@ def test_the_lock_holds_hashes_and_no_address() -> None:
     assert "://" not in lock
     assert len(re.findall(r"^[a-z0-9-]+==", lock, re.MULTILINE)) > 40
     assert all("--hash=sha256:" in entry for entry in re.split(r"\n(?=[a-z0-9-]+==)", lock))
+
+
+def test_every_answer_of_where_is_it_exists() -> None:
+    rows = re.findall(
+        r"^\| .*\? \| `([\w/]+\.py)` \| `([\w.]+)` \|$",
+        (ROOT / "docs" / "where-is-it.md").read_text(),
+        re.MULTILINE,
+    )
+
+    missing = [f"{file}: {name}" for file, name in rows if name not in defined_in(ROOT / file)]
+
+    assert missing == []
+    assert len(rows) == 20
+
+
+def defined_in(path: Path) -> set[str]:
+    """Functions and classes of a module, and the methods of its classes."""
+    if not path.exists():
+        return set()
+    outer = ast.parse(path.read_text()).body
+    named = [node for node in outer if isinstance(node, DEFINITIONS)]
+    methods = {
+        f"{node.name}.{inner.name}"
+        for node in named
+        if isinstance(node, ast.ClassDef)
+        for inner in node.body
+        if isinstance(inner, DEFINITIONS)
+    }
+    return {node.name for node in named} | methods
