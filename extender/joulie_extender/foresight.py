@@ -9,7 +9,7 @@ from collections import OrderedDict
 from typing import Generic, NamedTuple, TypeVar
 
 from joulie_bus.events import PodAsk
-from joulie_extender.candidates import Names
+from joulie_extender.protocol.candidates import Names
 
 AnswerT = TypeVar("AnswerT")
 PODS = 8  # foreseen at a time: a few schedulers, each with one pod in its hands

@@ -10,10 +10,10 @@ from operator import is_
 from typing import NamedTuple
 
 from joulie_bus.events import PodAsk
-from joulie_extender.candidates import Names
-from joulie_extender.gpu import asks
-from joulie_extender.moment import Moment
-from joulie_extender.standing import Weights, fresh_rows, standing_of
+from joulie_extender.decide.node_terms import Weights, fresh_rows, standing_of
+from joulie_extender.decide.snapshot import Moment
+from joulie_extender.gpu.fit import asks
+from joulie_extender.protocol.candidates import Names
 from joulie_projections.twin.columns import TwinColumns
 
 REJECTIONS = 256  # that can be given again ...

@@ -11,13 +11,13 @@ from extender_kit import PATIENT, performing, request, saving, snapshot_of
 from joulie_bus.events import DecisionEntry, FilterDecided, PrioritizeDecided
 from joulie_bus.runtime import metrics
 from joulie_bus.testing import NOON, SECOND
-from joulie_extender.app import Extender
-from joulie_extender.decide import again
-from joulie_extender.exchange import Reply
+from joulie_extender.decide.decide import again
+from joulie_extender.decide.scoring import Weights
 from joulie_extender.foresight import HOLDS_MS, MISSES, PODS, RARELY
-from joulie_extender.routes import Verb
-from joulie_extender.scoring import Weights
-from joulie_extender.verbs import Prioritize
+from joulie_extender.http.app import Extender
+from joulie_extender.http.handlers import Prioritize
+from joulie_extender.http.routes import Verb
+from joulie_extender.protocol.exchange import Reply
 from joulie_projections.view.view import Snapshot
 
 MILLISECOND = SECOND // 1000

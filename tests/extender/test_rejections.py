@@ -13,12 +13,12 @@ from course import NODES, Course, Step, firsts, steps
 from gpu_kit import a_card, a_claim, twin_columns_of, wanting
 from joulie_bus.events import PodAsk
 from joulie_bus.testing import NOON, SECOND, ask
-from joulie_extender.candidates import Names
-from joulie_extender.contract import Asked, Reader
-from joulie_extender.moment import Moment
+from joulie_extender.decide.node_terms import Weights
+from joulie_extender.decide.snapshot import Moment
+from joulie_extender.http.handlers import Answer, Filter
+from joulie_extender.protocol.candidates import Names
+from joulie_extender.protocol.kube_scheduler import Asked, Reader
 from joulie_extender.rejections import REJECTIONS, Ground, Rejection, Rejections
-from joulie_extender.standing import Weights
-from joulie_extender.verbs import Answer, Filter
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.card_columns import Cards
 from joulie_projections.twin.columns import TwinColumns
