@@ -20,7 +20,7 @@ from joulie_extender.binding.bind import Bindings
 from joulie_extender.binding.binder import Binder
 from joulie_extender.binding.claim_log import Ledger
 from joulie_extender.binding.claim_reconciler import Caretaker
-from joulie_extender.decide.current_snapshot import CurrentSnapshot
+from joulie_extender.current_snapshot import CurrentSnapshot
 from joulie_extender.decide.decide import declaration
 from joulie_extender.decide.scoring import Weights
 from joulie_extender.decision_log.shipping import Shipper

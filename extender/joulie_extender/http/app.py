@@ -29,7 +29,6 @@ from joulie_extender.decide.snapshot import Moment
 from joulie_extender.gpu.fit import asks
 from joulie_extender.http.handlers import A, Answer, Filter, Preempt, Prioritize
 from joulie_extender.http.verb_metrics import Counted
-from joulie_extender.protocol.candidates import Names
 from joulie_extender.protocol.exchange import Reply, Request, refusal
 from joulie_extender.protocol.kube_scheduler import BAD_REQUESTS, Reader, bind_reply, read_binding
 from joulie_projections.hardware.gpu_resources import gpu_resources
@@ -44,7 +43,6 @@ Later = Callable[[Callable[[], None]], object]  # when the reply has been writte
 NOBODY_BINDS = (
     "nothing is bound here: the log is out of reach, or EXTENDER_BINDS names nobody to bind with"
 )
-CHOICE = 2  # nodes; kube-scheduler does not ask how good a single one is
 DUTIES: tuple[Duty, ...] = get_args(Duty)
 log = get_logger("extender")
 
@@ -86,8 +84,7 @@ class Extender:
         resources = gpu_resources(weights.gpu.resources)
         reader = Reader(resources)
         self._filters = {duty: Counted(Filter(reader, duty)) for duty in DUTIES}
-        self._scoring = {duty: Prioritize(reader, duty) for duty in DUTIES}
-        self._prioritizes = {duty: Counted(self._scoring[duty]) for duty in DUTIES}
+        self._prioritizes = {duty: Counted(Prioritize(reader, duty)) for duty in DUTIES}
         self._preempts = {duty: Counted(Preempt(duty, resources)) for duty in DUTIES}
 
     def filter(self, request: Request, duty: Duty = "all") -> Reply | Awaitable[Reply]:
@@ -154,7 +151,7 @@ class Extender:
             return self._fallback(call, answer)
         stored = self._record(answer.decision)
         seconds = time.perf_counter() - started
-        self.later(lambda: self._afterwards(call, answer, seconds))
+        self.later(lambda: self._remember(call, answer, seconds))
         reply = _reply(answer.reply, answer.decision.basis)
         return reply if stored is None else self._when_stored(call, stored, reply)
 
@@ -170,30 +167,12 @@ class Extender:
             log.exception("thinking_failed", verb=call.verb.question.name, pod=call.asked.pod.uid)
             return "failed"
 
-    def _afterwards(self, call: "_Call[A]", answer: Answer, seconds: float) -> None:
-        """What nobody waits for; but first what kube-scheduler is about to ask."""
-        if answer.let_through is None or len(answer.let_through) < CHOICE:
-            self._remember(call, answer, seconds)
-            return
-        self._foresee(call, answer.let_through)
-        self.later(lambda: self._remember(call, answer, seconds))
-
     def _remember(self, call: "_Call[A]", answer: Answer, seconds: float) -> None:
+        """After the reply has been written."""
         self._explanations.keep(answer.decision)
         call.verb.asked(call.asked)
         call.verb.answered(answer)
         call.verb.seconds.observe(seconds)
-        call.verb.question.remember(call.asked, call.moment, self._weights, answer)
-
-    def _foresee(self, call: "_Call[A]", names: Names) -> None:
-        """It asks for the scores of those that were let through."""
-        scoring, pod = self._scoring[call.verb.question.duty], call.asked.pod
-        if not scoring.foresight.is_worthwhile():
-            return
-        try:
-            scoring.foresee(pod, names, call.moment, self._weights)
-        except Exception:
-            log.exception("foresight_failed", pod=pod.uid, what="it is thought about when asked")
 
     def _fallback(self, call: "_Call[A]", why: FallbackReason) -> Reply:
         """Scheduling goes on; that this was no real answer is counted, and stands in the log."""

@@ -32,9 +32,5 @@ class Counted(Generic[A]):
 
     def answered(self, answer: Answer) -> None:
         self._answered.inc()
-        if answer.is_remembered:
-            metrics.REJECTIONS_REMEMBERED.inc()
-        if answer.is_foreseen:
-            metrics.FORESEEN.inc()
         if answer.saved:
             metrics.SCORES_SAVED.inc(answer.saved)

@@ -322,77 +322,18 @@ class Moving:
         assert isinstance(reply, Reply)
         return reply.body
 
-    def remembered(self, body: bytes = BODY) -> bool:
-        before = count("joulie_rejections_remembered_total")
-        self.filter(body)
-        return count("joulie_rejections_remembered_total") > before
 
-
-def test_a_rejection_is_given_again_from_memory_and_recorded_again() -> None:
+def test_the_same_question_gets_the_same_answer_and_an_entry_of_its_own() -> None:
     state = Moving()
     first = state.filter()
     state.now += SECOND
 
-    assert state.remembered()
     assert state.filter() == first
-    one, _, three = state.recorded
+    one, two = state.recorded
     assert isinstance(one, FilterDecided)
-    assert isinstance(three, FilterDecided)
-    assert replace(three, basis=one.basis) == one
-    assert three.basis.now == NOON + SECOND
-
-
-def test_the_next_pod_of_its_kind_is_refused_from_memory() -> None:
-    state, another = Moving(), BODY.replace(b"u1", b"u2")
-    first = state.filter()
-
-    assert state.remembered(another)
-    assert state.filter(another) == first
-    two = state.recorded[-1]
     assert isinstance(two, FilterDecided)
-    assert two.pod.uid == "u2"
-
-
-def the_same_uid_with_another_class() -> bytes:
-    return BODY.replace(b'"performance"', b'"standard"')
-
-
-def another_list() -> bytes:
-    return BODY.replace(b'"ghost"', b'"other"')
-
-
-@pytest.mark.parametrize("body", [the_same_uid_with_another_class(), another_list()], ids=str)
-def test_another_question_is_thought_about(body: bytes) -> None:
-    state = Moving()
-    state.filter()
-
-    assert not state.remembered(body)
-
-
-@pytest.mark.parametrize(
-    ("snapshot", "later_s"),
-    [
-        (snapshot_of(N0, N1), 0),
-        (SNAPSHOT, 301),
-        (SNAPSHOT._replace(age_ms=300_001), 0),
-    ],
-    ids=["another state", "a twin grew stale", "the view grew stale"],
-)
-def test_in_another_state_the_same_question_is_thought_about(
-    snapshot: Snapshot, later_s: int
-) -> None:
-    state = Moving()
-    state.filter()
-    state.snapshot, state.now = snapshot, NOON + later_s * SECOND
-
-    assert not state.remembered()
-
-
-def test_a_pod_that_was_let_through_is_thought_about_again() -> None:
-    state, body = Moving(), the_same_uid_with_another_class()
-    state.filter(body)
-
-    assert not state.remembered(body)
+    assert replace(two, basis=one.basis) == one
+    assert two.basis.now == NOON + SECOND
 
 
 async def test_calls_and_repeats_are_counted_per_verb() -> None:

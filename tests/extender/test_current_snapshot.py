@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from extender_kit import performing, snapshot_of
-from joulie_extender.decide import current_snapshot as module
-from joulie_extender.decide.current_snapshot import NOTHING, SHARE, CurrentSnapshot
+from joulie_extender import current_snapshot as module
+from joulie_extender.current_snapshot import NOTHING, SHARE, CurrentSnapshot
 from joulie_extender.decide.node_terms import standing_of
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.view.view import Snapshot
