@@ -9,13 +9,13 @@ from joulie_bus.errors import JoulieError, NotInTheLog
 from joulie_bus.runtime import logging
 
 
-def processes(count: int) -> ProcessPoolExecutor:
+def worker_pool(count: int) -> ProcessPoolExecutor:
     """Begun anew: a fork would take our threads' locks and connections along."""
     return ProcessPoolExecutor(count, get_context("spawn"))
 
 
 @contextmanager
-def telling(part: str) -> Generator[None, None, None]:
+def worker_process(part: str) -> Generator[None, None, None]:
     """Around what one of them does."""
     logging.configure("warning", "console", part)
     try:

@@ -17,25 +17,25 @@ from joulie_projections.fold.snapshots import Snapshot
 from joulie_projections.history.archive_index import IndexedHistory
 from joulie_projections.history.history import NEWEST, History, Logged
 
-HELD = 3  # parts in memory: replicas ship late, so that answers of one view lie in several
+CACHED_PARTS = 3  # parts in memory: replicas ship late, so that answers of one view lie in several
 T = TypeVar("T")
 Parts = list[tuple[Path, Part]]
 
 
-class _Newest(Generic[T]):
+class _PartCache(Generic[T]):
     """What the parts that were asked for last hold."""
 
     def __init__(self, load: Callable[[Path, Part], T]) -> None:
         self._load = load
-        self._held: OrderedDict[str, T] = OrderedDict()
+        self._cached: OrderedDict[str, T] = OrderedDict()
 
     def of(self, place: Path, part: Part) -> T:
-        if part.seal not in self._held:
-            self._held[part.seal] = self._load(place, part)
-            if len(self._held) > HELD:
-                self._held.popitem(last=False)
-        self._held.move_to_end(part.seal)
-        return self._held[part.seal]
+        if part.seal not in self._cached:
+            self._cached[part.seal] = self._load(place, part)
+            if len(self._cached) > CACHED_PARTS:
+                self._cached.popitem(last=False)
+        self._cached.move_to_end(part.seal)
+        return self._cached[part.seal]
 
 
 class ArchivedHistory(IndexedHistory):
@@ -47,8 +47,8 @@ class ArchivedHistory(IndexedHistory):
         self._archive = archive
         self._facts: Parts = [(at, part) for at, part in archive.facts if part.first < cut.p_to]
         self._log: Parts = [(at, part) for at, part in archive.log if part.first < cut.pos]
-        self._entries = _Newest(lambda at, part: archive.read_log(at, part).entries)
-        self._manifests = _Newest(self._load_manifests)
+        self._entries = _PartCache(lambda at, part: archive.read_log(at, part).entries)
+        self._manifests = _PartCache(self._load_manifests)
 
     @classmethod
     @contextlib.contextmanager

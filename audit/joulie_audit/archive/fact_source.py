@@ -25,7 +25,7 @@ def streams_of(history: History) -> Inputs:
     return checkpoint.inputs if checkpoint else {}
 
 
-class Facts(Protocol):
+class FactSource(Protocol):
     async def of(self, manifest: Manifest, streams: frozenset[Stream] = _EVERY) -> list[Record]:
         """What a whole batch took from these, by their positions. Best asked for in order."""
         ...
@@ -132,7 +132,7 @@ class PlanFact(NamedTuple):
 
 
 async def plan_facts(
-    history: History, facts: Facts, first: int = 1, last: int = NEWEST
+    history: History, facts: FactSource, first: int = 1, last: int = NEWEST
 ) -> AsyncIterator[PlanFact]:
     """Every event of every plan; the plans' stream is small, and read alone."""
     for manifest in history.manifests(first, last):

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from joulie_audit.archive.columnar import Columns, format_of
-from joulie_audit.archive.fact_source import Facts
+from joulie_audit.archive.fact_source import FactSource
 from joulie_bus.errors import ArchiveBroken
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
@@ -111,7 +111,7 @@ def columns_of_log(part: LogPart) -> dict[str, Columns]:
         ENTRIES: _columns(Logged._fields, part.entries),
         HEADS: _columns(Head.__struct_fields__, part.heads),
     }
-    keys: Columns = {"statement": [encode(said) for said in part.keys]}
+    keys: Columns = {"statement": [encode(statement) for statement in part.keys]}
     return columns | ({KEYS: keys} if part.keys else {})
 
 
@@ -149,8 +149,8 @@ def heads_of(heads: Columns) -> list[Head]:
 
 def log_of_columns(tables: Mapping[str, Columns]) -> LogPart:
     entries = [Logged(**row) for row in _rows(tables[ENTRIES])]
-    told = tables.get(KEYS, {"statement": []})["statement"]  # most parts have none
-    return LogPart(entries, heads_of(tables[HEADS]), tuple(map(decode_key, told)))
+    statements = tables.get(KEYS, {"statement": []})["statement"]  # most parts have none
+    return LogPart(entries, heads_of(tables[HEADS]), tuple(map(decode_key, statements)))
 
 
 def root_of(part: FactPart | LogPart) -> str:
@@ -263,7 +263,7 @@ def _checked_root(place: Path, part: Part, found: P) -> P:
     return found
 
 
-class _Held(NamedTuple):
+class _CachedPart(NamedTuple):
     """The part that was read last."""
 
     part: Part
@@ -274,33 +274,33 @@ class _Held(NamedTuple):
 class ArchivedFacts:
     """From the archive as far as it goes; the rest from where the archive had it from."""
 
-    def __init__(self, archive: Archive, rest: Facts) -> None:
+    def __init__(self, archive: Archive, rest: FactSource) -> None:
         self._archive = archive
         self._rest = rest
-        self._held: _Held | None = None
+        self._cached: _CachedPart | None = None
 
     async def of(self, manifest: Manifest, streams: frozenset[Stream] = _EVERY) -> list[Record]:
-        held = self._holding(manifest)
-        if held is None:
+        cached = self._cached_part(manifest)
+        if cached is None:
             return await self._rest.of(manifest, streams)
-        kept = held.batches.get(manifest.p_from)
+        kept = cached.batches.get(manifest.p_from)
         if kept is None or kept.ranges != manifest.ranges:
             raise ArchiveBroken(str(self._archive.path), "its facts are those of another log")
-        start = manifest.p_from - held.part.first
+        start = manifest.p_from - cached.part.first
         count = sum(r.last - r.first + 1 for r in manifest.ranges)
-        return [r for r in held.records[start : start + count] if r.stream in streams]
+        return [r for r in cached.records[start : start + count] if r.stream in streams]
 
-    def _holding(self, manifest: Manifest) -> _Held | None:
-        if self._held is not None and _holds(self._held.part, manifest.p_from):
-            return self._held
+    def _cached_part(self, manifest: Manifest) -> _CachedPart | None:
+        if self._cached is not None and _contains(self._cached.part, manifest.p_from):
+            return self._cached
         for place, part in self._archive.facts:
-            if _holds(part, manifest.p_from):
+            if _contains(part, manifest.p_from):
                 found = self._archive.read_facts(place, part)
                 batches = {batch.p_from: batch for batch in found.manifests}
-                self._held = _Held(part, found.records, batches)
-                return self._held
+                self._cached = _CachedPart(part, found.records, batches)
+                return self._cached
         return None
 
 
-def _holds(part: Part, position: int) -> bool:
+def _contains(part: Part, position: int) -> bool:
     return part.first <= position <= part.last

@@ -11,8 +11,8 @@ from hashlib import sha256
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-from joulie_audit.chain.sequence_gaps import Counters
-from joulie_audit.workers import processes, telling
+from joulie_audit.chain.sequence_gaps import SequenceNumbers
+from joulie_audit.workers import worker_pool, worker_process
 from joulie_bus.errors import Undecodable
 from joulie_projections.decision_log.entry import (
     FIRST_PREV,
@@ -34,86 +34,84 @@ class Flaw(NamedTuple):
     what: str
 
 
-class Part(NamedTuple):
+class EntryRange(NamedTuple):
     """Entries to look at: `first` to `last`, both included."""
 
     first: int = 1
     last: int = NEWEST
 
-    def holds(self, pos: int) -> bool:
+    def contains(self, pos: int) -> bool:
         return self.first <= pos <= self.last
 
     @property
-    def begins_the_log(self) -> bool:
+    def starts_the_log(self) -> bool:
         return self.first == 1
 
 
-class Walked(NamedTuple):
+class WalkResult(NamedTuple):
     last: int  # everything up to here is right
     hashes: dict[int, bytes]  # of the entries that some head speaks of
-    counters: Counters
+    counters: SequenceNumbers
     flaw: Flaw | None
 
 
-class Sharing(NamedTuple):
+class WorkerOptions(NamedTuple):
     """How many processes share the walk, and where they read the log."""
 
     database: Place
     jobs: int
 
 
-Result = Callable[[], Walked]
+Outcome = Callable[[], WalkResult]
 
 
-def walk(history: History, part: Part, wanted: Set[int]) -> Walked:
+def walk(history: History, entry_range: EntryRange, signed: Set[int]) -> WalkResult:
     """Entry by entry, nearly always by the short way."""
-    check = _Check(part, wanted)
-    flaw = check.begin(history)
+    walker = _ChainWalker(entry_range, signed)
+    flaw = walker.start(history)
     while flaw is None:
-        history.look_through(check.pos + 1, part.last, check.looking())
-        check.take_rest()
-        closely = history.entries(check.pos + 1, min(part.last, check.pos + PAGE))
-        if (first := next(closely, None)) is None:
+        history.look_through(walker.pos + 1, entry_range.last, walker.fast_check())
+        walker.flush()
+        check_in_full = history.entries(walker.pos + 1, min(entry_range.last, walker.pos + PAGE))
+        if (first := next(check_in_full, None)) is None:
             break
-        for entry in chain([first], closely):
-            if flaw := check.closely(entry):
+        for entry in chain([first], check_in_full):
+            if flaw := walker.check_in_full(entry):
                 break
-    return Walked(check.pos, check.hashes, check.counters, flaw)
+    return WalkResult(walker.pos, walker.hashes, walker.counters, flaw)
 
 
 @contextmanager
-def walking(
-    history: History, part: Part, wanted: Set[int], sharing: Sharing | None
-) -> Generator[Result, None, None]:
+def parallel_walk(
+    history: History, entry_range: EntryRange, signed: Set[int], workers: WorkerOptions | None
+) -> Generator[Outcome, None, None]:
     """Meanwhile something else can be looked at; the result waits for all who share the walk."""
-    spans = spans_of(part, history.tip(), sharing.jobs) if sharing else []
-    if sharing is None or len(spans) < 2:
-        yield lambda: walk(history, part, wanted)
+    spans = split_range(entry_range, history.tip(), workers.jobs) if workers else []
+    if workers is None or len(spans) < 2:
+        yield lambda: walk(history, entry_range, signed)
         return
-    with processes(len(spans)) as pool:
-        shares = [
-            pool.submit(_in_another_process, sharing.database, span, wanted) for span in spans
-        ]
-        yield lambda: joined([share.result() for share in shares], spans)
+    with worker_pool(len(spans)) as pool:
+        results = [pool.submit(_walk_in_worker, workers.database, span, signed) for span in spans]
+        yield lambda: join_walks([result.result() for result in results], spans)
 
 
 # --- shared -----------------------------------------------------------------------------------
 
 
-def spans_of(part: Part, tip: int, jobs: int) -> list[Part]:
+def split_range(entry_range: EntryRange, tip: int, jobs: int) -> list[EntryRange]:
     """About equal ones; each hangs on the last entry of the one before it."""
-    last = min(part.last, tip)
-    count = last - part.first + 1
-    cuts = [part.first - 1 + count * share // jobs for share in range(jobs + 1)]
-    return [Part(cut + 1, end) for cut, end in pairwise(cuts) if cut < end]
+    last = min(entry_range.last, tip)
+    count = last - entry_range.first + 1
+    cuts = [entry_range.first - 1 + count * result // jobs for result in range(jobs + 1)]
+    return [EntryRange(cut + 1, end) for cut, end in pairwise(cuts) if cut < end]
 
 
-def _in_another_process(place: Place, span: Part, wanted: Set[int]) -> Walked:
-    with telling("verify"), History.readable(place) as history:
-        return walk(history, span, wanted)
+def _walk_in_worker(place: Place, span: EntryRange, signed: Set[int]) -> WalkResult:
+    with worker_process("verify"), History.readable(place) as history:
+        return walk(history, span, signed)
 
 
-def joined(walks: Sequence[Walked], spans: Sequence[Part]) -> Walked:
+def join_walks(walks: Sequence[WalkResult], spans: Sequence[EntryRange]) -> WalkResult:
     """As one walk would have ended: at the first flaw."""
     whole = walks[0]
     for before, found, span in zip(spans, walks[1:], spans[1:], strict=False):
@@ -121,30 +119,30 @@ def joined(walks: Sequence[Walked], spans: Sequence[Part]) -> Walked:
             whole = whole._replace(flaw=Flaw(whole.last + 1, _missing(whole.last + 1, span.first)))
         if whole.flaw is not None:
             return whole
-        whole.counters.go_on(found.counters)
-        whole = Walked(found.last, whole.hashes | found.hashes, whole.counters, found.flaw)
+        whole.counters.extend(found.counters)
+        whole = WalkResult(found.last, whole.hashes | found.hashes, whole.counters, found.flaw)
     return whole
 
 
 # --- one entry after the other ----------------------------------------------------------------
 
 
-AT_ONCE = 256  # entries whose bodies are held until their ids are counted
+BATCH = 256  # entries whose bodies are held until their ids are counted
 
 
-class _Check:
+class _ChainWalker:
     """Goes along the chain; remembers the hashes that some head speaks of."""
 
-    def __init__(self, part: Part, wanted: Set[int]) -> None:
-        self.pos = part.first - 1
+    def __init__(self, entry_range: EntryRange, signed: Set[int]) -> None:
+        self.pos = entry_range.first - 1
         self.hashes: dict[int, bytes] = {}
-        self.counters = Counters(from_one=part.begins_the_log)
+        self.counters = SequenceNumbers(from_one=entry_range.starts_the_log)
         self._prev = FIRST_PREV
-        self._wanted = sorted(wanted)
+        self._signed = sorted(signed)
         self._bodies: list[bytes] = []  # of entries that hang together, and are not counted yet
         self._hashes: list[bytes] = []
 
-    def begin(self, history: History) -> Flaw | None:
+    def start(self, history: History) -> Flaw | None:
         """The entry before the first lends its hash; it is not looked at itself."""
         if self.pos == 0:
             return None
@@ -154,54 +152,54 @@ class _Check:
         self._prev = before.hash
         return None
 
-    def looking(self) -> Look:
+    def fast_check(self) -> Look:
         """The hot loop, by the bare values: says whether an entry is what it was, and follows."""
         expected, prev = self.pos, self._prev
         bodies, hashes = self._bodies, self._hashes
 
-        def look(pos: int, body: bytes, link: bytes, stands: bytes) -> bool:
+        def check_entry(pos: int, body: bytes, link: bytes, stored: bytes) -> bool:
             nonlocal expected, prev
             expected += 1
-            if pos != expected or link != prev or sha256(link + body).digest() != stands:
+            if pos != expected or link != prev or sha256(link + body).digest() != stored:
                 return False
-            prev = stands
+            prev = stored
             bodies.append(body)
-            hashes.append(stands)
-            return len(bodies) < AT_ONCE or self._take()
+            hashes.append(stored)
+            return len(bodies) < BATCH or self._accept_batch()
 
-        return look
+        return check_entry
 
-    def take_rest(self) -> None:
+    def flush(self) -> None:
         """What was right before the short way ended."""
         if self._bodies:
-            self._take()
+            self._accept_batch()
             self._bodies.clear()
             self._hashes.clear()
 
-    def _take(self) -> bool:
+    def _accept_batch(self) -> bool:
         """Headers were hashed. Of an entry without one, what it is found by has to be compared."""
         ids = event_ids_in(self._bodies)
         if ids is None:
             return False
-        self._go_on(self._hashes, ids)
+        self._advance(self._hashes, ids)
         self._bodies.clear()
         self._hashes.clear()
         return True
 
-    def closely(self, entry: Logged) -> Flaw | None:
+    def check_in_full(self, entry: Logged) -> Flaw | None:
         """The long way: what is wrong, or on to the next."""
         expected = self.pos + 1
         if entry.pos != expected:
             return Flaw(expected, _missing(expected, entry.pos))
-        if what := _flaw_of(entry, self._prev):
-            return Flaw(expected, what)
-        self._go_on([entry.hash], [entry.event_id.encode()])
+        if flaw_text := _flaw_of(entry, self._prev):
+            return Flaw(expected, flaw_text)
+        self._advance([entry.hash], [entry.event_id.encode()])
         return None
 
-    def _go_on(self, hashes: Sequence[bytes], ids: Sequence[bytes]) -> None:
+    def _advance(self, hashes: Sequence[bytes], ids: Sequence[bytes]) -> None:
         before, self.pos, self._prev = self.pos, self.pos + len(hashes), hashes[-1]
-        self.counters.seen(ids)
-        of_heads = self._wanted[bisect(self._wanted, before) : bisect(self._wanted, self.pos)]
+        self.counters.add(ids)
+        of_heads = self._signed[bisect(self._signed, before) : bisect(self._signed, self.pos)]
         self.hashes.update((at, hashes[at - before - 1]) for at in of_heads)
 
 
@@ -228,12 +226,12 @@ def _column_flaw(entry: Logged) -> str:
     if is_unreadable and not has_header(entry.body):
         return ""
     try:
-        said = (
+        recorded = (
             header_in(entry.body)
             if has_header(entry.body)
             else about_before_bounds(entry.body, where)
         )
     except (Undecodable, ValueError) as error:
         return "" if is_unreadable else f"{where}: {error}"
-    column = said.differs_from(entry.about)
+    column = recorded.differs_from(entry.about)
     return column and f"the column {column} of {where} is not what its body says"

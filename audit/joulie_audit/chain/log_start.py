@@ -6,7 +6,7 @@ and carries the signature, so that a cut without a genuine signature is a flaw o
 
 from collections.abc import Sequence
 
-from joulie_audit.chain.entries import Flaw, Part
+from joulie_audit.chain.entries import EntryRange, Flaw
 from joulie_audit.chain.heads import unconfirmed
 from joulie_projections.decision_log.entry import chain_hash
 from joulie_projections.decision_log.keyring import Ring
@@ -16,7 +16,7 @@ from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History
 
 
-def head_of(cut: Cut) -> Head:
+def signed_head_of(cut: Cut) -> Head:
     return Head(
         pos=cut.pos,
         hash=cut.hash,
@@ -26,7 +26,7 @@ def head_of(cut: Cut) -> Head:
     )
 
 
-def trimmed(cut: Cut) -> str:
+def trimmed_hint(cut: Cut) -> str:
     """For messages: what is not here, and how to read it."""
     return (
         f"the log was trimmed, and begins at entry {cut.pos} and position {cut.p_to}. Give "
@@ -34,14 +34,18 @@ def trimmed(cut: Cut) -> str:
     )
 
 
-def behind(part: Part, cut: Cut | None) -> Part:
-    """What of `part` the database can show: it hangs on the entry of the cut."""
-    return part if cut is None or part.first > cut.pos else part._replace(first=cut.pos + 1)
+def after_cut(entry_range: EntryRange, cut: Cut | None) -> EntryRange:
+    """What of `entry_range` the database can show: it hangs on the entry of the cut."""
+    return (
+        entry_range
+        if cut is None or entry_range.first > cut.pos
+        else entry_range._replace(first=cut.pos + 1)
+    )
 
 
-def unseen(part: Part, cut: Cut | None) -> Cut | None:
-    """The cut, if it hides some of `part`."""
-    return cut if cut is not None and part.first <= cut.pos else None
+def hiding_cut(entry_range: EntryRange, cut: Cut | None) -> Cut | None:
+    """The cut, if it hides some of `entry_range`."""
+    return cut if cut is not None and entry_range.first <= cut.pos else None
 
 
 def cut_flaw(history: History, cut: Cut, ring: Ring, heads: Sequence[Head]) -> Flaw | None:
@@ -50,7 +54,7 @@ def cut_flaw(history: History, cut: Cut, ring: Ring, heads: Sequence[Head]) -> F
     `heads` are all that are known: none may have signed another entry there, and one behind it
     confirms a cut that a compromised key signed.
     """
-    at, signed = cut.pos, head_of(cut)
+    at, signed = cut.pos, signed_head_of(cut)
     if any(head.pos == at and head.hash != cut.hash for head in heads):
         return Flaw(at, f"entry {at}, where the log was cut, is not the one that was signed")
     if ring.flaw_of(signed):

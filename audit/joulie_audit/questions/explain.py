@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from joulie_audit.chain.log_start import trimmed
+from joulie_audit.chain.log_start import trimmed_hint
 from joulie_bus.errors import NotInTheLog, Undecodable
 from joulie_bus.events import (
     AnyEvent,
@@ -32,8 +32,8 @@ from joulie_projections.state.rows import decode
 from joulie_projections.state.state import NodeState
 from joulie_projections.twin.columns import TwinColumns
 
-FEW = 3  # names shown per reason
-E = TypeVar("E")
+EXAMPLES = 3  # names shown per reason
+EventT = TypeVar("EventT")
 
 
 class Rejection(NamedTuple):
@@ -92,9 +92,9 @@ def attempts_of(history: History, pod: str) -> list[tuple[Logged, AnyEvent]]:
 
 def explain_pod(history: History, pod: str, names: Mapping[int, str] | None = None) -> Explanation:
     """`names` are those of the view, where rows have passed to other nodes since."""
-    said = attempts_of(history, pod)
-    scored = _first(said, PrioritizeDecided)
-    filtered = _first(said, FilterDecided)
+    logged = attempts_of(history, pod)
+    scored = _first(logged, PrioritizeDecided)
+    filtered = _first(logged, FilterDecided)
     if filtered is None and scored is None:
         raise NotInTheLog(f"{pod!r} was never filtered or scored; only its outcome is known.")
     if filtered and scored and filtered[0].pos > scored[0].pos:
@@ -105,7 +105,7 @@ def explain_pod(history: History, pod: str, names: Mapping[int, str] | None = No
     names = node_names(history) if names is None else names
     return Explanation(
         pod=last[1].pod,
-        attempts=sum(isinstance(event, FilterDecided) for _, event in said),
+        attempts=sum(isinstance(event, FilterDecided) for _, event in logged),
         decided_at=basis.now,
         view=basis.view,
         view_age_ms=basis.view_age_ms,
@@ -114,7 +114,7 @@ def explain_pod(history: History, pod: str, names: Mapping[int, str] | None = No
         scored=scored[1] if scored else None,
         entries=[each[0].pos for each in (filtered, scored) if each],
         rejections=_rejections(filtered[1], names) if filtered else [],
-        outcome=_outcome_seen(said),
+        outcome=_outcome_seen(logged),
     )
 
 
@@ -127,10 +127,10 @@ def node_names(history: History) -> dict[int, str]:
     return named
 
 
-def near(wanted: str, names: Iterable[str]) -> str:
+def similar_names(name: str, names: Iterable[str]) -> str:
     """What somebody may have meant; for messages."""
     known = sorted(names)
-    found = difflib.get_close_matches(wanted, known, 3, 0.3) or known[:3]
+    found = difflib.get_close_matches(name, known, 3, 0.3) or known[:3]
     return f"{', '.join(found)} ({len(known)} in all)" if found else "none"
 
 
@@ -153,7 +153,7 @@ def outcome_of(scored: PrioritizeDecided | None, node: str, names: Mapping[int, 
     return Outcome(node, 1 + sum(answer > own for answer in answers), own, "its binding")
 
 
-def terms_again(
+def recompute_terms(
     scored: PrioritizeDecided, node: str, twin_columns: TwinColumns, weights: Weights
 ) -> Terms | None:
     """The terms of any candidate, computed upon the board that the decision looked at."""
@@ -174,8 +174,10 @@ def weights_in(history: History, settings: str) -> Weights | None:
     return None
 
 
-def _first(said: list[tuple[Logged, AnyEvent]], kind: type[E]) -> tuple[Logged, E] | None:
-    return next(((entry, event) for entry, event in said if isinstance(event, kind)), None)
+def _first(
+    logged: list[tuple[Logged, AnyEvent]], kind: type[EventT]
+) -> tuple[Logged, EventT] | None:
+    return next(((entry, event) for entry, event in logged if isinstance(event, kind)), None)
 
 
 def _rejections(filtered: FilterDecided, names: Mapping[int, str]) -> list[Rejection]:
@@ -185,7 +187,7 @@ def _rejections(filtered: FilterDecided, names: Mapping[int, str]) -> list[Rejec
         Rejection(
             Verdict(code).name.lower().replace("_", " "),
             count,
-            [listed[at] for at in np.flatnonzero(_codes(filtered) == code)[:FEW].tolist()],
+            [listed[at] for at in np.flatnonzero(_codes(filtered) == code)[:EXAMPLES].tolist()],
         )
         for code, count in sorted(counted.items())
         if code != Verdict.PASSED
@@ -196,8 +198,8 @@ def _codes(filtered: FilterDecided) -> Codes:
     return np.frombuffer(filtered.verdicts, np.uint8)
 
 
-def _outcome_seen(said: list[tuple[Logged, AnyEvent]]) -> Outcome | None:
-    seen = _first(said, OutcomeSeen)
+def _outcome_seen(logged: list[tuple[Logged, AnyEvent]]) -> Outcome | None:
+    seen = _first(logged, OutcomeSeen)
     if seen is None:
         return None
     event = seen[1]
@@ -214,5 +216,5 @@ def _not_there(history: History, pod: str) -> str:
     return (
         f"No decision about {pod!r} is in the log. Write namespace/name or the pod's uid; "
         f"the last ones decided about were {', '.join(newest)}. `joulie decisions` lists more."
-        + (f" Of earlier ones: {trimmed(cut)}" if (cut := history.cut()) else "")
+        + (f" Of earlier ones: {trimmed_hint(cut)}" if (cut := history.cut()) else "")
     )

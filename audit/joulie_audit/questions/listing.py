@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from joulie_audit.questions.explain import near, node_names, read
+from joulie_audit.questions.explain import node_names, read, similar_names
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import (
     AnyEvent,
@@ -76,7 +76,7 @@ def about_node(history: History, node: str) -> Callable[[Logged], bool]:
     """Whether an entry is about a node: as a candidate, or as the one that was chosen."""
     ordinals = {name: ordinal for ordinal, name in node_names(history).items()}
     if node not in ordinals:
-        raise NotInTheLog(f"No node {node!r} is known. Known are {near(node, ordinals)}.")
+        raise NotInTheLog(f"No node {node!r} is known. Known are {similar_names(node, ordinals)}.")
 
     def is_about(entry: Logged) -> bool:
         event = read(entry)

@@ -33,7 +33,7 @@ class StateFlaw(NamedTuple):
     what: str
 
 
-class Past:
+class FoldedState:
     """Advances batch by batch; `settle` at the end compares what is left to compare."""
 
     def __init__(
@@ -41,32 +41,32 @@ class Past:
         cluster_state: ClusterState | None = None,
         position: int = 0,
         digests: Digests | None = None,
-        aside: Container[int] = (),
+        set_aside: Container[int] = (),
     ) -> None:
         """What was set aside at a position is left out again, though it may be readable now."""
         self.cluster_state = cluster_state or ClusterState()
-        self._aside = aside
+        self._set_aside = set_aside
         self.position = position
         self.digests = digests or digests_of(rows_of(self.cluster_state))  # at the last comparison
-        self._stale = False  # batches were folded since, without looking at the digests
-        self._befores: dict[tuple[str, str], State | None] = {}
+        self._digests_are_stale = False  # batches were folded since, without looking at the digests
+        self._values_before: dict[tuple[str, str], State | None] = {}
         self._stride: list[tuple[Manifest, Sequence[Record]]] = []
         self._twin_columns = TwinColumns.empty()
-        self._dirty: dict[str, NodeState | None] = dict(self.cluster_state.nodes)
-        self._cards: dict[str, CardState | None] = dict(self.cluster_state.gpus)
+        self._changed_nodes: dict[str, NodeState | None] = dict(self.cluster_state.nodes)
+        self._changed_cards: dict[str, CardState | None] = dict(self.cluster_state.gpus)
 
     def skip(self, records: Sequence[Record]) -> None:
         """Folds what nobody asked about."""
         self._fold(records).commit()
-        self._stale = True
+        self._digests_are_stale = True
 
     def advance(self, records: Sequence[Record], manifest: Manifest) -> list[StateFlaw]:
         """One whole batch. What is told may be about one before it."""
-        if self._stale:
-            self.digests, self._stale = digests_of(rows_of(self.cluster_state)), False
+        if self._digests_are_stale:
+            self.digests, self._digests_are_stale = digests_of(rows_of(self.cluster_state)), False
         draft = self._fold(records)
         for change in draft.changed():
-            self._befores.setdefault((change.table, change.key), change.before)
+            self._values_before.setdefault((change.table, change.key), change.before)
         draft.commit()
         self._stride.append((manifest, records))
         flaws: list[StateFlaw] = []
@@ -78,35 +78,35 @@ class Past:
         return flaws
 
     def settle(self) -> list[StateFlaw]:
-        if self._stale:
-            self.digests, self._stale = digests_of(rows_of(self.cluster_state)), False
+        if self._digests_are_stale:
+            self.digests, self._digests_are_stale = digests_of(rows_of(self.cluster_state)), False
         if not self._stride:
             return []
         tables = tables_of(self.cluster_state)
         changes = [
             Change(table, key, before, tables[table].get(key))
-            for (table, key), before in self._befores.items()
+            for (table, key), before in self._values_before.items()
         ]
         _, after = changed_rows(changes, self.digests)
         is_right = state_digest(after) == self._stride[-1][0].state_digest
         flaws = [] if is_right else [self._pinpoint()]
         self.digests = after
-        self._befores.clear()
+        self._values_before.clear()
         self._stride.clear()
         return flaws
 
     def twin_columns(self) -> TwinColumns:
         self._twin_columns = self._twin_columns.following(
-            self.cluster_state, self._dirty, self._cards
+            self.cluster_state, self._changed_nodes, self._changed_cards
         )
-        self._dirty, self._cards = {}, {}
+        self._changed_nodes, self._changed_cards = {}, {}
         return self._twin_columns
 
     def _fold(self, records: Sequence[Record]) -> Draft:
         draft = Draft(self.cluster_state)
-        fold(draft, records, self.position, self._aside)
-        self._dirty.update(draft.nodes.changes)
-        self._cards.update(draft.gpus.changes)
+        fold(draft, records, self.position, self._set_aside)
+        self._changed_nodes.update(draft.nodes.changes)
+        self._changed_cards.update(draft.gpus.changes)
         self.position += len(records)
         return draft
 
@@ -115,14 +115,14 @@ class Past:
         cluster_state, digests = ClusterState(), self.digests
         for table, held in tables_of(cluster_state).items():
             held.update(tables_of(self.cluster_state)[table])
-        for (table, key), before in self._befores.items():
+        for (table, key), before in self._values_before.items():
             if before is None:
                 tables_of(cluster_state)[table].pop(key, None)
             else:
                 tables_of(cluster_state)[table][key] = before
         for manifest, records in self._stride:
             draft = Draft(cluster_state)
-            fold(draft, records, manifest.p_from - 1, self._aside)
+            fold(draft, records, manifest.p_from - 1, self._set_aside)
             _, digests = changed_rows(draft.changed(), digests)
             draft.commit()
             if state_digest(digests) != manifest.state_digest:

@@ -35,16 +35,16 @@ class Mismatch(NamedTuple):
     what: str
 
 
-class Answer(NamedTuple):
+class RecordedAnswer(NamedTuple):
     """A logged decision and what it is computed again with."""
 
     entry: int
     decision: Decision
     weights: Weights | None
-    misfiled: str = ""  # what it is found by and does not say, though both were hashed
+    header_mismatch: str = ""  # what it is found by and does not say, though both were hashed
 
 
-class Planned(NamedTuple):
+class RecordedPlan(NamedTuple):
     """A plan as the log holds it: in one part or in several."""
 
     position: int
@@ -52,10 +52,10 @@ class Planned(NamedTuple):
     changes: list[PlanEvent]
 
 
-def check(answer: Answer, twin_columns: TwinColumns) -> Mismatch | None:
+def check_answer(answer: RecordedAnswer, twin_columns: TwinColumns) -> Mismatch | None:
     """None if the answer is the same in every bit."""
-    if answer.misfiled:
-        what = f"{answer.misfiled} of its header is not what it says"
+    if answer.header_mismatch:
+        what = f"{answer.header_mismatch} of its header is not what it says"
         return Mismatch(answer.entry, ANSWER, what)
     if answer.weights is None:
         return Mismatch(answer.entry, MISSING, "its settings are not in the log")
@@ -112,7 +112,7 @@ def _first_field(then: object, now: object) -> str:
 
 
 def check_plan(
-    planned: Planned, cluster_state: ClusterState, policies: Mapping[str, Chosen]
+    planned: RecordedPlan, cluster_state: ClusterState, policies: Mapping[str, Chosen]
 ) -> Mismatch | None:
     """The plan once more, by the policy and settings that it names, upon the same world."""
     made = planned.made

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from joulie_audit.archive.parts import ASIDE, Archive, Part, poison_of
-from joulie_audit.verify.verify_archive import facts_fit, keys_known, log_fits
+from joulie_audit.verify.verify_archive import require_facts_fit, require_log_fits, ring_with_keys
 from joulie_bus.errors import NotTrimmed
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
@@ -23,12 +23,12 @@ def heads_of(records: Iterable[Record]) -> list[Head]:
     found: list[Head] = []
     for record in records:
         with contextlib.suppress(msgspec.DecodeError):
-            said = decode_any(record.data)
-            found += [said] if isinstance(said, Head) else []
+            statement = decode_any(record.data)
+            found += [statement] if isinstance(statement, Head) else []
     return found
 
 
-class Wish(NamedTuple):
+class CutOptions(NamedTuple):
     """How far to cut, when, and in whose name."""
 
     before: int  # nothing that was signed or committed later is cut
@@ -36,7 +36,7 @@ class Wish(NamedTuple):
     by: str
 
 
-class Grounds(NamedTuple):
+class CutEvidence(NamedTuple):
     """What a cut rests on, beside the log itself."""
 
     archive: Archive
@@ -45,21 +45,21 @@ class Grounds(NamedTuple):
     due: int | None  # the entry of the oldest answer that an outcome is still to name
 
 
-class _Found(NamedTuple):
+class _CutPoint(NamedTuple):
     """What a cut would name."""
 
     head: Head
     manifest: Manifest
 
 
-def next_cut(history: History, on: Grounds, wish: Wish) -> Cut | None:
+def next_cut(history: History, evidence: CutEvidence, options: CutOptions) -> Cut | None:
     """The farthest one that is allowed, after the archive was read again; None: nothing to cut."""
-    before, archive = history.cut(), on.archive
-    found = _place(history, on, wish.before)
-    if found is None or (before and _is_reached(before, found)):
+    before, archive = history.cut(), evidence.archive
+    found = _newest_cut_point(history, evidence, options.before)
+    if found is None or (before and _is_same_point(before, found)):
         return None
-    log = _log_holds(history, on, before.pos if before else 1, found.head.pos)
-    facts, inputs = _facts_hold(history, archive, before, found.manifest.p_to)
+    log = _require_log_archived(history, evidence, before.pos if before else 1, found.head.pos)
+    facts, inputs = _require_facts_archived(history, archive, before, found.manifest.p_to)
     return Cut(
         number=before.number + 1 if before else 1,
         pos=found.head.pos,
@@ -72,36 +72,38 @@ def next_cut(history: History, on: Grounds, wish: Wish) -> Cut | None:
         signed_at=found.head.signed_at,
         key_id=found.head.key_id,
         signature=found.head.signature,
-        made_at=wish.now,
-        made_by=wish.by,
+        made_at=options.now,
+        made_by=options.by,
     )
 
 
-def _is_reached(cut: Cut, found: _Found) -> bool:
+def _is_same_point(cut: Cut, found: _CutPoint) -> bool:
     return (cut.pos, cut.p_to) == (found.head.pos, found.manifest.p_to)
 
 
-def _place(history: History, on: Grounds, before: int) -> _Found | None:
-    archive = on.archive
+def _newest_cut_point(history: History, evidence: CutEvidence, before: int) -> _CutPoint | None:
+    archive = evidence.archive
     log_to = archive.log[-1][1].last if archive.log else 0
     facts_to = archive.facts[-1][1].last if archive.facts else 0
-    anchored = {(head.pos, head.hash) for head in on.anchored}
+    anchored = {(head.pos, head.hash) for head in evidence.anchored}
     allowed = (
         head
         for head in reversed(history.heads())
         if head.pos <= log_to
         and head.signed_at <= before
-        and (on.due is None or head.pos < on.due)
+        and (evidence.due is None or head.pos < evidence.due)
         and (head.pos, head.hash) in anchored
-        and on.public.stands_alone(head)
+        and evidence.public.stands_alone(head)
     )
     head = next(allowed, None)
     manifest = _manifest_at(history, min(facts_to, history.known_at(before)))
-    held = history.cut()
+    previous = history.cut()
     if head is None or manifest is None:
         return None
-    is_back = held is not None and (head.pos < held.pos or manifest.p_to < held.p_to)
-    return None if is_back else _Found(head, manifest)
+    is_backwards = previous is not None and (
+        head.pos < previous.pos or manifest.p_to < previous.p_to
+    )
+    return None if is_backwards else _CutPoint(head, manifest)
 
 
 def _manifest_at(history: History, position: int) -> Manifest | None:
@@ -120,15 +122,15 @@ def _manifest_at(history: History, position: int) -> Manifest | None:
 # --- what the archive holds -------------------------------------------------------------------
 
 
-def _log_holds(history: History, on: Grounds, first: int, last: int) -> Part:
+def _require_log_archived(history: History, evidence: CutEvidence, first: int, last: int) -> Part:
     """Entry by entry, and head by head; the part that holds the last one."""
-    archive, holder, signed = on.archive, None, history.heads()
+    archive, holder, signed = evidence.archive, None, history.heads()
     for place, part in archive.log:
         if part.last < first or part.first > last:
             continue
         found, holder = archive.read_log(place, part), part
-        ring = keys_known(str(place), found, on.public)
-        log_fits(str(place), found, found.entries[0].prev, ring)
+        ring = ring_with_keys(str(place), found, evidence.public)
+        require_log_fits(str(place), found, found.entries[0].prev, ring)
         low, high = max(first, part.first), min(last, part.last)
         kept = found.entries[low - part.first : high - part.first + 1]
         inside = {head for head in signed if low <= head.pos <= high}
@@ -139,7 +141,7 @@ def _log_holds(history: History, on: Grounds, first: int, last: int) -> Part:
     return holder
 
 
-def _facts_hold(
+def _require_facts_archived(
     history: History, archive: Archive, cut: Cut | None, last: int
 ) -> tuple[Part, Inputs]:
     """Manifest by manifest, the facts of each by its root; and how far they read each stream."""
@@ -149,7 +151,7 @@ def _facts_hold(
         if part.last < first or part.first > last:
             continue
         found, holder = archive.read_facts(place, part), part
-        facts_fit(str(place), found, part.first - 1, found.manifests[0].prev)
+        require_facts_fit(str(place), found, part.first - 1, found.manifests[0].prev)
         kept = [each for each in found.manifests if first <= each.p_to <= last]
         here = list(history.manifests(kept[0].p_from, kept[-1].p_to)) if kept else []
         if here != kept:

@@ -9,14 +9,14 @@ from joulie_bus.streams.records import StreamState
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.history.history import History
 
-NEAR = 0.25  # of what a stream holds; an archive that goes well stays far above it
+RISK_MARGIN = 0.25  # of what a stream holds; an archive that goes well stays far above it
 
 
 class Streams(Protocol):
     async def state(self, stream: Stream) -> StreamState: ...
 
 
-class Danger(NamedTuple):
+class RetentionRisk(NamedTuple):
     """A stream has begun to drop, and what comes next is needed."""
 
     stream: Stream
@@ -33,22 +33,24 @@ def oldest_unarchived(history: History, archived_to: int) -> int | None:
     return history.committed_at(archived_to + 1)
 
 
-async def dangers(history: History, streams: Streams, archived_to: int) -> list[Danger]:
-    found: list[Danger] = []
+async def retention_risks(
+    history: History, streams: Streams, archived_to: int
+) -> list[RetentionRisk]:
+    found: list[RetentionRisk] = []
     for stream in MERGE_ORDER:
         needed = _first_needed(history, stream, archived_to)
         if needed is not None:
-            danger = danger_of(await streams.state(stream), needed)
-            found += [danger] if danger else []
+            risk = risk_of(await streams.state(stream), needed)
+            found += [risk] if risk else []
     return found
 
 
-def danger_of(state: StreamState, needed: int) -> Danger | None:
+def risk_of(state: StreamState, needed: int) -> RetentionRisk | None:
     """A stream that still holds its first message has dropped nothing yet."""
     margin, held = needed - state.first, state.last - state.first + 1
-    if state.first <= 1 or margin >= held * NEAR:
+    if state.first <= 1 or margin >= held * RISK_MARGIN:
         return None
-    return Danger(state.stream, needed, state.first, is_lost=margin < 0)
+    return RetentionRisk(state.stream, needed, state.first, is_lost=margin < 0)
 
 
 def _first_needed(history: History, stream: Stream, archived_to: int) -> int | None:

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from joulie_audit.archive.parts import Archive
-from joulie_audit.retention.cut_points import Grounds, Wish, next_cut, set_aside_in
-from joulie_audit.retention.trim_streams import Purged, PurgingLog, bounds_of, purge_to
+from joulie_audit.retention.cut_points import CutEvidence, CutOptions, next_cut, set_aside_in
+from joulie_audit.retention.trim_streams import Purged, PurgingLog, purge_bounds, purge_to
 from joulie_bus.streams.subjects import Subjects
 from joulie_projections.decision_log.keyring import Ring
 from joulie_projections.decision_log.signed import Head
@@ -27,7 +27,7 @@ from joulie_projections.fold.commit import Cut
 from joulie_projections.history.history import History
 from joulie_projections.history.trimming import TrimStore
 
-Reading = Callable[[], contextlib.AbstractContextManager[History]]
+OpenHistory = Callable[[], contextlib.AbstractContextManager[History]]
 
 
 class Trimmed(NamedTuple):
@@ -40,34 +40,38 @@ class Trimmed(NamedTuple):
 
 
 class Trimmer:
-    def __init__(self, archive: Archive, store: TrimStore, reading: Reading, public: Ring) -> None:
+    def __init__(
+        self, archive: Archive, store: TrimStore, open_history: OpenHistory, public: Ring
+    ) -> None:
         self._archive = archive
         self.store = store
-        self._reading = reading
+        self._open_history = open_history
         self._public = public
 
     async def run(
-        self, bus: PurgingLog, subjects: Subjects, anchored: Sequence[Head], wish: Wish
+        self, bus: PurgingLog, subjects: Subjects, anchored: Sequence[Head], options: CutOptions
     ) -> Trimmed:
-        is_new = self.cut(anchored, wish)
+        is_new = self.cut(anchored, options)
         purged = await self.purge(bus, subjects)
         rows = await _paced(self.store.drop(self.set_aside()))
         freed = await _paced(self.store.give_back())
         cut = self.store.newest()
         return Trimmed(cut, is_new, rows, purged.messages, freed, purged.denied)
 
-    def cut(self, anchored: Sequence[Head], wish: Wish) -> bool:
+    def cut(self, anchored: Sequence[Head], options: CutOptions) -> bool:
         """Whether there is a new one."""
         due = self.store.oldest_due()
-        with self._reading() as history:
-            made = next_cut(history, Grounds(self._archive, anchored, self._public, due), wish)
+        with self._open_history() as history:
+            made = next_cut(
+                history, CutEvidence(self._archive, anchored, self._public, due), options
+            )
         if made is not None:
             self.store.record(made)
         return made is not None
 
     def set_aside(self) -> list[int]:
         """What of the quarantine in front of the newest cut the archive holds."""
-        with self._reading() as history:
+        with self._open_history() as history:
             cut = history.cut()
             held = {poison.position for poison in history.quarantined()}
         if cut is None or not any(position <= cut.p_to for position in held):
@@ -75,9 +79,9 @@ class Trimmer:
         return sorted(held.intersection(set_aside_in(self._archive, cut.p_to)))
 
     async def purge(self, bus: PurgingLog, subjects: Subjects) -> Purged:
-        with self._reading() as history:
+        with self._open_history() as history:
             cut = history.cut()
-            bounds = await bounds_of(bus, subjects, history, cut) if cut else []
+            bounds = await purge_bounds(bus, subjects, history, cut) if cut else []
         return await purge_to(bus, bounds)
 
 

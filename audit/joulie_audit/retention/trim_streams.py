@@ -20,7 +20,7 @@ class PurgingLog(Log, Protocol):
     async def purge(self, stream: Stream, before: int) -> None: ...
 
 
-class Bound(NamedTuple):
+class PurgeBound(NamedTuple):
     """Messages of a stream with a lower sequence may go."""
 
     stream: Stream
@@ -33,7 +33,7 @@ class Purged(NamedTuple):
     denied: list[str]  # streams of an older version, and what to do about them
 
 
-async def purge_to(bus: PurgingLog, bounds: Sequence[Bound]) -> Purged:
+async def purge_to(bus: PurgingLog, bounds: Sequence[PurgeBound]) -> Purged:
     """Once more, if that was done before."""
     done = Purged({}, [])
     for stream, created, bound in bounds:
@@ -50,20 +50,22 @@ async def purge_to(bus: PurgingLog, bounds: Sequence[Bound]) -> Purged:
     return done
 
 
-async def bounds_of(bus: Log, subjects: Subjects, history: History, cut: Cut) -> list[Bound]:
+async def purge_bounds(
+    bus: Log, subjects: Subjects, history: History, cut: Cut
+) -> list[PurgeBound]:
     """The newest message that was read of each stream stays: its reader finds its place by it.
 
     Heads all stay: auditors hold the log against them, whatever was cut.
     """
     plan = await bus.last(Stream.PLAN, subjects.plan_meta)
-    found = list(_of_facts(history, cut, plan.sequence if plan else 0))
+    found = list(_fact_bounds(history, cut, plan.sequence if plan else 0))
     read = history.decisions_read()
-    decided = await _newest_cut(bus, history, cut, read.sequence)
-    found.append(Bound(Stream.DEC, read.created, min(decided + 1, read.sequence)))
+    decided = await _last_cut_sequence(bus, history, cut, read.sequence)
+    found.append(PurgeBound(Stream.DEC, read.created, min(decided + 1, read.sequence)))
     return found
 
 
-def _of_facts(history: History, cut: Cut, plan: int) -> Iterator[Bound]:
+def _fact_bounds(history: History, cut: Cut, plan: int) -> Iterator[PurgeBound]:
     """Of plans the newest one stays too: operators plan upon it. A card whose last claim has gone
     is as one that nobody has written about, which is what the broker then compares with.
     """
@@ -74,10 +76,12 @@ def _of_facts(history: History, cut: Cut, plan: int) -> Iterator[Bound]:
         if at is None or read is None or at.created not in ("", read.created):
             continue
         before = min(at.sequence + 1, read.sequence)
-        yield Bound(stream, read.created, min(before, plan) if stream is Stream.PLAN else before)
+        yield PurgeBound(
+            stream, read.created, min(before, plan) if stream is Stream.PLAN else before
+        )
 
 
-async def _newest_cut(bus: Log, history: History, cut: Cut, read: int) -> int:
+async def _last_cut_sequence(bus: Log, history: History, cut: Cut, read: int) -> int:
     """The sequence of the last entry in front of the cut, or one shortly before it; 0: not there.
 
     Each entry behind the cut took a message at least, so it cannot lie beyond the first guess.
@@ -97,7 +101,7 @@ async def _message(bus: Log, sequence: int) -> Record:
     return (await _read(bus, Stream.DEC, sequence, 1))[0]
 
 
-async def newest(bus: Log, stream: Stream, count: int) -> list[Record]:
+async def newest_records(bus: Log, stream: Stream, count: int) -> list[Record]:
     """As many as there are, up to that."""
     state = await bus.state(stream)
     first = max(state.first, state.last - count + 1)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from joulie_audit.chain.heads import unconfirmed
-from joulie_audit.chain.log_start import trimmed
+from joulie_audit.chain.log_start import trimmed_hint
 from joulie_bus.errors import NotInTheLog
 from joulie_projections.decision_log.entry import FIRST_PREV, chain_hash
 from joulie_projections.decision_log.keyring import Ring
@@ -52,7 +52,7 @@ def prove(
         head=head,
         handovers=list(ring.handovers) if ring else [],
     )
-    if not holds(proof):
+    if not leads_to_head(proof):
         raise NotInTheLog(
             f"Entry {position} cannot be proved: the chain from it does not lead to the head at "
             f"{head.pos}. `joulie verify` names what was changed."
@@ -60,7 +60,7 @@ def prove(
     return proof
 
 
-def holds(proof: Proof) -> bool:
+def leads_to_head(proof: Proof) -> bool:
     """The chain leads to the head; whose signature that is, is another question."""
     end = proof.position + len(proof.bodies) - 1
     return end == proof.head.pos and _end_of(proof.prev, proof.bodies) == proof.head.hash
@@ -80,7 +80,7 @@ def _no_proof(history: History, position: int, heads: Sequence[Head]) -> str:
         return f"There is no entry {position}: the log goes from 1 to {last}."
     cut = history.cut()
     if cut is not None and position < cut.pos:
-        return f"Entry {position} cannot be proved from here: {trimmed(cut)}"
+        return f"Entry {position} cannot be proved from here: {trimmed_hint(cut)}"
     signed = heads[-1].pos if heads else 0
     return (
         f"Entry {position} is not signed yet: the newest head is at {signed}. "
@@ -130,8 +130,8 @@ def _signature_flaw(ring: Ring, *heads: Head) -> str:
             return f"the head at {head.pos} is signed by another key ({head.key_id})"
         if what := ring.flaw_of(head):
             return what
-    doubtful = ring.unconfirmed(heads, max(head.pos for head in heads))
-    return unconfirmed(doubtful, ring) if doubtful is not None else ""
+    unconfirmed_head = ring.unconfirmed(heads, max(head.pos for head in heads))
+    return unconfirmed(unconfirmed_head, ring) if unconfirmed_head is not None else ""
 
 
 def _hash_at(history: History, position: int) -> bytes:

@@ -7,10 +7,10 @@ must still fit, and so must manifests and snapshots.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from joulie_audit.chain.entries import Flaw, Part, Sharing, walking
+from joulie_audit.chain.entries import EntryRange, Flaw, WorkerOptions, parallel_walk
 from joulie_audit.chain.heads import end_flaw, handover_flaw, heads_flaw, lost_flaw
-from joulie_audit.chain.log_start import behind, cut_flaw, first_manifest, unseen
-from joulie_audit.chain.sequence_gaps import Hole
+from joulie_audit.chain.log_start import after_cut, cut_flaw, first_manifest, hiding_cut
+from joulie_audit.chain.sequence_gaps import Gap
 from joulie_audit.replay.fold_start import opened
 from joulie_bus.errors import StateDamaged
 from joulie_migrations import written
@@ -26,47 +26,47 @@ class Report(NamedTuple):
     heads: int
     batches: int
     snapshots: int
-    holes: Sequence[Hole]  # numbers that a replica used and that never came
+    gaps: Sequence[Gap]  # numbers that a replica used and that never came
     flaw: Flaw | None
     cut: Cut | None = None  # what is asked about begins in front of it: that was not looked at
 
 
-EVERYTHING = Part()
+ALL_ENTRIES = EntryRange()
 
 
 def verify(
     history: History,
     public: Ring,
     anchored: Sequence[Head],
-    part: Part = EVERYTHING,
-    sharing: Sharing | None = None,
+    entry_range: EntryRange = ALL_ENTRIES,
+    workers: WorkerOptions | None = None,
 ) -> Report:
     """`anchored` are heads from outside the database; they show what was cut off or replaced.
 
-    By `sharing` several processes share the entries.
+    By `workers` several processes share the entries.
     """
-    inside, cut, is_whole = history.heads(), history.cut(), part == EVERYTHING
-    hidden, part = unseen(part, cut), behind(part, cut)
-    heads = [head for head in (*inside, *anchored) if part.holds(head.pos)]
-    handovers = [said for said in public.handovers if part.holds(said.pos)]
-    wanted = {head.pos for head in heads} | {said.pos for said in handovers}
-    with walking(history, part, wanted, sharing) as entries:
+    inside, cut, is_whole = history.heads(), history.cut(), entry_range == ALL_ENTRIES
+    hidden, entry_range = hiding_cut(entry_range, cut), after_cut(entry_range, cut)
+    heads = [head for head in (*inside, *anchored) if entry_range.contains(head.pos)]
+    handovers = [published for published in public.handovers if entry_range.contains(published.pos)]
+    wanted = {head.pos for head in heads} | {published.pos for published in handovers}
+    with parallel_walk(history, entry_range, wanted, workers) as entries:
         batches, batch_flaw = _check_manifests(history) if is_whole else (0, None)
         snapshots, snapshot_flaw = _check_snapshots(history) if is_whole else (0, None)
         walked = entries()
-    count = walked.last - part.first + 1
+    count = walked.last - entry_range.first + 1
     flaw = (
         _check_columns(history)
         or (cut_flaw(history, cut, public, (*inside, *anchored)) if cut else None)
         or walked.flaw
         or heads_flaw(heads, walked, public)
         or handover_flaw(handovers, walked)
-        or lost_flaw(inside, [head for head in anchored if part.holds(head.pos)])
+        or lost_flaw(inside, [head for head in anchored if entry_range.contains(head.pos)])
         or (end_flaw(history.noted_end(), walked) if is_whole else None)
         or batch_flaw
         or snapshot_flaw
     )
-    return Report(count, len(inside), batches, snapshots, walked.counters.holes(), flaw, hidden)
+    return Report(count, len(inside), batches, snapshots, walked.counters.gaps(), flaw, hidden)
 
 
 def _check_columns(history: History) -> Flaw | None:
@@ -122,14 +122,14 @@ def _check_snapshots(history: History) -> tuple[int, Flaw | None]:
 # --- what a replica said and the log does not hold --------------------------------------------
 
 
-def unlogged(holes: Sequence[Hole], said: Mapping[str, int]) -> Flaw | None:
+def unlogged_flaw(gaps: Sequence[Gap], published: Mapping[str, int]) -> Flaw | None:
     """A hole is a drop, unless the stream still holds what was said: then it was taken out here.
 
-    `said` are the ids that the stream of decisions holds, and where.
+    `published` are the ids that the stream of decisions holds, and where.
     """
-    for hole in holes:
-        for event_id in hole.ids():
-            if event_id in said:
-                what = f"{event_id} is #{said[event_id]} of the stream and not in the log"
+    for gap in gaps:
+        for event_id in gap.ids():
+            if event_id in published:
+                what = f"{event_id} is #{published[event_id]} of the stream and not in the log"
                 return Flaw(0, what)
     return None

@@ -33,7 +33,7 @@ def verify_archive(
     A database that was trimmed goes on from this archive: the places and seals that its cut names
     must be found. `anchored` are heads from elsewhere.
     """
-    check = _Check(archive, public, history, anchored)
+    check = _ArchiveCheck(archive, public, history, anchored)
     try:
         check.facts()
         check.log()
@@ -43,7 +43,7 @@ def verify_archive(
     return check.report(None)
 
 
-class _Check:
+class _ArchiveCheck:
     def __init__(
         self,
         archive: Archive,
@@ -66,7 +66,7 @@ class _Check:
         prev = b""
         for place, part in self._archive.facts:
             found = self._archive.read_facts(place, part)
-            prev = facts_fit(str(place), found, self._facts, prev)
+            prev = require_facts_fit(str(place), found, self._facts, prev)
             if self._cut and part.first <= self._cut.p_to <= part.last:
                 heads = {each.p_to: each.head for each in found.manifests}
                 is_same = heads.get(self._cut.p_to) == self._cut.manifest_head
@@ -85,8 +85,8 @@ class _Check:
         prev = FIRST_PREV
         for place, part in self._archive.parts(LOG):
             found = self._archive.read_log(place, part)
-            self._public = keys_known(str(place), found, self._public)
-            hashes = log_fits(str(place), found, prev, self._public)
+            self._public = ring_with_keys(str(place), found, self._public)
+            hashes = require_log_fits(str(place), found, prev, self._public)
             self._heads.extend(found.heads)
             prev = hashes[part.last]
             self._require_anchored(place, hashes)
@@ -94,8 +94,10 @@ class _Check:
                 is_same = hashes[self._cut.pos] == self._cut.hash
                 self._require_cut_at(place, part.seal == self._cut.log_seal and is_same)
             self._entries, self._parts = part.last, self._parts + 1
-        if (doubtful := self._public.unconfirmed(self._heads, self._entries)) is not None:
-            raise ArchiveBroken(str(self._archive.path), unconfirmed(doubtful, self._public))
+        if (unconfirmed_head := self._public.unconfirmed(self._heads, self._entries)) is not None:
+            raise ArchiveBroken(
+                str(self._archive.path), unconfirmed(unconfirmed_head, self._public)
+            )
         if self._history is not None and self._entries:
             entry = next(self._history.entries(self._entries, self._entries), None)
             if entry is not None and entry.hash != prev:
@@ -117,7 +119,7 @@ class _Check:
                 raise ArchiveBroken(str(place), f"entry {head.pos} is not the one that was signed")
 
 
-def keys_known(place: str, part: LogPart, ring: Ring) -> Ring:
+def ring_with_keys(place: str, part: LogPart, ring: Ring) -> Ring:
     """The archive itself holds how its keys changed; the first key has to be known."""
     ring, flaws = ring.with_all(part.keys)
     if flaws:
@@ -125,16 +127,16 @@ def keys_known(place: str, part: LogPart, ring: Ring) -> Ring:
     return ring
 
 
-def log_fits(place: str, part: LogPart, prev: bytes, ring: Ring) -> dict[int, bytes]:
+def require_log_fits(place: str, part: LogPart, prev: bytes, ring: Ring) -> dict[int, bytes]:
     """Raises unless its entries follow `prev` and its heads are signed. Hashes by number."""
     hashes = {entry.pos - 1: prev for entry in part.entries[:1]}
     for entry in part.entries:
         if entry.prev != prev or chain_hash(prev, entry.body) != entry.hash:
             raise ArchiveBroken(place, f"entry {entry.pos} does not follow the one before it")
         prev = hashes[entry.pos] = entry.hash
-    for said in ring.handovers:
-        if hashes.get(said.pos, said.hash) != said.hash:
-            raise ArchiveBroken(place, f"a handover of keys at {said.pos} is not this log's")
+    for handover in ring.handovers:
+        if hashes.get(handover.pos, handover.hash) != handover.hash:
+            raise ArchiveBroken(place, f"a handover of keys at {handover.pos} is not this log's")
     for head in part.heads:
         if what := ring.flaw_of(head):
             raise ArchiveBroken(place, what)
@@ -143,7 +145,7 @@ def log_fits(place: str, part: LogPart, prev: bytes, ring: Ring) -> dict[int, by
     return hashes
 
 
-def facts_fit(place: str, part: FactPart, position: int, prev: bytes) -> bytes:
+def require_facts_fit(place: str, part: FactPart, position: int, prev: bytes) -> bytes:
     start = 0
     for manifest in part.manifests:
         if what := manifest_flaw(manifest, position + 1, prev):

@@ -24,9 +24,9 @@ def contract(name: str) -> dict[str, list[str]]:
     return found
 
 
-THINKING = contract("The thinking does no I/O and knows no clock")
+PURE = contract("The thinking does no I/O and knows no clock")
 # What replay calls; a simulation may be handed a clock and dice of its own.
-REPLAYED = [name for name in THINKING["source_modules"] if "simulator" not in name]
+REPLAYED = [name for name in PURE["source_modules"] if "simulator" not in name]
 
 
 def source_of(module: str) -> Path:
@@ -37,10 +37,10 @@ def source_of(module: str) -> Path:
 # --- no sets are gone through -----------------------------------------------------------------
 
 MAKES_SETS = {"set", "frozenset"}
-IN_ANY_ORDER = {"sorted", "len", "sum", "min", "max", "any", "all", "set", "frozenset", "fsum"}
+ORDER_FREE = {"sorted", "len", "sum", "min", "max", "any", "all", "set", "frozenset", "fsum"}
 
 
-class SetsGoneThrough(ast.NodeVisitor):
+class SetIterations(ast.NodeVisitor):
     """Places where the order of a set would decide something, as far as one file shows it."""
 
     def __init__(self) -> None:
@@ -61,27 +61,27 @@ class SetsGoneThrough(ast.NodeVisitor):
             self._note(ast.Name(node.arg), node.annotation)
 
     def visit_For(self, node: ast.For) -> None:
-        self._look(node.iter)
+        self._check(node.iter)
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
-        harmless = name in IN_ANY_ORDER or getattr(node.func, "attr", "") in {"update", "issubset"}
+        harmless = name in ORDER_FREE or getattr(node.func, "attr", "") in {"update", "issubset"}
         for argument in node.args:
             if harmless and isinstance(argument, ast.GeneratorExp):
                 self.visit(argument.elt)  # whatever order it is gone through in
             elif not harmless:
-                self._look(argument) if name in {"list", "tuple", "enumerate", "iter"} else None
+                self._check(argument) if name in {"list", "tuple", "enumerate", "iter"} else None
                 self.visit(argument)
 
     def visit_comprehension(self, node: ast.comprehension) -> None:
-        self._look(node.iter)
+        self._check(node.iter)
         self.generic_visit(node)
 
     def visit_Starred(self, node: ast.Starred) -> None:
-        self._look(node.value)
+        self._check(node.value)
 
-    def _look(self, node: ast.expr) -> None:
+    def _check(self, node: ast.expr) -> None:
         if self._is_set(node):
             self.found.append(node.lineno)
 
@@ -104,15 +104,15 @@ class SetsGoneThrough(ast.NodeVisitor):
                 return False
 
 
-def gone_through(source: str) -> list[int]:
-    visitor = SetsGoneThrough()
+def set_iterations(source: str) -> list[int]:
+    visitor = SetIterations()
     visitor.visit(ast.parse(source))
     return visitor.found
 
 
 @pytest.mark.parametrize("module", REPLAYED)
 def test_the_thinking_goes_through_no_set(module: str) -> None:
-    assert gone_through(source_of(module).read_text()) == []
+    assert set_iterations(source_of(module).read_text()) == []
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_the_thinking_goes_through_no_set(module: str) -> None:
     ],
 )
 def test_a_set_that_is_gone_through_is_found(source: str) -> None:
-    assert len(gone_through(source)) == 1
+    assert len(set_iterations(source)) == 1
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_set_that_is_gone_through_is_found(source: str) -> None:
     ["for x in sorted({1, 2}): pass", "a = {1}\n1 in a", "a = {1}\nall(x for x in a)", "{**a}"],
 )
 def test_a_set_that_nobody_goes_through_in_order_is_not(source: str) -> None:
-    assert gone_through(source) == []
+    assert set_iterations(source) == []
 
 
 # --- nothing but facts ------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def test_a_set_that_nobody_goes_through_in_order_is_not(source: str) -> None:
 
 @pytest.mark.parametrize("module", ["time", "datetime", "os", "secrets", "uuid"])
 def test_the_contract_forbids_clocks_and_the_environment(module: str) -> None:
-    assert module in THINKING["forbidden_modules"]
+    assert module in PURE["forbidden_modules"]
 
 
 def test_the_contract_forbids_dice() -> None:
@@ -169,9 +169,9 @@ def test_the_thinking_asks_for_no_hash(module: str) -> None:
 def fingerprint(python: str, **environ: str) -> str:
     rooms = [str(ROOT / name) for name in ("bus", "migrations", "projections", "extender")]
     rooms += [str(ROOT / name) for name in ("operator", "audit")]
-    told = {**os.environ, "PYTHONPATH": os.pathsep.join(rooms), **environ}
+    reported = {**os.environ, "PYTHONPATH": os.pathsep.join(rooms), **environ}
     done = subprocess.run(
-        [python, str(FINGERPRINT), str(GOLDEN)], env=told, capture_output=True, text=True
+        [python, str(FINGERPRINT), str(GOLDEN)], env=reported, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -2,8 +2,13 @@
 
 import pytest
 
-from joulie_audit.retention.days_left import Danger, danger_of, dangers, oldest_unarchived
-from joulie_audit.testing import Past
+from joulie_audit.retention.days_left import (
+    RetentionRisk,
+    oldest_unarchived,
+    retention_risks,
+    risk_of,
+)
+from joulie_audit.testing import RecordedLog
 from joulie_bus.streams.records import StreamState
 from joulie_bus.streams.subjects import Stream
 
@@ -28,25 +33,27 @@ def tel(first: int, last: int) -> StreamState:
 async def test_a_stream_that_drops_what_is_needed_next_is_told(
     state: StreamState, needed: int, is_lost: bool | None
 ) -> None:
-    expected = None if is_lost is None else Danger(Stream.TEL, needed, state.first, is_lost)
+    expected = None if is_lost is None else RetentionRisk(Stream.TEL, needed, state.first, is_lost)
 
-    assert danger_of(state, needed) == expected
+    assert risk_of(state, needed) == expected
 
 
-async def test_the_oldest_unarchived_fact_is_the_first_behind_the_mark(small: Past) -> None:
-    end, now = small.maker.position, small.maker.clock()
-    async with small.reading() as (history, _):
+async def test_the_oldest_unarchived_fact_is_the_first_behind_the_mark(
+    small_log: RecordedLog,
+) -> None:
+    end, now = small_log.builder.position, small_log.builder.clock()
+    async with small_log.reading() as (history, _):
         ages = [oldest_unarchived(history, mark) for mark in (0, 12, 19, end)]
 
     assert ages == [now - 22 * SECOND, now - 20 * SECOND, now, None]
 
 
-async def test_only_streams_that_have_begun_to_drop_are_in_danger(small: Past) -> None:
-    async with small.reading() as (history, _):
-        before = await dangers(history, small.maker.bus, 0)
-        small.maker.broker.trim(Stream.TEL, 4)
-        after = await dangers(history, small.maker.bus, 0)
-        archived = await dangers(history, small.maker.bus, small.maker.position)
+async def test_only_streams_that_have_begun_to_drop_are_in_danger(small_log: RecordedLog) -> None:
+    async with small_log.reading() as (history, _):
+        before = await retention_risks(history, small_log.builder.bus, 0)
+        small_log.builder.broker.trim(Stream.TEL, 4)
+        after = await retention_risks(history, small_log.builder.bus, 0)
+        archived = await retention_risks(history, small_log.builder.bus, small_log.builder.position)
 
     assert (before, archived) == ([], [])
-    assert after == [Danger(Stream.TEL, 1, 5, is_lost=True)]
+    assert after == [RetentionRisk(Stream.TEL, 1, 5, is_lost=True)]

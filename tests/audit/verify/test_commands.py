@@ -27,17 +27,17 @@ from joulie_projections.testing import edited
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-class Said(NamedTuple):
+class CommandResult(NamedTuple):
     code: int
     out: str
     err: str
 
     @property
-    def told(self) -> Any:
+    def parsed(self) -> Any:
         return json.loads(self.out)
 
 
-Run = Callable[..., Said]
+Run = Callable[..., CommandResult]
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +61,10 @@ def empty(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def joulie(data: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*words: str, data: Path = data) -> Said:
+    def run(*words: str, data: Path = data) -> CommandResult:
         code = main([*words, "--data", str(data)])
         out, err = capsys.readouterr()
-        return Said(code, out, err)
+        return CommandResult(code, out, err)
 
     return run
 
@@ -99,10 +99,10 @@ FACTS = ("--archive", str(GOLDEN))
 
 
 def test_a_pod_is_explained_on_one_screen(joulie: Run, scored: str) -> None:
-    said = joulie("explain", scored, *FACTS)
+    result = joulie("explain", scored, *FACTS)
 
-    lines = said.out.splitlines()
-    assert said.code == 0
+    lines = result.out.splitlines()
+    assert result.code == 0
     assert lines[0].startswith(f"{scored}   20")
     heads = [line[2:12].strip() for line in lines[1:] if line[2:12].strip()]
     assert heads[:5] == ["class", "asks for", "view", "filter", "scores"]
@@ -111,26 +111,26 @@ def test_a_pod_is_explained_on_one_screen(joulie: Run, scored: str) -> None:
 
 
 def test_an_explanation_as_json_holds_all_that_it_rests_on(joulie: Run, scored: str) -> None:
-    told = joulie("explain", scored, "--json", *FACTS).told
+    parsed = joulie("explain", scored, "--json", *FACTS).parsed
 
-    assert f"{told['pod']['namespace']}/{told['pod']['name']}" == scored
-    assert set(told) >= {"view", "view_age_ms", "settings", "entries", "top", "rejections"}
-    assert 1 <= len(told["top"]) <= 5
-    assert told["missing"] == ""
+    assert f"{parsed['pod']['namespace']}/{parsed['pod']['name']}" == scored
+    assert set(parsed) >= {"view", "view_age_ms", "settings", "entries", "top", "rejections"}
+    assert 1 <= len(parsed["top"]) <= 5
+    assert parsed["missing"] == ""
 
 
 def test_a_candidate_that_is_not_among_the_best_is_computed_again(
     joulie: Run, data: Path, scored: str
 ) -> None:
-    top = {terms["node"] for terms in joulie("explain", scored, "--json", *FACTS).told["top"]}
+    top = {terms["node"] for terms in joulie("explain", scored, "--json", *FACTS).parsed["top"]}
     with History.of(data / "joulie.db") as history:
         others = sorted({row.key for row in history.states("node")} - top)
     asked = [joulie("explain", scored, "--node", name, "--json", *FACTS) for name in others]
 
-    told = [said.told["asked_for"]["node"] for said in asked if said.code == 0]
-    refused = {said.err.split("explain: ")[1].split(" ")[0] for said in asked if said.code}
-    assert told
-    assert set(told) | refused == set(others)
+    parsed = [result.parsed["asked_for"]["node"] for result in asked if result.code == 0]
+    refused = {result.err.split("explain: ")[1].split(" ")[0] for result in asked if result.code}
+    assert parsed
+    assert set(parsed) | refused == set(others)
 
 
 def without_an_outcome(data: Path, copy: Path) -> tuple[Path, str]:
@@ -150,22 +150,22 @@ def test_without_its_facts_an_explanation_says_what_it_cannot_tell(
     monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
     forgetful, pod = without_an_outcome(data, tmp_path / "forgetful")
 
-    said = joulie("explain", pod, data=forgetful)
+    result = joulie("explain", pod, data=forgetful)
 
-    assert said.code == 0
-    assert "where it went cannot be told: No NATS server answers" in said.out
+    assert result.code == 0
+    assert "where it went cannot be told: No NATS server answers" in result.out
 
 
 def test_a_nodes_last_steps_are_told_with_their_reasons(joulie: Run, node: str) -> None:
-    said = joulie("explain", "node", node, *FACTS)
+    result = joulie("explain", "node", node, *FACTS)
 
-    assert said.code == 0
-    assert said.out.startswith(f"{node}: its last ")
-    assert "static_partition: 20 of 40 nodes supply performance" in said.out
+    assert result.code == 0
+    assert result.out.startswith(f"{node}: its last ")
+    assert "static_partition: 20 of 40 nodes supply performance" in result.out
 
 
 def test_a_plan_is_explained_by_its_id_and_by_its_position(joulie: Run) -> None:
-    plan = joulie("plans", "--json", *FACTS).told[0]
+    plan = joulie("plans", "--json", *FACTS).parsed[0]
 
     by_id = joulie("explain", "plan", plan["plan"], *FACTS)
     by_position = joulie("explain", "plan", str(plan["position"]), *FACTS)
@@ -188,9 +188,9 @@ def test_the_newest_decisions_are_listed_newest_last(joulie: Run) -> None:
 def test_decisions_are_chosen_by_pod_kind_and_node(joulie: Run, scored: str, node: str) -> None:
     words = ("decisions", "--pod", scored, "--kind", "prioritize", "--json")
 
-    (told,) = [json.loads(line) for line in joulie(*words).out.splitlines()]
+    (parsed,) = [json.loads(line) for line in joulie(*words).out.splitlines()]
 
-    assert (told["pod"], told["kind"]) == (scored, "decision.prioritize")
+    assert (parsed["pod"], parsed["kind"]) == (scored, "decision.prioritize")
     assert len(joulie("decisions", "--node", node, "--limit", "5").out.splitlines()) == 5
 
 
@@ -206,17 +206,17 @@ def test_plans_that_changed_nothing_are_shown_on_request(joulie: Run) -> None:
 
 
 def test_a_twin_now_and_then(joulie: Run, node: str) -> None:
-    now = joulie("twin", node, "--json").told
-    then = joulie("twin", node, "--at", "60", "--json", *FACTS).told
+    now = joulie("twin", node, "--json").parsed
+    then = joulie("twin", node, "--at", "60", "--json", *FACTS).parsed
 
     assert now["twin"]["node_class"] in ("performance", "eco")
     assert (then["position"], then["twin"]["node_class"]) == (60, "unknown")
 
 
 def test_a_twins_history_is_what_plans_did(joulie: Run, node: str) -> None:
-    said = joulie("twin", node, "--history", *FACTS)
+    result = joulie("twin", node, "--history", *FACTS)
 
-    assert "caps set: cpu_cap_pct" in said.out
+    assert "caps set: cpu_cap_pct" in result.out
 
 
 # --- proofs -----------------------------------------------------------------------------------
@@ -225,11 +225,11 @@ def test_a_twins_history_is_what_plans_did(joulie: Run, node: str) -> None:
 def test_the_log_verifies_with_its_archive_and_heads_that_were_kept(
     joulie: Run, kept: Path
 ) -> None:
-    said = joulie("verify", "--heads", str(kept), *FACTS)
+    result = joulie("verify", "--heads", str(kept), *FACTS)
 
-    assert said.code == 0
-    assert "every hash, link and signature is right" in said.out
-    assert "every file is what was written, and fits the log" in said.out
+    assert result.code == 0
+    assert "every hash, link and signature is right" in result.out
+    assert "every file is what was written, and fits the log" in result.out
 
 
 def test_a_restored_log_verifies_without_a_broker_and_says_what_that_leaves_open(
@@ -237,18 +237,18 @@ def test_a_restored_log_verifies_without_a_broker_and_says_what_that_leaves_open
 ) -> None:
     monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
 
-    asked, said = joulie("verify"), joulie("verify", "--heads", "none")
+    asked, result = joulie("verify"), joulie("verify", "--heads", "none")
 
     assert (asked.code, asked.out) == (2, "")
     assert "give --heads FILE" in asked.err
-    assert said.code == 0
-    assert said.out.endswith("an end that was cut off would not show.\n")
+    assert result.code == 0
+    assert result.out.endswith("an end that was cut off would not show.\n")
 
 
 def test_a_proof_is_json_and_two_heads_are_one_log(joulie: Run, kept: Path) -> None:
     heads = [head["pos"] for head in json.loads(kept.read_bytes())]
 
-    proof = joulie("prove", "2").told
+    proof = joulie("prove", "2").parsed
     same = joulie("diff", str(heads[0]), str(kept))
 
     assert (proof["format"], proof["position"]) == ("joulie-proof/1", 2)
@@ -256,12 +256,12 @@ def test_a_proof_is_json_and_two_heads_are_one_log(joulie: Run, kept: Path) -> N
 
 
 def test_the_golden_log_replays_and_what_if_compares(joulie: Run, tmp_path: Path) -> None:
-    again = joulie("replay", "--json", *FACTS).told
+    again = joulie("replay", "--json", *FACTS).parsed
     plot = tmp_path / "shifts.svg"
-    said = joulie("whatif", "--set", "SCORE_ECO_BONUS=30", "--plot", str(plot), *FACTS)
+    result = joulie("whatif", "--set", "SCORE_ECO_BONUS=30", "--plot", str(plot), *FACTS)
 
     assert again["mismatches"] == 0
-    assert "Open loop" in said.out
+    assert "Open loop" in result.out
     assert plot.read_text().startswith("<svg")
 
 
@@ -282,20 +282,21 @@ def test_a_replay_takes_as_many_processes_as_pay(
 
 
 def test_another_policy_share_is_compared_by_class_and_namespace(joulie: Run) -> None:
-    told = joulie("whatif", "--set", "STATIC_HP_FRAC=0.1", "--json", *FACTS).told
+    parsed = joulie("whatif", "--set", "STATIC_HP_FRAC=0.1", "--json", *FACTS).parsed
 
-    assert set(told["by_class"]) == {"performance", "standard"}
-    assert set(told["by_namespace"]) == {"team-a", "team-b", "team-c"}
+    assert set(parsed["by_class"]) == {"performance", "standard"}
+    assert set(parsed["by_namespace"]) == {"team-a", "team-b", "team-c"}
     assert (
-        sum(group["decisions"] for group in told["by_class"].values()) == told["all"]["decisions"]
+        sum(group["decisions"] for group in parsed["by_class"].values())
+        == parsed["all"]["decisions"]
     )
 
 
 def test_an_archive_that_nobody_named_is_asked_for(joulie: Run) -> None:
-    said = joulie("archive")
+    result = joulie("archive")
 
-    assert (said.code, said.out) == (2, "")
-    assert "Which archive? Give --to DIR, or set ARCHIVE_DIR." in said.err
+    assert (result.code, result.out) == (2, "")
+    assert "Which archive? Give --to DIR, or set ARCHIVE_DIR." in result.err
 
 
 READERS = {
@@ -354,9 +355,9 @@ def test_without_the_streams_nothing_is_archived_in_part(
 ) -> None:
     monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
 
-    said = joulie("archive", "--to", str(tmp_path / "a"), "--now")
+    result = joulie("archive", "--to", str(tmp_path / "a"), "--now")
 
-    assert (said.code, said.out) == (2, "")
+    assert (result.code, result.out) == (2, "")
     assert not list((tmp_path / "a").glob("facts/*/*/*"))
 
 
@@ -393,11 +394,11 @@ WRONG = {
 def test_what_cannot_be_answered_is_told_in_one_clear_line(
     joulie: Run, words: list[str], answer: str
 ) -> None:
-    said = joulie(*words)
+    result = joulie(*words)
 
-    assert (said.code, said.out) == (2, "")
-    assert said.err.startswith(f"joulie {words[0]}: ")
-    assert answer in said.err
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith(f"joulie {words[0]}: ")
+    assert answer in result.err
 
 
 EMPTY = {
@@ -416,16 +417,16 @@ EMPTY = {
 def test_an_empty_log_is_told_as_one(
     joulie: Run, empty: Path, words: list[str], answer: str
 ) -> None:
-    said = joulie(*words, data=empty)
+    result = joulie(*words, data=empty)
 
-    assert (said.code, said.out) == (2, "")
-    assert answer in said.err
+    assert (result.code, result.out) == (2, "")
+    assert answer in result.err
 
 
 def test_an_empty_log_replays_to_nothing(joulie: Run, empty: Path) -> None:
-    said = joulie("replay", "--json", data=empty)
+    result = joulie("replay", "--json", data=empty)
 
-    assert (said.code, said.told["events"], said.told["mismatches"]) == (0, 0, 0)
+    assert (result.code, result.parsed["events"], result.parsed["mismatches"]) == (0, 0, 0)
 
 
 COMMANDS = [
@@ -437,10 +438,10 @@ COMMANDS = [
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
 def test_a_folder_without_data_is_told_so(joulie: Run, tmp_path: Path, words: list[str]) -> None:
-    said = joulie(*words, data=tmp_path / "none")
+    result = joulie(*words, data=tmp_path / "none")
 
-    assert said.code == 2
-    assert f"There is no Joulie data in {tmp_path / 'none'}." in said.err
+    assert result.code == 2
+    assert f"There is no Joulie data in {tmp_path / 'none'}." in result.err
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
@@ -450,12 +451,17 @@ def test_a_database_of_an_older_schema_is_told_so(
     edited(empty / "joulie.db", "UPDATE alembic_version SET version_num = '0001'")
     Signer.of(empty / "head.key").publish(empty / "head.pub")
 
-    said = joulie(*words, data=empty)
+    result = joulie(*words, data=empty)
 
-    assert (said.code, said.out) == (2, "")
-    assert "The database is at schema 0001, this code wants" in said.err
+    assert (result.code, result.out) == (2, "")
+    assert "The database is at schema 0001, this code wants" in result.err
 
 
 def test_a_moment_so_long_ago_needs_no_equals_sign() -> None:
-    assert joined(["twin", "n", "--at", "-10m", "--json"]) == ["twin", "n", "--at=-10m", "--json"]
+    assert joined(["twin", "n", "--at", "-10m", "--json"]) == [
+        "twin",
+        "n",
+        "--at=-10m",
+        "--json",
+    ]
     assert joined(["twin", "--at", "5", "-h"]) == ["twin", "--at", "5", "-h"]
