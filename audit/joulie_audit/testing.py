@@ -1,4 +1,4 @@
-"""For tests and benchmarks: a past in memory and in a real database, made as real ones are."""
+"""Test kit: builds a recorded log in memory and in a real database."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
@@ -22,9 +22,9 @@ from joulie_operator.planning.reconcile import Moment as PlanView
 from joulie_operator.planning.reconcile import plan
 from joulie_operator.planning.rules import Rules
 from joulie_projections.decision_log import key_change
-from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.decision_log.entry import Entry, about_before_bounds, entry_of
 from joulie_projections.decision_log.heads import Head, Signer
+from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Input, Poison
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.fold.quarantine_quota import in_short
@@ -42,9 +42,9 @@ NAMES = ("n1", "n2", "n3", "n4")
 
 
 class LogBuilder:
-    """Facts, plans and answers as the projector, the operator and an extender would leave them.
+    """Writes facts, plans and decisions as the projector, the operator and the extender do.
 
-    `headers`: else its entries are those that were logged before entries had any.
+    Without `headers`, entries are written as before entries had headers.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class LogBuilder:
         return self._standing.position
 
     async def facts(self, *events: Fact, after_s: float = 1.0) -> None:
-        """One batch, committed."""
+        """Publishes and commits one batch."""
         self.clock.advance(after_s)
         await self.bus.publish([self._facts.stamp(event) for event in events])
         await self._commit(await self._new_facts())
 
     async def quarantined_facts(self, *events: Fact) -> None:
-        """A batch that the code of then could not read, though today's can."""
+        """Commits a batch as quarantined, as if older code could not read it."""
         await self.bus.publish([self._facts.stamp(event) for event in events])
         records, first = await self._new_facts(), self.position + 1
         poison = [
@@ -105,7 +105,7 @@ class LogBuilder:
         self._standing = done.standing
 
     async def plan(self, rules: Rules = RULES, beside: Sequence[Fact] = ()) -> None:
-        """In one batch with what else was said by then."""
+        """Publishes a plan, in one batch with the facts `beside`."""
         moment = PlanView(self.position, self.clock())
         made = plan(self.cluster_state, chosen(rules.policy), rules, moment)
         await self.facts(*beside, made.made, *made.events)
@@ -114,7 +114,7 @@ class LogBuilder:
         await self.publish(declaration(self.weights))
 
     async def answer(self, pod: PodAsk, names: Sequence[str] = NAMES) -> None:
-        """Filtered and scored, as kube-scheduler asks."""
+        """Filters and scores a pod, as kube-scheduler requests it."""
         twin_columns = TwinColumns.believing(self.cluster_state)
         moment = Moment(twin_columns, self.position, 3, self.clock())
         filtered = decide_filter(pod, names, moment, self.weights)
@@ -131,17 +131,17 @@ class LogBuilder:
         self._decision_log.append(self._epoch, added, Input("", self._read[Stream.DEC]))
 
     def snapshot(self) -> int:
-        """Kept as the projector would; its position."""
+        """Keeps a snapshot as the projector does; returns its position."""
         made = pack(moment_of(self.cluster_state, self._standing), self.clock())
         self._store.keep(self._epoch, made, 100)
         return made.position
 
     def skip_number(self) -> None:
-        """A number is used, and what it was for never comes."""
+        """Uses a sequence number without publishing an entry."""
         self._producer.stamp(declaration(self.weights))
 
     def rotate(self) -> None:
-        """The next head is another key's."""
+        """Changes the key that signs the next head."""
         key_change.ask_rotation(self.signer.path)
         self._change_key()
 
@@ -160,7 +160,7 @@ class LogBuilder:
 
 
 class RecordedLog(NamedTuple):
-    """What was made, and how it is read."""
+    """A log builder and the database that it writes to."""
 
     builder: LogBuilder
     database: Place
@@ -177,7 +177,7 @@ def _entry_without_header(record: Record) -> Entry:
 
 
 async def record_small_log(recorded: RecordedLog) -> None:
-    """Four nodes, measured twice; a plan; two pods answered before it and two after. Signed."""
+    """Four nodes, measured twice; a plan; two pods decided before it and two after; signed."""
     made = recorded.builder
     await made.declare()
     await made.facts(*(node_seen(name) for name in NAMES), *(hardware(name) for name in NAMES))
@@ -196,7 +196,7 @@ async def record_small_log(recorded: RecordedLog) -> None:
 async def small_log_in(
     place: Place, keys: Path, *, headers: bool = True
 ) -> AsyncGenerator[RecordedLog, None]:
-    """The same in a database of one's own."""
+    """Records the small log in a database of its own."""
     engine = database.writer(place)
     try:
         signer = Signer.of(keys / "head.key")
@@ -209,7 +209,7 @@ async def small_log_in(
 
 
 def restore_into(archive: Path, file: Path) -> Restored:
-    """A database of its own from an archive."""
+    """Restores an archive into a new database file."""
     made = database.migrator(file)
     joulie_migrations.upgrade(made)
     made.dispose()
@@ -224,7 +224,7 @@ def restore_into(archive: Path, file: Path) -> Restored:
 
 
 class FactsAfter:
-    """Facts of which the older ones have aged out: who asks for one all the same fails."""
+    """Facts up to a position have aged out: a request for one of them fails."""
 
     def __init__(self, facts: FactSource, position: int) -> None:
         self._facts, self._after = facts, position
@@ -232,14 +232,14 @@ class FactsAfter:
     async def of(
         self, manifest: Manifest, streams: frozenset[Stream] = frozenset(MERGE_ORDER)
     ) -> list[Record]:
-        assert manifest.p_from > self._after, f"{manifest.p_from} was asked for"
+        assert manifest.p_from > self._after, f"{manifest.p_from} was requested"
         return await self._facts.of(manifest, streams)
 
 
 class NoFacts:
-    """Facts that have aged out of every stream: who asks for one all the same fails."""
+    """Facts that have aged out of every stream: every request fails."""
 
     async def of(
         self, manifest: Manifest, streams: frozenset[Stream] = frozenset(MERGE_ORDER)
     ) -> list[Record]:
-        raise AssertionError(f"{len(streams)} streams were asked for {manifest.p_from}")
+        raise AssertionError(f"{len(streams)} streams were requested at {manifest.p_from}")

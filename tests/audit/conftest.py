@@ -1,4 +1,4 @@
-"""A past of each test's own."""
+"""Recorded logs, one for each test."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -16,7 +16,7 @@ from joulie_projections.testing import Postgres
 
 @pytest.fixture
 def recorded(writer: Engine, database_file: Path, tmp_path: Path) -> RecordedLog:
-    """Empty."""
+    """An empty log."""
     signer = Signer.of(tmp_path / "head.key")
     return RecordedLog(LogBuilder(Store(writer), DecisionLog(writer), signer), database_file)
 
@@ -32,7 +32,7 @@ async def small_log(recorded: RecordedLog) -> RecordedLog:
 async def any_database(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> AsyncGenerator[RecordedLog, None]:
-    """The small past, in each kind of database."""
+    """The small log, in each kind of database."""
     async with small_log_in(place_of(request), tmp_path) as made:
         yield made
 
@@ -41,7 +41,7 @@ async def any_database(
 async def log_without_headers(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> AsyncGenerator[RecordedLog, None]:
-    """The same, logged before entries had headers."""
+    """The small log without entry headers, in each kind of database."""
     async with small_log_in(place_of(request), tmp_path, headers=False) as made:
         yield made
 

@@ -1,4 +1,4 @@
-"""Folds an archive, decides all of it again, and prints what came out: for other interpreters."""
+"""Folds an archive, recomputes every decision and prints a digest; runs under any interpreter."""
 
 import asyncio
 import hashlib

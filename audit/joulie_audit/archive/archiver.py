@@ -1,4 +1,4 @@
-"""Writes the archive: whole hours, read back and compared before anything counts as kept."""
+"""Writes the archive in whole hours; reads every part back before it counts as archived."""
 
 import os
 import shutil
@@ -36,8 +36,8 @@ from joulie_projections.fold.snapshots import Snapshot
 from joulie_projections.history.history import History, Logged
 
 HOUR_NS = 3_600_000_000_000
-PART_ROWS = 100_000  # facts: what one reader holds in memory, and reads for a single moment
-PART_ENTRIES = 20_000  # the same for entries, which are larger
+PART_ROWS = 100_000  # facts: a reader holds one part in memory, and reads it for one snapshot
+PART_ENTRIES = 20_000  # entries are larger
 
 
 class ArchiveResult(NamedTuple):
@@ -47,10 +47,10 @@ class ArchiveResult(NamedTuple):
 
 
 class Archiver:
-    """`before` cuts off what is not over yet: nothing of that hour or later is written.
+    """`before` excludes unfinished hours: no data of that time or later is written.
 
-    `keys` is what was said of the log's keys. Each statement goes into the part with the entry
-    behind its own: that entry is signed, and so archived, after it was said.
+    `keys` are the key statements of the log. Each goes into the part with the entry after its own:
+    that entry is signed, and so archived, after the statement was made.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Archiver:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (path / FACTS).mkdir(exist_ok=True)
         (path / LOG).mkdir(exist_ok=True)
-        if path.stat().st_mode & OTHERS:  # it was there before, and others may enter it
+        if path.stat().st_mode & OTHERS:  # the directory existed, and other users may enter it
             files = [file for kind in (FACTS, LOG) for file in (path / kind).rglob("*")]
             tighten(*(file for file in files if file.is_file()))
         self._archive = Archive.of(path)
@@ -91,7 +91,7 @@ class Archiver:
         return last.last
 
     def _keep_log(self, history: History) -> int:
-        """Only entries that a signed head covers."""
+        """Archives only entries that a signed head covers."""
         last, heads = self._last(LOG), history.heads()
         signed_to = heads[-1].pos if heads else 0
         for hour, entries in _log_by_hour(history.entries(last.last + 1, signed_to)):
@@ -154,11 +154,11 @@ class Archiver:
     def _read_back(self, place: Path, part: Part, written: FactPart | LogPart) -> None:
         read = self._archive.read_facts if isinstance(written, FactPart) else self._archive.read_log
         if read(place, part) != written:
-            raise ArchiveBroken(str(place), "it does not read back as what was written")
+            raise ArchiveBroken(str(place), "reading it back gives other content")
 
 
 def _snapshot_in(history: History, span: tuple[int, int]) -> tuple[Snapshot, ...]:
-    """The newest one: the database keeps only the last ones of all."""
+    """The newest snapshot of the span; the database keeps only recent ones."""
     found = history.snapshot_before(span[1])
     return (found,) if found is not None and found.position >= span[0] else ()
 
@@ -185,7 +185,7 @@ def _facts_by_hour(manifests: Iterable[Manifest]) -> Iterator[tuple[int, list[Ma
 
 
 def _log_by_hour(entries: Iterable[Logged]) -> Iterator[tuple[int, list[Logged]]]:
-    """Replicas' clocks differ a little; the newest moment seen so far says which hour it is."""
+    """The hour never decreases, because the clocks of replicas differ a little."""
     batch: list[Logged] = []
     hour = 0
     for entry in entries:

@@ -1,6 +1,6 @@
-"""One past out of two: an archive in front of the cut, the database from the cut on.
+"""One history from two sources: an archive before the cut, the database from the cut on.
 
-Who reads through both sees what would be there if nothing had been cut.
+A reader of both sees what an untrimmed database would hold.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class CombinedHistory(History):
-    """`old` ends in front of the cut. Rows that an unfinished trim left there do not count."""
+    """`old` ends before the cut. Rows that an unfinished trim left there are ignored."""
 
     def __init__(self, new: History, old: ArchivedHistory, cut: Cut) -> None:
         super().__init__(new.connection, cut.pos)
@@ -33,7 +33,7 @@ class CombinedHistory(History):
         self._cut = cut
 
     def cut(self) -> None:
-        """None that a reader could see."""
+        """None: readers see the whole log."""
         return
 
     # --- entries ------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ class CombinedHistory(History):
         return chain(self._old.filters(), super().filters())
 
     def declarations(self, after: int = 0) -> Iterator[Logged]:
-        """Those in front of the cut stay in the database; the archive's are the signed ones."""
+        """Declarations before the cut stay in the database; the signed ones are in the archive."""
         kept = (each for each in super().declarations(after) if each.pos >= self._cut.pos)
         return chain(self._old.declarations(after), kept)
 
@@ -126,7 +126,7 @@ class CombinedHistory(History):
         return super().set_aside() | self._old.set_aside()
 
     def quarantined(self) -> list[Poison]:
-        """A rebuild may have set aside what the archive holds as folded: the database has it."""
+        """A rebuild may quarantine in the database what the archive holds as folded."""
         both = [*self._old.quarantined(), *super().quarantined()]
         return [*{poison.position: poison for poison in sorted(both)}.values()]
 
@@ -145,13 +145,13 @@ class CombinedHistory(History):
 
 
 def _lazily(read: Callable[[], Iterable[T]]) -> Iterator[T]:
-    """The archive is read only after everything in front of it was consumed."""
+    """Delays reading the archive until the newer items are consumed."""
     yield from read()
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Where a past is; another process may be told it."""
+    """Where a history is stored. Picklable."""
 
     database: Place
     archive: Path | None = None
@@ -164,7 +164,7 @@ class Sources:
 
 @contextlib.contextmanager
 def combined(history: History, path: Path | None) -> Generator[History, None, None]:
-    """The same moment, with the archive in front of the cut if there are both."""
+    """The history with the archive before the cut, if there are both."""
     cut = history.cut()
     if cut is None or path is None:
         yield history
@@ -176,12 +176,12 @@ def combined(history: History, path: Path | None) -> Generator[History, None, No
 
 
 def require_covering(archive: Archive, cut: Cut) -> None:
-    """What was trimmed is in no other archive: neither read nor go on with one that ends before."""
+    """Raises if the archive ends before the cut: another archive lacks what was trimmed."""
     facts, log = archive.facts, archive.log
     reached = (facts[-1][1].last if facts else 0, log[-1][1].last if log else 0)
     if reached[0] < cut.p_to or reached[1] < cut.pos:
         raise NotInTheLog(
-            f"{archive.path} ends at position {reached[0]} and entry {reached[1]}, in front of "
+            f"{archive.path} ends at position {reached[0]} and entry {reached[1]}, before "
             f"what was trimmed: position {cut.p_to} and entry {cut.pos}. Nothing was read or "
-            "written. It is another archive, or not all of it; name the one that the trim went by."
+            "written. The archive is another one, or incomplete; name the one that the trim used."
         )

@@ -1,4 +1,4 @@
-"""An archive back into an empty database, by the projector's own transactions."""
+"""Restores an archive into an empty database, with the transactions of the projector."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from joulie_projections.store.store import Store
 SNAPSHOT_EVERY, SNAPSHOTS_KEPT = (
     25_000,
     400,
-)  # positions between two snapshots, and how many are kept
+)  # positions between snapshots; number kept
 
 
 class Restored(NamedTuple):
@@ -28,7 +28,7 @@ class Restored(NamedTuple):
 
 
 def restore(archive: Archive, store: Store, log: DecisionLog, held: Checkpoint) -> Restored:
-    """`held` is the lease of the empty database. What does not fold as it was recorded stops it."""
+    """`held` is the lease of the empty database. Raises at facts that fold to another state."""
     facts = _FactRestorer(store, held)
     for place, part in archive.facts:
         created = {Stream(stream): value for stream, value in part.created.items()}
@@ -66,7 +66,7 @@ class _FactRestorer:
             now = manifest.committed_at
             done = sequence(self._cluster_state, self._standing, records, created, now, set_aside)
             if done.commit.manifest != manifest:
-                raise ArchiveBroken(place, f"its facts give another state at {manifest.p_to}")
+                raise ArchiveBroken(place, f"its facts fold to another state at {manifest.p_to}")
             span = range(manifest.p_from, manifest.p_to + 1)
             known = [aside[position] for position in span if position in aside]
             poison = sorted([*known, *done.commit.poison])
@@ -77,7 +77,7 @@ class _FactRestorer:
             start += count
 
     def _keep_snapshot_when_due(self, now: int) -> None:
-        """The old database's snapshots, or nearly: whoever travels need not fold all of it."""
+        """Keeps snapshots like the old database, so that time travel does not fold everything."""
         if self.position - self._kept_at >= SNAPSHOT_EVERY:
             self._kept_at = self.position
             made = pack(moment_of(self._cluster_state, self._standing), now)

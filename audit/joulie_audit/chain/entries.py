@@ -1,7 +1,7 @@
-"""Walks along the log entry by entry: its number, link, hash and columns. Several may share it.
+"""Walks the log entry by entry and checks number, link, hash and columns, in parallel if asked.
 
-Nothing is believed because it is stored: bodies are hashed again, and what entries are found by
-is what stands in them, or is compared with it.
+Stored hashes are not trusted: bodies are hashed again. Columns that entries are found by are
+generated from the body, or compared with it.
 """
 
 from bisect import bisect
@@ -28,14 +28,14 @@ from joulie_projections.store.database import Place
 
 
 class Flaw(NamedTuple):
-    """The first thing that is wrong, and where."""
+    """The first error, and the entry or position where it is."""
 
     place: int
     what: str
 
 
 class EntryRange(NamedTuple):
-    """Entries to look at: `first` to `last`, both included."""
+    """The entries to check: `first` to `last`, both included."""
 
     first: int = 1
     last: int = NEWEST
@@ -49,14 +49,14 @@ class EntryRange(NamedTuple):
 
 
 class WalkResult(NamedTuple):
-    last: int  # everything up to here is right
-    hashes: dict[int, bytes]  # of the entries that some head speaks of
+    last: int  # every entry up to this one is correct
+    hashes: dict[int, bytes]  # of the entries that a head covers
     counters: SequenceNumbers
     flaw: Flaw | None
 
 
 class WorkerOptions(NamedTuple):
-    """How many processes share the walk, and where they read the log."""
+    """How many worker processes share a walk, and the database that they read."""
 
     database: Place
     jobs: int
@@ -66,7 +66,7 @@ Outcome = Callable[[], WalkResult]
 
 
 def walk(history: History, entry_range: EntryRange, signed: Set[int]) -> WalkResult:
-    """Entry by entry, nearly always by the short way."""
+    """Checks entry by entry; takes the slow path only where the fast path rejects an entry."""
     walker = _ChainWalker(entry_range, signed)
     flaw = walker.start(history)
     while flaw is None:
@@ -85,7 +85,7 @@ def walk(history: History, entry_range: EntryRange, signed: Set[int]) -> WalkRes
 def parallel_walk(
     history: History, entry_range: EntryRange, signed: Set[int], workers: WorkerOptions | None
 ) -> Generator[Outcome, None, None]:
-    """Meanwhile something else can be looked at; the result waits for all who share the walk."""
+    """Starts the walk in workers; calling the result waits for all of them."""
     spans = split_range(entry_range, history.tip(), workers.jobs) if workers else []
     if workers is None or len(spans) < 2:
         yield lambda: walk(history, entry_range, signed)
@@ -95,11 +95,11 @@ def parallel_walk(
         yield lambda: join_walks([result.result() for result in results], spans)
 
 
-# --- shared -----------------------------------------------------------------------------------
+# --- in parallel --------------------------------------------------------------------------------
 
 
 def split_range(entry_range: EntryRange, tip: int, jobs: int) -> list[EntryRange]:
-    """About equal ones; each hangs on the last entry of the one before it."""
+    """Ranges of about equal size; each starts from the last hash of the one before it."""
     last = min(entry_range.last, tip)
     count = last - entry_range.first + 1
     cuts = [entry_range.first - 1 + count * result // jobs for result in range(jobs + 1)]
@@ -112,7 +112,7 @@ def _walk_in_worker(place: Place, span: EntryRange, signed: Set[int]) -> WalkRes
 
 
 def join_walks(walks: Sequence[WalkResult], spans: Sequence[EntryRange]) -> WalkResult:
-    """As one walk would have ended: at the first flaw."""
+    """The result that a single walk would give: it ends at the first flaw."""
     whole = walks[0]
     for before, found, span in zip(spans, walks[1:], spans[1:], strict=False):
         if whole.flaw is None and whole.last < before.last:
@@ -124,14 +124,14 @@ def join_walks(walks: Sequence[WalkResult], spans: Sequence[EntryRange]) -> Walk
     return whole
 
 
-# --- one entry after the other ----------------------------------------------------------------
+# --- one entry after another ----------------------------------------------------------------
 
 
-BATCH = 256  # entries whose bodies are held until their ids are counted
+BATCH = 256  # entries whose bodies are kept until their ids are counted
 
 
 class _ChainWalker:
-    """Goes along the chain; remembers the hashes that some head speaks of."""
+    """Follows the chain and keeps the hashes of entries that a head covers."""
 
     def __init__(self, entry_range: EntryRange, signed: Set[int]) -> None:
         self.pos = entry_range.first - 1
@@ -139,21 +139,23 @@ class _ChainWalker:
         self.counters = SequenceNumbers(from_one=entry_range.starts_the_log)
         self._prev = FIRST_PREV
         self._signed = sorted(signed)
-        self._bodies: list[bytes] = []  # of entries that hang together, and are not counted yet
+        self._bodies: list[bytes] = []  # of entries that are linked, and not counted yet
         self._hashes: list[bytes] = []
 
     def start(self, history: History) -> Flaw | None:
-        """The entry before the first lends its hash; it is not looked at itself."""
+        """Reads the hash of the entry before the first; that entry is not checked itself."""
         if self.pos == 0:
             return None
         before = history.entry(self.pos)
         if before is None:
-            return Flaw(self.pos, f"entry {self.pos} is missing; nothing can follow it")
+            return Flaw(
+                self.pos, f"entry {self.pos} is missing, so the entry after it cannot be checked"
+            )
         self._prev = before.hash
         return None
 
     def fast_check(self) -> Look:
-        """The hot loop, by the bare values: says whether an entry is what it was, and follows."""
+        """The hot loop, on plain values: returns whether an entry is correct and follows."""
         expected, prev = self.pos, self._prev
         bodies, hashes = self._bodies, self._hashes
 
@@ -170,14 +172,14 @@ class _ChainWalker:
         return check_entry
 
     def flush(self) -> None:
-        """What was right before the short way ended."""
+        """Accepts the entries that were correct before the fast path ended."""
         if self._bodies:
             self._accept_batch()
             self._bodies.clear()
             self._hashes.clear()
 
     def _accept_batch(self) -> bool:
-        """Headers were hashed. Of an entry without one, what it is found by has to be compared."""
+        """False if an entry has no header: its columns were not hashed and must be compared."""
         ids = event_ids_in(self._bodies)
         if ids is None:
             return False
@@ -187,7 +189,7 @@ class _ChainWalker:
         return True
 
     def check_in_full(self, entry: Logged) -> Flaw | None:
-        """The long way: what is wrong, or on to the next."""
+        """The slow path: returns the flaw of the entry, or advances to the next one."""
         expected = self.pos + 1
         if entry.pos != expected:
             return Flaw(expected, _missing(expected, entry.pos))
@@ -204,24 +206,24 @@ class _ChainWalker:
 
 
 def _missing(expected: int, found: int) -> str:
-    return f"entry {expected} is missing; the log goes on at {found}"
+    return f"entry {expected} is missing; the next entry is {found}"
 
 
 def _flaw_of(entry: Logged, prev: bytes) -> str:
     if entry.prev != prev:
-        return f"entry {entry.pos} does not follow the entry before it"
+        return f"entry {entry.pos} does not link to the entry before it"
     if not _is_bytes(entry.body) or chain_hash(prev, entry.body) != entry.hash:
-        return f"the body of entry {entry.pos} is not the one that was hashed"
+        return f"the body of entry {entry.pos} does not match its hash"
     return _column_flaw(entry)
 
 
 def _is_bytes(value: object) -> bool:
-    """SQLite keeps values of any type in any column; nothing else was hashed."""
+    """SQLite stores a value of any type in any column; only bytes were hashed."""
     return isinstance(value, bytes)
 
 
 def _column_flaw(entry: Logged) -> str:
-    """A header was hashed with its message, and of an older entry the message is all there is."""
+    """Compares the columns with the hashed header, or with the message of an older entry."""
     where, is_unreadable = f"entry {entry.pos}", entry.kind == UNREADABLE
     if is_unreadable and not has_header(entry.body):
         return ""
@@ -234,4 +236,4 @@ def _column_flaw(entry: Logged) -> str:
     except (Undecodable, ValueError) as error:
         return "" if is_unreadable else f"{where}: {error}"
     column = recorded.differs_from(entry.about)
-    return column and f"the column {column} of {where} is not what its body says"
+    return column and f"the column {column} of {where} does not match its body"

@@ -1,7 +1,7 @@
-"""Where a log begins that was trimmed: at an entry that a signed head covers, and at a manifest.
+"""The start of a trimmed log: an entry that a signed head covers, and a manifest.
 
-In front of the newest cut the database shows nothing; an archive does. The cut names both places
-and carries the signature, so that a cut without a genuine signature is a flaw of the log.
+The database holds nothing before the newest cut; an archive does. The cut names the entry and the
+manifest and carries the signature of the head, so a cut without a valid signature is a flaw.
 """
 
 from collections.abc import Sequence
@@ -27,15 +27,15 @@ def signed_head_of(cut: Cut) -> Head:
 
 
 def trimmed_hint(cut: Cut) -> str:
-    """For messages: what is not here, and how to read it."""
+    """For messages: where the log starts, and how to read what was trimmed."""
     return (
-        f"the log was trimmed, and begins at entry {cut.pos} and position {cut.p_to}. Give "
-        "--archive DIR, or set ARCHIVE_DIR, to read what an archive holds in front of that."
+        f"the log was trimmed and starts at entry {cut.pos} and position {cut.p_to}. Give "
+        "--archive DIR, or set ARCHIVE_DIR, to read the older part from an archive."
     )
 
 
 def after_cut(entry_range: EntryRange, cut: Cut | None) -> EntryRange:
-    """What of `entry_range` the database can show: it hangs on the entry of the cut."""
+    """The part of `entry_range` that the database holds: it starts after the entry of the cut."""
     return (
         entry_range
         if cut is None or entry_range.first > cut.pos
@@ -44,28 +44,31 @@ def after_cut(entry_range: EntryRange, cut: Cut | None) -> EntryRange:
 
 
 def hiding_cut(entry_range: EntryRange, cut: Cut | None) -> Cut | None:
-    """The cut, if it hides some of `entry_range`."""
+    """The cut, if it hides a part of `entry_range`."""
     return cut if cut is not None and entry_range.first <= cut.pos else None
 
 
 def cut_flaw(history: History, cut: Cut, ring: Ring, heads: Sequence[Head]) -> Flaw | None:
-    """Neither the row nor what it names is believed: a head's signature covers the entry.
+    """Checks the cut against the signature that it carries, and the entry and manifest it names.
 
-    `heads` are all that are known: none may have signed another entry there, and one behind it
+    `heads` are all known heads: none may sign a different entry at the cut, and a later one
     confirms a cut that a compromised key signed.
     """
     at, signed = cut.pos, signed_head_of(cut)
     if any(head.pos == at and head.hash != cut.hash for head in heads):
-        return Flaw(at, f"entry {at}, where the log was cut, is not the one that was signed")
+        return Flaw(at, f"entry {at}, where the log was cut, does not match its signed head")
     if ring.flaw_of(signed):
-        return Flaw(at, f"the log was cut at entry {at}, which no head of ours signed")
+        return Flaw(
+            at,
+            f"the log was cut at entry {at}, but no key of this log signed its head",
+        )
     if ring.unconfirmed([signed, *heads], history.tip()) is signed:
         return Flaw(at, f"the log was cut at entry {at}, and {unconfirmed(signed, ring)}")
     entry = history.entry(at)
     if entry is None:
         return Flaw(at, f"entry {at}, where the log was cut, is missing")
     if entry.hash != cut.hash or chain_hash(entry.prev, entry.body) != cut.hash:
-        return Flaw(at, f"entry {at}, where the log was cut, is not the one that was signed")
+        return Flaw(at, f"entry {at}, where the log was cut, does not match its signed head")
     return _manifest_flaw(first_manifest(history, cut), cut)
 
 
@@ -75,6 +78,6 @@ def first_manifest(history: History, cut: Cut) -> Manifest | None:
 
 def _manifest_flaw(found: Manifest | None, cut: Cut) -> Flaw | None:
     if found is None or (found.p_to, found.head) != (cut.p_to, cut.manifest_head):
-        what = f"the manifest at {cut.p_to}, where the log was cut, is not the one that was cut at"
+        what = f"the manifest at {cut.p_to}, where the log was cut, does not match the cut"
         return Flaw(cut.p_to, what)
     return None

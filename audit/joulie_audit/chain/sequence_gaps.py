@@ -1,8 +1,8 @@
-"""Every replica numbers what it says; a number that never came is a hole. Pure.
+"""Finds gaps in the sequence numbers that every replica gives to its entries. Pure.
 
-Holes are drops: a replica that cannot write its spool answers all the same, counts what it could
-not keep, and goes on with the next number. They are told, and are no sign of tampering: taking an
-entry out of the log breaks its chain.
+A gap is a drop: a replica that cannot write to its spool still answers, counts what it dropped and
+continues with the next number. Gaps are reported and are no sign of tampering: removing an entry
+from the log breaks its chain.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,43 +21,43 @@ class Gap(NamedTuple):
     def __str__(self) -> str:
         count = self.last - self.first + 1
         numbers = f"number {self.first}" if count == 1 else f"numbers {self.first} to {self.last}"
-        return f"{numbers} of {self.life} never came: {count} dropped before they were logged"
+        return f"{numbers} of {self.life} are missing: {count} dropped before they were logged"
 
 
 class NumberRange(NamedTuple):
-    """Numbers that came one after the other."""
+    """Consecutive numbers."""
 
     first: int
     last: int
 
 
 class SequenceNumbers:
-    """What came of each life, as runs in the order of the log.
+    """The numbers seen of each producer and boot, as ranges in log order.
 
-    `from_one`: whole lives are seen, so what comes before the first number is a hole too.
+    `from_one`: the log is read from its start, so numbers before the first one are a gap too.
     """
 
     def __init__(self, *, from_one: bool) -> None:
-        self._first: dict[bytes, int] = {}  # of the run that goes on
-        self._high: dict[bytes, int] = {}  # and how far it went
+        self._first: dict[bytes, int] = {}  # of the open range
+        self._high: dict[bytes, int] = {}  # and its last number
         self._closed: dict[bytes, list[NumberRange]] = {}
         self._from_one = from_one
 
     def add(self, event_ids: Iterable[bytes]) -> None:
-        """In the order of the log."""
+        """Adds ids in log order."""
         high = self._high
         for life, _, number in map(bytes.rpartition, event_ids, repeat(b":")):
             try:
                 seq = int(number)
             except ValueError:
                 continue
-            if high.get(life) == seq - 1:  # nearly always
+            if high.get(life) == seq - 1:  # the common case
                 high[life] = seq
-            elif b":" in life:  # else an unreadable entry: nobody numbered it
+            elif b":" in life:  # else an unreadable entry, which has no number
                 self._start_range(life, NumberRange(seq, seq))
 
     def extend(self, later: "SequenceNumbers") -> None:
-        """With what came in the part of the log behind this one."""
+        """Adds the numbers of the part of the log that follows this one."""
         for life, first in later._first.items():
             for numbers in (*later._closed.get(life, ()), NumberRange(first, later._high[life])):
                 self._start_range(life, numbers)

@@ -1,4 +1,4 @@
-"""How far answers moved between two ways of deciding, decision by decision and in sum. Pure."""
+"""Compares decisions under two sets of rules, one by one and in sum. Pure."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from joulie_bus.events import Terms
 
 
 class ScoreChange(NamedTuple):
-    """One decision, then and now; the winner is the best of our answer."""
+    """The best node of one decision, then and now."""
 
     entry: int
     pod: str
@@ -27,16 +27,16 @@ class ScoreChange(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Decisions that have something in common."""
+    """Sums over a group of decisions, such as those of one workload class."""
 
     decisions: int
-    cores: float  # the work that the watts are for
+    cores: float  # requested by the pods of the group
     gpus: float
-    changed: int  # another winner
-    score_shift: float  # of the winner's score, on average
-    watts_before: float  # marginal watts of the winners, summed
+    changed: int  # decisions with another best node
+    score_shift: float  # mean change of the best score
+    watts_before: float  # marginal watts of the best nodes, summed
     watts_after: float
-    over_cap_before: int  # winners that the pod would push over their cap
+    over_cap_before: int  # best nodes that the pod would push over their cap
     over_cap_after: int
 
 
@@ -45,7 +45,7 @@ class Comparison(NamedTuple):
     by_class: Mapping[str, Group]
     by_namespace: Mapping[str, Group]
     changes: list[ScoreChange]
-    score_deltas: list[float]  # of the winners' scores, in the order of the log
+    score_deltas: list[float]  # changes of the best score, in log order
 
 
 def compare_changes(changes: Sequence[ScoreChange]) -> Comparison:

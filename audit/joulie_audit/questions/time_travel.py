@@ -1,4 +1,4 @@
-"""Back to a moment: the world at a position, and what became of a node on the way."""
+"""Time travel: the cluster state at a position, and what plans changed on a node."""
 
 from collections.abc import AsyncIterator
 from typing import NamedTuple
@@ -18,7 +18,7 @@ _OBSERVATIONS = frozenset((Stream.OBS,))
 
 
 class NodeChange(NamedTuple):
-    """Something that changed what a node is."""
+    """A change that a plan made to a node."""
 
     position: int
     at: int
@@ -35,7 +35,7 @@ class TwinAt(NamedTuple):
 
 
 async def cluster_state_at(history: History, facts: FactSource, position: int) -> ClusterState:
-    """As it was believed after that position; from the nearest place where it is known."""
+    """The cluster state after that position, folded from the nearest snapshot."""
     folded = start_before(history, position)
     for manifest in history.manifests(folded.position + 1, position):
         records = await facts.of(manifest)
@@ -55,7 +55,7 @@ def twin_at(
 async def node_changes(
     history: History, facts: FactSource, node: str, last: int = NEWEST
 ) -> list[NodeChange]:
-    """What plans did to a node, oldest first, each with its reason."""
+    """The changes that plans made to a node, oldest first, each with its reason."""
     reasons: dict[str, str] = {}
     changes: list[NodeChange] = []
     async for found in plan_facts(history, facts, 1, last):
@@ -73,7 +73,7 @@ async def node_changes(
 
 
 def _describe(event: msgspec.Struct) -> str:
-    """A plan event in words: its kind, and what it sets."""
+    """A plan event as text: its type and the values that it sets."""
     hidden = ("plan", "node", "because")
     sets = {k: v for k, v in msgspec.structs.asdict(event).items() if k not in hidden}
     kind = str(getattr(event, "TYPE", "")).removeprefix("plan.").replace("-", " ")
@@ -87,7 +87,7 @@ class Binding(NamedTuple):
 
 
 async def binding_of(history: History, facts: FactSource, uid: str, after: int) -> Binding | None:
-    """Where a pod went, as the cluster said it, after a decision about it."""
+    """The node that the cluster reported for a pod, after a decision about it."""
     async for position, event in _observed(history, facts, after):
         if isinstance(event, PodBound) and event.pod.uid == uid:
             return Binding(position, event.node)

@@ -1,8 +1,8 @@
-"""The same past under other settings or another policy: who would have won?
+"""Recomputes recorded decisions under other settings or another policy.
 
-Open loop: every question is asked again as it was asked then, whatever the other answers would
-have led to; the readings that came later are those of the real placements. Nothing here can
-publish: facts and log entries go in, a report comes out, and no function takes a log to write to.
+Open loop: every request is answered again as recorded, regardless of the effect of changed
+answers; later readings are those of the real placements. Nothing here can publish: facts and log
+entries go in, a report comes out, and no function takes a log to write to.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ Revalue = Callable[[Weights], Weights]
 
 
 class Overrides(NamedTuple):
-    """What is different; None leaves a part as it was."""
+    """The changed settings; None keeps the recorded ones."""
 
     weights: Revalue | None = None
     rules: Callable[[Rules], Rules] | None = None
@@ -56,7 +56,7 @@ async def what_if(
     return compare_changes(shifts)
 
 
-# What only plans change about a node.
+# Fields of a node that only plans change.
 _PLANNED_FIELDS = (
     "profile",
     "draining",
@@ -71,10 +71,10 @@ _WITHOUT_PLAN = NodeState(ordinal=0, at=0)
 
 
 class _Counterfactual:
-    """How it would have been: each time that the operator looked, the other rules look, too.
+    """Plans with the other rules each time that the operator planned.
 
-    They look at what they have made of the nodes themselves, so that a class that they gave one is
-    theirs to take back, and its caps come when it has settled.
+    The rules see the classes and caps that they set themselves, so they can change a class that
+    they assigned, and caps follow when it has settled.
     """
 
     def __init__(self, overrides: Overrides) -> None:
@@ -85,7 +85,7 @@ class _Counterfactual:
         self._cached_columns: tuple[int, TwinColumns] | None = None
 
     def follow(self, cluster_state: ClusterState) -> None:
-        """Call it at every batch: a plan that is missed is missing in all that follow."""
+        """Must run at every batch: a skipped plan is missing from all later ones."""
         if self._overrides.rules is None or cluster_state.planned_at == self._planned_at:
             return
         self._planned_at = cluster_state.planned_at
@@ -104,7 +104,7 @@ class _Counterfactual:
         ]
 
     def _own(self, cluster_state: ClusterState) -> ClusterState:
-        """This world, with what our own plans have made of its nodes."""
+        """The cluster state with the classes and caps of the other rules."""
         own = ClusterState()
         own.pods, own.cluster = cluster_state.pods, dict(cluster_state.cluster)
         own.nodes = {
@@ -156,20 +156,20 @@ class _Counterfactual:
         return self._cached_columns[1]
 
     def _replanned_nodes(self, cluster_state: ClusterState) -> dict[str, NodeState | None]:
-        """Newest readings, other classes and caps."""
+        """Nodes with the newest readings and the classes and caps of the other rules."""
         there = (name for name in self._replanned if name in cluster_state.nodes)
         return {name: _with_plan_of(self._nodes[name], cluster_state.nodes[name]) for name in there}
 
 
 def _with_plan_of(planned: NodeState, node: NodeState) -> NodeState:
-    """The node, planned as the other one was."""
+    """The node with the planned fields of `planned`."""
     return replace(node, **{name: getattr(planned, name) for name in _PLANNED_FIELDS})
 
 
 def _planned_nodes(
     cluster_state: ClusterState, made: PlanMade, rules: Rules, at: int
 ) -> dict[str, NodeState]:
-    """What these rules make of the world, at the moment of a real plan."""
+    """The nodes after these rules planned at the time of a recorded plan."""
     moment = Moment(made.view, made.now, made.pods_known)
     draft = Draft(cluster_state)
     for event in plan(cluster_state, chosen(rules.policy), rules, moment).events:

@@ -1,8 +1,8 @@
-"""The world as it was, position by position, folded again from the facts. Pure.
+"""Folds the cluster state again from the facts, position by position. Pure.
 
-What the manifests claim is compared on the way. Merkle roots are, batch by batch; state digests
-over a stride of batches, because most rows change in each of them. Where a stride ends otherwise
-than recorded it is folded once more, slowly, to name the batch.
+Compares the result with the manifests: Merkle roots batch by batch, state digests over a stride of
+batches, because most rows change in every batch. If the digest of a stride differs, the stride is
+folded once more, batch by batch, to name the first batch that differs.
 """
 
 from collections.abc import Container, Sequence
@@ -25,7 +25,7 @@ from joulie_projections.state.state import ClusterState, NodeState, State
 from joulie_projections.state.state_changes import Change, Draft
 from joulie_projections.twin.columns import TwinColumns
 
-STRIDE = 10_000  # events between two comparisons of the state
+STRIDE = 10_000  # events between two comparisons of state digests
 
 
 class StateFlaw(NamedTuple):
@@ -34,7 +34,7 @@ class StateFlaw(NamedTuple):
 
 
 class FoldedState:
-    """Advances batch by batch; `settle` at the end compares what is left to compare."""
+    """A cluster state that advances batch by batch; `settle` at the end compares the rest."""
 
     def __init__(
         self,
@@ -43,12 +43,12 @@ class FoldedState:
         digests: Digests | None = None,
         set_aside: Container[int] = (),
     ) -> None:
-        """What was set aside at a position is left out again, though it may be readable now."""
+        """Positions in `set_aside` are left out, even if this code could read them."""
         self.cluster_state = cluster_state or ClusterState()
         self._set_aside = set_aside
         self.position = position
         self.digests = digests or digests_of(rows_of(self.cluster_state))  # at the last comparison
-        self._digests_are_stale = False  # batches were folded since, without looking at the digests
+        self._digests_are_stale = False  # batches were folded since without updating the digests
         self._values_before: dict[tuple[str, str], State | None] = {}
         self._stride: list[tuple[Manifest, Sequence[Record]]] = []
         self._twin_columns = TwinColumns.empty()
@@ -56,12 +56,12 @@ class FoldedState:
         self._changed_cards: dict[str, CardState | None] = dict(self.cluster_state.gpus)
 
     def skip(self, records: Sequence[Record]) -> None:
-        """Folds what nobody asked about."""
+        """Folds records without comparing them."""
         self._fold(records).commit()
         self._digests_are_stale = True
 
     def advance(self, records: Sequence[Record], manifest: Manifest) -> list[StateFlaw]:
-        """One whole batch. What is told may be about one before it."""
+        """Folds one whole batch. A returned flaw may belong to an earlier batch of the stride."""
         if self._digests_are_stale:
             self.digests, self._digests_are_stale = digests_of(rows_of(self.cluster_state)), False
         draft = self._fold(records)
@@ -72,7 +72,7 @@ class FoldedState:
         flaws: list[StateFlaw] = []
         if merkle_root([record.data for record in records]) != manifest.merkle_root:
             span = f"{manifest.p_from} to {manifest.p_to}"
-            flaws.append(StateFlaw(manifest.p_to, f"other facts at {span}"))
+            flaws.append(StateFlaw(manifest.p_to, f"facts at {span} differ"))
         if self.position - self._stride[0][0].p_from >= STRIDE:
             flaws += self.settle()
         return flaws
@@ -111,7 +111,7 @@ class FoldedState:
         return draft
 
     def _pinpoint(self) -> StateFlaw:
-        """The first batch of the stride that ends otherwise than it was recorded."""
+        """The first batch of the stride that gives another state than its manifest."""
         cluster_state, digests = ClusterState(), self.digests
         for table, held in tables_of(cluster_state).items():
             held.update(tables_of(self.cluster_state)[table])
@@ -126,8 +126,10 @@ class FoldedState:
             _, digests = changed_rows(draft.changed(), digests)
             draft.commit()
             if state_digest(digests) != manifest.state_digest:
-                return StateFlaw(manifest.p_to, f"another state at {manifest.p_to}")
-        raise AssertionError("folded twice, and not the same: the fold depends on something else")
+                return StateFlaw(manifest.p_to, f"state at {manifest.p_to} differs")
+        raise AssertionError(
+            "folding the stride twice gave different states: the fold is not deterministic"
+        )
 
 
 def rows_of(cluster_state: ClusterState) -> list[Row]:

@@ -1,4 +1,4 @@
-"""What a log holds that can be computed again: answers, settings, plans."""
+"""Reads from a log what can be recomputed: decisions, settings, plans."""
 
 from collections.abc import Iterator
 from typing import Generic, NamedTuple, TypeVar
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class PositionQueue(Generic[T]):
-    """Things in the order of the positions that they looked at."""
+    """Items in the order of their view positions."""
 
     def __init__(self, recorded: Iterator[tuple[int, T]]) -> None:
         self._recorded = recorded
@@ -38,7 +38,7 @@ class PositionQueue(Generic[T]):
 
 
 class Sampling(NamedTuple):
-    """A sample: each `step`th answer, of which `skipped` have been counted already."""
+    """Takes each `step`th decision, of which `skipped` have been counted already."""
 
     step: int = 1
     skipped: int = 0
@@ -48,7 +48,7 @@ EVERY_ANSWER = Sampling()
 
 
 def first_view(first: int) -> int:
-    """The first view that belongs to a span: before the first fact there is one of nothing."""
+    """The first view of a span: the first span includes the empty view before any fact."""
     return first if first > 1 else 0
 
 
@@ -86,13 +86,13 @@ def _read(message: bytes) -> tuple[Envelope, AnyEvent] | None:
         envelope = codec.open_envelope(message, "decision")
         return envelope, codec.read(envelope, "decision")
     except Undecodable:
-        return None  # `verify` names it; there is nothing to compute from it
+        return None  # `verify` reports it; there is nothing to recompute
 
 
 async def plans_of(
     history: History, facts: FactSource, first: int = 1, last: int = NEWEST
 ) -> list[RecordedPlan]:
-    """Whole plans, in the order of the positions that they looked at."""
+    """Whole plans, in the order of their view positions."""
     plans: dict[str, RecordedPlan] = {}
     async for found in plan_facts(history, facts, first, last):
         event = found.event

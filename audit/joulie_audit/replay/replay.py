@@ -1,9 +1,9 @@
 """Folds the recorded ranges again and recomputes every decision and every plan on the way.
 
-Reads the facts, not the rows: what the rows claim is compared with what the facts give. One pass:
-at each position that somebody looked at, what they decided is decided again on the spot. Where
-there are snapshots, several processes each take a span between two of them: every span ends by
-comparing its state with the digest that the next one has started from, so none is taken on trust.
+Reads the facts, not the rows: the rows are compared with the folded state. One pass: at each
+position that a decision or plan was made from, it is made again. With snapshots, several processes
+each replay a span between two of them. Every span ends by comparing its state with the digest that
+the next span starts from, so no snapshot is trusted without a comparison.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ from joulie_projections.fold.manifest import CODE_VERSION as FOLDED_BY
 from joulie_projections.history.history import NEWEST, History
 
 SPAN_POSITIONS = (
-    500_000  # positions; both ends of one lie amid a part of an archive, which is read twice
+    500_000  # positions; each end lies within a part of the archive, which is read twice
 )
-PARTS_PER_JOB = 3  # so that nobody waits long for the one that got the hardest part
-Progress = Callable[[int, int], None]  # positions done, of how many
+PARTS_PER_JOB = 3  # small enough that no process waits long for the slowest span
+Progress = Callable[[int, int], None]  # positions done, positions in total
 
 
 class Scope(NamedTuple):
-    """What is compared; folding begins at the nearest snapshot before it."""
+    """The positions to compare; folding starts at the nearest snapshot before them."""
 
     first: int = 1
     last: int = NEWEST
-    sample: int = 0  # so many decisions, evenly spread; 0: all
+    sample: int = 0  # number of decisions, evenly spread; 0: all
     jobs: int = 1  # processes
 
 
@@ -51,20 +51,20 @@ class ReplayReport(NamedTuple):
 
 
 class OtherVersions(NamedTuple):
-    """Programs whose work is in the log, where they are not this one."""
+    """Other versions that folded or decided a part of the log."""
 
     folds: list[str]
     answers: list[str]
 
     def __str__(self) -> str:
-        reported = []
+        found = []
         if self.folds:
-            reported.append(f"folds of version {', '.join(self.folds)} (here {FOLDED_BY})")
+            found.append(f"folds of version {', '.join(self.folds)} (this is {FOLDED_BY})")
         if self.answers:
-            reported.append(f"answers of {', '.join(self.answers)} (here {ANSWERS_BY})")
+            found.append(f"decisions of {', '.join(self.answers)} (this is {ANSWERS_BY})")
         return (
-            f"Other code than this made a part of the log: {' and '.join(reported)}. "
-            "What differs may be the code's doing; the version that decided decides it the same."
+            f"Other versions wrote a part of the log: {' and '.join(found)}. "
+            "A mismatch may come from the other code; replay with the version that decided."
         )
 
 
@@ -78,9 +78,9 @@ OpenFacts = Callable[[History], AbstractAsyncContextManager[FactSource]]
 
 
 class WorkerSource(NamedTuple):
-    """How another process gets at the same past. `open_facts` must be something to pickle."""
+    """How a worker process opens the same history. `open_facts` must be picklable."""
 
-    folded: Sources
+    sources: Sources
     open_facts: OpenFacts
 
 
@@ -91,7 +91,7 @@ async def replay(
     progress: Progress | None = None,
     worker_source: WorkerSource | None = None,
 ) -> ReplayReport:
-    """By `worker_source` several processes share the work, if there are snapshots to start from."""
+    """With `worker_source`, several processes share the work if there are snapshots."""
     started = time.perf_counter()
     spans = await _spans(history, facts, scope, scope.jobs if worker_source else 1)
     end = min(scope.last, _newest(history))
@@ -113,7 +113,7 @@ async def replay(
 
 
 async def _spans(history: History, facts: FactSource, scope: Scope, jobs: int) -> list[Span]:
-    """Each but the first begins behind a snapshot."""
+    """Divides the scope; each span but the first starts at a snapshot."""
     plans = PositionQueue(
         (each.made.view, each) for each in await plans_of(history, facts, scope.first, scope.last)
     )
@@ -130,7 +130,7 @@ async def _spans(history: History, facts: FactSource, scope: Scope, jobs: int) -
 
 
 def _cuts(history: History, scope: Scope, jobs: int) -> list[int]:
-    """Snapshots that divide the scope into about equal parts, more of them than processes."""
+    """Snapshots that divide the scope into about equal parts, more parts than processes."""
     first, last = scope.first, min(scope.last, _newest(history))
     usable = [at for at in history.starts() if first <= at < last]
     if jobs <= 1 or not usable:
@@ -145,7 +145,7 @@ def _newest(history: History) -> int:
     return checkpoint.position if checkpoint else 0
 
 
-# --- in other processes -----------------------------------------------------------------------
+# --- in worker processes -----------------------------------------------------------------------
 
 
 async def _in_workers(
@@ -170,6 +170,6 @@ def _replay_in_worker(worker_source: WorkerSource, span: Span) -> SpanReport:
 
 
 async def _replay_from(worker_source: WorkerSource, span: Span) -> SpanReport:
-    with worker_source.folded.reading() as history:
+    with worker_source.sources.reading() as history:
         async with worker_source.open_facts(history) as facts:
             return await replay_span(history, facts, span)

@@ -1,4 +1,4 @@
-"""One span of the log, once more: folded, compared, and every answer in it given again."""
+"""Replays one span of the log: folds it, compares it, recomputes every decision in it."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -22,16 +22,16 @@ from joulie_operator.planning.reconcile import Chosen
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import NEWEST, History
 
-MAX_REPORTED = 20  # mismatches told in full; all are counted
-Progress = Callable[[int], None]  # the position that is done
+MAX_REPORTED = 20  # mismatches that a report holds; all are counted
+Progress = Callable[[int], None]  # called with the last folded position
 
 
 class Span(NamedTuple):
-    """Positions to compare, and what of the log looked at them. Another process may be told it."""
+    """Positions to compare, and the plans made from them. Picklable."""
 
     first: int
     last: int
-    plans: list[RecordedPlan]  # in the order of the positions that they looked at
+    plans: list[RecordedPlan]  # in the order of their view positions
     sampling: Sampling
 
 
@@ -46,7 +46,7 @@ class SpanReport(NamedTuple):
 async def replay_span(
     history: History, facts: FactSource, span: Span, progress: Progress | None = None
 ) -> SpanReport:
-    """Begins at the nearest snapshot; what lies between that and `first` is not compared."""
+    """Starts at the nearest snapshot; positions between it and `first` are not compared."""
     folded = start_before(history, span.first - 1)
     began = folded.position
     plans = PositionQueue((each.made.view, each) for each in span.plans)
@@ -82,7 +82,7 @@ async def _folded(
 
 
 def installed(names: Iterable[str]) -> dict[str, Chosen]:
-    """Policies by name, those that there are: the others' plans cannot be made again."""
+    """The installed policies by name. Plans of other policies cannot be recomputed."""
     found: dict[str, Chosen] = {}
     for name in set(names):
         with contextlib.suppress(ValueError):
@@ -91,7 +91,7 @@ def installed(names: Iterable[str]) -> dict[str, Chosen]:
 
 
 class _SpanChecks:
-    """What was looked at, and what was not as recorded."""
+    """Counts what was checked and collects the mismatches."""
 
     def __init__(self, policies: Mapping[str, Chosen]) -> None:
         self._policies = policies
@@ -116,13 +116,13 @@ class _SpanChecks:
             self._count(check_plan(planned, folded.cluster_state, self._policies))
 
     def rows(self, history: History, folded: FoldedState) -> None:
-        """What readers boot from must be what the facts give."""
+        """Compares the database rows, from which readers start, with the folded state."""
         checkpoint, rows = history.checkpoint(), history.digests()
         if checkpoint is None or checkpoint.position != folded.position or rows == folded.digests:
             return
         tables = ", ".join(table for table in rows if rows[table] != folded.digests[table])
         self._count(
-            Mismatch(folded.position, STATE, f"the rows of {tables} are not the folded ones")
+            Mismatch(folded.position, STATE, f"the rows of {tables} differ from the folded state")
         )
 
     def _count(self, mismatch: Mismatch | None) -> None:

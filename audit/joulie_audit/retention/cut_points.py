@@ -1,4 +1,4 @@
-"""Where a log may be cut: what stands in the archive, row by row, and what a head has signed."""
+"""Where a log may be cut: at an entry that is archived row by row and covered by a signed head."""
 
 import contextlib
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from joulie_projections.history.history import History
 
 
 def heads_of(records: Iterable[Record]) -> list[Head]:
-    """Of their stream; what else was published there is no place to cut."""
+    """The heads among the records of their stream; other messages are skipped."""
     found: list[Head] = []
     for record in records:
         with contextlib.suppress(msgspec.DecodeError):
@@ -29,31 +29,31 @@ def heads_of(records: Iterable[Record]) -> list[Head]:
 
 
 class CutOptions(NamedTuple):
-    """How far to cut, when, and in whose name."""
+    """How far to cut, the current time, and the name to record."""
 
-    before: int  # nothing that was signed or committed later is cut
+    before: int  # data signed or committed later stays
     now: int
     by: str
 
 
 class CutEvidence(NamedTuple):
-    """What a cut rests on, beside the log itself."""
+    """What a cut requires besides the log itself."""
 
     archive: Archive
     anchored: Sequence[Head]  # kept outside the database
     public: Ring
-    due: int | None  # the entry of the oldest answer that an outcome is still to name
+    due: int | None  # the entry of the oldest decision whose outcome is pending
 
 
 class _CutPoint(NamedTuple):
-    """What a cut would name."""
+    """The head and the manifest that a cut would name."""
 
     head: Head
     manifest: Manifest
 
 
 def next_cut(history: History, evidence: CutEvidence, options: CutOptions) -> Cut | None:
-    """The farthest one that is allowed, after the archive was read again; None: nothing to cut."""
+    """The newest cut that is allowed, after the archive was read again; None: nothing to cut."""
     before, archive = history.cut(), evidence.archive
     found = _newest_cut_point(history, evidence, options.before)
     if found is None or (before and _is_same_point(before, found)):
@@ -107,9 +107,9 @@ def _newest_cut_point(history: History, evidence: CutEvidence, before: int) -> _
 
 
 def _manifest_at(history: History, position: int) -> Manifest | None:
-    """The last one up to there, and never beyond the newest snapshot: the rest starts at one.
+    """The last manifest up to there, and never beyond the newest snapshot.
 
-    At a snapshot if there is one up to there, so that the rest can be folded without the archive.
+    At a snapshot if one exists, so that the rest of the log folds without the archive.
     """
     starts = history.starts()
     at = max((start for start in starts if start <= position), default=0)
@@ -119,11 +119,11 @@ def _manifest_at(history: History, position: int) -> Manifest | None:
     return next(whole, None)
 
 
-# --- what the archive holds -------------------------------------------------------------------
+# --- comparing with the archive -------------------------------------------------------------------
 
 
 def _require_log_archived(history: History, evidence: CutEvidence, first: int, last: int) -> Part:
-    """Entry by entry, and head by head; the part that holds the last one."""
+    """Compares entry by entry and head by head; returns the part with the last entry."""
     archive, holder, signed = evidence.archive, None, history.heads()
     for place, part in archive.log:
         if part.last < first or part.first > last:
@@ -144,7 +144,7 @@ def _require_log_archived(history: History, evidence: CutEvidence, first: int, l
 def _require_facts_archived(
     history: History, archive: Archive, cut: Cut | None, last: int
 ) -> tuple[Part, Inputs]:
-    """Manifest by manifest, the facts of each by its root; and how far they read each stream."""
+    """Compares manifests and Merkle roots; returns the last part and the stream positions."""
     first = cut.p_to if cut else 1
     inputs, holder = dict(cut.inputs) if cut else {}, None
     for place, part in archive.facts:
@@ -165,7 +165,7 @@ def _require_facts_archived(
 
 
 def set_aside_in(archive: Archive, last: int) -> list[int]:
-    """Positions up to there at which the archive, too, holds what was set aside."""
+    """Quarantined positions up to `last` that the archive holds too."""
     parts = (each for each in archive.facts if each[1].first <= last)
     found = (poison_of(archive.read_table(place, part, ASIDE)) for place, part in parts)
     return [poison.position for some in found for poison in some if poison.position <= last]
@@ -174,5 +174,5 @@ def set_aside_in(archive: Archive, last: int) -> list[int]:
 def _differs(place: str, what: str) -> NotTrimmed:
     return NotTrimmed(
         f"{place} and the database differ at {what}. Nothing was deleted. "
-        "`joulie verify --archive` says which of the two is not what was written."
+        "`joulie verify --archive` reports which of the two was changed."
     )

@@ -1,6 +1,6 @@
-"""What would be lost first: how old the oldest fact is that no archive holds, and how near its end.
+"""Warns before data is lost: the age of the oldest unarchived fact, and streams about to drop it.
 
-Streams that drop old messages do so whether these were archived or not.
+Streams drop old messages whether they were archived or not.
 """
 
 from typing import NamedTuple, Protocol
@@ -9,7 +9,7 @@ from joulie_bus.streams.records import StreamState
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.history.history import History
 
-RISK_MARGIN = 0.25  # of what a stream holds; an archive that goes well stays far above it
+RISK_MARGIN = 0.25  # share of a stream; an archive that keeps up stays far above it
 
 
 class Streams(Protocol):
@@ -17,16 +17,16 @@ class Streams(Protocol):
 
 
 class RetentionRisk(NamedTuple):
-    """A stream has begun to drop, and what comes next is needed."""
+    """A stream drops messages, and the next ones to go are not archived."""
 
     stream: Stream
-    needed: int  # the first message that no archive holds
-    first: int  # the first one that is still there
+    needed: int  # the first message that is not archived
+    first: int  # the first message that the stream still holds
     is_lost: bool
 
 
 def oldest_unarchived(history: History, archived_to: int) -> int | None:
-    """When the first position that no archive holds was committed; None if there is none."""
+    """The commit time of the first unarchived position; None if everything is archived."""
     newest = history.checkpoint()
     if newest is None or newest.position <= archived_to:
         return None
@@ -46,7 +46,7 @@ async def retention_risks(
 
 
 def risk_of(state: StreamState, needed: int) -> RetentionRisk | None:
-    """A stream that still holds its first message has dropped nothing yet."""
+    """None while the stream still holds its first message, or enough archived ones."""
     margin, held = needed - state.first, state.last - state.first + 1
     if state.first <= 1 or margin >= held * RISK_MARGIN:
         return None

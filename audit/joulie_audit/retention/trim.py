@@ -1,14 +1,14 @@
-"""Gives room back: what an archive holds leaves the streams and the database, behind a cut.
+"""Frees space: deletes what an archive holds from the streams and the database, up to a cut.
 
     read the archive again and compare it with the database, row by row
-    record the cut             one row; from here on readers go by it
-    purge the streams          up to what the cut says
-    delete the rows            in front of the cut, in portions
-    give back the pages        SQLite only
+    record the cut             one row; readers respect it from now on
+    purge the streams          up to the cut
+    delete the rows            before the cut, in portions
+    release the pages          SQLite only
 
-Each step may be the last one before a crash: a later run does again what the newest cut still asks
-for. Nothing is cut that the archive does not hold, that no signed head anchored outside the
-database covers, that is younger than the keep window, or that a reader of the rest needs.
+A crash may follow any step: a later run completes the newest cut. Data is cut only if the archive
+holds it, a signed head that is anchored outside the database covers it, it is older than the keep
+window, and no reader of the remaining log needs it.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ OpenHistory = Callable[[], contextlib.AbstractContextManager[History]]
 
 
 class Trimmed(NamedTuple):
-    cut: Cut | None  # the newest one; None: nothing was ever cut
+    cut: Cut | None  # the newest one; None: the log was never cut
     is_new: bool
     rows: int
     messages: dict[str, int]  # purged, by stream
@@ -59,7 +59,7 @@ class Trimmer:
         return Trimmed(cut, is_new, rows, purged.messages, freed, purged.denied)
 
     def cut(self, anchored: Sequence[Head], options: CutOptions) -> bool:
-        """Whether there is a new one."""
+        """Records the next cut; returns whether there is one."""
         due = self.store.oldest_due()
         with self._open_history() as history:
             made = next_cut(
@@ -70,7 +70,7 @@ class Trimmer:
         return made is not None
 
     def set_aside(self) -> list[int]:
-        """What of the quarantine in front of the newest cut the archive holds."""
+        """Quarantined positions before the newest cut that the archive holds."""
         with self._open_history() as history:
             cut = history.cut()
             held = {poison.position for poison in history.quarantined()}
@@ -86,7 +86,7 @@ class Trimmer:
 
 
 async def _paced(portions: Iterator[int]) -> int:
-    """Their sum. After each a pause as long as it took, so that other writers get their turn."""
+    """The sum of the portions. Pacing: sleeps after each as long as it took, for other writers."""
     total, begun = 0, time.monotonic()
     for portion in portions:
         total += portion

@@ -1,7 +1,7 @@
-"""Names the first place of the log that is not what it was.
+"""Finds the first place of the log that was changed after it was written.
 
-Entries are hashed again along their chain, signatures are checked, heads kept outside the database
-must still fit, and so must manifests and snapshots.
+Hashes the entries again along their chain, checks signatures, compares heads that are kept outside
+the database, and checks manifests and snapshots.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,9 +26,9 @@ class Report(NamedTuple):
     heads: int
     batches: int
     snapshots: int
-    gaps: Sequence[Gap]  # numbers that a replica used and that never came
+    gaps: Sequence[Gap]  # sequence numbers that a replica used and that are not in the log
     flaw: Flaw | None
-    cut: Cut | None = None  # what is asked about begins in front of it: that was not looked at
+    cut: Cut | None = None  # entries before it were requested and not checked
 
 
 ALL_ENTRIES = EntryRange()
@@ -41,9 +41,9 @@ def verify(
     entry_range: EntryRange = ALL_ENTRIES,
     workers: WorkerOptions | None = None,
 ) -> Report:
-    """`anchored` are heads from outside the database; they show what was cut off or replaced.
+    """`anchored` are heads from outside the database: they reveal a truncated or replaced log.
 
-    By `workers` several processes share the entries.
+    With `workers`, several processes share the entries.
     """
     inside, cut, is_whole = history.heads(), history.cut(), entry_range == ALL_ENTRIES
     hidden, entry_range = hiding_cut(entry_range, cut), after_cut(entry_range, cut)
@@ -70,10 +70,10 @@ def verify(
 
 
 def _check_columns(history: History) -> Flaw | None:
-    """What entries are found by must be made of them as we made it, or lie there to be compared."""
+    """Columns are generated from the body as defined, or stored and compared with it."""
     if history.defined_as() in (None, written.TABLE):
         return None
-    return Flaw(0, "the table of decisions was redefined: its columns are not what bodies say")
+    return Flaw(0, "the table of decisions was redefined: its columns do not come from the bodies")
 
 
 # --- manifests --------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def _check_manifests(history: History) -> tuple[int, Flaw | None]:
         count, position, prev = count + 1, manifest.p_to, manifest.head
     checkpoint = history.checkpoint()
     if checkpoint is not None and (checkpoint.position, checkpoint.head) != (position, prev):
-        return count, Flaw(position, "the checkpoint and the last manifest do not fit together")
+        return count, Flaw(position, "the checkpoint does not match the last manifest")
     return count, None
 
 
@@ -100,10 +100,10 @@ def manifest_flaw(manifest: Manifest, expected: int, prev: bytes) -> str:
         return f"positions {expected} to {manifest.p_from - 1} are missing"
     span = (manifest.p_from, manifest.p_to)
     if sum(r.last - r.first + 1 for r in manifest.ranges) != span[1] - span[0] + 1:
-        return f"the manifest at {expected} does not count right"
+        return f"the ranges of the manifest at {expected} do not match its positions"
     again = chained(prev, span, manifest.ranges, manifest.merkle_root, manifest.state_digest)
     if (manifest.prev, manifest.head) != (prev, again):
-        return f"the manifest at {expected} is not the one that was chained"
+        return f"the manifest at {expected} does not match its chain hash"
     return ""
 
 
@@ -114,18 +114,18 @@ def _check_snapshots(history: History) -> tuple[int, Flaw | None]:
             opened(history, found)
         except StateDamaged:
             at = found.position
-            return count, Flaw(at, f"the snapshot at position {at} is not the one that was kept")
+            return count, Flaw(at, f"the snapshot at position {at} is corrupted")
         count += 1
     return count, None
 
 
-# --- what a replica said and the log does not hold --------------------------------------------
+# --- published and not logged --------------------------------------------
 
 
 def unlogged_flaw(gaps: Sequence[Gap], published: Mapping[str, int]) -> Flaw | None:
-    """A hole is a drop, unless the stream still holds what was said: then it was taken out here.
+    """A gap is a drop, unless the stream still holds the entry: then it was removed from the log.
 
-    `published` are the ids that the stream of decisions holds, and where.
+    `published` are the ids in the stream of decisions, and their sequences.
     """
     for gap in gaps:
         for event_id in gap.ids():

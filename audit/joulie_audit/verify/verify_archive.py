@@ -1,4 +1,4 @@
-"""Checks an archive, file by file, and that it is the archive of this very log."""
+"""Checks an archive file by file, and that it belongs to this log."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,10 +28,10 @@ def verify_archive(
     history: History | None = None,
     anchored: Sequence[Head] = (),
 ) -> ArchiveReport:
-    """Everything up to the first flaw. With a database the two must hold the same.
+    """Checks everything up to the first flaw. With a database, the two must match.
 
-    A database that was trimmed goes on from this archive: the places and seals that its cut names
-    must be found. `anchored` are heads from elsewhere.
+    A trimmed database continues from this archive: the parts must hold the entry, the manifest and
+    the seals that its cut names. `anchored` are heads from outside the database.
     """
     check = _ArchiveCheck(archive, public, history, anchored)
     try:
@@ -79,7 +79,7 @@ class _ArchiveCheck:
         assert self._history is not None
         known = next(self._history.manifests(self._facts, self._facts), None)
         if known is not None and known.head != head:
-            raise ArchiveBroken(str(self._archive.path), "its facts are those of another log")
+            raise ArchiveBroken(str(self._archive.path), "its facts belong to another log")
 
     def log(self) -> None:
         prev = FIRST_PREV
@@ -101,26 +101,26 @@ class _ArchiveCheck:
         if self._history is not None and self._entries:
             entry = next(self._history.entries(self._entries, self._entries), None)
             if entry is not None and entry.hash != prev:
-                raise ArchiveBroken(str(self._archive.path), "its entries are those of another log")
+                raise ArchiveBroken(str(self._archive.path), "its entries belong to another log")
 
     def reaches_the_cut(self) -> None:
         cut = self._cut
         if cut and (self._facts < cut.p_to or self._entries < cut.pos):
-            what = f"it ends in front of entry {cut.pos} and position {cut.p_to}, the log's cut"
+            what = f"it ends before entry {cut.pos} and position {cut.p_to}, the log's cut"
             raise ArchiveBroken(str(self._archive.path), what)
 
     def _require_cut_at(self, place: Path, is_same: bool) -> None:
         if not is_same:
-            raise ArchiveBroken(str(place), "it is not the part that the log was cut by")
+            raise ArchiveBroken(str(place), "it is not the part that the cut names")
 
     def _require_anchored(self, place: Path, hashes: Mapping[int, bytes]) -> None:
         for head in self._anchored:
             if head.pos in hashes and hashes[head.pos] != head.hash:
-                raise ArchiveBroken(str(place), f"entry {head.pos} is not the one that was signed")
+                raise ArchiveBroken(str(place), f"entry {head.pos} does not match its signed head")
 
 
 def ring_with_keys(place: str, part: LogPart, ring: Ring) -> Ring:
-    """The archive itself holds how its keys changed; the first key has to be known."""
+    """The ring with the key statements of the part; the first key has to be known."""
     ring, flaws = ring.with_all(part.keys)
     if flaws:
         raise ArchiveBroken(place, flaws[0])
@@ -128,20 +128,22 @@ def ring_with_keys(place: str, part: LogPart, ring: Ring) -> Ring:
 
 
 def require_log_fits(place: str, part: LogPart, prev: bytes, ring: Ring) -> dict[int, bytes]:
-    """Raises unless its entries follow `prev` and its heads are signed. Hashes by number."""
+    """Raises unless the entries follow `prev` and the heads are signed; hashes by entry."""
     hashes = {entry.pos - 1: prev for entry in part.entries[:1]}
     for entry in part.entries:
         if entry.prev != prev or chain_hash(prev, entry.body) != entry.hash:
-            raise ArchiveBroken(place, f"entry {entry.pos} does not follow the one before it")
+            raise ArchiveBroken(place, f"entry {entry.pos} does not link to the entry before it")
         prev = hashes[entry.pos] = entry.hash
     for handover in ring.handovers:
         if hashes.get(handover.pos, handover.hash) != handover.hash:
-            raise ArchiveBroken(place, f"a handover of keys at {handover.pos} is not this log's")
+            raise ArchiveBroken(
+                place, f"a handover of keys at {handover.pos} does not match this log"
+            )
     for head in part.heads:
         if what := ring.flaw_of(head):
             raise ArchiveBroken(place, what)
         if hashes.get(head.pos) != head.hash:
-            raise ArchiveBroken(place, f"the head at {head.pos} is not this log's")
+            raise ArchiveBroken(place, f"the head at {head.pos} does not match this log")
     return hashes
 
 
@@ -153,6 +155,8 @@ def require_facts_fit(place: str, part: FactPart, position: int, prev: bytes) ->
         count = manifest.p_to - manifest.p_from + 1
         bodies = [record.data for record in part.records[start : start + count]]
         if merkle_root(bodies) != manifest.merkle_root:
-            raise ArchiveBroken(place, f"other facts at {manifest.p_from} to {manifest.p_to}")
+            raise ArchiveBroken(
+                place, f"facts at {manifest.p_from} to {manifest.p_to} differ from their manifest"
+            )
         position, prev, start = manifest.p_to, manifest.head, start + count
     return prev

@@ -1,4 +1,4 @@
-"""What is archived is what was there; what is not is named by its file."""
+"""Archives: written, verified, replayed and restored; damage is reported with its file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,7 +55,7 @@ def file_format(request: pytest.FixtureRequest) -> Format:
     return found
 
 
-async def test_everything_is_archived_and_is_what_was_written(
+async def test_the_whole_log_is_archived_and_verifies(
     small_log: RecordedLog, tmp_path: Path, file_format: Format
 ) -> None:
     done = await archived(small_log, tmp_path / "a", file_format)
@@ -76,7 +76,7 @@ async def test_a_log_replays_from_its_archive_alone(
     assert (done.decisions, done.plans, done.mismatches) == (8, 1, 0)
 
 
-async def test_plans_that_came_in_one_batch_with_other_facts_are_found_in_the_archive(
+async def test_plans_in_one_batch_with_other_facts_are_read_from_the_archive(
     small_log: RecordedLog, tmp_path: Path
 ) -> None:
     await small_log.builder.plan(beside=[node_seen("n5"), power("n1", 400), power("n2", 20)])
@@ -90,10 +90,10 @@ async def test_plans_that_came_in_one_batch_with_other_facts_are_found_in_the_ar
 
     assert (done.plans, done.mismatches) == (2, 0)
     assert found == expected
-    assert len(newest.ranges) == 3, "of nodes, of readings and of plans"
+    assert len(newest.ranges) == 3, "nodes, readings and plans"
 
 
-async def test_what_is_not_archived_yet_comes_from_the_streams(
+async def test_facts_after_the_archive_come_from_the_streams(
     small_log: RecordedLog, tmp_path: Path
 ) -> None:
     await archived(small_log, tmp_path / "a", Segment())
@@ -104,7 +104,9 @@ async def test_what_is_not_archived_yet_comes_from_the_streams(
     assert (done.events, done.mismatches) == (small_log.builder.position, 0)
 
 
-async def test_archiving_goes_on_where_it_was(small_log: RecordedLog, tmp_path: Path) -> None:
+async def test_archiving_continues_after_the_last_part(
+    small_log: RecordedLog, tmp_path: Path
+) -> None:
     first = await archived(small_log, tmp_path / "a", Segment())
     again = await archived(small_log, tmp_path / "a", Segment())
     await small_log.builder.facts(power("n1", 99))
@@ -117,7 +119,7 @@ async def test_archiving_goes_on_where_it_was(small_log: RecordedLog, tmp_path: 
     assert (await verified(small_log, tmp_path / "a")).flaw is None
 
 
-async def test_an_hour_that_is_not_over_waits(small_log: RecordedLog, tmp_path: Path) -> None:
+async def test_an_unfinished_hour_is_not_archived(small_log: RecordedLog, tmp_path: Path) -> None:
     this_hour = NOON // HOUR_NS * HOUR_NS
 
     early = await archived(small_log, tmp_path / "a", Segment(), before=this_hour + HOUR_NS - 1)
@@ -136,7 +138,9 @@ async def test_each_hour_is_a_part_of_its_own(small_log: RecordedLog, tmp_path: 
     assert places == ["17", "18"]
 
 
-async def test_entries_that_no_head_covers_wait(small_log: RecordedLog, tmp_path: Path) -> None:
+async def test_entries_without_a_covering_head_are_not_archived(
+    small_log: RecordedLog, tmp_path: Path
+) -> None:
     await small_log.builder.answer(ask("unsigned"))
 
     done = await archived(small_log, tmp_path / "a", Segment())
@@ -144,10 +148,10 @@ async def test_entries_that_no_head_covers_wait(small_log: RecordedLog, tmp_path
     assert done.log_to == 9
 
 
-async def test_a_half_written_part_is_written_again(small_log: RecordedLog, tmp_path: Path) -> None:
+async def test_an_unfinished_part_is_written_again(small_log: RecordedLog, tmp_path: Path) -> None:
     await archived(small_log, tmp_path / "a", Segment())
     place, _ = Archive.of(tmp_path / "a").facts[0]
-    place.rename(place.with_name(f".{place.name}.new"))  # the plug was pulled before the renaming
+    place.rename(place.with_name(f".{place.name}.new"))  # as after a crash before the rename
 
     done = await archived(small_log, tmp_path / "a", Segment())
 
@@ -162,7 +166,7 @@ def files_of(path: Path) -> list[Path]:
     return sorted(file for file in path.rglob("*") if file.is_file())
 
 
-async def test_one_flipped_byte_in_any_file_is_named_by_its_file(
+async def test_one_flipped_byte_in_any_file_is_reported_with_its_file(
     small_log: RecordedLog, tmp_path: Path, file_format: Format
 ) -> None:
     await archived(small_log, tmp_path / "a", file_format)
@@ -175,7 +179,7 @@ async def test_one_flipped_byte_in_any_file_is_named_by_its_file(
         file.write_bytes(content)
 
 
-async def test_a_missing_file_is_named(small_log: RecordedLog, tmp_path: Path) -> None:
+async def test_a_missing_file_is_reported(small_log: RecordedLog, tmp_path: Path) -> None:
     await archived(small_log, tmp_path / "a", Segment())
     file = next(file for file in files_of(tmp_path / "a") if file.name == "facts.seg")
     file.unlink()
@@ -185,7 +189,7 @@ async def test_a_missing_file_is_named(small_log: RecordedLog, tmp_path: Path) -
     )
 
 
-async def test_a_part_that_was_taken_away_is_missed(small_log: RecordedLog, tmp_path: Path) -> None:
+async def test_a_removed_part_is_reported(small_log: RecordedLog, tmp_path: Path) -> None:
     await small_log.builder.facts(power("n1", 99), after_s=3600)
     await archived(small_log, tmp_path / "a", Segment())
     first, _ = Archive.of(tmp_path / "a").facts[0]
@@ -193,20 +197,20 @@ async def test_a_part_that_was_taken_away_is_missed(small_log: RecordedLog, tmp_
 
     found = await verified(small_log, tmp_path / "a")
 
-    assert "it does not follow facts 0; one is missing" in (found.flaw or "")
+    assert "it does not follow facts 0; a part is missing" in (found.flaw or "")
 
 
-async def test_no_fact_is_taken_from_the_archive_of_another_log(
+async def test_no_fact_is_read_from_the_archive_of_another_log(
     small_log: RecordedLog, tmp_path: Path
 ) -> None:
     await archived(small_log, tmp_path / "a", Segment())
     edited(small_log.database, "UPDATE batch SET ranges = x'90' WHERE p_to = 12")
     async with small_log.reading() as (history, _):
-        with pytest.raises(ArchiveBroken, match="its facts are those of another log"):
+        with pytest.raises(ArchiveBroken, match="its facts belong to another log"):
             await replay(history, ArchivedFacts(Archive.of(tmp_path / "a"), NoFacts()))
 
 
-async def test_the_archive_of_another_log_is_told(
+async def test_the_archive_of_another_log_is_a_flaw(
     small_log: RecordedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await archived(small_log, tmp_path / "a", Segment())
@@ -214,7 +218,7 @@ async def test_the_archive_of_another_log_is_told(
 
     found = await verified(small_log, tmp_path / "a")
 
-    assert "its facts are those of another log" in (found.flaw or "")
+    assert "its facts belong to another log" in (found.flaw or "")
 
 
 def _of_another_log(history: History, first: int = 1, last: int = 1) -> object:
@@ -222,26 +226,26 @@ def _of_another_log(history: History, first: int = 1, last: int = 1) -> object:
     return iter([Manifest(first, last, (), root, root, root, b"another", 0)])
 
 
-def test_a_folder_that_is_no_archive_is_told(tmp_path: Path) -> None:
+def test_a_directory_without_an_archive_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArchiveBroken, match="there is neither facts/ nor log/ in it"):
         Archive.of(tmp_path)
 
 
-async def test_nothing_of_a_broken_part_is_used(small_log: RecordedLog, tmp_path: Path) -> None:
+async def test_a_damaged_part_is_not_read(small_log: RecordedLog, tmp_path: Path) -> None:
     await archived(small_log, tmp_path / "a", Segment())
     file = next(file for file in files_of(tmp_path / "a") if file.name == "facts.seg")
     file.write_bytes(file.read_bytes()[:-1])
     async with small_log.reading() as (history, facts):
         broken: FactSource = ArchivedFacts(Archive.of(tmp_path / "a"), facts)
 
-        with pytest.raises(ArchiveBroken, match="its sha256 is another one"):
+        with pytest.raises(ArchiveBroken, match="its SHA-256 does not match"):
             await replay(history, broken)
 
 
-# --- and back ---------------------------------------------------------------------------------
+# --- restore ---------------------------------------------------------------------------------
 
 
-async def test_an_archive_becomes_the_database_that_it_was(
+async def test_a_restored_database_equals_the_original(
     small_log: RecordedLog, tmp_path: Path, file_format: Format
 ) -> None:
     await archived(small_log, tmp_path / "a", file_format)
@@ -266,7 +270,7 @@ async def test_a_restored_log_verifies_and_replays(small_log: RecordedLog, tmp_p
     assert (done.decisions, done.mismatches) == (8, 0)
 
 
-async def test_what_was_set_aside_stays_aside_in_a_restored_log(
+async def test_quarantined_facts_stay_quarantined_in_a_restored_log(
     small_log: RecordedLog, tmp_path: Path, file_format: Format
 ) -> None:
     await small_log.builder.quarantined_facts(power("n1", 777), power("n2", 778))
@@ -282,7 +286,7 @@ async def test_what_was_set_aside_stays_aside_in_a_restored_log(
     assert (done.decisions, done.mismatches) == (10, 0)
 
 
-async def test_what_was_set_aside_without_its_body_stays_aside_in_a_restored_log(
+async def test_quarantined_facts_without_bodies_stay_quarantined_in_a_restored_log(
     small_log: RecordedLog, tmp_path: Path, file_format: Format
 ) -> None:
     await small_log.builder.quarantined_facts(
@@ -302,7 +306,7 @@ async def test_what_was_set_aside_without_its_body_stays_aside_in_a_restored_log
     assert done.mismatches == 0
 
 
-async def test_an_archive_from_before_anything_was_set_aside_is_still_read(
+async def test_an_older_archive_without_a_quarantine_table_is_read(
     small_log: RecordedLog, tmp_path: Path
 ) -> None:
     async with small_log.reading() as (history, facts):
@@ -342,10 +346,10 @@ async def test_an_archive_without_subjects_is_read_with_unknown_subjects(
     assert [r.subject for r in facts_of_columns(tables).records] == [""] * len(records)
 
 
-async def test_a_restored_log_has_snapshots_to_travel_from(
+async def test_a_restored_log_has_snapshots(
     small_log: RecordedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("joulie_audit.archive.restore.EVERY", 5)
+    monkeypatch.setattr("joulie_audit.archive.restore.SNAPSHOT_EVERY", 5)
     await archived(small_log, tmp_path / "a", Segment())
     restore_into(tmp_path / "a", tmp_path / "new.db")
     with History.of(tmp_path / "new.db") as history:
@@ -355,13 +359,13 @@ async def test_a_restored_log_has_snapshots_to_travel_from(
         assert report == Report(9, 2, 4, 2, [], None)
 
 
-async def test_facts_that_fold_otherwise_are_not_restored(
+async def test_facts_that_fold_to_another_state_are_not_restored(
     small_log: RecordedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await archived(small_log, tmp_path / "a", Segment())
     monkeypatch.setattr("joulie_audit.archive.restore.sequence", _folded_differently)
 
-    with pytest.raises(ArchiveBroken, match="its facts give another state at"):
+    with pytest.raises(ArchiveBroken, match="its facts fold to another state at"):
         restore_into(tmp_path / "a", tmp_path / "new.db")
 
 
@@ -371,7 +375,7 @@ def _folded_differently(
     return sequence(cluster_state, standing, [r._replace(at=r.at + 1) for r in records], *rest)
 
 
-async def test_what_is_archived_is_its_owners_alone_also_what_was_there_before(
+async def test_archived_files_are_readable_by_their_owner_only(
     small_log: RecordedLog, tmp_path: Path, file_format: Format
 ) -> None:
     place = tmp_path / "a"

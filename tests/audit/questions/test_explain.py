@@ -1,4 +1,4 @@
-"""Why a pod is where it is, from the log alone."""
+"""Explanations of placements, from the log alone."""
 
 import pytest
 from msgspec.structs import replace
@@ -29,7 +29,7 @@ from joulie_projections.twin.columns import TwinColumns
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_last_attempt_is_explained_with_all_that_it_rests_on(
+async def test_the_last_attempt_is_explained_with_its_view_and_entries(
     small_log: RecordedLog,
 ) -> None:
     async with small_log.reading() as (history, _):
@@ -52,7 +52,7 @@ async def test_refused_nodes_are_counted_by_their_reason(small_log: RecordedLog,
     assert "reserved for saving energy" in found.filtered.reason
 
 
-async def test_a_pod_that_came_again_is_told_by_its_last_attempt(small_log: RecordedLog) -> None:
+async def test_a_retried_pod_is_explained_by_its_last_attempt(small_log: RecordedLog) -> None:
     await small_log.builder.answer(ask("early-1"), ["n2"])
     async with small_log.reading() as (history, _):
         found = explain_pod(history, "early-1")
@@ -62,7 +62,7 @@ async def test_a_pod_that_came_again_is_told_by_its_last_attempt(small_log: Reco
     assert [terms.node for terms in found.scored.top] == ["n2"]
 
 
-async def test_a_name_that_was_another_pods_before_means_the_newest(small_log: RecordedLog) -> None:
+async def test_a_reused_name_means_the_newest_pod(small_log: RecordedLog) -> None:
     await small_log.builder.answer(replace(ask("early-1"), uid="another"))
     async with small_log.reading() as (history, _):
         found = explain_pod(history, "team/early-1")
@@ -70,7 +70,7 @@ async def test_a_name_that_was_another_pods_before_means_the_newest(small_log: R
     assert (found.pod.uid, found.attempts) == ("another", 1)
 
 
-async def test_an_outcome_in_the_log_is_what_became_of_it(small_log: RecordedLog) -> None:
+async def test_an_outcome_in_the_log_is_part_of_the_explanation(small_log: RecordedLog) -> None:
     seen = OutcomeSeen(
         pod_uid="late-1", namespace="team", name="late-1", node="n3", rank=2, score=70
     )
@@ -81,7 +81,7 @@ async def test_an_outcome_in_the_log_is_what_became_of_it(small_log: RecordedLog
     assert found.outcome == Outcome("n3", 2, 70, "the log")
 
 
-async def test_without_one_its_binding_tells(small_log: RecordedLog) -> None:
+async def test_without_a_logged_outcome_the_binding_gives_the_node(small_log: RecordedLog) -> None:
     await small_log.builder.facts(bound("late-1", "n2"))
     async with small_log.reading() as (history, facts):
         found = explain_pod(history, "team/late-1")
@@ -92,7 +92,7 @@ async def test_without_one_its_binding_tells(small_log: RecordedLog) -> None:
     assert (outcome.node, outcome.rank, outcome.said_by) == ("n2", 4, "its binding")
 
 
-async def test_a_binding_to_a_node_that_we_did_not_score_has_no_rank(
+async def test_a_binding_to_an_unscored_node_has_no_rank(
     small_log: RecordedLog,
 ) -> None:
     async with small_log.reading() as (history, _):
@@ -102,7 +102,7 @@ async def test_a_binding_to_a_node_that_we_did_not_score_has_no_rank(
     assert outcome == Outcome("n4", None, None, "its binding")
 
 
-async def test_any_candidates_terms_are_computed_as_they_were(small_log: RecordedLog) -> None:
+async def test_recomputed_terms_equal_the_recorded_ones(small_log: RecordedLog) -> None:
     async with small_log.reading() as (history, facts):
         found = explain_pod(history, "team/early-1")
         cluster_state = await cluster_state_at(history, facts, found.view)
@@ -117,7 +117,7 @@ async def test_any_candidates_terms_are_computed_as_they_were(small_log: Recorde
     )
 
 
-async def test_the_terms_of_no_candidate_are_nobodys(small_log: RecordedLog) -> None:
+async def test_a_node_that_is_no_candidate_has_no_terms(small_log: RecordedLog) -> None:
     async with small_log.reading() as (history, facts):
         found = explain_pod(history, "team/early-1")
         cluster_state = await cluster_state_at(history, facts, found.view)
@@ -129,7 +129,7 @@ async def test_the_terms_of_no_candidate_are_nobodys(small_log: RecordedLog) -> 
         assert recompute_terms(found.scored, "n9", twin_columns, weights) is None
 
 
-async def test_a_row_that_passed_to_another_node_is_noticed(small_log: RecordedLog) -> None:
+async def test_a_row_that_is_reassigned_to_another_node_is_detected(small_log: RecordedLog) -> None:
     async with small_log.reading() as (history, _):
         before = history.rows_moved_at()
     await small_log.builder.facts(NodeGone(node="n4"), node_seen("n5"))
@@ -145,36 +145,36 @@ async def test_a_row_that_passed_to_another_node_is_noticed(small_log: RecordedL
 # --- wrong names ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["team/nobody", "nobody", "", "team/"])
-async def test_a_pod_that_is_not_in_the_log_is_told_with_some_that_are(
+@pytest.mark.parametrize("name", ["team/unknown", "unknown", "", "team/"])
+async def test_an_unknown_pod_gives_an_error_with_known_pods(
     small_log: RecordedLog, name: str
 ) -> None:
     async with small_log.reading() as (history, _):
         with pytest.raises(NotInTheLog) as reported:
             explain_pod(history, name or "''")
 
-    assert "the last ones decided about were team/late-2, team/late-1" in str(reported.value)
+    assert "the newest are team/late-2, team/late-1" in str(reported.value)
 
 
-async def test_an_empty_log_says_that_nobody_asked_yet(recorded: RecordedLog) -> None:
+async def test_an_empty_log_reports_that_there_are_no_decisions(recorded: RecordedLog) -> None:
     async with recorded.reading() as (history, _):
         with pytest.raises(NotInTheLog, match="The log has no decisions yet"):
             explain_pod(history, "team/a")
 
 
-async def test_a_name_in_two_namespaces_is_asked_about(small_log: RecordedLog) -> None:
+async def test_a_name_in_two_namespaces_is_ambiguous(small_log: RecordedLog) -> None:
     pod = ask("x")
     for namespace in ("one", "two"):
         uid = f"uid-{namespace}"
         await small_log.builder.answer(replace(pod, uid=uid, namespace=namespace, name="twin"))
     async with small_log.reading() as (history, _):
-        with pytest.raises(NotInTheLog, match="could be one/twin, two/twin"):
+        with pytest.raises(NotInTheLog, match="matches several pods: one/twin, two/twin"):
             explain_pod(history, "twin")
 
         assert explain_pod(history, "uid-two").pod.namespace == "two"
 
 
-def test_names_that_are_near_are_offered_first() -> None:
+def test_similar_names_come_first() -> None:
     names = ["cpu-0001", "cpu-0002", "gpu-0001"]
 
     assert similar_names("gpu-001", names).startswith("gpu-0001")
@@ -185,7 +185,7 @@ def test_names_that_are_near_are_offered_first() -> None:
 # --- lists ------------------------------------------------------------------------------------
 
 
-async def test_entries_are_found_by_what_somebody_wants(small_log: RecordedLog) -> None:
+async def test_entries_are_found_by_pod_namespace_kind_and_time(small_log: RecordedLog) -> None:
     def found(wanted: Wanted, limit: int | None = None) -> list[int]:
         return [entry.pos for entry in history.find(wanted, limit)]
 
@@ -198,13 +198,13 @@ async def test_entries_are_found_by_what_somebody_wants(small_log: RecordedLog) 
         assert found(Wanted(since=small_log.builder.clock())) == [9, 8, 7, 6]
 
 
-async def test_a_pattern_in_a_name_is_no_pattern(small_log: RecordedLog) -> None:
+async def test_wildcards_in_a_name_match_literally(small_log: RecordedLog) -> None:
     async with small_log.reading() as (history, _):
         assert list(history.find(Wanted(pod="%-1"))) == []
         assert list(history.find(Wanted(namespace="t_am"))) == []
 
 
-async def test_entries_about_a_node_are_those_that_asked_about_it(small_log: RecordedLog) -> None:
+async def test_entries_about_a_node_have_it_as_a_candidate(small_log: RecordedLog) -> None:
     async with small_log.reading() as (history, _):
         is_about = about_node(history, "n4")
         entries = [entry.pos for entry in history.entries() if is_about(entry)]
@@ -212,19 +212,21 @@ async def test_entries_about_a_node_are_those_that_asked_about_it(small_log: Rec
     assert entries == [2, 3, 4, 5, 6, 7, 8]  # the last one scored only those that passed
 
 
-async def test_a_node_that_is_not_known_is_told(small_log: RecordedLog) -> None:
+async def test_an_unknown_node_gives_an_error_with_known_nodes(small_log: RecordedLog) -> None:
     async with small_log.reading() as (history, _):
         with pytest.raises(NotInTheLog, match="Known are n4"):
             about_node(history, "n44")
 
 
-async def test_an_entry_is_one_line_and_plain_values(small_log: RecordedLog) -> None:
+async def test_an_entry_is_formatted_as_one_line_and_as_plain_values(
+    small_log: RecordedLog,
+) -> None:
     async with small_log.reading() as (history, _):
         entry = next(history.entries(3, 3))
         event = PrioritizeDecided
 
     words = line_of(entry, None).split()
-    assert words == ["3", "prioritize", "team/early-1", "cannot", "be", "read"]
+    assert words == ["3", "prioritize", "team/early-1", "unreadable"]
     assert row_of(entry, None)["kind"] == event.TYPE
 
 
@@ -233,10 +235,10 @@ ANSWERS = {
     "decision.filter": "1 of 2 pass: eco",
     "decision.prioritize": "best n1 with 41.2 of 100",
     "decision.preempt": "1 of 2 pass",
-    "decision.fallback": "not thought about (overdue): all of 2 let through",
-    "decision.dropped": "3 answers could not be kept: No space left on device",
+    "decision.fallback": "fallback (overdue): all of 2 pass",
+    "decision.dropped": "3 decisions dropped: No space left on device",
     "decision.bind": "lost-race on n1: another replica was first",
-    "decision.outcome": "bound to n1, our number 2",
+    "decision.outcome": "bound to n1, ranked 2",
 }
 
 

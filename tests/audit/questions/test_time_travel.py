@@ -1,4 +1,4 @@
-"""Back to any moment of the log."""
+"""The cluster state at any position of the log."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -38,7 +38,7 @@ async def test_the_cluster_state_at_the_end_is_the_one_in_the_database(
         pytest.param(23, 200.0, NodeClass.PERFORMANCE, id="at the end"),
     ],
 )
-async def test_a_twin_is_what_was_believed_then(
+async def test_a_twin_has_the_values_of_that_position(
     small_log: RecordedLog, position: int, watts: float, node_class: NodeClass
 ) -> None:
     async with small_log.reading() as (history, facts):
@@ -48,12 +48,12 @@ async def test_a_twin_is_what_was_believed_then(
     assert (found.twin.measured_w, found.twin.node_class) == (watts, node_class)
 
 
-async def test_a_node_that_was_not_known_then_has_no_twin(small_log: RecordedLog) -> None:
+async def test_an_unknown_node_has_no_twin(small_log: RecordedLog) -> None:
     async with small_log.reading() as (history, facts):
         assert twin_at(await cluster_state_at(history, facts, 1), "n2", 1, 0) is None
 
 
-async def test_what_plans_did_to_a_node_is_told_with_the_reason(small_log: RecordedLog) -> None:
+async def test_changes_of_a_node_have_the_reason_of_the_plan(small_log: RecordedLog) -> None:
     async with small_log.reading() as (history, facts):
         changes = await node_changes(history, facts, "n2")
         none = await node_changes(history, facts, "n2", last=12)
@@ -68,7 +68,7 @@ async def test_what_plans_did_to_a_node_is_told_with_the_reason(small_log: Recor
     assert none == []
 
 
-async def test_plan_facts_have_the_positions_that_the_projector_gave_them(
+async def test_plan_facts_have_the_positions_of_the_projector(
     small_log: RecordedLog,
 ) -> None:
     await small_log.builder.facts(power("n1", 1), eco("n1"), caps("n1", 60))
@@ -84,7 +84,7 @@ async def test_plan_facts_have_the_positions_that_the_projector_gave_them(
     )  # the reading of that batch is later
 
 
-async def test_a_moment_is_the_newest_position_that_was_committed_by_then(
+async def test_a_time_means_the_newest_position_committed_by_then(
     small_log: RecordedLog,
 ) -> None:
     now = small_log.builder.clock()
@@ -101,7 +101,7 @@ async def test_a_moment_is_the_newest_position_that_was_committed_by_then(
 
 DAMAGES = {
     "a flipped byte": "UPDATE snapshot SET body = zeroblob(9) WHERE position = {at}",
-    "another world with a digest of its own": (
+    "another state with a matching digest": (
         "UPDATE snapshot SET (body, digest) = "
         "(SELECT body, digest FROM snapshot ORDER BY position LIMIT 1) WHERE position = {at}"
     ),
@@ -109,7 +109,7 @@ DAMAGES = {
 
 
 async def grown(recorded: RecordedLog, count: int) -> list[int]:
-    """So many batches more, each with a snapshot behind it; where these are."""
+    """Commits `count` more batches with a snapshot after each; returns their positions."""
     kept: list[int] = []
     for number in range(count):
         await recorded.builder.facts(power("n1", 100 + number), power("n2", 200 - number))
@@ -121,7 +121,9 @@ def reported(lines: Sequence[Any]) -> Iterator[tuple[str, int]]:
     return ((line["event"], line["position"]) for line in lines)
 
 
-async def test_travel_reads_no_fact_before_the_nearest_snapshot(small_log: RecordedLog) -> None:
+async def test_time_travel_reads_no_fact_before_the_nearest_snapshot(
+    small_log: RecordedLog,
+) -> None:
     _, second, third = await grown(small_log, 3)
     async with small_log.reading() as (history, facts):
         between = await cluster_state_at(history, FactsAfter(facts, second), third - 1)
@@ -132,7 +134,7 @@ async def test_travel_reads_no_fact_before_the_nearest_snapshot(small_log: Recor
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-async def test_a_damaged_snapshot_is_told_and_an_earlier_one_used(
+async def test_a_damaged_snapshot_is_logged_and_an_earlier_one_is_used(
     small_log: RecordedLog, damage: str
 ) -> None:
     first, second = await grown(small_log, 2)
@@ -145,7 +147,7 @@ async def test_a_damaged_snapshot_is_told_and_an_earlier_one_used(
         assert digests_of(rows_of(cluster_state)) == history.digests()
 
 
-async def test_without_any_sound_snapshot_travel_starts_at_the_beginning(
+async def test_without_an_intact_snapshot_folding_starts_at_the_first_position(
     small_log: RecordedLog,
 ) -> None:
     kept = await grown(small_log, 2)

@@ -1,4 +1,4 @@
-"""The same past under other settings: who would have won, and at what price."""
+"""Recorded decisions under other settings: the best nodes and the sums."""
 
 import inspect
 from xml.etree import ElementTree
@@ -22,14 +22,16 @@ async def asked(recorded: RecordedLog, overrides: Overrides) -> Comparison:
         return await what_if(history, facts, overrides)
 
 
-async def test_nothing_different_changes_nothing(small_log: RecordedLog) -> None:
+async def test_equal_settings_change_no_decision(small_log: RecordedLog) -> None:
     found = await asked(small_log, Overrides(weights=lambda then: then, rules=lambda then: then))
 
     assert (found.all.decisions, found.all.changed, found.score_deltas) == (4, 0, [0.0] * 4)
     assert found.all.watts_before == found.all.watts_after
 
 
-async def test_another_bonus_moves_those_whom_it_concerns(small_log: RecordedLog) -> None:
+async def test_another_bonus_changes_only_the_pods_that_it_applies_to(
+    small_log: RecordedLog,
+) -> None:
     found = await asked(small_log, Overrides(weights=lambda then: then._replace(eco_bonus=-50.0)))
 
     assert [(shift.pod, shift.before.node, shift.after.node) for shift in found.changes] == [
@@ -38,7 +40,7 @@ async def test_another_bonus_moves_those_whom_it_concerns(small_log: RecordedLog
     assert found.by_class["performance"].changed == 0
 
 
-async def test_another_policy_changes_classes_from_its_first_look_on(
+async def test_another_policy_changes_classes_from_its_first_plan_on(
     small_log: RecordedLog,
 ) -> None:
     def all_performance(then: Rules) -> Rules:
@@ -51,7 +53,7 @@ async def test_another_policy_changes_classes_from_its_first_look_on(
     assert [change.after.bonus for change in found.changes] == [0.0]
 
 
-async def test_other_caps_push_winners_over_them(small_log: RecordedLog) -> None:
+async def test_tighter_caps_count_best_nodes_over_their_cap(small_log: RecordedLog) -> None:
     def tight(then: Rules) -> Rules:
         return then._replace(cpu_performance_pct=10, cpu_eco_pct=10)
 
@@ -60,7 +62,7 @@ async def test_other_caps_push_winners_over_them(small_log: RecordedLog) -> None
     assert (found.all.over_cap_before, found.all.over_cap_after) == (0, 1)
 
 
-async def test_a_part_of_the_log_is_asked_alone(small_log: RecordedLog) -> None:
+async def test_a_range_of_the_log_is_compared_alone(small_log: RecordedLog) -> None:
     async with small_log.reading() as (history, facts):
         found = await what_if(history, facts, Overrides(weights=lambda _: Weights()), first=13)
 
@@ -74,7 +76,7 @@ async def test_an_empty_log_gives_an_empty_report(recorded: RecordedLog) -> None
 
 
 @pytest.mark.parametrize("module", [whatif, score_changes], ids=lambda module: module.__name__)
-def test_nothing_of_it_can_publish(module: object) -> None:
+def test_the_module_cannot_publish(module: object) -> None:
     source = inspect.getsource(module)  # type: ignore[arg-type]
 
     assert "joulie_bus.streams.log" not in source
@@ -94,7 +96,7 @@ def shift(pod: str, before: Terms, after: Terms, *, workload: str = "standard") 
     return ScoreChange(1, f"team/{pod}", "team", workload, before, after, False, True, 2.0, 1.0)
 
 
-def test_sums_stand_beside_the_work_that_they_are_for() -> None:
+def test_sums_include_the_requested_cores_and_gpus() -> None:
     found = compare_changes(
         [
             shift("a", terms("n1", 50, 10), terms("n2", 60, 8)),
@@ -120,13 +122,14 @@ def test_sums_stand_beside_the_work_that_they_are_for() -> None:
 @pytest.mark.parametrize(
     "found",
     [
-        pytest.param(compare_changes([]), id="of nothing"),
+        pytest.param(compare_changes([]), id="no decisions"),
         pytest.param(
-            compare_changes([shift("a", terms("n1", 50, 10), terms("n2", 60, 8))]), id="of one pod"
+            compare_changes([shift("a", terms("n1", 50, 10), terms("n2", 60, 8))]),
+            id="one decision",
         ),
     ],
 )
-def test_the_picture_is_well_formed_whatever_the_title(found: Comparison) -> None:
+def test_the_plot_is_well_formed_with_any_title(found: Comparison) -> None:
     drawn = svg(found, 'what if "A<B" & more')
 
     root = ElementTree.fromstring(drawn)
@@ -134,7 +137,7 @@ def test_the_picture_is_well_formed_whatever_the_title(found: Comparison) -> Non
     assert 'what if "A<B" & more' in {element.text for element in root}
 
 
-def test_every_decision_is_in_the_picture() -> None:
+def test_every_decision_is_in_the_plot() -> None:
     found = compare_changes(
         [shift("a", terms("n1", 50, 10), terms("n2", 50 + at, 8)) for at in range(5)]
     )

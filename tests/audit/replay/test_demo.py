@@ -1,4 +1,4 @@
-"""A demo that ran for a while, by real processes: every answer of it comes out the same."""
+"""Replays a long demo of real processes: every decision is recomputed identically."""
 
 import json
 import subprocess

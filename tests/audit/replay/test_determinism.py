@@ -1,4 +1,4 @@
-"""The same facts give the same answers: in any process, in any order of hashes, on any Python."""
+"""The same facts give the same decisions in any process, hash order and Python version."""
 
 import ast
 import os
@@ -25,7 +25,7 @@ def contract(name: str) -> dict[str, list[str]]:
 
 
 PURE = contract("The thinking does no I/O and knows no clock")
-# What replay calls; a simulation may be handed a clock and dice of its own.
+# The modules that replay calls; a simulation may get a clock and random numbers as arguments.
 REPLAYED = [name for name in PURE["source_modules"] if "simulator" not in name]
 
 
@@ -34,14 +34,14 @@ def source_of(module: str) -> Path:
     return ROOT / room.removeprefix("joulie_") / f"{module.replace('.', '/')}.py"
 
 
-# --- no sets are gone through -----------------------------------------------------------------
+# --- no iteration over sets -----------------------------------------------------------------
 
 MAKES_SETS = {"set", "frozenset"}
 ORDER_FREE = {"sorted", "len", "sum", "min", "max", "any", "all", "set", "frozenset", "fsum"}
 
 
 class SetIterations(ast.NodeVisitor):
-    """Places where the order of a set would decide something, as far as one file shows it."""
+    """Finds iterations over sets, whose order is not defined, within one file."""
 
     def __init__(self) -> None:
         self.found: list[int] = []
@@ -69,7 +69,7 @@ class SetIterations(ast.NodeVisitor):
         harmless = name in ORDER_FREE or getattr(node.func, "attr", "") in {"update", "issubset"}
         for argument in node.args:
             if harmless and isinstance(argument, ast.GeneratorExp):
-                self.visit(argument.elt)  # whatever order it is gone through in
+                self.visit(argument.elt)  # safe in any order
             elif not harmless:
                 self._check(argument) if name in {"list", "tuple", "enumerate", "iter"} else None
                 self.visit(argument)
@@ -111,7 +111,7 @@ def set_iterations(source: str) -> list[int]:
 
 
 @pytest.mark.parametrize("module", REPLAYED)
-def test_the_thinking_goes_through_no_set(module: str) -> None:
+def test_pure_modules_do_not_iterate_over_sets(module: str) -> None:
     assert set_iterations(source_of(module).read_text()) == []
 
 
@@ -127,7 +127,7 @@ def test_the_thinking_goes_through_no_set(module: str) -> None:
         "a = {1}\nfor x in a | b: pass",
     ],
 )
-def test_a_set_that_is_gone_through_is_found(source: str) -> None:
+def test_an_iteration_over_a_set_is_found(source: str) -> None:
     assert len(set_iterations(source)) == 1
 
 
@@ -135,11 +135,11 @@ def test_a_set_that_is_gone_through_is_found(source: str) -> None:
     "source",
     ["for x in sorted({1, 2}): pass", "a = {1}\n1 in a", "a = {1}\nall(x for x in a)", "{**a}"],
 )
-def test_a_set_that_nobody_goes_through_in_order_is_not(source: str) -> None:
+def test_order_free_uses_of_a_set_are_allowed(source: str) -> None:
     assert set_iterations(source) == []
 
 
-# --- nothing but facts ------------------------------------------------------------------------
+# --- no hidden inputs ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", ["time", "datetime", "os", "secrets", "uuid"])
@@ -147,13 +147,13 @@ def test_the_contract_forbids_clocks_and_the_environment(module: str) -> None:
     assert module in PURE["forbidden_modules"]
 
 
-def test_the_contract_forbids_dice() -> None:
+def test_the_contract_forbids_random_numbers() -> None:
     assert "random" in contract("What is replayed throws no dice")["forbidden_modules"]
 
 
 @pytest.mark.parametrize("module", REPLAYED)
-def test_the_thinking_asks_for_no_hash(module: str) -> None:
-    """`hash` and `id` are another number in each process."""
+def test_pure_modules_do_not_call_hash_or_id(module: str) -> None:
+    """`hash` and `id` differ between processes."""
     calls = [
         node.func.id
         for node in ast.walk(ast.parse(source_of(module).read_text()))
@@ -178,7 +178,7 @@ def fingerprint(python: str, **environ: str) -> str:
 
 
 def other_pythons() -> Iterator[str]:
-    """Another version with the dependencies; JOULIE_OTHER_PYTHON names one."""
+    """Other Python versions with the dependencies; JOULIE_OTHER_PYTHON adds one."""
     ours = f"{sys.version_info[0]}.{sys.version_info[1]}"
     found = [os.environ.get("JOULIE_OTHER_PYTHON"), *_on_path(ours)]
     for python in dict.fromkeys(filter(None, found)):
@@ -190,14 +190,14 @@ def _on_path(ours: str) -> Iterator[str | None]:
     return (shutil.which(f"python3.{n}") for n in range(11, 16) if f"3.{n}" != ours)
 
 
-def test_another_order_of_hashes_gives_the_same_answers() -> None:
+def test_another_hash_seed_gives_the_same_decisions() -> None:
     seeds = [fingerprint(sys.executable, PYTHONHASHSEED=seed) for seed in ("0", "1", "424242")]
 
     assert len(seeds[0]) == 65
     assert seeds == [seeds[0]] * 3
 
 
-def test_another_python_gives_the_same_answers() -> None:
+def test_another_python_version_gives_the_same_decisions() -> None:
     pythons = list(other_pythons())
     if not pythons:
         pytest.skip("no other Python has the dependencies; JOULIE_OTHER_PYTHON=... names one")

@@ -1,4 +1,4 @@
-"""A log that was recorded once decides the same today: scores change on purpose or not at all."""
+"""The golden log decides the same today: scores change only on purpose."""
 
 import re
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ from joulie_projections.twin.power import marginal_w
 pytestmark = pytest.mark.anyio
 GOLDEN = Path(__file__).parents[1] / "golden"
 ON_PURPOSE = (
-    "If that is meant: `make golden` records the log anew, and CHANGELOG.md says what changes for "
-    "users and why. If it is not meant, this is what would have changed for them."
+    "If that is intended: `make golden` records a new log, and CHANGELOG.md states what changes "
+    "for users and why. If not, the change breaks recorded decisions."
 )
 
 
@@ -30,7 +30,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
         restore_into(GOLDEN, file)
     except ArchiveBroken as error:
-        pytest.fail(f"The golden log does not fold any more as it did: {error}\n{ON_PURPOSE}")
+        pytest.fail(f"The golden log folds differently: {error}\n{ON_PURPOSE}")
     return file
 
 
@@ -48,12 +48,12 @@ async def test_the_golden_log_decides_as_it_did(history: History) -> None:
     done = await replayed(history)
 
     reported = "\n".join(f"  {miss.kind}: {miss.what}" for miss in done.reported)
-    assert done.mismatches == 0, f"{done.mismatches} answers changed:\n{reported}\n{ON_PURPOSE}"
+    assert done.mismatches == 0, f"{done.mismatches} decisions changed:\n{reported}\n{ON_PURPOSE}"
     assert done.decisions > 100
     assert done.plans > 0
 
 
-async def test_a_changed_coefficient_would_be_noticed(
+async def test_a_changed_coefficient_is_detected(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -66,7 +66,7 @@ async def test_a_changed_coefficient_would_be_noticed(
     assert re.match(r"headroom of \S+: ", done.reported[0].what)
 
 
-def test_the_golden_log_is_what_was_recorded(history: History) -> None:
+def test_the_golden_log_verifies(history: History) -> None:
     public = heads.public_key(GOLDEN / "head.pub")
 
     assert verify(history, public, ()).flaw is None

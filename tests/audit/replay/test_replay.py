@@ -1,4 +1,4 @@
-"""Everything once more: equal to the last bit, or the first thing that differs is named."""
+"""Replay: decisions and plans are identical, or the first difference is named."""
 
 import contextlib
 import re
@@ -53,20 +53,22 @@ async def replayed(recorded: RecordedLog, scope: Scope = WHOLE_LOG) -> ReplayRep
         return await replay(history, facts, scope)
 
 
-async def test_every_decision_and_every_plan_comes_out_the_same(small_log: RecordedLog) -> None:
+async def test_every_decision_and_every_plan_is_recomputed_identically(
+    small_log: RecordedLog,
+) -> None:
     done = await replayed(small_log)
 
     assert (done.decisions, done.plans, done.reported) == (8, 1, [])
     assert done.events == small_log.builder.position
 
 
-async def test_an_empty_log_has_nothing_that_could_differ(recorded: RecordedLog) -> None:
+async def test_an_empty_log_has_no_mismatch(recorded: RecordedLog) -> None:
     done = await replayed(recorded)
 
     assert done[:4] == (0, 0, 0, 0)
 
 
-async def test_a_weight_that_was_changed_in_the_code_is_named_by_its_score(
+async def test_a_changed_coefficient_is_a_mismatch_of_scores(
     small_log: RecordedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(marginal, "marginal_w", lambda *args: marginal_w(*args) * 2)
@@ -78,7 +80,7 @@ async def test_a_weight_that_was_changed_in_the_code_is_named_by_its_score(
     assert re.match(r"headroom of n1: 8\d\.\d+ then, 8\d\.\d+ now", done.reported[0].what)
 
 
-async def test_an_entry_under_a_header_that_it_does_not_say_is_named(
+async def test_a_header_that_differs_from_its_message_is_a_mismatch(
     small_log: RecordedLog,
 ) -> None:
     async with small_log.reading() as (history, _):
@@ -89,7 +91,7 @@ async def test_an_entry_under_a_header_that_it_does_not_say_is_named(
 
     done = await replayed(small_log)
 
-    what = "pod of its header is not what it says"
+    what = "pod of its header does not match its message"
     assert (done.mismatches, done.reported) == (1, [Mismatch(5, "answer-differs", what)])
 
 
@@ -105,15 +107,15 @@ def decided() -> PrioritizeDecided:
         pytest.param(
             {"score": 51.0},
             "score-differs",
-            "score of a: 50.0 then, 51.0 now; every term is the same, so they are added up "
-            "otherwise",
+            "score of a: 50.0 then, 51.0 now; every term is equal, so the sum is computed "
+            "differently",
             id="sum",
         ),
         pytest.param(
             {"score": 51.0, "cooling": 9.0},
             "score-differs",
             "cooling of a: 0.0 then, 9.0 now",
-            id="a term goes before the score that it made",
+            id="a term is named before its score",
         ),
     ],
 )
@@ -124,7 +126,7 @@ def test_the_first_differing_term_is_named(change: dict[str, Any], kind: str, wh
     assert compare(7, then, now) == Mismatch(7, kind, what)
 
 
-def test_another_order_of_equal_scores_is_a_class_of_its_own() -> None:
+def test_another_order_of_equal_scores_has_its_own_kind() -> None:
     then = decided()
     now = replace(then, top=then.top[::-1])
 
@@ -133,7 +135,7 @@ def test_another_order_of_equal_scores_is_a_class_of_its_own() -> None:
     assert found == Mismatch(7, "order-differs", "the best were a, b then, and are b, a now")
 
 
-def test_a_difference_beyond_the_best_five_is_still_one() -> None:
+def test_a_difference_below_the_top_five_is_a_mismatch() -> None:
     then = decided()
 
     found = compare(7, then, replace(then, terms_digest=bytes(32)))
@@ -141,7 +143,7 @@ def test_a_difference_beyond_the_best_five_is_still_one() -> None:
     assert found == Mismatch(7, "score-differs", "terms_digest differs")
 
 
-def test_a_filter_that_answers_otherwise_is_told() -> None:
+def test_a_filter_with_other_verdicts_is_a_mismatch() -> None:
     then = decide_filter(ask(), ["a"], Moment(TwinColumns.empty(), 1, 0, 1), Weights())
 
     found = compare(7, then, replace(then, verdicts=b"\1"))
@@ -149,7 +151,7 @@ def test_a_filter_that_answers_otherwise_is_told() -> None:
     assert found == Mismatch(7, "answer-differs", "verdicts differs")
 
 
-async def test_a_policy_that_decides_otherwise_is_told_with_its_plan(
+async def test_a_policy_that_decides_differently_is_a_mismatch_of_its_plan(
     small_log: RecordedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(policies, "share_of", lambda count, share: 1)
@@ -161,7 +163,7 @@ async def test_a_policy_that_decides_otherwise_is_told_with_its_plan(
     ]
 
 
-async def test_a_plan_that_names_no_settings_cannot_be_made_again(small_log: RecordedLog) -> None:
+async def test_a_plan_without_settings_is_a_mismatch(small_log: RecordedLog) -> None:
     await small_log.builder.facts(plan_made("old"))
 
     done = await replayed(small_log)
@@ -169,7 +171,7 @@ async def test_a_plan_that_names_no_settings_cannot_be_made_again(small_log: Rec
     assert [miss.what for miss in done.reported] == ["old names no settings"]
 
 
-async def test_settings_that_were_never_declared_are_told(recorded: RecordedLog) -> None:
+async def test_undeclared_settings_are_a_mismatch(recorded: RecordedLog) -> None:
     await recorded.builder.facts(power("n1", 100))
     await recorded.builder.answer(ask(), ["n1"])
 
@@ -178,7 +180,7 @@ async def test_settings_that_were_never_declared_are_told(recorded: RecordedLog)
     assert [miss.what for miss in done.reported] == ["its settings are not in the log"] * 2
 
 
-async def test_a_view_beyond_the_end_is_told(small_log: RecordedLog) -> None:
+async def test_a_view_after_the_last_position_is_a_mismatch(small_log: RecordedLog) -> None:
     await small_log.builder.facts(power("n1", 100))
     await small_log.builder.answer(ask("last"))
     end = small_log.builder.position
@@ -190,11 +192,11 @@ async def test_a_view_beyond_the_end_is_told(small_log: RecordedLog) -> None:
     assert {miss.what for miss in done.reported} == {what}
 
 
-# --- what is folded ---------------------------------------------------------------------------
+# --- facts and rows ---------------------------------------------------------------------------
 
 
 class ChangedFacts:
-    """Facts of which one batch is not what it was."""
+    """A fact source that changes one batch."""
 
     def __init__(self, facts: FactSource, at: int, change: Callable[[Record], Record]) -> None:
         self._facts, self._at, self._change = facts, at, change
@@ -209,7 +211,7 @@ class ChangedFacts:
 
 
 def a_watt_more(record: Record) -> Record:
-    """The same bytes, but for the last one of the reading."""
+    """Changes the last byte of the reading."""
     return record._replace(data=record.data.replace(b"\x00\x01\x86\xa0", b"\x00\x01\x86\xa1"))
 
 
@@ -227,11 +229,11 @@ ANOTHER_NODES_TWIN = (
 @pytest.mark.parametrize(
     ("change", "reported"),
     [
-        pytest.param(a_watt_more, ["other facts at 9 to 12", "another state at 12"], id="body"),
-        pytest.param(an_hour_later, ["another state at 12"], id="time of storing"),
+        pytest.param(a_watt_more, ["facts at 9 to 12 differ", "state at 12 differs"], id="body"),
+        pytest.param(an_hour_later, ["state at 12 differs"], id="time of storing"),
     ],
 )
-async def test_a_changed_fact_is_named_by_its_batch(
+async def test_a_changed_fact_is_reported_with_its_batch(
     small_log: RecordedLog,
     monkeypatch: pytest.MonkeyPatch,
     stride: int,
@@ -246,20 +248,22 @@ async def test_a_changed_fact_is_named_by_its_batch(
     assert states[: len(reported)] == reported
 
 
-async def test_rows_that_the_facts_do_not_give_are_told_by_their_table(
+async def test_rows_that_differ_from_the_facts_are_reported_with_their_table(
     any_database: RecordedLog,
 ) -> None:
     edited(any_database.database, ANOTHER_NODES_TWIN)
 
     done = await replayed(any_database)
 
-    assert [miss.what for miss in done.reported] == ["the rows of node are not the folded ones"]
+    assert [miss.what for miss in done.reported] == [
+        "the rows of node differ from the folded state"
+    ]
 
 
-# --- a part of it -----------------------------------------------------------------------------
+# --- a range of positions -----------------------------------------------------------------------------
 
 
-async def test_a_part_compares_only_what_looked_at_it(small_log: RecordedLog) -> None:
+async def test_a_range_compares_only_the_decisions_of_its_views(small_log: RecordedLog) -> None:
     whole, end = await replayed(small_log), small_log.builder.position
 
     first = await replayed(small_log, Scope(last=12))
@@ -275,14 +279,16 @@ async def test_a_sample_is_spread_evenly(small_log: RecordedLog) -> None:
     assert (done.decisions, done.mismatches) == (4, 0)
 
 
-async def test_facts_that_have_aged_out_are_told_with_a_way_out(small_log: RecordedLog) -> None:
+async def test_facts_that_have_aged_out_give_an_error_with_the_remedy(
+    small_log: RecordedLog,
+) -> None:
     small_log.builder.broker.trim(Stream.TEL, 4)
 
     with pytest.raises(NotInTheLog, match=r"1 to 4 have aged out of it.*Give --archive DIR"):
         await replayed(small_log)
 
 
-async def test_the_streams_of_another_cluster_are_not_taken_for_ours(
+async def test_a_recreated_stream_is_refused(
     small_log: RecordedLog,
 ) -> None:
     small_log.builder.broker.recreate(Stream.PLAN)
@@ -291,10 +297,10 @@ async def test_the_streams_of_another_cluster_are_not_taken_for_ours(
         await replayed(small_log)
 
 
-async def test_a_stream_that_was_set_back_and_grew_again_is_not_taken_for_ours(
+async def test_a_stream_that_was_restored_and_grew_again_is_refused(
     small_log: RecordedLog,
 ) -> None:
-    """Also where only older facts are asked for, which it still holds."""
+    """Also if only older facts are requested, which it still holds."""
     log_without_headers = small_log.builder.broker.stream(Stream.PLAN).copy()
     await small_log.builder.plan()
     small_log.builder.broker.set_back(Stream.PLAN, log_without_headers)
@@ -311,7 +317,7 @@ async def test_a_stream_that_was_set_back_and_grew_again_is_not_taken_for_ours(
 
 @pytest.fixture
 async def long(small_log: RecordedLog) -> RecordedLog:
-    """Each of six more batches has its snapshot, and pods that looked at it."""
+    """The small log and six more batches, each with a plan, a snapshot and a pod."""
     for number in range(6):
         await small_log.builder.facts(power("n1", 100 + number), after_s=20)
         await small_log.builder.plan()
@@ -321,7 +327,7 @@ async def long(small_log: RecordedLog) -> RecordedLog:
     return small_log
 
 
-async def test_a_part_reads_no_fact_before_its_snapshot(long: RecordedLog) -> None:
+async def test_a_range_reads_no_fact_before_its_snapshot(long: RecordedLog) -> None:
     async with long.reading() as (history, facts):
         third = history.starts()[2]
         done = await replay(history, FactsAfter(facts, third), Scope(first=third + 1))
@@ -330,7 +336,7 @@ async def test_a_part_reads_no_fact_before_its_snapshot(long: RecordedLog) -> No
     assert (done.decisions, done.plans, done.mismatches) == (6, 3, 0)
 
 
-async def test_behind_a_damaged_snapshot_an_earlier_one_serves(long: RecordedLog) -> None:
+async def test_after_a_damaged_snapshot_an_earlier_one_is_used(long: RecordedLog) -> None:
     async with long.reading() as (history, _):
         second, third = history.starts()[1:3]
     edited(long.database, "UPDATE snapshot SET digest = zeroblob(32) WHERE position = ?", third)
@@ -345,7 +351,7 @@ BY_TWO = Scope(jobs=2)
 
 @dataclass(frozen=True)
 class ArchiveOpener:
-    """Facts that another process can open."""
+    """Opens archived facts; picklable for a worker process."""
 
     path: Path
 
@@ -356,14 +362,14 @@ class ArchiveOpener:
 async def replayed_by_two(
     recorded: RecordedLog, archive: Path, scope: Scope = BY_TWO
 ) -> ReplayReport:
-    """By two processes."""
+    """Replays with two worker processes."""
     async with recorded.reading() as (history, facts):
         await Archiver(archive, Segment(), 2**62).run(history, facts)
         by_workers = WorkerSource(Sources(recorded.database), ArchiveOpener(archive))
         return await replay(history, facts, scope, worker_source=by_workers)
 
 
-async def test_other_processes_find_what_this_one_finds(long: RecordedLog, tmp_path: Path) -> None:
+async def test_worker_processes_find_the_same_mismatches(long: RecordedLog, tmp_path: Path) -> None:
     long.builder.weights = Weights(headroom=0.9)  # never declared
     await long.builder.answer(ask("odd"))
 
@@ -373,26 +379,28 @@ async def test_other_processes_find_what_this_one_finds(long: RecordedLog, tmp_p
     assert by_workers._replace(seconds=0) == here._replace(seconds=0)
 
 
-async def test_other_processes_take_the_same_sample(long: RecordedLog, tmp_path: Path) -> None:
+async def test_worker_processes_take_the_same_sample(long: RecordedLog, tmp_path: Path) -> None:
     by_workers = await replayed_by_two(long, tmp_path / "a", Scope(sample=5, jobs=2))
     here = await replayed(long, Scope(sample=5))
 
     assert (by_workers.decisions, by_workers.mismatches) == (here.decisions, 0)
 
 
-async def test_what_another_process_cannot_read_is_told(long: RecordedLog, tmp_path: Path) -> None:
+async def test_an_error_of_a_worker_process_is_raised_here(
+    long: RecordedLog, tmp_path: Path
+) -> None:
     await replayed_by_two(long, tmp_path / "a")
     file = next((tmp_path / "a").rglob("facts.seg"))
     file.write_bytes(file.read_bytes()[:-1])
 
-    with pytest.raises(NotInTheLog, match="its sha256 is another one"):
+    with pytest.raises(NotInTheLog, match="its SHA-256 does not match"):
         await replayed_by_two(long, tmp_path / "a")
 
 
 # --- versions ---------------------------------------------------------------------------------
 
 
-async def test_the_work_of_other_code_is_told_first(small_log: RecordedLog) -> None:
+async def test_other_versions_in_the_log_are_named(small_log: RecordedLog) -> None:
     await small_log.builder.publish(SettingsDeclared(settings="old", code="joulie/0", values={}))
     edited(small_log.database, "UPDATE batch SET fold_version = '0' WHERE p_to = 8")
 
@@ -401,10 +409,12 @@ async def test_the_work_of_other_code_is_told_first(small_log: RecordedLog) -> N
 
     assert found is not None
     assert (found.folds, found.answers) == (["0"], ["joulie/0"])
-    reported = f"folds of version 0 (here {FOLDED_BY}) and answers of joulie/0 (here {ANSWERS_BY})"
+    reported = (
+        f"folds of version 0 (this is {FOLDED_BY}) and decisions of joulie/0 (this is {ANSWERS_BY})"
+    )
     assert reported in str(found)
 
 
-async def test_a_log_of_this_code_needs_no_such_remark(small_log: RecordedLog) -> None:
+async def test_a_log_of_this_version_names_no_other_version(small_log: RecordedLog) -> None:
     async with small_log.reading() as (history, _):
         assert other_versions(history) is None

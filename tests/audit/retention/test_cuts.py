@@ -1,4 +1,4 @@
-"""Rows can be deleted in front of a cut and nowhere else; and a cut fits the log."""
+"""Rows can be deleted only before a cut, and a cut must match the log."""
 
 import sqlite3
 from collections.abc import AsyncGenerator, Generator
@@ -24,7 +24,7 @@ from joulie_projections.store.database import Place
 from joulie_projections.testing import Postgres
 
 pytestmark = pytest.mark.anyio
-AT = 12  # a batch of the small past that ends there, and others on both sides of it
+AT = 12  # the end of a batch of the small log, with batches on both sides
 
 
 @pytest.fixture(params=["database_file", "postgres"], ids=["sqlite", "postgres"])
@@ -97,7 +97,7 @@ async def test_without_a_cut_the_trimmer_deletes_nothing(
         refused(trimmer, recorded.database, f"DELETE FROM {table}")
 
 
-async def test_behind_a_cut_the_trimmer_deletes_and_the_place_of_the_cut_stays(
+async def test_the_trimmer_deletes_rows_before_a_cut_and_keeps_the_rows_at_the_cut(
     recorded: RecordedLog, trimmer: Engine
 ) -> None:
     cut = cut_of(recorded)
@@ -125,14 +125,16 @@ WRONG: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("changed", WRONG.values(), ids=WRONG.keys())
-async def test_a_cut_that_does_not_fit_the_log_is_refused(
+async def test_a_cut_that_does_not_match_the_log_is_refused(
     recorded: RecordedLog, trimmer: Engine, changed: dict[str, object]
 ) -> None:
     with pytest.raises(DatabaseError, match="cannot be cut off there"):
         TrimStore(trimmer).record(cut_of(recorded, **changed))
 
 
-async def test_no_cut_beyond_the_newest_snapshot(recorded: RecordedLog, trimmer: Engine) -> None:
+async def test_a_cut_after_the_newest_snapshot_is_refused(
+    recorded: RecordedLog, trimmer: Engine
+) -> None:
     with trimmer.begin() as db:
         db.exec_driver_sql("DELETE FROM snapshot")
 
@@ -170,7 +172,7 @@ CHANGED = [
 
 
 @pytest.mark.parametrize("statement", CHANGED)
-async def test_the_trimmer_changes_nothing_else(
+async def test_the_trimmer_can_change_no_other_rows(
     recorded: RecordedLog, trimmer: Engine, statement: str
 ) -> None:
     TrimStore(trimmer).record(cut_of(recorded))
@@ -178,7 +180,7 @@ async def test_the_trimmer_changes_nothing_else(
     refused(trimmer, recorded.database, statement)
 
 
-async def test_the_writer_of_the_log_can_neither_cut_nor_delete_behind_a_cut(
+async def test_the_log_writer_can_neither_cut_nor_delete_rows_before_a_cut(
     recorded: RecordedLog,
 ) -> None:
     engine = database.trimmer(recorded.database)
@@ -193,7 +195,7 @@ async def test_the_writer_of_the_log_can_neither_cut_nor_delete_behind_a_cut(
     writer.dispose()
 
 
-async def test_the_log_goes_on_behind_a_cut_at_its_very_end(
+async def test_the_log_continues_after_a_cut_at_its_last_entry(
     recorded: RecordedLog, trimmer: Engine
 ) -> None:
     with History.of(recorded.database) as history:
@@ -208,7 +210,7 @@ async def test_the_log_goes_on_behind_a_cut_at_its_very_end(
         assert [entry.pos for entry in history.entries()] == [last.pos, last.pos + 1, last.pos + 2]
 
 
-# --- past our own connections -----------------------------------------------------------------
+# --- other connections -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("recorded", ["database_file"], indirect=True)
@@ -221,7 +223,7 @@ async def test_the_log_goes_on_behind_a_cut_at_its_very_end(
         "UPDATE cut SET pos = pos",
     ],
 )
-async def test_a_stranger_with_the_file_cannot_change_a_cut(
+async def test_another_connection_to_the_file_cannot_change_a_cut(
     recorded: RecordedLog, statement: str
 ) -> None:
     engine = database.trimmer(recorded.database)
@@ -234,7 +236,7 @@ async def test_a_stranger_with_the_file_cannot_change_a_cut(
 
 
 @pytest.mark.parametrize("recorded", ["postgres"], indirect=True)
-async def test_a_user_of_the_writers_role_is_no_trimmer(
+async def test_a_user_with_the_writer_role_cannot_trim(
     recorded: RecordedLog, postgres: Postgres
 ) -> None:
     engine = database.trimmer(recorded.database)
@@ -264,7 +266,7 @@ async def test_a_user_of_the_writers_role_is_no_trimmer(
 
 
 @pytest.mark.parametrize("recorded", ["postgres"], indirect=True)
-async def test_a_user_who_may_not_trim_is_named_with_the_remedy(
+async def test_a_user_without_the_trimmer_role_gets_an_error_with_the_remedy(
     recorded: RecordedLog, postgres: Postgres
 ) -> None:
     name = make_url(str(recorded.database)).database or ""

@@ -1,4 +1,4 @@
-"""Nothing ages out unarchived silently."""
+"""Warnings before unarchived data ages out of a stream."""
 
 import pytest
 
@@ -23,14 +23,14 @@ def tel(first: int, last: int) -> StreamState:
 @pytest.mark.parametrize(
     ("state", "needed", "is_lost"),
     [
-        pytest.param(tel(1, 100), 1, None, id="nothing was dropped yet"),
-        pytest.param(tel(101, 200), 126, None, id="a quarter of it is archived"),
-        pytest.param(tel(101, 200), 125, False, id="less than that"),
-        pytest.param(tel(101, 200), 101, False, id="the next to go is needed"),
-        pytest.param(tel(101, 200), 100, True, id="what was needed is gone"),
+        pytest.param(tel(1, 100), 1, None, id="the stream dropped nothing"),
+        pytest.param(tel(101, 200), 126, None, id="a quarter is archived"),
+        pytest.param(tel(101, 200), 125, False, id="less than a quarter is archived"),
+        pytest.param(tel(101, 200), 101, False, id="the next message to drop is not archived"),
+        pytest.param(tel(101, 200), 100, True, id="an unarchived message was dropped"),
     ],
 )
-async def test_a_stream_that_drops_what_is_needed_next_is_told(
+async def test_a_stream_about_to_drop_unarchived_messages_is_a_risk(
     state: StreamState, needed: int, is_lost: bool | None
 ) -> None:
     expected = None if is_lost is None else RetentionRisk(Stream.TEL, needed, state.first, is_lost)
@@ -38,7 +38,7 @@ async def test_a_stream_that_drops_what_is_needed_next_is_told(
     assert risk_of(state, needed) == expected
 
 
-async def test_the_oldest_unarchived_fact_is_the_first_behind_the_mark(
+async def test_the_oldest_unarchived_fact_is_the_first_one_after_the_archive(
     small_log: RecordedLog,
 ) -> None:
     end, now = small_log.builder.position, small_log.builder.clock()
@@ -48,7 +48,7 @@ async def test_the_oldest_unarchived_fact_is_the_first_behind_the_mark(
     assert ages == [now - 22 * SECOND, now - 20 * SECOND, now, None]
 
 
-async def test_only_streams_that_have_begun_to_drop_are_in_danger(small_log: RecordedLog) -> None:
+async def test_only_streams_that_dropped_messages_are_at_risk(small_log: RecordedLog) -> None:
     async with small_log.reading() as (history, _):
         before = await retention_risks(history, small_log.builder.bus, 0)
         small_log.builder.broker.trim(Stream.TEL, 4)

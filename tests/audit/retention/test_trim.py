@@ -1,4 +1,4 @@
-"""What an archive holds may be deleted; readers through the archive see no difference."""
+"""Trims delete archived data; readers with the archive see no difference."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -41,7 +41,7 @@ NO_LIMIT = 2**62
 
 
 class ArchivedLog(NamedTuple):
-    """A past and its archive."""
+    """A recorded log and its archive."""
 
     recorded: RecordedLog
     path: Path
@@ -73,7 +73,7 @@ class ArchivedLog(NamedTuple):
             engine.dispose()
 
     async def readings(self) -> "Readings":
-        """Through the archive."""
+        """The results of all readers, with the archive."""
         with Sources(self.recorded.database, self.path).reading() as history:
             created = {stream: Input("", 0) for stream in Stream}
             async with StreamFacts.over(self.recorded.builder.bus, created) as streams:
@@ -118,7 +118,7 @@ PODS = ("early-1", "early-2", "late-1", "late-2")
 
 
 async def anchor(recorded: RecordedLog) -> None:
-    """As the projector does with each head."""
+    """Publishes the heads, as the projector does."""
     with History.of(recorded.database) as history:
         signed = history.heads()
     for head in signed:
@@ -127,7 +127,7 @@ async def anchor(recorded: RecordedLog) -> None:
 
 
 async def extend_log(recorded: RecordedLog) -> None:
-    """The small past, and a while later: two snapshots, something in quarantine, more pods."""
+    """Adds to the small log: two snapshots, a quarantined fact, another pod."""
     builder = recorded.builder
     builder.snapshot()
     await builder.quarantined_facts(power("n1", 777))
@@ -159,7 +159,7 @@ def archive_checked(archived: ArchivedLog) -> ArchiveReport:
         return verify_archive(Archive.of(archived.path), archived.public, history)
 
 
-async def test_through_the_archive_a_trimmed_past_is_what_it_was(archived: ArchivedLog) -> None:
+async def test_a_trim_changes_nothing_for_readers_with_the_archive(archived: ArchivedLog) -> None:
     before = await archived.readings()
 
     done = await archived.trim()
@@ -175,7 +175,7 @@ async def test_through_the_archive_a_trimmed_past_is_what_it_was(archived: Archi
     assert [proof.position for proof in after.proofs] == [1, 4, 9]
 
 
-async def test_after_a_trim_it_goes_on_and_is_trimmed_again(archived: ArchivedLog) -> None:
+async def test_a_trimmed_log_grows_and_is_trimmed_again(archived: ArchivedLog) -> None:
     first = await archived.trim()
     builder = archived.recorded.builder
     await builder.facts(*(power(name, 175) for name in ("n1", "n2", "n3", "n4")), after_s=7200)
@@ -198,10 +198,10 @@ async def test_after_a_trim_it_goes_on_and_is_trimmed_again(archived: ArchivedLo
     assert archive_checked(archived).flaw is None
 
 
-# --- what verify tells ------------------------------------------------------------------------
+# --- verification ------------------------------------------------------------------------
 
 
-async def test_without_the_archive_verify_names_what_it_did_not_see(archived: ArchivedLog) -> None:
+async def test_without_the_archive_verify_reports_the_unchecked_part(archived: ArchivedLog) -> None:
     done = await archived.trim()
 
     report = await checked(archived)
@@ -211,18 +211,18 @@ async def test_without_the_archive_verify_names_what_it_did_not_see(archived: Ar
     assert report.entries == 11 - done.cut.pos
 
 
-async def test_with_the_archive_both_are_one_chain(archived: ArchivedLog) -> None:
+async def test_a_trimmed_log_and_its_archive_are_one_chain(archived: ArchivedLog) -> None:
     await archived.trim()
 
     assert archive_checked(archived).flaw is None
 
 
-async def test_a_log_that_was_never_cut_has_nothing_unseen(archived: ArchivedLog) -> None:
+async def test_a_log_without_a_cut_has_no_unchecked_part(archived: ArchivedLog) -> None:
     assert (await checked(archived)).cut is None
 
 
 FORGED = {
-    "a hash that nobody signed": "UPDATE cut SET hash = manifest_head",
+    "an unsigned hash": "UPDATE cut SET hash = manifest_head",
     "a signature of another head": "UPDATE cut SET signature = hash",
     "an entry that is not there": "DELETE FROM decision WHERE pos = (SELECT pos FROM cut)",
     "another entry": "UPDATE cut SET pos = pos + 1",
@@ -239,34 +239,34 @@ async def test_a_forged_cut_is_a_flaw(archived: ArchivedLog, statement: str) -> 
     assert (await checked(archived)).flaw is not None
 
 
-async def test_rows_that_were_deleted_without_a_cut_are_a_flaw(archived: ArchivedLog) -> None:
+async def test_rows_deleted_without_a_cut_are_a_flaw(archived: ArchivedLog) -> None:
     edited(archived.recorded.database, "DELETE FROM decision WHERE pos < 5")
 
-    assert (await checked(archived)).flaw == Flaw(1, "entry 1 is missing; the log goes on at 5")
+    assert (await checked(archived)).flaw == Flaw(1, "entry 1 is missing; the next entry is 5")
 
 
-async def test_an_archive_that_ends_in_front_of_the_cut_is_a_flaw(
+async def test_an_archive_that_ends_before_the_cut_is_a_flaw(
     archived: ArchivedLog, tmp_path: Path
 ) -> None:
     await archived.trim()
     (tmp_path / "other" / "log").mkdir(parents=True)
     other = archived._replace(path=tmp_path / "other")
 
-    assert "it ends in front of entry" in str(archive_checked(other).flaw)
-    with pytest.raises(NotInTheLog, match="in front of what was trimmed"):
+    assert "it ends before entry" in str(archive_checked(other).flaw)
+    with pytest.raises(NotInTheLog, match="before what was trimmed"):
         await other.readings()
 
 
-async def test_a_trimmed_log_is_not_archived_anywhere_else(
+async def test_a_trimmed_log_cannot_be_archived_to_a_new_archive(
     archived: ArchivedLog, tmp_path: Path
 ) -> None:
     await archived.trim()
 
-    with pytest.raises(NotInTheLog, match="in front of what was trimmed"):
+    with pytest.raises(NotInTheLog, match="before what was trimmed"):
         await archived._replace(path=tmp_path / "new").archive()
 
 
-async def test_a_head_from_elsewhere_that_signed_another_entry_at_the_cut_is_a_flaw(
+async def test_an_anchored_head_of_another_entry_at_the_cut_is_a_flaw(
     archived: ArchivedLog,
 ) -> None:
     done = await archived.trim()
@@ -279,7 +279,7 @@ async def test_a_head_from_elsewhere_that_signed_another_entry_at_the_cut_is_a_f
     assert report.flaw.place == done.cut.pos
 
 
-async def test_a_head_from_elsewhere_in_front_of_the_cut_is_held_against_the_archive(
+async def test_an_anchored_head_before_the_cut_is_compared_with_the_archive(
     archived: ArchivedLog,
 ) -> None:
     await archived.trim()
@@ -287,7 +287,7 @@ async def test_a_head_from_elsewhere_in_front_of_the_cut_is_held_against_the_arc
     with History.of(archived.recorded.database) as history:
         report = verify_archive(Archive.of(archived.path), archived.public, history, [other])
 
-    assert "entry 3 is not the one that was signed" in str(report.flaw)
+    assert "entry 3 does not match its signed head" in str(report.flaw)
 
 
 async def test_a_cut_that_names_another_part_of_the_archive_is_a_flaw(
@@ -296,13 +296,13 @@ async def test_a_cut_that_names_another_part_of_the_archive_is_a_flaw(
     await archived.trim()
     edited(archived.recorded.database, "UPDATE cut SET log_seal = 'another'")
 
-    assert "is not the part that the log was cut by" in str(archive_checked(archived).flaw)
+    assert "is not the part that the cut names" in str(archive_checked(archived).flaw)
 
 
-# --- what is not cut --------------------------------------------------------------------------
+# --- limits of a cut --------------------------------------------------------------------------
 
 
-async def test_what_is_younger_than_the_keep_window_stays(archived: ArchivedLog) -> None:
+async def test_data_within_the_keep_window_stays(archived: ArchivedLog) -> None:
     done = await archived.trim(keep_s=1e6)
 
     assert (done.cut, done.rows, done.messages) == (None, 0, {})
@@ -312,10 +312,10 @@ async def test_the_keep_window_decides_which_head_is_the_cut(archived: ArchivedL
     done = await archived.trim(keep_s=1800)
 
     assert done.cut is not None
-    assert done.cut.pos == 9  # the heads before the last hour are those of the small past
+    assert done.cut.pos == 9  # the heads before the last hour are those of the small log
 
 
-async def test_what_is_not_archived_stays(archived: ArchivedLog) -> None:
+async def test_unarchived_data_stays(archived: ArchivedLog) -> None:
     builder = archived.recorded.builder
     await builder.facts(power("n1", 100), after_s=3600)
     await builder.answer(ask("unarchived"))
@@ -332,7 +332,7 @@ async def test_what_is_not_archived_stays(archived: ArchivedLog) -> None:
         assert [each.pos for each in history.entries()] == [*range(done.cut.pos, 14)]
 
 
-async def test_a_head_that_is_not_anchored_elsewhere_is_no_place_to_cut(
+async def test_a_head_that_is_not_anchored_cannot_be_a_cut(
     archived: ArchivedLog,
 ) -> None:
     anchored = [head for head in await archived.anchored() if head.pos <= 7]
@@ -345,7 +345,7 @@ async def test_a_head_that_is_not_anchored_elsewhere_is_no_place_to_cut(
     engine.dispose()
 
 
-async def test_an_answer_whose_outcome_is_due_stays(archived: ArchivedLog) -> None:
+async def test_a_decision_with_a_pending_outcome_stays(archived: ArchivedLog) -> None:
     values = "(1, 1, '{uid}', 'team', 'late-1', 'n1', 1)"
     with History.of(archived.recorded.database) as history:
         uid = explain_pod(history, "team/late-1").pod.uid
@@ -353,10 +353,10 @@ async def test_an_answer_whose_outcome_is_due_stays(archived: ArchivedLog) -> No
 
     done = await archived.trim()
 
-    assert done.cut is None  # the first head covers that answer
+    assert done.cut is None  # the first head covers that decision
 
 
-async def test_no_snapshot_no_cut(archived: ArchivedLog) -> None:
+async def test_without_a_snapshot_there_is_no_cut(archived: ArchivedLog) -> None:
     edited(archived.recorded.database, "DELETE FROM snapshot")
 
     assert (await archived.trim()).cut is None
@@ -369,9 +369,7 @@ def flip_a_byte(file: Path) -> None:
 
 
 @pytest.mark.parametrize("table", ["entries", "heads", "facts", "batches"])
-async def test_an_archive_that_does_not_read_back_lets_nothing_go(
-    archived: ArchivedLog, table: str
-) -> None:
+async def test_a_damaged_archive_prevents_a_trim(archived: ArchivedLog, table: str) -> None:
     for file in archived.path.glob(f"*/*/*/*/{table}.seg"):
         flip_a_byte(file)
 
@@ -382,7 +380,7 @@ async def test_an_archive_that_does_not_read_back_lets_nothing_go(
         assert (history.cut(), len(list(history.entries()))) == (None, 11)
 
 
-async def test_a_database_that_differs_from_the_archive_lets_nothing_go(
+async def test_a_database_that_differs_from_the_archive_is_not_trimmed(
     archived: ArchivedLog,
 ) -> None:
     edited(
@@ -426,7 +424,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
-async def test_a_trim_that_ends_amid_its_steps_is_whole_to_readers_and_is_finished_later(
+async def test_an_interrupted_trim_changes_nothing_for_readers_and_is_completed_later(
     archived: ArchivedLog, step: Step, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("joulie_projections.history.trimming.PORTION", 2)
@@ -448,10 +446,10 @@ async def test_a_trim_that_ends_amid_its_steps_is_whole_to_readers_and_is_finish
         assert next(history.entries()).pos == done.cut.pos
 
 
-# --- readers of the rest ----------------------------------------------------------------------
+# --- readers of the remaining log ----------------------------------------------------------------------
 
 
-async def test_what_is_left_replays_without_the_archive(archived: ArchivedLog) -> None:
+async def test_the_remaining_log_replays_without_the_archive(archived: ArchivedLog) -> None:
     done = await archived.trim()
     assert done.cut is not None
     with History.of(archived.recorded.database) as history:
@@ -461,7 +459,9 @@ async def test_what_is_left_replays_without_the_archive(archived: ArchivedLog) -
     assert again.mismatches == 0
 
 
-async def test_what_was_cut_names_the_archive_as_the_way_to_it(archived: ArchivedLog) -> None:
+async def test_a_read_before_the_cut_gives_an_error_that_names_the_archive(
+    archived: ArchivedLog,
+) -> None:
     await archived.trim()
     with History.of(archived.recorded.database) as history:
         async with StreamFacts.on(archived.recorded.builder.bus, history) as facts:
@@ -475,14 +475,14 @@ async def test_what_was_cut_names_the_archive_as_the_way_to_it(archived: Archive
             explain_pod(history, "team/early-1")
 
 
-async def test_settings_that_answers_behind_the_cut_name_stay(archived: ArchivedLog) -> None:
+async def test_settings_of_decisions_after_the_cut_stay(archived: ArchivedLog) -> None:
     await archived.trim()
     with History.of(archived.recorded.database) as history:
         assert [entry.pos for entry in history.declarations()] == [1]
 
 
-async def test_what_a_rebuild_set_aside_after_it_was_archived_stays(archived: ArchivedLog) -> None:
-    """Also in front of the cut, where nothing but the database knows of it."""
+async def test_facts_that_a_rebuild_quarantined_after_archiving_stay(archived: ArchivedLog) -> None:
+    """Also before the cut: only the database holds them."""
     into = "INSERT INTO quarantine (position, stream, sequence, why, body)"
     edited(archived.recorded.database, f"{into} VALUES (9, 'JOULIE_TEL', 1, 'late', ?)", b"x")
 
@@ -497,7 +497,7 @@ async def test_what_a_rebuild_set_aside_after_it_was_archived_stays(archived: Ar
         assert [poison.position for poison in history.quarantined()] == [9]
 
 
-async def test_the_index_of_an_archive_may_be_deleted(archived: ArchivedLog) -> None:
+async def test_a_deleted_archive_index_is_rebuilt(archived: ArchivedLog) -> None:
     await archived.trim()
     before = await archived.readings()
     (archived.path / ".index.db").unlink()

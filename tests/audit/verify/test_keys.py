@@ -1,4 +1,4 @@
-"""A log whose keys changed is verified over all of them; a key that leaked writes no history."""
+"""Verification over several keys; a compromised key cannot rewrite the log."""
 
 import shutil
 import subprocess
@@ -65,13 +65,13 @@ async def test_a_log_with_two_keys_has_no_flaw(rotated: RecordedLog) -> None:
     assert [key.until for key in rotated.builder.signer.public.keys] == [9, ENDLESS]
 
 
-async def test_a_key_alone_does_not_vouch_for_the_other(rotated: RecordedLog) -> None:
+async def test_one_key_alone_does_not_verify_heads_of_the_other(rotated: RecordedLog) -> None:
     for key, pos in zip(rotated.builder.signer.public.keys, (11, 7), strict=True):
         report = await verified(rotated, Ring(key._replace(after=0, until=ENDLESS)))
         assert report.flaw == Flaw(pos, f"the signature of the head at {pos} is not ours")
 
 
-async def test_an_old_key_signs_nothing_behind_its_handover(
+async def test_an_old_key_cannot_sign_after_its_handover(
     any_database: RecordedLog, tmp_path: Path
 ) -> None:
     shutil.copyfile(any_database.builder.signer.path, tmp_path / "leaked.key")
@@ -95,13 +95,13 @@ async def test_a_handover_for_another_log_is_a_flaw(rotated: RecordedLog) -> Non
 
     report = await verified(rotated, ring)
 
-    assert report.flaw == Flaw(9, "a handover of keys speaks of entry 9, but the log ends at 8")
+    assert report.flaw == Flaw(9, "a key handover covers entry 9, but the log ends at 8")
 
 
-async def test_a_compromised_key_rewrites_no_history(
+async def test_a_compromised_key_cannot_rewrite_the_log(
     any_database: RecordedLog, tmp_path: Path
 ) -> None:
-    """Cut to where the key still signed, and signed anew with it: no good key confirms that."""
+    """The log is truncated to where the key signed, and signed again with it."""
     made = any_database.builder
     old = made.signer
     made.rotate()
@@ -119,7 +119,7 @@ async def test_a_compromised_key_rewrites_no_history(
     )
 
 
-async def test_what_a_compromised_key_signed_counts_once_a_good_key_covers_it(
+async def test_a_head_of_a_compromised_key_is_valid_if_another_key_covers_it(
     rotated: RecordedLog,
 ) -> None:
     made = rotated.builder
@@ -166,7 +166,7 @@ async def test_the_script_follows_a_handover_from_any_key(
             assert (code, said[:5]) == (0, "entry"), said
 
 
-async def test_the_script_believes_no_forged_handover(rotated: RecordedLog, tmp_path: Path) -> None:
+async def test_the_script_rejects_a_forged_handover(rotated: RecordedLog, tmp_path: Path) -> None:
     old = tmp_path / "old.pub"
     old.write_bytes(pem(rotated.builder.signer.public.keys[0].raw))
     proof = await proved(rotated, 10)
@@ -202,7 +202,7 @@ async def test_a_proof_avoids_heads_of_a_compromised_key(
     assert checked(after, tmp_path, ring)[0] == 0
 
 
-async def test_two_heads_of_two_keys_are_of_one_log(rotated: RecordedLog) -> None:
+async def test_heads_of_two_keys_belong_to_one_log(rotated: RecordedLog) -> None:
     async with rotated.reading() as (history, _):
         first, *_, last = history.heads()
         found = difference(history, rotated.builder.signer.public, first, last)
@@ -264,10 +264,10 @@ async def test_an_archive_without_its_handovers_needs_the_ring(
     assert "the signature of the head at 11 is not ours" in flaw
 
 
-async def test_an_archive_that_ends_with_a_compromised_key_is_not_believed(
+async def test_an_archive_that_ends_with_a_compromised_key_is_a_flaw(
     any_database: RecordedLog, tmp_path: Path
 ) -> None:
-    """Made when the log ended there, or cut off there by a thief of the key."""
+    """It may be complete, or truncated by an attacker with the key."""
     made = any_database.builder
     await made.answer(ask("late-3"))
     made.sign()

@@ -1,4 +1,4 @@
-"""A proof convinces somebody who runs none of our code, and nothing else does."""
+"""A standalone script accepts a valid proof and rejects everything else."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ def key(recorded: RecordedLog, tmp_path: Path) -> Path:
 def checked(
     proof: Proof, directory: Path, *options: str | Path, python: tuple[str, ...] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """By the script of the documentation, from a folder that knows nothing of Joulie."""
+    """Runs the documented script in a directory without Joulie."""
     file = directory / "proof.json"
     file.write_bytes(msgspec.json.encode(proof))
     command = [sys.executable, *python, str(CHECKER), str(file), *map(str, options)]
@@ -49,7 +49,7 @@ async def test_a_proof_leads_to_the_next_signed_head(
     assert leads_to_head(proof)
 
 
-async def test_the_script_of_the_documentation_believes_a_proof(
+async def test_the_documented_script_accepts_a_proof(
     small_log: RecordedLog, key: Path, tmp_path: Path
 ) -> None:
     done = checked(await proved(small_log, 3), tmp_path, "--key", key)
@@ -58,7 +58,7 @@ async def test_the_script_of_the_documentation_believes_a_proof(
     assert done.returncode == 0
 
 
-async def test_without_the_key_the_script_says_what_it_did_not_check(
+async def test_without_a_key_the_script_reports_that_the_signature_was_not_checked(
     small_log: RecordedLog, tmp_path: Path
 ) -> None:
     done = checked(await proved(small_log, 3), tmp_path)
@@ -66,7 +66,7 @@ async def test_without_the_key_the_script_says_what_it_did_not_check(
     assert done.stdout.endswith("whose signature was NOT checked (no --key)\n")
 
 
-async def test_without_the_package_the_script_says_what_it_did_not_check(
+async def test_without_the_package_the_script_reports_that_the_signature_was_not_checked(
     small_log: RecordedLog, key: Path, tmp_path: Path
 ) -> None:
     done = checked(await proved(small_log, 3), tmp_path, "--key", key, python=("-S",))
@@ -75,7 +75,7 @@ async def test_without_the_package_the_script_says_what_it_did_not_check(
     assert done.stdout.endswith("NOT checked (the package `cryptography` is missing)\n")
 
 
-async def test_the_script_does_not_believe_a_changed_body(
+async def test_the_script_rejects_a_changed_body(
     small_log: RecordedLog, key: Path, tmp_path: Path
 ) -> None:
     proof = await proved(small_log, 3)
@@ -86,7 +86,7 @@ async def test_the_script_does_not_believe_a_changed_body(
     assert (done.returncode, done.stdout) == (1, "NOT proved: the bodies do not lead to the head\n")
 
 
-async def test_the_script_does_not_believe_another_position(
+async def test_the_script_rejects_another_position(
     small_log: RecordedLog, key: Path, tmp_path: Path
 ) -> None:
     proof = await proved(small_log, 3)
@@ -96,9 +96,7 @@ async def test_the_script_does_not_believe_another_position(
     assert done.returncode == 1
 
 
-async def test_the_script_does_not_believe_another_key(
-    small_log: RecordedLog, tmp_path: Path
-) -> None:
+async def test_the_script_rejects_another_key(small_log: RecordedLog, tmp_path: Path) -> None:
     other = tmp_path / "other.pub"
     Signer.of(tmp_path / "other.key").publish(other)
 
@@ -110,7 +108,7 @@ async def test_the_script_does_not_believe_another_key(
     )
 
 
-def test_the_script_is_short_and_needs_nothing_of_ours() -> None:
+def test_the_script_is_short_and_imports_no_joulie_package() -> None:
     source = CHECKER.read_text()
 
     assert len(source.splitlines()) < 140
@@ -125,7 +123,7 @@ def test_the_script_is_short_and_needs_nothing_of_ours() -> None:
         (10, "Entry 10 is not signed yet: the newest head is at 9."),
     ],
 )
-async def test_what_cannot_be_proved_is_told(
+async def test_an_entry_that_cannot_be_proved_gives_the_reason(
     small_log: RecordedLog, position: int, why: str
 ) -> None:
     await small_log.builder.answer(ask("unsigned"))
@@ -136,12 +134,12 @@ async def test_what_cannot_be_proved_is_told(
     assert str(reported.value).startswith(why)
 
 
-async def test_nothing_can_be_proved_of_an_empty_log(recorded: RecordedLog) -> None:
+async def test_an_empty_log_has_no_proofs(recorded: RecordedLog) -> None:
     with pytest.raises(NotInTheLog, match="the log has no entries yet"):
         await proved(recorded, 1)
 
 
-# --- one head and another ---------------------------------------------------------------------
+# --- two heads ---------------------------------------------------------------------
 
 
 async def heads_and(recorded: RecordedLog, *changes: Head) -> tuple[list[Head], Difference]:
@@ -151,14 +149,14 @@ async def heads_and(recorded: RecordedLog, *changes: Head) -> tuple[list[Head], 
         return heads, difference(history, recorded.builder.signer.public, pair[-1], pair[0])
 
 
-async def test_a_later_head_goes_on_from_an_earlier_one(small_log: RecordedLog) -> None:
+async def test_a_later_head_extends_an_earlier_one(small_log: RecordedLog) -> None:
     heads, found = await heads_and(small_log)
 
     assert found == Difference(heads[0], heads[1], "")
     assert found.entries == 2
 
 
-async def test_two_heads_of_one_entry_that_differ_are_a_fork(small_log: RecordedLog) -> None:
+async def test_two_different_heads_of_one_entry_are_a_fork(small_log: RecordedLog) -> None:
     heads, _ = await heads_and(small_log)
     forked = small_log.builder.signer.sign(9, bytes(32), 1)
 
@@ -167,7 +165,7 @@ async def test_two_heads_of_one_entry_that_differ_are_a_fork(small_log: Recorded
     assert found.flaw == "two heads of entry 9 that differ: the log was forked"
 
 
-async def test_a_head_of_a_log_that_was_rewritten_since_does_not_fit(
+async def test_a_head_of_a_rewritten_log_does_not_match(
     small_log: RecordedLog,
 ) -> None:
     heads, _ = await heads_and(small_log)
@@ -175,10 +173,10 @@ async def test_a_head_of_a_log_that_was_rewritten_since_does_not_fit(
 
     _, found = await heads_and(small_log, before, heads[-1])
 
-    assert found.flaw == "entry 5 of this log is not the one that the first head signed"
+    assert found.flaw == "entry 5 of this log does not match the first head"
 
 
-async def test_a_head_of_another_log_is_told_by_its_key(
+async def test_a_head_of_another_log_is_detected_by_its_key(
     small_log: RecordedLog, tmp_path: Path
 ) -> None:
     heads, _ = await heads_and(small_log)
@@ -189,7 +187,7 @@ async def test_a_head_of_another_log_is_told_by_its_key(
     assert found.flaw == f"the head at 3 is signed by another key ({stranger.key_id})"
 
 
-async def test_a_head_beyond_the_log_does_not_fit(small_log: RecordedLog) -> None:
+async def test_a_head_after_the_end_of_the_log_does_not_match(small_log: RecordedLog) -> None:
     heads, _ = await heads_and(small_log)
     beyond = small_log.builder.signer.sign(99, bytes(32), 1)
 

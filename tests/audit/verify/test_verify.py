@@ -1,4 +1,4 @@
-"""Whatever was changed behind our back is named by its place."""
+"""Every change to the log is reported with its position."""
 
 import contextlib
 import sqlite3
@@ -42,58 +42,58 @@ async def verified(
         return verify(history, recorded.builder.signer.public, anchored, entry_range, workers)
 
 
-async def test_a_log_that_is_what_was_written_has_no_flaw(small_log: RecordedLog) -> None:
+async def test_an_unchanged_log_has_no_flaw(small_log: RecordedLog) -> None:
     report = await verified(small_log)
 
     assert report == Report(entries=9, heads=2, batches=4, snapshots=0, gaps=[], flaw=None)
 
 
-async def test_an_empty_log_is_right(recorded: RecordedLog) -> None:
+async def test_an_empty_log_has_no_flaw(recorded: RecordedLog) -> None:
     assert await verified(recorded) == Report(0, 0, 0, 0, [], None)
 
 
 CHANGES = {
     "a body": (
         "UPDATE decision SET body = prev WHERE pos = 4",
-        Flaw(4, "the body of entry 4 is not the one that was hashed"),
+        Flaw(4, "the body of entry 4 does not match its hash"),
     ),
     "a hash": (
         "UPDATE decision SET hash = prev WHERE pos = 4",
-        Flaw(4, "the body of entry 4 is not the one that was hashed"),
+        Flaw(4, "the body of entry 4 does not match its hash"),
     ),
     "a link": (
         "UPDATE decision SET prev = hash WHERE pos = 4",
-        Flaw(4, "entry 4 does not follow the entry before it"),
+        Flaw(4, "entry 4 does not link to the entry before it"),
     ),
-    "an entry taken out": (
+    "a removed entry": (
         "DELETE FROM decision WHERE pos = 4",
-        Flaw(4, "entry 4 is missing; the log goes on at 5"),
+        Flaw(4, "entry 4 is missing; the next entry is 5"),
     ),
     "a signature": (
         "UPDATE head SET signature = hash WHERE pos = 7",
         Flaw(7, "the signature of the head at 7 is not ours"),
     ),
-    "a signed moment": (
+    "a signed time": (
         "UPDATE head SET signed_at = signed_at + 1 WHERE pos = 9",
         Flaw(9, "the signature of the head at 9 is not ours"),
     ),
     "a manifest": (
         "UPDATE batch SET state_digest = head WHERE p_to = 12",
-        Flaw(9, "the manifest at 9 is not the one that was chained"),
+        Flaw(9, "the manifest at 9 does not match its chain hash"),
     ),
-    "a manifest taken out": (
+    "a removed manifest": (
         "DELETE FROM batch WHERE p_to = 12",
         Flaw(9, "positions 9 to 12 are missing"),
     ),
     "the checkpoint": (
         "UPDATE checkpoint SET head = inputs WHERE name = 'projector'",
-        Flaw(23, "the checkpoint and the last manifest do not fit together"),
+        Flaw(23, "the checkpoint does not match the last manifest"),
     ),
 }
 
 
 @pytest.mark.parametrize(("statement", "flaw"), CHANGES.values(), ids=CHANGES)
-async def test_a_change_is_named_by_its_place(
+async def test_a_change_is_reported_with_its_position(
     any_database: RecordedLog, statement: str, flaw: Flaw
 ) -> None:
     edited(any_database.database, statement)
@@ -105,7 +105,7 @@ async def test_a_change_is_named_by_its_place(
 
 @pytest.mark.parametrize("jobs", [2, 3, 5, 9])
 @pytest.mark.parametrize("statement", [*(statement for statement, _ in CHANGES.values()), ""])
-async def test_a_walk_that_is_shared_ends_where_one_alone_would(
+async def test_a_parallel_walk_ends_where_a_single_walk_does(
     small_log: RecordedLog, statement: str, jobs: int
 ) -> None:
     if statement:
@@ -121,8 +121,8 @@ async def test_a_walk_that_is_shared_ends_where_one_alone_would(
     assert shared.counters.gaps() == alone.counters.gaps()
 
 
-@pytest.mark.parametrize("change", ["a body", "an entry taken out", "a signature", "a manifest"])
-async def test_several_processes_name_the_place_that_one_does(
+@pytest.mark.parametrize("change", ["a body", "a removed entry", "a signature", "a manifest"])
+async def test_worker_processes_report_the_same_position(
     small_log: RecordedLog, change: str
 ) -> None:
     statement, flaw = CHANGES[change]
@@ -133,7 +133,7 @@ async def test_several_processes_name_the_place_that_one_does(
     assert (await verified(small_log, jobs=3)).flaw == flaw
 
 
-async def test_any_flipped_byte_of_any_snapshot_is_named(small_log: RecordedLog) -> None:
+async def test_a_changed_snapshot_is_reported(small_log: RecordedLog) -> None:
     at = small_log.builder.snapshot()
     assert (await verified(small_log))[3:6] == (1, [], None)
     edited(
@@ -142,11 +142,11 @@ async def test_any_flipped_byte_of_any_snapshot_is_named(small_log: RecordedLog)
 
     report = await verified(small_log)
 
-    what = f"the snapshot at position {at} is not the one that was kept"
+    what = f"the snapshot at position {at} is corrupted"
     assert report.flaw == Flaw(at, what)
 
 
-async def test_a_snapshot_of_another_place_in_the_chain_is_named(small_log: RecordedLog) -> None:
+async def test_a_snapshot_at_another_position_is_reported(small_log: RecordedLog) -> None:
     at = small_log.builder.snapshot()
     edited(small_log.database, f"UPDATE snapshot SET position = {at - 1}")
 
@@ -170,7 +170,7 @@ async def test_any_flipped_byte_of_any_body_is_found(small_log: RecordedLog) -> 
     assert (await verified(small_log)).flaw is None
 
 
-async def test_an_entry_that_was_rewritten_with_its_hash_breaks_the_next_link(
+async def test_an_entry_rewritten_with_its_hash_breaks_the_next_link(
     small_log: RecordedLog,
 ) -> None:
     async with small_log.reading() as (history, _):
@@ -182,20 +182,20 @@ async def test_an_entry_that_was_rewritten_with_its_hash_breaks_the_next_link(
 
     report = await verified(small_log)
 
-    assert report.flaw == Flaw(5, "entry 5 does not follow the entry before it")
+    assert report.flaw == Flaw(5, "entry 5 does not link to the entry before it")
 
 
-async def test_an_entry_that_was_given_another_number_is_missed_at_its_own(
+async def test_a_renumbered_entry_is_missing_at_its_own_number(
     small_log: RecordedLog,
 ) -> None:
     edited(small_log.database, "UPDATE decision SET pos = 19 WHERE pos = 9")
 
     report = await verified(small_log)
 
-    assert report.flaw == Flaw(9, "entry 9 is missing; the log goes on at 19")
+    assert report.flaw == Flaw(9, "entry 9 is missing; the next entry is 19")
 
 
-async def test_a_log_that_was_cut_off_is_found_by_a_head_that_was_kept(
+async def test_a_truncated_log_is_detected_by_an_anchored_head(
     small_log: RecordedLog,
 ) -> None:
     async with small_log.reading() as (history, _):
@@ -205,12 +205,10 @@ async def test_a_log_that_was_cut_off_is_found_by_a_head_that_was_kept(
 
     report = await verified(small_log, kept)
 
-    assert report.flaw == Flaw(8, "a signed head speaks of entry 9, but the log ends at 7")
+    assert report.flaw == Flaw(8, "a signed head covers entry 9, but the log ends at 7")
 
 
-async def test_the_heads_of_another_log_are_not_ours(
-    small_log: RecordedLog, tmp_path: Path
-) -> None:
+async def test_a_head_of_another_log_is_a_flaw(small_log: RecordedLog, tmp_path: Path) -> None:
     stranger = Signer.of(tmp_path / "other.key").sign(7, bytes(32), 1)
 
     report = await verified(small_log, stranger)
@@ -218,16 +216,16 @@ async def test_the_heads_of_another_log_are_not_ours(
     assert report.flaw == Flaw(7, "the signature of the head at 7 is not ours")
 
 
-# --- a part of it -----------------------------------------------------------------------------
+# --- a range of entries -----------------------------------------------------------------------------
 
 
-async def test_a_part_hangs_on_the_entry_before_it(small_log: RecordedLog) -> None:
+async def test_a_range_links_to_the_entry_before_it(small_log: RecordedLog) -> None:
     report = await verified(small_log, entry_range=EntryRange(4, 8))
 
     assert report == Report(5, 2, 0, 0, [], None)
 
 
-async def test_a_part_finds_what_is_in_it_and_nothing_else(small_log: RecordedLog) -> None:
+async def test_a_range_finds_only_its_own_flaws(small_log: RecordedLog) -> None:
     edited(small_log.database, "UPDATE decision SET body = prev WHERE pos = 3")
 
     inside, after_cut = (
@@ -235,11 +233,11 @@ async def test_a_part_finds_what_is_in_it_and_nothing_else(small_log: RecordedLo
         await verified(small_log, entry_range=EntryRange(4, 9)),
     )
 
-    assert inside.flaw == Flaw(3, "the body of entry 3 is not the one that was hashed")
+    assert inside.flaw == Flaw(3, "the body of entry 3 does not match its hash")
     assert after_cut.flaw is None
 
 
-# --- what entries are found by ----------------------------------------------------------------
+# --- columns ----------------------------------------------------------------
 
 OTHER: dict[str, object] = {
     "event_id": "extender-9:b1:4",
@@ -252,7 +250,7 @@ OTHER: dict[str, object] = {
 
 
 @pytest.mark.parametrize("column", About._fields)
-async def test_a_column_of_postgres_that_says_other_than_its_entry_is_named(
+async def test_a_changed_column_in_postgres_is_reported(
     postgres: Postgres, tmp_path: Path, column: str
 ) -> None:
     async with small_log_in(postgres.migrated(), tmp_path) as recorded:
@@ -260,7 +258,7 @@ async def test_a_column_of_postgres_that_says_other_than_its_entry_is_named(
 
         report = await verified(recorded)
 
-    assert report.flaw == Flaw(5, f"the column {column} of entry 5 is not what its body says")
+    assert report.flaw == Flaw(5, f"the column {column} of entry 5 does not match its body")
 
 
 @pytest.mark.parametrize("column", About._fields)
@@ -271,7 +269,9 @@ async def test_a_column_of_sqlite_cannot_be_changed_at_all(
         edited(small_log.database, f"UPDATE decision SET {column} = {column}")
 
 
-async def test_what_sqlite_finds_an_entry_by_is_hashed_with_it(small_log: RecordedLog) -> None:
+async def test_the_generated_columns_of_sqlite_are_covered_by_the_hash(
+    small_log: RecordedLog,
+) -> None:
     edited(
         small_log.database,
         "UPDATE decision SET body = CAST(replace(body, 'team/', 'work/') AS BLOB) WHERE pos = 5",
@@ -282,11 +282,11 @@ async def test_what_sqlite_finds_an_entry_by_is_hashed_with_it(small_log: Record
     assert found is not None
     assert found.pod.startswith("work/")
     assert (await verified(small_log)).flaw == Flaw(
-        5, "the body of entry 5 is not the one that was hashed"
+        5, "the body of entry 5 does not match its hash"
     )
 
 
-async def test_what_is_put_beside_an_entry_with_a_header_changes_nothing(
+async def test_a_value_in_the_beside_column_of_an_entry_with_a_header_is_ignored(
     small_log: RecordedLog,
 ) -> None:
     async with small_log.reading() as (history, _):
@@ -307,7 +307,7 @@ NONSENSE = ["@", "@\n", "@0022003300440055", "@-001" * 9, f"@{'9' * 200}"]
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE)
-async def test_a_header_that_is_nonsense_stops_nobody_and_is_named(
+async def test_an_invalid_header_stops_no_reader_and_is_reported(
     small_log: RecordedLog, nonsense: str
 ) -> None:
     edited(small_log.database, "UPDATE decision SET body = ? WHERE pos = 5", nonsense.encode())
@@ -317,11 +317,11 @@ async def test_a_header_that_is_nonsense_stops_nobody_and_is_named(
         assert found == [9, 8, 7, 6, 4, 3, 2]
         assert len(list(history.entries())) == 9
     assert (await verified(small_log)).flaw == Flaw(
-        5, "the body of entry 5 is not the one that was hashed"
+        5, "the body of entry 5 does not match its hash"
     )
 
 
-async def test_bytes_that_are_no_text_stop_nobody_and_are_named(small_log: RecordedLog) -> None:
+async def test_invalid_text_stops_no_reader_and_is_reported(small_log: RecordedLog) -> None:
     async with small_log.reading() as (history, _):
         entry = history.entry(5)
     assert entry is not None
@@ -331,15 +331,13 @@ async def test_bytes_that_are_no_text_stop_nobody_and_are_named(small_log: Recor
     async with small_log.reading() as (history, _):
         assert [entry.pod[:5] for entry in history.entries(5, 6)] == ["te\ufffdm/", "team/"]
     assert (await verified(small_log)).flaw == Flaw(
-        5, "the body of entry 5 is not the one that was hashed"
+        5, "the body of entry 5 does not match its hash"
     )
 
 
 @pytest.mark.parametrize("column", ["body", "prev", "hash"])
-async def test_bytes_that_are_said_to_be_text_are_named(
-    small_log: RecordedLog, column: str
-) -> None:
-    """One bit in the file makes one of the other."""
+async def test_bytes_stored_as_text_are_reported(small_log: RecordedLog, column: str) -> None:
+    """A single bit in the file changes the type of a value."""
     edited(
         small_log.database, f"UPDATE decision SET {column} = CAST({column} AS TEXT) WHERE pos = 5"
     )
@@ -350,7 +348,7 @@ async def test_bytes_that_are_said_to_be_text_are_named(
     assert report.flaw.place == 5
 
 
-async def test_whoever_wants_it_to_stop_is_heard(small_log: RecordedLog) -> None:
+async def test_an_interrupt_ends_the_walk(small_log: RecordedLog) -> None:
     def look(*_: object) -> bool:
         raise KeyboardInterrupt
 
@@ -360,7 +358,7 @@ async def test_whoever_wants_it_to_stop_is_heard(small_log: RecordedLog) -> None
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE)
-async def test_nonsense_that_was_hashed_is_named_by_the_head_that_signed_another(
+async def test_an_invalid_entry_with_a_matching_hash_differs_from_its_signed_head(
     small_log: RecordedLog, nonsense: str
 ) -> None:
     async with small_log.reading() as (history, _):
@@ -372,10 +370,10 @@ async def test_nonsense_that_was_hashed_is_named_by_the_head_that_signed_another
 
     report = await verified(small_log)
 
-    assert report.flaw == Flaw(9, "entry 9 is not the one that was signed")
+    assert report.flaw == Flaw(9, "entry 9 does not match its signed head")
 
 
-async def test_columns_that_are_made_otherwise_are_named(small_log: RecordedLog) -> None:
+async def test_redefined_columns_are_reported(small_log: RecordedLog) -> None:
     column = "pod TEXT NOT NULL GENERATED ALWAYS AS ("
     with contextlib.closing(sqlite3.connect(small_log.database)) as db, db:
         db.execute("PRAGMA writable_schema = on")
@@ -385,24 +383,24 @@ async def test_columns_that_are_made_otherwise_are_named(small_log: RecordedLog)
     async with small_log.reading() as (history, _):
         assert {entry.pod[0] for entry in history.entries()} == {"x"}
     assert (await verified(small_log)).flaw == Flaw(
-        0, "the table of decisions was redefined: its columns are not what bodies say"
+        0, "the table of decisions was redefined: its columns do not come from the bodies"
     )
 
 
 # --- entries without headers ------------------------------------------------------------------
 
 
-async def test_a_log_from_before_headers_has_no_flaw(log_without_headers: RecordedLog) -> None:
+async def test_a_log_without_headers_has_no_flaw(log_without_headers: RecordedLog) -> None:
     async with log_without_headers.reading() as (history, _):
         assert not any(map(has_header, (entry.body for entry in history.entries())))
 
     assert await verified(log_without_headers) == Report(9, 2, 4, 0, [], None)
 
 
-async def test_a_name_that_fits_no_header_is_no_flaw_of_an_entry_from_before(
+async def test_a_name_that_fits_no_header_is_no_flaw_of_an_entry_without_one(
     log_without_headers: RecordedLog,
 ) -> None:
-    """Nor has a producer looked at such names then."""
+    """Producers did not check such names then."""
     data = msgspec.Raw(
         msgspec.msgpack.encode(
             FallbackAnswered(
@@ -427,7 +425,7 @@ async def test_a_name_that_fits_no_header_is_no_flaw_of_an_entry_from_before(
     assert (await verified(log_without_headers)).flaw is None
 
 
-async def test_a_log_that_got_headers_on_its_way_has_no_flaw(
+async def test_a_log_with_headers_from_some_entry_on_has_no_flaw(
     log_without_headers: RecordedLog,
 ) -> None:
     log_without_headers.builder.headers = True
@@ -441,7 +439,7 @@ async def test_a_log_that_got_headers_on_its_way_has_no_flaw(
 
 
 @pytest.mark.parametrize(("at", "column"), [*enumerate(About._fields)], ids=About._fields)
-async def test_what_stands_beside_an_entry_is_compared_with_what_it_says(
+async def test_the_columns_of_an_entry_without_a_header_are_compared_with_its_body(
     log_without_headers: RecordedLog, at: int, column: str
 ) -> None:
     async with log_without_headers.reading() as (history, _):
@@ -463,10 +461,10 @@ async def test_what_stands_beside_an_entry_is_compared_with_what_it_says(
 
     report = await verified(log_without_headers)
 
-    assert report.flaw == Flaw(5, f"the column {column} of entry 5 is not what its body says")
+    assert report.flaw == Flaw(5, f"the column {column} of entry 5 does not match its body")
 
 
-async def test_an_entry_that_nothing_stands_beside_is_named(
+async def test_an_entry_without_header_and_columns_is_reported(
     log_without_headers: RecordedLog,
 ) -> None:
     if not isinstance(log_without_headers.database, Path):
@@ -475,13 +473,13 @@ async def test_an_entry_that_nothing_stands_beside_is_named(
 
     report = await verified(log_without_headers)
 
-    assert report.flaw == Flaw(5, "the column event_id of entry 5 is not what its body says")
+    assert report.flaw == Flaw(5, "the column event_id of entry 5 does not match its body")
 
 
-# --- producers' numbers -----------------------------------------------------------------------
+# --- sequence numbers -----------------------------------------------------------------------
 
 
-async def test_a_number_that_never_came_is_told_as_a_drop_and_is_no_flaw(
+async def test_a_missing_number_is_reported_as_a_gap_and_is_no_flaw(
     small_log: RecordedLog,
 ) -> None:
     small_log.builder.skip_number()
@@ -492,11 +490,11 @@ async def test_a_number_that_never_came_is_told_as_a_drop_and_is_no_flaw(
 
     assert (report.gaps, report.flaw) == ([Gap("extender-0:b1", 10, 11)], None)
     assert str(report.gaps[0]) == (
-        "numbers 10 to 11 of extender-0:b1 never came: 2 dropped before they were logged"
+        "numbers 10 to 11 of extender-0:b1 are missing: 2 dropped before they were logged"
     )
 
 
-def test_what_the_stream_still_holds_was_no_drop() -> None:
+def test_a_gap_that_the_stream_still_holds_is_a_flaw() -> None:
     gap = Gap("extender-0:b1", 10, 11)
 
     assert unlogged_flaw([gap], {"extender-0:b1:12": 90}) is None
@@ -516,25 +514,25 @@ def counters_of(ids: Sequence[str], *, from_one: bool) -> SequenceNumbers:
 
 
 @pytest.mark.parametrize(
-    ("ids", "holes"),
+    ("ids", "gaps"),
     [
-        pytest.param(["a:1:1", "a:1:2"], [], id="without a hole"),
-        pytest.param(["a:1:2"], [Gap("a:1", 1, 1)], id="the first never came"),
-        pytest.param(["a:1:1", "a:1:3", "a:1:2"], [], id="late is not lost"),
-        pytest.param(["a:1:1", "a:2:1"], [], id="another life counts anew"),
-        pytest.param(["a:1:1", "b:1:2"], [Gap("b:1", 1, 1)], id="each replica for itself"),
-        pytest.param(["unreadable:7", "unreadable:9"], [], id="nobody numbered these"),
-        pytest.param(["a:1:x"], [], id="no number at all"),
+        pytest.param(["a:1:1", "a:1:2"], [], id="no gap"),
+        pytest.param(["a:1:2"], [Gap("a:1", 1, 1)], id="the first is missing"),
+        pytest.param(["a:1:1", "a:1:3", "a:1:2"], [], id="out of order"),
+        pytest.param(["a:1:1", "a:2:1"], [], id="another boot starts at one"),
+        pytest.param(["a:1:1", "b:1:2"], [Gap("b:1", 1, 1)], id="each replica counts alone"),
+        pytest.param(["unreadable:7", "unreadable:9"], [], id="unreadable entries have no number"),
+        pytest.param(["a:1:x"], [], id="not a number"),
         pytest.param(
-            ["a:1:1", "a:1:3", "a:1:6"], [Gap("a:1", 2, 2), Gap("a:1", 4, 5)], id="two runs"
+            ["a:1:1", "a:1:3", "a:1:6"], [Gap("a:1", 2, 2), Gap("a:1", 4, 5)], id="two gaps"
         ),
     ],
 )
-def test_holes(ids: list[str], gaps: list[Gap]) -> None:
+def test_gaps_are_found(ids: list[str], gaps: list[Gap]) -> None:
     assert counted(*ids) == gaps
 
 
-def test_a_part_of_a_log_cannot_tell_what_was_before_it() -> None:
+def test_a_range_reports_no_gap_before_its_first_number() -> None:
     ids = ["a:1:50", "a:1:52", "a:1:48"]
 
     assert counted(*ids, from_one=False) == [Gap("a:1", 51, 51)]
@@ -542,7 +540,7 @@ def test_a_part_of_a_log_cannot_tell_what_was_before_it() -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(st.permutations(range(1, 9)), st.integers(1, 7))
-def test_the_holes_are_what_did_not_come_in_whatever_order(order: list[int], lost: int) -> None:
+def test_gaps_do_not_depend_on_the_order_of_numbers(order: list[int], lost: int) -> None:
     came = [f"a:1:{number}" for number in order if number != lost]
 
     assert counted(*came) == [Gap("a:1", lost, lost)]
@@ -553,7 +551,7 @@ numbered = st.lists(st.builds("{}:1:{}".format, st.sampled_from("ab"), st.intege
 
 @settings(deadline=None, max_examples=100)
 @given(numbered, st.integers(0, 20), st.booleans())
-def test_counters_that_are_cut_anywhere_find_the_same_holes(
+def test_split_sequence_numbers_find_the_same_gaps(
     ids: list[str], cut: int, from_one: bool
 ) -> None:
     counters = counters_of(ids[:cut], from_one=from_one)
