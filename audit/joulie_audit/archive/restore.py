@@ -16,10 +16,8 @@ from joulie_projections.fold.snapshots import moment_of, pack
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store.store import Store
 
-SNAPSHOT_EVERY, SNAPSHOTS_KEPT = (
-    25_000,
-    400,
-)  # positions between snapshots; number kept
+SNAPSHOT_EVERY = 25_000  # positions
+SNAPSHOTS_KEPT = 400
 
 
 class Restored(NamedTuple):

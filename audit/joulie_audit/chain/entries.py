@@ -51,7 +51,7 @@ class EntryRange(NamedTuple):
 class WalkResult(NamedTuple):
     last: int  # every entry up to this one is correct
     hashes: dict[int, bytes]  # of the entries that a head covers
-    counters: SequenceNumbers
+    numbers: SequenceNumbers
     flaw: Flaw | None
 
 
@@ -62,7 +62,7 @@ class WorkerOptions(NamedTuple):
     jobs: int
 
 
-Outcome = Callable[[], WalkResult]
+WaitForWalk = Callable[[], WalkResult]
 
 
 def walk(history: History, entry_range: EntryRange, signed: Set[int]) -> WalkResult:
@@ -72,19 +72,19 @@ def walk(history: History, entry_range: EntryRange, signed: Set[int]) -> WalkRes
     while flaw is None:
         history.look_through(walker.pos + 1, entry_range.last, walker.fast_check())
         walker.flush()
-        check_in_full = history.entries(walker.pos + 1, min(entry_range.last, walker.pos + PAGE))
-        if (first := next(check_in_full, None)) is None:
+        entries = history.entries(walker.pos + 1, min(entry_range.last, walker.pos + PAGE))
+        if (first := next(entries, None)) is None:
             break
-        for entry in chain([first], check_in_full):
+        for entry in chain([first], entries):
             if flaw := walker.check_in_full(entry):
                 break
-    return WalkResult(walker.pos, walker.hashes, walker.counters, flaw)
+    return WalkResult(walker.pos, walker.hashes, walker.numbers, flaw)
 
 
 @contextmanager
 def parallel_walk(
     history: History, entry_range: EntryRange, signed: Set[int], workers: WorkerOptions | None
-) -> Generator[Outcome, None, None]:
+) -> Generator[WaitForWalk, None, None]:
     """Starts the walk in workers; calling the result waits for all of them."""
     spans = split_range(entry_range, history.tip(), workers.jobs) if workers else []
     if workers is None or len(spans) < 2:
@@ -95,14 +95,14 @@ def parallel_walk(
         yield lambda: join_walks([result.result() for result in results], spans)
 
 
-# --- in parallel --------------------------------------------------------------------------------
+# --- in parallel ------------------------------------------------------------------------------
 
 
 def split_range(entry_range: EntryRange, tip: int, jobs: int) -> list[EntryRange]:
     """Ranges of about equal size; each starts from the last hash of the one before it."""
     last = min(entry_range.last, tip)
     count = last - entry_range.first + 1
-    cuts = [entry_range.first - 1 + count * result // jobs for result in range(jobs + 1)]
+    cuts = [entry_range.first - 1 + count * share // jobs for share in range(jobs + 1)]
     return [EntryRange(cut + 1, end) for cut, end in pairwise(cuts) if cut < end]
 
 
@@ -119,12 +119,12 @@ def join_walks(walks: Sequence[WalkResult], spans: Sequence[EntryRange]) -> Walk
             whole = whole._replace(flaw=Flaw(whole.last + 1, _missing(whole.last + 1, span.first)))
         if whole.flaw is not None:
             return whole
-        whole.counters.extend(found.counters)
-        whole = WalkResult(found.last, whole.hashes | found.hashes, whole.counters, found.flaw)
+        whole.numbers.extend(found.numbers)
+        whole = WalkResult(found.last, whole.hashes | found.hashes, whole.numbers, found.flaw)
     return whole
 
 
-# --- one entry after another ----------------------------------------------------------------
+# --- one entry after another ------------------------------------------------------------------
 
 
 BATCH = 256  # entries whose bodies are kept until their ids are counted
@@ -136,7 +136,7 @@ class _ChainWalker:
     def __init__(self, entry_range: EntryRange, signed: Set[int]) -> None:
         self.pos = entry_range.first - 1
         self.hashes: dict[int, bytes] = {}
-        self.counters = SequenceNumbers(from_one=entry_range.starts_the_log)
+        self.numbers = SequenceNumbers(from_one=entry_range.starts_the_log)
         self._prev = FIRST_PREV
         self._signed = sorted(signed)
         self._bodies: list[bytes] = []  # of entries that are linked, and not counted yet
@@ -200,7 +200,7 @@ class _ChainWalker:
 
     def _advance(self, hashes: Sequence[bytes], ids: Sequence[bytes]) -> None:
         before, self.pos, self._prev = self.pos, self.pos + len(hashes), hashes[-1]
-        self.counters.add(ids)
+        self.numbers.add(ids)
         of_heads = self._signed[bisect(self._signed, before) : bisect(self._signed, self.pos)]
         self.hashes.update((at, hashes[at - before - 1]) for at in of_heads)
 

@@ -57,9 +57,7 @@ def lost_flaw(inside: Sequence[Head], anchored: Sequence[Head]) -> Flaw | None:
     listed = ", ".join(map(str, missing[:MAX_LISTED]))
     more = f" and {len(missing) - MAX_LISTED} more" if len(missing) > MAX_LISTED else ""
     count = f"{len(missing)} signed head{'' if len(missing) == 1 else 's'}"
-    what = (
-        f"the database has lost {count} that {'is' if len(missing) == 1 else 'are'} kept elsewhere"
-    )
+    what = f"the database lost {count} that {'is' if len(missing) == 1 else 'are'} kept elsewhere"
     return Flaw(missing[0], f"{what}: at entry {listed}{more}")
 
 

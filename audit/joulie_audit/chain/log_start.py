@@ -58,10 +58,7 @@ def cut_flaw(history: History, cut: Cut, ring: Ring, heads: Sequence[Head]) -> F
     if any(head.pos == at and head.hash != cut.hash for head in heads):
         return Flaw(at, f"entry {at}, where the log was cut, does not match its signed head")
     if ring.flaw_of(signed):
-        return Flaw(
-            at,
-            f"the log was cut at entry {at}, but no key of this log signed its head",
-        )
+        return Flaw(at, f"the log was cut at entry {at}, but no key of this log signed its head")
     if ring.unconfirmed([signed, *heads], history.tip()) is signed:
         return Flaw(at, f"the log was cut at entry {at}, and {unconfirmed(signed, ring)}")
     entry = history.entry(at)

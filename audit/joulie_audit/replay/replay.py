@@ -22,9 +22,7 @@ from joulie_extender.decide import CODE_VERSION as ANSWERS_BY
 from joulie_projections.fold.manifest import CODE_VERSION as FOLDED_BY
 from joulie_projections.history.history import NEWEST, History
 
-SPAN_POSITIONS = (
-    500_000  # positions; each end lies within a part of the archive, which is read twice
-)
+SPAN_POSITIONS = 500_000  # each end lies within a part of the archive, which is read twice
 PARTS_PER_JOB = 3  # small enough that no process waits long for the slowest span
 Progress = Callable[[int, int], None]  # positions done, positions in total
 
@@ -145,7 +143,7 @@ def _newest(history: History) -> int:
     return checkpoint.position if checkpoint else 0
 
 
-# --- in worker processes -----------------------------------------------------------------------
+# --- in worker processes ----------------------------------------------------------------------
 
 
 async def _in_workers(

@@ -51,23 +51,23 @@ async def replay_span(
     began = folded.position
     plans = PositionQueue((each.made.view, each) for each in span.plans)
     answers = PositionQueue(answers_of(history, span.first, span.last, span.sampling))
-    found = _SpanChecks(installed(planned.made.policy for planned in span.plans))
-    found.answers(answers.up_to(began), folded)
-    found.plans_at(plans.up_to(began), folded)
+    checks = _SpanChecks(installed(planned.made.policy for planned in span.plans))
+    checks.answers(answers.up_to(began), folded)
+    checks.plans_at(plans.up_to(began), folded)
     async for manifest, flaws in _folded(history, facts, span, folded):
-        found.state(flaws)
-        found.answers(answers.up_to(manifest.p_to), folded)
-        found.plans_at(plans.up_to(manifest.p_to), folded)
+        checks.state(flaws)
+        checks.answers(answers.up_to(manifest.p_to), folded)
+        checks.plans_at(plans.up_to(manifest.p_to), folded)
         if progress is not None:
             progress(manifest.p_to)
-    found.state(folded.settle())
+    checks.state(folded.settle())
     for view, answer in answers.up_to(NEWEST):
         what = f"its view {view} is beyond the last position {folded.position}"
-        found.answer(Mismatch(answer.entry, MISSING, what))
+        checks.answer(Mismatch(answer.entry, MISSING, what))
     if span.last >= folded.position:
-        found.rows(history, folded)
+        checks.rows(history, folded)
     events = folded.position - began
-    return SpanReport(events, found.decisions, found.plans, found.mismatches, found.reported)
+    return SpanReport(events, checks.decisions, checks.plans, checks.mismatches, checks.reported)
 
 
 async def _folded(

@@ -119,7 +119,7 @@ def _manifest_at(history: History, position: int) -> Manifest | None:
     return next(whole, None)
 
 
-# --- comparing with the archive -------------------------------------------------------------------
+# --- comparing with the archive ---------------------------------------------------------------
 
 
 def _require_log_archived(history: History, evidence: CutEvidence, first: int, last: int) -> Part:

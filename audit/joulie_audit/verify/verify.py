@@ -66,7 +66,7 @@ def verify(
         or batch_flaw
         or snapshot_flaw
     )
-    return Report(count, len(inside), batches, snapshots, walked.counters.gaps(), flaw, hidden)
+    return Report(count, len(inside), batches, snapshots, walked.numbers.gaps(), flaw, hidden)
 
 
 def _check_columns(history: History) -> Flaw | None:
@@ -119,7 +119,7 @@ def _check_snapshots(history: History) -> tuple[int, Flaw | None]:
     return count, None
 
 
-# --- published and not logged --------------------------------------------
+# --- published and not logged -----------------------------------------------------------------
 
 
 def unlogged_flaw(gaps: Sequence[Gap], published: Mapping[str, int]) -> Flaw | None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from joulie_audit.archive.archiver import ArchiveResult
-from joulie_audit.retention.days_left import RetentionRisk, oldest_unarchived, retention_risks
+from joulie_audit.retention.retention_risks import RetentionRisk, oldest_unarchived, retention_risks
 from joulie_bus.errors import JoulieError
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger

@@ -242,7 +242,7 @@ async def test_a_damaged_part_is_not_read(small_log: RecordedLog, tmp_path: Path
             await replay(history, broken)
 
 
-# --- restore ---------------------------------------------------------------------------------
+# --- restore ----------------------------------------------------------------------------------
 
 
 async def test_a_restored_database_equals_the_original(

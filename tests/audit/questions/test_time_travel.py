@@ -127,10 +127,10 @@ async def test_time_travel_reads_no_fact_before_the_nearest_snapshot(
     _, second, third = await grown(small_log, 3)
     async with small_log.reading() as (history, facts):
         between = await cluster_state_at(history, FactsAfter(facts, second), third - 1)
-        upon = await cluster_state_at(history, NoFacts(), second)
+        at_second = await cluster_state_at(history, NoFacts(), second)
 
     assert [between.nodes[name].samples[-1].power_mw for name in ("n1", "n2")] == [102_000, 199_000]
-    assert upon.nodes["n1"].samples[-1].power_mw == 101_000
+    assert at_second.nodes["n1"].samples[-1].power_mw == 101_000
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)

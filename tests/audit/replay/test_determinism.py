@@ -34,14 +34,14 @@ def source_of(module: str) -> Path:
     return ROOT / room.removeprefix("joulie_") / f"{module.replace('.', '/')}.py"
 
 
-# --- no iteration over sets -----------------------------------------------------------------
+# --- no iteration over sets -------------------------------------------------------------------
 
 MAKES_SETS = {"set", "frozenset"}
 ORDER_FREE = {"sorted", "len", "sum", "min", "max", "any", "all", "set", "frozenset", "fsum"}
 
 
 class SetIterations(ast.NodeVisitor):
-    """Finds iterations over sets, whose order is not defined, within one file."""
+    """Finds iterations over sets within one file: their order is not defined."""
 
     def __init__(self) -> None:
         self.found: list[int] = []
@@ -139,7 +139,7 @@ def test_order_free_uses_of_a_set_are_allowed(source: str) -> None:
     assert set_iterations(source) == []
 
 
-# --- no hidden inputs ------------------------------------------------------------------------
+# --- no hidden inputs -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", ["time", "datetime", "os", "secrets", "uuid"])

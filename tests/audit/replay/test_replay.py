@@ -260,7 +260,7 @@ async def test_rows_that_differ_from_the_facts_are_reported_with_their_table(
     ]
 
 
-# --- a range of positions -----------------------------------------------------------------------------
+# --- a range of positions ---------------------------------------------------------------------
 
 
 async def test_a_range_compares_only_the_decisions_of_its_views(small_log: RecordedLog) -> None:
@@ -304,15 +304,15 @@ async def test_a_stream_that_was_restored_and_grew_again_is_refused(
     log_without_headers = small_log.builder.broker.stream(Stream.PLAN).copy()
     await small_log.builder.plan()
     small_log.builder.broker.set_back(Stream.PLAN, log_without_headers)
-    says = producer(boot="other")
-    await small_log.builder.bus.publish([says.stamp(plan_made(f"p{n}")) for n in range(50)])
+    plans = producer(boot="other")
+    await small_log.builder.bus.publish([plans.stamp(plan_made(f"p{n}")) for n in range(50)])
 
     async with small_log.reading() as (history, facts):
         with pytest.raises(StreamReplaced, match=r"JOULIE_PLAN is at a different message"):
             await anext(plan_facts(history, facts))
 
 
-# --- from snapshots, and by several processes --------------------------------------------------
+# --- from snapshots, and by several processes -------------------------------------------------
 
 
 @pytest.fixture

@@ -210,7 +210,7 @@ async def test_the_log_continues_after_a_cut_at_its_last_entry(
         assert [entry.pos for entry in history.entries()] == [last.pos, last.pos + 1, last.pos + 2]
 
 
-# --- other connections -----------------------------------------------------------------
+# --- other connections ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("recorded", ["database_file"], indirect=True)

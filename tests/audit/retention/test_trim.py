@@ -198,7 +198,7 @@ async def test_a_trimmed_log_grows_and_is_trimmed_again(archived: ArchivedLog) -
     assert archive_checked(archived).flaw is None
 
 
-# --- verification ------------------------------------------------------------------------
+# --- verification -----------------------------------------------------------------------------
 
 
 async def test_without_the_archive_verify_reports_the_unchecked_part(archived: ArchivedLog) -> None:
@@ -446,7 +446,7 @@ async def test_an_interrupted_trim_changes_nothing_for_readers_and_is_completed_
         assert next(history.entries()).pos == done.cut.pos
 
 
-# --- readers of the remaining log ----------------------------------------------------------------------
+# --- readers of the remaining log -------------------------------------------------------------
 
 
 async def test_the_remaining_log_replays_without_the_archive(archived: ArchivedLog) -> None:

@@ -148,9 +148,9 @@ def test_without_its_facts_an_explanation_reports_the_missing_part(
     joulie: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
-    forgetful, pod = without_an_outcome(data, tmp_path / "forgetful")
+    truncated, pod = without_an_outcome(data, tmp_path / "truncated")
 
-    result = joulie("explain", pod, data=forgetful)
+    result = joulie("explain", pod, data=truncated)
 
     assert result.code == 0
     assert "where it went cannot be told: No NATS server answers" in result.out

@@ -55,7 +55,7 @@ async def hash_of(recorded: RecordedLog, pos: int) -> bytes:
     return entry.hash
 
 
-# --- verify -------------------------------------------------------------------------------------
+# --- verify -----------------------------------------------------------------------------------
 
 
 async def test_a_log_with_two_keys_has_no_flaw(rotated: RecordedLog) -> None:
@@ -128,7 +128,7 @@ async def test_a_head_of_a_compromised_key_is_valid_if_another_key_covers_it(
     assert (await verified(rotated)).flaw is None
 
 
-# --- proofs -------------------------------------------------------------------------------------
+# --- proofs -----------------------------------------------------------------------------------
 
 
 async def proved(recorded: RecordedLog, position: int) -> Proof:
@@ -162,17 +162,17 @@ async def test_the_script_follows_a_handover_from_any_key(
     for position in (3, 10, 12):
         proof = await proved(any_database, position)
         for key in (keys[0], ring):
-            code, said = checked(proof, tmp_path, key)
-            assert (code, said[:5]) == (0, "entry"), said
+            code, output = checked(proof, tmp_path, key)
+            assert (code, output[:5]) == (0, "entry"), output
 
 
 async def test_the_script_rejects_a_forged_handover(rotated: RecordedLog, tmp_path: Path) -> None:
     old = tmp_path / "old.pub"
     old.write_bytes(pem(rotated.builder.signer.public.keys[0].raw))
     proof = await proved(rotated, 10)
-    stranger = Signer.of(tmp_path / "stranger.key")
-    head = stranger.sign(11, proof.head.hash, proof.head.signed_at)
-    forged = msgspec.structs.replace(proof.handovers[0], new=stranger.public.newest.raw)
+    foreign_signer = Signer.of(tmp_path / "stranger.key")
+    head = foreign_signer.sign(11, proof.head.hash, proof.head.signed_at)
+    forged = msgspec.structs.replace(proof.handovers[0], new=foreign_signer.public.newest.raw)
     out_of_range = msgspec.structs.replace(proof.handovers[0], pos=20)
 
     assert checked(proof, tmp_path, old)[0] == 0
@@ -218,7 +218,7 @@ def pem(raw: bytes) -> bytes:
     return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
-# --- archives -----------------------------------------------------------------------------------
+# --- archives ---------------------------------------------------------------------------------
 
 
 async def archived(recorded: RecordedLog, to: Path, keys: tuple[KeyStatement, ...]) -> Archive:

@@ -139,7 +139,7 @@ async def test_an_empty_log_has_no_proofs(recorded: RecordedLog) -> None:
         await proved(recorded, 1)
 
 
-# --- two heads ---------------------------------------------------------------------
+# --- two heads --------------------------------------------------------------------------------
 
 
 async def heads_and(recorded: RecordedLog, *changes: Head) -> tuple[list[Head], Difference]:
@@ -180,11 +180,11 @@ async def test_a_head_of_another_log_is_detected_by_its_key(
     small_log: RecordedLog, tmp_path: Path
 ) -> None:
     heads, _ = await heads_and(small_log)
-    stranger = Signer.of(tmp_path / "other.key")
+    foreign_signer = Signer.of(tmp_path / "other.key")
 
-    _, found = await heads_and(small_log, stranger.sign(3, bytes(32), 1), heads[-1])
+    _, found = await heads_and(small_log, foreign_signer.sign(3, bytes(32), 1), heads[-1])
 
-    assert found.flaw == f"the head at 3 is signed by another key ({stranger.key_id})"
+    assert found.flaw == f"the head at 3 is signed by another key ({foreign_signer.key_id})"
 
 
 async def test_a_head_after_the_end_of_the_log_does_not_match(small_log: RecordedLog) -> None:

@@ -118,7 +118,7 @@ async def test_a_parallel_walk_ends_where_a_single_walk_does(
     assert (len(spans), spans[0].first, spans[-1].last) == (jobs, 1, 9)
     assert shared[:2] == alone[:2]
     assert shared.flaw == alone.flaw
-    assert shared.counters.gaps() == alone.counters.gaps()
+    assert shared.numbers.gaps() == alone.numbers.gaps()
 
 
 @pytest.mark.parametrize("change", ["a body", "a removed entry", "a signature", "a manifest"])
@@ -209,14 +209,14 @@ async def test_a_truncated_log_is_detected_by_an_anchored_head(
 
 
 async def test_a_head_of_another_log_is_a_flaw(small_log: RecordedLog, tmp_path: Path) -> None:
-    stranger = Signer.of(tmp_path / "other.key").sign(7, bytes(32), 1)
+    foreign_head = Signer.of(tmp_path / "other.key").sign(7, bytes(32), 1)
 
-    report = await verified(small_log, stranger)
+    report = await verified(small_log, foreign_head)
 
     assert report.flaw == Flaw(7, "the signature of the head at 7 is not ours")
 
 
-# --- a range of entries -----------------------------------------------------------------------------
+# --- a range of entries -----------------------------------------------------------------------
 
 
 async def test_a_range_links_to_the_entry_before_it(small_log: RecordedLog) -> None:
@@ -237,7 +237,7 @@ async def test_a_range_finds_only_its_own_flaws(small_log: RecordedLog) -> None:
     assert after_cut.flaw is None
 
 
-# --- columns ----------------------------------------------------------------
+# --- columns ----------------------------------------------------------------------------------
 
 OTHER: dict[str, object] = {
     "event_id": "extender-9:b1:4",
@@ -476,7 +476,7 @@ async def test_an_entry_without_header_and_columns_is_reported(
     assert report.flaw == Flaw(5, "the column event_id of entry 5 does not match its body")
 
 
-# --- sequence numbers -----------------------------------------------------------------------
+# --- sequence numbers -------------------------------------------------------------------------
 
 
 async def test_a_missing_number_is_reported_as_a_gap_and_is_no_flaw(
@@ -504,13 +504,13 @@ def test_a_gap_that_the_stream_still_holds_is_a_flaw() -> None:
 
 
 def counted(*ids: str, from_one: bool = True) -> list[Gap]:
-    return counters_of(ids, from_one=from_one).gaps()
+    return numbers_of(ids, from_one=from_one).gaps()
 
 
-def counters_of(ids: Sequence[str], *, from_one: bool) -> SequenceNumbers:
-    counters = SequenceNumbers(from_one=from_one)
-    counters.add(event_id.encode() for event_id in ids)
-    return counters
+def numbers_of(ids: Sequence[str], *, from_one: bool) -> SequenceNumbers:
+    numbers = SequenceNumbers(from_one=from_one)
+    numbers.add(event_id.encode() for event_id in ids)
+    return numbers
 
 
 @pytest.mark.parametrize(
@@ -554,7 +554,7 @@ numbered = st.lists(st.builds("{}:1:{}".format, st.sampled_from("ab"), st.intege
 def test_split_sequence_numbers_find_the_same_gaps(
     ids: list[str], cut: int, from_one: bool
 ) -> None:
-    counters = counters_of(ids[:cut], from_one=from_one)
-    counters.extend(counters_of(ids[cut:], from_one=False))
+    numbers = numbers_of(ids[:cut], from_one=from_one)
+    numbers.extend(numbers_of(ids[cut:], from_one=False))
 
-    assert counters.gaps() == counted(*ids, from_one=from_one)
+    assert numbers.gaps() == counted(*ids, from_one=from_one)

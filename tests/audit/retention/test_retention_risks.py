@@ -2,7 +2,7 @@
 
 import pytest
 
-from joulie_audit.retention.days_left import (
+from joulie_audit.retention.retention_risks import (
     RetentionRisk,
     oldest_unarchived,
     retention_risks,
