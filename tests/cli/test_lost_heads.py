@@ -131,7 +131,7 @@ NO_ENTRIES, NO_HEADS = "DELETE FROM decision", "DELETE FROM head"
 NO_NOTE = "DELETE FROM checkpoint WHERE name = 'decisions'"
 LOST = "the database lost {} kept elsewhere: at entry {}"
 ENDS = "a signed head covers entry {}, but the log ends at {}"
-NOTED = "the log ends at {}, but its writer noted entry {} as the last"
+NOTED = "the log ends at {}, but its writer recorded entry {} as the last"
 
 CASES: dict[str, tuple[Callable[[Both], Awaitable[None]], str, str]] = {
     "nothing": (nothing, "stream", ""),

@@ -25,13 +25,21 @@ def contract(name: str) -> dict[str, list[str]]:
 
 
 PURE = contract("The thinking does no I/O and knows no clock")
+
+
+def sources_of(module: str) -> list[Path]:
+    """The file of a module, or all files of a package."""
+    path = ROOT / module.split(".", 1)[0].removeprefix("joulie_") / module.replace(".", "/")
+    return sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+
+
 # The modules that replay calls; a simulation may get a clock and random numbers as arguments.
-REPLAYED = [name for name in PURE["source_modules"] if "simulator" not in name]
-
-
-def source_of(module: str) -> Path:
-    room = module.split(".", 1)[0]
-    return ROOT / room.removeprefix("joulie_") / f"{module.replace('.', '/')}.py"
+REPLAYED = {
+    str(file.relative_to(ROOT)): file
+    for name in PURE["source_modules"]
+    if "simulator" not in name
+    for file in sources_of(name)
+}
 
 
 # --- no iteration over sets -------------------------------------------------------------------
@@ -110,9 +118,9 @@ def set_iterations(source: str) -> list[int]:
     return visitor.found
 
 
-@pytest.mark.parametrize("module", REPLAYED)
-def test_pure_modules_do_not_iterate_over_sets(module: str) -> None:
-    assert set_iterations(source_of(module).read_text()) == []
+@pytest.mark.parametrize("file", REPLAYED.values(), ids=REPLAYED)
+def test_pure_modules_do_not_iterate_over_sets(file: Path) -> None:
+    assert set_iterations(file.read_text()) == []
 
 
 @pytest.mark.parametrize(
@@ -151,12 +159,12 @@ def test_the_contract_forbids_random_numbers() -> None:
     assert "random" in contract("What is replayed throws no dice")["forbidden_modules"]
 
 
-@pytest.mark.parametrize("module", REPLAYED)
-def test_pure_modules_do_not_call_hash_or_id(module: str) -> None:
+@pytest.mark.parametrize("file", REPLAYED.values(), ids=REPLAYED)
+def test_pure_modules_do_not_call_hash_or_id(file: Path) -> None:
     """`hash` and `id` differ between processes."""
     calls = [
         node.func.id
-        for node in ast.walk(ast.parse(source_of(module).read_text()))
+        for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]
 
