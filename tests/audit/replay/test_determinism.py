@@ -198,6 +198,7 @@ def _on_path(ours: str) -> Iterator[str | None]:
     return (shutil.which(f"python3.{n}") for n in range(11, 16) if f"3.{n}" != ours)
 
 
+@pytest.mark.slow
 def test_another_hash_seed_gives_the_same_decisions() -> None:
     seeds = [fingerprint(sys.executable, PYTHONHASHSEED=seed) for seed in ("0", "1", "424242")]
 

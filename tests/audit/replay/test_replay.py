@@ -369,6 +369,7 @@ async def replayed_by_two(
         return await replay(history, facts, scope, worker_source=by_workers)
 
 
+@pytest.mark.slow
 async def test_worker_processes_find_the_same_mismatches(long: RecordedLog, tmp_path: Path) -> None:
     long.builder.weights = Weights(headroom=0.9)  # never declared
     await long.builder.answer(ask("odd"))
@@ -379,6 +380,7 @@ async def test_worker_processes_find_the_same_mismatches(long: RecordedLog, tmp_
     assert by_workers._replace(seconds=0) == here._replace(seconds=0)
 
 
+@pytest.mark.slow
 async def test_worker_processes_take_the_same_sample(long: RecordedLog, tmp_path: Path) -> None:
     by_workers = await replayed_by_two(long, tmp_path / "a", Scope(sample=5, jobs=2))
     here = await replayed(long, Scope(sample=5))
@@ -386,6 +388,7 @@ async def test_worker_processes_take_the_same_sample(long: RecordedLog, tmp_path
     assert (by_workers.decisions, by_workers.mismatches) == (here.decisions, 0)
 
 
+@pytest.mark.slow
 async def test_an_error_of_a_worker_process_is_raised_here(
     long: RecordedLog, tmp_path: Path
 ) -> None:

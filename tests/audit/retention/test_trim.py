@@ -423,6 +423,7 @@ STEPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
 async def test_an_interrupted_trim_changes_nothing_for_readers_and_is_completed_later(
     archived: ArchivedLog, step: Step, monkeypatch: pytest.MonkeyPatch

@@ -119,6 +119,7 @@ def test_an_explanation_as_json_has_the_view_and_the_entries(joulie: Run, scored
     assert parsed["missing"] == ""
 
 
+@pytest.mark.slow
 def test_the_terms_of_a_candidate_below_the_top_five_are_recomputed(
     joulie: Run, data: Path, scored: str
 ) -> None:
@@ -144,6 +145,7 @@ def without_an_outcome(data: Path, copy: Path) -> tuple[Path, str]:
     return copy, entry.pod
 
 
+@pytest.mark.slow
 def test_without_its_facts_an_explanation_reports_the_missing_part(
     joulie: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,6 +232,7 @@ def test_the_log_verifies_with_its_archive_and_a_file_of_heads(joulie: Run, kept
     assert "every file is what was written, and fits the log" in result.out
 
 
+@pytest.mark.slow
 def test_a_restored_log_verifies_without_a_broker_and_reports_the_unchecked_part(
     joulie: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -348,6 +351,7 @@ def test_an_archive_directory_without_an_archive_is_ignored(
     assert joulie("twin", node).code == 0
 
 
+@pytest.mark.slow
 def test_without_the_streams_no_part_is_archived(
     joulie: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

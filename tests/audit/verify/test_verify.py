@@ -103,6 +103,7 @@ async def test_a_change_is_reported_with_its_position(
     assert report.flaw == flaw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [2, 3, 5, 9])
 @pytest.mark.parametrize("statement", [*(statement for statement, _ in CHANGES.values()), ""])
 async def test_a_parallel_walk_ends_where_a_single_walk_does(
@@ -121,16 +122,26 @@ async def test_a_parallel_walk_ends_where_a_single_walk_does(
     assert shared.numbers.gaps() == alone.numbers.gaps()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["a body", "a removed entry", "a signature", "a manifest"])
 async def test_worker_processes_report_the_same_position(
     small_log: RecordedLog, change: str
 ) -> None:
     statement, flaw = CHANGES[change]
-    assert (await verified(small_log, jobs=3)).flaw is None
     edited(small_log.database, statement)
 
-    assert await verified(small_log, jobs=3) == await verified(small_log)
-    assert (await verified(small_log, jobs=3)).flaw == flaw
+    shared = await verified(small_log, jobs=3)
+
+    assert shared == await verified(small_log)
+    assert shared.flaw == flaw
+
+
+@pytest.mark.slow
+async def test_worker_processes_find_no_flaw_in_an_unchanged_log(small_log: RecordedLog) -> None:
+    shared = await verified(small_log, jobs=3)
+
+    assert shared == await verified(small_log)
+    assert shared.flaw is None
 
 
 async def test_a_changed_snapshot_is_reported(small_log: RecordedLog) -> None:
