@@ -15,12 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import joulie_migrations
-from joulie_audit.chain.entries import Sharing
-from joulie_audit.replay.fold import Past as Folding
-from joulie_audit.replay.fold import rows_of
-from joulie_audit.replay.recompute import Answer, check
-from joulie_audit.testing import LogMaker, Past
-from joulie_audit.verify.verify import EVERYTHING, verify
+from joulie_audit.chain.entries import WorkerOptions
+from joulie_audit.replay.fold import FoldedState, rows_of
+from joulie_audit.replay.recompute import RecordedAnswer, check_answer
+from joulie_audit.testing import LogBuilder, RecordedLog
+from joulie_audit.verify.verify import ALL_ENTRIES, verify
 from joulie_bus.events import PodAsk, TelemetrySampled
 from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.records import Record
@@ -52,8 +51,8 @@ def names_of(nodes: int) -> list[str]:
     return [f"node-{number:05d}" for number in range(nodes)]
 
 
-def introduced(names: list[str]) -> Folding:
-    past = Folding()
+def introduced(names: list[str]) -> FoldedState:
+    past = FoldedState()
     past.skip(records(*(fact for name in names for fact in (node_seen(name), hardware(name)))))
     return past
 
@@ -110,11 +109,11 @@ def recompute(names: list[str], batches: list[list[Record]], count: int) -> dict
     weights = Weights()
     twin_columns = TwinColumns.believing(past.cluster_state)
     moment = Moment(twin_columns, past.position, 0, NOON + 11 * SECOND)
-    scored = Answer(1, decide_prioritize(pod, asked, moment, weights), weights)
-    filtered = Answer(1, decide_filter(pod, asked, moment, weights), weights)
+    scored = RecordedAnswer(1, decide_prioritize(pod, asked, moment, weights), weights)
+    filtered = RecordedAnswer(1, decide_filter(pod, asked, moment, weights), weights)
 
-    def run(answer: Answer) -> int:
-        wrong = sum(check(answer, twin_columns) is not None for _ in range(count))
+    def run(answer: RecordedAnswer) -> int:
+        wrong = sum(check_answer(answer, twin_columns) is not None for _ in range(count))
         assert wrong == 0
         return count
 
@@ -131,14 +130,14 @@ async def verified(directory: Path, entries: int, jobs: int) -> dict[str, float]
     engine.dispose()
     writer = database.writer(file)
     signer = Signer.of(directory / "head.key")
-    maker = LogMaker(Store(writer), DecisionLog(writer), signer)
-    await maker.facts(node_seen("n1"), hardware("n1"))
-    moment = Moment(TwinColumns.believing(maker.cluster_state), maker.position, 0, NOON)
-    answer = decide_filter(ask(), ["n1"] * 8, moment, maker.weights)
+    builder = LogBuilder(Store(writer), DecisionLog(writer), signer)
+    await builder.facts(node_seen("n1"), hardware("n1"))
+    moment = Moment(TwinColumns.believing(builder.cluster_state), builder.position, 0, NOON)
+    answer = decide_filter(ask(), ["n1"] * 8, moment, builder.weights)
     for _ in range(0, entries, 1_000):
-        await maker.say(*[answer] * 1_000)
-        maker.sign()
-    past = Past(maker, file)
+        await builder.publish(*[answer] * 1_000)
+        builder.sign()
+    past = RecordedLog(builder, file)
     async with past.reading() as (history, _):
 
         def run() -> int:
@@ -149,7 +148,7 @@ async def verified(directory: Path, entries: int, jobs: int) -> dict[str, float]
         figures = {f"entries verified, /s, best of {RUNS}": max(rate(run) for _ in range(RUNS))}
         if jobs > 1:
             started = time.perf_counter()
-            shared = verify(history, signer.public, (), EVERYTHING, Sharing(file, jobs))
+            shared = verify(history, signer.public, (), ALL_ENTRIES, WorkerOptions(file, jobs))
             name = f"entries verified by {jobs} processes, /s of the clock"
             figures[name] = shared.entries / (time.perf_counter() - started)
             assert (shared.entries, shared.flaw) == (run(), None)

@@ -27,9 +27,9 @@ from joulie_audit.archive.columnar import Parquet, Segment, has_parquet
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import StreamFacts
 from joulie_audit.archive.parts import Archive
-from joulie_audit.retention.cut_points import Wish, heads_of
+from joulie_audit.retention.cut_points import CutOptions, heads_of
 from joulie_audit.retention.trim import Trimmer
-from joulie_audit.retention.trim_streams import newest
+from joulie_audit.retention.trim_streams import newest_records
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import AnyEvent, PodFinished, PodGone
 from joulie_bus.jetstream.connection import Connection
@@ -105,9 +105,9 @@ class Lab:
         engine = database.trimmer(self.file)
         reading = Sources(self.file).reading
         trimmer = Trimmer(Archive.of(self.archive), TrimStore(engine), reading, self.signer.public)
-        anchors = heads_of(await newest(self.bus, Stream.HEADS, 10_000))
+        anchors = heads_of(await newest_records(self.bus, Stream.HEADS, 10_000))
         now = time.time_ns()
-        await trimmer.run(self.bus, CLUSTER, anchors, Wish(now, now, "bench"))
+        await trimmer.run(self.bus, CLUSTER, anchors, CutOptions(now, now, "bench"))
         engine.dispose()
         self._checkpoint()
 

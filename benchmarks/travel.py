@@ -26,11 +26,11 @@ import joulie_migrations
 from joulie_audit.archive.archiver import Archiver
 from joulie_audit.archive.columnar import Segment
 from joulie_audit.archive.combined_history import Sources
-from joulie_audit.archive.fact_source import Facts
+from joulie_audit.archive.fact_source import FactSource
 from joulie_audit.archive.parts import Archive, ArchivedFacts
 from joulie_audit.questions.time_travel import cluster_state_at
-from joulie_audit.replay.replay import Elsewhere, Scope, replay
-from joulie_audit.testing import Gone
+from joulie_audit.replay.replay import Scope, WorkerSource, replay
+from joulie_audit.testing import NoFacts
 from joulie_bus.events import TelemetrySampled
 from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.records import Record
@@ -80,8 +80,8 @@ class Held:
 class Kept:
     path: Path
 
-    def __call__(self, history: History) -> AbstractAsyncContextManager[Facts]:
-        return nullcontext(ArchivedFacts(Archive.of(self.path), Gone()))
+    def __call__(self, history: History) -> AbstractAsyncContextManager[FactSource]:
+        return nullcontext(ArchivedFacts(Archive.of(self.path), NoFacts()))
 
 
 def written(file: Path, names: list[str], events: int) -> Held:
@@ -112,7 +112,7 @@ class Journey(NamedTuple):
     folded: int  # events between the snapshot and the position
 
 
-async def travelled(file: Path, facts: Facts, count: int) -> list[Journey]:
+async def travelled(file: Path, facts: FactSource, count: int) -> list[Journey]:
     """To positions that are evenly spread, and to the worst ones: just before a snapshot."""
     with History.of(file) as history:
         starts, newest = history.starts(), history.checkpoint()
@@ -122,7 +122,7 @@ async def travelled(file: Path, facts: Facts, count: int) -> list[Journey]:
     return [await _to(file, facts, at) for at in (*spread, *(s - 1 for s in starts[::step]))]
 
 
-async def _to(file: Path, facts: Facts, position: int) -> Journey:
+async def _to(file: Path, facts: FactSource, position: int) -> Journey:
     started = time.perf_counter()
     with History.of(file) as history:
         await cluster_state_at(history, facts, position)
@@ -131,7 +131,9 @@ async def _to(file: Path, facts: Facts, position: int) -> Journey:
     return Journey(seconds, position - (found.position if found else 0))
 
 
-async def replayed(file: Path, facts: Facts, archive: Path, jobs: Sequence[int]) -> list[float]:
+async def replayed(
+    file: Path, facts: FactSource, archive: Path, jobs: Sequence[int]
+) -> list[float]:
     took: list[float] = []
     if not jobs:
         return took
@@ -140,8 +142,8 @@ async def replayed(file: Path, facts: Facts, archive: Path, jobs: Sequence[int])
         for count in jobs:
             kept = Kept(archive)
             async with kept(history) as opened:
-                elsewhere = Elsewhere(Sources(file), kept)
-                done = await replay(history, opened, Scope(jobs=count), elsewhere=elsewhere)
+                elsewhere = WorkerSource(Sources(file), kept)
+                done = await replay(history, opened, Scope(jobs=count), worker_source=elsewhere)
             assert done.mismatches == 0
             took.append(done.seconds)
     return took

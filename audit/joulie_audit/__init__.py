@@ -1,1 +1,1 @@
-"""Looks back: is the log what was written, and does it say what was decided?"""
+"""Verifies, replays, explains and archives the log."""

@@ -1,4 +1,4 @@
-"""For tests and benchmarks: a past in memory and in a real database, made as real ones are."""
+"""Test kit: builds a recorded log in memory and in a real database."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import joulie_migrations
-from joulie_audit.archive.fact_source import Facts, StreamFacts
+from joulie_audit.archive.fact_source import FactSource, StreamFacts
 from joulie_audit.archive.parts import Archive
 from joulie_audit.archive.restore import Restored, restore
 from joulie_bus.events import AnyEvent, Fact, PodAsk
@@ -18,7 +18,7 @@ from joulie_bus.testing import CLUSTER, VirtualClock, ask, hardware, node_seen, 
 from joulie_extender.decide.decide import Moment, decide_filter, decide_prioritize, declaration
 from joulie_extender.decide.scoring import Weights
 from joulie_operator.planning.plugins import chosen
-from joulie_operator.planning.reconcile import Moment as Situation
+from joulie_operator.planning.reconcile import Moment as PlanView
 from joulie_operator.planning.reconcile import plan
 from joulie_operator.planning.rules import Rules
 from joulie_projections.decision_log import key_change
@@ -41,14 +41,14 @@ RULES = Rules(caps_settle_s=0.0)
 NAMES = ("n1", "n2", "n3", "n4")
 
 
-class LogMaker:
-    """Facts, plans and answers as the projector, the operator and an extender would leave them.
+class LogBuilder:
+    """Writes facts, plans and decisions as the projector, the operator and the extender do.
 
-    `headers`: else its entries are those that were logged before entries had any.
+    Without `headers`, entries are written as before entries had headers.
     """
 
     def __init__(
-        self, store: Store, log: DecisionLog, signer: Signer, *, headers: bool = True
+        self, store: Store, decision_log: DecisionLog, signer: Signer, *, headers: bool = True
     ) -> None:
         self.headers = headers
         self.clock = VirtualClock()
@@ -57,28 +57,28 @@ class LogMaker:
         self.signer = signer
         self.cluster_state = ClusterState()
         self.weights = Weights()
-        self._store, self._log = store, log
-        held = self._store.acquire("test", 2**62, 0, "inc", lambda _: True)
-        assert held is not None
-        self._epoch = held.epoch
-        self._standing = Standing(0, {}, held.digests, b"")
+        self._store, self._decision_log = store, decision_log
+        lease = self._store.acquire("test", 2**62, 0, "inc", lambda _: True)
+        assert lease is not None
+        self._epoch = lease.epoch
+        self._standing = Standing(0, {}, lease.digests, b"")
         self._facts = Producer("facts", CLUSTER, self.clock, "b1")
-        self._says = Producer("extender-0", CLUSTER, self.clock, "b1")
+        self._producer = Producer("extender-0", CLUSTER, self.clock, "b1")
         self._read = dict.fromkeys(Stream, 0)
-        self._log.open()
+        self._decision_log.open()
 
     @property
     def position(self) -> int:
         return self._standing.position
 
     async def facts(self, *events: Fact, after_s: float = 1.0) -> None:
-        """One batch, committed."""
+        """Publishes and commits one batch."""
         self.clock.advance(after_s)
         await self.bus.publish([self._facts.stamp(event) for event in events])
         await self._commit(await self._new_facts())
 
-    async def poisoned(self, *events: Fact) -> None:
-        """A batch that the code of then could not read, though today's can."""
+    async def quarantined_facts(self, *events: Fact) -> None:
+        """Commits a batch as quarantined, as if older code could not read it."""
         await self.bus.publish([self._facts.stamp(event) for event in events])
         records, first = await self._new_facts(), self.position + 1
         poison = [
@@ -105,43 +105,43 @@ class LogMaker:
         self._standing = done.standing
 
     async def plan(self, rules: Rules = RULES, beside: Sequence[Fact] = ()) -> None:
-        """In one batch with what else was said by then."""
-        moment = Situation(self.position, self.clock())
+        """Publishes a plan, in one batch with the facts `beside`."""
+        moment = PlanView(self.position, self.clock())
         made = plan(self.cluster_state, chosen(rules.policy), rules, moment)
         await self.facts(*beside, made.made, *made.events)
 
     async def declare(self) -> None:
-        await self.say(declaration(self.weights))
+        await self.publish(declaration(self.weights))
 
     async def answer(self, pod: PodAsk, names: Sequence[str] = NAMES) -> None:
-        """Filtered and scored, as kube-scheduler asks."""
+        """Filters and scores a pod, as kube-scheduler requests it."""
         twin_columns = TwinColumns.believing(self.cluster_state)
         moment = Moment(twin_columns, self.position, 3, self.clock())
         filtered = decide_filter(pod, names, moment, self.weights)
         left = [name for name, code in zip(names, filtered.verdicts, strict=True) if code == 0]
-        await self.say(filtered, decide_prioritize(pod, left, moment, self.weights))
+        await self.publish(filtered, decide_prioritize(pod, left, moment, self.weights))
 
-    async def say(self, *entries: AnyEvent) -> None:
-        await self.bus.publish([self._says.stamp(entry) for entry in entries])
+    async def publish(self, *entries: AnyEvent) -> None:
+        await self.bus.publish([self._producer.stamp(entry) for entry in entries])
         async with self.bus.reading(Stream.DEC, self._read[Stream.DEC]) as reader:
             records = reader.take(10_000)
         self._read[Stream.DEC] += len(records)
-        log = entry_of if self.headers else _entry_without_header
-        added = [log(record) for record in records]
-        self._log.append(self._epoch, added, Input("", self._read[Stream.DEC]))
+        to_entry = entry_of if self.headers else _entry_without_header
+        added = [to_entry(record) for record in records]
+        self._decision_log.append(self._epoch, added, Input("", self._read[Stream.DEC]))
 
     def snapshot(self) -> int:
-        """Kept as the projector would; its position."""
+        """Keeps a snapshot as the projector does; returns its position."""
         made = pack(moment_of(self.cluster_state, self._standing), self.clock())
         self._store.keep(self._epoch, made, 100)
         return made.position
 
-    def drop(self) -> None:
-        """A number is used, and what it was for never comes."""
-        self._says.stamp(declaration(self.weights))
+    def skip_number(self) -> None:
+        """Uses a sequence number without publishing an entry."""
+        self._producer.stamp(declaration(self.weights))
 
     def rotate(self) -> None:
-        """The next head is another key's."""
+        """Changes the key that signs the next head."""
         key_change.ask_rotation(self.signer.path)
         self._change_key()
 
@@ -150,25 +150,25 @@ class LogMaker:
         self._change_key()
 
     def _change_key(self) -> None:
-        end = self._log.signed_to(self._epoch)
+        end = self._decision_log.signed_to(self._epoch)
         self.signer = key_change.begun(self.signer, *end, self.clock()).done()
 
     def sign(self) -> Head:
-        head = self._log.sign_head(self._epoch, self.signer, self.clock())
+        head = self._decision_log.sign_head(self._epoch, self.signer, self.clock())
         assert head is not None
         return head
 
 
-class Past(NamedTuple):
-    """What was made, and how it is read."""
+class RecordedLog(NamedTuple):
+    """A log builder and the database that it writes to."""
 
-    maker: LogMaker
+    builder: LogBuilder
     database: Place
 
     @contextlib.asynccontextmanager
     async def reading(self) -> AsyncGenerator[tuple[History, StreamFacts], None]:
         with History.of(self.database) as history:
-            async with StreamFacts.on(self.maker.bus, history) as facts:
+            async with StreamFacts.on(self.builder.bus, history) as facts:
                 yield history, facts
 
 
@@ -176,9 +176,9 @@ def _entry_without_header(record: Record) -> Entry:
     return Entry(about_before_bounds(record.data, str(record.stream)), record.data)
 
 
-async def small_past(past: Past) -> None:
-    """Four nodes, measured twice; a plan; two pods answered before it and two after. Signed."""
-    made = past.maker
+async def record_small_log(recorded: RecordedLog) -> None:
+    """Four nodes, measured twice; a plan; two pods decided before it and two after; signed."""
+    made = recorded.builder
     await made.declare()
     await made.facts(*(node_seen(name) for name in NAMES), *(hardware(name) for name in NAMES))
     await made.facts(*(power(name, 100 + 90 * at) for at, name in enumerate(NAMES)))
@@ -193,53 +193,53 @@ async def small_past(past: Past) -> None:
 
 
 @contextlib.asynccontextmanager
-async def small_past_in(
+async def small_log_in(
     place: Place, keys: Path, *, headers: bool = True
-) -> AsyncGenerator[Past, None]:
-    """The same in a database of one's own."""
+) -> AsyncGenerator[RecordedLog, None]:
+    """Records the small log in a database of its own."""
     engine = database.writer(place)
     try:
         signer = Signer.of(keys / "head.key")
-        maker = LogMaker(Store(engine), DecisionLog(engine), signer, headers=headers)
-        past = Past(maker, place)
-        await small_past(past)
-        yield past
+        builder = LogBuilder(Store(engine), DecisionLog(engine), signer, headers=headers)
+        recorded = RecordedLog(builder, place)
+        await record_small_log(recorded)
+        yield recorded
     finally:
         engine.dispose()
 
 
-def restored(archive: Path, file: Path) -> Restored:
-    """A database of its own from an archive."""
+def restore_into(archive: Path, file: Path) -> Restored:
+    """Restores an archive into a new database file."""
     made = database.migrator(file)
     joulie_migrations.upgrade(made)
     made.dispose()
     engine = database.writer(file)
     try:
         store = Store(engine)
-        held = store.acquire("restore", 2**62, 0, "restored", lambda _: True)
-        assert held is not None
-        return restore(Archive.of(archive), store, DecisionLog(engine), held)
+        lease = store.acquire("restore", 2**62, 0, "restored", lambda _: True)
+        assert lease is not None
+        return restore(Archive.of(archive), store, DecisionLog(engine), lease)
     finally:
         engine.dispose()
 
 
-class Since:
-    """Facts of which the older ones have aged out: who asks for one all the same fails."""
+class FactsAfter:
+    """Facts up to a position have aged out: a request for one of them fails."""
 
-    def __init__(self, facts: Facts, position: int) -> None:
-        self._facts, self._position = facts, position
+    def __init__(self, facts: FactSource, position: int) -> None:
+        self._facts, self._after = facts, position
 
     async def of(
         self, manifest: Manifest, streams: frozenset[Stream] = frozenset(MERGE_ORDER)
     ) -> list[Record]:
-        assert manifest.p_from > self._position, f"{manifest.p_from} was asked for"
+        assert manifest.p_from > self._after, f"{manifest.p_from} was requested"
         return await self._facts.of(manifest, streams)
 
 
-class Gone:
-    """Facts that have aged out of every stream: who asks for one all the same fails."""
+class NoFacts:
+    """Facts that have aged out of every stream: every request fails."""
 
     async def of(
         self, manifest: Manifest, streams: frozenset[Stream] = frozenset(MERGE_ORDER)
     ) -> list[Record]:
-        raise AssertionError(f"{len(streams)} streams were asked for {manifest.p_from}")
+        raise AssertionError(f"{len(streams)} streams were requested at {manifest.p_from}")

@@ -1,4 +1,4 @@
-"""Work that several processes share: how they are begun, and how one tells what was wrong."""
+"""Worker processes: how they start, and how they report errors."""
 
 from collections.abc import Generator
 from concurrent.futures import ProcessPoolExecutor
@@ -9,16 +9,16 @@ from joulie_bus.errors import JoulieError, NotInTheLog
 from joulie_bus.runtime import logging
 
 
-def processes(count: int) -> ProcessPoolExecutor:
-    """Begun anew: a fork would take our threads' locks and connections along."""
+def worker_pool(count: int) -> ProcessPoolExecutor:
+    """Starts fresh processes: a fork would inherit the locks and connections of our threads."""
     return ProcessPoolExecutor(count, get_context("spawn"))
 
 
 @contextmanager
-def telling(part: str) -> Generator[None, None, None]:
-    """Around what one of them does."""
+def worker_process(part: str) -> Generator[None, None, None]:
+    """Wraps the work of one worker: logs to the console and raises only errors that pickle."""
     logging.configure("warning", "console", part)
     try:
         yield
-    except JoulieError as error:  # most of ours cannot be pickled; what they say can
+    except JoulieError as error:  # most of our errors do not pickle; their text does
         raise NotInTheLog(str(error)) from None

@@ -1,4 +1,4 @@
-"""A past of each test's own."""
+"""Recorded logs, one for each test."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from joulie_audit.testing import LogMaker, Past, small_past, small_past_in
+from joulie_audit.testing import LogBuilder, RecordedLog, record_small_log, small_log_in
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.store.database import Place
@@ -15,30 +15,34 @@ from joulie_projections.testing import Postgres
 
 
 @pytest.fixture
-def past(writer: Engine, database_file: Path, tmp_path: Path) -> Past:
-    """Empty."""
+def recorded(writer: Engine, database_file: Path, tmp_path: Path) -> RecordedLog:
+    """An empty log."""
     signer = Signer.of(tmp_path / "head.key")
-    return Past(LogMaker(Store(writer), DecisionLog(writer), signer), database_file)
+    return RecordedLog(LogBuilder(Store(writer), DecisionLog(writer), signer), database_file)
 
 
 @pytest.fixture
-async def small(past: Past) -> Past:
+async def small_log(recorded: RecordedLog) -> RecordedLog:
     """Four nodes, a plan, four pods: nine entries."""
-    await small_past(past)
-    return past
+    await record_small_log(recorded)
+    return recorded
 
 
 @pytest.fixture(params=["database_file", "postgres"], ids=["sqlite", "postgres"])
-async def either(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Past, None]:
-    """The small past, in each kind of database."""
-    async with small_past_in(place_of(request), tmp_path) as made:
+async def any_database(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncGenerator[RecordedLog, None]:
+    """The small log, in each kind of database."""
+    async with small_log_in(place_of(request), tmp_path) as made:
         yield made
 
 
 @pytest.fixture(params=["database_file", "postgres"], ids=["sqlite", "postgres"])
-async def older(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Past, None]:
-    """The same, logged before entries had headers."""
-    async with small_past_in(place_of(request), tmp_path, headers=False) as made:
+async def log_without_headers(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncGenerator[RecordedLog, None]:
+    """The small log without entry headers, in each kind of database."""
+    async with small_log_in(place_of(request), tmp_path, headers=False) as made:
         yield made
 
 

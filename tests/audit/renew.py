@@ -1,7 +1,7 @@
-"""Records the golden log anew: `make golden`. A change of scores or folds needs it.
+"""Records a new golden log: `make golden`. Required after a change of scores or folds.
 
-A short demo, archived as plain segments beside this file. What the tests compute again is then
-what this version decides; so say in the changelog what users will see change, and why.
+Runs a short demo and archives it as plain segments next to this file. The tests then compare with
+the decisions of this version, so the changelog must state what changes for users, and why.
 """
 
 import shutil

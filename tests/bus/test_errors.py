@@ -46,7 +46,7 @@ EXAMPLES: list[JoulieError] = [
     errors.NotInTheLog("There is no entry 12: the log goes from 1 to 11. Nothing was proved."),
     errors.PurgeDenied("JOULIE_DEC"),
     errors.NotTrimmed("/archive and the database differ at entry 7. Nothing was deleted."),
-    errors.ArchiveBroken("/archive/facts.seg", "its sha256 is another one"),
+    errors.ArchiveBroken("/archive/facts.seg", "its SHA-256 does not match"),
 ]
 
 

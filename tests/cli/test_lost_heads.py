@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from joulie_audit.testing import Past, small_past_in
+from joulie_audit.testing import RecordedLog, small_log_in
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
@@ -34,21 +34,21 @@ async def broker(server: Embedded) -> Embedded:
 class Both(NamedTuple):
     """A log whose two heads, at entries 7 and 9, are in the database and in the stream."""
 
-    past: Past
+    recorded: RecordedLog
     data: Path
     bus: JetStreamLog
     connection: Connection
 
     def edit(self, *statements: str) -> None:
         for statement in statements:
-            edited(self.past.database, statement)
+            edited(self.recorded.database, statement)
 
     async def anchor(self, *messages: bytes) -> None:
         told = [Message(CLUSTER.heads, data.hex()[-60:], data) for data in messages]
         await self.bus.publish(told)
 
     async def anchor_all(self) -> None:
-        async with self.past.reading() as (history, _):
+        async with self.recorded.reading() as (history, _):
             await self.anchor(*map(encode, history.heads()))
 
     async def make_stream(self, **changed: Any) -> None:
@@ -84,9 +84,9 @@ async def both(
         "JOULIE_CLUSTER": CLUSTER.cluster,
     }.items():
         monkeypatch.setenv(name, value)
-    async with small_past_in(place, tmp_path) as past:
-        past.maker.signer.publish(tmp_path / "head.pub")
-        made = Both(past, tmp_path, bus, connection)
+    async with small_log_in(place, tmp_path) as recorded:
+        recorded.builder.signer.publish(tmp_path / "head.pub")
+        made = Both(recorded, tmp_path, bus, connection)
         await made.anchor_all()
         yield made
 
@@ -108,7 +108,7 @@ async def a_stream_made_anew(both: Both) -> None:
 
 async def a_stream_that_lost_its_beginning(both: Both) -> None:
     await both.make_stream(first_seq=2)
-    async with both.past.reading() as (history, _):
+    async with both.recorded.reading() as (history, _):
         await both.anchor(encode(history.heads()[-1]))
 
 
@@ -123,15 +123,15 @@ async def a_forged_handover(both: Both) -> None:
 
 async def entries_put_behind_the_end(both: Both) -> None:
     """Chained as they should be."""
-    await both.past.maker.answer(ask("late-3"))
+    await both.recorded.builder.answer(ask("late-3"))
     both.edit("UPDATE checkpoint SET position = 9 WHERE name = 'decisions'")
 
 
 NO_ENTRIES, NO_HEADS = "DELETE FROM decision", "DELETE FROM head"
 NO_NOTE = "DELETE FROM checkpoint WHERE name = 'decisions'"
 LOST = "the database lost {} kept elsewhere: at entry {}"
-ENDS = "a signed head speaks of entry {}, but the log ends at {}"
-NOTED = "the log ends at {}, but its writer noted entry {} as the last"
+ENDS = "a signed head covers entry {}, but the log ends at {}"
+NOTED = "the log ends at {}, but its writer recorded entry {} as the last"
 
 CASES: dict[str, tuple[Callable[[Both], Awaitable[None]], str, str]] = {
     "nothing": (nothing, "stream", ""),

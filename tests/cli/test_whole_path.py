@@ -165,7 +165,7 @@ def test_one_changed_byte_is_found_and_its_entry_named(past: Past, tmp_path: Pat
     code, found = told_by("verify", "--data", changed)
 
     assert (code, found["first_bad"]) == (1, 20)
-    assert found["what"] == "the body of entry 20 is not the one that was hashed"
+    assert found["what"] == "the body of entry 20 does not match its hash"
 
 
 def test_a_log_that_was_cut_off_is_found_by_the_heads_that_were_kept_elsewhere(
@@ -193,7 +193,7 @@ def test_a_changed_twin_is_found_by_replay(past: Past, tmp_path: Path) -> None:
     code, found = told_by("replay", "--data", changed)
 
     assert (code, found["mismatches"]) == (1, 1)
-    assert found["told"][0]["what"] == "the rows of node are not the folded ones"
+    assert found["told"][0]["what"] == "the rows of node differ from the folded state"
 
 
 def test_a_demo_goes_on_where_the_last_one_was(past: Past, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The archive: parts of one hour outside of broker and database, written, indexed, read, restored.
+"""The archive: hourly parts outside the broker and the database; write, index, read, restore.
 
 Not here: what may be deleted (`retention`).
 In: entries, manifests, facts. Out: files with proofs; a history over archive and database.

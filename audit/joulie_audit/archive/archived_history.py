@@ -1,4 +1,4 @@
-"""The past as an archive holds it, up to a cut: the questions of a `History`, answered by parts."""
+"""A `History` over the parts of an archive, up to a cut."""
 
 import contextlib
 import itertools
@@ -17,29 +17,29 @@ from joulie_projections.fold.snapshots import Snapshot
 from joulie_projections.history.archive_index import IndexedHistory
 from joulie_projections.history.history import NEWEST, History, Logged
 
-HELD = 3  # parts in memory: replicas ship late, so that answers of one view lie in several
+CACHED_PARTS = 3  # replicas ship late, so decisions of one view lie in several parts
 T = TypeVar("T")
 Parts = list[tuple[Path, Part]]
 
 
-class _Newest(Generic[T]):
-    """What the parts that were asked for last hold."""
+class _PartCache(Generic[T]):
+    """Caches the contents of the parts that were read last."""
 
     def __init__(self, load: Callable[[Path, Part], T]) -> None:
         self._load = load
-        self._held: OrderedDict[str, T] = OrderedDict()
+        self._cached: OrderedDict[str, T] = OrderedDict()
 
     def of(self, place: Path, part: Part) -> T:
-        if part.seal not in self._held:
-            self._held[part.seal] = self._load(place, part)
-            if len(self._held) > HELD:
-                self._held.popitem(last=False)
-        self._held.move_to_end(part.seal)
-        return self._held[part.seal]
+        if part.seal not in self._cached:
+            self._cached[part.seal] = self._load(place, part)
+            if len(self._cached) > CACHED_PARTS:
+                self._cached.popitem(last=False)
+        self._cached.move_to_end(part.seal)
+        return self._cached[part.seal]
 
 
 class ArchivedHistory(IndexedHistory):
-    """Whatever it hands out was read from a part, and checked as that is."""
+    """Reads everything from parts, with their integrity checks."""
 
     def __init__(self, index: History, archive: Archive, cut: Cut) -> None:
         super().__init__(index, cut)
@@ -47,8 +47,8 @@ class ArchivedHistory(IndexedHistory):
         self._archive = archive
         self._facts: Parts = [(at, part) for at, part in archive.facts if part.first < cut.p_to]
         self._log: Parts = [(at, part) for at, part in archive.log if part.first < cut.pos]
-        self._entries = _Newest(lambda at, part: archive.read_log(at, part).entries)
-        self._manifests = _Newest(self._load_manifests)
+        self._entries = _PartCache(lambda at, part: archive.read_log(at, part).entries)
+        self._manifests = _PartCache(self._load_manifests)
 
     @classmethod
     @contextlib.contextmanager
@@ -59,7 +59,7 @@ class ArchivedHistory(IndexedHistory):
     def entry_at(self, pos: int) -> Logged:
         for place, part in _from(self._log, pos):
             return self._entries.of(place, part)[pos - part.first]
-        raise ArchiveBroken(str(self._archive.path), f"entry {pos} is in its index and in no part")
+        raise ArchiveBroken(str(self._archive.path), f"entry {pos} is in its index but in no part")
 
     # --- manifests ----------------------------------------------------------------------------
 
@@ -111,5 +111,5 @@ class ArchivedHistory(IndexedHistory):
 
 
 def _from(parts: Parts, number: int) -> Iterator[tuple[Path, Part]]:
-    """The one that holds it, and those behind it."""
+    """The part that holds the number, and the parts after it."""
     return itertools.islice(parts, bisect_left(parts, number, key=lambda each: each[1].last), None)

@@ -1,4 +1,4 @@
-"""Columns in a file: Parquet where pyarrow is installed, else MessagePack that zlib has pressed."""
+"""Column files: Parquet if pyarrow is installed, else MessagePack compressed with zlib."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ class Format(Protocol):
 
 
 class Parquet:
-    """For analysts' tools too; zstd."""
+    """Parquet with zstd, which analysis tools can read."""
 
     suffix = ".parquet"
 
@@ -39,7 +39,7 @@ class Parquet:
 
 
 class Segment:
-    """Needs nothing but what Joulie needs anyway."""
+    """MessagePack with zlib: needs no extra dependency."""
 
     suffix = ".seg"
 

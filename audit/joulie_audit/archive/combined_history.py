@@ -1,6 +1,6 @@
-"""One past out of two: an archive in front of the cut, the database from the cut on.
+"""One history from two sources: an archive before the cut, the database from the cut on.
 
-Who reads through both sees what would be there if nothing had been cut.
+A reader of both sees what an untrimmed database would hold.
 """
 
 import contextlib
@@ -24,31 +24,31 @@ from joulie_projections.store.database import Place
 T = TypeVar("T")
 
 
-class ThroughHistory(History):
-    """`old` ends in front of the cut. Rows that an unfinished trim left there do not count."""
+class CombinedHistory(History):
+    """`old` ends before the cut. Rows that an unfinished trim left there are ignored."""
 
     def __init__(self, new: History, old: ArchivedHistory, cut: Cut) -> None:
         super().__init__(new.connection, cut.pos)
         self._old = old
-        self._at = cut
+        self._cut = cut
 
     def cut(self) -> None:
-        """None that a reader could see."""
+        """None: readers see the whole log."""
         return
 
     # --- entries ------------------------------------------------------------------------------
 
     def entries(self, first: int = 1, last: int = NEWEST) -> Iterator[Logged]:
-        at = self._at.pos
-        before = self._old.entries(first, min(last, at - 1)) if first < at else ()
-        return chain(before, super().entries(max(first, at), last))
+        position = self._cut.pos
+        before = self._old.entries(first, min(last, position - 1)) if first < position else ()
+        return chain(before, super().entries(max(first, position), last))
 
     def find(self, wanted: Wanted, limit: int | None = None) -> Iterator[Logged]:
-        found = chain(super().find(wanted, limit), _later(lambda: self._old.find(wanted, limit)))
+        found = chain(super().find(wanted, limit), _lazily(lambda: self._old.find(wanted, limit)))
         return islice(found, limit)
 
     def pod_names(self, limit: int) -> list[str]:
-        names = chain(super().pod_names(limit), _later(lambda: self._old.pod_names(limit)))
+        names = chain(super().pod_names(limit), _lazily(lambda: self._old.pod_names(limit)))
         return list(islice(dict.fromkeys(names), limit))
 
     def answers_by_view(self, first: int = 0, last: int = NEWEST) -> Iterator[Logged]:
@@ -62,18 +62,18 @@ class ThroughHistory(History):
         return chain(self._old.filters(), super().filters())
 
     def declarations(self, after: int = 0) -> Iterator[Logged]:
-        """Those in front of the cut stay in the database; the archive's are the signed ones."""
-        kept = (each for each in super().declarations(after) if each.pos >= self._at.pos)
+        """Declarations before the cut stay in the database; the signed ones are in the archive."""
+        kept = (each for each in super().declarations(after) if each.pos >= self._cut.pos)
         return chain(self._old.declarations(after), kept)
 
     def entry(self, pos: int) -> Logged | None:
-        return self._old.entry(pos) if pos < self._at.pos else super().entry(pos)
+        return self._old.entry(pos) if pos < self._cut.pos else super().entry(pos)
 
     def entries_after(self, pos: int, limit: int) -> list[Logged]:
         return list(islice(self.entries(pos + 1), limit))
 
     def entries_before(self, pos: int, wanted: Wanted) -> Iterator[Logged]:
-        earlier = _later(lambda: self._old.entries_before(pos, wanted))
+        earlier = _lazily(lambda: self._old.entries_before(pos, wanted))
         return chain(super().entries_before(pos, wanted), earlier)
 
     def newest_answers(self, count: int) -> Sequence[Logged]:
@@ -81,33 +81,35 @@ class ThroughHistory(History):
         return [*newest, *self._old.newest_answers(count - len(newest))]
 
     def heads(self) -> list[Head]:
-        newer = [head for head in super().heads() if head.pos >= self._at.pos]
+        newer = [head for head in super().heads() if head.pos >= self._cut.pos]
         return [*self._old.heads(), *newer]
 
     def heads_before(self, pos: int, limit: int) -> list[Head]:
-        newer = [head for head in super().heads_before(pos, limit) if head.pos >= self._at.pos]
+        newer = [head for head in super().heads_before(pos, limit) if head.pos >= self._cut.pos]
         return [*newer, *self._old.heads_before(pos, limit - len(newer))]
 
     # --- manifests ----------------------------------------------------------------------------
 
     def manifests(self, first: int = 1, last: int = NEWEST) -> Iterator[Manifest]:
-        at = self._at.p_to
-        before = self._old.manifests(first, last) if first < at else ()
-        return chain(before, super().manifests(max(first, at), last) if last >= at else ())
+        position = self._cut.p_to
+        before = self._old.manifests(first, last) if first < position else ()
+        return chain(
+            before, super().manifests(max(first, position), last) if last >= position else ()
+        )
 
     def manifests_back(self, last: int = NEWEST) -> Iterator[Manifest]:
-        newer = takewhile(lambda each: each.p_to >= self._at.p_to, super().manifests_back(last))
+        newer = takewhile(lambda each: each.p_to >= self._cut.p_to, super().manifests_back(last))
         inside = (each for each in newer if each.p_from <= last)
-        return chain(inside, _later(lambda: self._old.manifests_back(last)))
+        return chain(inside, _lazily(lambda: self._old.manifests_back(last)))
 
     def manifest_by(self, time_ns: int) -> Manifest | None:
         found = super().manifest_by(time_ns)
-        is_newer = found is not None and found.p_to >= self._at.p_to
+        is_newer = found is not None and found.p_to >= self._cut.p_to
         return found if is_newer else self._old.manifest_by(time_ns)
 
     def known_at(self, time: int) -> int:
         found = super().known_at(time)
-        return found if found >= self._at.p_to else self._old.known_at(time)
+        return found if found >= self._cut.p_to else self._old.known_at(time)
 
     def committed_between(self) -> tuple[int, int] | None:
         old, new = self._old.committed_between(), super().committed_between()
@@ -124,7 +126,7 @@ class ThroughHistory(History):
         return super().set_aside() | self._old.set_aside()
 
     def quarantined(self) -> list[Poison]:
-        """A rebuild may have set aside what the archive holds as folded: the database has it."""
+        """A rebuild may quarantine in the database what the archive holds as folded."""
         both = [*self._old.quarantined(), *super().quarantined()]
         return [*{poison.position: poison for poison in sorted(both)}.values()]
 
@@ -132,54 +134,54 @@ class ThroughHistory(History):
 
     def snapshot_before(self, position: int) -> Snapshot | None:
         found = super().snapshot_before(position)
-        is_newer = found is not None and found.position >= self._at.p_to
+        is_newer = found is not None and found.position >= self._cut.p_to
         return found if is_newer else self._old.snapshot_before(position) or found
 
     def starts(self) -> list[int]:
         return sorted({*self._old.starts(), *super().starts()})
 
     def snapshot_positions(self) -> list[int]:
-        return [at for at in super().snapshot_positions() if at >= self._at.p_to]
+        return [position for position in super().snapshot_positions() if position >= self._cut.p_to]
 
 
-def _later(read: Callable[[], Iterable[T]]) -> Iterator[T]:
-    """The archive is read only after everything in front of it was consumed."""
+def _lazily(read: Callable[[], Iterable[T]]) -> Iterator[T]:
+    """Delays reading the archive until the newer items are consumed."""
     yield from read()
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Where a past is; another process may be told it."""
+    """Where a history is stored. Picklable."""
 
     database: Place
     archive: Path | None = None
 
     @contextlib.contextmanager
     def reading(self) -> Generator[History, None, None]:
-        with History.of(self.database) as history, through(history, self.archive) as whole:
+        with History.of(self.database) as history, combined(history, self.archive) as whole:
             yield whole
 
 
 @contextlib.contextmanager
-def through(history: History, path: Path | None) -> Generator[History, None, None]:
-    """The same moment, with the archive in front of the cut if there are both."""
+def combined(history: History, path: Path | None) -> Generator[History, None, None]:
+    """The history with the archive before the cut, if there are both."""
     cut = history.cut()
     if cut is None or path is None:
         yield history
         return
     archive = Archive.of(path)
-    require_reaching(archive, cut)
+    require_covering(archive, cut)
     with ArchivedHistory.within(archive, cut) as old:
-        yield ThroughHistory(history, old, cut)
+        yield CombinedHistory(history, old, cut)
 
 
-def require_reaching(archive: Archive, cut: Cut) -> None:
-    """What was trimmed is in no other archive: neither read nor go on with one that ends before."""
+def require_covering(archive: Archive, cut: Cut) -> None:
+    """Raises if the archive ends before the cut: another archive lacks what was trimmed."""
     facts, log = archive.facts, archive.log
     reached = (facts[-1][1].last if facts else 0, log[-1][1].last if log else 0)
     if reached[0] < cut.p_to or reached[1] < cut.pos:
         raise NotInTheLog(
-            f"{archive.path} ends at position {reached[0]} and entry {reached[1]}, in front of "
+            f"{archive.path} ends at position {reached[0]} and entry {reached[1]}, before "
             f"what was trimmed: position {cut.p_to} and entry {cut.pos}. Nothing was read or "
-            "written. It is another archive, or not all of it; name the one that the trim went by."
+            "written. The archive is another one, or incomplete; name the one that the trim used."
         )

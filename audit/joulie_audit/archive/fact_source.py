@@ -1,4 +1,4 @@
-"""Where the facts of a batch come from: the streams, as long as they hold them, or an archive."""
+"""Sources of the facts of a batch: the streams while they hold them, or an archive."""
 
 import asyncio
 import contextlib
@@ -15,24 +15,24 @@ from joulie_projections.fold.commit import Input, Inputs
 from joulie_projections.fold.manifest import Manifest, Range
 from joulie_projections.history.history import NEWEST, History
 
-PATIENCE_S = 10.0  # for the broker to hand over the next messages
+PATIENCE_S = 10.0  # for the broker to deliver the next messages
 _EVERY = frozenset(MERGE_ORDER)
 
 
 def streams_of(history: History) -> Inputs:
-    """Which stream of each name the database was filled from, and how far."""
+    """The identity of each stream that the database was filled from, and the last sequence."""
     checkpoint = history.checkpoint()
     return checkpoint.inputs if checkpoint else {}
 
 
-class Facts(Protocol):
+class FactSource(Protocol):
     async def of(self, manifest: Manifest, streams: frozenset[Stream] = _EVERY) -> list[Record]:
-        """What a whole batch took from these, by their positions. Best asked for in order."""
+        """The records of a batch from these streams, by position. Fastest in log order."""
         ...
 
 
 class StreamFacts:
-    """The streams, read forward; a jump costs a new reader."""
+    """Reads the streams forward; a jump opens a new reader."""
 
     def __init__(
         self, bus: Log, known: Mapping[Stream, Input], stack: contextlib.AsyncExitStack
@@ -42,7 +42,7 @@ class StreamFacts:
         self._compared: set[Stream] = set()
         self._stack = stack
         self._bell = asyncio.Event()
-        self._open: dict[Stream, tuple[Reader, int]] = {}  # and where it stands
+        self._open: dict[Stream, tuple[Reader, int]] = {}  # and the last sequence read
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -55,7 +55,7 @@ class StreamFacts:
     async def over(
         cls, bus: Log, known: Mapping[Stream, Input]
     ) -> AsyncGenerator["StreamFacts", None]:
-        """Only the streams that the database was filled from: never another one of that name."""
+        """Reads only the streams that the database was filled from, not later ones of that name."""
         async with contextlib.AsyncExitStack() as stack:
             yield cls(bus, known, stack)
 
@@ -83,8 +83,8 @@ class StreamFacts:
             await asyncio.wait_for(self._bell.wait(), PATIENCE_S)
         except TimeoutError as error:
             raise NotInTheLog(
-                f"{wanted.stream} does not hand over {wanted.first} to {wanted.last}: nothing came "
-                f"for {PATIENCE_S:g} s. Reading stopped; the broker's log may say why."
+                f"{wanted.stream} does not deliver {wanted.first} to {wanted.last}: no message "
+                f"arrived for {PATIENCE_S:g} s. Reading stopped; the broker's log may say why."
             ) from error
 
     async def _reader_at(self, wanted: Range) -> Reader:
@@ -97,19 +97,19 @@ class StreamFacts:
             return await self._stack.enter_async_context(reading)
         except StreamGap as error:
             raise NotInTheLog(
-                f"{wanted.stream} goes on at {error.first}; {wanted.first} to "
+                f"{wanted.stream} starts at {error.first}; {wanted.first} to "
                 f"{error.first - 1} have aged out of it. Nothing was computed. "
                 "Give --archive DIR, if `joulie archive` was run in time."
             ) from error
 
     async def _identity(self, stream: Stream) -> str:
-        """Which stream of that name is meant. StreamReplaced if it is not that any more: the
-        newest message that the database was filled from must be there still, and the same.
+        """The identity of the stream. Raises StreamReplaced if it was replaced: the newest
+        message that the database read must still be there, unchanged.
         """
         known = self._known.get(stream, Input("", 0))
         if known.digest and stream not in self._compared:
             place = Range(stream, known.sequence, known.sequence)
-            with contextlib.suppress(StreamGap):  # it has aged out: there is nothing to compare
+            with contextlib.suppress(StreamGap):  # it has aged out: nothing to compare
                 await self._compare(place, known)
         self._compared.add(stream)
         return known.created
@@ -132,9 +132,9 @@ class PlanFact(NamedTuple):
 
 
 async def plan_facts(
-    history: History, facts: Facts, first: int = 1, last: int = NEWEST
+    history: History, facts: FactSource, first: int = 1, last: int = NEWEST
 ) -> AsyncIterator[PlanFact]:
-    """Every event of every plan; the plans' stream is small, and read alone."""
+    """Every event of every plan. Reads only the stream of plans, which is small."""
     for manifest in history.manifests(first, last):
         if not (places := _places_of(manifest, Stream.PLAN)):
             continue
@@ -145,7 +145,7 @@ async def plan_facts(
 
 
 def _places_of(manifest: Manifest, stream: Stream) -> list[int]:
-    """The positions of what the batch took from this stream."""
+    """The positions of the records that the batch read from this stream."""
     places: list[int] = []
     position = manifest.p_from
     for part in manifest.ranges:
@@ -162,5 +162,5 @@ def _plan_event(record: Record) -> PlanEvent | None:
         event = codec.read(envelope, "plan")
         require_authority(record, envelope, event, "plan")
     except Undecodable:
-        return None  # it lies in quarantine, and changed nothing
+        return None  # it is in quarantine and changed nothing
     return event if isinstance(event, PlanEvent) else None

@@ -1,4 +1,4 @@
-"""Fills the index of an archive: beside its parts, or in a temporary file if none may be made."""
+"""Builds the index of an archive: next to its parts, or temporary if that is not writable."""
 
 import contextlib
 import os
@@ -28,7 +28,7 @@ FILE = ".index.db"
 
 @contextlib.contextmanager
 def indexed(archive: Archive) -> Generator[Path, None, None]:
-    """The file, with every part in it, for as long as the block lasts."""
+    """The index file with every part, valid inside the block."""
     if os.access(archive.path, os.W_OK):
         _fill(archive.path / FILE, archive)
         yield archive.path / FILE

@@ -1,12 +1,12 @@
-"""The log outside of the broker and the database: parts of one hour at most, each proved.
+"""The log outside the broker and the database: sealed parts of at most one hour.
 
     DIR/facts/2026-11-21/10/000000000001-000000012345/   facts.* batches.* aside.* manifest.json
     DIR/log/2026-11-21/10/000000000001-000000004711/     entries.* heads.* manifest.json
                                                          keys.*: if keys changed there
 
-A part is written beside its place, read back and compared, and only then put there. Its manifest
-holds the sha256 of each file and names the part before it, so that none can be changed, exchanged
-or taken away without a trace.
+A part is written next to its final directory, read back and compared, and then renamed. Its
+manifest holds the SHA-256 of each file and the seal of the part before it, so a part that is
+changed, exchanged or removed is detected.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from joulie_audit.archive.columnar import Columns, format_of
-from joulie_audit.archive.fact_source import Facts
+from joulie_audit.archive.fact_source import FactSource
 from joulie_bus.errors import ArchiveBroken
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
@@ -45,7 +45,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """What `manifest.json` says of the files beside it."""
+    """The content of `manifest.json`: the files of a part and their checksums."""
 
     format: str = FORMAT
     kind: str
@@ -54,7 +54,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     files: list[File]
     root: str  # Merkle root over the bodies
     prev: str  # seal of the part before; "" for the first
-    created: dict[str, str] = {}  # which stream of that name the facts are of
+    created: dict[str, str] = {}  # identity of the streams that the facts are from
     seal: str = ""  # sha256 of all of the above
 
     @property
@@ -65,8 +65,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 class FactPart(NamedTuple):
     manifests: list[Manifest]
     records: list[Record]
-    aside: list[Poison]  # what the projector could not fold then, and nobody folds again
-    snapshots: Sequence[Snapshot] = ()  # one at most: where travel within the part may start
+    aside: list[Poison]  # quarantined by the projector; folds leave them out
+    snapshots: Sequence[Snapshot] = ()  # at most one: time travel within the part can start there
 
 
 class LogPart(NamedTuple):
@@ -111,7 +111,7 @@ def columns_of_log(part: LogPart) -> dict[str, Columns]:
         ENTRIES: _columns(Logged._fields, part.entries),
         HEADS: _columns(Head.__struct_fields__, part.heads),
     }
-    keys: Columns = {"statement": [encode(said) for said in part.keys]}
+    keys: Columns = {"statement": [encode(statement) for statement in part.keys]}
     return columns | ({KEYS: keys} if part.keys else {})
 
 
@@ -149,8 +149,8 @@ def heads_of(heads: Columns) -> list[Head]:
 
 def log_of_columns(tables: Mapping[str, Columns]) -> LogPart:
     entries = [Logged(**row) for row in _rows(tables[ENTRIES])]
-    told = tables.get(KEYS, {"statement": []})["statement"]  # most parts have none
-    return LogPart(entries, heads_of(tables[HEADS]), tuple(map(decode_key, told)))
+    statements = tables.get(KEYS, {"statement": []})["statement"]  # most parts have none
+    return LogPart(entries, heads_of(tables[HEADS]), tuple(map(decode_key, statements)))
 
 
 def root_of(part: FactPart | LogPart) -> str:
@@ -180,7 +180,7 @@ def is_archive(path: Path) -> bool:
 
 
 class Archive:
-    """Read only. Nothing is handed out that does not fit what was sealed."""
+    """Read-only access. Everything is checked against its seal before it is returned."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -200,19 +200,21 @@ class Archive:
         return self.parts(LOG)
 
     def parts(self, kind: str) -> list[tuple[Path, Part]]:
-        """In order; raises at the first that does not follow the one before it."""
+        """In order; raises at the first part that does not follow the one before it."""
         found: list[tuple[Path, Part]] = []
         prev, last = "", 0
         for file in self._manifests(kind):
             part = _read_manifest(file, kind)
             if (part.prev, part.first) != (prev, last + 1):
-                raise ArchiveBroken(str(file), f"it does not follow {kind} {last}; one is missing")
+                raise ArchiveBroken(
+                    str(file), f"it does not follow {kind} {last}; a part is missing"
+                )
             prev, last = part.seal, part.last
             found.append((file.parent, part))
         return found
 
     def _manifests(self, kind: str) -> list[Path]:
-        """What a crash left half written begins with a dot."""
+        """Manifests of complete parts: an unfinished part starts with a dot."""
         found = self.path.glob(f"{kind}/*/*/[!.]*/{MANIFEST}")
         return sorted(found, key=lambda file: file.parent.name)
 
@@ -234,9 +236,9 @@ def _read_manifest(file: Path, kind: str) -> Part:
     except msgspec.DecodeError as error:
         raise ArchiveBroken(str(file), str(error)) from error
     if part.format != FORMAT or part.kind != kind or file.parent.name != part.name:
-        raise ArchiveBroken(str(file), "it belongs elsewhere")
+        raise ArchiveBroken(str(file), "it does not match its directory")
     if sealed(part).seal != part.seal or msgspec.json.encode(part) != content:
-        raise ArchiveBroken(str(file), "its seal does not fit")
+        raise ArchiveBroken(str(file), "its seal does not match")
     return part
 
 
@@ -249,7 +251,7 @@ def _read_tables(place: Path, part: Part, only: str = "") -> dict[str, Columns]:
         if not file.exists():
             raise ArchiveBroken(str(file), "it is missing")
         if checksum(file) != known.sha256:
-            raise ArchiveBroken(str(file), "its sha256 is another one")
+            raise ArchiveBroken(str(file), "its SHA-256 does not match")
         tables[file.stem] = format_of(file.suffix).read(file)
     return tables
 
@@ -259,11 +261,11 @@ P = TypeVar("P", FactPart, LogPart)
 
 def _checked_root(place: Path, part: Part, found: P) -> P:
     if root_of(found) != part.root:
-        raise ArchiveBroken(str(place), "its bodies have another Merkle root")
+        raise ArchiveBroken(str(place), "its bodies do not match its Merkle root")
     return found
 
 
-class _Held(NamedTuple):
+class _CachedPart(NamedTuple):
     """The part that was read last."""
 
     part: Part
@@ -272,35 +274,35 @@ class _Held(NamedTuple):
 
 
 class ArchivedFacts:
-    """From the archive as far as it goes; the rest from where the archive had it from."""
+    """Facts from the archive as far as it reaches, then from `rest`."""
 
-    def __init__(self, archive: Archive, rest: Facts) -> None:
+    def __init__(self, archive: Archive, rest: FactSource) -> None:
         self._archive = archive
         self._rest = rest
-        self._held: _Held | None = None
+        self._cached: _CachedPart | None = None
 
     async def of(self, manifest: Manifest, streams: frozenset[Stream] = _EVERY) -> list[Record]:
-        held = self._holding(manifest)
-        if held is None:
+        cached = self._cached_part(manifest)
+        if cached is None:
             return await self._rest.of(manifest, streams)
-        kept = held.batches.get(manifest.p_from)
+        kept = cached.batches.get(manifest.p_from)
         if kept is None or kept.ranges != manifest.ranges:
-            raise ArchiveBroken(str(self._archive.path), "its facts are those of another log")
-        start = manifest.p_from - held.part.first
+            raise ArchiveBroken(str(self._archive.path), "its facts belong to another log")
+        start = manifest.p_from - cached.part.first
         count = sum(r.last - r.first + 1 for r in manifest.ranges)
-        return [r for r in held.records[start : start + count] if r.stream in streams]
+        return [r for r in cached.records[start : start + count] if r.stream in streams]
 
-    def _holding(self, manifest: Manifest) -> _Held | None:
-        if self._held is not None and _holds(self._held.part, manifest.p_from):
-            return self._held
+    def _cached_part(self, manifest: Manifest) -> _CachedPart | None:
+        if self._cached is not None and _contains(self._cached.part, manifest.p_from):
+            return self._cached
         for place, part in self._archive.facts:
-            if _holds(part, manifest.p_from):
+            if _contains(part, manifest.p_from):
                 found = self._archive.read_facts(place, part)
                 batches = {batch.p_from: batch for batch in found.manifests}
-                self._held = _Held(part, found.records, batches)
-                return self._held
+                self._cached = _CachedPart(part, found.records, batches)
+                return self._cached
         return None
 
 
-def _holds(part: Part, position: int) -> bool:
+def _contains(part: Part, position: int) -> bool:
     return part.first <= position <= part.last

@@ -1,4 +1,4 @@
-"""An archive back into an empty database, by the projector's own transactions."""
+"""Restores an archive into an empty database, with the transactions of the projector."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -16,7 +16,8 @@ from joulie_projections.fold.snapshots import moment_of, pack
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store.store import Store
 
-EVERY, AT_MOST = 25_000, 400  # positions between two snapshots, and how many are kept
+SNAPSHOT_EVERY = 25_000  # positions
+SNAPSHOTS_KEPT = 400
 
 
 class Restored(NamedTuple):
@@ -25,8 +26,8 @@ class Restored(NamedTuple):
 
 
 def restore(archive: Archive, store: Store, log: DecisionLog, held: Checkpoint) -> Restored:
-    """`held` is the lease of the empty database. What does not fold as it was recorded stops it."""
-    facts = _Restoring(store, held)
+    """`held` is the lease of the empty database. Raises at facts that fold to another state."""
+    facts = _FactRestorer(store, held)
     for place, part in archive.facts:
         created = {Stream(stream): value for stream, value in part.created.items()}
         facts.put(str(place), archive.read_facts(place, part), created)
@@ -34,14 +35,14 @@ def restore(archive: Archive, store: Store, log: DecisionLog, held: Checkpoint) 
     entries = 0
     for place, part in archive.parts(LOG):
         found = archive.read_log(place, part)
-        said = [Entry(entry.about, entry.body) for entry in found.entries]
-        log.append(held.epoch, said, Input("", 0))
+        added = [Entry(entry.about, entry.body) for entry in found.entries]
+        log.append(held.epoch, added, Input("", 0))
         log.keep_heads(held.epoch, found.heads)
         entries = part.last
     return Restored(facts.position, entries)
 
 
-class _Restoring:
+class _FactRestorer:
     def __init__(self, store: Store, held: Checkpoint) -> None:
         self._store = store
         self._epoch = held.epoch
@@ -55,30 +56,30 @@ class _Restoring:
 
     def put(self, place: str, part: FactPart, created: Mapping[Stream, str]) -> None:
         start, aside = 0, {poison.position: poison for poison in part.aside}
-        left_out = all_positions(part.aside)
+        set_aside = all_positions(part.aside)
         for manifest in part.manifests:
             _require_version(place, manifest)
             count = manifest.p_to - manifest.p_from + 1
             records = part.records[start : start + count]
             now = manifest.committed_at
-            done = sequence(self._cluster_state, self._standing, records, created, now, left_out)
+            done = sequence(self._cluster_state, self._standing, records, created, now, set_aside)
             if done.commit.manifest != manifest:
-                raise ArchiveBroken(place, f"its facts give another state at {manifest.p_to}")
+                raise ArchiveBroken(place, f"its facts fold to another state at {manifest.p_to}")
             span = range(manifest.p_from, manifest.p_to + 1)
             known = [aside[position] for position in span if position in aside]
             poison = sorted([*known, *done.commit.poison])
             self._store.commit(self._epoch, done.commit._replace(poison=poison))
             done.draft.commit()
             self._standing = done.standing
-            self._keep_now_and_then(now)
+            self._keep_snapshot_when_due(now)
             start += count
 
-    def _keep_now_and_then(self, now: int) -> None:
-        """The old database's snapshots, or nearly: whoever travels need not fold all of it."""
-        if self.position - self._kept_at >= EVERY:
+    def _keep_snapshot_when_due(self, now: int) -> None:
+        """Keeps snapshots like the old database, so that time travel does not fold everything."""
+        if self.position - self._kept_at >= SNAPSHOT_EVERY:
             self._kept_at = self.position
             made = pack(moment_of(self._cluster_state, self._standing), now)
-            self._store.keep(self._epoch, made, AT_MOST)
+            self._store.keep(self._epoch, made, SNAPSHOTS_KEPT)
 
 
 def _require_version(place: str, manifest: Manifest) -> None:

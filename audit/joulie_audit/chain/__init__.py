@@ -1,4 +1,4 @@
-"""The decision log entry by entry: hashes, links, signed heads, gaps, the start of a trimmed log.
+"""The hash chain of the decision log: entries, signed heads, sequence gaps, trimmed starts.
 
 Not here: verdicts (`verify`).
 In: entries. Out: flaws at positions.

@@ -1,7 +1,7 @@
-"""Walks along the log entry by entry: its number, link, hash and columns. Several may share it.
+"""Walks the log entry by entry and checks number, link, hash and columns, in parallel if asked.
 
-Nothing is believed because it is stored: bodies are hashed again, and what entries are found by
-is what stands in them, or is compared with it.
+Stored hashes are not trusted: bodies are hashed again. Columns that entries are found by are
+generated from the body, or compared with it.
 """
 
 from bisect import bisect
@@ -11,8 +11,8 @@ from hashlib import sha256
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-from joulie_audit.chain.sequence_gaps import Counters
-from joulie_audit.workers import processes, telling
+from joulie_audit.chain.sequence_gaps import SequenceNumbers
+from joulie_audit.workers import worker_pool, worker_process
 from joulie_bus.errors import Undecodable
 from joulie_projections.decision_log.entry import (
     FIRST_PREV,
@@ -28,212 +28,212 @@ from joulie_projections.store.database import Place
 
 
 class Flaw(NamedTuple):
-    """The first thing that is wrong, and where."""
+    """The first error, and the entry or position where it is."""
 
     place: int
     what: str
 
 
-class Part(NamedTuple):
-    """Entries to look at: `first` to `last`, both included."""
+class EntryRange(NamedTuple):
+    """The entries to check: `first` to `last`, both included."""
 
     first: int = 1
     last: int = NEWEST
 
-    def holds(self, pos: int) -> bool:
+    def contains(self, pos: int) -> bool:
         return self.first <= pos <= self.last
 
     @property
-    def begins_the_log(self) -> bool:
+    def starts_the_log(self) -> bool:
         return self.first == 1
 
 
-class Walked(NamedTuple):
-    last: int  # everything up to here is right
-    hashes: dict[int, bytes]  # of the entries that some head speaks of
-    counters: Counters
+class WalkResult(NamedTuple):
+    last: int  # every entry up to this one is correct
+    hashes: dict[int, bytes]  # of the entries that a head covers
+    numbers: SequenceNumbers
     flaw: Flaw | None
 
 
-class Sharing(NamedTuple):
-    """How many processes share the walk, and where they read the log."""
+class WorkerOptions(NamedTuple):
+    """How many worker processes share a walk, and the database that they read."""
 
     database: Place
     jobs: int
 
 
-Result = Callable[[], Walked]
+WaitForWalk = Callable[[], WalkResult]
 
 
-def walk(history: History, part: Part, wanted: Set[int]) -> Walked:
-    """Entry by entry, nearly always by the short way."""
-    check = _Check(part, wanted)
-    flaw = check.begin(history)
+def walk(history: History, entry_range: EntryRange, signed: Set[int]) -> WalkResult:
+    """Checks entry by entry; takes the slow path only where the fast path rejects an entry."""
+    walker = _ChainWalker(entry_range, signed)
+    flaw = walker.start(history)
     while flaw is None:
-        history.look_through(check.pos + 1, part.last, check.looking())
-        check.take_rest()
-        closely = history.entries(check.pos + 1, min(part.last, check.pos + PAGE))
-        if (first := next(closely, None)) is None:
+        history.look_through(walker.pos + 1, entry_range.last, walker.fast_check())
+        walker.flush()
+        entries = history.entries(walker.pos + 1, min(entry_range.last, walker.pos + PAGE))
+        if (first := next(entries, None)) is None:
             break
-        for entry in chain([first], closely):
-            if flaw := check.closely(entry):
+        for entry in chain([first], entries):
+            if flaw := walker.check_in_full(entry):
                 break
-    return Walked(check.pos, check.hashes, check.counters, flaw)
+    return WalkResult(walker.pos, walker.hashes, walker.numbers, flaw)
 
 
 @contextmanager
-def walking(
-    history: History, part: Part, wanted: Set[int], sharing: Sharing | None
-) -> Generator[Result, None, None]:
-    """Meanwhile something else can be looked at; the result waits for all who share the walk."""
-    spans = spans_of(part, history.tip(), sharing.jobs) if sharing else []
-    if sharing is None or len(spans) < 2:
-        yield lambda: walk(history, part, wanted)
+def parallel_walk(
+    history: History, entry_range: EntryRange, signed: Set[int], workers: WorkerOptions | None
+) -> Generator[WaitForWalk, None, None]:
+    """Starts the walk in workers; calling the result waits for all of them."""
+    spans = split_range(entry_range, history.tip(), workers.jobs) if workers else []
+    if workers is None or len(spans) < 2:
+        yield lambda: walk(history, entry_range, signed)
         return
-    with processes(len(spans)) as pool:
-        shares = [
-            pool.submit(_in_another_process, sharing.database, span, wanted) for span in spans
-        ]
-        yield lambda: joined([share.result() for share in shares], spans)
+    with worker_pool(len(spans)) as pool:
+        results = [pool.submit(_walk_in_worker, workers.database, span, signed) for span in spans]
+        yield lambda: join_walks([result.result() for result in results], spans)
 
 
-# --- shared -----------------------------------------------------------------------------------
+# --- in parallel ------------------------------------------------------------------------------
 
 
-def spans_of(part: Part, tip: int, jobs: int) -> list[Part]:
-    """About equal ones; each hangs on the last entry of the one before it."""
-    last = min(part.last, tip)
-    count = last - part.first + 1
-    cuts = [part.first - 1 + count * share // jobs for share in range(jobs + 1)]
-    return [Part(cut + 1, end) for cut, end in pairwise(cuts) if cut < end]
+def split_range(entry_range: EntryRange, tip: int, jobs: int) -> list[EntryRange]:
+    """Ranges of about equal size; each starts from the last hash of the one before it."""
+    last = min(entry_range.last, tip)
+    count = last - entry_range.first + 1
+    cuts = [entry_range.first - 1 + count * share // jobs for share in range(jobs + 1)]
+    return [EntryRange(cut + 1, end) for cut, end in pairwise(cuts) if cut < end]
 
 
-def _in_another_process(place: Place, span: Part, wanted: Set[int]) -> Walked:
-    with telling("verify"), History.readable(place) as history:
-        return walk(history, span, wanted)
+def _walk_in_worker(place: Place, span: EntryRange, signed: Set[int]) -> WalkResult:
+    with worker_process("verify"), History.readable(place) as history:
+        return walk(history, span, signed)
 
 
-def joined(walks: Sequence[Walked], spans: Sequence[Part]) -> Walked:
-    """As one walk would have ended: at the first flaw."""
+def join_walks(walks: Sequence[WalkResult], spans: Sequence[EntryRange]) -> WalkResult:
+    """The result that a single walk would give: it ends at the first flaw."""
     whole = walks[0]
     for before, found, span in zip(spans, walks[1:], spans[1:], strict=False):
         if whole.flaw is None and whole.last < before.last:
             whole = whole._replace(flaw=Flaw(whole.last + 1, _missing(whole.last + 1, span.first)))
         if whole.flaw is not None:
             return whole
-        whole.counters.go_on(found.counters)
-        whole = Walked(found.last, whole.hashes | found.hashes, whole.counters, found.flaw)
+        whole.numbers.extend(found.numbers)
+        whole = WalkResult(found.last, whole.hashes | found.hashes, whole.numbers, found.flaw)
     return whole
 
 
-# --- one entry after the other ----------------------------------------------------------------
+# --- one entry after another ------------------------------------------------------------------
 
 
-AT_ONCE = 256  # entries whose bodies are held until their ids are counted
+BATCH = 256  # entries whose bodies are kept until their ids are counted
 
 
-class _Check:
-    """Goes along the chain; remembers the hashes that some head speaks of."""
+class _ChainWalker:
+    """Follows the chain and keeps the hashes of entries that a head covers."""
 
-    def __init__(self, part: Part, wanted: Set[int]) -> None:
-        self.pos = part.first - 1
+    def __init__(self, entry_range: EntryRange, signed: Set[int]) -> None:
+        self.pos = entry_range.first - 1
         self.hashes: dict[int, bytes] = {}
-        self.counters = Counters(from_one=part.begins_the_log)
+        self.numbers = SequenceNumbers(from_one=entry_range.starts_the_log)
         self._prev = FIRST_PREV
-        self._wanted = sorted(wanted)
-        self._bodies: list[bytes] = []  # of entries that hang together, and are not counted yet
+        self._signed = sorted(signed)
+        self._bodies: list[bytes] = []  # of entries that are linked, and not counted yet
         self._hashes: list[bytes] = []
 
-    def begin(self, history: History) -> Flaw | None:
-        """The entry before the first lends its hash; it is not looked at itself."""
+    def start(self, history: History) -> Flaw | None:
+        """Reads the hash of the entry before the first; that entry is not checked itself."""
         if self.pos == 0:
             return None
         before = history.entry(self.pos)
         if before is None:
-            return Flaw(self.pos, f"entry {self.pos} is missing; nothing can follow it")
+            return Flaw(
+                self.pos, f"entry {self.pos} is missing, so the entry after it cannot be checked"
+            )
         self._prev = before.hash
         return None
 
-    def looking(self) -> Look:
-        """The hot loop, by the bare values: says whether an entry is what it was, and follows."""
+    def fast_check(self) -> Look:
+        """The hot loop, on plain values: returns whether an entry is correct and follows."""
         expected, prev = self.pos, self._prev
         bodies, hashes = self._bodies, self._hashes
 
-        def look(pos: int, body: bytes, link: bytes, stands: bytes) -> bool:
+        def check_entry(pos: int, body: bytes, link: bytes, stored: bytes) -> bool:
             nonlocal expected, prev
             expected += 1
-            if pos != expected or link != prev or sha256(link + body).digest() != stands:
+            if pos != expected or link != prev or sha256(link + body).digest() != stored:
                 return False
-            prev = stands
+            prev = stored
             bodies.append(body)
-            hashes.append(stands)
-            return len(bodies) < AT_ONCE or self._take()
+            hashes.append(stored)
+            return len(bodies) < BATCH or self._accept_batch()
 
-        return look
+        return check_entry
 
-    def take_rest(self) -> None:
-        """What was right before the short way ended."""
+    def flush(self) -> None:
+        """Accepts the entries that were correct before the fast path ended."""
         if self._bodies:
-            self._take()
+            self._accept_batch()
             self._bodies.clear()
             self._hashes.clear()
 
-    def _take(self) -> bool:
-        """Headers were hashed. Of an entry without one, what it is found by has to be compared."""
+    def _accept_batch(self) -> bool:
+        """False if an entry has no header: its columns were not hashed and must be compared."""
         ids = event_ids_in(self._bodies)
         if ids is None:
             return False
-        self._go_on(self._hashes, ids)
+        self._advance(self._hashes, ids)
         self._bodies.clear()
         self._hashes.clear()
         return True
 
-    def closely(self, entry: Logged) -> Flaw | None:
-        """The long way: what is wrong, or on to the next."""
+    def check_in_full(self, entry: Logged) -> Flaw | None:
+        """The slow path: returns the flaw of the entry, or advances to the next one."""
         expected = self.pos + 1
         if entry.pos != expected:
             return Flaw(expected, _missing(expected, entry.pos))
-        if what := _flaw_of(entry, self._prev):
-            return Flaw(expected, what)
-        self._go_on([entry.hash], [entry.event_id.encode()])
+        if flaw_text := _flaw_of(entry, self._prev):
+            return Flaw(expected, flaw_text)
+        self._advance([entry.hash], [entry.event_id.encode()])
         return None
 
-    def _go_on(self, hashes: Sequence[bytes], ids: Sequence[bytes]) -> None:
+    def _advance(self, hashes: Sequence[bytes], ids: Sequence[bytes]) -> None:
         before, self.pos, self._prev = self.pos, self.pos + len(hashes), hashes[-1]
-        self.counters.seen(ids)
-        of_heads = self._wanted[bisect(self._wanted, before) : bisect(self._wanted, self.pos)]
+        self.numbers.add(ids)
+        of_heads = self._signed[bisect(self._signed, before) : bisect(self._signed, self.pos)]
         self.hashes.update((at, hashes[at - before - 1]) for at in of_heads)
 
 
 def _missing(expected: int, found: int) -> str:
-    return f"entry {expected} is missing; the log goes on at {found}"
+    return f"entry {expected} is missing; the next entry is {found}"
 
 
 def _flaw_of(entry: Logged, prev: bytes) -> str:
     if entry.prev != prev:
-        return f"entry {entry.pos} does not follow the entry before it"
+        return f"entry {entry.pos} does not link to the entry before it"
     if not _is_bytes(entry.body) or chain_hash(prev, entry.body) != entry.hash:
-        return f"the body of entry {entry.pos} is not the one that was hashed"
+        return f"the body of entry {entry.pos} does not match its hash"
     return _column_flaw(entry)
 
 
 def _is_bytes(value: object) -> bool:
-    """SQLite keeps values of any type in any column; nothing else was hashed."""
+    """SQLite stores a value of any type in any column; only bytes were hashed."""
     return isinstance(value, bytes)
 
 
 def _column_flaw(entry: Logged) -> str:
-    """A header was hashed with its message, and of an older entry the message is all there is."""
+    """Compares the columns with the hashed header, or with the message of an older entry."""
     where, is_unreadable = f"entry {entry.pos}", entry.kind == UNREADABLE
     if is_unreadable and not has_header(entry.body):
         return ""
     try:
-        said = (
+        recorded = (
             header_in(entry.body)
             if has_header(entry.body)
             else about_before_bounds(entry.body, where)
         )
     except (Undecodable, ValueError) as error:
         return "" if is_unreadable else f"{where}: {error}"
-    column = said.differs_from(entry.about)
-    return column and f"the column {column} of {where} is not what its body says"
+    column = recorded.differs_from(entry.about)
+    return column and f"the column {column} of {where} does not match its body"

@@ -1,24 +1,24 @@
-"""What signed heads say of a log whose entries were looked at. Pure."""
+"""Checks signed heads against the result of a chain walk. Pure."""
 
 from collections.abc import Iterable, Sequence
 
-from joulie_audit.chain.entries import Flaw, Walked
+from joulie_audit.chain.entries import Flaw, WalkResult
 from joulie_projections.decision_log.keyring import Ring
 from joulie_projections.decision_log.signed import Handover, Head
 
-NAMED = 5  # missing heads that are named one by one
+MAX_LISTED = 5  # missing heads that a message lists
 
 
-def heads_flaw(heads: Sequence[Head], walked: Walked, ring: Ring) -> Flaw | None:
-    """Heads of any place: in the database, or kept outside of it."""
+def heads_flaw(heads: Sequence[Head], walked: WalkResult, ring: Ring) -> Flaw | None:
+    """Checks heads from the database and heads that are kept outside it."""
     for found in heads:
         at = found.pos
         if what := ring.flaw_of(found):
             return Flaw(at, what)
-        if flaw := _differs(f"a signed head speaks of entry {at}", at, found.hash, walked):
+        if flaw := _differs(f"a signed head covers entry {at}", at, found.hash, walked):
             return flaw
-    if (doubtful := ring.unconfirmed(heads, walked.last)) is not None:
-        return Flaw(doubtful.pos, unconfirmed(doubtful, ring))
+    if (head := ring.unconfirmed(heads, walked.last)) is not None:
+        return Flaw(head.pos, unconfirmed(head, ring))
     return None
 
 
@@ -31,39 +31,39 @@ def unconfirmed(head: Head, ring: Ring) -> str:
     )
 
 
-def handover_flaw(handovers: Iterable[Handover], walked: Walked) -> Flaw | None:
-    """A handover is signed for the log as it was at its entry."""
-    for said in handovers:
-        what = f"a handover of keys speaks of entry {said.pos}"
-        if flaw := _differs(what, said.pos, said.hash, walked):
+def handover_flaw(handovers: Iterable[Handover], walked: WalkResult) -> Flaw | None:
+    """Checks that each key handover names the hash of its entry."""
+    for handover in handovers:
+        what = f"a key handover covers entry {handover.pos}"
+        if flaw := _differs(what, handover.pos, handover.hash, walked):
             return flaw
     return None
 
 
-def _differs(what: str, at: int, signed: bytes, walked: Walked) -> Flaw | None:
+def _differs(what: str, at: int, signed: bytes, walked: WalkResult) -> Flaw | None:
     if at > walked.last:
         return Flaw(walked.last + 1, f"{what}, but the log ends at {walked.last}")
     if walked.hashes.get(at) != signed:
-        return Flaw(at, f"entry {at} is not the one that was signed")
+        return Flaw(at, f"entry {at} does not match its signed head")
     return None
 
 
 def lost_flaw(inside: Sequence[Head], anchored: Sequence[Head]) -> Flaw | None:
-    """The database keeps every head that it anchored: one that it lacks was taken out of it."""
+    """The database keeps every head that it anchored: a missing one was removed."""
     known = {head.pos for head in inside}
-    lost = sorted({head.pos for head in anchored} - known)
-    if not lost:
+    missing = sorted({head.pos for head in anchored} - known)
+    if not missing:
         return None
-    named = ", ".join(map(str, lost[:NAMED]))
-    others = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
-    count = f"{len(lost)} signed head{'' if len(lost) == 1 else 's'}"
-    what = f"the database lost {count} that {'is' if len(lost) == 1 else 'are'} kept elsewhere"
-    return Flaw(lost[0], f"{what}: at entry {named}{others}")
+    listed = ", ".join(map(str, missing[:MAX_LISTED]))
+    more = f" and {len(missing) - MAX_LISTED} more" if len(missing) > MAX_LISTED else ""
+    count = f"{len(missing)} signed head{'' if len(missing) == 1 else 's'}"
+    what = f"the database lost {count} that {'is' if len(missing) == 1 else 'are'} kept elsewhere"
+    return Flaw(missing[0], f"{what}: at entry {listed}{more}")
 
 
-def end_flaw(logged_to: int, walked: Walked) -> Flaw | None:
-    """The writer notes with every append where the log ends."""
+def end_flaw(logged_to: int, walked: WalkResult) -> Flaw | None:
+    """Compares the end of the log with the end that the writer recorded."""
     if logged_to == walked.last:
         return None
-    what = f"the log ends at {walked.last}, but its writer noted entry {logged_to} as the last"
+    what = f"the log ends at {walked.last}, but its writer recorded entry {logged_to} as the last"
     return Flaw(min(logged_to, walked.last) + 1, what)

@@ -1,12 +1,12 @@
-"""Where a log begins that was trimmed: at an entry that a signed head covers, and at a manifest.
+"""The start of a trimmed log: an entry that a signed head covers, and a manifest.
 
-In front of the newest cut the database shows nothing; an archive does. The cut names both places
-and carries the signature, so that a cut without a genuine signature is a flaw of the log.
+The database holds nothing before the newest cut; an archive does. The cut names the entry and the
+manifest and carries the signature of the head, so a cut without a valid signature is a flaw.
 """
 
 from collections.abc import Sequence
 
-from joulie_audit.chain.entries import Flaw, Part
+from joulie_audit.chain.entries import EntryRange, Flaw
 from joulie_audit.chain.heads import unconfirmed
 from joulie_projections.decision_log.entry import chain_hash
 from joulie_projections.decision_log.keyring import Ring
@@ -16,7 +16,7 @@ from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History
 
 
-def head_of(cut: Cut) -> Head:
+def signed_head_of(cut: Cut) -> Head:
     return Head(
         pos=cut.pos,
         hash=cut.hash,
@@ -26,42 +26,46 @@ def head_of(cut: Cut) -> Head:
     )
 
 
-def trimmed(cut: Cut) -> str:
-    """For messages: what is not here, and how to read it."""
+def trimmed_hint(cut: Cut) -> str:
+    """For messages: where the log starts, and how to read what was trimmed."""
     return (
-        f"the log was trimmed, and begins at entry {cut.pos} and position {cut.p_to}. Give "
-        "--archive DIR, or set ARCHIVE_DIR, to read what an archive holds in front of that."
+        f"the log was trimmed and starts at entry {cut.pos} and position {cut.p_to}. Give "
+        "--archive DIR, or set ARCHIVE_DIR, to read the older part from an archive."
     )
 
 
-def behind(part: Part, cut: Cut | None) -> Part:
-    """What of `part` the database can show: it hangs on the entry of the cut."""
-    return part if cut is None or part.first > cut.pos else part._replace(first=cut.pos + 1)
+def after_cut(entry_range: EntryRange, cut: Cut | None) -> EntryRange:
+    """The part of `entry_range` that the database holds: it starts after the entry of the cut."""
+    return (
+        entry_range
+        if cut is None or entry_range.first > cut.pos
+        else entry_range._replace(first=cut.pos + 1)
+    )
 
 
-def unseen(part: Part, cut: Cut | None) -> Cut | None:
-    """The cut, if it hides some of `part`."""
-    return cut if cut is not None and part.first <= cut.pos else None
+def hiding_cut(entry_range: EntryRange, cut: Cut | None) -> Cut | None:
+    """The cut, if it hides a part of `entry_range`."""
+    return cut if cut is not None and entry_range.first <= cut.pos else None
 
 
 def cut_flaw(history: History, cut: Cut, ring: Ring, heads: Sequence[Head]) -> Flaw | None:
-    """Neither the row nor what it names is believed: a head's signature covers the entry.
+    """Checks the cut against the signature that it carries, and the entry and manifest it names.
 
-    `heads` are all that are known: none may have signed another entry there, and one behind it
+    `heads` are all known heads: none may sign a different entry at the cut, and a later one
     confirms a cut that a compromised key signed.
     """
-    at, signed = cut.pos, head_of(cut)
+    at, signed = cut.pos, signed_head_of(cut)
     if any(head.pos == at and head.hash != cut.hash for head in heads):
-        return Flaw(at, f"entry {at}, where the log was cut, is not the one that was signed")
+        return Flaw(at, f"entry {at}, where the log was cut, does not match its signed head")
     if ring.flaw_of(signed):
-        return Flaw(at, f"the log was cut at entry {at}, which no head of ours signed")
+        return Flaw(at, f"the log was cut at entry {at}, but no key of this log signed its head")
     if ring.unconfirmed([signed, *heads], history.tip()) is signed:
         return Flaw(at, f"the log was cut at entry {at}, and {unconfirmed(signed, ring)}")
     entry = history.entry(at)
     if entry is None:
         return Flaw(at, f"entry {at}, where the log was cut, is missing")
     if entry.hash != cut.hash or chain_hash(entry.prev, entry.body) != cut.hash:
-        return Flaw(at, f"entry {at}, where the log was cut, is not the one that was signed")
+        return Flaw(at, f"entry {at}, where the log was cut, does not match its signed head")
     return _manifest_flaw(first_manifest(history, cut), cut)
 
 
@@ -71,6 +75,6 @@ def first_manifest(history: History, cut: Cut) -> Manifest | None:
 
 def _manifest_flaw(found: Manifest | None, cut: Cut) -> Flaw | None:
     if found is None or (found.p_to, found.head) != (cut.p_to, cut.manifest_head):
-        what = f"the manifest at {cut.p_to}, where the log was cut, is not the one that was cut at"
+        what = f"the manifest at {cut.p_to}, where the log was cut, does not match the cut"
         return Flaw(cut.p_to, what)
     return None

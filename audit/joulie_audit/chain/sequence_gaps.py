@@ -1,8 +1,8 @@
-"""Every replica numbers what it says; a number that never came is a hole. Pure.
+"""Finds gaps in the sequence numbers that every replica gives to its entries. Pure.
 
-Holes are drops: a replica that cannot write its spool answers all the same, counts what it could
-not keep, and goes on with the next number. They are told, and are no sign of tampering: taking an
-entry out of the log breaks its chain.
+A gap is a drop: a replica that cannot write to its spool still answers, counts what it dropped and
+continues with the next number. Gaps are reported and are no sign of tampering: removing an entry
+from the log breaks its chain.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import NamedTuple
 
 
-class Hole(NamedTuple):
+class Gap(NamedTuple):
     life: str  # producer:boot
     first: int
     last: int
@@ -21,65 +21,65 @@ class Hole(NamedTuple):
     def __str__(self) -> str:
         count = self.last - self.first + 1
         numbers = f"number {self.first}" if count == 1 else f"numbers {self.first} to {self.last}"
-        return f"{numbers} of {self.life} never came: {count} dropped before they were logged"
+        return f"{numbers} of {self.life} are missing: {count} dropped before they were logged"
 
 
-class Run(NamedTuple):
-    """Numbers that came one after the other."""
+class NumberRange(NamedTuple):
+    """Consecutive numbers."""
 
     first: int
     last: int
 
 
-class Counters:
-    """What came of each life, as runs in the order of the log.
+class SequenceNumbers:
+    """The numbers seen of each producer and boot, as ranges in log order.
 
-    `from_one`: whole lives are seen, so what comes before the first number is a hole too.
+    `from_one`: the log is read from its start, so numbers before the first one are a gap too.
     """
 
     def __init__(self, *, from_one: bool) -> None:
-        self._first: dict[bytes, int] = {}  # of the run that goes on
-        self._high: dict[bytes, int] = {}  # and how far it went
-        self._ended: dict[bytes, list[Run]] = {}
+        self._first: dict[bytes, int] = {}  # of the open range
+        self._high: dict[bytes, int] = {}  # and its last number
+        self._closed: dict[bytes, list[NumberRange]] = {}
         self._from_one = from_one
 
-    def seen(self, event_ids: Iterable[bytes]) -> None:
-        """In the order of the log."""
+    def add(self, event_ids: Iterable[bytes]) -> None:
+        """Adds ids in log order."""
         high = self._high
         for life, _, number in map(bytes.rpartition, event_ids, repeat(b":")):
             try:
                 seq = int(number)
             except ValueError:
                 continue
-            if high.get(life) == seq - 1:  # nearly always
+            if high.get(life) == seq - 1:  # the common case
                 high[life] = seq
-            elif b":" in life:  # else an unreadable entry: nobody numbered it
-                self._begin(life, Run(seq, seq))
+            elif b":" in life:  # else an unreadable entry, which has no number
+                self._start_range(life, NumberRange(seq, seq))
 
-    def go_on(self, later: "Counters") -> None:
-        """With what came in the part of the log behind this one."""
+    def extend(self, later: "SequenceNumbers") -> None:
+        """Adds the numbers of the part of the log that follows this one."""
         for life, first in later._first.items():
-            for run in (*later._ended.get(life, ()), Run(first, later._high[life])):
-                self._begin(life, run)
+            for numbers in (*later._closed.get(life, ()), NumberRange(first, later._high[life])):
+                self._start_range(life, numbers)
 
-    def holes(self) -> list[Hole]:
-        return [hole for life in sorted(self._first) for hole in self._holes_of(life)]
+    def gaps(self) -> list[Gap]:
+        return [gap for life in sorted(self._first) for gap in self._gaps_of(life)]
 
-    def _begin(self, life: bytes, run: Run) -> None:
+    def _start_range(self, life: bytes, numbers: NumberRange) -> None:
         if life in self._first:
-            before = Run(self._first[life], self._high[life])
-            self._ended.setdefault(life, []).append(before)
-        self._first[life], self._high[life] = run
+            before = NumberRange(self._first[life], self._high[life])
+            self._closed.setdefault(life, []).append(before)
+        self._first[life], self._high[life] = numbers
 
-    def _holes_of(self, life: bytes) -> Iterator[Hole]:
-        runs = [*self._ended.get(life, ()), Run(self._first[life], self._high[life])]
-        return _between(
-            life.decode(errors="replace"), runs, 0 if self._from_one else runs[0].first - 1
+    def _gaps_of(self, life: bytes) -> Iterator[Gap]:
+        ranges = [*self._closed.get(life, ()), NumberRange(self._first[life], self._high[life])]
+        return _gaps_between(
+            life.decode(errors="replace"), ranges, 0 if self._from_one else ranges[0].first - 1
         )
 
 
-def _between(life: str, runs: Iterable[Run], reached: int) -> Iterator[Hole]:
-    for first, last in sorted(runs):
+def _gaps_between(life: str, ranges: Iterable[NumberRange], reached: int) -> Iterator[Gap]:
+    for first, last in sorted(ranges):
         if first > reached + 1:
-            yield Hole(life, reached + 1, first - 1)
+            yield Gap(life, reached + 1, first - 1)
         reached = max(reached, last)

@@ -1,4 +1,4 @@
-"""Questions about the past: explain, list, travel in time, what-if.
+"""Queries over the log: explain, list, time travel, what-if.
 
 Not here: options of commands (cli).
 In: a history. Out: typed answers.

@@ -1,7 +1,7 @@
-"""Why a pod went where it went: what was asked, what was answered, what came of it.
+"""Explains the placement of a pod: the request, the decisions, the outcome.
 
-Everything is read from the log. A candidate whose terms the log does not spell out is computed
-again, by the function that scored it.
+Everything is read from the log. Terms of a candidate that the log does not list are recomputed
+by the function that scored it.
 """
 
 import difflib
@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from joulie_audit.chain.log_start import trimmed
+from joulie_audit.chain.log_start import trimmed_hint
 from joulie_bus.errors import NotInTheLog, Undecodable
 from joulie_bus.events import (
     AnyEvent,
@@ -32,25 +32,25 @@ from joulie_projections.state.rows import decode
 from joulie_projections.state.state import NodeState
 from joulie_projections.twin.columns import TwinColumns
 
-FEW = 3  # names shown per reason
-E = TypeVar("E")
+EXAMPLES = 3  # nodes listed per reason
+EventT = TypeVar("EventT")
 
 
 class Rejection(NamedTuple):
     reason: str
     refused: int
-    nodes: list[str]  # some of them
+    nodes: list[str]  # at most `EXAMPLES` of them
 
 
 class Outcome(NamedTuple):
     node: str
-    rank: int | None  # of that node in our answer; 1 is the best
+    rank: int | None  # of that node among the scores; 1 is the best
     score: int | None
-    said_by: str  # how we know
+    said_by: str  # the source: the log or the binding
 
 
 class Explanation(NamedTuple):
-    """One pod's last attempt."""
+    """The last scheduling attempt of a pod."""
 
     pod: PodAsk
     attempts: int
@@ -73,16 +73,16 @@ def read(entry: Logged) -> AnyEvent | None:
 
 
 def attempts_of(history: History, pod: str) -> list[tuple[Logged, AnyEvent]]:
-    """All that was said about one pod, newest first; told apart from its namesakes."""
+    """All entries about one pod, newest first. Raises if the name is ambiguous."""
     found = list(history.find(Wanted(pod=pod)))
     names = {entry.pod for entry in found if entry.pod}
     if not found:
         raise NotInTheLog(_not_there(history, pod))
     if len(names) > 1 and pod not in {entry.pod_uid for entry in found}:
         raise NotInTheLog(
-            f"{pod!r} could be {', '.join(sorted(names)[:5])}. Say which one, as namespace/name."
+            f"{pod!r} matches several pods: {', '.join(sorted(names)[:5])}. Write namespace/name."
         )
-    newest = found[0].pod_uid  # a name may have been another pod's before
+    newest = found[0].pod_uid  # an earlier pod may have had the same name
     return [
         (entry, event)
         for entry in found
@@ -91,10 +91,10 @@ def attempts_of(history: History, pod: str) -> list[tuple[Logged, AnyEvent]]:
 
 
 def explain_pod(history: History, pod: str, names: Mapping[int, str] | None = None) -> Explanation:
-    """`names` are those of the view, where rows have passed to other nodes since."""
-    said = attempts_of(history, pod)
-    scored = _first(said, PrioritizeDecided)
-    filtered = _first(said, FilterDecided)
+    """`names` are the node names at the view; needed if rows were reassigned since."""
+    logged = attempts_of(history, pod)
+    scored = _first(logged, PrioritizeDecided)
+    filtered = _first(logged, FilterDecided)
     if filtered is None and scored is None:
         raise NotInTheLog(f"{pod!r} was never filtered or scored; only its outcome is known.")
     if filtered and scored and filtered[0].pos > scored[0].pos:
@@ -105,7 +105,7 @@ def explain_pod(history: History, pod: str, names: Mapping[int, str] | None = No
     names = node_names(history) if names is None else names
     return Explanation(
         pod=last[1].pod,
-        attempts=sum(isinstance(event, FilterDecided) for _, event in said),
+        attempts=sum(isinstance(event, FilterDecided) for _, event in logged),
         decided_at=basis.now,
         view=basis.view,
         view_age_ms=basis.view_age_ms,
@@ -114,12 +114,12 @@ def explain_pod(history: History, pod: str, names: Mapping[int, str] | None = No
         scored=scored[1] if scored else None,
         entries=[each[0].pos for each in (filtered, scored) if each],
         rejections=_rejections(filtered[1], names) if filtered else [],
-        outcome=_outcome_seen(said),
+        outcome=_outcome_seen(logged),
     )
 
 
 def node_names(history: History) -> dict[int, str]:
-    """By ordinal, as of now. Since `History.rows_moved_at` no ordinal was another node's."""
+    """Node names by ordinal, now. No ordinal was reassigned after `History.rows_moved_at`."""
     named: dict[int, str] = {}
     for row in history.states("node"):
         if row.body is not None and isinstance(state := decode("node", row.body), NodeState):
@@ -127,10 +127,10 @@ def node_names(history: History) -> dict[int, str]:
     return named
 
 
-def near(wanted: str, names: Iterable[str]) -> str:
-    """What somebody may have meant; for messages."""
+def similar_names(name: str, names: Iterable[str]) -> str:
+    """Known names similar to `name`; for messages."""
     known = sorted(names)
-    found = difflib.get_close_matches(wanted, known, 3, 0.3) or known[:3]
+    found = difflib.get_close_matches(name, known, 3, 0.3) or known[:3]
     return f"{', '.join(found)} ({len(known)} in all)" if found else "none"
 
 
@@ -144,7 +144,7 @@ def candidate_names(candidates: Candidates, names: Mapping[int, str]) -> list[st
 
 
 def outcome_of(scored: PrioritizeDecided | None, node: str, names: Mapping[int, str]) -> Outcome:
-    """How the node that a pod was bound to had ranked."""
+    """The rank of the node that a pod was bound to."""
     listed = candidate_names(scored.candidates, names) if scored else []
     if scored is None or node not in listed:
         return Outcome(node, None, None, "its binding")
@@ -153,10 +153,10 @@ def outcome_of(scored: PrioritizeDecided | None, node: str, names: Mapping[int, 
     return Outcome(node, 1 + sum(answer > own for answer in answers), own, "its binding")
 
 
-def terms_again(
+def recompute_terms(
     scored: PrioritizeDecided, node: str, twin_columns: TwinColumns, weights: Weights
 ) -> Terms | None:
-    """The terms of any candidate, computed upon the board that the decision looked at."""
+    """The terms of any candidate, computed from the twins' columns of the decision."""
     names = names_of(scored.candidates, twin_columns)
     if node not in names:
         return None
@@ -174,8 +174,10 @@ def weights_in(history: History, settings: str) -> Weights | None:
     return None
 
 
-def _first(said: list[tuple[Logged, AnyEvent]], kind: type[E]) -> tuple[Logged, E] | None:
-    return next(((entry, event) for entry, event in said if isinstance(event, kind)), None)
+def _first(
+    logged: list[tuple[Logged, AnyEvent]], kind: type[EventT]
+) -> tuple[Logged, EventT] | None:
+    return next(((entry, event) for entry, event in logged if isinstance(event, kind)), None)
 
 
 def _rejections(filtered: FilterDecided, names: Mapping[int, str]) -> list[Rejection]:
@@ -185,7 +187,7 @@ def _rejections(filtered: FilterDecided, names: Mapping[int, str]) -> list[Rejec
         Rejection(
             Verdict(code).name.lower().replace("_", " "),
             count,
-            [listed[at] for at in np.flatnonzero(_codes(filtered) == code)[:FEW].tolist()],
+            [listed[at] for at in np.flatnonzero(_codes(filtered) == code)[:EXAMPLES].tolist()],
         )
         for code, count in sorted(counted.items())
         if code != Verdict.PASSED
@@ -196,8 +198,8 @@ def _codes(filtered: FilterDecided) -> Codes:
     return np.frombuffer(filtered.verdicts, np.uint8)
 
 
-def _outcome_seen(said: list[tuple[Logged, AnyEvent]]) -> Outcome | None:
-    seen = _first(said, OutcomeSeen)
+def _outcome_seen(logged: list[tuple[Logged, AnyEvent]]) -> Outcome | None:
+    seen = _first(logged, OutcomeSeen)
     if seen is None:
         return None
     event = seen[1]
@@ -208,11 +210,11 @@ def _not_there(history: History, pod: str) -> str:
     newest = history.pod_names(3)
     if not newest:
         return (
-            "The log has no decisions yet: nothing has asked the extender about a pod. "
-            "`joulie status` shows what runs."
+            "The log has no decisions yet: the extender has received no request. "
+            "`joulie status` shows the running components."
         )
     return (
         f"No decision about {pod!r} is in the log. Write namespace/name or the pod's uid; "
-        f"the last ones decided about were {', '.join(newest)}. `joulie decisions` lists more."
-        + (f" Of earlier ones: {trimmed(cut)}" if (cut := history.cut()) else "")
+        f"the newest are {', '.join(newest)}. `joulie decisions` lists more."
+        + (f" For earlier ones: {trimmed_hint(cut)}" if (cut := history.cut()) else "")
     )

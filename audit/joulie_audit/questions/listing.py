@@ -1,4 +1,4 @@
-"""An entry of the decision log in one line, or as plain values."""
+"""Formats an entry of the decision log as one line or as plain values."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from joulie_audit.questions.explain import near, node_names, read
+from joulie_audit.questions.explain import node_names, read, similar_names
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import (
     AnyEvent,
@@ -23,7 +23,7 @@ from joulie_projections.history.history import History, Logged
 
 
 def row_of(entry: Logged, event: AnyEvent | None) -> dict[str, Any]:
-    """For programs: the entry, with its data opened."""
+    """The entry with its decoded data, for JSON."""
     return {
         "entry": entry.pos,
         "id": entry.event_id,
@@ -51,32 +51,28 @@ def answer_of(event: AnyEvent | None) -> str:
             return f"{asked - refused} of {asked} pass{reason}"
         case PrioritizeDecided():
             best = event.top[0] if event.top else None
-            return (
-                f"best {best.node} with {best.score:.1f} of 100"
-                if best
-                else "nobody was asked about"
-            )
+            return f"best {best.node} with {best.score:.1f} of 100" if best else "no candidates"
         case FallbackAnswered():
             answer = "all of" if event.answer == "open" else "none of"
-            return f"not thought about ({event.why}): {answer} {event.candidates} let through"
+            return f"fallback ({event.why}): {answer} {event.candidates} pass"
         case DecisionsDropped():
-            return f"{event.count} answers could not be kept: {event.why}"
+            return f"{event.count} decisions dropped: {event.why}"
         case BindDecided():
             return f"{event.outcome} on {event.node}{f': {event.error}' if event.error else ''}"
         case OutcomeSeen():
-            rank = f", our number {event.rank}" if event.rank else ""
+            rank = f", ranked {event.rank}" if event.rank else ""
             return f"bound to {event.node}{rank}"
         case SettingsDeclared():
             return f"settings {event.settings} of {event.code}"
         case _:
-            return "cannot be read"
+            return "unreadable"
 
 
 def about_node(history: History, node: str) -> Callable[[Logged], bool]:
-    """Whether an entry is about a node: as a candidate, or as the one that was chosen."""
+    """A predicate: whether an entry has the node as a candidate or as the chosen node."""
     ordinals = {name: ordinal for ordinal, name in node_names(history).items()}
     if node not in ordinals:
-        raise NotInTheLog(f"No node {node!r} is known. Known are {near(node, ordinals)}.")
+        raise NotInTheLog(f"No node {node!r} is known. Known are {similar_names(node, ordinals)}.")
 
     def is_about(entry: Logged) -> bool:
         event = read(entry)

@@ -1,39 +1,39 @@
-"""A picture without dependencies: how far the winners' scores moved, and whose watts. Pure."""
+"""Draws an SVG of the score changes and the marginal watts of the best nodes. Pure."""
 
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
 
-from joulie_audit.questions.score_changes import Compared, Group
+from joulie_audit.questions.score_changes import Comparison, Group
 
 WIDTH, HEIGHT = 720, 420
 MARGIN, GAP = 50, 30
-BINS = 41  # an odd number, so that "not at all" has a bar of its own
+BINS = 41  # odd, so that zero has its own bar
 BEFORE, AFTER, TEXT = "#8c96a3", "#2a7de1", "#3c4650"
 
 
-def svg(found: Compared, title: str) -> str:
+def svg(found: Comparison, title: str) -> str:
     half = (HEIGHT - 2 * MARGIN - GAP) // 2
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
         f'font-family="sans-serif" font-size="12" fill="{TEXT}">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         _text(MARGIN, 24, title, "15"),
-        *_histogram(found.shifts, MARGIN, half),
+        *_histogram(found.score_deltas, MARGIN, half),
         *_watts(found.by_class, MARGIN + half + GAP, half),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _histogram(shifts: Sequence[float], top: int, height: int) -> list[str]:
-    furthest = max((abs(shift) for shift in shifts), default=0.0) or 1.0
+def _histogram(deltas: Sequence[float], top: int, height: int) -> list[str]:
+    furthest = max((abs(delta) for delta in deltas), default=0.0) or 1.0
     counts = [0] * BINS
-    for shift in shifts:
-        counts[round((shift / furthest + 1) / 2 * (BINS - 1))] += 1
+    for delta in deltas:
+        counts[round((delta / furthest + 1) / 2 * (BINS - 1))] += 1
     highest = max(counts) or 1
     step = (WIDTH - 2 * MARGIN) / BINS
     room = height - 30
-    drawn = [_text(MARGIN, top + 4, "points that the winner's score moved, decisions")]
+    drawn = [_text(MARGIN, top + 4, "change of the best score, number of decisions")]
     for at, count in enumerate(counts):
         tall = room * count / highest
         drawn.append(_bar(MARGIN + at * step, top + 12 + room - tall, step - 1, tall, AFTER))
@@ -44,7 +44,7 @@ def _histogram(shifts: Sequence[float], top: int, height: int) -> list[str]:
 
 
 def _watts(groups: Mapping[str, Group], top: int, height: int) -> list[str]:
-    drawn = [_text(MARGIN, top + 4, "marginal watts of the winners by class: then (grey), now")]
+    drawn = [_text(MARGIN, top + 4, "marginal watts of the best nodes by class: then (grey), now")]
     most = max((max(g.watts_before, g.watts_after) for g in groups.values()), default=0.0) or 1.0
     row = (height - 16) / max(1, len(groups))
     for at, (name, group) in enumerate(groups.items()):

@@ -1,4 +1,4 @@
-"""How far answers moved between two ways of deciding, decision by decision and in sum. Pure."""
+"""Compares decisions under two sets of rules, one by one and in sum. Pure."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -7,8 +7,8 @@ from typing import NamedTuple
 from joulie_bus.events import Terms
 
 
-class Shift(NamedTuple):
-    """One decision, then and now; the winner is the best of our answer."""
+class ScoreChange(NamedTuple):
+    """The best node of one decision, then and now."""
 
     entry: int
     pod: str
@@ -27,52 +27,52 @@ class Shift(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Decisions that have something in common."""
+    """Sums over a group of decisions, such as those of one workload class."""
 
     decisions: int
-    cores: float  # the work that the watts are for
+    cores: float  # requested by the pods of the group
     gpus: float
-    changed: int  # another winner
-    score_shift: float  # of the winner's score, on average
-    watts_before: float  # marginal watts of the winners, summed
+    changed: int  # decisions with another best node
+    score_shift: float  # mean change of the best score
+    watts_before: float  # marginal watts of the best nodes, summed
     watts_after: float
-    over_cap_before: int  # winners that the pod would push over their cap
+    over_cap_before: int  # best nodes that the pod would push over their cap
     over_cap_after: int
 
 
-class Compared(NamedTuple):
+class Comparison(NamedTuple):
     all: Group
     by_class: Mapping[str, Group]
     by_namespace: Mapping[str, Group]
-    changes: list[Shift]
-    shifts: list[float]  # of the winners' scores, in the order of the log
+    changes: list[ScoreChange]
+    score_deltas: list[float]  # changes of the best score, in log order
 
 
-def compared(shifts: Sequence[Shift]) -> Compared:
-    by_class: dict[str, list[Shift]] = defaultdict(list)
-    by_namespace: dict[str, list[Shift]] = defaultdict(list)
-    for shift in shifts:
-        by_class[shift.workload].append(shift)
-        by_namespace[shift.namespace].append(shift)
-    return Compared(
-        all=_group(shifts),
+def compare_changes(changes: Sequence[ScoreChange]) -> Comparison:
+    by_class: dict[str, list[ScoreChange]] = defaultdict(list)
+    by_namespace: dict[str, list[ScoreChange]] = defaultdict(list)
+    for change in changes:
+        by_class[change.workload].append(change)
+        by_namespace[change.namespace].append(change)
+    return Comparison(
+        all=_group(changes),
         by_class={name: _group(part) for name, part in sorted(by_class.items())},
         by_namespace={name: _group(part) for name, part in sorted(by_namespace.items())},
-        changes=[shift for shift in shifts if shift.moved],
-        shifts=[shift.after.score - shift.before.score for shift in shifts],
+        changes=[change for change in changes if change.moved],
+        score_deltas=[change.after.score - change.before.score for change in changes],
     )
 
 
-def _group(shifts: Sequence[Shift]) -> Group:
-    moved = [shift.after.score - shift.before.score for shift in shifts]
+def _group(changes: Sequence[ScoreChange]) -> Group:
+    moved = [change.after.score - change.before.score for change in changes]
     return Group(
-        decisions=len(shifts),
-        cores=sum(shift.cores for shift in shifts),
-        gpus=sum(shift.gpus for shift in shifts),
-        changed=sum(shift.moved for shift in shifts),
+        decisions=len(changes),
+        cores=sum(change.cores for change in changes),
+        gpus=sum(change.gpus for change in changes),
+        changed=sum(change.moved for change in changes),
         score_shift=sum(moved) / len(moved) if moved else 0.0,
-        watts_before=sum(shift.before.marginal_w for shift in shifts),
-        watts_after=sum(shift.after.marginal_w for shift in shifts),
-        over_cap_before=sum(shift.over_cap_before for shift in shifts),
-        over_cap_after=sum(shift.over_cap_after for shift in shifts),
+        watts_before=sum(change.before.marginal_w for change in changes),
+        watts_after=sum(change.after.marginal_w for change in changes),
+        over_cap_before=sum(change.over_cap_before for change in changes),
+        over_cap_after=sum(change.over_cap_after for change in changes),
     )

@@ -1,11 +1,11 @@
-"""Back to a moment: the world at a position, and what became of a node on the way."""
+"""Time travel: the cluster state at a position, and what plans changed on a node."""
 
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 import msgspec
 
-from joulie_audit.archive.fact_source import Facts, plan_facts
+from joulie_audit.archive.fact_source import FactSource, plan_facts
 from joulie_audit.replay.fold_start import start_before
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import PlanMade, PodBound, codec
@@ -14,11 +14,11 @@ from joulie_projections.history.history import NEWEST, History
 from joulie_projections.state.state import ClusterState, NodeState
 from joulie_projections.twin.twin import Twin, twin_of
 
-_SEEN = frozenset((Stream.OBS,))
+_OBSERVATIONS = frozenset((Stream.OBS,))
 
 
-class Step(NamedTuple):
-    """Something that changed what a node is."""
+class NodeChange(NamedTuple):
+    """A change that a plan made to a node."""
 
     position: int
     at: int
@@ -26,7 +26,7 @@ class Step(NamedTuple):
     because: str
 
 
-class TwinThen(NamedTuple):
+class TwinAt(NamedTuple):
     node: str
     position: int
     committed_at: int
@@ -34,42 +34,46 @@ class TwinThen(NamedTuple):
     twin: Twin
 
 
-async def cluster_state_at(history: History, facts: Facts, position: int) -> ClusterState:
-    """As it was believed after that position; from the nearest place where it is known."""
-    past = start_before(history, position)
-    for manifest in history.manifests(past.position + 1, position):
+async def cluster_state_at(history: History, facts: FactSource, position: int) -> ClusterState:
+    """The cluster state after that position, folded from the nearest snapshot."""
+    folded = start_before(history, position)
+    for manifest in history.manifests(folded.position + 1, position):
         records = await facts.of(manifest)
-        past.skip(records[: position - manifest.p_from + 1])
-    return past.cluster_state
+        folded.skip(records[: position - manifest.p_from + 1])
+    return folded.cluster_state
 
 
-def twin_then(
+def twin_at(
     cluster_state: ClusterState, node: str, position: int, committed_at: int
-) -> TwinThen | None:
+) -> TwinAt | None:
     state = cluster_state.nodes.get(node)
     if state is None:
         return None
-    return TwinThen(node, position, committed_at, state, twin_of(state))
+    return TwinAt(node, position, committed_at, state, twin_of(state))
 
 
-async def steps_of(history: History, facts: Facts, node: str, last: int = NEWEST) -> list[Step]:
-    """What plans did to a node, oldest first, each with its reason."""
-    whys: dict[str, str] = {}
-    steps: list[Step] = []
+async def node_changes(
+    history: History, facts: FactSource, node: str, last: int = NEWEST
+) -> list[NodeChange]:
+    """The changes that plans made to a node, oldest first, each with its reason."""
+    reasons: dict[str, str] = {}
+    changes: list[NodeChange] = []
     async for found in plan_facts(history, facts, 1, last):
         event = found.event
         if isinstance(event, PlanMade):
-            whys[event.plan] = f"{event.plan}: {event.because}"
+            reasons[event.plan] = f"{event.plan}: {event.because}"
         elif event.node == node:
             because = "; ".join(
-                part for part in (getattr(event, "because", ""), whys.get(event.plan, "")) if part
+                part
+                for part in (getattr(event, "because", ""), reasons.get(event.plan, ""))
+                if part
             )
-            steps.append(Step(found.position, found.at, _said(event), because))
-    return steps
+            changes.append(NodeChange(found.position, found.at, _describe(event), because))
+    return changes
 
 
-def _said(event: msgspec.Struct) -> str:
-    """A plan event in words: its kind, and what it sets."""
+def _describe(event: msgspec.Struct) -> str:
+    """A plan event as text: its type and the values that it sets."""
     hidden = ("plan", "node", "because")
     sets = {k: v for k, v in msgspec.structs.asdict(event).items() if k not in hidden}
     kind = str(getattr(event, "TYPE", "")).removeprefix("plan.").replace("-", " ")
@@ -77,25 +81,25 @@ def _said(event: msgspec.Struct) -> str:
     return f"{kind}: {values}" if values else kind
 
 
-class Bound(NamedTuple):
+class Binding(NamedTuple):
     position: int
     node: str
 
 
-async def binding_of(history: History, facts: Facts, uid: str, after: int) -> Bound | None:
-    """Where a pod went, as the cluster said it, after a decision about it."""
+async def binding_of(history: History, facts: FactSource, uid: str, after: int) -> Binding | None:
+    """The node that the cluster reported for a pod, after a decision about it."""
     async for position, event in _observed(history, facts, after):
         if isinstance(event, PodBound) and event.pod.uid == uid:
-            return Bound(position, event.node)
+            return Binding(position, event.node)
     return None
 
 
 async def _observed(
-    history: History, facts: Facts, after: int
+    history: History, facts: FactSource, after: int
 ) -> AsyncIterator[tuple[int, object]]:
     for manifest in history.manifests(after + 1):
         if any(part.stream is Stream.OBS for part in manifest.ranges):
-            for record in await facts.of(manifest, _SEEN):
+            for record in await facts.of(manifest, _OBSERVATIONS):
                 try:
                     yield manifest.p_to, codec.read(codec.open_envelope(record.data, "obs"), "obs")
                 except Undecodable:

@@ -1,8 +1,8 @@
-"""The same past under other settings or another policy: who would have won?
+"""Recomputes recorded decisions under other settings or another policy.
 
-Open loop: every question is asked again as it was asked then, whatever the other answers would
-have led to; the readings that came later are those of the real placements. Nothing here can
-publish: facts and log entries go in, a report comes out, and no function takes a log to write to.
+Open loop: every request is answered again as recorded, regardless of the effect of changed
+answers; later readings are those of the real placements. Nothing here can publish: facts and log
+entries go in, a report comes out, and no function takes a log to write to.
 """
 
 from collections.abc import Callable
@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from joulie_audit.archive.fact_source import Facts
-from joulie_audit.questions.score_changes import Compared, Shift, compared
-from joulie_audit.replay.fold import Past
-from joulie_audit.replay.recompute import Answer
-from joulie_audit.replay.recorded import Queue, answers_of
+from joulie_audit.archive.fact_source import FactSource
+from joulie_audit.questions.score_changes import Comparison, ScoreChange, compare_changes
+from joulie_audit.replay.fold import FoldedState
+from joulie_audit.replay.recompute import RecordedAnswer
+from joulie_audit.replay.recorded import PositionQueue, answers_of
 from joulie_bus.events import PlanMade, PrioritizeDecided, Terms
 from joulie_extender.decide.decide import again
 from joulie_extender.decide.scoring import Weights
@@ -34,30 +34,30 @@ OPEN_LOOP = (
 Revalue = Callable[[Weights], Weights]
 
 
-class Other(NamedTuple):
-    """What is different; None leaves a part as it was."""
+class Overrides(NamedTuple):
+    """The changed settings; None keeps the recorded ones."""
 
     weights: Revalue | None = None
     rules: Callable[[Rules], Rules] | None = None
 
 
 async def what_if(
-    history: History, facts: Facts, other: Other, first: int = 1, last: int = NEWEST
-) -> Compared:
-    past, branch = Past(aside=history.set_aside()), _Branch(other)
-    logged = Queue(answers_of(history, first, last))
-    shifts: list[Shift] = []
+    history: History, facts: FactSource, overrides: Overrides, first: int = 1, last: int = NEWEST
+) -> Comparison:
+    folded, branch = FoldedState(set_aside=history.set_aside()), _Counterfactual(overrides)
+    logged = PositionQueue(answers_of(history, first, last))
+    shifts: list[ScoreChange] = []
     for manifest in history.manifests(1, last):
-        past.skip(await facts.of(manifest))
-        branch.follow(past.cluster_state)
+        folded.skip(await facts.of(manifest))
+        branch.follow(folded.cluster_state)
         for _, answer in logged.up_to(manifest.p_to):
-            if (shift := branch.shift(answer, past)) is not None:
+            if (shift := branch.shift(answer, folded)) is not None:
                 shifts.append(shift)
-    return compared(shifts)
+    return compare_changes(shifts)
 
 
-# What only plans change about a node.
-_STANCE = (
+# Fields of a node that only plans change.
+_PLANNED_FIELDS = (
     "profile",
     "draining",
     "cpu_cap_pct",
@@ -67,55 +67,61 @@ _STANCE = (
     "class_at",
     "caps_at",
 )
-_UNPLANNED = NodeState(ordinal=0, at=0)
+_WITHOUT_PLAN = NodeState(ordinal=0, at=0)
 
 
-class _Branch:
-    """How it would have been: each time that the operator looked, the other rules look, too.
+class _Counterfactual:
+    """Plans with the other rules each time that the operator planned.
 
-    They look at what they have made of the nodes themselves, so that a class that they gave one is
-    theirs to take back, and its caps come when it has settled.
+    The rules see the classes and caps that they set themselves, so they can change a class that
+    they assigned, and caps follow when it has settled.
     """
 
-    def __init__(self, other: Other) -> None:
-        self._other = other
+    def __init__(self, overrides: Overrides) -> None:
+        self._overrides = overrides
         self._planned_at = 0
         self._nodes: dict[str, NodeState] = {}
-        self._different: list[str] = []
-        self._laid: tuple[int, TwinColumns] | None = None
+        self._replanned: list[str] = []
+        self._cached_columns: tuple[int, TwinColumns] | None = None
 
     def follow(self, cluster_state: ClusterState) -> None:
-        """Call it at every batch: a plan that is missed is missing in all that follow."""
-        if self._other.rules is None or cluster_state.planned_at == self._planned_at:
+        """Must run at every batch: a skipped plan is missing from all later ones."""
+        if self._overrides.rules is None or cluster_state.planned_at == self._planned_at:
             return
         self._planned_at = cluster_state.planned_at
         made = cluster_state.cluster[CLUSTER].plan
         if made is None or not made.settings:
             return
-        rules = self._other.rules(rules_of(made.settings))
+        rules = self._overrides.rules(rules_of(made.settings))
         if rules.dry_run:
             return
-        self._nodes = _as_planned(self._own(cluster_state), made, rules, cluster_state.planned_at)
+        self._nodes = _planned_nodes(
+            self._own(cluster_state), made, rules, cluster_state.planned_at
+        )
         theirs = cluster_state.nodes
-        self._different = [n for n, own in self._nodes.items() if own != _standing(theirs[n], own)]
+        self._replanned = [
+            n for n, own in self._nodes.items() if own != _with_plan_of(theirs[n], own)
+        ]
 
     def _own(self, cluster_state: ClusterState) -> ClusterState:
-        """This world, with what our own plans have made of its nodes."""
+        """The cluster state with the classes and caps of the other rules."""
         own = ClusterState()
         own.pods, own.cluster = cluster_state.pods, dict(cluster_state.cluster)
         own.nodes = {
-            name: _standing(self._nodes.get(name, _UNPLANNED), node)
+            name: _with_plan_of(self._nodes.get(name, _WITHOUT_PLAN), node)
             for name, node in cluster_state.nodes.items()
         }
         return own
 
-    def shift(self, answer: Answer, past: Past) -> Shift | None:
+    def shift(self, answer: RecordedAnswer, folded: FoldedState) -> ScoreChange | None:
         decision = answer.decision
         if not isinstance(decision, PrioritizeDecided) or answer.weights is None:
             return None
-        weights = self._other.weights(answer.weights) if self._other.weights else answer.weights
-        then = past.twin_columns()
-        twin_columns = self._twin_columns(past)
+        weights = (
+            self._overrides.weights(answer.weights) if self._overrides.weights else answer.weights
+        )
+        then = folded.twin_columns()
+        twin_columns = self._twin_columns(folded)
         try:
             now = again(decision, twin_columns, weights)
         except (KeyError, StopIteration):
@@ -123,7 +129,7 @@ class _Branch:
         if not isinstance(now, PrioritizeDecided) or not now.top or not decision.top:
             return None
         pod, before, after = decision.pod, decision.top[0], now.top[0]
-        return Shift(
+        return ScoreChange(
             entry=answer.entry,
             pod=f"{pod.namespace}/{pod.name}",
             namespace=pod.namespace,
@@ -136,32 +142,34 @@ class _Branch:
             gpus=pod.gpu_milli / 1000,
         )
 
-    def _twin_columns(self, past: Past) -> TwinColumns:
-        twin_columns = past.twin_columns()
-        if not self._different:
+    def _twin_columns(self, folded: FoldedState) -> TwinColumns:
+        twin_columns = folded.twin_columns()
+        if not self._replanned:
             return twin_columns
-        if self._laid is None or self._laid[0] != past.position:
-            self._laid = (
-                past.position,
-                twin_columns.following(past.cluster_state, self._overlaid(past.cluster_state)),
+        if self._cached_columns is None or self._cached_columns[0] != folded.position:
+            self._cached_columns = (
+                folded.position,
+                twin_columns.following(
+                    folded.cluster_state, self._replanned_nodes(folded.cluster_state)
+                ),
             )
-        return self._laid[1]
+        return self._cached_columns[1]
 
-    def _overlaid(self, cluster_state: ClusterState) -> dict[str, NodeState | None]:
-        """Newest readings, other classes and caps."""
-        there = (name for name in self._different if name in cluster_state.nodes)
-        return {name: _standing(self._nodes[name], cluster_state.nodes[name]) for name in there}
-
-
-def _standing(planned: NodeState, node: NodeState) -> NodeState:
-    """The node, planned as the other one was."""
-    return replace(node, **{name: getattr(planned, name) for name in _STANCE})
+    def _replanned_nodes(self, cluster_state: ClusterState) -> dict[str, NodeState | None]:
+        """Nodes with the newest readings and the classes and caps of the other rules."""
+        there = (name for name in self._replanned if name in cluster_state.nodes)
+        return {name: _with_plan_of(self._nodes[name], cluster_state.nodes[name]) for name in there}
 
 
-def _as_planned(
+def _with_plan_of(planned: NodeState, node: NodeState) -> NodeState:
+    """The node with the planned fields of `planned`."""
+    return replace(node, **{name: getattr(planned, name) for name in _PLANNED_FIELDS})
+
+
+def _planned_nodes(
     cluster_state: ClusterState, made: PlanMade, rules: Rules, at: int
 ) -> dict[str, NodeState]:
-    """What these rules make of the world, at the moment of a real plan."""
+    """The nodes after these rules planned at the time of a recorded plan."""
     moment = Moment(made.view, made.now, made.pods_known)
     draft = Draft(cluster_state)
     for event in plan(cluster_state, chosen(rules.policy), rules, moment).events:

@@ -1,7 +1,7 @@
-"""Where folding starts: at the newest snapshot that is what was kept, or at the beginning."""
+"""Where folding starts: at the newest intact snapshot, or at the first position."""
 
-from joulie_audit.chain.log_start import trimmed
-from joulie_audit.replay.fold import Past
+from joulie_audit.chain.log_start import trimmed_hint
+from joulie_audit.replay.fold import FoldedState
 from joulie_bus.errors import NotInTheLog, StateDamaged
 from joulie_bus.runtime.logging import get_logger
 from joulie_projections.fold.sequence import Standing
@@ -12,9 +12,9 @@ from joulie_projections.state.rows import Row, cluster_state_of, state_digest
 log = get_logger("audit")
 
 
-def start_before(history: History, position: int) -> Past:
-    """At that position or before it. A snapshot that is not what it was is told and left out."""
-    aside, latest = history.set_aside(), position
+def start_before(history: History, position: int) -> FoldedState:
+    """Starts at that position or before it. A damaged snapshot is logged and skipped."""
+    set_aside, latest = history.set_aside(), position
     while (found := history.snapshot_before(latest)) is not None:
         try:
             standing, rows = opened(history, found)
@@ -22,22 +22,24 @@ def start_before(history: History, position: int) -> Past:
             log.warning("snapshot_damaged", position=found.position, use="an earlier one")
             latest = found.position - 1
         else:
-            return Past(cluster_state_of(rows), standing.position, standing.digests, aside)
+            return FoldedState(
+                cluster_state_of(rows), standing.position, standing.digests, set_aside
+            )
     if (cut := history.cut()) is not None:
         first = min((at for at in history.starts() if at >= cut.p_to), default=None)
-        hint = f" What lies behind position {first} can be asked without it." if first else ""
+        hint = f" Positions after {first} can be read without it." if first else ""
         raise NotInTheLog(
-            f"Position {position} cannot be folded from here: {trimmed(cut)}{hint} "
+            f"Position {position} cannot be reached: {trimmed_hint(cut)}{hint} "
             "Nothing was computed."
         )
-    return Past(aside=aside)
+    return FoldedState(set_aside=set_aside)
 
 
 def opened(history: History, snapshot: Snapshot) -> tuple[Standing, list[Row]]:
     """Raises StateDamaged unless its bytes, its rows and the manifest there agree.
 
-    Rows that other folds made than the manifest's have another digest: their place in the chain is
-    compared, and no more.
+    Rows of another fold version than the manifest's have another digest: only the position in the
+    chain is compared.
     """
     standing, rows = unpack(snapshot)
     at = snapshot.position

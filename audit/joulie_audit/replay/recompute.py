@@ -1,4 +1,4 @@
-"""Gives an old answer again, with the functions that gave it, and compares. Pure."""
+"""Recomputes a recorded decision or plan with the code that makes them, and compares. Pure."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -28,41 +28,41 @@ PLAN = "plan-differs"
 
 
 class Mismatch(NamedTuple):
-    """`entry` is the number of the log entry; of a state or a plan, its position."""
+    """`entry` is the number of the log entry; for a state or a plan, its position."""
 
     entry: int
     kind: str
     what: str
 
 
-class Answer(NamedTuple):
-    """A logged decision and what it is computed again with."""
+class RecordedAnswer(NamedTuple):
+    """A logged decision and the settings to recompute it with."""
 
     entry: int
     decision: Decision
     weights: Weights | None
-    misfiled: str = ""  # what it is found by and does not say, though both were hashed
+    header_mismatch: str = ""  # the header field that differs from the message
 
 
-class Planned(NamedTuple):
-    """A plan as the log holds it: in one part or in several."""
+class RecordedPlan(NamedTuple):
+    """A plan as the log holds it, in one part or several."""
 
     position: int
     made: PlanMade
     changes: list[PlanEvent]
 
 
-def check(answer: Answer, twin_columns: TwinColumns) -> Mismatch | None:
-    """None if the answer is the same in every bit."""
-    if answer.misfiled:
-        what = f"{answer.misfiled} of its header is not what it says"
+def check_answer(answer: RecordedAnswer, twin_columns: TwinColumns) -> Mismatch | None:
+    """None if the recomputed decision is identical."""
+    if answer.header_mismatch:
+        what = f"{answer.header_mismatch} of its header does not match its message"
         return Mismatch(answer.entry, ANSWER, what)
     if answer.weights is None:
         return Mismatch(answer.entry, MISSING, "its settings are not in the log")
     try:
         now = again(answer.decision, twin_columns, answer.weights)
     except (KeyError, IndexError, StopIteration):
-        return Mismatch(answer.entry, MISSING, "a candidate was not on the board")
+        return Mismatch(answer.entry, MISSING, "a candidate was not in the view")
     return compare(answer.entry, answer.decision, now)
 
 
@@ -75,7 +75,7 @@ def compare(entry: int, then: Decision, now: Decision) -> Mismatch | None:
 
 
 def _compare_scores(entry: int, then: PrioritizeDecided, now: PrioritizeDecided) -> Mismatch:
-    """A term that went into the score is named before the score that it made."""
+    """Names the first term that differs, and the score only if all its terms are equal."""
     again_by_name = {terms.node: terms for terms in now.top}
     for old in then.top:
         new = again_by_name.get(old.node)
@@ -93,7 +93,7 @@ def _first_term(old: Terms, new: Terms) -> str:
     for field in (*fields, "score"):
         was, is_now = getattr(old, field), getattr(new, field)
         if was != is_now:
-            alone = "; every term is the same, so they are added up otherwise"
+            alone = "; every term is equal, so the sum is computed differently"
             return (
                 f"{field} of {old.node}: {was!r} then, {is_now!r} now"
                 f"{alone if field == 'score' else ''}"
@@ -105,16 +105,16 @@ def _first_field(then: object, now: object) -> str:
     for field in getattr(then, "__struct_fields__", ()):
         if getattr(then, field) != getattr(now, field):
             return f"{field} differs"
-    return "nothing that has a name"
+    return "an unnamed part differs"
 
 
 # --- plans ------------------------------------------------------------------------------------
 
 
 def check_plan(
-    planned: Planned, cluster_state: ClusterState, policies: Mapping[str, Chosen]
+    planned: RecordedPlan, cluster_state: ClusterState, policies: Mapping[str, Chosen]
 ) -> Mismatch | None:
-    """The plan once more, by the policy and settings that it names, upon the same world."""
+    """Makes the plan again, by its policy and settings, from the same cluster state."""
     made = planned.made
     if not made.settings:
         return Mismatch(planned.position, PLAN, f"{made.plan} names no settings")
@@ -133,9 +133,9 @@ def check_plan(
     if len(planned.changes) > len(now.events):
         count = f"{len(planned.changes)} changes then, {len(now.events)} now"
         return Mismatch(planned.position, PLAN, f"{planned.made.plan}: {count}")
-    return None  # fewer: another operator overtook it between two parts
+    return None  # fewer: another operator published between two parts
 
 
 def _without_part(made: PlanMade) -> PlanMade:
-    """A large plan is written in parts, and each says which one it is."""
+    """A large plan is written in numbered parts; a recomputed plan has one."""
     return replace(made, part=1, parts=1)

@@ -1,10 +1,10 @@
-"""What a log holds that can be computed again: answers, settings, plans."""
+"""Reads from a log what can be recomputed: decisions, settings, plans."""
 
 from collections.abc import Iterator
 from typing import Generic, NamedTuple, TypeVar
 
-from joulie_audit.archive.fact_source import Facts, plan_facts
-from joulie_audit.replay.recompute import Answer, Planned
+from joulie_audit.archive.fact_source import FactSource, plan_facts
+from joulie_audit.replay.recompute import RecordedAnswer, RecordedPlan
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
     AnyEvent,
@@ -24,47 +24,50 @@ from joulie_projections.history.history import NEWEST, History
 T = TypeVar("T")
 
 
-class Queue(Generic[T]):
-    """Things in the order of the positions that they looked at."""
+class PositionQueue(Generic[T]):
+    """Items in the order of their view positions."""
 
-    def __init__(self, logged: Iterator[tuple[int, T]]) -> None:
-        self._logged = logged
-        self._next = next(logged, None)
+    def __init__(self, recorded: Iterator[tuple[int, T]]) -> None:
+        self._recorded = recorded
+        self._next = next(recorded, None)
 
     def up_to(self, position: int) -> Iterator[tuple[int, T]]:
         while self._next is not None and self._next[0] <= position:
             yield self._next
-            self._next = next(self._logged, None)
+            self._next = next(self._recorded, None)
 
 
-class Every(NamedTuple):
-    """A sample: each `step`th answer, of which `before` have been counted already."""
+class Sampling(NamedTuple):
+    """Takes each `step`th decision, of which `skipped` have been counted already."""
 
     step: int = 1
-    before: int = 0
+    skipped: int = 0
 
 
-ALL = Every()
+EVERY_ANSWER = Sampling()
 
 
-def seen_from(first: int) -> int:
-    """The first view that belongs to a span: before the first fact there is one of nothing."""
+def first_view(first: int) -> int:
+    """The first view of a span: the first span includes the empty view before any fact."""
     return first if first > 1 else 0
 
 
 def answers_of(
-    history: History, first: int = 1, last: int = NEWEST, every: Every = ALL
-) -> Iterator[tuple[int, Answer]]:
+    history: History, first: int = 1, last: int = NEWEST, sampling: Sampling = EVERY_ANSWER
+) -> Iterator[tuple[int, RecordedAnswer]]:
     settings = _settings(history)
-    answers = history.answers_by_view(seen_from(first), last)
-    for number, entry in enumerate(answers, every.before):
-        if number % every.step == 0:
+    answers = history.answers_by_view(first_view(first), last)
+    for number, entry in enumerate(answers, sampling.skipped):
+        if number % sampling.step == 0:
             read = _read(entry.message)
             event = read and read[1]
             if read and isinstance(event, FilterDecided | PrioritizeDecided | PreemptDecided):
                 weights = settings.get(event.basis.settings)
-                misfiled = about_event(*read, "decision").differs_from(entry.about)
-                yield entry.view_position, Answer(entry.pos, event, weights, misfiled)
+                header_mismatch = about_event(*read, "decision").differs_from(entry.about)
+                yield (
+                    entry.view_position,
+                    RecordedAnswer(entry.pos, event, weights, header_mismatch),
+                )
 
 
 def _settings(history: History) -> dict[str, Weights]:
@@ -83,19 +86,19 @@ def _read(message: bytes) -> tuple[Envelope, AnyEvent] | None:
         envelope = codec.open_envelope(message, "decision")
         return envelope, codec.read(envelope, "decision")
     except Undecodable:
-        return None  # `verify` names it; there is nothing to compute from it
+        return None  # `verify` reports it; there is nothing to recompute
 
 
 async def plans_of(
-    history: History, facts: Facts, first: int = 1, last: int = NEWEST
-) -> list[Planned]:
-    """Whole plans, in the order of the positions that they looked at."""
-    made: dict[str, Planned] = {}
+    history: History, facts: FactSource, first: int = 1, last: int = NEWEST
+) -> list[RecordedPlan]:
+    """Whole plans, in the order of their view positions."""
+    plans: dict[str, RecordedPlan] = {}
     async for found in plan_facts(history, facts, first, last):
         event = found.event
         if isinstance(event, PlanMade):
-            made.setdefault(event.plan, Planned(found.position, event, []))
-        elif event.plan in made:
-            made[event.plan].changes.append(event)
-    inside = (each for each in made.values() if each.made.view >= seen_from(first))
+            plans.setdefault(event.plan, RecordedPlan(found.position, event, []))
+        elif event.plan in plans:
+            plans[event.plan].changes.append(event)
+    inside = (each for each in plans.values() if each.made.view >= first_view(first))
     return sorted(inside, key=lambda each: each.made.view)

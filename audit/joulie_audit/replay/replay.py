@@ -1,9 +1,9 @@
 """Folds the recorded ranges again and recomputes every decision and every plan on the way.
 
-Reads the facts, not the rows: what the rows claim is compared with what the facts give. One pass:
-at each position that somebody looked at, what they decided is decided again on the spot. Where
-there are snapshots, several processes each take a span between two of them: every span ends by
-comparing its state with the digest that the next one has started from, so none is taken on trust.
+Reads the facts, not the rows: the rows are compared with the folded state. One pass: at each
+position that a decision or plan was made from, it is made again. With snapshots, several processes
+each replay a span between two of them. Every span ends by comparing its state with the digest that
+the next span starts from, so no snapshot is trusted without a comparison.
 """
 
 import asyncio
@@ -13,125 +13,127 @@ from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
 from joulie_audit.archive.combined_history import Sources
-from joulie_audit.archive.fact_source import Facts
+from joulie_audit.archive.fact_source import FactSource
 from joulie_audit.replay.recompute import Mismatch
-from joulie_audit.replay.recorded import Every, Queue, declared_in, plans_of, seen_from
-from joulie_audit.replay.span import KEPT, Span, Spanned, replay_span
-from joulie_audit.workers import processes, telling
+from joulie_audit.replay.recorded import PositionQueue, Sampling, declared_in, first_view, plans_of
+from joulie_audit.replay.span import MAX_REPORTED, Span, SpanReport, replay_span
+from joulie_audit.workers import worker_pool, worker_process
 from joulie_extender.decide.decide import CODE_VERSION as ANSWERS_BY
 from joulie_projections.fold.manifest import CODE_VERSION as FOLDED_BY
 from joulie_projections.history.history import NEWEST, History
 
-SPAN = 500_000  # positions; both ends of one lie amid a part of an archive, which is read twice
-PARTS_PER_JOB = 3  # so that nobody waits long for the one that got the hardest part
-Tell = Callable[[int, int], None]  # positions done, of how many
+SPAN_POSITIONS = 500_000  # each end lies within a part of the archive, which is read twice
+PARTS_PER_JOB = 3  # small enough that no process waits long for the slowest span
+Progress = Callable[[int, int], None]  # positions done, positions in total
 
 
 class Scope(NamedTuple):
-    """What is compared; folding begins at the nearest snapshot before it."""
+    """The positions to compare; folding starts at the nearest snapshot before them."""
 
     first: int = 1
     last: int = NEWEST
-    sample: int = 0  # so many decisions, evenly spread; 0: all
+    sample: int = 0  # number of decisions, evenly spread; 0: all
     jobs: int = 1  # processes
 
 
-ALL = Scope()
+WHOLE_LOG = Scope()
 
 
-class Replayed(NamedTuple):
+class ReplayReport(NamedTuple):
     events: int
     decisions: int
     plans: int
     mismatches: int
     seconds: float
-    told: list[Mismatch]
+    reported: list[Mismatch]
 
 
-class Versions(NamedTuple):
-    """Programs whose work is in the log, where they are not this one."""
+class OtherVersions(NamedTuple):
+    """Other versions that folded or decided a part of the log."""
 
     folds: list[str]
     answers: list[str]
 
     def __str__(self) -> str:
-        told = []
+        found = []
         if self.folds:
-            told.append(f"folds of version {', '.join(self.folds)} (here {FOLDED_BY})")
+            found.append(f"folds of version {', '.join(self.folds)} (this is {FOLDED_BY})")
         if self.answers:
-            told.append(f"answers of {', '.join(self.answers)} (here {ANSWERS_BY})")
+            found.append(f"decisions of {', '.join(self.answers)} (this is {ANSWERS_BY})")
         return (
-            f"Other code than this made a part of the log: {' and '.join(told)}. "
-            "What differs may be the code's doing; the version that decided decides it the same."
+            f"Other versions wrote a part of the log: {' and '.join(found)}. "
+            "A mismatch may come from the other code; replay with the version that decided."
         )
 
 
-def other_versions(history: History) -> Versions | None:
+def other_versions(history: History) -> OtherVersions | None:
     answers = {declared.code for declared in declared_in(history)} - {ANSWERS_BY}
     folds = set(history.fold_versions()) - {FOLDED_BY}
-    return Versions(sorted(folds), sorted(answers)) if folds or answers else None
+    return OtherVersions(sorted(folds), sorted(answers)) if folds or answers else None
 
 
-Opening = Callable[[History], AbstractAsyncContextManager[Facts]]
+OpenFacts = Callable[[History], AbstractAsyncContextManager[FactSource]]
 
 
-class Elsewhere(NamedTuple):
-    """How another process gets at the same past. `opening` must be something to pickle."""
+class WorkerSource(NamedTuple):
+    """How a worker process opens the same history. `open_facts` must be picklable."""
 
-    past: Sources
-    opening: Opening
+    sources: Sources
+    open_facts: OpenFacts
 
 
 async def replay(
     history: History,
-    facts: Facts,
-    scope: Scope = ALL,
-    tell: Tell | None = None,
-    elsewhere: Elsewhere | None = None,
-) -> Replayed:
-    """By `elsewhere` several processes share the work, if there are snapshots to start from."""
+    facts: FactSource,
+    scope: Scope = WHOLE_LOG,
+    progress: Progress | None = None,
+    worker_source: WorkerSource | None = None,
+) -> ReplayReport:
+    """With `worker_source`, several processes share the work if there are snapshots."""
     started = time.perf_counter()
-    spans = await _spans(history, facts, scope, scope.jobs if elsewhere else 1)
+    spans = await _spans(history, facts, scope, scope.jobs if worker_source else 1)
     end = min(scope.last, _newest(history))
-    if len(spans) == 1 or elsewhere is None:
-        heard = None if tell is None else lambda position: tell(position, end)
-        done = [await replay_span(history, facts, span, heard) for span in spans]
+    if len(spans) == 1 or worker_source is None:
+        report_position = None if progress is None else lambda position: progress(position, end)
+        done = [await replay_span(history, facts, span, report_position) for span in spans]
     else:
-        done = await _shared(spans, scope.jobs, elsewhere, lambda at: tell(at, end) if tell else 0)
-    return Replayed(
+        done = await _in_workers(
+            spans, scope.jobs, worker_source, lambda at: progress(at, end) if progress else 0
+        )
+    return ReplayReport(
         events=sum(each.events for each in done),
         decisions=sum(each.decisions for each in done),
         plans=sum(each.plans for each in done),
         mismatches=sum(each.mismatches for each in done),
         seconds=time.perf_counter() - started,
-        told=[miss for each in done for miss in each.told][:KEPT],
+        reported=[miss for each in done for miss in each.reported][:MAX_REPORTED],
     )
 
 
-async def _spans(history: History, facts: Facts, scope: Scope, jobs: int) -> list[Span]:
-    """Each but the first begins behind a snapshot."""
-    plans = Queue(
+async def _spans(history: History, facts: FactSource, scope: Scope, jobs: int) -> list[Span]:
+    """Divides the scope; each span but the first starts at a snapshot."""
+    plans = PositionQueue(
         (each.made.view, each) for each in await plans_of(history, facts, scope.first, scope.last)
     )
-    looked_at = seen_from(scope.first), scope.last
-    count = history.count_answers(*looked_at) if scope.sample else 0
+    views = first_view(scope.first), scope.last
+    count = history.count_answers(*views) if scope.sample else 0
     step = max(1, count // scope.sample) if scope.sample else 1
     cuts = _cuts(history, scope, jobs)
     spans: list[Span] = []
     for begin, last in zip([scope.first - 1, *cuts], [*cuts, scope.last], strict=True):
-        before = history.count_answers(looked_at[0], begin) if spans and scope.sample else 0
-        mine = [planned for _, planned in plans.up_to(last)]
-        spans.append(Span(begin + 1, last, mine, Every(step, before)))
+        before = history.count_answers(views[0], begin) if spans and scope.sample else 0
+        inside = [planned for _, planned in plans.up_to(last)]
+        spans.append(Span(begin + 1, last, inside, Sampling(step, before)))
     return spans
 
 
 def _cuts(history: History, scope: Scope, jobs: int) -> list[int]:
-    """Snapshots that divide the scope into about equal parts, more of them than processes."""
+    """Snapshots that divide the scope into about equal parts, more parts than processes."""
     first, last = scope.first, min(scope.last, _newest(history))
     usable = [at for at in history.starts() if first <= at < last]
     if jobs <= 1 or not usable:
         return []
-    parts = max(jobs, min(jobs * PARTS_PER_JOB, (last - first) // SPAN))
+    parts = max(jobs, min(jobs * PARTS_PER_JOB, (last - first) // SPAN_POSITIONS))
     wanted = [first + (last - first) * part // parts for part in range(1, parts)]
     return sorted({min(usable, key=lambda at: abs(at - goal)) for goal in wanted})
 
@@ -141,31 +143,31 @@ def _newest(history: History) -> int:
     return checkpoint.position if checkpoint else 0
 
 
-# --- in other processes -----------------------------------------------------------------------
+# --- in worker processes ----------------------------------------------------------------------
 
 
-async def _shared(
-    spans: Sequence[Span], jobs: int, elsewhere: Elsewhere, tell: Callable[[int], object]
-) -> list[Spanned]:
+async def _in_workers(
+    spans: Sequence[Span], jobs: int, worker_source: WorkerSource, progress: Callable[[int], object]
+) -> list[SpanReport]:
     loop, done = asyncio.get_running_loop(), 0
-    with processes(jobs) as pool:
+    with worker_pool(jobs) as pool:
 
-        async def one(span: Span) -> Spanned:
+        async def one(span: Span) -> SpanReport:
             nonlocal done
-            found = await loop.run_in_executor(pool, _in_another_process, elsewhere, span)
+            found = await loop.run_in_executor(pool, _replay_in_worker, worker_source, span)
             done += found.events
-            tell(done)
+            progress(done)
             return found
 
         return list(await asyncio.gather(*map(one, spans)))
 
 
-def _in_another_process(elsewhere: Elsewhere, span: Span) -> Spanned:
-    with telling("replay"):
-        return asyncio.run(_elsewhere(elsewhere, span))
+def _replay_in_worker(worker_source: WorkerSource, span: Span) -> SpanReport:
+    with worker_process("replay"):
+        return asyncio.run(_replay_from(worker_source, span))
 
 
-async def _elsewhere(elsewhere: Elsewhere, span: Span) -> Spanned:
-    with elsewhere.past.reading() as history:
-        async with elsewhere.opening(history) as facts:
+async def _replay_from(worker_source: WorkerSource, span: Span) -> SpanReport:
+    with worker_source.sources.reading() as history:
+        async with worker_source.open_facts(history) as facts:
             return await replay_span(history, facts, span)

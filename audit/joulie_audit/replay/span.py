@@ -1,88 +1,88 @@
-"""One span of the log, once more: folded, compared, and every answer in it given again."""
+"""Replays one span of the log: folds it, compares it, recomputes every decision in it."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from joulie_audit.archive.fact_source import Facts
-from joulie_audit.replay.fold import Past, StateFlaw
+from joulie_audit.archive.fact_source import FactSource
+from joulie_audit.replay.fold import FoldedState, StateFlaw
 from joulie_audit.replay.fold_start import start_before
 from joulie_audit.replay.recompute import (
     MISSING,
     STATE,
-    Answer,
     Mismatch,
-    Planned,
-    check,
+    RecordedAnswer,
+    RecordedPlan,
+    check_answer,
     check_plan,
 )
-from joulie_audit.replay.recorded import Every, Queue, answers_of
+from joulie_audit.replay.recorded import PositionQueue, Sampling, answers_of
 from joulie_operator.planning.plugins import chosen
 from joulie_operator.planning.reconcile import Chosen
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import NEWEST, History
 
-KEPT = 20  # mismatches told in full; all are counted
-Tell = Callable[[int], None]  # the position that is done
+MAX_REPORTED = 20  # mismatches that a report holds; all are counted
+Progress = Callable[[int], None]  # called with the last folded position
 
 
 class Span(NamedTuple):
-    """Positions to compare, and what of the log looked at them. Another process may be told it."""
+    """Positions to compare, and the plans made from them. Picklable."""
 
     first: int
     last: int
-    plans: list[Planned]  # in the order of the positions that they looked at
-    every: Every
+    plans: list[RecordedPlan]  # in the order of their view positions
+    sampling: Sampling
 
 
-class Spanned(NamedTuple):
+class SpanReport(NamedTuple):
     events: int
     decisions: int
     plans: int
     mismatches: int
-    told: list[Mismatch]
+    reported: list[Mismatch]
 
 
 async def replay_span(
-    history: History, facts: Facts, span: Span, tell: Tell | None = None
-) -> Spanned:
-    """Begins at the nearest snapshot; what lies between that and `first` is not compared."""
-    past = start_before(history, span.first - 1)
-    began = past.position
-    plans = Queue((each.made.view, each) for each in span.plans)
-    logged = Queue(answers_of(history, span.first, span.last, span.every))
-    found = _Found(installed(planned.made.policy for planned in span.plans))
-    found.answers(logged.up_to(began), past)
-    found.plans_upon(plans.up_to(began), past)
-    async for manifest, flaws in _folded(history, facts, span, past):
-        found.state(flaws)
-        found.answers(logged.up_to(manifest.p_to), past)
-        found.plans_upon(plans.up_to(manifest.p_to), past)
-        if tell is not None:
-            tell(manifest.p_to)
-    found.state(past.settle())
-    for view, answer in logged.up_to(NEWEST):
-        what = f"its view {view} is beyond the last position {past.position}"
-        found.answer(Mismatch(answer.entry, MISSING, what))
-    if span.last >= past.position:
-        found.rows(history, past)
-    events = past.position - began
-    return Spanned(events, found.decisions, found.plans, found.mismatches, found.told)
+    history: History, facts: FactSource, span: Span, progress: Progress | None = None
+) -> SpanReport:
+    """Starts at the nearest snapshot; positions between it and `first` are not compared."""
+    folded = start_before(history, span.first - 1)
+    began = folded.position
+    plans = PositionQueue((each.made.view, each) for each in span.plans)
+    answers = PositionQueue(answers_of(history, span.first, span.last, span.sampling))
+    checks = _SpanChecks(installed(planned.made.policy for planned in span.plans))
+    checks.answers(answers.up_to(began), folded)
+    checks.plans_at(plans.up_to(began), folded)
+    async for manifest, flaws in _folded(history, facts, span, folded):
+        checks.state(flaws)
+        checks.answers(answers.up_to(manifest.p_to), folded)
+        checks.plans_at(plans.up_to(manifest.p_to), folded)
+        if progress is not None:
+            progress(manifest.p_to)
+    checks.state(folded.settle())
+    for view, answer in answers.up_to(NEWEST):
+        what = f"its view {view} is beyond the last position {folded.position}"
+        checks.answer(Mismatch(answer.entry, MISSING, what))
+    if span.last >= folded.position:
+        checks.rows(history, folded)
+    events = folded.position - began
+    return SpanReport(events, checks.decisions, checks.plans, checks.mismatches, checks.reported)
 
 
 async def _folded(
-    history: History, facts: Facts, span: Span, past: Past
+    history: History, facts: FactSource, span: Span, folded: FoldedState
 ) -> AsyncIterator[tuple[Manifest, list[StateFlaw]]]:
-    for manifest in history.manifests(past.position + 1, span.last):
+    for manifest in history.manifests(folded.position + 1, span.last):
         records = await facts.of(manifest)
         if manifest.p_to < span.first:
-            past.skip(records)
+            folded.skip(records)
         else:
-            yield manifest, past.advance(records, manifest)
+            yield manifest, folded.advance(records, manifest)
 
 
 def installed(names: Iterable[str]) -> dict[str, Chosen]:
-    """Policies by name, those that there are: the others' plans cannot be made again."""
+    """The installed policies by name. Plans of other policies cannot be recomputed."""
     found: dict[str, Chosen] = {}
     for name in set(names):
         with contextlib.suppress(ValueError):
@@ -90,42 +90,44 @@ def installed(names: Iterable[str]) -> dict[str, Chosen]:
     return found
 
 
-class _Found:
-    """What was looked at, and what was not as recorded."""
+class _SpanChecks:
+    """Counts what was checked and collects the mismatches."""
 
     def __init__(self, policies: Mapping[str, Chosen]) -> None:
         self._policies = policies
         self.decisions = self.plans = self.mismatches = 0
-        self.told: list[Mismatch] = []
+        self.reported: list[Mismatch] = []
 
     def state(self, flaws: Sequence[StateFlaw]) -> None:
         for flaw in flaws:
-            self._miss(Mismatch(flaw.position, STATE, flaw.what))
+            self._count(Mismatch(flaw.position, STATE, flaw.what))
 
-    def answers(self, answers: Iterable[tuple[int, Answer]], past: Past) -> None:
+    def answers(self, answers: Iterable[tuple[int, RecordedAnswer]], folded: FoldedState) -> None:
         for _, answer in answers:
-            self.answer(check(answer, past.twin_columns()))
+            self.answer(check_answer(answer, folded.twin_columns()))
 
     def answer(self, mismatch: Mismatch | None) -> None:
         self.decisions += 1
-        self._miss(mismatch)
+        self._count(mismatch)
 
-    def plans_upon(self, plans: Iterable[tuple[int, Planned]], past: Past) -> None:
+    def plans_at(self, plans: Iterable[tuple[int, RecordedPlan]], folded: FoldedState) -> None:
         for _, planned in plans:
             self.plans += 1
-            self._miss(check_plan(planned, past.cluster_state, self._policies))
+            self._count(check_plan(planned, folded.cluster_state, self._policies))
 
-    def rows(self, history: History, past: Past) -> None:
-        """What readers boot from must be what the facts give."""
+    def rows(self, history: History, folded: FoldedState) -> None:
+        """Compares the database rows, from which readers start, with the folded state."""
         checkpoint, rows = history.checkpoint(), history.digests()
-        if checkpoint is None or checkpoint.position != past.position or rows == past.digests:
+        if checkpoint is None or checkpoint.position != folded.position or rows == folded.digests:
             return
-        tables = ", ".join(table for table in rows if rows[table] != past.digests[table])
-        self._miss(Mismatch(past.position, STATE, f"the rows of {tables} are not the folded ones"))
+        tables = ", ".join(table for table in rows if rows[table] != folded.digests[table])
+        self._count(
+            Mismatch(folded.position, STATE, f"the rows of {tables} differ from the folded state")
+        )
 
-    def _miss(self, mismatch: Mismatch | None) -> None:
+    def _count(self, mismatch: Mismatch | None) -> None:
         if mismatch is None:
             return
         self.mismatches += 1
-        if len(self.told) < KEPT:
-            self.told.append(mismatch)
+        if len(self.reported) < MAX_REPORTED:
+            self.reported.append(mismatch)

@@ -1,4 +1,4 @@
-"""Retention: cut points, deletion of what the archive holds, days left.
+"""Retention: cut points, deletion of archived data, warnings before streams drop data.
 
 Not here: writing the archive (`archive`).
 In: a verified archive. Out: purged streams and rows behind a cut.

@@ -1,4 +1,4 @@
-"""Where a log may be cut: what stands in the archive, row by row, and what a head has signed."""
+"""Where a log may be cut: at an entry that is archived row by row and covered by a signed head."""
 
 import contextlib
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from joulie_audit.archive.parts import ASIDE, Archive, Part, poison_of
-from joulie_audit.verify.verify_archive import facts_fit, keys_known, log_fits
+from joulie_audit.verify.verify_archive import require_facts_fit, require_log_fits, ring_with_keys
 from joulie_bus.errors import NotTrimmed
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
@@ -19,47 +19,47 @@ from joulie_projections.history.history import History
 
 
 def heads_of(records: Iterable[Record]) -> list[Head]:
-    """Of their stream; what else was published there is no place to cut."""
+    """The heads among the records of their stream; other messages are skipped."""
     found: list[Head] = []
     for record in records:
         with contextlib.suppress(msgspec.DecodeError):
-            said = decode_any(record.data)
-            found += [said] if isinstance(said, Head) else []
+            statement = decode_any(record.data)
+            found += [statement] if isinstance(statement, Head) else []
     return found
 
 
-class Wish(NamedTuple):
-    """How far to cut, when, and in whose name."""
+class CutOptions(NamedTuple):
+    """How far to cut, the current time, and the name to record."""
 
-    before: int  # nothing that was signed or committed later is cut
+    before: int  # data signed or committed later stays
     now: int
     by: str
 
 
-class Grounds(NamedTuple):
-    """What a cut rests on, beside the log itself."""
+class CutEvidence(NamedTuple):
+    """What a cut requires besides the log itself."""
 
     archive: Archive
     anchored: Sequence[Head]  # kept outside the database
     public: Ring
-    due: int | None  # the entry of the oldest answer that an outcome is still to name
+    due: int | None  # the entry of the oldest decision whose outcome is pending
 
 
-class _Found(NamedTuple):
-    """What a cut would name."""
+class _CutPoint(NamedTuple):
+    """The head and the manifest that a cut would name."""
 
     head: Head
     manifest: Manifest
 
 
-def next_cut(history: History, on: Grounds, wish: Wish) -> Cut | None:
-    """The farthest one that is allowed, after the archive was read again; None: nothing to cut."""
-    before, archive = history.cut(), on.archive
-    found = _place(history, on, wish.before)
-    if found is None or (before and _is_reached(before, found)):
+def next_cut(history: History, evidence: CutEvidence, options: CutOptions) -> Cut | None:
+    """The newest cut that is allowed, after the archive was read again; None: nothing to cut."""
+    before, archive = history.cut(), evidence.archive
+    found = _newest_cut_point(history, evidence, options.before)
+    if found is None or (before and _is_same_point(before, found)):
         return None
-    log = _log_holds(history, on, before.pos if before else 1, found.head.pos)
-    facts, inputs = _facts_hold(history, archive, before, found.manifest.p_to)
+    log = _require_log_archived(history, evidence, before.pos if before else 1, found.head.pos)
+    facts, inputs = _require_facts_archived(history, archive, before, found.manifest.p_to)
     return Cut(
         number=before.number + 1 if before else 1,
         pos=found.head.pos,
@@ -72,42 +72,44 @@ def next_cut(history: History, on: Grounds, wish: Wish) -> Cut | None:
         signed_at=found.head.signed_at,
         key_id=found.head.key_id,
         signature=found.head.signature,
-        made_at=wish.now,
-        made_by=wish.by,
+        made_at=options.now,
+        made_by=options.by,
     )
 
 
-def _is_reached(cut: Cut, found: _Found) -> bool:
+def _is_same_point(cut: Cut, found: _CutPoint) -> bool:
     return (cut.pos, cut.p_to) == (found.head.pos, found.manifest.p_to)
 
 
-def _place(history: History, on: Grounds, before: int) -> _Found | None:
-    archive = on.archive
+def _newest_cut_point(history: History, evidence: CutEvidence, before: int) -> _CutPoint | None:
+    archive = evidence.archive
     log_to = archive.log[-1][1].last if archive.log else 0
     facts_to = archive.facts[-1][1].last if archive.facts else 0
-    anchored = {(head.pos, head.hash) for head in on.anchored}
+    anchored = {(head.pos, head.hash) for head in evidence.anchored}
     allowed = (
         head
         for head in reversed(history.heads())
         if head.pos <= log_to
         and head.signed_at <= before
-        and (on.due is None or head.pos < on.due)
+        and (evidence.due is None or head.pos < evidence.due)
         and (head.pos, head.hash) in anchored
-        and on.public.stands_alone(head)
+        and evidence.public.stands_alone(head)
     )
     head = next(allowed, None)
     manifest = _manifest_at(history, min(facts_to, history.known_at(before)))
-    held = history.cut()
+    previous = history.cut()
     if head is None or manifest is None:
         return None
-    is_back = held is not None and (head.pos < held.pos or manifest.p_to < held.p_to)
-    return None if is_back else _Found(head, manifest)
+    is_backwards = previous is not None and (
+        head.pos < previous.pos or manifest.p_to < previous.p_to
+    )
+    return None if is_backwards else _CutPoint(head, manifest)
 
 
 def _manifest_at(history: History, position: int) -> Manifest | None:
-    """The last one up to there, and never beyond the newest snapshot: the rest starts at one.
+    """The last manifest up to there, and never beyond the newest snapshot.
 
-    At a snapshot if there is one up to there, so that the rest can be folded without the archive.
+    At a snapshot if one exists, so that the rest of the log folds without the archive.
     """
     starts = history.starts()
     at = max((start for start in starts if start <= position), default=0)
@@ -117,18 +119,18 @@ def _manifest_at(history: History, position: int) -> Manifest | None:
     return next(whole, None)
 
 
-# --- what the archive holds -------------------------------------------------------------------
+# --- comparing with the archive ---------------------------------------------------------------
 
 
-def _log_holds(history: History, on: Grounds, first: int, last: int) -> Part:
-    """Entry by entry, and head by head; the part that holds the last one."""
-    archive, holder, signed = on.archive, None, history.heads()
+def _require_log_archived(history: History, evidence: CutEvidence, first: int, last: int) -> Part:
+    """Compares entry by entry and head by head; returns the part with the last entry."""
+    archive, holder, signed = evidence.archive, None, history.heads()
     for place, part in archive.log:
         if part.last < first or part.first > last:
             continue
         found, holder = archive.read_log(place, part), part
-        ring = keys_known(str(place), found, on.public)
-        log_fits(str(place), found, found.entries[0].prev, ring)
+        ring = ring_with_keys(str(place), found, evidence.public)
+        require_log_fits(str(place), found, found.entries[0].prev, ring)
         low, high = max(first, part.first), min(last, part.last)
         kept = found.entries[low - part.first : high - part.first + 1]
         inside = {head for head in signed if low <= head.pos <= high}
@@ -139,17 +141,17 @@ def _log_holds(history: History, on: Grounds, first: int, last: int) -> Part:
     return holder
 
 
-def _facts_hold(
+def _require_facts_archived(
     history: History, archive: Archive, cut: Cut | None, last: int
 ) -> tuple[Part, Inputs]:
-    """Manifest by manifest, the facts of each by its root; and how far they read each stream."""
+    """Compares manifests and Merkle roots; returns the last part and the stream positions."""
     first = cut.p_to if cut else 1
     inputs, holder = dict(cut.inputs) if cut else {}, None
     for place, part in archive.facts:
         if part.last < first or part.first > last:
             continue
         found, holder = archive.read_facts(place, part), part
-        facts_fit(str(place), found, part.first - 1, found.manifests[0].prev)
+        require_facts_fit(str(place), found, part.first - 1, found.manifests[0].prev)
         kept = [each for each in found.manifests if first <= each.p_to <= last]
         here = list(history.manifests(kept[0].p_from, kept[-1].p_to)) if kept else []
         if here != kept:
@@ -163,7 +165,7 @@ def _facts_hold(
 
 
 def set_aside_in(archive: Archive, last: int) -> list[int]:
-    """Positions up to there at which the archive, too, holds what was set aside."""
+    """Quarantined positions up to `last` that the archive holds too."""
     parts = (each for each in archive.facts if each[1].first <= last)
     found = (poison_of(archive.read_table(place, part, ASIDE)) for place, part in parts)
     return [poison.position for some in found for poison in some if poison.position <= last]
@@ -172,5 +174,5 @@ def set_aside_in(archive: Archive, last: int) -> list[int]:
 def _differs(place: str, what: str) -> NotTrimmed:
     return NotTrimmed(
         f"{place} and the database differ at {what}. Nothing was deleted. "
-        "`joulie verify --archive` says which of the two is not what was written."
+        "`joulie verify --archive` reports which of the two was changed."
     )

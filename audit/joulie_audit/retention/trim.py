@@ -1,14 +1,14 @@
-"""Gives room back: what an archive holds leaves the streams and the database, behind a cut.
+"""Frees space: deletes what an archive holds from the streams and the database, up to a cut.
 
     read the archive again and compare it with the database, row by row
-    record the cut             one row; from here on readers go by it
-    purge the streams          up to what the cut says
-    delete the rows            in front of the cut, in portions
-    give back the pages        SQLite only
+    record the cut             one row; readers respect it from now on
+    purge the streams          up to the cut
+    delete the rows            before the cut, in portions
+    release the pages          SQLite only
 
-Each step may be the last one before a crash: a later run does again what the newest cut still asks
-for. Nothing is cut that the archive does not hold, that no signed head anchored outside the
-database covers, that is younger than the keep window, or that a reader of the rest needs.
+A crash may follow any step: a later run completes the newest cut. Data is cut only if the archive
+holds it, a signed head that is anchored outside the database covers it, it is older than the keep
+window, and no reader of the remaining log needs it.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from joulie_audit.archive.parts import Archive
-from joulie_audit.retention.cut_points import Grounds, Wish, next_cut, set_aside_in
-from joulie_audit.retention.trim_streams import Purged, PurgingLog, bounds_of, purge_to
+from joulie_audit.retention.cut_points import CutEvidence, CutOptions, next_cut, set_aside_in
+from joulie_audit.retention.trim_streams import Purged, PurgingLog, purge_bounds, purge_to
 from joulie_bus.streams.subjects import Subjects
 from joulie_projections.decision_log.keyring import Ring
 from joulie_projections.decision_log.signed import Head
@@ -27,11 +27,11 @@ from joulie_projections.fold.commit import Cut
 from joulie_projections.history.history import History
 from joulie_projections.history.trimming import TrimStore
 
-Reading = Callable[[], contextlib.AbstractContextManager[History]]
+OpenHistory = Callable[[], contextlib.AbstractContextManager[History]]
 
 
 class Trimmed(NamedTuple):
-    cut: Cut | None  # the newest one; None: nothing was ever cut
+    cut: Cut | None  # the newest one; None: the log was never cut
     is_new: bool
     rows: int
     messages: dict[str, int]  # purged, by stream
@@ -40,34 +40,38 @@ class Trimmed(NamedTuple):
 
 
 class Trimmer:
-    def __init__(self, archive: Archive, store: TrimStore, reading: Reading, public: Ring) -> None:
+    def __init__(
+        self, archive: Archive, store: TrimStore, open_history: OpenHistory, public: Ring
+    ) -> None:
         self._archive = archive
         self.store = store
-        self._reading = reading
+        self._open_history = open_history
         self._public = public
 
     async def run(
-        self, bus: PurgingLog, subjects: Subjects, anchored: Sequence[Head], wish: Wish
+        self, bus: PurgingLog, subjects: Subjects, anchored: Sequence[Head], options: CutOptions
     ) -> Trimmed:
-        is_new = self.cut(anchored, wish)
+        is_new = self.cut(anchored, options)
         purged = await self.purge(bus, subjects)
         rows = await _paced(self.store.drop(self.set_aside()))
         freed = await _paced(self.store.give_back())
         cut = self.store.newest()
         return Trimmed(cut, is_new, rows, purged.messages, freed, purged.denied)
 
-    def cut(self, anchored: Sequence[Head], wish: Wish) -> bool:
-        """Whether there is a new one."""
+    def cut(self, anchored: Sequence[Head], options: CutOptions) -> bool:
+        """Records the next cut; returns whether there is one."""
         due = self.store.oldest_due()
-        with self._reading() as history:
-            made = next_cut(history, Grounds(self._archive, anchored, self._public, due), wish)
+        with self._open_history() as history:
+            made = next_cut(
+                history, CutEvidence(self._archive, anchored, self._public, due), options
+            )
         if made is not None:
             self.store.record(made)
         return made is not None
 
     def set_aside(self) -> list[int]:
-        """What of the quarantine in front of the newest cut the archive holds."""
-        with self._reading() as history:
+        """Quarantined positions before the newest cut that the archive holds."""
+        with self._open_history() as history:
             cut = history.cut()
             held = {poison.position for poison in history.quarantined()}
         if cut is None or not any(position <= cut.p_to for position in held):
@@ -75,14 +79,14 @@ class Trimmer:
         return sorted(held.intersection(set_aside_in(self._archive, cut.p_to)))
 
     async def purge(self, bus: PurgingLog, subjects: Subjects) -> Purged:
-        with self._reading() as history:
+        with self._open_history() as history:
             cut = history.cut()
-            bounds = await bounds_of(bus, subjects, history, cut) if cut else []
+            bounds = await purge_bounds(bus, subjects, history, cut) if cut else []
         return await purge_to(bus, bounds)
 
 
 async def _paced(portions: Iterator[int]) -> int:
-    """Their sum. After each a pause as long as it took, so that other writers get their turn."""
+    """The sum of the portions. Pacing: sleeps after each as long as it took, for other writers."""
     total, begun = 0, time.monotonic()
     for portion in portions:
         total += portion

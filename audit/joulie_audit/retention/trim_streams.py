@@ -1,4 +1,4 @@
-"""Purges of the streams what lies behind a cut, and what no reader will ask a stream for again."""
+"""Purges the messages before a cut that no reader will request from a stream again."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -20,25 +20,25 @@ class PurgingLog(Log, Protocol):
     async def purge(self, stream: Stream, before: int) -> None: ...
 
 
-class Bound(NamedTuple):
-    """Messages of a stream with a lower sequence may go."""
+class PurgeBound(NamedTuple):
+    """Messages of a stream with a sequence below `before` may be purged."""
 
     stream: Stream
-    created: str  # which stream of that name
+    created: str  # identity of the stream
     before: int
 
 
 class Purged(NamedTuple):
     messages: dict[str, int]
-    denied: list[str]  # streams of an older version, and what to do about them
+    denied: list[str]  # streams of an older version, with the remedy
 
 
-async def purge_to(bus: PurgingLog, bounds: Sequence[Bound]) -> Purged:
-    """Once more, if that was done before."""
+async def purge_to(bus: PurgingLog, bounds: Sequence[PurgeBound]) -> Purged:
+    """Purges each stream up to its bound. Idempotent."""
     done = Purged({}, [])
     for stream, created, bound in bounds:
         state = await bus.state(stream)
-        before = min(bound, state.last)  # an empty stream would begin anew
+        before = min(bound, state.last)  # an empty stream would restart its sequence
         if created not in ("", state.created) or before <= state.first:
             continue
         try:
@@ -50,22 +50,24 @@ async def purge_to(bus: PurgingLog, bounds: Sequence[Bound]) -> Purged:
     return done
 
 
-async def bounds_of(bus: Log, subjects: Subjects, history: History, cut: Cut) -> list[Bound]:
-    """The newest message that was read of each stream stays: its reader finds its place by it.
+async def purge_bounds(
+    bus: Log, subjects: Subjects, history: History, cut: Cut
+) -> list[PurgeBound]:
+    """The newest message that was read of each stream stays: its reader resumes from it.
 
-    Heads all stay: auditors hold the log against them, whatever was cut.
+    All heads stay: auditors compare the log with them, whatever was cut.
     """
     plan = await bus.last(Stream.PLAN, subjects.plan_meta)
-    found = list(_of_facts(history, cut, plan.sequence if plan else 0))
+    found = list(_fact_bounds(history, cut, plan.sequence if plan else 0))
     read = history.decisions_read()
-    decided = await _newest_cut(bus, history, cut, read.sequence)
-    found.append(Bound(Stream.DEC, read.created, min(decided + 1, read.sequence)))
+    decided = await _last_cut_sequence(bus, history, cut, read.sequence)
+    found.append(PurgeBound(Stream.DEC, read.created, min(decided + 1, read.sequence)))
     return found
 
 
-def _of_facts(history: History, cut: Cut, plan: int) -> Iterator[Bound]:
-    """Of plans the newest one stays too: operators plan upon it. A card whose last claim has gone
-    is as one that nobody has written about, which is what the broker then compares with.
+def _fact_bounds(history: History, cut: Cut, plan: int) -> Iterator[PurgeBound]:
+    """The newest plan stays too, because operators plan from it. A card whose last claim was
+    purged counts as a card without claims, and the broker compares new claims with that.
     """
     checkpoint = history.checkpoint()
     for stream in MERGE_ORDER:
@@ -74,13 +76,15 @@ def _of_facts(history: History, cut: Cut, plan: int) -> Iterator[Bound]:
         if at is None or read is None or at.created not in ("", read.created):
             continue
         before = min(at.sequence + 1, read.sequence)
-        yield Bound(stream, read.created, min(before, plan) if stream is Stream.PLAN else before)
+        yield PurgeBound(
+            stream, read.created, min(before, plan) if stream is Stream.PLAN else before
+        )
 
 
-async def _newest_cut(bus: Log, history: History, cut: Cut, read: int) -> int:
-    """The sequence of the last entry in front of the cut, or one shortly before it; 0: not there.
+async def _last_cut_sequence(bus: Log, history: History, cut: Cut, read: int) -> int:
+    """The sequence of the last entry before the cut, or one shortly before it; 0: not there.
 
-    Each entry behind the cut took a message at least, so it cannot lie beyond the first guess.
+    Each entry after the cut took at least one message, so the first guess is an upper bound.
     """
     first = (await bus.state(Stream.DEC)).first
     guess = read - (history.tip() - cut.pos)
@@ -97,8 +101,8 @@ async def _message(bus: Log, sequence: int) -> Record:
     return (await _read(bus, Stream.DEC, sequence, 1))[0]
 
 
-async def newest(bus: Log, stream: Stream, count: int) -> list[Record]:
-    """As many as there are, up to that."""
+async def newest_records(bus: Log, stream: Stream, count: int) -> list[Record]:
+    """The newest records of a stream, at most `count`."""
     state = await bus.state(stream)
     first = max(state.first, state.last - count + 1)
     return await _read(bus, stream, first, state.last - first + 1) if state.last else []
@@ -112,7 +116,7 @@ async def _read(bus: Log, stream: Stream, first: int, count: int) -> list[Record
             found.extend(taken)
             if not taken and not await rung(bell, PATIENCE_S):
                 raise NotTrimmed(
-                    f"{stream} does not hand over {first + len(found)}: nothing came for "
-                    f"{PATIENCE_S:g} s. What was done before stands; run it again."
+                    f"{stream} does not deliver {first + len(found)}: no message arrived for "
+                    f"{PATIENCE_S:g} s. Completed steps stay; run it again."
                 )
     return found

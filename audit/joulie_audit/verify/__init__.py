@@ -1,4 +1,4 @@
-"""Verify: names the first place where a log or an archive is not what was written; proofs.
+"""Verification: finds the first place where a log or an archive was tampered with; proofs.
 
 Not here: recomputed decisions (`replay`).
 In: a log, an archive, heads and keys. Out: a report.

@@ -1,8 +1,8 @@
-"""Proof that an entry is in the log, and that one head goes on from another. Pure.
+"""Proves that an entry is in the log, and that one head extends another. Pure.
 
-The log is one hash chain, so the proof that entry N stands before a signed head is the chain from
-N to that head: the bodies, and nothing else. A head is signed every 1,000 entries at the latest,
-so that is as long as a proof gets. `docs/check_proof.py` checks one without any code of ours.
+The log is one hash chain, so the proof that entry N comes before a signed head is the list of
+bodies from N to that head. A head is signed at least every 1,000 entries, which bounds the length
+of a proof. `docs/check_proof.py` checks a proof without any Joulie code.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from joulie_audit.chain.heads import unconfirmed
-from joulie_audit.chain.log_start import trimmed
+from joulie_audit.chain.log_start import trimmed_hint
 from joulie_bus.errors import NotInTheLog
 from joulie_projections.decision_log.entry import FIRST_PREV, chain_hash
 from joulie_projections.decision_log.keyring import Ring
@@ -22,12 +22,12 @@ FORMAT = "joulie-proof/1"
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Bytes are base64 in JSON. Handovers are there if the log has had several keys."""
+    """Bytes are base64 in JSON. Handovers are present if the log has had several keys."""
 
     format: str
     position: int
     prev: bytes  # hash of the entry before it
-    bodies: list[bytes]  # of the entry, and of all that follow up to the head
+    bodies: list[bytes]  # of the entry and all that follow, up to the head
     head: Head
     handovers: list[Handover] = []
 
@@ -35,7 +35,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def prove(
     history: History, position: int, ring: Ring | None = None, anchored: Sequence[Head] = ()
 ) -> Proof:
-    """To the first signed head at or behind the entry; with a ring, to one that needs no other."""
+    """Leads to the first head from the entry on; with a ring, to one that needs no other head."""
     heads = sorted((*history.heads(), *anchored), key=lambda head: head.pos)
     if ring is not None:
         heads = [head for head in heads if ring.stands_alone(head)]
@@ -52,16 +52,16 @@ def prove(
         head=head,
         handovers=list(ring.handovers) if ring else [],
     )
-    if not holds(proof):
+    if not leads_to_head(proof):
         raise NotInTheLog(
             f"Entry {position} cannot be proved: the chain from it does not lead to the head at "
-            f"{head.pos}. `joulie verify` names what was changed."
+            f"{head.pos}. `joulie verify` reports what was changed."
         )
     return proof
 
 
-def holds(proof: Proof) -> bool:
-    """The chain leads to the head; whose signature that is, is another question."""
+def leads_to_head(proof: Proof) -> bool:
+    """Whether the chain leads to the head. The signature is not checked here."""
     end = proof.position + len(proof.bodies) - 1
     return end == proof.head.pos and _end_of(proof.prev, proof.bodies) == proof.head.hash
 
@@ -80,16 +80,16 @@ def _no_proof(history: History, position: int, heads: Sequence[Head]) -> str:
         return f"There is no entry {position}: the log goes from 1 to {last}."
     cut = history.cut()
     if cut is not None and position < cut.pos:
-        return f"Entry {position} cannot be proved from here: {trimmed(cut)}"
+        return f"Entry {position} cannot be proved: {trimmed_hint(cut)}"
     signed = heads[-1].pos if heads else 0
     return (
         f"Entry {position} is not signed yet: the newest head is at {signed}. "
-        "One is signed every 10 s and at a clean end; try again then."
+        "A head is signed every 10 s and at shutdown; try again then."
     )
 
 
 class Difference(NamedTuple):
-    """How one head goes on from another; `flaw` says why it does not."""
+    """Two heads of a log; `flaw` is the reason why the later one does not extend the earlier."""
 
     first: Head
     last: Head
@@ -101,7 +101,7 @@ class Difference(NamedTuple):
 
 
 def difference(history: History, public: Ring, one: Head, other: Head) -> Difference:
-    """Whoever keeps both heads learns whether the later log is the earlier one, gone on."""
+    """Checks whether the log of the later head extends the log of the earlier one."""
     first, last = sorted((one, other), key=lambda head: head.pos)
     return Difference(first, last, _flaw(history, public, first, last))
 
@@ -113,7 +113,7 @@ def _flaw(history: History, public: Ring, first: Head, last: Head) -> str:
         same = first.hash == last.hash
         return "" if same else f"two heads of entry {first.pos} that differ: the log was forked"
     if _hash_at(history, first.pos) != first.hash:
-        return f"entry {first.pos} of this log is not the one that the first head signed"
+        return f"entry {first.pos} of this log does not match the first head"
     end, at = first.hash, first.pos
     for entry in history.entries(first.pos + 1, last.pos):
         end, at = chain_hash(end, entry.body), at + 1
@@ -130,8 +130,8 @@ def _signature_flaw(ring: Ring, *heads: Head) -> str:
             return f"the head at {head.pos} is signed by another key ({head.key_id})"
         if what := ring.flaw_of(head):
             return what
-    doubtful = ring.unconfirmed(heads, max(head.pos for head in heads))
-    return unconfirmed(doubtful, ring) if doubtful is not None else ""
+    unconfirmed_head = ring.unconfirmed(heads, max(head.pos for head in heads))
+    return unconfirmed(unconfirmed_head, ring) if unconfirmed_head is not None else ""
 
 
 def _hash_at(history: History, position: int) -> bytes:

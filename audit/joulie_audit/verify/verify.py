@@ -1,16 +1,16 @@
-"""Names the first place of the log that is not what it was.
+"""Finds the first place of the log that was changed after it was written.
 
-Entries are hashed again along their chain, signatures are checked, heads kept outside the database
-must still fit, and so must manifests and snapshots.
+Hashes the entries again along their chain, checks signatures, compares heads that are kept outside
+the database, and checks manifests and snapshots.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from joulie_audit.chain.entries import Flaw, Part, Sharing, walking
+from joulie_audit.chain.entries import EntryRange, Flaw, WorkerOptions, parallel_walk
 from joulie_audit.chain.heads import end_flaw, handover_flaw, heads_flaw, lost_flaw
-from joulie_audit.chain.log_start import behind, cut_flaw, first_manifest, unseen
-from joulie_audit.chain.sequence_gaps import Hole
+from joulie_audit.chain.log_start import after_cut, cut_flaw, first_manifest, hiding_cut
+from joulie_audit.chain.sequence_gaps import Gap
 from joulie_audit.replay.fold_start import opened
 from joulie_bus.errors import StateDamaged
 from joulie_migrations import written
@@ -26,54 +26,54 @@ class Report(NamedTuple):
     heads: int
     batches: int
     snapshots: int
-    holes: Sequence[Hole]  # numbers that a replica used and that never came
+    gaps: Sequence[Gap]  # sequence numbers that a replica used and that are not in the log
     flaw: Flaw | None
-    cut: Cut | None = None  # what is asked about begins in front of it: that was not looked at
+    cut: Cut | None = None  # entries before it were requested and not checked
 
 
-EVERYTHING = Part()
+ALL_ENTRIES = EntryRange()
 
 
 def verify(
     history: History,
     public: Ring,
     anchored: Sequence[Head],
-    part: Part = EVERYTHING,
-    sharing: Sharing | None = None,
+    entry_range: EntryRange = ALL_ENTRIES,
+    workers: WorkerOptions | None = None,
 ) -> Report:
-    """`anchored` are heads from outside the database; they show what was cut off or replaced.
+    """`anchored` are heads from outside the database: they reveal a truncated or replaced log.
 
-    By `sharing` several processes share the entries.
+    With `workers`, several processes share the entries.
     """
-    inside, cut, is_whole = history.heads(), history.cut(), part == EVERYTHING
-    hidden, part = unseen(part, cut), behind(part, cut)
-    heads = [head for head in (*inside, *anchored) if part.holds(head.pos)]
-    handovers = [said for said in public.handovers if part.holds(said.pos)]
-    wanted = {head.pos for head in heads} | {said.pos for said in handovers}
-    with walking(history, part, wanted, sharing) as entries:
+    inside, cut, is_whole = history.heads(), history.cut(), entry_range == ALL_ENTRIES
+    hidden, entry_range = hiding_cut(entry_range, cut), after_cut(entry_range, cut)
+    heads = [head for head in (*inside, *anchored) if entry_range.contains(head.pos)]
+    handovers = [published for published in public.handovers if entry_range.contains(published.pos)]
+    wanted = {head.pos for head in heads} | {published.pos for published in handovers}
+    with parallel_walk(history, entry_range, wanted, workers) as entries:
         batches, batch_flaw = _check_manifests(history) if is_whole else (0, None)
         snapshots, snapshot_flaw = _check_snapshots(history) if is_whole else (0, None)
         walked = entries()
-    count = walked.last - part.first + 1
+    count = walked.last - entry_range.first + 1
     flaw = (
         _check_columns(history)
         or (cut_flaw(history, cut, public, (*inside, *anchored)) if cut else None)
         or walked.flaw
         or heads_flaw(heads, walked, public)
         or handover_flaw(handovers, walked)
-        or lost_flaw(inside, [head for head in anchored if part.holds(head.pos)])
+        or lost_flaw(inside, [head for head in anchored if entry_range.contains(head.pos)])
         or (end_flaw(history.noted_end(), walked) if is_whole else None)
         or batch_flaw
         or snapshot_flaw
     )
-    return Report(count, len(inside), batches, snapshots, walked.counters.holes(), flaw, hidden)
+    return Report(count, len(inside), batches, snapshots, walked.numbers.gaps(), flaw, hidden)
 
 
 def _check_columns(history: History) -> Flaw | None:
-    """What entries are found by must be made of them as we made it, or lie there to be compared."""
+    """Columns are generated from the body as defined, or stored and compared with it."""
     if history.defined_as() in (None, written.TABLE):
         return None
-    return Flaw(0, "the table of decisions was redefined: its columns are not what bodies say")
+    return Flaw(0, "the table of decisions was redefined: its columns do not come from the bodies")
 
 
 # --- manifests --------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def _check_manifests(history: History) -> tuple[int, Flaw | None]:
         count, position, prev = count + 1, manifest.p_to, manifest.head
     checkpoint = history.checkpoint()
     if checkpoint is not None and (checkpoint.position, checkpoint.head) != (position, prev):
-        return count, Flaw(position, "the checkpoint and the last manifest do not fit together")
+        return count, Flaw(position, "the checkpoint does not match the last manifest")
     return count, None
 
 
@@ -100,10 +100,10 @@ def manifest_flaw(manifest: Manifest, expected: int, prev: bytes) -> str:
         return f"positions {expected} to {manifest.p_from - 1} are missing"
     span = (manifest.p_from, manifest.p_to)
     if sum(r.last - r.first + 1 for r in manifest.ranges) != span[1] - span[0] + 1:
-        return f"the manifest at {expected} does not count right"
+        return f"the ranges of the manifest at {expected} do not match its positions"
     again = chained(prev, span, manifest.ranges, manifest.merkle_root, manifest.state_digest)
     if (manifest.prev, manifest.head) != (prev, again):
-        return f"the manifest at {expected} is not the one that was chained"
+        return f"the manifest at {expected} does not match its chain hash"
     return ""
 
 
@@ -114,22 +114,22 @@ def _check_snapshots(history: History) -> tuple[int, Flaw | None]:
             opened(history, found)
         except StateDamaged:
             at = found.position
-            return count, Flaw(at, f"the snapshot at position {at} is not the one that was kept")
+            return count, Flaw(at, f"the snapshot at position {at} is corrupted")
         count += 1
     return count, None
 
 
-# --- what a replica said and the log does not hold --------------------------------------------
+# --- published and not logged -----------------------------------------------------------------
 
 
-def unlogged(holes: Sequence[Hole], said: Mapping[str, int]) -> Flaw | None:
-    """A hole is a drop, unless the stream still holds what was said: then it was taken out here.
+def unlogged_flaw(gaps: Sequence[Gap], published: Mapping[str, int]) -> Flaw | None:
+    """A gap is a drop, unless the stream still holds the entry: then it was removed from the log.
 
-    `said` are the ids that the stream of decisions holds, and where.
+    `published` are the ids in the stream of decisions, and their sequences.
     """
-    for hole in holes:
-        for event_id in hole.ids():
-            if event_id in said:
-                what = f"{event_id} is #{said[event_id]} of the stream and not in the log"
+    for gap in gaps:
+        for event_id in gap.ids():
+            if event_id in published:
+                what = f"{event_id} is #{published[event_id]} of the stream and not in the log"
                 return Flaw(0, what)
     return None

@@ -1,4 +1,4 @@
-"""Checks an archive, file by file, and that it is the archive of this very log."""
+"""Checks an archive file by file, and that it belongs to this log."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,12 +28,12 @@ def verify_archive(
     history: History | None = None,
     anchored: Sequence[Head] = (),
 ) -> ArchiveReport:
-    """Everything up to the first flaw. With a database the two must hold the same.
+    """Checks everything up to the first flaw. With a database, the two must match.
 
-    A database that was trimmed goes on from this archive: the places and seals that its cut names
-    must be found. `anchored` are heads from elsewhere.
+    A trimmed database continues from this archive: the parts must hold the entry, the manifest and
+    the seals that its cut names. `anchored` are heads from outside the database.
     """
-    check = _Check(archive, public, history, anchored)
+    check = _ArchiveCheck(archive, public, history, anchored)
     try:
         check.facts()
         check.log()
@@ -43,7 +43,7 @@ def verify_archive(
     return check.report(None)
 
 
-class _Check:
+class _ArchiveCheck:
     def __init__(
         self,
         archive: Archive,
@@ -66,7 +66,7 @@ class _Check:
         prev = b""
         for place, part in self._archive.facts:
             found = self._archive.read_facts(place, part)
-            prev = facts_fit(str(place), found, self._facts, prev)
+            prev = require_facts_fit(str(place), found, self._facts, prev)
             if self._cut and part.first <= self._cut.p_to <= part.last:
                 heads = {each.p_to: each.head for each in found.manifests}
                 is_same = heads.get(self._cut.p_to) == self._cut.manifest_head
@@ -79,14 +79,14 @@ class _Check:
         assert self._history is not None
         known = next(self._history.manifests(self._facts, self._facts), None)
         if known is not None and known.head != head:
-            raise ArchiveBroken(str(self._archive.path), "its facts are those of another log")
+            raise ArchiveBroken(str(self._archive.path), "its facts belong to another log")
 
     def log(self) -> None:
         prev = FIRST_PREV
         for place, part in self._archive.parts(LOG):
             found = self._archive.read_log(place, part)
-            self._public = keys_known(str(place), found, self._public)
-            hashes = log_fits(str(place), found, prev, self._public)
+            self._public = ring_with_keys(str(place), found, self._public)
+            hashes = require_log_fits(str(place), found, prev, self._public)
             self._heads.extend(found.heads)
             prev = hashes[part.last]
             self._require_anchored(place, hashes)
@@ -94,56 +94,60 @@ class _Check:
                 is_same = hashes[self._cut.pos] == self._cut.hash
                 self._require_cut_at(place, part.seal == self._cut.log_seal and is_same)
             self._entries, self._parts = part.last, self._parts + 1
-        if (doubtful := self._public.unconfirmed(self._heads, self._entries)) is not None:
-            raise ArchiveBroken(str(self._archive.path), unconfirmed(doubtful, self._public))
+        if (unconfirmed_head := self._public.unconfirmed(self._heads, self._entries)) is not None:
+            raise ArchiveBroken(
+                str(self._archive.path), unconfirmed(unconfirmed_head, self._public)
+            )
         if self._history is not None and self._entries:
             entry = next(self._history.entries(self._entries, self._entries), None)
             if entry is not None and entry.hash != prev:
-                raise ArchiveBroken(str(self._archive.path), "its entries are those of another log")
+                raise ArchiveBroken(str(self._archive.path), "its entries belong to another log")
 
     def reaches_the_cut(self) -> None:
         cut = self._cut
         if cut and (self._facts < cut.p_to or self._entries < cut.pos):
-            what = f"it ends in front of entry {cut.pos} and position {cut.p_to}, the log's cut"
+            what = f"it ends before entry {cut.pos} and position {cut.p_to}, the log's cut"
             raise ArchiveBroken(str(self._archive.path), what)
 
     def _require_cut_at(self, place: Path, is_same: bool) -> None:
         if not is_same:
-            raise ArchiveBroken(str(place), "it is not the part that the log was cut by")
+            raise ArchiveBroken(str(place), "it is not the part that the cut names")
 
     def _require_anchored(self, place: Path, hashes: Mapping[int, bytes]) -> None:
         for head in self._anchored:
             if head.pos in hashes and hashes[head.pos] != head.hash:
-                raise ArchiveBroken(str(place), f"entry {head.pos} is not the one that was signed")
+                raise ArchiveBroken(str(place), f"entry {head.pos} does not match its signed head")
 
 
-def keys_known(place: str, part: LogPart, ring: Ring) -> Ring:
-    """The archive itself holds how its keys changed; the first key has to be known."""
+def ring_with_keys(place: str, part: LogPart, ring: Ring) -> Ring:
+    """The ring with the key statements of the part; the first key has to be known."""
     ring, flaws = ring.with_all(part.keys)
     if flaws:
         raise ArchiveBroken(place, flaws[0])
     return ring
 
 
-def log_fits(place: str, part: LogPart, prev: bytes, ring: Ring) -> dict[int, bytes]:
-    """Raises unless its entries follow `prev` and its heads are signed. Hashes by number."""
+def require_log_fits(place: str, part: LogPart, prev: bytes, ring: Ring) -> dict[int, bytes]:
+    """Raises unless the entries follow `prev` and the heads are signed; hashes by entry."""
     hashes = {entry.pos - 1: prev for entry in part.entries[:1]}
     for entry in part.entries:
         if entry.prev != prev or chain_hash(prev, entry.body) != entry.hash:
-            raise ArchiveBroken(place, f"entry {entry.pos} does not follow the one before it")
+            raise ArchiveBroken(place, f"entry {entry.pos} does not link to the entry before it")
         prev = hashes[entry.pos] = entry.hash
-    for said in ring.handovers:
-        if hashes.get(said.pos, said.hash) != said.hash:
-            raise ArchiveBroken(place, f"a handover of keys at {said.pos} is not this log's")
+    for handover in ring.handovers:
+        if hashes.get(handover.pos, handover.hash) != handover.hash:
+            raise ArchiveBroken(
+                place, f"a handover of keys at {handover.pos} does not match this log"
+            )
     for head in part.heads:
         if what := ring.flaw_of(head):
             raise ArchiveBroken(place, what)
         if hashes.get(head.pos) != head.hash:
-            raise ArchiveBroken(place, f"the head at {head.pos} is not this log's")
+            raise ArchiveBroken(place, f"the head at {head.pos} does not match this log")
     return hashes
 
 
-def facts_fit(place: str, part: FactPart, position: int, prev: bytes) -> bytes:
+def require_facts_fit(place: str, part: FactPart, position: int, prev: bytes) -> bytes:
     start = 0
     for manifest in part.manifests:
         if what := manifest_flaw(manifest, position + 1, prev):
@@ -151,6 +155,8 @@ def facts_fit(place: str, part: FactPart, position: int, prev: bytes) -> bytes:
         count = manifest.p_to - manifest.p_from + 1
         bodies = [record.data for record in part.records[start : start + count]]
         if merkle_root(bodies) != manifest.merkle_root:
-            raise ArchiveBroken(place, f"other facts at {manifest.p_from} to {manifest.p_to}")
+            raise ArchiveBroken(
+                place, f"facts at {manifest.p_from} to {manifest.p_to} differ from their manifest"
+            )
         position, prev, start = manifest.p_to, manifest.head, start + count
     return prev

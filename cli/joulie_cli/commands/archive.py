@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import joulie_migrations
-from joulie_audit.archive.archiver import Archived, Archiver
+from joulie_audit.archive.archiver import Archiver, ArchiveResult
 from joulie_audit.archive.columnar import Parquet, Segment, has_parquet
 from joulie_audit.archive.parts import Archive
 from joulie_audit.archive.restore import Restored, restore
@@ -81,7 +81,7 @@ def _directory(wires: Wiring) -> Path:
     return Path(named)
 
 
-async def _archive(args: argparse.Namespace, wires: Wiring, *, now: bool) -> Archived:
+async def _archive(args: argparse.Namespace, wires: Wiring, *, now: bool) -> ArchiveResult:
     wires.data.require()
     form = Parquet() if has_parquet() and not args.plain else Segment()
     before = time.time_ns() + (2 * 3_600_000_000_000 if now else 0)
@@ -122,7 +122,7 @@ def _restore(path: Path, wires: Wiring) -> Restored:
     return done
 
 
-def _archived(kept: Archived, to: Path, now: bool) -> str:
+def _archived(kept: ArchiveResult, to: Path, now: bool) -> str:
     if not kept.parts:
         hint = "" if now else " Hours that are over are archived; --now takes the running one too."
         return (

@@ -9,19 +9,24 @@ from typing import Any
 
 import msgspec
 
-from joulie_audit.archive.fact_source import Facts, plan_facts
+from joulie_audit.archive.fact_source import FactSource, plan_facts
 from joulie_audit.questions.explain import (
     Explanation,
     Outcome,
     candidate_names,
     explain_pod,
-    near,
     node_names,
     outcome_of,
-    terms_again,
+    recompute_terms,
+    similar_names,
     weights_in,
 )
-from joulie_audit.questions.time_travel import Step, binding_of, cluster_state_at, steps_of
+from joulie_audit.questions.time_travel import (
+    NodeChange,
+    binding_of,
+    cluster_state_at,
+    node_changes,
+)
 from joulie_bus.errors import BusError, DataDirectoryError, NotInTheLog
 from joulie_bus.events import Terms
 from joulie_cli.commands import plans
@@ -88,7 +93,7 @@ async def _pod(args: argparse.Namespace, wires: Wiring, pod: str) -> Told:
         return told
 
 
-async def _names_then(history: History, facts: Facts, view: int) -> dict[int, str]:
+async def _names_then(history: History, facts: FactSource, view: int) -> dict[int, str]:
     """Nodes by row, at the position that was looked at; of today, where the facts are away."""
     if view >= history.rows_moved_at():
         return node_names(history)
@@ -100,7 +105,7 @@ async def _names_then(history: History, facts: Facts, view: int) -> dict[int, st
     return {state.ordinal: name for name, state in cluster_state.nodes.items()}
 
 
-async def _terms_of(history: History, facts: Facts, found: Explanation, node: str) -> Terms:
+async def _terms_of(history: History, facts: FactSource, found: Explanation, node: str) -> Terms:
     scored = found.scored
     if scored is None:
         raise NotInTheLog("This attempt ended with the filter: no node was scored.")
@@ -111,7 +116,7 @@ async def _terms_of(history: History, facts: Facts, found: Explanation, node: st
     if weights is None:
         raise NotInTheLog(f"The settings {found.settings} are not in the log.")
     cluster_state = await cluster_state_at(history, facts, found.view)
-    terms = terms_again(scored, node, TwinColumns.believing(cluster_state), weights)
+    terms = recompute_terms(scored, node, TwinColumns.believing(cluster_state), weights)
     if terms is None:
         raise NotInTheLog(_no_candidate(history, found, node))
     return terms
@@ -130,7 +135,7 @@ def _no_candidate(history: History, found: Explanation, node: str) -> str:
 
 
 async def _binding(
-    history: History, facts: Facts, found: Explanation, names: dict[int, str]
+    history: History, facts: FactSource, found: Explanation, names: dict[int, str]
 ) -> Outcome | None:
     bound = await binding_of(history, facts, found.pod.uid, found.view)
     return outcome_of(found.scored, bound.node, names) if bound else None
@@ -270,16 +275,16 @@ def _became(told: Told) -> Iterator[str]:
 async def _node(args: argparse.Namespace, wires: Wiring, name: str) -> dict[str, Any]:
     async with facts_of(wires, archive_of(args, wires)) as (history, facts):
         require_facts(history)
-        steps = await steps_of(history, facts, name)
+        steps = await node_changes(history, facts, name)
         names = node_names(history)
         if not steps and name not in names.values():
-            known = near(name, names.values())
+            known = similar_names(name, names.values())
             raise NotInTheLog(f"Nothing is known of a node {name!r}. Known are {known}.")
         return {"node": name, "steps": [step._asdict() for step in steps[-SHOWN_STEPS:]]}
 
 
 def _node_text(told: dict[str, Any]) -> str:
-    steps = [Step(**step) for step in told["steps"]]
+    steps = [NodeChange(**step) for step in told["steps"]]
     if not steps:
         return f"{told['node']}: no plan has ever touched it."
     lines = [f"{told['node']}: its last {len(steps)} steps"]

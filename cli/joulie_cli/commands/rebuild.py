@@ -9,7 +9,7 @@ import joulie_migrations
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import StreamFacts, streams_of
 from joulie_audit.archive.parts import Archive, ArchivedFacts
-from joulie_audit.chain.log_start import trimmed
+from joulie_audit.chain.log_start import trimmed_hint
 from joulie_bus.errors import NoSnapshot, NotInTheLog
 from joulie_cli.log_access.past import ArchivePlace, archive_of, broker_of, history_of
 from joulie_cli.wiring import Wiring
@@ -58,7 +58,7 @@ def _require_beginning(wires: Wiring, archive: Path | None) -> None:
         cut = history.cut()
     if cut is not None and archive is None:
         raise NotInTheLog(
-            f"Nothing was rebuilt: {trimmed(cut)} Or begin at a snapshot: --from-snapshot."
+            f"Nothing was rebuilt: {trimmed_hint(cut)} Or begin at a snapshot: --from-snapshot."
         )
 
 

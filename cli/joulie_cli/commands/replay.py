@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from joulie_audit.replay.replay import Replayed, Scope, Tell, other_versions, replay
+from joulie_audit.replay.replay import Progress, ReplayReport, Scope, other_versions, replay
 from joulie_cli.log_access.past import ArchivePlace, archive_of, jobs_of, progress, shared_facts_of
 from joulie_cli.wiring import Wiring
 from joulie_projections.history.history import NEWEST
@@ -24,7 +24,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 async def _replay(
-    args: argparse.Namespace, wires: Wiring, scope: Scope, tell: Tell | None
+    args: argparse.Namespace, wires: Wiring, scope: Scope, tell: Progress | None
 ) -> dict[str, Any]:
     async with shared_facts_of(wires, archive_of(args, wires)) as (history, facts, elsewhere):
         versions = other_versions(history)
@@ -35,14 +35,14 @@ async def _replay(
         return as_json(done) | {"other_code": versions._asdict() if versions else {}}
 
 
-def as_json(done: Replayed) -> dict[str, Any]:
+def as_json(done: ReplayReport) -> dict[str, Any]:
     return {
         "events": done.events,
         "decisions": done.decisions,
         "plans": done.plans,
         "mismatches": done.mismatches,
         "seconds": round(done.seconds, 3),
-        "told": [mismatch._asdict() for mismatch in done.told],
+        "told": [mismatch._asdict() for mismatch in done.reported],
     }
 
 

@@ -8,8 +8,14 @@ from typing import Any
 
 import msgspec
 
-from joulie_audit.questions.explain import near
-from joulie_audit.questions.time_travel import Step, TwinThen, cluster_state_at, steps_of, twin_then
+from joulie_audit.questions.explain import similar_names
+from joulie_audit.questions.time_travel import (
+    NodeChange,
+    TwinAt,
+    cluster_state_at,
+    node_changes,
+    twin_at,
+)
 from joulie_bus.errors import NotInTheLog
 from joulie_cli.display.time_arguments import position_at, shown
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
@@ -26,7 +32,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     return 0
 
 
-async def _look(args: argparse.Namespace, wires: Wiring) -> tuple[TwinThen, list[Step]]:
+async def _look(args: argparse.Namespace, wires: Wiring) -> tuple[TwinAt, list[NodeChange]]:
     async with facts_of(wires, archive_of(args, wires)) as (history, facts):
         newest = require_facts(history)
         position = newest
@@ -36,10 +42,10 @@ async def _look(args: argparse.Namespace, wires: Wiring) -> tuple[TwinThen, list
             cluster_state = cluster_state_of(history.states("node"))
         else:
             cluster_state = await cluster_state_at(history, facts, position)
-        found = twin_then(cluster_state, args.node, position, history.committed_at(position) or 0)
+        found = twin_at(cluster_state, args.node, position, history.committed_at(position) or 0)
         if found is None:
             raise NotInTheLog(_unknown(args.node, list(cluster_state.nodes), position, history))
-        steps = await steps_of(history, facts, args.node, position) if args.history else []
+        steps = await node_changes(history, facts, args.node, position) if args.history else []
         return found, steps
 
 
@@ -47,10 +53,10 @@ def _unknown(node: str, names: list[str], position: int, history: History) -> st
     at = f"at position {position} ({shown(history.committed_at(position) or 0)})"
     if not names:
         return f"No node at all was known {at}."
-    return f"No node {node!r} was known {at}. Known were {near(node, names)}."
+    return f"No node {node!r} was known {at}. Known were {similar_names(node, names)}."
 
 
-def as_json(found: TwinThen, steps: list[Step]) -> dict[str, Any]:
+def as_json(found: TwinAt, steps: list[NodeChange]) -> dict[str, Any]:
     twin = {name: _plain(getattr(found.twin, name)) for name in found.twin.__struct_fields__}
     return {
         "node": found.node,
@@ -66,7 +72,7 @@ def _plain(value: Any) -> Any:
     return value.name.lower() if hasattr(value, "name") else value
 
 
-def as_text(found: TwinThen, steps: list[Step]) -> str:
+def as_text(found: TwinAt, steps: list[NodeChange]) -> str:
     twin, state = found.twin, found.state
     age = (found.committed_at - twin.sampled_at) / 1e9
     measured = f"{twin.measured_w:.1f} W, {age:.1f} s old" if twin.sampled_at else "never"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from joulie_audit.archive.parts import Archive
-from joulie_audit.chain.entries import Flaw, Part
-from joulie_audit.verify.verify import Report, unlogged, verify
+from joulie_audit.chain.entries import EntryRange, Flaw
+from joulie_audit.verify.verify import Report, unlogged_flaw, verify
 from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
 from joulie_bus.errors import NotInTheLog, Unreachable
 from joulie_cli.log_access.kept_heads import (
@@ -79,8 +79,8 @@ async def _by_the_stream(
             report = _report(args, wires, public, anchors)
             if report.flaw is None and report.heads and not anchors.heads:
                 report = report._replace(flaw=Flaw(0, EMPTIED.format(report.heads)))
-            if report.flaw is None and report.holes:
-                report = report._replace(flaw=unlogged(report.holes, await ids_of(bus)))
+            if report.flaw is None and report.gaps:
+                report = report._replace(flaw=unlogged_flaw(report.gaps, await ids_of(bus)))
             return report, anchors
     except Unreachable as error:
         raise NotInTheLog(f"{error} {NO_STREAM}") from error
@@ -88,11 +88,11 @@ async def _by_the_stream(
 
 def _report(args: argparse.Namespace, wires: Wiring, public: Ring, anchors: Anchors) -> Report:
     ring, forged = public.with_all(anchors.keys)
-    part = Part(args.first, NEWEST if args.last is None else args.last)
+    entry_range = EntryRange(args.first, NEWEST if args.last is None else args.last)
     with history_of(wires) as history:
-        entries = min(part.last, history.tip()) - part.first + 1
-        sharing = sharing_of(args.jobs, wires, entries)
-        report = verify(history, ring, anchors.heads, part, sharing)
+        entries = min(entry_range.last, history.tip()) - entry_range.first + 1
+        workers = sharing_of(args.jobs, wires, entries)
+        report = verify(history, ring, anchors.heads, entry_range, workers)
     if report.flaw is None and (what := [*forged, *filter(None, [anchors.flaw])]):
         return report._replace(flaw=Flaw(0, what[0]))
     return report
@@ -100,8 +100,8 @@ def _report(args: argparse.Namespace, wires: Wiring, public: Ring, anchors: Anch
 
 def as_json(report: Report, archived: ArchiveReport | None = None) -> dict[str, Any]:
     told: dict[str, Any] = {"entries": report.entries, "heads": report.heads}
-    if report.holes:
-        told["holes"] = [hole._asdict() for hole in report.holes]
+    if report.gaps:
+        told["holes"] = [gap._asdict() for gap in report.gaps]
     if report.flaw is not None:
         told |= {"first_bad": report.flaw.place, "what": report.flaw.what}
     if archived is not None:
@@ -119,7 +119,7 @@ def as_text(report: Report, archived: ArchiveReport | None = None) -> str:
             f"{report.entries} entries, {report.heads} signed heads, {report.batches} manifests, "
             f"{report.snapshots} snapshots: every hash, link and signature is right."
         ]
-    lines.extend(f"  {hole}." for hole in report.holes)
+    lines.extend(f"  {gap}." for gap in report.gaps)
     if report.cut is not None:
         lines.append(_unseen(report.cut) if archived is None else _through(report.cut))
     if archived is not None and archived.flaw is not None:

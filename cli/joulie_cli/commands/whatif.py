@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from joulie_audit.questions.plot import svg
-from joulie_audit.questions.score_changes import Compared, Group
-from joulie_audit.questions.whatif import OPEN_LOOP, Other, what_if
+from joulie_audit.questions.score_changes import Comparison, Group
+from joulie_audit.questions.whatif import OPEN_LOOP, Overrides, what_if
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime.settings import Source, named
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     return 0
 
 
-async def _compare(args: argparse.Namespace, wires: Wiring, other: Other) -> Compared:
+async def _compare(args: argparse.Namespace, wires: Wiring, other: Overrides) -> Comparison:
     last = NEWEST if args.last is None else args.last
     async with facts_of(wires, archive_of(args, wires)) as (history, facts):
         require_facts(history)
@@ -56,7 +56,7 @@ def pairs(texts: list[str], policy: str | None) -> dict[str, str]:
     return given
 
 
-def other_of(given: Mapping[str, str]) -> Other:
+def other_of(given: Mapping[str, str]) -> Overrides:
     """The settings that scoring or planning read; any other name is a mistake, and told as one."""
     scoring, planning = _fields(ScoringSettings), _fields(OperatorSettings)
     unknown = [name for name in given if name not in scoring and name not in planning]
@@ -70,7 +70,7 @@ def other_of(given: Mapping[str, str]) -> Other:
     source.finish()
     named = {scoring[name] for name in given if name in scoring}
     planned = {planning[name] for name in given if name in planning}
-    return Other(
+    return Overrides(
         weights=(lambda then: revalued(then, weights, named)) if named else None,
         rules=(lambda then: reruled(then, rules, planned)) if planned else None,
     )
@@ -99,7 +99,7 @@ def _fields(settings: type) -> dict[str, str]:
     return {field.metadata["name"]: field.name for field in named(settings)}
 
 
-def as_json(given: Mapping[str, str], found: Compared) -> dict[str, Any]:
+def as_json(given: Mapping[str, str], found: Comparison) -> dict[str, Any]:
     return {
         "set": dict(given),
         "open_loop": OPEN_LOOP,
@@ -120,7 +120,7 @@ def as_json(given: Mapping[str, str], found: Compared) -> dict[str, Any]:
     }
 
 
-def as_text(given: Mapping[str, str], found: Compared) -> str:
+def as_text(given: Mapping[str, str], found: Comparison) -> str:
     named = ", ".join(f"{name}={value}" for name, value in given.items())
     if not found.all.decisions:
         return f"With {named}: no score in this part of the log could be computed again."

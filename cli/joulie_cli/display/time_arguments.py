@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from joulie_audit.chain.log_start import trimmed
+from joulie_audit.chain.log_start import trimmed_hint
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.runtime.settings import duration
 from joulie_projections.history.history import History
@@ -45,7 +45,7 @@ def position_at(text: str, history: History, newest: int, now: int) -> int:
             f"{shown(last)}."
         )
     if at < first and (cut := history.cut()) is not None:
-        raise NotInTheLog(f"What was known at {shown(at)} is not here: {trimmed(cut)}")
+        raise NotInTheLog(f"What was known at {shown(at)} is not here: {trimmed_hint(cut)}")
     if at < first:
         raise NotInTheLog(
             f"Nothing was known at {shown(at)}: the log begins with position 1 at {shown(first)}."

@@ -5,8 +5,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from joulie_audit.archive.archiver import Archived
-from joulie_audit.retention.days_left import Danger, dangers, oldest_unarchived
+from joulie_audit.archive.archiver import ArchiveResult
+from joulie_audit.retention.retention_risks import RetentionRisk, oldest_unarchived, retention_risks
 from joulie_bus.errors import JoulieError
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
@@ -15,7 +15,7 @@ from joulie_cli.log_access.trimming import trim
 from joulie_cli.wiring import Wiring
 
 LOOK_S = 60.0  # between two looks at what could be lost
-Pass = Callable[[bool], Awaitable[Archived]]  # whether the running hour is archived too
+Pass = Callable[[bool], Awaitable[ArchiveResult]]  # whether the running hour is archived too
 log = get_logger("archive")
 
 
@@ -70,21 +70,21 @@ class Keeper:
 
     async def _look(self) -> None:
         """What is in danger is archived at once, though its hour is not over."""
-        found = await self._dangers()
-        for danger in found:
-            tell = log.error if danger.is_lost else log.warning
-            tell("lost_unarchived" if danger.is_lost else "near_its_end", **_shown(danger))
-        if found and not any(danger.is_lost for danger in found):
+        found = await self._risks()
+        for risk in found:
+            tell = log.error if risk.is_lost else log.warning
+            tell("lost_unarchived" if risk.is_lost else "near_its_end", **_shown(risk))
+        if found and not any(risk.is_lost for risk in found):
             await self._archive(now=True)
 
-    async def _dangers(self) -> list[Danger]:
+    async def _risks(self) -> list[RetentionRisk]:
         with history_of(self._wires) as history:
             oldest = oldest_unarchived(history, self._archived_to)
             age_s = 0.0 if oldest is None else max(0.0, time.time() - oldest / 1e9)
             metrics.ARCHIVE_AGE_SECONDS.set(age_s)
             async with broker_of(self._wires) as bus:
-                return await dangers(history, bus, self._archived_to)
+                return await retention_risks(history, bus, self._archived_to)
 
 
-def _shown(danger: Danger) -> dict[str, object]:
-    return {"stream": str(danger.stream), "needed": danger.needed, "first": danger.first}
+def _shown(risk: RetentionRisk) -> dict[str, object]:
+    return {"stream": str(risk.stream), "needed": risk.needed, "first": risk.first}

@@ -15,10 +15,10 @@ from rich.progress import Progress
 
 import joulie_migrations
 from joulie_audit.archive.combined_history import Sources
-from joulie_audit.archive.fact_source import Facts, StreamFacts
+from joulie_audit.archive.fact_source import FactSource, StreamFacts
 from joulie_audit.archive.parts import Archive, ArchivedFacts, is_archive
-from joulie_audit.chain.entries import Sharing
-from joulie_audit.replay.replay import Elsewhere
+from joulie_audit.chain.entries import WorkerOptions
+from joulie_audit.replay.replay import WorkerSource
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import DataDirectoryError, NotInTheLog
 from joulie_bus.jetstream.connection import Address
@@ -131,11 +131,11 @@ def require_readable(data: DataDirectory) -> None:
 @contextlib.asynccontextmanager
 async def facts_of(
     wires: Wiring, archive: Path | None
-) -> AsyncGenerator[tuple[History, Facts], None]:
+) -> AsyncGenerator[tuple[History, FactSource], None]:
     async with contextlib.AsyncExitStack() as stack:
         history = stack.enter_context(history_of(wires, archive))
 
-        async def streams() -> Facts:
+        async def streams() -> FactSource:
             bus = await stack.enter_async_context(broker_of(wires))
             return await stack.enter_async_context(StreamFacts.on(bus, history))
 
@@ -146,7 +146,7 @@ async def facts_of(
 @contextlib.asynccontextmanager
 async def shared_facts_of(
     wires: Wiring, archive: Path | None
-) -> AsyncGenerator[tuple[History, Facts, Elsewhere], None]:
+) -> AsyncGenerator[tuple[History, FactSource, WorkerSource], None]:
     """For several processes: the broker answers from the beginning, if any fact is asked of it."""
     async with contextlib.AsyncExitStack() as stack:
         history = stack.enter_context(history_of(wires, archive))
@@ -156,7 +156,7 @@ async def shared_facts_of(
         address = None if is_kept else await stack.enter_async_context(_address(wires))
         opening = Opening(address, archive)
         facts = await stack.enter_async_context(opening(history))
-        yield history, facts, Elsewhere(Sources(wires.data.database, archive), opening)
+        yield history, facts, WorkerSource(Sources(wires.data.database, archive), opening)
 
 
 @dataclass(frozen=True)
@@ -166,14 +166,14 @@ class Opening:
     address: Address | None
     archive: Path | None
 
-    def __call__(self, history: History) -> AbstractAsyncContextManager[Facts]:
+    def __call__(self, history: History) -> AbstractAsyncContextManager[FactSource]:
         return self._facts(history)
 
     @contextlib.asynccontextmanager
-    async def _facts(self, history: History) -> AsyncGenerator[Facts, None]:
+    async def _facts(self, history: History) -> AsyncGenerator[FactSource, None]:
         async with contextlib.AsyncExitStack() as stack:
 
-            async def streams() -> Facts:
+            async def streams() -> FactSource:
                 if self.address is None:
                     raise NotInTheLog(f"{self.archive} ended before the log did. Try again.")
                 opened = JetStreamLog.open(self.address, WHO)
@@ -187,9 +187,9 @@ class Opening:
 class LazyFacts:
     """No broker is asked, or started, before somebody wants a fact."""
 
-    def __init__(self, opened: Callable[[], Awaitable[Facts]]) -> None:
+    def __init__(self, opened: Callable[[], Awaitable[FactSource]]) -> None:
         self._opened = opened
-        self._facts: Facts | None = None
+        self._facts: FactSource | None = None
 
     async def of(
         self, manifest: Manifest, streams: frozenset[Stream] = frozenset(MERGE_ORDER)
@@ -224,10 +224,10 @@ def paying(events: int, decisions: int, cores: int) -> int:
     return _of_cores(cores, max(events // MANY_EVENTS, decisions // MANY_DECISIONS))
 
 
-def sharing_of(wanted: int, wires: Wiring, entries: int) -> Sharing:
+def sharing_of(wanted: int, wires: Wiring, entries: int) -> WorkerOptions:
     """Of hashing so many: as many processes as were asked for (0: as many as pay)."""
     paying = _of_cores(os.cpu_count() or 1, entries // MANY_ENTRIES)
-    return Sharing(wires.data.database, wanted or paying)
+    return WorkerOptions(wires.data.database, wanted or paying)
 
 
 def _of_cores(cores: int, wanted: int) -> int:

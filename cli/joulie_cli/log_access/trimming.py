@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from joulie_audit.archive.parts import Archive
-from joulie_audit.retention.cut_points import Wish, heads_of
+from joulie_audit.retention.cut_points import CutOptions, heads_of
 from joulie_audit.retention.trim import Trimmed, Trimmer
-from joulie_audit.retention.trim_streams import newest
+from joulie_audit.retention.trim_streams import newest_records
 from joulie_bus.errors import NotTrimmed
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
@@ -34,9 +34,9 @@ async def trim(to: Path, wires: Wiring, keep_s: float) -> Trimmed:
             with history_of(wires) as history:
                 signed = len(history.heads())
             # Each head is anchored once; twice as many and some hold the statements between them.
-            anchored = heads_of(await newest(bus, Stream.HEADS, 2 * signed + 100))
+            anchored = heads_of(await newest_records(bus, Stream.HEADS, 2 * signed + 100))
             now = time.time_ns()
-            wish = Wish(now - int(keep_s * 1e9), now, f"{socket.gethostname()}:{os.getpid()}")
+            wish = CutOptions(now - int(keep_s * 1e9), now, f"{socket.gethostname()}:{os.getpid()}")
             trimmer = Trimmer(archive, TrimStore(engine), lambda: history_of(wires), public)
             return await trimmer.run(bus, wires.subjects, anchored, wish)
     except PASSING as error:

@@ -8,7 +8,7 @@ import asyncio
 from typing import NamedTuple
 
 from joulie_audit.archive.fact_source import StreamFacts, streams_of
-from joulie_audit.replay.fold import Past as Folding
+from joulie_audit.replay.fold import FoldedState
 from joulie_audit.replay.fold_start import start_before
 from joulie_bus.errors import NotInTheLog, StreamGap, StreamReplaced, TooFarBack
 from joulie_bus.streams.log import Log
@@ -55,7 +55,7 @@ class Travel:
         twin_columns = await asyncio.to_thread(folding.twin_columns)
         return Moment(position, start.committed_at, 0, folding.cluster_state, twin_columns)
 
-    async def _go_on(self, folding: Folding, facts: StreamFacts, position: int) -> None:
+    async def _go_on(self, folding: FoldedState, facts: StreamFacts, position: int) -> None:
         manifests = await self._past.manifests_to(folding.position, position)
         if not manifests:
             raise TooFarBack(position, "no batch of that time is in the database.")
@@ -69,7 +69,7 @@ class Travel:
 
 
 class _Departure(NamedTuple):
-    folding: Folding
+    folding: FoldedState
     streams: Inputs
     committed_at: int  # of the goal
 

@@ -1,4 +1,4 @@
-"""Why a pod is where it is, from the log alone."""
+"""Explanations of placements, from the log alone."""
 
 import pytest
 from msgspec.structs import replace
@@ -7,15 +7,15 @@ from joulie_audit.questions.explain import (
     Outcome,
     Rejection,
     explain_pod,
-    near,
     node_names,
     outcome_of,
-    terms_again,
+    recompute_terms,
+    similar_names,
     weights_in,
 )
 from joulie_audit.questions.listing import about_node, answer_of, line_of, row_of
-from joulie_audit.questions.time_travel import Bound, binding_of, cluster_state_at
-from joulie_audit.testing import NAMES, Past
+from joulie_audit.questions.time_travel import Binding, binding_of, cluster_state_at
+from joulie_audit.testing import NAMES, RecordedLog
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import DecisionEntry, NodeGone, OutcomeSeen, PrioritizeDecided
 from joulie_bus.testing import NOON, SECOND, ask, bound, hardware, node_seen, one_of_each
@@ -29,8 +29,10 @@ from joulie_projections.twin.columns import TwinColumns
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_last_attempt_is_explained_with_all_that_it_rests_on(small: Past) -> None:
-    async with small.reading() as (history, _):
+async def test_the_last_attempt_is_explained_with_its_view_and_entries(
+    small_log: RecordedLog,
+) -> None:
+    async with small_log.reading() as (history, _):
         found = explain_pod(history, "team/early-2")
 
     assert (found.pod, found.attempts) == (ask("early-2", performance=True, cores=8), 1)
@@ -41,8 +43,8 @@ async def test_the_last_attempt_is_explained_with_all_that_it_rests_on(small: Pa
 
 
 @pytest.mark.parametrize("name", ["team/late-2", "late-2"])
-async def test_refused_nodes_are_counted_by_their_reason(small: Past, name: str) -> None:
-    async with small.reading() as (history, _):
+async def test_refused_nodes_are_counted_by_their_reason(small_log: RecordedLog, name: str) -> None:
+    async with small_log.reading() as (history, _):
         found = explain_pod(history, name)
 
     assert found.rejections == [Rejection("eco", 2, ["n3", "n4"])]
@@ -50,71 +52,73 @@ async def test_refused_nodes_are_counted_by_their_reason(small: Past, name: str)
     assert "reserved for saving energy" in found.filtered.reason
 
 
-async def test_a_pod_that_came_again_is_told_by_its_last_attempt(small: Past) -> None:
-    await small.maker.answer(ask("early-1"), ["n2"])
-    async with small.reading() as (history, _):
+async def test_a_retried_pod_is_explained_by_its_last_attempt(small_log: RecordedLog) -> None:
+    await small_log.builder.answer(ask("early-1"), ["n2"])
+    async with small_log.reading() as (history, _):
         found = explain_pod(history, "early-1")
 
-    assert (found.attempts, found.view) == (2, small.maker.position)
+    assert (found.attempts, found.view) == (2, small_log.builder.position)
     assert found.scored is not None
     assert [terms.node for terms in found.scored.top] == ["n2"]
 
 
-async def test_a_name_that_was_another_pods_before_means_the_newest(small: Past) -> None:
-    await small.maker.answer(replace(ask("early-1"), uid="another"))
-    async with small.reading() as (history, _):
+async def test_a_reused_name_means_the_newest_pod(small_log: RecordedLog) -> None:
+    await small_log.builder.answer(replace(ask("early-1"), uid="another"))
+    async with small_log.reading() as (history, _):
         found = explain_pod(history, "team/early-1")
 
     assert (found.pod.uid, found.attempts) == ("another", 1)
 
 
-async def test_an_outcome_in_the_log_is_what_became_of_it(small: Past) -> None:
+async def test_an_outcome_in_the_log_is_part_of_the_explanation(small_log: RecordedLog) -> None:
     seen = OutcomeSeen(
         pod_uid="late-1", namespace="team", name="late-1", node="n3", rank=2, score=70
     )
-    await small.maker.say(seen)
-    async with small.reading() as (history, _):
+    await small_log.builder.publish(seen)
+    async with small_log.reading() as (history, _):
         found = explain_pod(history, "team/late-1")
 
     assert found.outcome == Outcome("n3", 2, 70, "the log")
 
 
-async def test_without_one_its_binding_tells(small: Past) -> None:
-    await small.maker.facts(bound("late-1", "n2"))
-    async with small.reading() as (history, facts):
+async def test_without_a_logged_outcome_the_binding_gives_the_node(small_log: RecordedLog) -> None:
+    await small_log.builder.facts(bound("late-1", "n2"))
+    async with small_log.reading() as (history, facts):
         found = explain_pod(history, "team/late-1")
         where = await binding_of(history, facts, "late-1", found.view)
         outcome = outcome_of(found.scored, "n2", node_names(history))
 
-    assert where == Bound(small.maker.position, "n2")
+    assert where == Binding(small_log.builder.position, "n2")
     assert (outcome.node, outcome.rank, outcome.said_by) == ("n2", 4, "its binding")
 
 
-async def test_a_binding_to_a_node_that_we_did_not_score_has_no_rank(small: Past) -> None:
-    async with small.reading() as (history, _):
+async def test_a_binding_to_an_unscored_node_has_no_rank(
+    small_log: RecordedLog,
+) -> None:
+    async with small_log.reading() as (history, _):
         found = explain_pod(history, "team/late-2")
         outcome = outcome_of(found.scored, "n4", node_names(history))
 
     assert outcome == Outcome("n4", None, None, "its binding")
 
 
-async def test_any_candidates_terms_are_computed_as_they_were(small: Past) -> None:
-    async with small.reading() as (history, facts):
+async def test_recomputed_terms_equal_the_recorded_ones(small_log: RecordedLog) -> None:
+    async with small_log.reading() as (history, facts):
         found = explain_pod(history, "team/early-1")
         cluster_state = await cluster_state_at(history, facts, found.view)
         weights = weights_in(history, found.settings)
         assert found.scored is not None
         assert weights is not None
         twin_columns = TwinColumns.believing(cluster_state)
-        again = [terms_again(found.scored, name, twin_columns, weights) for name in NAMES]
+        again = [recompute_terms(found.scored, name, twin_columns, weights) for name in NAMES]
 
     assert sorted(again, key=lambda t: t.node if t else "") == sorted(
         found.scored.top, key=lambda terms: terms.node
     )
 
 
-async def test_the_terms_of_no_candidate_are_nobodys(small: Past) -> None:
-    async with small.reading() as (history, facts):
+async def test_a_node_that_is_no_candidate_has_no_terms(small_log: RecordedLog) -> None:
+    async with small_log.reading() as (history, facts):
         found = explain_pod(history, "team/early-1")
         cluster_state = await cluster_state_at(history, facts, found.view)
         weights = weights_in(history, found.settings)
@@ -122,18 +126,18 @@ async def test_the_terms_of_no_candidate_are_nobodys(small: Past) -> None:
         assert weights is not None
         twin_columns = TwinColumns.believing(cluster_state)
 
-        assert terms_again(found.scored, "n9", twin_columns, weights) is None
+        assert recompute_terms(found.scored, "n9", twin_columns, weights) is None
 
 
-async def test_a_row_that_passed_to_another_node_is_noticed(small: Past) -> None:
-    async with small.reading() as (history, _):
+async def test_a_row_that_is_reassigned_to_another_node_is_detected(small_log: RecordedLog) -> None:
+    async with small_log.reading() as (history, _):
         before = history.rows_moved_at()
-    await small.maker.facts(NodeGone(node="n4"), node_seen("n5"))
-    async with small.reading() as (history, facts):
+    await small_log.builder.facts(NodeGone(node="n4"), node_seen("n5"))
+    async with small_log.reading() as (history, facts):
         view = explain_pod(history, "team/early-1").view
         cluster_state = await cluster_state_at(history, facts, view)
 
-        assert (before, history.rows_moved_at()) == (0, small.maker.position)
+        assert (before, history.rows_moved_at()) == (0, small_log.builder.position)
         assert node_names(history)[3] == "n5"
         assert {state.ordinal: name for name, state in cluster_state.nodes.items()}[3] == "n4"
 
@@ -141,86 +145,88 @@ async def test_a_row_that_passed_to_another_node_is_noticed(small: Past) -> None
 # --- wrong names ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["team/nobody", "nobody", "", "team/"])
-async def test_a_pod_that_is_not_in_the_log_is_told_with_some_that_are(
-    small: Past, name: str
+@pytest.mark.parametrize("name", ["team/unknown", "unknown", "", "team/"])
+async def test_an_unknown_pod_gives_an_error_with_known_pods(
+    small_log: RecordedLog, name: str
 ) -> None:
-    async with small.reading() as (history, _):
-        with pytest.raises(NotInTheLog) as told:
+    async with small_log.reading() as (history, _):
+        with pytest.raises(NotInTheLog) as reported:
             explain_pod(history, name or "''")
 
-    assert "the last ones decided about were team/late-2, team/late-1" in str(told.value)
+    assert "the newest are team/late-2, team/late-1" in str(reported.value)
 
 
-async def test_an_empty_log_says_that_nobody_asked_yet(past: Past) -> None:
-    async with past.reading() as (history, _):
+async def test_an_empty_log_reports_that_there_are_no_decisions(recorded: RecordedLog) -> None:
+    async with recorded.reading() as (history, _):
         with pytest.raises(NotInTheLog, match="The log has no decisions yet"):
             explain_pod(history, "team/a")
 
 
-async def test_a_name_in_two_namespaces_is_asked_about(small: Past) -> None:
+async def test_a_name_in_two_namespaces_is_ambiguous(small_log: RecordedLog) -> None:
     pod = ask("x")
     for namespace in ("one", "two"):
         uid = f"uid-{namespace}"
-        await small.maker.answer(replace(pod, uid=uid, namespace=namespace, name="twin"))
-    async with small.reading() as (history, _):
-        with pytest.raises(NotInTheLog, match="could be one/twin, two/twin"):
+        await small_log.builder.answer(replace(pod, uid=uid, namespace=namespace, name="twin"))
+    async with small_log.reading() as (history, _):
+        with pytest.raises(NotInTheLog, match="matches several pods: one/twin, two/twin"):
             explain_pod(history, "twin")
 
         assert explain_pod(history, "uid-two").pod.namespace == "two"
 
 
-def test_names_that_are_near_are_offered_first() -> None:
+def test_similar_names_come_first() -> None:
     names = ["cpu-0001", "cpu-0002", "gpu-0001"]
 
-    assert near("gpu-001", names).startswith("gpu-0001")
-    assert near("zzz", names) == "cpu-0001, cpu-0002, gpu-0001 (3 in all)"
-    assert near("zzz", []) == "none"
+    assert similar_names("gpu-001", names).startswith("gpu-0001")
+    assert similar_names("zzz", names) == "cpu-0001, cpu-0002, gpu-0001 (3 in all)"
+    assert similar_names("zzz", []) == "none"
 
 
 # --- lists ------------------------------------------------------------------------------------
 
 
-async def test_entries_are_found_by_what_somebody_wants(small: Past) -> None:
+async def test_entries_are_found_by_pod_namespace_kind_and_time(small_log: RecordedLog) -> None:
     def found(wanted: Wanted, limit: int | None = None) -> list[int]:
         return [entry.pos for entry in history.find(wanted, limit)]
 
-    async with small.reading() as (history, _):
+    async with small_log.reading() as (history, _):
         assert found(Wanted(), 3) == [9, 8, 7]
         assert found(Wanted(pod="team/early-1")) == found(Wanted(pod="early-1")) == [3, 2]
         assert found(Wanted(namespace="team", kinds=("decision.filter",))) == [8, 6, 4, 2]
         assert found(Wanted(namespace="tea")) == []
         assert found(Wanted(after=7)) == [9, 8]
-        assert found(Wanted(since=small.maker.clock())) == [9, 8, 7, 6]
+        assert found(Wanted(since=small_log.builder.clock())) == [9, 8, 7, 6]
 
 
-async def test_a_pattern_in_a_name_is_no_pattern(small: Past) -> None:
-    async with small.reading() as (history, _):
+async def test_wildcards_in_a_name_match_literally(small_log: RecordedLog) -> None:
+    async with small_log.reading() as (history, _):
         assert list(history.find(Wanted(pod="%-1"))) == []
         assert list(history.find(Wanted(namespace="t_am"))) == []
 
 
-async def test_entries_about_a_node_are_those_that_asked_about_it(small: Past) -> None:
-    async with small.reading() as (history, _):
+async def test_entries_about_a_node_have_it_as_a_candidate(small_log: RecordedLog) -> None:
+    async with small_log.reading() as (history, _):
         is_about = about_node(history, "n4")
         entries = [entry.pos for entry in history.entries() if is_about(entry)]
 
     assert entries == [2, 3, 4, 5, 6, 7, 8]  # the last one scored only those that passed
 
 
-async def test_a_node_that_is_not_known_is_told(small: Past) -> None:
-    async with small.reading() as (history, _):
+async def test_an_unknown_node_gives_an_error_with_known_nodes(small_log: RecordedLog) -> None:
+    async with small_log.reading() as (history, _):
         with pytest.raises(NotInTheLog, match="Known are n4"):
             about_node(history, "n44")
 
 
-async def test_an_entry_is_one_line_and_plain_values(small: Past) -> None:
-    async with small.reading() as (history, _):
+async def test_an_entry_is_formatted_as_one_line_and_as_plain_values(
+    small_log: RecordedLog,
+) -> None:
+    async with small_log.reading() as (history, _):
         entry = next(history.entries(3, 3))
         event = PrioritizeDecided
 
     words = line_of(entry, None).split()
-    assert words == ["3", "prioritize", "team/early-1", "cannot", "be", "read"]
+    assert words == ["3", "prioritize", "team/early-1", "unreadable"]
     assert row_of(entry, None)["kind"] == event.TYPE
 
 
@@ -229,10 +235,10 @@ ANSWERS = {
     "decision.filter": "1 of 2 pass: eco",
     "decision.prioritize": "best n1 with 41.2 of 100",
     "decision.preempt": "1 of 2 pass",
-    "decision.fallback": "not thought about (overdue): all of 2 let through",
-    "decision.dropped": "3 answers could not be kept: No space left on device",
+    "decision.fallback": "fallback (overdue): all of 2 pass",
+    "decision.dropped": "3 decisions dropped: No space left on device",
     "decision.bind": "lost-race on n1: another replica was first",
-    "decision.outcome": "bound to n1, our number 2",
+    "decision.outcome": "bound to n1, ranked 2",
 }
 
 
@@ -261,5 +267,5 @@ def test_an_explanation_names_the_rule_behind_a_headroom_without_a_reading() -> 
         "bare": "undiscovered",
         "stale": "neutral",
     }
-    told = [line.split()[0] for line in rules_behind(top)]
-    assert sorted(told) == ["neutral", "predicted", "undiscovered"]
+    reported = [line.split()[0] for line in rules_behind(top)]
+    assert sorted(reported) == ["neutral", "predicted", "undiscovered"]

@@ -1,4 +1,4 @@
-"""Back to any moment of the log."""
+"""The cluster state at any position of the log."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -7,9 +7,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from joulie_audit.archive.fact_source import plan_facts
-from joulie_audit.questions.time_travel import Step, cluster_state_at, steps_of, twin_then
+from joulie_audit.questions.time_travel import NodeChange, cluster_state_at, node_changes, twin_at
 from joulie_audit.replay.fold import rows_of
-from joulie_audit.testing import Gone, Past, Since
+from joulie_audit.testing import FactsAfter, NoFacts, RecordedLog
 from joulie_bus.events import PlanMade
 from joulie_bus.testing import caps, eco, power
 from joulie_projections.state.rows import digests_of
@@ -19,9 +19,11 @@ from joulie_projections.twin.twin import NodeClass
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_cluster_state_at_the_end_is_the_one_in_the_database(small: Past) -> None:
-    async with small.reading() as (history, facts):
-        cluster_state = await cluster_state_at(history, facts, small.maker.position)
+async def test_the_cluster_state_at_the_end_is_the_one_in_the_database(
+    small_log: RecordedLog,
+) -> None:
+    async with small_log.reading() as (history, facts):
+        cluster_state = await cluster_state_at(history, facts, small_log.builder.position)
 
         assert digests_of(rows_of(cluster_state)) == history.digests()
 
@@ -36,39 +38,41 @@ async def test_the_cluster_state_at_the_end_is_the_one_in_the_database(small: Pa
         pytest.param(23, 200.0, NodeClass.PERFORMANCE, id="at the end"),
     ],
 )
-async def test_a_twin_is_what_was_believed_then(
-    small: Past, position: int, watts: float, node_class: NodeClass
+async def test_a_twin_has_the_values_of_that_position(
+    small_log: RecordedLog, position: int, watts: float, node_class: NodeClass
 ) -> None:
-    async with small.reading() as (history, facts):
-        found = twin_then(await cluster_state_at(history, facts, position), "n2", position, 0)
+    async with small_log.reading() as (history, facts):
+        found = twin_at(await cluster_state_at(history, facts, position), "n2", position, 0)
 
     assert found is not None
     assert (found.twin.measured_w, found.twin.node_class) == (watts, node_class)
 
 
-async def test_a_node_that_was_not_known_then_has_no_twin(small: Past) -> None:
-    async with small.reading() as (history, facts):
-        assert twin_then(await cluster_state_at(history, facts, 1), "n2", 1, 0) is None
+async def test_an_unknown_node_has_no_twin(small_log: RecordedLog) -> None:
+    async with small_log.reading() as (history, facts):
+        assert twin_at(await cluster_state_at(history, facts, 1), "n2", 1, 0) is None
 
 
-async def test_what_plans_did_to_a_node_is_told_with_the_reason(small: Past) -> None:
-    async with small.reading() as (history, facts):
-        steps = await steps_of(history, facts, "n2")
-        none = await steps_of(history, facts, "n2", last=12)
+async def test_changes_of_a_node_have_the_reason_of_the_plan(small_log: RecordedLog) -> None:
+    async with small_log.reading() as (history, facts):
+        changes = await node_changes(history, facts, "n2")
+        none = await node_changes(history, facts, "n2", last=12)
 
     densest = "performance is wanted; it is among the densest"
     because = "p12: static_partition: 2 of 4 nodes supply performance"
-    at = small.maker.clock() - 20_000_000_000
-    assert steps == [
-        Step(16, at, "caps set: cpu_cap_pct 100", because),
-        Step(17, at, "profile assigned: profile performance", f"{densest}; {because}"),
+    at = small_log.builder.clock() - 20_000_000_000
+    assert changes == [
+        NodeChange(16, at, "caps set: cpu_cap_pct 100", because),
+        NodeChange(17, at, "profile assigned: profile performance", f"{densest}; {because}"),
     ]
     assert none == []
 
 
-async def test_plan_facts_have_the_positions_that_the_projector_gave_them(small: Past) -> None:
-    await small.maker.facts(power("n1", 1), eco("n1"), caps("n1", 60))
-    async with small.reading() as (history, facts):
+async def test_plan_facts_have_the_positions_of_the_projector(
+    small_log: RecordedLog,
+) -> None:
+    await small_log.builder.facts(power("n1", 1), eco("n1"), caps("n1", 60))
+    async with small_log.reading() as (history, facts):
         found = [fact async for fact in plan_facts(history, facts)]
         cluster_state = await cluster_state_at(history, facts, found[-1].position)
 
@@ -80,9 +84,11 @@ async def test_plan_facts_have_the_positions_that_the_projector_gave_them(small:
     )  # the reading of that batch is later
 
 
-async def test_a_moment_is_the_newest_position_that_was_committed_by_then(small: Past) -> None:
-    now = small.maker.clock()
-    async with small.reading() as (history, _):
+async def test_a_time_means_the_newest_position_committed_by_then(
+    small_log: RecordedLog,
+) -> None:
+    now = small_log.builder.clock()
+    async with small_log.reading() as (history, _):
         assert history.known_at(now) == 23
         assert history.known_at(now - 1) == 19
         assert history.known_at(1) == 0
@@ -95,54 +101,60 @@ async def test_a_moment_is_the_newest_position_that_was_committed_by_then(small:
 
 DAMAGES = {
     "a flipped byte": "UPDATE snapshot SET body = zeroblob(9) WHERE position = {at}",
-    "another world with a digest of its own": (
+    "another state with a matching digest": (
         "UPDATE snapshot SET (body, digest) = "
         "(SELECT body, digest FROM snapshot ORDER BY position LIMIT 1) WHERE position = {at}"
     ),
 }
 
 
-async def grown(past: Past, count: int) -> list[int]:
-    """So many batches more, each with a snapshot behind it; where these are."""
+async def grown(recorded: RecordedLog, count: int) -> list[int]:
+    """Commits `count` more batches with a snapshot after each; returns their positions."""
     kept: list[int] = []
     for number in range(count):
-        await past.maker.facts(power("n1", 100 + number), power("n2", 200 - number))
-        kept.append(past.maker.snapshot())
+        await recorded.builder.facts(power("n1", 100 + number), power("n2", 200 - number))
+        kept.append(recorded.builder.snapshot())
     return kept
 
 
-def told(lines: Sequence[Any]) -> Iterator[tuple[str, int]]:
+def reported(lines: Sequence[Any]) -> Iterator[tuple[str, int]]:
     return ((line["event"], line["position"]) for line in lines)
 
 
-async def test_travel_reads_no_fact_before_the_nearest_snapshot(small: Past) -> None:
-    _, second, third = await grown(small, 3)
-    async with small.reading() as (history, facts):
-        between = await cluster_state_at(history, Since(facts, second), third - 1)
-        upon = await cluster_state_at(history, Gone(), second)
+async def test_time_travel_reads_no_fact_before_the_nearest_snapshot(
+    small_log: RecordedLog,
+) -> None:
+    _, second, third = await grown(small_log, 3)
+    async with small_log.reading() as (history, facts):
+        between = await cluster_state_at(history, FactsAfter(facts, second), third - 1)
+        at_second = await cluster_state_at(history, NoFacts(), second)
 
     assert [between.nodes[name].samples[-1].power_mw for name in ("n1", "n2")] == [102_000, 199_000]
-    assert upon.nodes["n1"].samples[-1].power_mw == 101_000
+    assert at_second.nodes["n1"].samples[-1].power_mw == 101_000
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-async def test_a_damaged_snapshot_is_told_and_an_earlier_one_used(small: Past, damage: str) -> None:
-    first, second = await grown(small, 2)
-    edited(small.database, damage.format(at=second))
-    async with small.reading() as (history, facts):
+async def test_a_damaged_snapshot_is_logged_and_an_earlier_one_is_used(
+    small_log: RecordedLog, damage: str
+) -> None:
+    first, second = await grown(small_log, 2)
+    edited(small_log.database, damage.format(at=second))
+    async with small_log.reading() as (history, facts):
         with capture_logs() as lines:
-            cluster_state = await cluster_state_at(history, Since(facts, first), second)
+            cluster_state = await cluster_state_at(history, FactsAfter(facts, first), second)
 
-        assert list(told(lines)) == [("snapshot_damaged", second)]
+        assert list(reported(lines)) == [("snapshot_damaged", second)]
         assert digests_of(rows_of(cluster_state)) == history.digests()
 
 
-async def test_without_any_sound_snapshot_travel_starts_at_the_beginning(small: Past) -> None:
-    kept = await grown(small, 2)
-    edited(small.database, "UPDATE snapshot SET digest = zeroblob(32)")
-    async with small.reading() as (history, facts):
+async def test_without_an_intact_snapshot_folding_starts_at_the_first_position(
+    small_log: RecordedLog,
+) -> None:
+    kept = await grown(small_log, 2)
+    edited(small_log.database, "UPDATE snapshot SET digest = zeroblob(32)")
+    async with small_log.reading() as (history, facts):
         with capture_logs() as lines:
             cluster_state = await cluster_state_at(history, facts, kept[-1])
 
-        assert list(told(lines)) == [("snapshot_damaged", at) for at in reversed(kept)]
+        assert list(reported(lines)) == [("snapshot_damaged", at) for at in reversed(kept)]
         assert digests_of(rows_of(cluster_state)) == history.digests()

@@ -1,4 +1,4 @@
-"""A demo that ran for a while, by real processes: every answer of it comes out the same."""
+"""Replays a long demo of real processes: every decision is recomputed identically."""
 
 import json
 import subprocess
@@ -13,8 +13,8 @@ def joulie(*words: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "joulie_cli.main", *words, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    reported: dict[str, Any] = json.loads(done.stdout)
+    return reported
 
 
 @pytest.mark.drill

@@ -1,4 +1,4 @@
-"""The same facts give the same answers: in any process, in any order of hashes, on any Python."""
+"""The same facts give the same decisions in any process, hash order and Python version."""
 
 import ast
 import os
@@ -24,24 +24,32 @@ def contract(name: str) -> dict[str, list[str]]:
     return found
 
 
-THINKING = contract("The thinking does no I/O and knows no clock")
-# What replay calls; a simulation may be handed a clock and dice of its own.
-REPLAYED = [name for name in THINKING["source_modules"] if "simulator" not in name]
+PURE = contract("The thinking does no I/O and knows no clock")
 
 
-def source_of(module: str) -> Path:
-    room = module.split(".", 1)[0]
-    return ROOT / room.removeprefix("joulie_") / f"{module.replace('.', '/')}.py"
+def sources_of(module: str) -> list[Path]:
+    """The file of a module, or all files of a package."""
+    path = ROOT / module.split(".", 1)[0].removeprefix("joulie_") / module.replace(".", "/")
+    return sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
 
 
-# --- no sets are gone through -----------------------------------------------------------------
+# The modules that replay calls; a simulation may get a clock and random numbers as arguments.
+REPLAYED = {
+    str(file.relative_to(ROOT)): file
+    for name in PURE["source_modules"]
+    if "simulator" not in name
+    for file in sources_of(name)
+}
+
+
+# --- no iteration over sets -------------------------------------------------------------------
 
 MAKES_SETS = {"set", "frozenset"}
-IN_ANY_ORDER = {"sorted", "len", "sum", "min", "max", "any", "all", "set", "frozenset", "fsum"}
+ORDER_FREE = {"sorted", "len", "sum", "min", "max", "any", "all", "set", "frozenset", "fsum"}
 
 
-class SetsGoneThrough(ast.NodeVisitor):
-    """Places where the order of a set would decide something, as far as one file shows it."""
+class SetIterations(ast.NodeVisitor):
+    """Finds iterations over sets within one file: their order is not defined."""
 
     def __init__(self) -> None:
         self.found: list[int] = []
@@ -61,27 +69,27 @@ class SetsGoneThrough(ast.NodeVisitor):
             self._note(ast.Name(node.arg), node.annotation)
 
     def visit_For(self, node: ast.For) -> None:
-        self._look(node.iter)
+        self._check(node.iter)
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
-        harmless = name in IN_ANY_ORDER or getattr(node.func, "attr", "") in {"update", "issubset"}
+        harmless = name in ORDER_FREE or getattr(node.func, "attr", "") in {"update", "issubset"}
         for argument in node.args:
             if harmless and isinstance(argument, ast.GeneratorExp):
-                self.visit(argument.elt)  # whatever order it is gone through in
+                self.visit(argument.elt)  # safe in any order
             elif not harmless:
-                self._look(argument) if name in {"list", "tuple", "enumerate", "iter"} else None
+                self._check(argument) if name in {"list", "tuple", "enumerate", "iter"} else None
                 self.visit(argument)
 
     def visit_comprehension(self, node: ast.comprehension) -> None:
-        self._look(node.iter)
+        self._check(node.iter)
         self.generic_visit(node)
 
     def visit_Starred(self, node: ast.Starred) -> None:
-        self._look(node.value)
+        self._check(node.value)
 
-    def _look(self, node: ast.expr) -> None:
+    def _check(self, node: ast.expr) -> None:
         if self._is_set(node):
             self.found.append(node.lineno)
 
@@ -104,15 +112,15 @@ class SetsGoneThrough(ast.NodeVisitor):
                 return False
 
 
-def gone_through(source: str) -> list[int]:
-    visitor = SetsGoneThrough()
+def set_iterations(source: str) -> list[int]:
+    visitor = SetIterations()
     visitor.visit(ast.parse(source))
     return visitor.found
 
 
-@pytest.mark.parametrize("module", REPLAYED)
-def test_the_thinking_goes_through_no_set(module: str) -> None:
-    assert gone_through(source_of(module).read_text()) == []
+@pytest.mark.parametrize("file", REPLAYED.values(), ids=REPLAYED)
+def test_pure_modules_do_not_iterate_over_sets(file: Path) -> None:
+    assert set_iterations(file.read_text()) == []
 
 
 @pytest.mark.parametrize(
@@ -127,36 +135,36 @@ def test_the_thinking_goes_through_no_set(module: str) -> None:
         "a = {1}\nfor x in a | b: pass",
     ],
 )
-def test_a_set_that_is_gone_through_is_found(source: str) -> None:
-    assert len(gone_through(source)) == 1
+def test_an_iteration_over_a_set_is_found(source: str) -> None:
+    assert len(set_iterations(source)) == 1
 
 
 @pytest.mark.parametrize(
     "source",
     ["for x in sorted({1, 2}): pass", "a = {1}\n1 in a", "a = {1}\nall(x for x in a)", "{**a}"],
 )
-def test_a_set_that_nobody_goes_through_in_order_is_not(source: str) -> None:
-    assert gone_through(source) == []
+def test_order_free_uses_of_a_set_are_allowed(source: str) -> None:
+    assert set_iterations(source) == []
 
 
-# --- nothing but facts ------------------------------------------------------------------------
+# --- no hidden inputs -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", ["time", "datetime", "os", "secrets", "uuid"])
 def test_the_contract_forbids_clocks_and_the_environment(module: str) -> None:
-    assert module in THINKING["forbidden_modules"]
+    assert module in PURE["forbidden_modules"]
 
 
-def test_the_contract_forbids_dice() -> None:
+def test_the_contract_forbids_random_numbers() -> None:
     assert "random" in contract("What is replayed throws no dice")["forbidden_modules"]
 
 
-@pytest.mark.parametrize("module", REPLAYED)
-def test_the_thinking_asks_for_no_hash(module: str) -> None:
-    """`hash` and `id` are another number in each process."""
+@pytest.mark.parametrize("file", REPLAYED.values(), ids=REPLAYED)
+def test_pure_modules_do_not_call_hash_or_id(file: Path) -> None:
+    """`hash` and `id` differ between processes."""
     calls = [
         node.func.id
-        for node in ast.walk(ast.parse(source_of(module).read_text()))
+        for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]
 
@@ -169,16 +177,16 @@ def test_the_thinking_asks_for_no_hash(module: str) -> None:
 def fingerprint(python: str, **environ: str) -> str:
     rooms = [str(ROOT / name) for name in ("bus", "migrations", "projections", "extender")]
     rooms += [str(ROOT / name) for name in ("operator", "audit")]
-    told = {**os.environ, "PYTHONPATH": os.pathsep.join(rooms), **environ}
+    reported = {**os.environ, "PYTHONPATH": os.pathsep.join(rooms), **environ}
     done = subprocess.run(
-        [python, str(FINGERPRINT), str(GOLDEN)], env=told, capture_output=True, text=True
+        [python, str(FINGERPRINT), str(GOLDEN)], env=reported, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def other_pythons() -> Iterator[str]:
-    """Another version with the dependencies; JOULIE_OTHER_PYTHON names one."""
+    """Other Python versions with the dependencies; JOULIE_OTHER_PYTHON adds one."""
     ours = f"{sys.version_info[0]}.{sys.version_info[1]}"
     found = [os.environ.get("JOULIE_OTHER_PYTHON"), *_on_path(ours)]
     for python in dict.fromkeys(filter(None, found)):
@@ -191,14 +199,14 @@ def _on_path(ours: str) -> Iterator[str | None]:
 
 
 @pytest.mark.slow
-def test_another_order_of_hashes_gives_the_same_answers() -> None:
+def test_another_hash_seed_gives_the_same_decisions() -> None:
     seeds = [fingerprint(sys.executable, PYTHONHASHSEED=seed) for seed in ("0", "1", "424242")]
 
     assert len(seeds[0]) == 65
     assert seeds == [seeds[0]] * 3
 
 
-def test_another_python_gives_the_same_answers() -> None:
+def test_another_python_version_gives_the_same_decisions() -> None:
     pythons = list(other_pythons())
     if not pythons:
         pytest.skip("no other Python has the dependencies; JOULIE_OTHER_PYTHON=... names one")

@@ -1,4 +1,4 @@
-"""A log that was recorded once decides the same today: scores change on purpose or not at all."""
+"""The golden log decides the same today: scores change only on purpose."""
 
 import re
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from joulie_audit.archive.parts import Archive, ArchivedFacts
-from joulie_audit.replay.replay import Replayed, replay
-from joulie_audit.testing import Gone, restored
+from joulie_audit.replay.replay import ReplayReport, replay
+from joulie_audit.testing import NoFacts, restore_into
 from joulie_audit.verify.verify import verify
 from joulie_audit.verify.verify_archive import verify_archive
 from joulie_bus.errors import ArchiveBroken
@@ -19,8 +19,8 @@ from joulie_projections.twin.power import marginal_w
 pytestmark = pytest.mark.anyio
 GOLDEN = Path(__file__).parents[1] / "golden"
 ON_PURPOSE = (
-    "If that is meant: `make golden` records the log anew, and CHANGELOG.md says what changes for "
-    "users and why. If it is not meant, this is what would have changed for them."
+    "If that is intended: `make golden` records a new log, and CHANGELOG.md states what changes "
+    "for users and why. If not, the change breaks recorded decisions."
 )
 
 
@@ -28,9 +28,9 @@ ON_PURPOSE = (
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("golden") / "joulie.db"
     try:
-        restored(GOLDEN, file)
+        restore_into(GOLDEN, file)
     except ArchiveBroken as error:
-        pytest.fail(f"The golden log does not fold any more as it did: {error}\n{ON_PURPOSE}")
+        pytest.fail(f"The golden log folds differently: {error}\n{ON_PURPOSE}")
     return file
 
 
@@ -40,20 +40,20 @@ def history(database: Path) -> Iterator[History]:
         yield opened
 
 
-async def replayed(history: History) -> Replayed:
-    return await replay(history, ArchivedFacts(Archive.of(GOLDEN), Gone()))
+async def replayed(history: History) -> ReplayReport:
+    return await replay(history, ArchivedFacts(Archive.of(GOLDEN), NoFacts()))
 
 
 async def test_the_golden_log_decides_as_it_did(history: History) -> None:
     done = await replayed(history)
 
-    told = "\n".join(f"  {miss.kind}: {miss.what}" for miss in done.told)
-    assert done.mismatches == 0, f"{done.mismatches} answers changed:\n{told}\n{ON_PURPOSE}"
+    reported = "\n".join(f"  {miss.kind}: {miss.what}" for miss in done.reported)
+    assert done.mismatches == 0, f"{done.mismatches} decisions changed:\n{reported}\n{ON_PURPOSE}"
     assert done.decisions > 100
     assert done.plans > 0
 
 
-async def test_a_changed_coefficient_would_be_noticed(
+async def test_a_changed_coefficient_is_detected(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -64,10 +64,10 @@ async def test_a_changed_coefficient_would_be_noticed(
     done = await replayed(history)
 
     assert done.mismatches > 50
-    assert re.match(r"headroom of \S+: ", done.told[0].what)
+    assert re.match(r"headroom of \S+: ", done.reported[0].what)
 
 
-def test_the_golden_log_is_what_was_recorded(history: History) -> None:
+def test_the_golden_log_verifies(history: History) -> None:
     public = heads.public_key(GOLDEN / "head.pub")
 
     assert verify(history, public, ()).flaw is None

@@ -1,4 +1,4 @@
-"""Rows can be deleted in front of a cut and nowhere else; and a cut fits the log."""
+"""Rows can be deleted only before a cut, and a cut must match the log."""
 
 import sqlite3
 from collections.abc import AsyncGenerator, Generator
@@ -11,7 +11,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DatabaseError
 
-from joulie_audit.testing import Past, small_past_in
+from joulie_audit.testing import RecordedLog, small_log_in
 from joulie_bus.errors import NotTrimmed
 from joulie_bus.testing import ask
 from joulie_migrations.cuts import BEHIND
@@ -24,34 +24,36 @@ from joulie_projections.store.database import Place
 from joulie_projections.testing import Postgres
 
 pytestmark = pytest.mark.anyio
-AT = 12  # a batch of the small past that ends there, and others on both sides of it
+AT = 12  # the end of a batch of the small log, with batches on both sides
 
 
 @pytest.fixture(params=["database_file", "postgres"], ids=["sqlite", "postgres"])
-async def past(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Past, None]:
+async def recorded(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncGenerator[RecordedLog, None]:
     found: Any = request.getfixturevalue(request.param)
     place: Place = found if isinstance(found, Path) else found.migrated()
-    async with small_past_in(place, tmp_path) as made:
-        made.maker.snapshot()
+    async with small_log_in(place, tmp_path) as made:
+        made.builder.snapshot()
         yield made
 
 
 @pytest.fixture
-def trimmer(past: Past) -> Generator[Engine, None, None]:
-    engine = database.trimmer(past.database)
+def trimmer(recorded: RecordedLog) -> Generator[Engine, None, None]:
+    engine = database.trimmer(recorded.database)
     yield engine
     engine.dispose()
 
 
-def head_and_manifest(past: Past) -> tuple[Head, bytes]:
-    with History.of(past.database) as history:
+def head_and_manifest(recorded: RecordedLog) -> tuple[Head, bytes]:
+    with History.of(recorded.database) as history:
         manifest = next(history.manifests(AT, AT))
         assert manifest.p_to == AT
         return history.heads()[0], manifest.head
 
 
-def cut_of(past: Past, **changed: object) -> Cut:
-    head, manifest_head = head_and_manifest(past)
+def cut_of(recorded: RecordedLog, **changed: object) -> Cut:
+    head, manifest_head = head_and_manifest(recorded)
     made = Cut(
         number=1,
         pos=head.pos,
@@ -88,25 +90,27 @@ def refused(engine: Engine, place: Place, statement: str) -> None:
     assert logs(place) == was
 
 
-async def test_without_a_cut_the_trimmer_deletes_nothing(past: Past, trimmer: Engine) -> None:
-    for table in ("decision", "batch", "head"):
-        refused(trimmer, past.database, f"DELETE FROM {table}")
-
-
-async def test_behind_a_cut_the_trimmer_deletes_and_the_place_of_the_cut_stays(
-    past: Past, trimmer: Engine
+async def test_without_a_cut_the_trimmer_deletes_nothing(
+    recorded: RecordedLog, trimmer: Engine
 ) -> None:
-    cut = cut_of(past)
+    for table in ("decision", "batch", "head"):
+        refused(trimmer, recorded.database, f"DELETE FROM {table}")
+
+
+async def test_the_trimmer_deletes_rows_before_a_cut_and_keeps_the_rows_at_the_cut(
+    recorded: RecordedLog, trimmer: Engine
+) -> None:
+    cut = cut_of(recorded)
     TrimStore(trimmer).record(cut)
 
-    refused(trimmer, past.database, f"DELETE FROM decision WHERE pos = {cut.pos}")
-    refused(trimmer, past.database, f"DELETE FROM head WHERE pos = {cut.pos}")
-    refused(trimmer, past.database, f"DELETE FROM batch WHERE p_to = {cut.p_to}")
+    refused(trimmer, recorded.database, f"DELETE FROM decision WHERE pos = {cut.pos}")
+    refused(trimmer, recorded.database, f"DELETE FROM head WHERE pos = {cut.pos}")
+    refused(trimmer, recorded.database, f"DELETE FROM batch WHERE p_to = {cut.p_to}")
     with trimmer.begin() as db:
         db.exec_driver_sql(f"DELETE FROM decision WHERE pos < {cut.pos}")
         db.exec_driver_sql(f"DELETE FROM batch WHERE p_to < {cut.p_to}")
         db.exec_driver_sql("DELETE FROM quarantine")
-    with History.of(past.database) as history:
+    with History.of(recorded.database) as history:
         assert next(history.entries()).pos == cut.pos
         assert next(history.manifests()).p_to == AT
 
@@ -121,25 +125,27 @@ WRONG: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("changed", WRONG.values(), ids=WRONG.keys())
-async def test_a_cut_that_does_not_fit_the_log_is_refused(
-    past: Past, trimmer: Engine, changed: dict[str, object]
+async def test_a_cut_that_does_not_match_the_log_is_refused(
+    recorded: RecordedLog, trimmer: Engine, changed: dict[str, object]
 ) -> None:
     with pytest.raises(DatabaseError, match="cannot be cut off there"):
-        TrimStore(trimmer).record(cut_of(past, **changed))
+        TrimStore(trimmer).record(cut_of(recorded, **changed))
 
 
-async def test_no_cut_beyond_the_newest_snapshot(past: Past, trimmer: Engine) -> None:
+async def test_a_cut_after_the_newest_snapshot_is_refused(
+    recorded: RecordedLog, trimmer: Engine
+) -> None:
     with trimmer.begin() as db:
         db.exec_driver_sql("DELETE FROM snapshot")
 
     with pytest.raises(DatabaseError, match="cannot be cut off there"):
-        TrimStore(trimmer).record(cut_of(past))
+        TrimStore(trimmer).record(cut_of(recorded))
 
 
-async def test_cuts_only_go_forward(past: Past, trimmer: Engine) -> None:
+async def test_cuts_only_go_forward(recorded: RecordedLog, trimmer: Engine) -> None:
     store = TrimStore(trimmer)
-    store.record(cut_of(past))
-    with History.of(past.database) as history:
+    store.record(cut_of(recorded))
+    with History.of(recorded.database) as history:
         earlier = next(history.manifests())
 
     for changed in (
@@ -147,7 +153,7 @@ async def test_cuts_only_go_forward(past: Past, trimmer: Engine) -> None:
         {"number": 2, "p_to": earlier.p_to, "manifest_head": earlier.head},
     ):
         with pytest.raises(DatabaseError):
-            store.record(cut_of(past, **changed))
+            store.record(cut_of(recorded, **changed))
 
 
 CHANGED = [
@@ -166,44 +172,48 @@ CHANGED = [
 
 
 @pytest.mark.parametrize("statement", CHANGED)
-async def test_the_trimmer_changes_nothing_else(
-    past: Past, trimmer: Engine, statement: str
+async def test_the_trimmer_can_change_no_other_rows(
+    recorded: RecordedLog, trimmer: Engine, statement: str
 ) -> None:
-    TrimStore(trimmer).record(cut_of(past))
+    TrimStore(trimmer).record(cut_of(recorded))
 
-    refused(trimmer, past.database, statement)
+    refused(trimmer, recorded.database, statement)
 
 
-async def test_the_writer_of_the_log_can_neither_cut_nor_delete_behind_a_cut(past: Past) -> None:
-    engine = database.trimmer(past.database)
-    TrimStore(engine).record(cut_of(past))
+async def test_the_log_writer_can_neither_cut_nor_delete_rows_before_a_cut(
+    recorded: RecordedLog,
+) -> None:
+    engine = database.trimmer(recorded.database)
+    TrimStore(engine).record(cut_of(recorded))
     engine.dispose()
-    writer = database.writer(past.database)
+    writer = database.writer(recorded.database)
 
     with pytest.raises(DatabaseError):
-        TrimStore(writer).record(cut_of(past, number=2))
+        TrimStore(writer).record(cut_of(recorded, number=2))
     for statement in ("DELETE FROM decision WHERE pos = 1", "DELETE FROM cut", "DROP TABLE cut"):
-        refused(writer, past.database, statement)
+        refused(writer, recorded.database, statement)
     writer.dispose()
 
 
-async def test_the_log_goes_on_behind_a_cut_at_its_very_end(past: Past, trimmer: Engine) -> None:
-    with History.of(past.database) as history:
+async def test_the_log_continues_after_a_cut_at_its_last_entry(
+    recorded: RecordedLog, trimmer: Engine
+) -> None:
+    with History.of(recorded.database) as history:
         last = history.heads()[-1]
         assert last.pos == history.tip()
-    TrimStore(trimmer).record(cut_of(past, pos=last.pos, hash=last.hash))
+    TrimStore(trimmer).record(cut_of(recorded, pos=last.pos, hash=last.hash))
     assert sum(TrimStore(trimmer).drop()) > 0
 
-    await past.maker.answer(ask("next"))
+    await recorded.builder.answer(ask("next"))
 
-    with History.of(past.database) as history:
+    with History.of(recorded.database) as history:
         assert [entry.pos for entry in history.entries()] == [last.pos, last.pos + 1, last.pos + 2]
 
 
-# --- past our own connections -----------------------------------------------------------------
+# --- other connections ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("past", ["database_file"], indirect=True)
+@pytest.mark.parametrize("recorded", ["database_file"], indirect=True)
 @pytest.mark.parametrize(
     "statement",
     [
@@ -213,22 +223,26 @@ async def test_the_log_goes_on_behind_a_cut_at_its_very_end(past: Past, trimmer:
         "UPDATE cut SET pos = pos",
     ],
 )
-async def test_a_stranger_with_the_file_cannot_change_a_cut(past: Past, statement: str) -> None:
-    engine = database.trimmer(past.database)
-    TrimStore(engine).record(cut_of(past))
+async def test_another_connection_to_the_file_cannot_change_a_cut(
+    recorded: RecordedLog, statement: str
+) -> None:
+    engine = database.trimmer(recorded.database)
+    TrimStore(engine).record(cut_of(recorded))
     engine.dispose()
     names = list(Cut._fields)
-    assert isinstance(past.database, Path)
-    with sqlite3.connect(past.database) as db, pytest.raises(sqlite3.DatabaseError):
+    assert isinstance(recorded.database, Path)
+    with sqlite3.connect(recorded.database) as db, pytest.raises(sqlite3.DatabaseError):
         db.execute(statement.format(all=", ".join(names), rest=", ".join(names[1:])))
 
 
-@pytest.mark.parametrize("past", ["postgres"], indirect=True)
-async def test_a_user_of_the_writers_role_is_no_trimmer(past: Past, postgres: Postgres) -> None:
-    engine = database.trimmer(past.database)
-    TrimStore(engine).record(cut_of(past))
+@pytest.mark.parametrize("recorded", ["postgres"], indirect=True)
+async def test_a_user_with_the_writer_role_cannot_trim(
+    recorded: RecordedLog, postgres: Postgres
+) -> None:
+    engine = database.trimmer(recorded.database)
+    TrimStore(engine).record(cut_of(recorded))
     engine.dispose()
-    name = make_url(str(past.database)).database or ""
+    name = make_url(str(recorded.database)).database or ""
     for role in ("writer", "reader"):
         user = f"{role}_without_{name}"
         postgres.execute(name, f"CREATE ROLE {user} LOGIN IN ROLE joulie_{role}")
@@ -251,11 +265,11 @@ async def test_a_user_of_the_writers_role_is_no_trimmer(past: Past, postgres: Po
                 db.execute(statement.encode())
 
 
-@pytest.mark.parametrize("past", ["postgres"], indirect=True)
-async def test_a_user_who_may_not_trim_is_named_with_the_remedy(
-    past: Past, postgres: Postgres
+@pytest.mark.parametrize("recorded", ["postgres"], indirect=True)
+async def test_a_user_without_the_trimmer_role_gets_an_error_with_the_remedy(
+    recorded: RecordedLog, postgres: Postgres
 ) -> None:
-    name = make_url(str(past.database)).database or ""
+    name = make_url(str(recorded.database)).database or ""
     user = f"archiver_{name}"
     postgres.execute(name, f"CREATE ROLE {user} LOGIN IN ROLE joulie_writer")
     engine = database.trimmer(postgres.url(name, user))

@@ -1,4 +1,4 @@
-"""What an archive holds may be deleted; readers through the archive see no difference."""
+"""Trims delete archived data; readers with the archive see no difference."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,11 +15,11 @@ from joulie_audit.archive.parts import Archive, ArchivedFacts
 from joulie_audit.chain.entries import Flaw
 from joulie_audit.questions.explain import explain_pod
 from joulie_audit.questions.time_travel import cluster_state_at
-from joulie_audit.replay.replay import Replayed, Scope, replay
-from joulie_audit.retention.cut_points import Wish, heads_of
+from joulie_audit.replay.replay import ReplayReport, Scope, replay
+from joulie_audit.retention.cut_points import CutOptions, heads_of
 from joulie_audit.retention.trim import Trimmed, Trimmer
-from joulie_audit.retention.trim_streams import newest
-from joulie_audit.testing import Past, small_past_in
+from joulie_audit.retention.trim_streams import newest_records
+from joulie_audit.testing import RecordedLog, small_log_in
 from joulie_audit.verify.proof import prove
 from joulie_audit.verify.verify import Report, verify
 from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
@@ -37,49 +37,51 @@ from joulie_projections.store.database import Place
 from joulie_projections.testing import edited
 
 pytestmark = pytest.mark.anyio
-FOR_EVER = 2**62
+NO_LIMIT = 2**62
 
 
-class Kept(NamedTuple):
-    """A past and its archive."""
+class ArchivedLog(NamedTuple):
+    """A recorded log and its archive."""
 
-    past: Past
+    recorded: RecordedLog
     path: Path
 
     @property
     def public(self) -> Any:
-        return self.past.maker.signer.public
+        return self.recorded.builder.signer.public
 
     def trimmer(self, engine: Engine) -> Trimmer:
-        reading = Sources(self.past.database).reading
+        reading = Sources(self.recorded.database).reading
         return Trimmer(Archive.of(self.path), TrimStore(engine), reading, self.public)
 
     async def archive(self) -> None:
-        async with self.past.reading() as (history, facts):
-            await Archiver(self.path, Segment(), FOR_EVER).run(history, facts)
+        async with self.recorded.reading() as (history, facts):
+            await Archiver(self.path, Segment(), NO_LIMIT).run(history, facts)
 
     async def anchored(self) -> list[Head]:
-        return heads_of(await newest(self.past.maker.bus, Stream.HEADS, 1000))
+        return heads_of(await newest_records(self.recorded.builder.bus, Stream.HEADS, 1000))
 
     async def trim(self, keep_s: float = 0.0) -> Trimmed:
-        maker, engine = self.past.maker, database.trimmer(self.past.database)
+        builder, engine = self.recorded.builder, database.trimmer(self.recorded.database)
         try:
-            now = maker.clock()
-            wish = Wish(now - int(keep_s * 1e9), now, "test")
-            return await self.trimmer(engine).run(maker.bus, CLUSTER, await self.anchored(), wish)
+            now = builder.clock()
+            options = CutOptions(now - int(keep_s * 1e9), now, "test")
+            return await self.trimmer(engine).run(
+                builder.bus, CLUSTER, await self.anchored(), options
+            )
         finally:
             engine.dispose()
 
-    async def seen(self) -> "Seen":
-        """Through the archive."""
-        with Sources(self.past.database, self.path).reading() as history:
+    async def readings(self) -> "Readings":
+        """The results of all readers, with the archive."""
+        with Sources(self.recorded.database, self.path).reading() as history:
             created = {stream: Input("", 0) for stream in Stream}
-            async with StreamFacts.over(self.past.maker.bus, created) as streams:
+            async with StreamFacts.over(self.recorded.builder.bus, created) as streams:
                 facts = ArchivedFacts(Archive.of(self.path), streams)
                 done = await replay(history, facts)
                 cluster_states = [await cluster_state_at(history, facts, at) for at in (8, 13)]
                 plans = [found async for found in plan_facts(history, facts)]
-            return Seen(
+            return Readings(
                 done._replace(seconds=0),
                 [cluster_state.nodes for cluster_state in cluster_states],
                 plans,
@@ -96,8 +98,8 @@ class Kept(NamedTuple):
             )
 
 
-class Seen(NamedTuple):
-    replayed: Replayed
+class Readings(NamedTuple):
+    replayed: ReplayReport
     cluster_states: list[Any]
     plans: list[Any]
     entries: list[Any]
@@ -115,53 +117,53 @@ class Seen(NamedTuple):
 PODS = ("early-1", "early-2", "late-1", "late-2")
 
 
-async def anchor(past: Past) -> None:
-    """As the projector does with each head."""
-    with History.of(past.database) as history:
+async def anchor(recorded: RecordedLog) -> None:
+    """Publishes the heads, as the projector does."""
+    with History.of(recorded.database) as history:
         signed = history.heads()
     for head in signed:
         message = Message(CLUSTER.heads, f"head:{head.pos}", heads.encode(head))
-        await past.maker.bus.publish([message])
+        await recorded.builder.bus.publish([message])
 
 
-async def grown(past: Past) -> None:
-    """The small past, and a while later: two snapshots, something in quarantine, more pods."""
-    maker = past.maker
-    maker.snapshot()
-    await maker.poisoned(power("n1", 777))
-    await maker.facts(*(power(name, 150) for name in ("n1", "n2", "n3")), after_s=3600)
-    await maker.answer(ask("last"))
-    maker.sign()
-    maker.snapshot()
-    await anchor(past)
+async def extend_log(recorded: RecordedLog) -> None:
+    """Adds to the small log: two snapshots, a quarantined fact, another pod."""
+    builder = recorded.builder
+    builder.snapshot()
+    await builder.quarantined_facts(power("n1", 777))
+    await builder.facts(*(power(name, 150) for name in ("n1", "n2", "n3")), after_s=3600)
+    await builder.answer(ask("last"))
+    builder.sign()
+    builder.snapshot()
+    await anchor(recorded)
 
 
 @pytest.fixture(params=["database_file", "postgres"], ids=["sqlite", "postgres"])
-async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+async def archived(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     found = request.getfixturevalue(request.param)
     place: Place = found if isinstance(found, Path) else found.migrated()
-    async with small_past_in(place, tmp_path) as past:
-        await grown(past)
-        made = Kept(past, tmp_path / "archive")
+    async with small_log_in(place, tmp_path) as recorded:
+        await extend_log(recorded)
+        made = ArchivedLog(recorded, tmp_path / "archive")
         await made.archive()
         yield made
 
 
-async def checked(kept: Kept) -> Report:
-    with History.of(kept.past.database) as history:
-        return verify(history, kept.public, await kept.anchored())
+async def checked(archived: ArchivedLog) -> Report:
+    with History.of(archived.recorded.database) as history:
+        return verify(history, archived.public, await archived.anchored())
 
 
-def archive_checked(kept: Kept) -> ArchiveReport:
-    with History.of(kept.past.database) as history:
-        return verify_archive(Archive.of(kept.path), kept.public, history)
+def archive_checked(archived: ArchivedLog) -> ArchiveReport:
+    with History.of(archived.recorded.database) as history:
+        return verify_archive(Archive.of(archived.path), archived.public, history)
 
 
-async def test_through_the_archive_a_trimmed_past_is_what_it_was(kept: Kept) -> None:
-    before = await kept.seen()
+async def test_a_trim_changes_nothing_for_readers_with_the_archive(archived: ArchivedLog) -> None:
+    before = await archived.readings()
 
-    done = await kept.trim()
-    after = await kept.seen()
+    done = await archived.trim()
+    after = await archived.readings()
 
     assert done.cut is not None
     assert done.is_new
@@ -173,54 +175,54 @@ async def test_through_the_archive_a_trimmed_past_is_what_it_was(kept: Kept) -> 
     assert [proof.position for proof in after.proofs] == [1, 4, 9]
 
 
-async def test_after_a_trim_it_goes_on_and_is_trimmed_again(kept: Kept) -> None:
-    first = await kept.trim()
-    maker = kept.past.maker
-    await maker.facts(*(power(name, 175) for name in ("n1", "n2", "n3", "n4")), after_s=7200)
-    await maker.answer(ask("more"))
-    maker.sign()
-    maker.snapshot()
-    await anchor(kept.past)
-    await kept.archive()
-    before = await kept.seen()
+async def test_a_trimmed_log_grows_and_is_trimmed_again(archived: ArchivedLog) -> None:
+    first = await archived.trim()
+    builder = archived.recorded.builder
+    await builder.facts(*(power(name, 175) for name in ("n1", "n2", "n3", "n4")), after_s=7200)
+    await builder.answer(ask("more"))
+    builder.sign()
+    builder.snapshot()
+    await anchor(archived.recorded)
+    await archived.archive()
+    before = await archived.readings()
 
-    second = await kept.trim()
+    second = await archived.trim()
 
     assert first.cut is not None
     assert second.cut is not None
     assert (second.cut.number, second.is_new) == (2, True)
     assert second.cut.pos > first.cut.pos
     assert second.cut.p_to > first.cut.p_to
-    assert await kept.seen() == before
-    assert (await checked(kept)).flaw is None
-    assert archive_checked(kept).flaw is None
+    assert await archived.readings() == before
+    assert (await checked(archived)).flaw is None
+    assert archive_checked(archived).flaw is None
 
 
-# --- what verify tells ------------------------------------------------------------------------
+# --- verification -----------------------------------------------------------------------------
 
 
-async def test_without_the_archive_verify_names_what_it_did_not_see(kept: Kept) -> None:
-    done = await kept.trim()
+async def test_without_the_archive_verify_reports_the_unchecked_part(archived: ArchivedLog) -> None:
+    done = await archived.trim()
 
-    report = await checked(kept)
+    report = await checked(archived)
 
     assert done.cut is not None
     assert (report.flaw, report.cut) == (None, done.cut)
     assert report.entries == 11 - done.cut.pos
 
 
-async def test_with_the_archive_both_are_one_chain(kept: Kept) -> None:
-    await kept.trim()
+async def test_a_trimmed_log_and_its_archive_are_one_chain(archived: ArchivedLog) -> None:
+    await archived.trim()
 
-    assert archive_checked(kept).flaw is None
+    assert archive_checked(archived).flaw is None
 
 
-async def test_a_log_that_was_never_cut_has_nothing_unseen(kept: Kept) -> None:
-    assert (await checked(kept)).cut is None
+async def test_a_log_without_a_cut_has_no_unchecked_part(archived: ArchivedLog) -> None:
+    assert (await checked(archived)).cut is None
 
 
 FORGED = {
-    "a hash that nobody signed": "UPDATE cut SET hash = manifest_head",
+    "an unsigned hash": "UPDATE cut SET hash = manifest_head",
     "a signature of another head": "UPDATE cut SET signature = hash",
     "an entry that is not there": "DELETE FROM decision WHERE pos = (SELECT pos FROM cut)",
     "another entry": "UPDATE cut SET pos = pos + 1",
@@ -230,173 +232,184 @@ FORGED = {
 
 
 @pytest.mark.parametrize("statement", FORGED.values(), ids=FORGED.keys())
-async def test_a_forged_cut_is_a_flaw(kept: Kept, statement: str) -> None:
-    await kept.trim()
-    edited(kept.past.database, statement)
+async def test_a_forged_cut_is_a_flaw(archived: ArchivedLog, statement: str) -> None:
+    await archived.trim()
+    edited(archived.recorded.database, statement)
 
-    assert (await checked(kept)).flaw is not None
-
-
-async def test_rows_that_were_deleted_without_a_cut_are_a_flaw(kept: Kept) -> None:
-    edited(kept.past.database, "DELETE FROM decision WHERE pos < 5")
-
-    assert (await checked(kept)).flaw == Flaw(1, "entry 1 is missing; the log goes on at 5")
+    assert (await checked(archived)).flaw is not None
 
 
-async def test_an_archive_that_ends_in_front_of_the_cut_is_a_flaw(
-    kept: Kept, tmp_path: Path
+async def test_rows_deleted_without_a_cut_are_a_flaw(archived: ArchivedLog) -> None:
+    edited(archived.recorded.database, "DELETE FROM decision WHERE pos < 5")
+
+    assert (await checked(archived)).flaw == Flaw(1, "entry 1 is missing; the next entry is 5")
+
+
+async def test_an_archive_that_ends_before_the_cut_is_a_flaw(
+    archived: ArchivedLog, tmp_path: Path
 ) -> None:
-    await kept.trim()
+    await archived.trim()
     (tmp_path / "other" / "log").mkdir(parents=True)
-    other = kept._replace(path=tmp_path / "other")
+    other = archived._replace(path=tmp_path / "other")
 
-    assert "it ends in front of entry" in str(archive_checked(other).flaw)
-    with pytest.raises(NotInTheLog, match="in front of what was trimmed"):
-        await other.seen()
-
-
-async def test_a_trimmed_log_is_not_archived_anywhere_else(kept: Kept, tmp_path: Path) -> None:
-    await kept.trim()
-
-    with pytest.raises(NotInTheLog, match="in front of what was trimmed"):
-        await kept._replace(path=tmp_path / "new").archive()
+    assert "it ends before entry" in str(archive_checked(other).flaw)
+    with pytest.raises(NotInTheLog, match="before what was trimmed"):
+        await other.readings()
 
 
-async def test_a_head_from_elsewhere_that_signed_another_entry_at_the_cut_is_a_flaw(
-    kept: Kept,
+async def test_a_trimmed_log_cannot_be_archived_to_a_new_archive(
+    archived: ArchivedLog, tmp_path: Path
 ) -> None:
-    done = await kept.trim()
+    await archived.trim()
+
+    with pytest.raises(NotInTheLog, match="before what was trimmed"):
+        await archived._replace(path=tmp_path / "new").archive()
+
+
+async def test_an_anchored_head_of_another_entry_at_the_cut_is_a_flaw(
+    archived: ArchivedLog,
+) -> None:
+    done = await archived.trim()
     assert done.cut is not None
-    other = kept.past.maker.signer.sign(done.cut.pos, bytes(32), 1)
-    with History.of(kept.past.database) as history:
-        report = verify(history, kept.public, [other])
+    other = archived.recorded.builder.signer.sign(done.cut.pos, bytes(32), 1)
+    with History.of(archived.recorded.database) as history:
+        report = verify(history, archived.public, [other])
 
     assert report.flaw is not None
     assert report.flaw.place == done.cut.pos
 
 
-async def test_a_head_from_elsewhere_in_front_of_the_cut_is_held_against_the_archive(
-    kept: Kept,
+async def test_an_anchored_head_before_the_cut_is_compared_with_the_archive(
+    archived: ArchivedLog,
 ) -> None:
-    await kept.trim()
-    other = kept.past.maker.signer.sign(3, bytes(32), 1)
-    with History.of(kept.past.database) as history:
-        report = verify_archive(Archive.of(kept.path), kept.public, history, [other])
+    await archived.trim()
+    other = archived.recorded.builder.signer.sign(3, bytes(32), 1)
+    with History.of(archived.recorded.database) as history:
+        report = verify_archive(Archive.of(archived.path), archived.public, history, [other])
 
-    assert "entry 3 is not the one that was signed" in str(report.flaw)
-
-
-async def test_a_cut_that_names_another_part_of_the_archive_is_a_flaw(kept: Kept) -> None:
-    await kept.trim()
-    edited(kept.past.database, "UPDATE cut SET log_seal = 'another'")
-
-    assert "is not the part that the log was cut by" in str(archive_checked(kept).flaw)
+    assert "entry 3 does not match its signed head" in str(report.flaw)
 
 
-# --- what is not cut --------------------------------------------------------------------------
+async def test_a_cut_that_names_another_part_of_the_archive_is_a_flaw(
+    archived: ArchivedLog,
+) -> None:
+    await archived.trim()
+    edited(archived.recorded.database, "UPDATE cut SET log_seal = 'another'")
+
+    assert "is not the part that the cut names" in str(archive_checked(archived).flaw)
 
 
-async def test_what_is_younger_than_the_keep_window_stays(kept: Kept) -> None:
-    done = await kept.trim(keep_s=1e6)
+# --- limits of a cut --------------------------------------------------------------------------
+
+
+async def test_data_within_the_keep_window_stays(archived: ArchivedLog) -> None:
+    done = await archived.trim(keep_s=1e6)
 
     assert (done.cut, done.rows, done.messages) == (None, 0, {})
 
 
-async def test_the_keep_window_decides_which_head_is_the_cut(kept: Kept) -> None:
-    done = await kept.trim(keep_s=1800)
+async def test_the_keep_window_decides_which_head_is_the_cut(archived: ArchivedLog) -> None:
+    done = await archived.trim(keep_s=1800)
 
     assert done.cut is not None
-    assert done.cut.pos == 9  # the heads before the last hour are those of the small past
+    assert done.cut.pos == 9  # the heads before the last hour are those of the small log
 
 
-async def test_what_is_not_archived_stays(kept: Kept) -> None:
-    maker = kept.past.maker
-    await maker.facts(power("n1", 100), after_s=3600)
-    await maker.answer(ask("unarchived"))
-    maker.sign()
-    maker.snapshot()
-    await anchor(kept.past)
+async def test_unarchived_data_stays(archived: ArchivedLog) -> None:
+    builder = archived.recorded.builder
+    await builder.facts(power("n1", 100), after_s=3600)
+    await builder.answer(ask("unarchived"))
+    builder.sign()
+    builder.snapshot()
+    await anchor(archived.recorded)
 
-    done = await kept.trim()
+    done = await archived.trim()
 
     assert done.cut is not None
     assert done.cut.pos <= 11
-    with History.of(kept.past.database) as history:
+    with History.of(archived.recorded.database) as history:
         assert history.tip() == 13
         assert [each.pos for each in history.entries()] == [*range(done.cut.pos, 14)]
 
 
-async def test_a_head_that_is_not_anchored_elsewhere_is_no_place_to_cut(kept: Kept) -> None:
-    anchored = [head for head in await kept.anchored() if head.pos <= 7]
-    engine = database.trimmer(kept.past.database)
-    now = kept.past.maker.clock()
-    trimmer = kept.trimmer(engine)
+async def test_a_head_that_is_not_anchored_cannot_be_a_cut(
+    archived: ArchivedLog,
+) -> None:
+    anchored = [head for head in await archived.anchored() if head.pos <= 7]
+    engine = database.trimmer(archived.recorded.database)
+    now = archived.recorded.builder.clock()
+    trimmer = archived.trimmer(engine)
 
-    assert trimmer.cut(anchored, Wish(now, now, "test"))
+    assert trimmer.cut(anchored, CutOptions(now, now, "test"))
     assert TrimStore(engine).newest().pos == 7  # type: ignore[union-attr]
     engine.dispose()
 
 
-async def test_an_answer_whose_outcome_is_due_stays(kept: Kept) -> None:
+async def test_a_decision_with_a_pending_outcome_stays(archived: ArchivedLog) -> None:
     values = "(1, 1, '{uid}', 'team', 'late-1', 'n1', 1)"
-    with History.of(kept.past.database) as history:
+    with History.of(archived.recorded.database) as history:
         uid = explain_pod(history, "team/late-1").pod.uid
-    edited(kept.past.database, f"INSERT INTO outcome_due VALUES {values.format(uid=uid)}")
+    edited(archived.recorded.database, f"INSERT INTO outcome_due VALUES {values.format(uid=uid)}")
 
-    done = await kept.trim()
+    done = await archived.trim()
 
-    assert done.cut is None  # the first head covers that answer
-
-
-async def test_no_snapshot_no_cut(kept: Kept) -> None:
-    edited(kept.past.database, "DELETE FROM snapshot")
-
-    assert (await kept.trim()).cut is None
+    assert done.cut is None  # the first head covers that decision
 
 
-def flip(file: Path) -> None:
+async def test_without_a_snapshot_there_is_no_cut(archived: ArchivedLog) -> None:
+    edited(archived.recorded.database, "DELETE FROM snapshot")
+
+    assert (await archived.trim()).cut is None
+
+
+def flip_a_byte(file: Path) -> None:
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
 
 
 @pytest.mark.parametrize("table", ["entries", "heads", "facts", "batches"])
-async def test_an_archive_that_does_not_read_back_lets_nothing_go(kept: Kept, table: str) -> None:
-    for file in kept.path.glob(f"*/*/*/*/{table}.seg"):
-        flip(file)
+async def test_a_damaged_archive_prevents_a_trim(archived: ArchivedLog, table: str) -> None:
+    for file in archived.path.glob(f"*/*/*/*/{table}.seg"):
+        flip_a_byte(file)
 
     with pytest.raises(ArchiveBroken):
-        await kept.trim()
+        await archived.trim()
 
-    with History.of(kept.past.database) as history:
+    with History.of(archived.recorded.database) as history:
         assert (history.cut(), len(list(history.entries()))) == (None, 11)
 
 
-async def test_a_database_that_differs_from_the_archive_lets_nothing_go(kept: Kept) -> None:
-    edited(kept.past.database, "UPDATE batch SET committed_at = committed_at + 1 WHERE p_to = 8")
+async def test_a_database_that_differs_from_the_archive_is_not_trimmed(
+    archived: ArchivedLog,
+) -> None:
+    edited(
+        archived.recorded.database,
+        "UPDATE batch SET committed_at = committed_at + 1 WHERE p_to = 8",
+    )
 
     with pytest.raises(NotTrimmed, match="differ at positions 1 to"):
-        await kept.trim()
+        await archived.trim()
 
 
 # --- after a crash ----------------------------------------------------------------------------
 
-Step = Callable[[Trimmer, Kept], Awaitable[None]]
+Step = Callable[[Trimmer, ArchivedLog], Awaitable[None]]
 
 
-async def cut_only(trimmer: Trimmer, kept: Kept) -> None:
-    now = kept.past.maker.clock()
-    trimmer.cut(await kept.anchored(), Wish(now, now, "test"))
+async def cut_only(trimmer: Trimmer, archived: ArchivedLog) -> None:
+    now = archived.recorded.builder.clock()
+    trimmer.cut(await archived.anchored(), CutOptions(now, now, "test"))
 
 
-async def cut_and_purge(trimmer: Trimmer, kept: Kept) -> None:
-    await cut_only(trimmer, kept)
-    await trimmer.purge(kept.past.maker.bus, CLUSTER)
+async def cut_and_purge(trimmer: Trimmer, archived: ArchivedLog) -> None:
+    await cut_only(trimmer, archived)
+    await trimmer.purge(archived.recorded.builder.bus, CLUSTER)
 
 
 def dropping(portions: int) -> Step:
-    async def step(trimmer: Trimmer, kept: Kept) -> None:
-        await cut_and_purge(trimmer, kept)
+    async def step(trimmer: Trimmer, archived: ArchivedLog) -> None:
+        await cut_and_purge(trimmer, archived)
         for _, _ in zip(range(portions), trimmer.store.drop(trimmer.set_aside()), strict=False):
             pass
 
@@ -412,45 +425,47 @@ STEPS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
-async def test_a_trim_that_ends_amid_its_steps_is_whole_to_readers_and_is_finished_later(
-    kept: Kept, step: Step, monkeypatch: pytest.MonkeyPatch
+async def test_an_interrupted_trim_changes_nothing_for_readers_and_is_completed_later(
+    archived: ArchivedLog, step: Step, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("joulie_projections.history.trimming.PORTION", 2)
-    before = await kept.seen()
-    engine = database.trimmer(kept.past.database)
-    await step(kept.trimmer(engine), kept)
+    before = await archived.readings()
+    engine = database.trimmer(archived.recorded.database)
+    await step(archived.trimmer(engine), archived)
     engine.dispose()
 
-    assert await kept.seen() == before
-    assert ((await checked(kept)).flaw, archive_checked(kept).flaw) == (None, None)
+    assert await archived.readings() == before
+    assert ((await checked(archived)).flaw, archive_checked(archived).flaw) == (None, None)
 
-    done = await kept.trim()
+    done = await archived.trim()
 
     assert done.cut is not None
     assert not done.is_new
-    assert await kept.seen() == before
-    with History.of(kept.past.database) as history:
+    assert await archived.readings() == before
+    with History.of(archived.recorded.database) as history:
         assert next(history.manifests()).p_to == done.cut.p_to
         assert next(history.entries()).pos == done.cut.pos
 
 
-# --- readers of the rest ----------------------------------------------------------------------
+# --- readers of the remaining log -------------------------------------------------------------
 
 
-async def test_what_is_left_replays_without_the_archive(kept: Kept) -> None:
-    done = await kept.trim()
+async def test_the_remaining_log_replays_without_the_archive(archived: ArchivedLog) -> None:
+    done = await archived.trim()
     assert done.cut is not None
-    with History.of(kept.past.database) as history:
-        async with StreamFacts.on(kept.past.maker.bus, history) as facts:
+    with History.of(archived.recorded.database) as history:
+        async with StreamFacts.on(archived.recorded.builder.bus, history) as facts:
             again = await replay(history, facts, Scope(first=done.cut.p_to + 1))
 
     assert again.mismatches == 0
 
 
-async def test_what_was_cut_names_the_archive_as_the_way_to_it(kept: Kept) -> None:
-    await kept.trim()
-    with History.of(kept.past.database) as history:
-        async with StreamFacts.on(kept.past.maker.bus, history) as facts:
+async def test_a_read_before_the_cut_gives_an_error_that_names_the_archive(
+    archived: ArchivedLog,
+) -> None:
+    await archived.trim()
+    with History.of(archived.recorded.database) as history:
+        async with StreamFacts.on(archived.recorded.builder.bus, history) as facts:
             with pytest.raises(NotInTheLog, match=r"the log was trimmed.* --archive"):
                 await replay(history, facts)
             with pytest.raises(NotInTheLog, match=r"the log was trimmed.* --archive"):
@@ -461,31 +476,31 @@ async def test_what_was_cut_names_the_archive_as_the_way_to_it(kept: Kept) -> No
             explain_pod(history, "team/early-1")
 
 
-async def test_settings_that_answers_behind_the_cut_name_stay(kept: Kept) -> None:
-    await kept.trim()
-    with History.of(kept.past.database) as history:
+async def test_settings_of_decisions_after_the_cut_stay(archived: ArchivedLog) -> None:
+    await archived.trim()
+    with History.of(archived.recorded.database) as history:
         assert [entry.pos for entry in history.declarations()] == [1]
 
 
-async def test_what_a_rebuild_set_aside_after_it_was_archived_stays(kept: Kept) -> None:
-    """Also in front of the cut, where nothing but the database knows of it."""
+async def test_facts_that_a_rebuild_quarantined_after_archiving_stay(archived: ArchivedLog) -> None:
+    """Also before the cut: only the database holds them."""
     into = "INSERT INTO quarantine (position, stream, sequence, why, body)"
-    edited(kept.past.database, f"{into} VALUES (9, 'JOULIE_TEL', 1, 'late', ?)", b"x")
+    edited(archived.recorded.database, f"{into} VALUES (9, 'JOULIE_TEL', 1, 'late', ?)", b"x")
 
-    done = await kept.trim()
+    done = await archived.trim()
 
     assert done.cut is not None
     assert done.cut.p_to > 9
-    with Sources(kept.past.database, kept.path).reading() as history:
+    with Sources(archived.recorded.database, archived.path).reading() as history:
         assert 9 in history.set_aside()
         assert len(history.quarantined()) == len(history.set_aside()) == 2
-    with History.of(kept.past.database) as history:
+    with History.of(archived.recorded.database) as history:
         assert [poison.position for poison in history.quarantined()] == [9]
 
 
-async def test_the_index_of_an_archive_may_be_deleted(kept: Kept) -> None:
-    await kept.trim()
-    before = await kept.seen()
-    (kept.path / ".index.db").unlink()
+async def test_a_deleted_archive_index_is_rebuilt(archived: ArchivedLog) -> None:
+    await archived.trim()
+    before = await archived.readings()
+    (archived.path / ".index.db").unlink()
 
-    assert await kept.seen() == before
+    assert await archived.readings() == before

@@ -1,4 +1,4 @@
-"""The commands as a newcomer tries them, right and wrong, upon a log that was recorded once."""
+"""The audit commands on the golden log, with valid and invalid arguments."""
 
 import argparse
 import json
@@ -27,22 +27,22 @@ from joulie_projections.testing import edited
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-class Said(NamedTuple):
+class CommandResult(NamedTuple):
     code: int
     out: str
     err: str
 
     @property
-    def told(self) -> Any:
+    def parsed(self) -> Any:
         return json.loads(self.out)
 
 
-Run = Callable[..., Said]
+Run = Callable[..., CommandResult]
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The golden log, restored as a user would."""
+    """The golden log, restored by the command."""
     path = tmp_path_factory.mktemp("commands") / "data"
     assert main(["archive", "restore", "--to", str(GOLDEN), "--data", str(path)]) == 0
     return path
@@ -50,7 +50,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Path:
-    """Everything is there, and nothing has happened yet."""
+    """A data directory with an empty log."""
     directory = DataDirectory(tmp_path / "empty")
     directory.create()
     engine: Engine = database.migrator(directory.database)
@@ -61,17 +61,17 @@ def empty(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def joulie(data: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*words: str, data: Path = data) -> Said:
+    def run(*words: str, data: Path = data) -> CommandResult:
         code = main([*words, "--data", str(data)])
         out, err = capsys.readouterr()
-        return Said(code, out, err)
+        return CommandResult(code, out, err)
 
     return run
 
 
 @pytest.fixture
 def kept(data: Path, tmp_path: Path) -> Path:
-    """The heads, outside of the database."""
+    """A file with the heads of the log."""
     file = tmp_path / "heads.json"
     with History.of(data / "joulie.db") as history:
         file.write_bytes(msgspec.json.encode(history.heads()))
@@ -99,10 +99,10 @@ FACTS = ("--archive", str(GOLDEN))
 
 
 def test_a_pod_is_explained_on_one_screen(joulie: Run, scored: str) -> None:
-    said = joulie("explain", scored, *FACTS)
+    result = joulie("explain", scored, *FACTS)
 
-    lines = said.out.splitlines()
-    assert said.code == 0
+    lines = result.out.splitlines()
+    assert result.code == 0
     assert lines[0].startswith(f"{scored}   20")
     heads = [line[2:12].strip() for line in lines[1:] if line[2:12].strip()]
     assert heads[:5] == ["class", "asks for", "view", "filter", "scores"]
@@ -110,32 +110,32 @@ def test_a_pod_is_explained_on_one_screen(joulie: Run, scored: str) -> None:
     assert len(lines) <= 24
 
 
-def test_an_explanation_as_json_holds_all_that_it_rests_on(joulie: Run, scored: str) -> None:
-    told = joulie("explain", scored, "--json", *FACTS).told
+def test_an_explanation_as_json_has_the_view_and_the_entries(joulie: Run, scored: str) -> None:
+    parsed = joulie("explain", scored, "--json", *FACTS).parsed
 
-    assert f"{told['pod']['namespace']}/{told['pod']['name']}" == scored
-    assert set(told) >= {"view", "view_age_ms", "settings", "entries", "top", "rejections"}
-    assert 1 <= len(told["top"]) <= 5
-    assert told["missing"] == ""
+    assert f"{parsed['pod']['namespace']}/{parsed['pod']['name']}" == scored
+    assert set(parsed) >= {"view", "view_age_ms", "settings", "entries", "top", "rejections"}
+    assert 1 <= len(parsed["top"]) <= 5
+    assert parsed["missing"] == ""
 
 
 @pytest.mark.slow
-def test_a_candidate_that_is_not_among_the_best_is_computed_again(
+def test_the_terms_of_a_candidate_below_the_top_five_are_recomputed(
     joulie: Run, data: Path, scored: str
 ) -> None:
-    top = {terms["node"] for terms in joulie("explain", scored, "--json", *FACTS).told["top"]}
+    top = {terms["node"] for terms in joulie("explain", scored, "--json", *FACTS).parsed["top"]}
     with History.of(data / "joulie.db") as history:
         others = sorted({row.key for row in history.states("node")} - top)
     asked = [joulie("explain", scored, "--node", name, "--json", *FACTS) for name in others]
 
-    told = [said.told["asked_for"]["node"] for said in asked if said.code == 0]
-    refused = {said.err.split("explain: ")[1].split(" ")[0] for said in asked if said.code}
-    assert told
-    assert set(told) | refused == set(others)
+    parsed = [result.parsed["asked_for"]["node"] for result in asked if result.code == 0]
+    refused = {result.err.split("explain: ")[1].split(" ")[0] for result in asked if result.code}
+    assert parsed
+    assert set(parsed) | refused == set(others)
 
 
 def without_an_outcome(data: Path, copy: Path) -> tuple[Path, str]:
-    """A log that ends with the last pod's score, before anybody knows where it went."""
+    """A copy of the log that ends with the score of the last pod, without its outcome."""
     shutil.copytree(data, copy)
     with History.of(copy / "joulie.db") as history:
         entry = next(history.find(Wanted(kinds=("decision.prioritize",)), 1))
@@ -146,28 +146,28 @@ def without_an_outcome(data: Path, copy: Path) -> tuple[Path, str]:
 
 
 @pytest.mark.slow
-def test_without_its_facts_an_explanation_says_what_it_cannot_tell(
+def test_without_its_facts_an_explanation_reports_the_missing_part(
     joulie: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
-    forgetful, pod = without_an_outcome(data, tmp_path / "forgetful")
+    truncated, pod = without_an_outcome(data, tmp_path / "truncated")
 
-    said = joulie("explain", pod, data=forgetful)
+    result = joulie("explain", pod, data=truncated)
 
-    assert said.code == 0
-    assert "where it went cannot be told: No NATS server answers" in said.out
+    assert result.code == 0
+    assert "where it went cannot be told: No NATS server answers" in result.out
 
 
-def test_a_nodes_last_steps_are_told_with_their_reasons(joulie: Run, node: str) -> None:
-    said = joulie("explain", "node", node, *FACTS)
+def test_the_last_changes_of_a_node_have_their_reasons(joulie: Run, node: str) -> None:
+    result = joulie("explain", "node", node, *FACTS)
 
-    assert said.code == 0
-    assert said.out.startswith(f"{node}: its last ")
-    assert "static_partition: 20 of 40 nodes supply performance" in said.out
+    assert result.code == 0
+    assert result.out.startswith(f"{node}: its last ")
+    assert "static_partition: 20 of 40 nodes supply performance" in result.out
 
 
 def test_a_plan_is_explained_by_its_id_and_by_its_position(joulie: Run) -> None:
-    plan = joulie("plans", "--json", *FACTS).told[0]
+    plan = joulie("plans", "--json", *FACTS).parsed[0]
 
     by_id = joulie("explain", "plan", plan["plan"], *FACTS)
     by_position = joulie("explain", "plan", str(plan["position"]), *FACTS)
@@ -187,16 +187,16 @@ def test_the_newest_decisions_are_listed_newest_last(joulie: Run) -> None:
     assert len(numbers) == 3
 
 
-def test_decisions_are_chosen_by_pod_kind_and_node(joulie: Run, scored: str, node: str) -> None:
+def test_decisions_are_filtered_by_pod_kind_and_node(joulie: Run, scored: str, node: str) -> None:
     words = ("decisions", "--pod", scored, "--kind", "prioritize", "--json")
 
-    (told,) = [json.loads(line) for line in joulie(*words).out.splitlines()]
+    (parsed,) = [json.loads(line) for line in joulie(*words).out.splitlines()]
 
-    assert (told["pod"], told["kind"]) == (scored, "decision.prioritize")
+    assert (parsed["pod"], parsed["kind"]) == (scored, "decision.prioritize")
     assert len(joulie("decisions", "--node", node, "--limit", "5").out.splitlines()) == 5
 
 
-def test_entries_can_be_chosen_by_every_kind_that_there_is() -> None:
+def test_entries_can_be_filtered_by_every_kind() -> None:
     assert set(ENTRY_KINDS) == {cls.TYPE.removeprefix("decision.") for cls in DECISION_TYPES}
 
 
@@ -207,51 +207,49 @@ def test_plans_that_changed_nothing_are_shown_on_request(joulie: Run) -> None:
     assert len(all_of_them.splitlines()) >= len(few.splitlines())
 
 
-def test_a_twin_now_and_then(joulie: Run, node: str) -> None:
-    now = joulie("twin", node, "--json").told
-    then = joulie("twin", node, "--at", "60", "--json", *FACTS).told
+def test_a_twin_is_shown_now_and_at_a_position(joulie: Run, node: str) -> None:
+    now = joulie("twin", node, "--json").parsed
+    then = joulie("twin", node, "--at", "60", "--json", *FACTS).parsed
 
     assert now["twin"]["node_class"] in ("performance", "eco")
     assert (then["position"], then["twin"]["node_class"]) == (60, "unknown")
 
 
-def test_a_twins_history_is_what_plans_did(joulie: Run, node: str) -> None:
-    said = joulie("twin", node, "--history", *FACTS)
+def test_the_history_of_a_twin_lists_changes_by_plans(joulie: Run, node: str) -> None:
+    result = joulie("twin", node, "--history", *FACTS)
 
-    assert "caps set: cpu_cap_pct" in said.out
+    assert "caps set: cpu_cap_pct" in result.out
 
 
 # --- proofs -----------------------------------------------------------------------------------
 
 
-def test_the_log_verifies_with_its_archive_and_heads_that_were_kept(
-    joulie: Run, kept: Path
-) -> None:
-    said = joulie("verify", "--heads", str(kept), *FACTS)
+def test_the_log_verifies_with_its_archive_and_a_file_of_heads(joulie: Run, kept: Path) -> None:
+    result = joulie("verify", "--heads", str(kept), *FACTS)
 
-    assert said.code == 0
-    assert "every hash, link and signature is right" in said.out
-    assert "every file is what was written, and fits the log" in said.out
+    assert result.code == 0
+    assert "every hash, link and signature is right" in result.out
+    assert "every file is what was written, and fits the log" in result.out
 
 
 @pytest.mark.slow
-def test_a_restored_log_verifies_without_a_broker_and_says_what_that_leaves_open(
+def test_a_restored_log_verifies_without_a_broker_and_reports_the_unchecked_part(
     joulie: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
 
-    asked, said = joulie("verify"), joulie("verify", "--heads", "none")
+    asked, result = joulie("verify"), joulie("verify", "--heads", "none")
 
     assert (asked.code, asked.out) == (2, "")
     assert "give --heads FILE" in asked.err
-    assert said.code == 0
-    assert said.out.endswith("an end that was cut off would not show.\n")
+    assert result.code == 0
+    assert result.out.endswith("an end that was cut off would not show.\n")
 
 
-def test_a_proof_is_json_and_two_heads_are_one_log(joulie: Run, kept: Path) -> None:
+def test_a_proof_is_json_and_two_heads_belong_to_one_log(joulie: Run, kept: Path) -> None:
     heads = [head["pos"] for head in json.loads(kept.read_bytes())]
 
-    proof = joulie("prove", "2").told
+    proof = joulie("prove", "2").parsed
     same = joulie("diff", str(heads[0]), str(kept))
 
     assert (proof["format"], proof["position"]) == ("joulie-proof/1", 2)
@@ -259,12 +257,12 @@ def test_a_proof_is_json_and_two_heads_are_one_log(joulie: Run, kept: Path) -> N
 
 
 def test_the_golden_log_replays_and_what_if_compares(joulie: Run, tmp_path: Path) -> None:
-    again = joulie("replay", "--json", *FACTS).told
+    again = joulie("replay", "--json", *FACTS).parsed
     plot = tmp_path / "shifts.svg"
-    said = joulie("whatif", "--set", "SCORE_ECO_BONUS=30", "--plot", str(plot), *FACTS)
+    result = joulie("whatif", "--set", "SCORE_ECO_BONUS=30", "--plot", str(plot), *FACTS)
 
     assert again["mismatches"] == 0
-    assert "Open loop" in said.out
+    assert "Open loop" in result.out
     assert plot.read_text().startswith("<svg")
 
 
@@ -275,30 +273,31 @@ def test_the_golden_log_replays_and_what_if_compares(joulie: Run, tmp_path: Path
         pytest.param(999_999, 0, 8, 1, id="too short to share"),
         pytest.param(1_000_000, 0, 8, 2, id="long"),
         pytest.param(1_000, 30_000, 8, 3, id="many decisions"),
-        pytest.param(10_000_000, 0, 4, 4, id="no more than cores"),
+        pytest.param(10_000_000, 0, 4, 4, id="at most one per core"),
     ],
 )
-def test_a_replay_takes_as_many_processes_as_pay(
+def test_the_number_of_processes_follows_the_size_of_the_log(
     events: int, decisions: int, cores: int, processes: int
 ) -> None:
     assert paying(events, decisions, cores) == processes
 
 
 def test_another_policy_share_is_compared_by_class_and_namespace(joulie: Run) -> None:
-    told = joulie("whatif", "--set", "STATIC_HP_FRAC=0.1", "--json", *FACTS).told
+    parsed = joulie("whatif", "--set", "STATIC_HP_FRAC=0.1", "--json", *FACTS).parsed
 
-    assert set(told["by_class"]) == {"performance", "standard"}
-    assert set(told["by_namespace"]) == {"team-a", "team-b", "team-c"}
+    assert set(parsed["by_class"]) == {"performance", "standard"}
+    assert set(parsed["by_namespace"]) == {"team-a", "team-b", "team-c"}
     assert (
-        sum(group["decisions"] for group in told["by_class"].values()) == told["all"]["decisions"]
+        sum(group["decisions"] for group in parsed["by_class"].values())
+        == parsed["all"]["decisions"]
     )
 
 
-def test_an_archive_that_nobody_named_is_asked_for(joulie: Run) -> None:
-    said = joulie("archive")
+def test_an_archive_command_without_a_directory_is_an_error(joulie: Run) -> None:
+    result = joulie("archive")
 
-    assert (said.code, said.out) == (2, "")
-    assert "Which archive? Give --to DIR, or set ARCHIVE_DIR." in said.err
+    assert (result.code, result.out) == (2, "")
+    assert "Which archive? Give --to DIR, or set ARCHIVE_DIR." in result.err
 
 
 READERS = {
@@ -315,7 +314,7 @@ READERS = {
 
 
 @pytest.mark.parametrize("words", READERS.values(), ids=READERS)
-def test_the_archive_of_the_settings_is_read_like_one_that_is_named(
+def test_the_archive_of_the_settings_is_read_like_the_one_of_the_option(
     joulie: Run, kept: Path, node: str, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     named = {"NODE": node, "HEADS": str(kept)}
@@ -334,7 +333,7 @@ def timeless(text: str) -> str:
     return re.sub(r"in [0-9.]+ s", "in a while", text)
 
 
-def test_no_command_that_reads_an_archive_is_left_out() -> None:
+def test_every_command_that_reads_an_archive_is_covered() -> None:
     options = {}
     for name, declare in OPTIONS.items():
         parser = argparse.ArgumentParser()
@@ -344,7 +343,7 @@ def test_no_command_that_reads_an_archive_is_left_out() -> None:
     assert {name for name, flags in options.items() if "--archive" in flags} == set(READERS)
 
 
-def test_a_place_for_archives_that_holds_none_yet_is_passed_over(
+def test_an_archive_directory_without_an_archive_is_ignored(
     joulie: Run, node: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ARCHIVE_DIR", str(tmp_path / "later"))
@@ -353,35 +352,35 @@ def test_a_place_for_archives_that_holds_none_yet_is_passed_over(
 
 
 @pytest.mark.slow
-def test_without_the_streams_nothing_is_archived_in_part(
+def test_without_the_streams_no_part_is_archived(
     joulie: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
 
-    said = joulie("archive", "--to", str(tmp_path / "a"), "--now")
+    result = joulie("archive", "--to", str(tmp_path / "a"), "--now")
 
-    assert (said.code, said.out) == (2, "")
+    assert (result.code, result.out) == (2, "")
     assert not list((tmp_path / "a").glob("facts/*/*/*"))
 
 
 # --- wrong names, empty logs, other times -----------------------------------------------------
 
 WRONG = {
-    "a pod that never was": (["explain", "team-a/nix"], "No decision about 'team-a/nix' is in"),
-    "a node that never was": (["explain", "node", "nix", *FACTS], "Nothing is known of a node"),
-    "a plan that never was": (["explain", "plan", "p0", *FACTS], "There is no plan 'p0'"),
+    "an unknown pod": (["explain", "team-a/nix"], "No decision about 'team-a/nix' is in"),
+    "an unknown node": (["explain", "node", "nix", *FACTS], "Nothing is known of a node"),
+    "an unknown plan": (["explain", "plan", "p0", *FACTS], "There is no plan 'p0'"),
     "too many words": (["explain", "a", "b", "c"], "What shall be explained?"),
-    "a twin of nobody": (["twin", "nix"], "No node 'nix' was known at position"),
+    "a twin of an unknown node": (["twin", "nix"], "No node 'nix' was known at position"),
     "a position beyond": (["twin", "nix", "--at", "99999999"], "There is no position 99999999"),
     "the future": (["twin", "nix", "--at", "2999-01-01"], "lies in the future. The newest commit"),
     "before the log": (["twin", "nix", "--at", "1999-01-01"], "Nothing was known at 1999-01-01"),
     "no time at all": (["twin", "nix", "--at", "noon"], "'noon' is not a position, a time such as"),
     "no duration": (["twin", "nix", "--at", "-9parsecs"], "'-9parsecs' is not a position"),
     "decisions since tomorrow": (["decisions", "--since", "2999-01-01"], "lies in the future"),
-    "decisions of nobody": (["decisions", "--pod", "nix"], "entries is like that"),
-    "decisions about no node": (["decisions", "--node", "nix"], "No node 'nix' is known"),
+    "decisions of an unknown pod": (["decisions", "--pod", "nix"], "entries is like that"),
+    "decisions about an unknown node": (["decisions", "--node", "nix"], "No node 'nix' is known"),
     "a proof of nothing": (["prove", "99999999"], "There is no entry 99999999: the log goes from"),
-    "a head that never was": (["diff", "1", "99999999"], "No head was signed at entry 1"),
+    "a head at an unsigned entry": (["diff", "1", "99999999"], "No head was signed at entry 1"),
     "heads in no file": (["verify", "--heads", "/nowhere"], "/nowhere holds no heads"),
     "an archive that is none": (["replay", "--archive", "/nowhere"], "there is neither facts/ nor"),
     "no setting": (["whatif", "--set", "NIX=1"], "NIX: not a setting of scores or plans"),
@@ -394,14 +393,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("words", "answer"), WRONG.values(), ids=WRONG)
-def test_what_cannot_be_answered_is_told_in_one_clear_line(
+def test_an_invalid_request_gives_one_line_with_the_reason(
     joulie: Run, words: list[str], answer: str
 ) -> None:
-    said = joulie(*words)
+    result = joulie(*words)
 
-    assert (said.code, said.out) == (2, "")
-    assert said.err.startswith(f"joulie {words[0]}: ")
-    assert answer in said.err
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith(f"joulie {words[0]}: ")
+    assert answer in result.err
 
 
 EMPTY = {
@@ -417,19 +416,17 @@ EMPTY = {
 
 
 @pytest.mark.parametrize(("words", "answer"), EMPTY.values(), ids=EMPTY)
-def test_an_empty_log_is_told_as_one(
-    joulie: Run, empty: Path, words: list[str], answer: str
-) -> None:
-    said = joulie(*words, data=empty)
+def test_an_empty_log_is_reported(joulie: Run, empty: Path, words: list[str], answer: str) -> None:
+    result = joulie(*words, data=empty)
 
-    assert (said.code, said.out) == (2, "")
-    assert answer in said.err
+    assert (result.code, result.out) == (2, "")
+    assert answer in result.err
 
 
 def test_an_empty_log_replays_to_nothing(joulie: Run, empty: Path) -> None:
-    said = joulie("replay", "--json", data=empty)
+    result = joulie("replay", "--json", data=empty)
 
-    assert (said.code, said.told["events"], said.told["mismatches"]) == (0, 0, 0)
+    assert (result.code, result.parsed["events"], result.parsed["mismatches"]) == (0, 0, 0)
 
 
 COMMANDS = [
@@ -440,26 +437,33 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
-def test_a_folder_without_data_is_told_so(joulie: Run, tmp_path: Path, words: list[str]) -> None:
-    said = joulie(*words, data=tmp_path / "none")
+def test_a_directory_without_data_is_reported(
+    joulie: Run, tmp_path: Path, words: list[str]
+) -> None:
+    result = joulie(*words, data=tmp_path / "none")
 
-    assert said.code == 2
-    assert f"There is no Joulie data in {tmp_path / 'none'}." in said.err
+    assert result.code == 2
+    assert f"There is no Joulie data in {tmp_path / 'none'}." in result.err
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
-def test_a_database_of_an_older_schema_is_told_so(
+def test_a_database_of_an_older_schema_is_reported(
     joulie: Run, empty: Path, words: list[str]
 ) -> None:
     edited(empty / "joulie.db", "UPDATE alembic_version SET version_num = '0001'")
     Signer.of(empty / "head.key").publish(empty / "head.pub")
 
-    said = joulie(*words, data=empty)
+    result = joulie(*words, data=empty)
 
-    assert (said.code, said.out) == (2, "")
-    assert "The database is at schema 0001, this code wants" in said.err
+    assert (result.code, result.out) == (2, "")
+    assert "The database is at schema 0001, this code wants" in result.err
 
 
-def test_a_moment_so_long_ago_needs_no_equals_sign() -> None:
-    assert joined(["twin", "n", "--at", "-10m", "--json"]) == ["twin", "n", "--at=-10m", "--json"]
+def test_a_relative_time_needs_no_equals_sign() -> None:
+    assert joined(["twin", "n", "--at", "-10m", "--json"]) == [
+        "twin",
+        "n",
+        "--at=-10m",
+        "--json",
+    ]
     assert joined(["twin", "--at", "5", "-h"]) == ["twin", "--at", "5", "-h"]

@@ -1,4 +1,4 @@
-"""A log whose keys changed is verified over all of them; a key that leaked writes no history."""
+"""Verification over several keys; a compromised key cannot rewrite the log."""
 
 import shutil
 import subprocess
@@ -12,7 +12,7 @@ from joulie_audit.archive.archiver import Archiver
 from joulie_audit.archive.columnar import Segment
 from joulie_audit.archive.parts import Archive
 from joulie_audit.chain.entries import Flaw
-from joulie_audit.testing import Past
+from joulie_audit.testing import RecordedLog
 from joulie_audit.verify.proof import Proof, difference, prove
 from joulie_audit.verify.verify import Report, verify
 from joulie_audit.verify.verify_archive import verify_archive
@@ -27,86 +27,90 @@ CHECKER = Path(__file__).parents[3] / "docs" / "check_proof.py"
 
 
 @pytest.fixture
-async def rotated(either: Past) -> Past:
+async def rotated(any_database: RecordedLog) -> RecordedLog:
     """Nine entries under the first key, two under the second: heads at 7, 9 and 11."""
-    made = either.maker
+    made = any_database.builder
     made.rotate()
     await made.answer(ask("after-1"))
     made.sign()
-    return either
+    return any_database
 
 
-async def verified(past: Past, ring: Ring | None = None, *anchored: Head) -> Report:
-    async with past.reading() as (history, _):
-        return verify(history, ring or past.maker.signer.public, anchored)
+async def verified(recorded: RecordedLog, ring: Ring | None = None, *anchored: Head) -> Report:
+    async with recorded.reading() as (history, _):
+        return verify(history, ring or recorded.builder.signer.public, anchored)
 
 
-def put(past: Past, head: Head) -> None:
-    edited(past.database, "DELETE FROM head WHERE pos = ?", head.pos)
+def put(recorded: RecordedLog, head: Head) -> None:
+    edited(recorded.database, "DELETE FROM head WHERE pos = ?", head.pos)
     row = head.as_row()
     statement = f"INSERT INTO head ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"
-    edited(past.database, statement, *row.values())
+    edited(recorded.database, statement, *row.values())
 
 
-async def hash_of(past: Past, pos: int) -> bytes:
-    async with past.reading() as (history, _):
+async def hash_of(recorded: RecordedLog, pos: int) -> bytes:
+    async with recorded.reading() as (history, _):
         entry = history.entry(pos)
     assert entry is not None
     return entry.hash
 
 
-# --- verify -------------------------------------------------------------------------------------
+# --- verify -----------------------------------------------------------------------------------
 
 
-async def test_a_log_with_two_keys_has_no_flaw(rotated: Past) -> None:
+async def test_a_log_with_two_keys_has_no_flaw(rotated: RecordedLog) -> None:
     report = await verified(rotated)
 
     assert (report.entries, report.heads, report.flaw) == (11, 3, None)
-    assert [key.until for key in rotated.maker.signer.public.keys] == [9, ENDLESS]
+    assert [key.until for key in rotated.builder.signer.public.keys] == [9, ENDLESS]
 
 
-async def test_a_key_alone_does_not_vouch_for_the_other(rotated: Past) -> None:
-    for key, pos in zip(rotated.maker.signer.public.keys, (11, 7), strict=True):
+async def test_one_key_alone_does_not_verify_heads_of_the_other(rotated: RecordedLog) -> None:
+    for key, pos in zip(rotated.builder.signer.public.keys, (11, 7), strict=True):
         report = await verified(rotated, Ring(key._replace(after=0, until=ENDLESS)))
         assert report.flaw == Flaw(pos, f"the signature of the head at {pos} is not ours")
 
 
-async def test_an_old_key_signs_nothing_behind_its_handover(either: Past, tmp_path: Path) -> None:
-    shutil.copyfile(either.maker.signer.path, tmp_path / "leaked.key")
-    made = either.maker
+async def test_an_old_key_cannot_sign_after_its_handover(
+    any_database: RecordedLog, tmp_path: Path
+) -> None:
+    shutil.copyfile(any_database.builder.signer.path, tmp_path / "leaked.key")
+    made = any_database.builder
     made.rotate()
     await made.answer(ask("after-1"))
     made.sign()
     leaked = Signer.of(tmp_path / "leaked.key")
-    put(either, leaked.sign(11, await hash_of(either, 11), 1))
+    put(any_database, leaked.sign(11, await hash_of(any_database, 11), 1))
 
-    report = await verified(either)
+    report = await verified(any_database)
 
     what = f"the head at 11 is signed by key {leaked.key_id}, which signs up to entry 9"
     assert report.flaw == Flaw(11, what)
 
 
-async def test_a_handover_for_another_log_is_a_flaw(rotated: Past) -> None:
-    ring = rotated.maker.signer.public
+async def test_a_handover_for_another_log_is_a_flaw(rotated: RecordedLog) -> None:
+    ring = rotated.builder.signer.public
     edited(rotated.database, "DELETE FROM decision WHERE pos > 8")
     edited(rotated.database, "DELETE FROM head WHERE pos > 7")
 
     report = await verified(rotated, ring)
 
-    assert report.flaw == Flaw(9, "a handover of keys speaks of entry 9, but the log ends at 8")
+    assert report.flaw == Flaw(9, "a key handover covers entry 9, but the log ends at 8")
 
 
-async def test_a_compromised_key_rewrites_no_history(either: Past, tmp_path: Path) -> None:
-    """Cut to where the key still signed, and signed anew with it: no good key confirms that."""
-    made = either.maker
+async def test_a_compromised_key_cannot_rewrite_the_log(
+    any_database: RecordedLog, tmp_path: Path
+) -> None:
+    """The log is truncated to where the key signed, and signed again with it."""
+    made = any_database.builder
     old = made.signer
     made.rotate()
     made.retire(old.key_id, since=7)
-    edited(either.database, "DELETE FROM decision WHERE pos > 8")
-    edited(either.database, "DELETE FROM head WHERE pos > 7")
-    put(either, old.sign(8, await hash_of(either, 8), 1))
+    edited(any_database.database, "DELETE FROM decision WHERE pos > 8")
+    edited(any_database.database, "DELETE FROM head WHERE pos > 7")
+    put(any_database, old.sign(8, await hash_of(any_database, 8), 1))
 
-    report = await verified(either, made.signer.public)
+    report = await verified(any_database, made.signer.public)
 
     assert report.flaw == Flaw(
         8,
@@ -115,21 +119,21 @@ async def test_a_compromised_key_rewrites_no_history(either: Past, tmp_path: Pat
     )
 
 
-async def test_what_a_compromised_key_signed_counts_once_a_good_key_covers_it(
-    rotated: Past,
+async def test_a_head_of_a_compromised_key_is_valid_if_another_key_covers_it(
+    rotated: RecordedLog,
 ) -> None:
-    made = rotated.maker
+    made = rotated.builder
     made.retire(made.signer.public.keys[0].id, since=5)
 
     assert (await verified(rotated)).flaw is None
 
 
-# --- proofs -------------------------------------------------------------------------------------
+# --- proofs -----------------------------------------------------------------------------------
 
 
-async def proved(past: Past, position: int) -> Proof:
-    async with past.reading() as (history, _):
-        return prove(history, position, past.maker.signer.public)
+async def proved(recorded: RecordedLog, position: int) -> Proof:
+    async with recorded.reading() as (history, _):
+        return prove(history, position, recorded.builder.signer.public)
 
 
 def checked(proof: Proof, folder: Path, key: Path) -> tuple[int, str]:
@@ -141,8 +145,10 @@ def checked(proof: Proof, folder: Path, key: Path) -> tuple[int, str]:
     return done.returncode, done.stdout.strip()
 
 
-async def test_the_script_follows_a_handover_from_any_key(either: Past, tmp_path: Path) -> None:
-    made, keys = either.maker, []
+async def test_the_script_follows_a_handover_from_any_key(
+    any_database: RecordedLog, tmp_path: Path
+) -> None:
+    made, keys = any_database.builder, []
     for name in ("first", "second", "third"):
         keys.append(tmp_path / f"{name}.pub")
         if name == "first":
@@ -154,19 +160,19 @@ async def test_the_script_follows_a_handover_from_any_key(either: Past, tmp_path
     ring = made.signer.path.with_suffix(".pub")
 
     for position in (3, 10, 12):
-        proof = await proved(either, position)
+        proof = await proved(any_database, position)
         for key in (keys[0], ring):
-            code, said = checked(proof, tmp_path, key)
-            assert (code, said[:5]) == (0, "entry"), said
+            code, output = checked(proof, tmp_path, key)
+            assert (code, output[:5]) == (0, "entry"), output
 
 
-async def test_the_script_believes_no_forged_handover(rotated: Past, tmp_path: Path) -> None:
+async def test_the_script_rejects_a_forged_handover(rotated: RecordedLog, tmp_path: Path) -> None:
     old = tmp_path / "old.pub"
-    old.write_bytes(pem(rotated.maker.signer.public.keys[0].raw))
+    old.write_bytes(pem(rotated.builder.signer.public.keys[0].raw))
     proof = await proved(rotated, 10)
-    stranger = Signer.of(tmp_path / "stranger.key")
-    head = stranger.sign(11, proof.head.hash, proof.head.signed_at)
-    forged = msgspec.structs.replace(proof.handovers[0], new=stranger.public.newest.raw)
+    foreign_signer = Signer.of(tmp_path / "stranger.key")
+    head = foreign_signer.sign(11, proof.head.hash, proof.head.signed_at)
+    forged = msgspec.structs.replace(proof.handovers[0], new=foreign_signer.public.newest.raw)
     out_of_range = msgspec.structs.replace(proof.handovers[0], pos=20)
 
     assert checked(proof, tmp_path, old)[0] == 0
@@ -182,8 +188,10 @@ async def test_the_script_believes_no_forged_handover(rotated: Past, tmp_path: P
         )
 
 
-async def test_a_proof_avoids_heads_of_a_compromised_key(rotated: Past, tmp_path: Path) -> None:
-    made = rotated.maker
+async def test_a_proof_avoids_heads_of_a_compromised_key(
+    rotated: RecordedLog, tmp_path: Path
+) -> None:
+    made = rotated.builder
     ring = made.signer.path.with_suffix(".pub")
     before = await proved(rotated, 8)
     made.retire(made.signer.public.keys[0].id, since=7)
@@ -194,10 +202,10 @@ async def test_a_proof_avoids_heads_of_a_compromised_key(rotated: Past, tmp_path
     assert checked(after, tmp_path, ring)[0] == 0
 
 
-async def test_two_heads_of_two_keys_are_of_one_log(rotated: Past) -> None:
+async def test_heads_of_two_keys_belong_to_one_log(rotated: RecordedLog) -> None:
     async with rotated.reading() as (history, _):
         first, *_, last = history.heads()
-        found = difference(history, rotated.maker.signer.public, first, last)
+        found = difference(history, rotated.builder.signer.public, first, last)
 
     assert (found.flaw, found.entries) == ("", 4)
 
@@ -210,33 +218,33 @@ def pem(raw: bytes) -> bytes:
     return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
-# --- archives -----------------------------------------------------------------------------------
+# --- archives ---------------------------------------------------------------------------------
 
 
-async def archived(past: Past, to: Path, keys: tuple[KeyStatement, ...]) -> Archive:
-    async with past.reading() as (history, facts):
+async def archived(recorded: RecordedLog, to: Path, keys: tuple[KeyStatement, ...]) -> Archive:
+    async with recorded.reading() as (history, facts):
         await Archiver(to, Segment(), 2**62, keys).run(history, facts)
     return Archive.of(to)
 
 
 async def test_an_archive_is_verified_with_its_first_key_alone(
-    rotated: Past, tmp_path: Path
+    rotated: RecordedLog, tmp_path: Path
 ) -> None:
-    ring = rotated.maker.signer.public
+    ring = rotated.builder.signer.public
     archive = await archived(rotated, tmp_path / "archive", ring.statements)
 
     assert verify_archive(archive, Ring(ring.first)).flaw is None
 
 
 async def test_a_handover_after_its_entry_was_archived_is_in_the_next_part(
-    either: Past, tmp_path: Path
+    any_database: RecordedLog, tmp_path: Path
 ) -> None:
-    to, made = tmp_path / "archive", either.maker
-    await archived(either, to, ())
+    to, made = tmp_path / "archive", any_database.builder
+    await archived(any_database, to, ())
     made.rotate()
     await made.answer(ask("after-1"))
     made.sign()
-    archive = await archived(either, to, made.signer.public.statements)
+    archive = await archived(any_database, to, made.signer.public.statements)
 
     parts = [archive.read_log(place, part) for place, part in archive.parts("log")]
     assert parts[0].keys == ()
@@ -245,9 +253,9 @@ async def test_a_handover_after_its_entry_was_archived_is_in_the_next_part(
 
 
 async def test_an_archive_without_its_handovers_needs_the_ring(
-    rotated: Past, tmp_path: Path
+    rotated: RecordedLog, tmp_path: Path
 ) -> None:
-    ring = rotated.maker.signer.public
+    ring = rotated.builder.signer.public
     archive = await archived(rotated, tmp_path / "archive", ())
 
     assert verify_archive(archive, ring).flaw is None
@@ -256,14 +264,14 @@ async def test_an_archive_without_its_handovers_needs_the_ring(
     assert "the signature of the head at 11 is not ours" in flaw
 
 
-async def test_an_archive_that_ends_with_a_compromised_key_is_not_believed(
-    either: Past, tmp_path: Path
+async def test_an_archive_that_ends_with_a_compromised_key_is_a_flaw(
+    any_database: RecordedLog, tmp_path: Path
 ) -> None:
-    """Made when the log ended there, or cut off there by a thief of the key."""
-    made = either.maker
+    """It may be complete, or truncated by an attacker with the key."""
+    made = any_database.builder
     await made.answer(ask("late-3"))
     made.sign()
-    archive = await archived(either, tmp_path / "archive", ())
+    archive = await archived(any_database, tmp_path / "archive", ())
     old = made.signer.key_id
     await made.answer(ask("late-4"))
     made.sign()

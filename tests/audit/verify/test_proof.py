@@ -1,4 +1,4 @@
-"""A proof convinces somebody who runs none of our code, and nothing else does."""
+"""A standalone script accepts a valid proof and rejects everything else."""
 
 import subprocess
 import sys
@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from joulie_audit.testing import Past
-from joulie_audit.verify.proof import Difference, Proof, difference, holds, prove
+from joulie_audit.testing import RecordedLog
+from joulie_audit.verify.proof import Difference, Proof, difference, leads_to_head, prove
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.testing import ask
 from joulie_projections.decision_log.heads import Head, Signer
@@ -17,22 +17,22 @@ pytestmark = pytest.mark.anyio
 CHECKER = Path(__file__).parents[3] / "docs" / "check_proof.py"
 
 
-async def proved(past: Past, position: int) -> Proof:
-    async with past.reading() as (history, _):
+async def proved(recorded: RecordedLog, position: int) -> Proof:
+    async with recorded.reading() as (history, _):
         return prove(history, position)
 
 
 @pytest.fixture
-def key(past: Past, tmp_path: Path) -> Path:
+def key(recorded: RecordedLog, tmp_path: Path) -> Path:
     file = tmp_path / "head.pub"
-    past.maker.signer.publish(file)
+    recorded.builder.signer.publish(file)
     return file
 
 
 def checked(
     proof: Proof, directory: Path, *options: str | Path, python: tuple[str, ...] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """By the script of the documentation, from a folder that knows nothing of Joulie."""
+    """Runs the documented script in a directory without Joulie."""
     file = directory / "proof.json"
     file.write_bytes(msgspec.json.encode(proof))
     command = [sys.executable, *python, str(CHECKER), str(file), *map(str, options)]
@@ -40,43 +40,45 @@ def checked(
 
 
 @pytest.mark.parametrize(("position", "head"), [(1, 7), (7, 7), (8, 9), (9, 9)])
-async def test_a_proof_leads_to_the_next_signed_head(small: Past, position: int, head: int) -> None:
-    proof = await proved(small, position)
+async def test_a_proof_leads_to_the_next_signed_head(
+    small_log: RecordedLog, position: int, head: int
+) -> None:
+    proof = await proved(small_log, position)
 
     assert (proof.head.pos, len(proof.bodies)) == (head, head - position + 1)
-    assert holds(proof)
+    assert leads_to_head(proof)
 
 
-async def test_the_script_of_the_documentation_believes_a_proof(
-    small: Past, key: Path, tmp_path: Path
+async def test_the_documented_script_accepts_a_proof(
+    small_log: RecordedLog, key: Path, tmp_path: Path
 ) -> None:
-    done = checked(await proved(small, 3), tmp_path, "--key", key)
+    done = checked(await proved(small_log, 3), tmp_path, "--key", key)
 
     assert done.stdout == "entry 3 stands before the head at 7, signed by this key\n"
     assert done.returncode == 0
 
 
-async def test_without_the_key_the_script_says_what_it_did_not_check(
-    small: Past, tmp_path: Path
+async def test_without_a_key_the_script_reports_that_the_signature_was_not_checked(
+    small_log: RecordedLog, tmp_path: Path
 ) -> None:
-    done = checked(await proved(small, 3), tmp_path)
+    done = checked(await proved(small_log, 3), tmp_path)
 
     assert done.stdout.endswith("whose signature was NOT checked (no --key)\n")
 
 
-async def test_without_the_package_the_script_says_what_it_did_not_check(
-    small: Past, key: Path, tmp_path: Path
+async def test_without_the_package_the_script_reports_that_the_signature_was_not_checked(
+    small_log: RecordedLog, key: Path, tmp_path: Path
 ) -> None:
-    done = checked(await proved(small, 3), tmp_path, "--key", key, python=("-S",))
+    done = checked(await proved(small_log, 3), tmp_path, "--key", key, python=("-S",))
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("NOT checked (the package `cryptography` is missing)\n")
 
 
-async def test_the_script_does_not_believe_a_changed_body(
-    small: Past, key: Path, tmp_path: Path
+async def test_the_script_rejects_a_changed_body(
+    small_log: RecordedLog, key: Path, tmp_path: Path
 ) -> None:
-    proof = await proved(small, 3)
+    proof = await proved(small_log, 3)
     bodies = [proof.bodies[0] + b"!", *proof.bodies[1:]]
 
     done = checked(msgspec.structs.replace(proof, bodies=bodies), tmp_path, "--key", key)
@@ -84,21 +86,21 @@ async def test_the_script_does_not_believe_a_changed_body(
     assert (done.returncode, done.stdout) == (1, "NOT proved: the bodies do not lead to the head\n")
 
 
-async def test_the_script_does_not_believe_another_position(
-    small: Past, key: Path, tmp_path: Path
+async def test_the_script_rejects_another_position(
+    small_log: RecordedLog, key: Path, tmp_path: Path
 ) -> None:
-    proof = await proved(small, 3)
+    proof = await proved(small_log, 3)
 
     done = checked(msgspec.structs.replace(proof, position=2), tmp_path, "--key", key)
 
     assert done.returncode == 1
 
 
-async def test_the_script_does_not_believe_another_key(small: Past, tmp_path: Path) -> None:
+async def test_the_script_rejects_another_key(small_log: RecordedLog, tmp_path: Path) -> None:
     other = tmp_path / "other.pub"
     Signer.of(tmp_path / "other.key").publish(other)
 
-    done = checked(await proved(small, 3), tmp_path, "--key", other)
+    done = checked(await proved(small_log, 3), tmp_path, "--key", other)
 
     assert (done.returncode, done.stdout) == (
         1,
@@ -106,7 +108,7 @@ async def test_the_script_does_not_believe_another_key(small: Past, tmp_path: Pa
     )
 
 
-def test_the_script_is_short_and_needs_nothing_of_ours() -> None:
+def test_the_script_is_short_and_imports_no_joulie_package() -> None:
     source = CHECKER.read_text()
 
     assert len(source.splitlines()) < 140
@@ -121,68 +123,74 @@ def test_the_script_is_short_and_needs_nothing_of_ours() -> None:
         (10, "Entry 10 is not signed yet: the newest head is at 9."),
     ],
 )
-async def test_what_cannot_be_proved_is_told(small: Past, position: int, why: str) -> None:
-    await small.maker.answer(ask("unsigned"))
+async def test_an_entry_that_cannot_be_proved_gives_the_reason(
+    small_log: RecordedLog, position: int, why: str
+) -> None:
+    await small_log.builder.answer(ask("unsigned"))
 
-    with pytest.raises(NotInTheLog) as told:
-        await proved(small, position)
+    with pytest.raises(NotInTheLog) as reported:
+        await proved(small_log, position)
 
-    assert str(told.value).startswith(why)
+    assert str(reported.value).startswith(why)
 
 
-async def test_nothing_can_be_proved_of_an_empty_log(past: Past) -> None:
+async def test_an_empty_log_has_no_proofs(recorded: RecordedLog) -> None:
     with pytest.raises(NotInTheLog, match="the log has no entries yet"):
-        await proved(past, 1)
+        await proved(recorded, 1)
 
 
-# --- one head and another ---------------------------------------------------------------------
+# --- two heads --------------------------------------------------------------------------------
 
 
-async def heads_and(past: Past, *changes: Head) -> tuple[list[Head], Difference]:
-    async with past.reading() as (history, _):
+async def heads_and(recorded: RecordedLog, *changes: Head) -> tuple[list[Head], Difference]:
+    async with recorded.reading() as (history, _):
         heads = history.heads()
         pair = list(changes) if changes else heads
-        return heads, difference(history, past.maker.signer.public, pair[-1], pair[0])
+        return heads, difference(history, recorded.builder.signer.public, pair[-1], pair[0])
 
 
-async def test_a_later_head_goes_on_from_an_earlier_one(small: Past) -> None:
-    heads, found = await heads_and(small)
+async def test_a_later_head_extends_an_earlier_one(small_log: RecordedLog) -> None:
+    heads, found = await heads_and(small_log)
 
     assert found == Difference(heads[0], heads[1], "")
     assert found.entries == 2
 
 
-async def test_two_heads_of_one_entry_that_differ_are_a_fork(small: Past) -> None:
-    heads, _ = await heads_and(small)
-    forked = small.maker.signer.sign(9, bytes(32), 1)
+async def test_two_different_heads_of_one_entry_are_a_fork(small_log: RecordedLog) -> None:
+    heads, _ = await heads_and(small_log)
+    forked = small_log.builder.signer.sign(9, bytes(32), 1)
 
-    _, found = await heads_and(small, heads[-1], forked)
+    _, found = await heads_and(small_log, heads[-1], forked)
 
     assert found.flaw == "two heads of entry 9 that differ: the log was forked"
 
 
-async def test_a_head_of_a_log_that_was_rewritten_since_does_not_fit(small: Past) -> None:
-    heads, _ = await heads_and(small)
-    before = small.maker.signer.sign(5, bytes(32), 1)
+async def test_a_head_of_a_rewritten_log_does_not_match(
+    small_log: RecordedLog,
+) -> None:
+    heads, _ = await heads_and(small_log)
+    before = small_log.builder.signer.sign(5, bytes(32), 1)
 
-    _, found = await heads_and(small, before, heads[-1])
+    _, found = await heads_and(small_log, before, heads[-1])
 
-    assert found.flaw == "entry 5 of this log is not the one that the first head signed"
-
-
-async def test_a_head_of_another_log_is_told_by_its_key(small: Past, tmp_path: Path) -> None:
-    heads, _ = await heads_and(small)
-    stranger = Signer.of(tmp_path / "other.key")
-
-    _, found = await heads_and(small, stranger.sign(3, bytes(32), 1), heads[-1])
-
-    assert found.flaw == f"the head at 3 is signed by another key ({stranger.key_id})"
+    assert found.flaw == "entry 5 of this log does not match the first head"
 
 
-async def test_a_head_beyond_the_log_does_not_fit(small: Past) -> None:
-    heads, _ = await heads_and(small)
-    beyond = small.maker.signer.sign(99, bytes(32), 1)
+async def test_a_head_of_another_log_is_detected_by_its_key(
+    small_log: RecordedLog, tmp_path: Path
+) -> None:
+    heads, _ = await heads_and(small_log)
+    foreign_signer = Signer.of(tmp_path / "other.key")
 
-    _, found = await heads_and(small, heads[-1], beyond)
+    _, found = await heads_and(small_log, foreign_signer.sign(3, bytes(32), 1), heads[-1])
+
+    assert found.flaw == f"the head at 3 is signed by another key ({foreign_signer.key_id})"
+
+
+async def test_a_head_after_the_end_of_the_log_does_not_match(small_log: RecordedLog) -> None:
+    heads, _ = await heads_and(small_log)
+    beyond = small_log.builder.signer.sign(99, bytes(32), 1)
+
+    _, found = await heads_and(small_log, heads[-1], beyond)
 
     assert found.flaw == "the entries from 10 on do not lead to the head at 99"

@@ -1,4 +1,4 @@
-"""Whatever was changed behind our back is named by its place."""
+"""Every change to the log is reported with its position."""
 
 import contextlib
 import sqlite3
@@ -11,10 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from joulie_audit.chain.entries import Flaw, Part, Sharing, joined, spans_of, walk
-from joulie_audit.chain.sequence_gaps import Counters, Hole
-from joulie_audit.testing import Past, small_past_in
-from joulie_audit.verify.verify import EVERYTHING, Report, unlogged, verify
+from joulie_audit.chain.entries import (
+    EntryRange,
+    Flaw,
+    WorkerOptions,
+    join_walks,
+    split_range,
+    walk,
+)
+from joulie_audit.chain.sequence_gaps import Gap, SequenceNumbers
+from joulie_audit.testing import RecordedLog, small_log_in
+from joulie_audit.verify.verify import ALL_ENTRIES, Report, unlogged_flaw, verify
 from joulie_bus.events import Basis, FallbackAnswered, codec
 from joulie_bus.events.codec import Envelope
 from joulie_bus.streams.records import Message
@@ -27,67 +34,71 @@ from joulie_projections.testing import Postgres, edited
 pytestmark = pytest.mark.anyio
 
 
-async def verified(past: Past, *anchored: Head, part: Part = EVERYTHING, jobs: int = 1) -> Report:
-    async with past.reading() as (history, _):
-        sharing = Sharing(past.database, jobs)
-        return verify(history, past.maker.signer.public, anchored, part, sharing)
+async def verified(
+    recorded: RecordedLog, *anchored: Head, entry_range: EntryRange = ALL_ENTRIES, jobs: int = 1
+) -> Report:
+    async with recorded.reading() as (history, _):
+        workers = WorkerOptions(recorded.database, jobs)
+        return verify(history, recorded.builder.signer.public, anchored, entry_range, workers)
 
 
-async def test_a_log_that_is_what_was_written_has_no_flaw(small: Past) -> None:
-    report = await verified(small)
+async def test_an_unchanged_log_has_no_flaw(small_log: RecordedLog) -> None:
+    report = await verified(small_log)
 
-    assert report == Report(entries=9, heads=2, batches=4, snapshots=0, holes=[], flaw=None)
+    assert report == Report(entries=9, heads=2, batches=4, snapshots=0, gaps=[], flaw=None)
 
 
-async def test_an_empty_log_is_right(past: Past) -> None:
-    assert await verified(past) == Report(0, 0, 0, 0, [], None)
+async def test_an_empty_log_has_no_flaw(recorded: RecordedLog) -> None:
+    assert await verified(recorded) == Report(0, 0, 0, 0, [], None)
 
 
 CHANGES = {
     "a body": (
         "UPDATE decision SET body = prev WHERE pos = 4",
-        Flaw(4, "the body of entry 4 is not the one that was hashed"),
+        Flaw(4, "the body of entry 4 does not match its hash"),
     ),
     "a hash": (
         "UPDATE decision SET hash = prev WHERE pos = 4",
-        Flaw(4, "the body of entry 4 is not the one that was hashed"),
+        Flaw(4, "the body of entry 4 does not match its hash"),
     ),
     "a link": (
         "UPDATE decision SET prev = hash WHERE pos = 4",
-        Flaw(4, "entry 4 does not follow the entry before it"),
+        Flaw(4, "entry 4 does not link to the entry before it"),
     ),
-    "an entry taken out": (
+    "a removed entry": (
         "DELETE FROM decision WHERE pos = 4",
-        Flaw(4, "entry 4 is missing; the log goes on at 5"),
+        Flaw(4, "entry 4 is missing; the next entry is 5"),
     ),
     "a signature": (
         "UPDATE head SET signature = hash WHERE pos = 7",
         Flaw(7, "the signature of the head at 7 is not ours"),
     ),
-    "a signed moment": (
+    "a signed time": (
         "UPDATE head SET signed_at = signed_at + 1 WHERE pos = 9",
         Flaw(9, "the signature of the head at 9 is not ours"),
     ),
     "a manifest": (
         "UPDATE batch SET state_digest = head WHERE p_to = 12",
-        Flaw(9, "the manifest at 9 is not the one that was chained"),
+        Flaw(9, "the manifest at 9 does not match its chain hash"),
     ),
-    "a manifest taken out": (
+    "a removed manifest": (
         "DELETE FROM batch WHERE p_to = 12",
         Flaw(9, "positions 9 to 12 are missing"),
     ),
     "the checkpoint": (
         "UPDATE checkpoint SET head = inputs WHERE name = 'projector'",
-        Flaw(23, "the checkpoint and the last manifest do not fit together"),
+        Flaw(23, "the checkpoint does not match the last manifest"),
     ),
 }
 
 
 @pytest.mark.parametrize(("statement", "flaw"), CHANGES.values(), ids=CHANGES)
-async def test_a_change_is_named_by_its_place(either: Past, statement: str, flaw: Flaw) -> None:
-    edited(either.database, statement)
+async def test_a_change_is_reported_with_its_position(
+    any_database: RecordedLog, statement: str, flaw: Flaw
+) -> None:
+    edited(any_database.database, statement)
 
-    report = await verified(either)
+    report = await verified(any_database)
 
     assert report.flaw == flaw
 
@@ -95,136 +106,149 @@ async def test_a_change_is_named_by_its_place(either: Past, statement: str, flaw
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [2, 3, 5, 9])
 @pytest.mark.parametrize("statement", [*(statement for statement, _ in CHANGES.values()), ""])
-async def test_a_walk_that_is_shared_ends_where_one_alone_would(
-    small: Past, statement: str, jobs: int
+async def test_a_parallel_walk_ends_where_a_single_walk_does(
+    small_log: RecordedLog, statement: str, jobs: int
 ) -> None:
     if statement:
-        edited(small.database, statement)
-    async with small.reading() as (history, _):
-        alone = walk(history, EVERYTHING, {7, 9})
-        spans = spans_of(EVERYTHING, history.tip(), jobs)
-        shared = joined([walk(history, span, {7, 9}) for span in spans], spans)
+        edited(small_log.database, statement)
+    async with small_log.reading() as (history, _):
+        alone = walk(history, ALL_ENTRIES, {7, 9})
+        spans = split_range(ALL_ENTRIES, history.tip(), jobs)
+        shared = join_walks([walk(history, span, {7, 9}) for span in spans], spans)
 
     assert (len(spans), spans[0].first, spans[-1].last) == (jobs, 1, 9)
     assert shared[:2] == alone[:2]
     assert shared.flaw == alone.flaw
-    assert shared.counters.holes() == alone.counters.holes()
+    assert shared.numbers.gaps() == alone.numbers.gaps()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", ["a body", "an entry taken out", "a signature", "a manifest"])
-async def test_several_processes_name_the_place_that_one_does(small: Past, change: str) -> None:
+@pytest.mark.parametrize("change", ["a body", "a removed entry", "a signature", "a manifest"])
+async def test_worker_processes_report_the_same_position(
+    small_log: RecordedLog, change: str
+) -> None:
     statement, flaw = CHANGES[change]
-    edited(small.database, statement)
+    edited(small_log.database, statement)
 
-    shared = await verified(small, jobs=3)
+    shared = await verified(small_log, jobs=3)
 
-    assert shared == await verified(small)
+    assert shared == await verified(small_log)
     assert shared.flaw == flaw
 
 
 @pytest.mark.slow
-async def test_several_processes_find_nothing_in_a_whole_log(small: Past) -> None:
-    shared = await verified(small, jobs=3)
+async def test_worker_processes_find_no_flaw_in_an_unchanged_log(small_log: RecordedLog) -> None:
+    shared = await verified(small_log, jobs=3)
 
-    assert shared == await verified(small)
+    assert shared == await verified(small_log)
     assert shared.flaw is None
 
 
-async def test_any_flipped_byte_of_any_snapshot_is_named(small: Past) -> None:
-    at = small.maker.snapshot()
-    assert (await verified(small))[3:6] == (1, [], None)
-    edited(small.database, "UPDATE snapshot SET body = CAST(substr(body, 1, 50) || 'x' AS BLOB)")
+async def test_a_changed_snapshot_is_reported(small_log: RecordedLog) -> None:
+    at = small_log.builder.snapshot()
+    assert (await verified(small_log))[3:6] == (1, [], None)
+    edited(
+        small_log.database, "UPDATE snapshot SET body = CAST(substr(body, 1, 50) || 'x' AS BLOB)"
+    )
 
-    report = await verified(small)
+    report = await verified(small_log)
 
-    what = f"the snapshot at position {at} is not the one that was kept"
+    what = f"the snapshot at position {at} is corrupted"
     assert report.flaw == Flaw(at, what)
 
 
-async def test_a_snapshot_of_another_place_in_the_chain_is_named(small: Past) -> None:
-    at = small.maker.snapshot()
-    edited(small.database, f"UPDATE snapshot SET position = {at - 1}")
+async def test_a_snapshot_at_another_position_is_reported(small_log: RecordedLog) -> None:
+    at = small_log.builder.snapshot()
+    edited(small_log.database, f"UPDATE snapshot SET position = {at - 1}")
 
-    report = await verified(small)
+    report = await verified(small_log)
 
     assert report.flaw is not None
     assert report.flaw.place == at - 1
 
 
-async def test_any_flipped_byte_of_any_body_is_found(small: Past) -> None:
-    async with small.reading() as (history, _):
+async def test_any_flipped_byte_of_any_body_is_found(small_log: RecordedLog) -> None:
+    async with small_log.reading() as (history, _):
         bodies = {entry.pos: entry.body for entry in history.entries()}
     for pos, body in bodies.items():
         at = (pos * 7919) % len(body)
         changed = body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]
-        edited(small.database, "UPDATE decision SET body = ? WHERE pos = ?", changed, pos)
+        edited(small_log.database, "UPDATE decision SET body = ? WHERE pos = ?", changed, pos)
 
-        assert (await verified(small)).flaw is not None
-        edited(small.database, "UPDATE decision SET body = ? WHERE pos = ?", body, pos)
+        assert (await verified(small_log)).flaw is not None
+        edited(small_log.database, "UPDATE decision SET body = ? WHERE pos = ?", body, pos)
 
-    assert (await verified(small)).flaw is None
+    assert (await verified(small_log)).flaw is None
 
 
-async def test_an_entry_that_was_rewritten_with_its_hash_breaks_the_next_link(small: Past) -> None:
-    async with small.reading() as (history, _):
+async def test_an_entry_rewritten_with_its_hash_breaks_the_next_link(
+    small_log: RecordedLog,
+) -> None:
+    async with small_log.reading() as (history, _):
         entry = next(history.entries(4, 4))
     message = codec.seal(replace(codec.open_envelope(entry.message, "entry"), ts=1))
     body = header(entry.about) + message
     statement = "UPDATE decision SET body = ?, hash = ? WHERE pos = 4"
-    edited(small.database, statement, body, chain_hash(entry.prev, body))
+    edited(small_log.database, statement, body, chain_hash(entry.prev, body))
 
-    report = await verified(small)
+    report = await verified(small_log)
 
-    assert report.flaw == Flaw(5, "entry 5 does not follow the entry before it")
-
-
-async def test_an_entry_that_was_given_another_number_is_missed_at_its_own(small: Past) -> None:
-    edited(small.database, "UPDATE decision SET pos = 19 WHERE pos = 9")
-
-    report = await verified(small)
-
-    assert report.flaw == Flaw(9, "entry 9 is missing; the log goes on at 19")
+    assert report.flaw == Flaw(5, "entry 5 does not link to the entry before it")
 
 
-async def test_a_log_that_was_cut_off_is_found_by_a_head_that_was_kept(small: Past) -> None:
-    async with small.reading() as (history, _):
+async def test_a_renumbered_entry_is_missing_at_its_own_number(
+    small_log: RecordedLog,
+) -> None:
+    edited(small_log.database, "UPDATE decision SET pos = 19 WHERE pos = 9")
+
+    report = await verified(small_log)
+
+    assert report.flaw == Flaw(9, "entry 9 is missing; the next entry is 19")
+
+
+async def test_a_truncated_log_is_detected_by_an_anchored_head(
+    small_log: RecordedLog,
+) -> None:
+    async with small_log.reading() as (history, _):
         kept = history.heads()[-1]
     for table in ("decision", "head"):
-        edited(small.database, f"DELETE FROM {table} WHERE pos > 7")
+        edited(small_log.database, f"DELETE FROM {table} WHERE pos > 7")
 
-    report = await verified(small, kept)
+    report = await verified(small_log, kept)
 
-    assert report.flaw == Flaw(8, "a signed head speaks of entry 9, but the log ends at 7")
+    assert report.flaw == Flaw(8, "a signed head covers entry 9, but the log ends at 7")
 
 
-async def test_the_heads_of_another_log_are_not_ours(small: Past, tmp_path: Path) -> None:
-    stranger = Signer.of(tmp_path / "other.key").sign(7, bytes(32), 1)
+async def test_a_head_of_another_log_is_a_flaw(small_log: RecordedLog, tmp_path: Path) -> None:
+    foreign_head = Signer.of(tmp_path / "other.key").sign(7, bytes(32), 1)
 
-    report = await verified(small, stranger)
+    report = await verified(small_log, foreign_head)
 
     assert report.flaw == Flaw(7, "the signature of the head at 7 is not ours")
 
 
-# --- a part of it -----------------------------------------------------------------------------
+# --- a range of entries -----------------------------------------------------------------------
 
 
-async def test_a_part_hangs_on_the_entry_before_it(small: Past) -> None:
-    report = await verified(small, part=Part(4, 8))
+async def test_a_range_links_to_the_entry_before_it(small_log: RecordedLog) -> None:
+    report = await verified(small_log, entry_range=EntryRange(4, 8))
 
     assert report == Report(5, 2, 0, 0, [], None)
 
 
-async def test_a_part_finds_what_is_in_it_and_nothing_else(small: Past) -> None:
-    edited(small.database, "UPDATE decision SET body = prev WHERE pos = 3")
+async def test_a_range_finds_only_its_own_flaws(small_log: RecordedLog) -> None:
+    edited(small_log.database, "UPDATE decision SET body = prev WHERE pos = 3")
 
-    inside, behind = await verified(small, part=Part(2, 5)), await verified(small, part=Part(4, 9))
+    inside, after_cut = (
+        await verified(small_log, entry_range=EntryRange(2, 5)),
+        await verified(small_log, entry_range=EntryRange(4, 9)),
+    )
 
-    assert inside.flaw == Flaw(3, "the body of entry 3 is not the one that was hashed")
-    assert behind.flaw is None
+    assert inside.flaw == Flaw(3, "the body of entry 3 does not match its hash")
+    assert after_cut.flaw is None
 
 
-# --- what entries are found by ----------------------------------------------------------------
+# --- columns ----------------------------------------------------------------------------------
 
 OTHER: dict[str, object] = {
     "event_id": "extender-9:b1:4",
@@ -237,145 +261,157 @@ OTHER: dict[str, object] = {
 
 
 @pytest.mark.parametrize("column", About._fields)
-async def test_a_column_of_postgres_that_says_other_than_its_entry_is_named(
+async def test_a_changed_column_in_postgres_is_reported(
     postgres: Postgres, tmp_path: Path, column: str
 ) -> None:
-    async with small_past_in(postgres.migrated(), tmp_path) as past:
-        edited(past.database, f"UPDATE decision SET {column} = ? WHERE pos = 5", OTHER[column])
+    async with small_log_in(postgres.migrated(), tmp_path) as recorded:
+        edited(recorded.database, f"UPDATE decision SET {column} = ? WHERE pos = 5", OTHER[column])
 
-        report = await verified(past)
+        report = await verified(recorded)
 
-    assert report.flaw == Flaw(5, f"the column {column} of entry 5 is not what its body says")
+    assert report.flaw == Flaw(5, f"the column {column} of entry 5 does not match its body")
 
 
 @pytest.mark.parametrize("column", About._fields)
-async def test_a_column_of_sqlite_cannot_be_changed_at_all(small: Past, column: str) -> None:
+async def test_a_column_of_sqlite_cannot_be_changed_at_all(
+    small_log: RecordedLog, column: str
+) -> None:
     with pytest.raises(sqlite3.OperationalError, match="cannot UPDATE generated column"):
-        edited(small.database, f"UPDATE decision SET {column} = {column}")
+        edited(small_log.database, f"UPDATE decision SET {column} = {column}")
 
 
-async def test_what_sqlite_finds_an_entry_by_is_hashed_with_it(small: Past) -> None:
+async def test_the_generated_columns_of_sqlite_are_covered_by_the_hash(
+    small_log: RecordedLog,
+) -> None:
     edited(
-        small.database,
+        small_log.database,
         "UPDATE decision SET body = CAST(replace(body, 'team/', 'work/') AS BLOB) WHERE pos = 5",
     )
 
-    async with small.reading() as (history, _):
+    async with small_log.reading() as (history, _):
         found = history.entry(5)
     assert found is not None
     assert found.pod.startswith("work/")
-    assert (await verified(small)).flaw == Flaw(
-        5, "the body of entry 5 is not the one that was hashed"
+    assert (await verified(small_log)).flaw == Flaw(
+        5, "the body of entry 5 does not match its hash"
     )
 
 
-async def test_what_is_put_beside_an_entry_with_a_header_changes_nothing(small: Past) -> None:
-    async with small.reading() as (history, _):
+async def test_a_value_in_the_beside_column_of_an_entry_with_a_header_is_ignored(
+    small_log: RecordedLog,
+) -> None:
+    async with small_log.reading() as (history, _):
         was = list(history.entries())
 
     edited(
-        small.database, "UPDATE decision SET beside = ?", header(About("a", "b", "c", "d", 5, 6))
+        small_log.database,
+        "UPDATE decision SET beside = ?",
+        header(About("a", "b", "c", "d", 5, 6)),
     )
 
-    async with small.reading() as (history, _):
+    async with small_log.reading() as (history, _):
         assert list(history.entries()) == was
-    assert (await verified(small)).flaw is None
+    assert (await verified(small_log)).flaw is None
 
 
 NONSENSE = ["@", "@\n", "@0022003300440055", "@-001" * 9, f"@{'9' * 200}"]
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE)
-async def test_a_header_that_is_nonsense_stops_nobody_and_is_named(
-    small: Past, nonsense: str
+async def test_an_invalid_header_stops_no_reader_and_is_reported(
+    small_log: RecordedLog, nonsense: str
 ) -> None:
-    edited(small.database, "UPDATE decision SET body = ? WHERE pos = 5", nonsense.encode())
+    edited(small_log.database, "UPDATE decision SET body = ? WHERE pos = 5", nonsense.encode())
 
-    async with small.reading() as (history, _):
+    async with small_log.reading() as (history, _):
         found = [entry.pos for entry in history.find(Wanted(namespace="team"))]
         assert found == [9, 8, 7, 6, 4, 3, 2]
         assert len(list(history.entries())) == 9
-    assert (await verified(small)).flaw == Flaw(
-        5, "the body of entry 5 is not the one that was hashed"
+    assert (await verified(small_log)).flaw == Flaw(
+        5, "the body of entry 5 does not match its hash"
     )
 
 
-async def test_bytes_that_are_no_text_stop_nobody_and_are_named(small: Past) -> None:
-    async with small.reading() as (history, _):
+async def test_invalid_text_stops_no_reader_and_is_reported(small_log: RecordedLog) -> None:
+    async with small_log.reading() as (history, _):
         entry = history.entry(5)
     assert entry is not None
     body = entry.body.replace(b"team/", b"te\xffm/", 1)
-    edited(small.database, "UPDATE decision SET body = ? WHERE pos = 5", body)
+    edited(small_log.database, "UPDATE decision SET body = ? WHERE pos = 5", body)
 
-    async with small.reading() as (history, _):
+    async with small_log.reading() as (history, _):
         assert [entry.pod[:5] for entry in history.entries(5, 6)] == ["te\ufffdm/", "team/"]
-    assert (await verified(small)).flaw == Flaw(
-        5, "the body of entry 5 is not the one that was hashed"
+    assert (await verified(small_log)).flaw == Flaw(
+        5, "the body of entry 5 does not match its hash"
     )
 
 
 @pytest.mark.parametrize("column", ["body", "prev", "hash"])
-async def test_bytes_that_are_said_to_be_text_are_named(small: Past, column: str) -> None:
-    """One bit in the file makes one of the other."""
-    edited(small.database, f"UPDATE decision SET {column} = CAST({column} AS TEXT) WHERE pos = 5")
+async def test_bytes_stored_as_text_are_reported(small_log: RecordedLog, column: str) -> None:
+    """A single bit in the file changes the type of a value."""
+    edited(
+        small_log.database, f"UPDATE decision SET {column} = CAST({column} AS TEXT) WHERE pos = 5"
+    )
 
-    report = await verified(small)
+    report = await verified(small_log)
 
     assert report.flaw is not None
     assert report.flaw.place == 5
 
 
-async def test_whoever_wants_it_to_stop_is_heard(small: Past) -> None:
+async def test_an_interrupt_ends_the_walk(small_log: RecordedLog) -> None:
     def look(*_: object) -> bool:
         raise KeyboardInterrupt
 
-    async with small.reading() as (history, _):
+    async with small_log.reading() as (history, _):
         with pytest.raises(KeyboardInterrupt):
             history.look_through(1, 9, look)
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE)
-async def test_nonsense_that_was_hashed_is_named_by_the_head_that_signed_another(
-    small: Past, nonsense: str
+async def test_an_invalid_entry_with_a_matching_hash_differs_from_its_signed_head(
+    small_log: RecordedLog, nonsense: str
 ) -> None:
-    async with small.reading() as (history, _):
+    async with small_log.reading() as (history, _):
         entry = history.entry(9)
     assert entry is not None
     body = nonsense.encode()
     statement = "UPDATE decision SET body = ?, hash = ? WHERE pos = 9"
-    edited(small.database, statement, body, chain_hash(entry.prev, body))
+    edited(small_log.database, statement, body, chain_hash(entry.prev, body))
 
-    report = await verified(small)
+    report = await verified(small_log)
 
-    assert report.flaw == Flaw(9, "entry 9 is not the one that was signed")
+    assert report.flaw == Flaw(9, "entry 9 does not match its signed head")
 
 
-async def test_columns_that_are_made_otherwise_are_named(small: Past) -> None:
+async def test_redefined_columns_are_reported(small_log: RecordedLog) -> None:
     column = "pod TEXT NOT NULL GENERATED ALWAYS AS ("
-    with contextlib.closing(sqlite3.connect(small.database)) as db, db:
+    with contextlib.closing(sqlite3.connect(small_log.database)) as db, db:
         db.execute("PRAGMA writable_schema = on")
         changed = "UPDATE sqlite_master SET sql = replace(sql, ?, ?) WHERE name = 'decision'"
         db.execute(changed, (column, f"{column}'x' || "))
 
-    async with small.reading() as (history, _):
+    async with small_log.reading() as (history, _):
         assert {entry.pod[0] for entry in history.entries()} == {"x"}
-    assert (await verified(small)).flaw == Flaw(
-        0, "the table of decisions was redefined: its columns are not what bodies say"
+    assert (await verified(small_log)).flaw == Flaw(
+        0, "the table of decisions was redefined: its columns do not come from the bodies"
     )
 
 
 # --- entries without headers ------------------------------------------------------------------
 
 
-async def test_a_log_from_before_headers_has_no_flaw(older: Past) -> None:
-    async with older.reading() as (history, _):
+async def test_a_log_without_headers_has_no_flaw(log_without_headers: RecordedLog) -> None:
+    async with log_without_headers.reading() as (history, _):
         assert not any(map(has_header, (entry.body for entry in history.entries())))
 
-    assert await verified(older) == Report(9, 2, 4, 0, [], None)
+    assert await verified(log_without_headers) == Report(9, 2, 4, 0, [], None)
 
 
-async def test_a_name_that_fits_no_header_is_no_flaw_of_an_entry_from_before(older: Past) -> None:
-    """Nor has a producer looked at such names then."""
+async def test_a_name_that_fits_no_header_is_no_flaw_of_an_entry_without_one(
+    log_without_headers: RecordedLog,
+) -> None:
+    """Producers did not check such names then."""
     data = msgspec.Raw(
         msgspec.msgpack.encode(
             FallbackAnswered(
@@ -394,117 +430,131 @@ async def test_a_name_that_fits_no_header_is_no_flaw_of_an_entry_from_before(old
         id="extender-0:b0:1", type=FallbackAnswered.TYPE, v=1, key="u", ts=1, data=data
     )
     subject = CLUSTER.decisions("extender-0")
-    await older.maker.bus.publish([Message(subject, "odd", codec.seal(envelope))])
-    await older.maker.say()
+    await log_without_headers.builder.bus.publish([Message(subject, "odd", codec.seal(envelope))])
+    await log_without_headers.builder.publish()
 
-    assert (await verified(older)).flaw is None
+    assert (await verified(log_without_headers)).flaw is None
 
 
-async def test_a_log_that_got_headers_on_its_way_has_no_flaw(older: Past) -> None:
-    older.maker.headers = True
-    await older.maker.answer(ask("today"))
-    older.maker.drop()
-    await older.maker.answer(ask("later"))
+async def test_a_log_with_headers_from_some_entry_on_has_no_flaw(
+    log_without_headers: RecordedLog,
+) -> None:
+    log_without_headers.builder.headers = True
+    await log_without_headers.builder.answer(ask("today"))
+    log_without_headers.builder.skip_number()
+    await log_without_headers.builder.answer(ask("later"))
 
-    report = await verified(older)
+    report = await verified(log_without_headers)
 
-    assert report == Report(13, 2, 4, 0, [Hole("extender-0:b1", 12, 12)], None)
+    assert report == Report(13, 2, 4, 0, [Gap("extender-0:b1", 12, 12)], None)
 
 
 @pytest.mark.parametrize(("at", "column"), [*enumerate(About._fields)], ids=About._fields)
-async def test_what_stands_beside_an_entry_is_compared_with_what_it_says(
-    older: Past, at: int, column: str
+async def test_the_columns_of_an_entry_without_a_header_are_compared_with_its_body(
+    log_without_headers: RecordedLog, at: int, column: str
 ) -> None:
-    async with older.reading() as (history, _):
+    async with log_without_headers.reading() as (history, _):
         entry = history.entry(5)
     assert entry is not None
-    if isinstance(older.database, Path):
+    if isinstance(log_without_headers.database, Path):
         other = About._make([*entry.about[:at], OTHER[column], *entry.about[at + 1 :]])
-        edited(older.database, "UPDATE decision SET beside = ? WHERE pos = 5", header(other))
+        edited(
+            log_without_headers.database,
+            "UPDATE decision SET beside = ? WHERE pos = 5",
+            header(other),
+        )
     else:
-        edited(older.database, f"UPDATE decision SET {column} = ? WHERE pos = 5", OTHER[column])
+        edited(
+            log_without_headers.database,
+            f"UPDATE decision SET {column} = ? WHERE pos = 5",
+            OTHER[column],
+        )
 
-    report = await verified(older)
+    report = await verified(log_without_headers)
 
-    assert report.flaw == Flaw(5, f"the column {column} of entry 5 is not what its body says")
+    assert report.flaw == Flaw(5, f"the column {column} of entry 5 does not match its body")
 
 
-async def test_an_entry_that_nothing_stands_beside_is_named(older: Past) -> None:
-    if not isinstance(older.database, Path):
+async def test_an_entry_without_header_and_columns_is_reported(
+    log_without_headers: RecordedLog,
+) -> None:
+    if not isinstance(log_without_headers.database, Path):
         pytest.skip("PostgreSQL keeps columns, and none of them may be empty")
-    edited(older.database, "UPDATE decision SET beside = NULL WHERE pos = 5")
+    edited(log_without_headers.database, "UPDATE decision SET beside = NULL WHERE pos = 5")
 
-    report = await verified(older)
+    report = await verified(log_without_headers)
 
-    assert report.flaw == Flaw(5, "the column event_id of entry 5 is not what its body says")
-
-
-# --- producers' numbers -----------------------------------------------------------------------
+    assert report.flaw == Flaw(5, "the column event_id of entry 5 does not match its body")
 
 
-async def test_a_number_that_never_came_is_told_as_a_drop_and_is_no_flaw(small: Past) -> None:
-    small.maker.drop()
-    small.maker.drop()
-    await small.maker.answer(ask("after"))
+# --- sequence numbers -------------------------------------------------------------------------
 
-    report = await verified(small)
 
-    assert (report.holes, report.flaw) == ([Hole("extender-0:b1", 10, 11)], None)
-    assert str(report.holes[0]) == (
-        "numbers 10 to 11 of extender-0:b1 never came: 2 dropped before they were logged"
+async def test_a_missing_number_is_reported_as_a_gap_and_is_no_flaw(
+    small_log: RecordedLog,
+) -> None:
+    small_log.builder.skip_number()
+    small_log.builder.skip_number()
+    await small_log.builder.answer(ask("after"))
+
+    report = await verified(small_log)
+
+    assert (report.gaps, report.flaw) == ([Gap("extender-0:b1", 10, 11)], None)
+    assert str(report.gaps[0]) == (
+        "numbers 10 to 11 of extender-0:b1 are missing: 2 dropped before they were logged"
     )
 
 
-def test_what_the_stream_still_holds_was_no_drop() -> None:
-    hole = Hole("extender-0:b1", 10, 11)
+def test_a_gap_that_the_stream_still_holds_is_a_flaw() -> None:
+    gap = Gap("extender-0:b1", 10, 11)
 
-    assert unlogged([hole], {"extender-0:b1:12": 90}) is None
-    assert unlogged([hole], {"extender-0:b1:11": 91}) == Flaw(
+    assert unlogged_flaw([gap], {"extender-0:b1:12": 90}) is None
+    assert unlogged_flaw([gap], {"extender-0:b1:11": 91}) == Flaw(
         0, "extender-0:b1:11 is #91 of the stream and not in the log"
     )
 
 
-def counted(*ids: str, from_one: bool = True) -> list[Hole]:
-    return counters_of(ids, from_one=from_one).holes()
+def counted(*ids: str, from_one: bool = True) -> list[Gap]:
+    return numbers_of(ids, from_one=from_one).gaps()
 
 
-def counters_of(ids: Sequence[str], *, from_one: bool) -> Counters:
-    counters = Counters(from_one=from_one)
-    counters.seen(event_id.encode() for event_id in ids)
-    return counters
+def numbers_of(ids: Sequence[str], *, from_one: bool) -> SequenceNumbers:
+    numbers = SequenceNumbers(from_one=from_one)
+    numbers.add(event_id.encode() for event_id in ids)
+    return numbers
 
 
 @pytest.mark.parametrize(
-    ("ids", "holes"),
+    ("ids", "gaps"),
     [
-        pytest.param(["a:1:1", "a:1:2"], [], id="without a hole"),
-        pytest.param(["a:1:2"], [Hole("a:1", 1, 1)], id="the first never came"),
-        pytest.param(["a:1:1", "a:1:3", "a:1:2"], [], id="late is not lost"),
-        pytest.param(["a:1:1", "a:2:1"], [], id="another life counts anew"),
-        pytest.param(["a:1:1", "b:1:2"], [Hole("b:1", 1, 1)], id="each replica for itself"),
-        pytest.param(["unreadable:7", "unreadable:9"], [], id="nobody numbered these"),
-        pytest.param(["a:1:x"], [], id="no number at all"),
+        pytest.param(["a:1:1", "a:1:2"], [], id="no gap"),
+        pytest.param(["a:1:2"], [Gap("a:1", 1, 1)], id="the first is missing"),
+        pytest.param(["a:1:1", "a:1:3", "a:1:2"], [], id="out of order"),
+        pytest.param(["a:1:1", "a:2:1"], [], id="another boot starts at one"),
+        pytest.param(["a:1:1", "b:1:2"], [Gap("b:1", 1, 1)], id="each replica counts alone"),
+        pytest.param(["unreadable:7", "unreadable:9"], [], id="unreadable entries have no number"),
+        pytest.param(["a:1:x"], [], id="not a number"),
         pytest.param(
-            ["a:1:1", "a:1:3", "a:1:6"], [Hole("a:1", 2, 2), Hole("a:1", 4, 5)], id="two runs"
+            ["a:1:1", "a:1:3", "a:1:6"], [Gap("a:1", 2, 2), Gap("a:1", 4, 5)], id="two gaps"
         ),
     ],
 )
-def test_holes(ids: list[str], holes: list[Hole]) -> None:
-    assert counted(*ids) == holes
+def test_gaps_are_found(ids: list[str], gaps: list[Gap]) -> None:
+    assert counted(*ids) == gaps
 
 
-def test_a_part_of_a_log_cannot_tell_what_was_before_it() -> None:
+def test_a_range_reports_no_gap_before_its_first_number() -> None:
     ids = ["a:1:50", "a:1:52", "a:1:48"]
 
-    assert counted(*ids, from_one=False) == [Hole("a:1", 51, 51)]
+    assert counted(*ids, from_one=False) == [Gap("a:1", 51, 51)]
 
 
 @settings(deadline=None, max_examples=100)
 @given(st.permutations(range(1, 9)), st.integers(1, 7))
-def test_the_holes_are_what_did_not_come_in_whatever_order(order: list[int], lost: int) -> None:
+def test_gaps_do_not_depend_on_the_order_of_numbers(order: list[int], lost: int) -> None:
     came = [f"a:1:{number}" for number in order if number != lost]
 
-    assert counted(*came) == [Hole("a:1", lost, lost)]
+    assert counted(*came) == [Gap("a:1", lost, lost)]
 
 
 numbered = st.lists(st.builds("{}:1:{}".format, st.sampled_from("ab"), st.integers(1, 9)))
@@ -512,10 +562,10 @@ numbered = st.lists(st.builds("{}:1:{}".format, st.sampled_from("ab"), st.intege
 
 @settings(deadline=None, max_examples=100)
 @given(numbered, st.integers(0, 20), st.booleans())
-def test_counters_that_are_cut_anywhere_find_the_same_holes(
+def test_split_sequence_numbers_find_the_same_gaps(
     ids: list[str], cut: int, from_one: bool
 ) -> None:
-    counters = counters_of(ids[:cut], from_one=from_one)
-    counters.go_on(counters_of(ids[cut:], from_one=False))
+    numbers = numbers_of(ids[:cut], from_one=from_one)
+    numbers.extend(numbers_of(ids[cut:], from_one=False))
 
-    assert counters.holes() == counted(*ids, from_one=from_one)
+    assert numbers.gaps() == counted(*ids, from_one=from_one)

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from sqlalchemy import Engine
 
-from joulie_audit.testing import LogMaker
+from joulie_audit.testing import LogBuilder
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import (
@@ -41,9 +41,9 @@ NOW = 2**53
 
 
 @pytest.fixture
-async def maker(writer: Engine, tmp_path: Path) -> LogMaker:
+async def maker(writer: Engine, tmp_path: Path) -> LogBuilder:
     """Thirty plan events at 2 to 4, 6 to 8, ..., 38 to 40: a plan, n1, n2; facts between them."""
-    made = LogMaker(Store(writer), DecisionLog(writer), Signer.of(tmp_path / "head.key"))
+    made = LogBuilder(Store(writer), DecisionLog(writer), Signer.of(tmp_path / "head.key"))
     for number in range(10):
         await made.facts(node_seen("n3") if number == 0 else power("n3", number))
         await made.facts(plan_made(f"p{number}"), eco("n1"), performance("n2"))
@@ -55,7 +55,7 @@ PLANNED = [at for number in range(10) for at in (4 * number + 2, 4 * number + 3,
 
 @pytest.fixture
 async def pages(
-    maker: LogMaker, database_file: Path, monkeypatch: pytest.MonkeyPatch
+    maker: LogBuilder, database_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncGenerator[PlanPages, None]:
     """Memory holds the newest five only, and nobody reads on."""
     monkeypatch.setattr(event_tail, "PLANS_KEPT", 5)
@@ -118,7 +118,7 @@ async def test_a_long_search_says_where_the_next_one_goes_on(
 
 @pytest.mark.parametrize(("gone", "oldest"), [(3, 6), (4, 7), (5, 8)])
 async def test_what_has_left_the_stream_is_counted_and_the_rest_is_told(
-    pages: PlanPages, maker: LogMaker, gone: int, oldest: int
+    pages: PlanPages, maker: LogBuilder, gone: int, oldest: int
 ) -> None:
     maker.broker.trim(Stream.PLAN, gone)
     found = list(chain(*await all_of(pages, "", 7)))
@@ -128,7 +128,7 @@ async def test_what_has_left_the_stream_is_counted_and_the_rest_is_told(
 
 
 async def test_memory_is_enough_for_who_looks_at_the_newest(
-    pages: PlanPages, maker: LogMaker
+    pages: PlanPages, maker: LogBuilder
 ) -> None:
     maker.broker.recreate(Stream.PLAN)
 

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine
 
 from joulie_audit.replay.fold import rows_of
-from joulie_audit.testing import NAMES, LogMaker
+from joulie_audit.testing import NAMES, LogBuilder
 from joulie_bus.errors import TooFarBack
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import hardware, node_seen, power
@@ -25,10 +25,10 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def maker(writer: Engine, tmp_path: Path) -> LogMaker:
+async def maker(writer: Engine, tmp_path: Path) -> LogBuilder:
     """Eight facts about four nodes, and ten batches of readings."""
     signer = Signer.of(tmp_path / "head.key")
-    made = LogMaker(Store(writer), DecisionLog(writer), signer)
+    made = LogBuilder(Store(writer), DecisionLog(writer), signer)
     await made.facts(*(node_seen(name) for name in NAMES), *(hardware(name) for name in NAMES))
     for number in range(10):
         await made.facts(power("n1", 100 + number), power("n2", 200 - number))
@@ -36,7 +36,7 @@ async def maker(writer: Engine, tmp_path: Path) -> LogMaker:
 
 
 @pytest.fixture
-def way(maker: LogMaker, database_file: Path) -> Generator[Travel, None, None]:
+def way(maker: LogBuilder, database_file: Path) -> Generator[Travel, None, None]:
     past = Past(lambda: History.readable(database_file))
     yield Travel(maker.bus, past)
     past.close()
@@ -55,7 +55,7 @@ async def test_every_position_is_a_moment(way: Travel, position: int, watts: flo
 
 
 async def test_the_newest_moment_is_what_the_database_holds(
-    way: Travel, maker: LogMaker, database_file: Path
+    way: Travel, maker: LogBuilder, database_file: Path
 ) -> None:
     moment = await way.to(maker.position)
 
@@ -65,7 +65,7 @@ async def test_the_newest_moment_is_what_the_database_holds(
 
 
 async def test_it_starts_at_the_nearest_snapshot_and_needs_no_fact_before_it(
-    way: Travel, maker: LogMaker
+    way: Travel, maker: LogBuilder
 ) -> None:
     maker.snapshot()
     await maker.facts(power("n1", 300))
@@ -76,7 +76,7 @@ async def test_it_starts_at_the_nearest_snapshot_and_needs_no_fact_before_it(
 
 
 async def test_facts_that_have_aged_out_are_told_with_where_else_they_may_be(
-    way: Travel, maker: LogMaker
+    way: Travel, maker: LogBuilder
 ) -> None:
     maker.broker.trim(Stream.TEL, 10)
 
@@ -84,7 +84,7 @@ async def test_facts_that_have_aged_out_are_told_with_where_else_they_may_be(
         await way.to(20)
 
 
-async def test_another_stream_of_that_name_is_not_the_past(way: Travel, maker: LogMaker) -> None:
+async def test_another_stream_of_that_name_is_not_the_past(way: Travel, maker: LogBuilder) -> None:
     maker.broker.recreate(Stream.TEL)
 
     with pytest.raises(TooFarBack, match="JOULIE_TEL is at"):
@@ -92,7 +92,7 @@ async def test_another_stream_of_that_name_is_not_the_past(way: Travel, maker: L
 
 
 async def test_too_long_a_way_is_refused_before_the_first_step(
-    way: Travel, maker: LogMaker, monkeypatch: pytest.MonkeyPatch
+    way: Travel, maker: LogBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time_travel, "FARTHEST", 10)
     maker.snapshot()
