@@ -1,4 +1,4 @@
-"""How much a pod asks for: Kubernetes' effective request, in integers."""
+"""Computes a pod's effective resource request as Kubernetes does, in integers."""
 
 from collections.abc import Iterable
 from fractions import Fraction
@@ -25,8 +25,8 @@ from joulie_projections.pods.kubernetes_pod import (
 from joulie_projections.quantities import Quantity, parse, rounded_up
 
 TEAM_LABEL = "joulie.io/team"
-CACHED_ASKS = 8192  # different ways of asking, some 8 MiB; all pods of a deployment ask in one
-_READ_ANNOTATIONS = CLASS_ANNOTATIONS | GPU_ANNOTATIONS  # annotations
+CACHED_ASKS = 8192  # distinct asks, about 8 MiB; all pods of a deployment share one
+_READ_ANNOTATIONS = CLASS_ANNOTATIONS | GPU_ANNOTATIONS
 
 
 class Demand(NamedTuple):
@@ -37,7 +37,7 @@ class Demand(NamedTuple):
 
 
 class _AskInputs(msgspec.Struct, array_like=True):
-    """What of a pod its ask depends on, but for who it is."""
+    """The fields of a pod that its ask depends on, without the pod's identity."""
 
     annotations: dict[str, str] | None
     team: str
@@ -51,9 +51,9 @@ class _AskInputs(msgspec.Struct, array_like=True):
     @classmethod
     def of(cls, pod: Pod) -> "_AskInputs":
         metadata, spec = pod.metadata, pod.spec
-        said = metadata.annotations
+        annotations = metadata.annotations
         return cls(
-            said and {name: text for name, text in said.items() if name in _READ_ANNOTATIONS},
+            annotations and {n: text for n, text in annotations.items() if n in _READ_ANNOTATIONS},
             (metadata.labels or {}).get(TEAM_LABEL, ""),
             spec.containers,
             spec.init_containers,
@@ -86,7 +86,7 @@ _decode = msgspec.msgpack.Decoder(_AskInputs).decode
 def ask_of(
     pod: Pod, namespace_class: str | None = None, gpu_resources: tuple[str, ...] = GPU_RESOURCES
 ) -> PodAsk:
-    """Everything that Joulie wants to know of a pod, once, in the form that facts carry."""
+    """Everything that Joulie reads from a pod, in the form that facts carry."""
     asked, who = (
         _cached_ask(_encode(_AskInputs.of(pod)), namespace_class, gpu_resources),
         pod.metadata,
@@ -102,7 +102,8 @@ def ask_of(
 
 @lru_cache(maxsize=CACHED_ASKS)
 def _cached_ask(kind: bytes, namespace_class: str | None, gpu_resources: tuple[str, ...]) -> PodAsk:
-    """Of nobody yet. Once for all pods of one deployment: exact fractions take their time."""
+    """The ask without the pod's identity, cached: the exact arithmetic is slow, and all pods of a
+    deployment share one ask."""
     pod = _decode(kind).pod()
     workload, placement, rule = classify(pod, namespace_class)
     demand = demand_of(pod, gpu_resources)
@@ -124,7 +125,7 @@ def _cached_ask(kind: bytes, namespace_class: str | None, gpu_resources: tuple[s
 
 
 def _gpu_ask(pod: Pod) -> GpuAsk:
-    """What it wants, or which annotation keeps that a secret: the pod exists all the same."""
+    """The GPU part of the ask; where an annotation is invalid, only the name of that annotation."""
     try:
         return gpu_ask_of(pod.metadata.annotations or {})
     except BadAnnotation as error:
@@ -136,8 +137,8 @@ def demand_of(pod: Pod, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Deman
     slices = sum(
         (effective(pod, name) * _slice_of(name) for name in sorted(_mig_names(pod))), Fraction()
     )
-    # Kubernetes takes more than any machine has. Such a pod asks for the most that a fact holds:
-    # it fits nowhere, and where it is bound all the same, it comes and goes with the same number.
+    # Kubernetes accepts requests larger than any machine. They are capped at what a fact can hold:
+    # such a pod fits no node, and if it is bound anyway, the same number is added and subtracted.
     return Demand(
         cpu_milli=min(MOST_CPU_MILLI, rounded_up(effective(pod, "cpu") * 1000)),
         memory_bytes=min(MOST_BYTES, rounded_up(effective(pod, "memory"))),
@@ -147,33 +148,33 @@ def demand_of(pod: Pod, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Deman
 
 
 def effective(pod: Pod, resource: str) -> Fraction:
-    """What runs side by side, or the hungriest moment of the start, whichever is more."""
-    running = sum((_wanted(c, resource) for c in pod.spec.containers or []), Fraction())
+    """The larger of what runs concurrently and the peak during initialization."""
+    running = sum((_request_of(c, resource) for c in pod.spec.containers or []), Fraction())
     sidecars, starting = Fraction(), Fraction()
     for container in pod.spec.init_containers or []:
         if container.restart_policy == "Always":
-            sidecars += _wanted(container, resource)
+            sidecars += _request_of(container, resource)
             starting = max(starting, sidecars)
         else:
-            starting = max(starting, sidecars + _wanted(container, resource))
+            starting = max(starting, sidecars + _request_of(container, resource))
     of_containers = max(running + sidecars, starting)
-    of_pod = _of(pod.spec.resources, resource, "the pod's own resources")
+    of_pod = _amount(pod.spec.resources, resource, "the pod's own resources")
     overhead = (pod.spec.overhead or {}).get(resource, 0)
     return (of_containers if of_pod is None else of_pod) + parse(overhead, f"overhead {resource}")
 
 
-def _wanted(container: Container, resource: str) -> Fraction:
+def _request_of(container: Container, resource: str) -> Fraction:
     where = f"container {container.name or '?'}"
-    return _of(container.resources, resource, where) or Fraction()
+    return _amount(container.resources, resource, where) or Fraction()
 
 
-def _of(resources: Resources | None, resource: str, where: str) -> Fraction | None:
-    """The request, else the limit, else nothing said."""
+def _amount(resources: Resources | None, resource: str, where: str) -> Fraction | None:
+    """The request, else the limit, else None."""
     if resources is None:
         return None
-    for said in (resources.requests, resources.limits):
-        if said is not None and resource in said:
-            return parse(said[resource], f"{where}, {resource}")
+    for amounts in (resources.requests, resources.limits):
+        if amounts is not None and resource in amounts:
+            return parse(amounts[resource], f"{where}, {resource}")
     return None
 
 
