@@ -1,4 +1,4 @@
-"""A projector and views on one database and one broker, gone at the end of each block."""
+"""Fixtures: projectors and views on one database and one broker."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ class Migrating(Protocol):
 
 @pytest.fixture(params=["database_file", "postgres"], ids=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest) -> Place:
-    """A database at today's schema, of either kind: what holds for one holds for the other."""
+    """A database with the current schema; each test runs on SQLite and on PostgreSQL."""
     found: Path | Migrating = request.getfixturevalue(request.param)
     return found if isinstance(found, Path) else found.migrated()
 
@@ -52,13 +52,13 @@ async def broker(server: Embedded) -> Embedded:
 
 @pytest.fixture
 def projecting(bus: JetStreamLog, place: Place, tmp_path: Path) -> Projecting:
-    """Small batches and a short lease; how the task ended is for the test to say."""
+    """Runs a projector with small batches and a short lease; the test checks how the task ends."""
     signer = Signer.of(tmp_path / "signing.key")
 
     @contextlib.asynccontextmanager
     async def run(**changed: Any) -> AsyncGenerator[asyncio.Task[None], None]:
-        asked: dict[str, Any] = {"batch": 7, "lease_s": 0.3, **changed}
-        settings = ProjectorSettings(**asked)
+        options: dict[str, Any] = {"batch": 7, "lease_s": 0.3, **changed}
+        settings = ProjectorSettings(**options)
         engine = database.writer(place)
         task = asyncio.create_task(
             Projector(bus, CLUSTER, engine, signer, settings).run(), name="projector"

@@ -1,4 +1,4 @@
-"""From messages of several streams to one order, one draft, one manifest. Pure."""
+"""Folds a batch of messages from several streams into one draft and one manifest. Pure."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -34,12 +34,12 @@ from joulie_projections.state.state import CLUSTER, ClusterState
 from joulie_projections.state.state_changes import Change, Draft
 
 DECISIONS = frozenset(cls.TYPE for cls in DECISION_TYPES)
-MAX_REASON_CHARS = 1000  # characters of a reason that are kept
-HERE = "it"  # spelled out once something is wrong: most messages never need the place's name
+MAX_REASON_CHARS = 1000  # a longer reason is shortened in the middle
+HERE = "it"  # the place in errors; `poison_of` adds the real one, which is rarely needed
 
 
 class FoldCursor(NamedTuple):
-    """Where the projector is between two commits."""
+    """How far the fold has come: the state between two commits."""
 
     position: int
     inputs: Inputs
@@ -66,49 +66,50 @@ class FoldResult(NamedTuple):
     bound: list[FirstBinding]
 
 
-class _Broken(Exception):
-    """A fold fell over a fact; what it had changed by then has to be taken back."""
+class _FoldFailed(Exception):
+    """The fold of a fact raised; its changes so far must be reverted."""
 
 
 def fold(
     draft: Draft,
     records: Iterable[Record],
     position: int,
-    aside: Container[int] = (),
+    quarantined: Container[int] = (),
 ) -> FoldResult:
-    """Every record takes the next position, whatever becomes of it: positions have no holes.
+    """Folds records in order. Every record takes the next position, valid or not.
 
-    What was set aside at a position stays aside there, though this code may be able to read it:
-    the past is folded as it was. It comes in by being told again, at another position.
+    Positions in `quarantined` are skipped, even if this version could fold them, so that the
+    past is folded as it was. Such a message takes effect when it is published again.
     """
-    told = list(records)
-    clean = {table: dict(overlay.changes) for table, overlay in draft.tables.items()}
+    batch = list(records)
+    unchanged = {table: dict(overlay.changes) for table, overlay in draft.tables.items()}
     try:
-        return _fold_all(draft, told, position, aside)
-    except _Broken:
+        return _fold_all(draft, batch, position, quarantined)
+    except _FoldFailed:
         for table, overlay in draft.tables.items():
             overlay.changes.clear()
-            overlay.changes.update(clean[table])
-        return fold_singly(draft, told, position, aside)
+            overlay.changes.update(unchanged[table])
+        return fold_singly(draft, batch, position, quarantined)
 
 
 def fold_singly(
     draft: Draft,
     records: Sequence[Record],
     position: int,
-    aside: Container[int] = (),
+    quarantined: Container[int] = (),
 ) -> FoldResult:
-    """Each record in a draft of its own: one that cannot be folded, or whose rows cannot be
-    encoded, is set aside and the others are folded. Gives what `fold` gives without it.
+    """Folds each record in its own draft and quarantines those that cannot be folded or encoded.
+
+    The result equals that of `fold` without these records.
     """
     folded = FoldResult([], 0, [])
     for before, record in enumerate(records, position):
         own = Draft(draft)
         try:
-            one = _fold_all(own, [record], before, aside)
+            one = _fold_all(own, [record], before, quarantined)
             changed_rows(own.changed(), empty_digests())
-        except Exception as error:  # any: the other facts of the batch must not suffer
-            why = str(error) if isinstance(error, _Broken) else _unwritable(error)
+        except Exception as error:  # any error: the other facts of the batch must be folded
+            why = str(error) if isinstance(error, _FoldFailed) else _unwritable(error)
             folded.poison.append(poison_of(before + 1, record, why))
             continue
         own.commit()
@@ -127,31 +128,31 @@ def _fold_all(
     draft: Draft,
     records: Sequence[Record],
     position: int,
-    aside: Container[int],
+    quarantined: Container[int],
 ) -> FoldResult:
-    folded, counting = FoldResult([], 0, []), TelemetryCounter(draft)
+    folded, counter = FoldResult([], 0, []), TelemetryCounter(draft)
     duplicates = 0
     for record in records:
         position += 1
-        if position in aside:
+        if position in quarantined:
             continue
         try:
-            if record.stream is Stream.TEL and _goes_on(draft, record, counting):
+            if record.stream is Stream.TEL and _fold_next_reading(draft, record, counter):
                 continue
-            counting.flush()
+            counter.flush()
             if not _fold_one(draft, record, position, folded.bound):
                 duplicates += 1
         except Undecodable as error:
             folded.poison.append(poison_of(position, record, error.why))
         except Exception as error:
-            raise _Broken(f"its fold failed: {error!r}") from error
-    counting.flush()
+            raise _FoldFailed(f"its fold failed: {error!r}") from error
+    counter.flush()
     _note_claims(draft, records)
     return folded._replace(duplicates=duplicates)
 
 
 def _note_claims(draft: Draft, records: Iterable[Record]) -> None:
-    """Who writes a claim must know that no other is between it and what was looked at."""
+    """Records the newest claim message, which writers of claims compare and set against."""
     newest = max(
         (each for each in records if each.stream is Stream.CLAIM), key=_place, default=None
     )
@@ -167,34 +168,36 @@ def _place(record: Record) -> int:
 
 def poison_of(position: int, record: Record, why: str) -> Poison:
     stream, number = str(record.stream), record.sequence
-    told = printable(str(Undecodable(f"{stream} #{number}", why)))
-    return Poison(position, stream, number, told, record.data, record.subject)
+    reason = printable(str(Undecodable(f"{stream} #{number}", why)))
+    return Poison(position, stream, number, reason, record.data, record.subject)
 
 
 def printable(text: str) -> str:
-    """A reason may repeat what the message holds. No database refuses this form of it."""
+    """Escapes and shortens a reason, which may quote the message, for any database."""
     half = MAX_REASON_CHARS // 2
     cut = text if len(text) <= MAX_REASON_CHARS else f"{text[:half]} ... {text[-half:]}"
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in cut)
 
 
-def _goes_on(draft: Draft, record: Record, counting: TelemetryCounter) -> bool:
-    """The short way for nearly everything: the next reading of a producer. What it is not for
-    is left as it was, and goes the long way, which gives the same.
+def _fold_next_reading(draft: Draft, record: Record, counter: TelemetryCounter) -> bool:
+    """Folds the next reading of a producer without decoding the whole envelope.
+
+    Most messages are such readings. Returns False without changes for any other message; the
+    general path gives the same result.
     """
     sample = codec.open_sample(record.data)
     if sample is None:
         return False
     node, agent = measured_on(record.subject)
     fact = sample.data
-    if fact.node != node or sample.key != node or not counting.is_next(sample.id, agent):
+    if fact.node != node or sample.key != node or not counter.is_next(sample.id, agent):
         return False
     evolve(draft, fact, record.at)
     return True
 
 
 def _fold_one(draft: Draft, record: Record, position: int, bound: list[FirstBinding]) -> bool:
-    """False for a repeat. A fact is read before anything is changed by it."""
+    """Folds one message; False for a duplicate. Decodes it fully before changing anything."""
     envelope = codec.open_envelope(record.data, HERE)
     codec.origin_of(envelope.id, HERE)
     if envelope.type in DECISIONS:
@@ -232,10 +235,10 @@ def sequence(
     records: Sequence[Record],
     created: Mapping[Stream, str],
     now: int,
-    aside: Container[int] = (),
+    quarantined: Container[int] = (),
 ) -> SequencedBatch:
-    """One batch: `records` lie in merge order, each stream's without a hole."""
-    draft, folded, changes, rows, digests = step(cluster_state, cursor, records, aside)
+    """Folds one batch. `records` are in merge order, without gaps in any stream."""
+    draft, folded, changes, rows, digests = step(cluster_state, cursor, records, quarantined)
     ranges = tuple(ranges_of(records))
     root = merkle_root([record.data for record in records])
     span = (cursor.position + 1, cursor.position + len(records))
@@ -265,7 +268,7 @@ def quarantined_batch(
     now: int,
     why: str,
 ) -> SequencedBatch:
-    """A batch of the one record that the database refused: its position is taken, nothing else."""
+    """A batch of one record that the database rejected; it takes a position only."""
     position = cursor.position + 1
     done = sequence(cluster_state, cursor, [record], created, now, frozenset((position,)))
     return done._replace(commit=done.commit._replace(poison=[poison_of(position, record, why)]))
@@ -283,30 +286,30 @@ def step(
     cluster_state: ClusterState,
     cursor: FoldCursor,
     records: Sequence[Record],
-    aside: Container[int] = (),
+    quarantined: Container[int] = (),
 ) -> Step:
-    """Folds a batch, and encodes the rows that it changes."""
+    """Folds a batch and encodes the changed rows."""
     draft = Draft(cluster_state)
-    folded = fold(draft, records, cursor.position, aside)
+    folded = fold(draft, records, cursor.position, quarantined)
     try:
         changes = list(draft.changed())
         rows, digests = changed_rows(changes, cursor.digests, cluster_state.fingerprints)
-    except Exception:  # one of the facts gives a row that has no encoding; the others must not wait
+    except Exception:  # a row cannot be encoded; fold the other facts without its fact
         draft = Draft(cluster_state)
-        folded = fold_singly(draft, records, cursor.position, aside)
+        folded = fold_singly(draft, records, cursor.position, quarantined)
         changes = list(draft.changed())
         rows, digests = changed_rows(changes, cursor.digests, cluster_state.fingerprints)
     return Step(draft, folded, changes, rows, digests)
 
 
 def revert(cluster_state: ClusterState, changes: Sequence[Change]) -> None:
-    """Undoes what a committed draft changed, as long as nothing was changed after it."""
+    """Reverts the changes of a committed draft; no later changes may exist."""
     for table, key, before, _ in changes:
-        held = tables_of(cluster_state)[table]
+        states = tables_of(cluster_state)[table]
         if before is None:
-            held.pop(key, None)
+            states.pop(key, None)
         else:
-            held[key] = before
+            states[key] = before
 
 
 def input_after(created: str, last: Record) -> Input:

@@ -1,4 +1,4 @@
-"""The whole world at a position, packed: where time travel and a rebuild may start."""
+"""Snapshots: the packed state at a position, from which time travel and rebuilds start."""
 
 import hashlib
 import zlib
@@ -14,11 +14,11 @@ from joulie_projections.fold.sequence import FoldCursor
 from joulie_projections.state.rows import Row, digests_of, encode, tables_of
 from joulie_projections.state.state import ClusterState, State
 
-LEVEL = 1  # of zlib; higher ones cost three times the time for a tenth of the bytes
+LEVEL = 1  # of zlib; higher levels take three times as long for 10 % fewer bytes
 
 
 class Snapshot(NamedTuple):
-    """A row of its table. One of another fold version is of no use to this code."""
+    """A row of the table of snapshots. Only snapshots of the same fold version are used."""
 
     position: int
     fold_version: str
@@ -39,33 +39,33 @@ _decode = msgspec.msgpack.Decoder(_Packed).decode
 
 
 class FrozenState(NamedTuple):
-    """A world that nobody changes any more. The states are frozen: their tables are enough."""
+    """A copy of the tables at a position. The states are immutable, so their tables suffice."""
 
     cursor: FoldCursor
     tables: Mapping[str, Mapping[str, State]]
 
 
 def frozen_state_of(cluster_state: ClusterState, cursor: FoldCursor) -> FrozenState:
-    """Quick, so that the fold may go on while the moment is packed elsewhere."""
+    """Copies the tables, so that the fold continues while another thread packs them."""
     return FrozenState(
         cursor, {table: dict(held) for table, held in tables_of(cluster_state).items()}
     )
 
 
-def pack(moment: FrozenState, now: int) -> Snapshot:
+def pack(frozen: FrozenState, now: int) -> Snapshot:
     rows = [
         (table, key, encode(state))
-        for table, held in moment.tables.items()
+        for table, held in frozen.tables.items()
         for key, state in held.items()
     ]
-    position, inputs, digests, head = moment.cursor
+    position, inputs, digests, head = frozen.cursor
     small = {table: value.to_bytes(32) for table, value in digests.items()}
     body = zlib.compress(_encode(_Packed(inputs, small, head, rows)), LEVEL)
     return Snapshot(position, CODE_VERSION, now, hashlib.sha256(body).digest(), body)
 
 
 def unpack(snapshot: Snapshot) -> tuple[FoldCursor, list[Row]]:
-    """Believes nothing that it has not hashed again."""
+    """Unpacks a snapshot. Raises StateDamaged if the body or the rows do not match a digest."""
     if hashlib.sha256(snapshot.body).digest() != snapshot.digest:
         raise StateDamaged("The snapshot", snapshot.position)
     try:

@@ -74,7 +74,7 @@ class Catalog(NamedTuple):
         return None
 
     def gpu(self, name: str) -> GpuModel | None:
-        """The model whose name ends this one and whose traits include those of this one.
+        """The model with a name that ends this one and with all traits of this one.
 
         Words before it, such as a vendor, are ignored; words after it name another card.
         """

@@ -2,8 +2,8 @@
 
 Device plugins, feature discovery, nvidia-smi, rocm-smi and users spell one card in many ways:
 `NVIDIA-A100-SXM4-80GB`, `NVIDIA A100 80GB SXM`, `A100-SXM4-80GB-SHARED`. A name is split into words
-without the vendor, and traits (form factor and memory), whose position varies. Only whole words
-match, which keeps `A10` and `A100`, or `L4`, `L40` and `L40S`, distinct.
+without the vendor, and traits (form factor and memory), in any position. Only whole words match,
+which keeps `A10` and `A100`, or `L4`, `L40` and `L40S`, distinct.
 """
 
 import re

@@ -87,15 +87,13 @@ def ask_of(
     pod: Pod, namespace_class: str | None = None, gpu_resources: tuple[str, ...] = GPU_RESOURCES
 ) -> PodAsk:
     """Everything that Joulie reads from a pod, in the form that facts carry."""
-    asked, who = (
-        _cached_ask(_encode(_AskInputs.of(pod)), namespace_class, gpu_resources),
-        pod.metadata,
-    )
+    metadata = pod.metadata
+    asked = _cached_ask(_encode(_AskInputs.of(pod)), namespace_class, gpu_resources)
     return msgspec.structs.replace(
         asked,
-        uid=who.uid or "",
-        namespace=who.namespace or "default",
-        name=who.name or "",
+        uid=metadata.uid or "",
+        namespace=metadata.namespace or "default",
+        name=metadata.name or "",
         exempt=exemption(pod),
     )
 
