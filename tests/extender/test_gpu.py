@@ -361,6 +361,6 @@ def test_every_answer_about_cards_can_be_given_again(
         decide.preempt_decision(pod, asked, rows_of(asked), moment, weights, sent),
         prioritize_decision(pod, asked, NODES, moment, weights, "gpu"),
     ]
-    shuffled = twin_columns.holding(Cards.of(dict(reversed(cards.items())), twin_columns.rows))
+    shuffled = twin_columns.with_cards(Cards.of(dict(reversed(cards.items())), twin_columns.rows))
 
     assert [decide.again(answer, shuffled, weights) for answer in answers] == answers

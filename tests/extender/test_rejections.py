@@ -99,7 +99,7 @@ def test_whoever_remembers_answers_as_one_who_has_never_been_asked(
 def test_a_reading_leaves_a_rejection_as_it_was() -> None:
     asking, now = Asking(), NOON + SECOND
     first = asking.answer()
-    read = BOARD.read([replace(ECO, at=now, samples=(Sample(now, 300_000),))])
+    read = BOARD.with_readings([replace(ECO, at=now, samples=(Sample(now, 300_000),))])
 
     again = asking.at(read, now=now).answer()
     assert (again.is_remembered, again.reply) == (True, first.reply)
@@ -113,7 +113,7 @@ def test_what_is_told_of_a_candidate_that_was_out_of_date_counts() -> None:
     asking.answer()
 
     assert asking.is_remembered()
-    heard = twin_columns.read([replace(old, at=NOON)])
+    heard = twin_columns.with_readings([replace(old, at=NOON)])
     assert not asking.at(heard).is_remembered()
 
 
@@ -184,7 +184,7 @@ def test_a_card_that_is_claimed_changes_what_a_pod_of_cards_is_told() -> None:
 
     assert asking.is_remembered(pod, names)
     assert not asking.is_remembered(replace(pod, uid="h"), names)  # it may hold some of them
-    taken = free.holding(Cards.of({"a": a_card("n0", claims={"x": a_claim()})}, free.rows))
+    taken = free.with_cards(Cards.of({"a": a_card("n0", claims={"x": a_claim()})}, free.rows))
     assert not asking.at(taken).is_remembered(pod, names)
 
 

@@ -56,7 +56,9 @@ class Course(NamedTuple):
         read = {name: state for name, state in changes.items() if self._is_only_read(name, state)}
         others = {name: state for name, state in changes.items() if name not in read}
         twin_columns = self.twin_columns.updated(others.items(), planned, step.halls)
-        twin_columns = twin_columns.read([state for state in read.values() if state is not None])
+        twin_columns = twin_columns.with_readings(
+            [state for state in read.values() if state is not None]
+        )
         return Course(there, twin_columns, self.now + step.later_s * SECOND)
 
     def _is_only_read(self, name: str, state: NodeState | None) -> bool:

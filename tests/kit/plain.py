@@ -63,7 +63,7 @@ def question(
     twin_columns = TwinColumns.of(named, 0, halls)
     return (
         Question(pod, nodes, cards, age_ms, weights),
-        twin_columns.holding(Cards.of(cards, twin_columns.rows)),
+        twin_columns.with_cards(Cards.of(cards, twin_columns.rows)),
     )
 
 

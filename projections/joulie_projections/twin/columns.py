@@ -126,9 +126,9 @@ class TwinColumns:
     ) -> "TwinColumns":
         """The columns of `cluster_state`, in which only these nodes and cards have changed."""
         twin_columns = self._following(cluster_state, changes)
-        return twin_columns.holding(self.cards.following(cards, twin_columns.rows))
+        return twin_columns.with_cards(self.cards.following(cards, twin_columns.rows))
 
-    def holding(self, cards: Cards) -> "TwinColumns":
+    def with_cards(self, cards: Cards) -> "TwinColumns":
         """The same columns with these cards."""
         if cards is self.cards:
             return self
@@ -137,7 +137,7 @@ class TwinColumns:
         )
         return self._followed_by(twin_columns, _NO_ROWS)
 
-    def read(self, nodes: Collection[NodeState]) -> "TwinColumns":
+    def with_readings(self, nodes: Collection[NodeState]) -> "TwinColumns":
         """The columns after changes that affect only readings (`differs_only_in_readings`).
 
         This costs a third of `updated`, and most changes are readings.
@@ -228,7 +228,7 @@ class TwinColumns:
                 twin_columns.since = ChangesSince(before.memo, rows)
         return twin_columns
 
-    def only(self, rows: Ints) -> "TwinColumns":
+    def select(self, rows: Ints) -> "TwinColumns":
         """The columns of these rows, in this order, without names."""
         columns = {name: column[rows] for name, column in self.columns.items()}
         return TwinColumns({}, columns, self.planned_at, self.halls)
@@ -266,13 +266,13 @@ class TwinColumns:
 
 def _computed_hall_columns(columns: Columns, halls: Halls) -> Columns:
     """Computes the columns that depend on the halls."""
-    hall, there = columns["hall"], columns["at"] > 0
+    hall, is_used = columns["hall"], columns["at"] > 0
     ambient, pue, polled = (np.array(values) for values in zip(*halls.halls, strict=True))
     ambient_c = ambient[hall]
     cooling = linear(Heat(columns["capped_w"], columns["tdp_w"], ambient_c))
     derived = (ambient_c, pue[hall], polled[hall], cooling, _headroom(columns, cooling))
     return {
-        name: np.where(there, column, column.dtype.type(0))
+        name: np.where(is_used, column, column.dtype.type(0))
         for name, column in zip(_HALL_COLUMNS, derived, strict=True)
     }
 

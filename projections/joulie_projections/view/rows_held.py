@@ -47,12 +47,12 @@ class HeldRows:
         twin_columns = self._twin_columns.following(
             self.cluster_state, self._dirty, self._dirty_cards
         )
-        self._twin_columns = twin_columns.read(self._read.values())
+        self._twin_columns = twin_columns.with_readings(self._read.values())
         self._dirty, self._dirty_cards, self._read = {}, {}, {}
         self._is_current = True
         return self._twin_columns
 
-    def agrees(self, digests: dict[str, bytes]) -> bool:
+    def matches(self, digests: dict[str, bytes]) -> bool:
         """Reports whether the rows match these digests of the projector."""
         return all(
             self._digests[table] == value for table, value in unpack_digests(digests).items()

@@ -144,7 +144,7 @@ class View:
             self._needs_read.set()
             return
         self._held.put([Row(*row) for row in delta.rows], delta.p_to)
-        if not self._held.agrees(delta.digests):
+        if not self._held.matches(delta.digests):
             self._request_reload("digest")
         self._notify()
 
@@ -160,7 +160,7 @@ class View:
             self._request_reload("another database")
         elif beat.position > self._held.position:
             self._needs_read.set()
-        elif not self._backwards and not self._held.agrees(beat.digests):
+        elif not self._backwards and not self._held.matches(beat.digests):
             self._request_reload("digest")
 
     def _request_reload(self, reason: str) -> None:

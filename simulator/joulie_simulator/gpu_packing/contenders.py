@@ -45,7 +45,7 @@ class Ours(KubeDefault):
             for row, name in enumerate(self._names)
         }
         twin_columns = TwinColumns.of(nodes, _AT)
-        self._twin_columns = twin_columns.holding(Cards.of(self._cards, twin_columns.rows))
+        self._twin_columns = twin_columns.with_cards(Cards.of(self._cards, twin_columns.rows))
         self._rows = np.arange(len(nodes)) + 1
         self._pods = 0
 
@@ -94,7 +94,7 @@ class Ours(KubeDefault):
             assert held is not None
             changes[uuid] = self._cards[uuid] = held
         twin_columns = self._twin_columns
-        self._twin_columns = twin_columns.holding(
+        self._twin_columns = twin_columns.with_cards(
             twin_columns.cards.following(changes, twin_columns.rows)
         )
 
