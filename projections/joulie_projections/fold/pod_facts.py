@@ -70,9 +70,8 @@ def _pod_finished(draft: Draft, uid: str) -> None:
         load=node.load - load_of(known.pod),
         arrivals=tuple(arrival for arrival in node.arrivals if arrival.uid != uid),
     )
-    if after == NodeState(
-        ordinal=node.ordinal, at=node.at
-    ):  # the node is deleted, and this was its last pod
+    # A deleted node is removed with its last pod.
+    if after == NodeState(ordinal=node.ordinal, at=node.at):
         drop_node(draft, known.node)
     else:
         draft.nodes.put(known.node, after)

@@ -168,9 +168,8 @@ def is_superseded(draft: Draft, origin: Origin, fact: Fact) -> bool:
 def _with_later(life: Life, subject: str, seq: int) -> dict[str, int]:
     newest = max(seq, life.later.get(subject, 0))
     later = life.later | {subject: newest}
-    if (
-        len(later) > LATER_LIMIT
-    ):  # the lowest number; the encoding of rows does not keep insertion order
+    # Drop the lowest number, because the encoding of rows does not keep insertion order.
+    if len(later) > LATER_LIMIT:
         del later[min(later, key=later.__getitem__)]
     return later
 

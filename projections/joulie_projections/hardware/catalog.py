@@ -44,9 +44,7 @@ class _Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 class CpuModel(_Model, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cores: Positive  # of one socket
-    threads: Annotated[int, msgspec.Meta(gt=0, le=8)] = (
-        2  # of one core, with SMT enabled if the model has it
-    )
+    threads: Annotated[int, msgspec.Meta(gt=0, le=8)] = 2  # of one core; 1 without SMT
 
 
 class GpuModel(_Model, frozen=True, kw_only=True, forbid_unknown_fields=True):

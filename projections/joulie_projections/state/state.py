@@ -81,7 +81,7 @@ class ProducerState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The sequence numbers of a producer; the key is its family and name, such as `tel:sim-tel`."""
 
     lives: tuple[Life, ...]  # newest last
-    retired: tuple[str, ...] = ()  # boots of older lives; their messages are duplicates
+    retired: tuple[str, ...] = ()  # boots of older lives; their messages are rejected
 
 
 class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

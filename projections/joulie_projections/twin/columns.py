@@ -60,7 +60,7 @@ Column = npt.NDArray[Any]
 Columns = dict[str, Column]
 _NO_ROWS: Ints = np.zeros(0, np.int64)
 _ALL = slice(None)
-ROWS_PER_CHANGE = 8  # if fewer rows per change are left, readers recompute everything
+ROWS_PER_CHANGE = 8  # with fewer rows per changed row, readers recompute all rows
 NO_CARDS = Cards.empty()
 EMPTY_LABELS = Labels()
 
