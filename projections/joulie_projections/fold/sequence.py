@@ -270,8 +270,8 @@ def quarantined_batch(
 ) -> SequencedBatch:
     """A batch of one record that the database rejected; it takes a position only."""
     position = cursor.position + 1
-    done = sequence(cluster_state, cursor, [record], created, now, frozenset((position,)))
-    return done._replace(commit=done.commit._replace(poison=[poison_of(position, record, why)]))
+    result = sequence(cluster_state, cursor, [record], created, now, frozenset((position,)))
+    return result._replace(commit=result.commit._replace(poison=[poison_of(position, record, why)]))
 
 
 class Step(NamedTuple):

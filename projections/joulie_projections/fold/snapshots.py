@@ -48,15 +48,15 @@ class FrozenState(NamedTuple):
 def frozen_state_of(cluster_state: ClusterState, cursor: FoldCursor) -> FrozenState:
     """Copies the tables, so that the fold continues while another thread packs them."""
     return FrozenState(
-        cursor, {table: dict(held) for table, held in tables_of(cluster_state).items()}
+        cursor, {table: dict(states) for table, states in tables_of(cluster_state).items()}
     )
 
 
 def pack(frozen: FrozenState, now: int) -> Snapshot:
     rows = [
         (table, key, encode(state))
-        for table, held in frozen.tables.items()
-        for key, state in held.items()
+        for table, states in frozen.tables.items()
+        for key, state in states.items()
     ]
     position, inputs, digests, head = frozen.cursor
     small = {table: value.to_bytes(32) for table, value in digests.items()}

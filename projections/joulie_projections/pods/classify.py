@@ -140,8 +140,8 @@ def _node_by_affinity(pod: Pod) -> str | None:
 
 def admits(pod: Pod, profile: str | None) -> bool:
     """Reports whether the pod can run on a node with this profile label (None: no label)."""
-    wanted = (pod.spec.node_selector or {}).get(PROFILE_LABEL)
-    if wanted is not None and wanted != profile:
+    required = (pod.spec.node_selector or {}).get(PROFILE_LABEL)
+    if required is not None and required != profile:
         return False
     terms = _required_terms(pod)
     return terms is None or any(_term_admits(term, profile) for term in terms)

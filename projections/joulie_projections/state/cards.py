@@ -84,8 +84,8 @@ def after_claim(card: CardState | None, fact: ClaimEvent, at: int) -> CardState 
         case CardClaimed():
             claims = others | {fact.pod_uid: _claim(fact, at)}
         case ClaimConfirmed():
-            held = replace(known, confirmed=True) if known else None
-            claims = others | ({fact.pod_uid: held} if held else {})
+            confirmed = replace(known, confirmed=True) if known else None
+            claims = others | ({fact.pod_uid: confirmed} if confirmed else {})
         case ClaimReleased():
             claims = others
         case _:

@@ -98,10 +98,10 @@ def _fingerprint_of(table: str, key: str, state: State | None, fingerprints: Fin
     """The fingerprint of a row; 0 if there is none."""
     if state is None:
         return 0
-    held = fingerprints.get((table, key))
+    cached = fingerprints.get((table, key))
     # Compare by identity: the entry may come from a draft that was discarded.
-    if held is not None and held[0] is state:
-        return held[1]
+    if cached is not None and cached[0] is state:
+        return cached[1]
     return fingerprint(table, key, encode(state))
 
 
@@ -129,11 +129,11 @@ def cluster_state_of(rows: Iterable[Row]) -> ClusterState:
 def apply_rows(cluster_state: ClusterState, rows: Iterable[Row]) -> None:
     """Applies rows that are already committed: read from the database or sent by the projector."""
     for table, key, body in rows:
-        held = tables_of(cluster_state)[table]
+        states = tables_of(cluster_state)[table]
         if body is None:
-            held.pop(key, None)
+            states.pop(key, None)
         else:
-            state = held[key] = decode(table, body)
+            state = states[key] = decode(table, body)
             intern_state(key, state)
 
 

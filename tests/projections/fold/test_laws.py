@@ -48,10 +48,10 @@ def folded(log: list[Record]) -> ClusterState:
 
 def rows_without_producers(cluster_state: ClusterState) -> dict[tuple[str, str], bytes]:
     """All rows except those of producers."""
-    held = tables_of(cluster_state).items()
+    tables = tables_of(cluster_state).items()
     return {
         (table, key): encode(state)
-        for table, states in held
+        for table, states in tables
         for key, state in states.items()
         if table != "producer"
     }

@@ -58,12 +58,12 @@ def sequenced(
     return sequence(cluster_state or ClusterState(), cursor, sent, CREATED, noon())
 
 
-def quarantined_positions(sent: list[Record], done: SequencedBatch) -> list[int]:
+def quarantined_positions(sent: list[Record], result: SequencedBatch) -> list[int]:
     """The quarantined positions; asserts that all other records were folded."""
-    positions = [poison.position for poison in done.commit.poison]
+    positions = [poison.position for poison in result.commit.poison]
     draft = Draft(ClusterState())
     fold(draft, sent, 0, frozenset(positions))
-    assert changed_rows(draft.changed(), empty_digests()) == (done.rows, done.commit.digests)
+    assert changed_rows(draft.changed(), empty_digests()) == (result.rows, result.commit.digests)
     return positions
 
 
@@ -95,10 +95,10 @@ def test_a_batch_updates_the_inputs_of_the_streams_it_read() -> None:
     before = START._replace(inputs={Stream.PLAN: Input("p", 3), Stream.TEL: Input("t", 1)})
 
     sent = merged(power("a", 1), power("a", 2), node_seen("a"))
-    done = sequenced(sent, before)
+    result = sequenced(sent, before)
 
     last = {record.stream: digest_of(record) for record in sent}
-    assert done.commit.inputs == {
+    assert result.commit.inputs == {
         Stream.PLAN: Input("p", 3),
         Stream.TEL: Input("then", 2, last[Stream.TEL]),
         Stream.OBS: Input("then", 1, last[Stream.OBS]),
@@ -128,17 +128,17 @@ def test_positions_are_contiguous_and_ranges_name_every_message_once(
     cluster_state, cursor, sent = ClusterState(), START, records(*facts)
     named: list[tuple[Stream, int]] = []
     for first in range(0, len(sent), batch):
-        done = sequenced(sent[first : first + batch], cursor, cluster_state)
-        done.draft.commit()
+        result = sequenced(sent[first : first + batch], cursor, cluster_state)
+        result.draft.commit()
 
-        manifest = done.commit.manifest
+        manifest = result.commit.manifest
         assert manifest.p_from == cursor.position + 1
         assert (manifest.prev, manifest.state_digest) == (
             cursor.head,
-            state_digest(done.cursor.digests),
+            state_digest(result.cursor.digests),
         )
         named += [(r.stream, n) for r in manifest.ranges for n in range(r.first, r.last + 1)]
-        cursor = done.cursor
+        cursor = result.cursor
 
     assert cursor.position == len(sent)
     assert named == [(record.stream, record.sequence) for record in sent]
@@ -172,19 +172,19 @@ def test_a_new_range_starts_where_the_stream_changes() -> None:
 def test_a_duplicate_takes_a_position_and_changes_nothing() -> None:
     sent = records(node_seen("a"), power("a", 100))
 
-    done = sequenced([*sent, sent[1], sent[0]])
+    result = sequenced([*sent, sent[1], sent[0]])
 
     once = sequenced(sent)
-    assert (done.duplicates, done.cursor.position) == (2, 4)
-    assert (done.rows, done.commit.poison) == (once.rows, [])
+    assert (result.duplicates, result.cursor.position) == (2, 4)
+    assert (result.rows, result.commit.poison) == (once.rows, [])
 
 
 def test_a_repeated_reading_is_a_duplicate() -> None:
     sent = records(power("a", 1), power("a", 2), power("a", 3))
 
-    done = sequenced([*sent, sent[2]])
+    result = sequenced([*sent, sent[2]])
 
-    assert (done.duplicates, done.rows) == (1, sequenced(sent).rows)
+    assert (result.duplicates, result.rows) == (1, sequenced(sent).rows)
 
 
 @pytest.mark.parametrize(
@@ -210,13 +210,13 @@ def test_a_repeated_reading_is_a_duplicate() -> None:
     ],
 )
 def test_an_undecodable_message_takes_a_position_and_changes_nothing(data: bytes, why: str) -> None:
-    done = sequenced([garbage(data), *records(node_seen("a"), name="another")], START)
+    result = sequenced([garbage(data), *records(node_seen("a"), name="another")], START)
 
-    [poison] = done.commit.poison
+    [poison] = result.commit.poison
     assert (poison.position, poison.stream, poison.sequence) == (1, "JOULIE_OBS", 1)
     assert why in poison.why
     assert poison.body == data
-    assert [(row.table, row.key) for row in done.rows if row.table != "cluster"] == [
+    assert [(row.table, row.key) for row in result.rows if row.table != "cluster"] == [
         ("node", "a"),
         ("producer", "obs:another"),
     ]
@@ -225,11 +225,11 @@ def test_an_undecodable_message_takes_a_position_and_changes_nothing(data: bytes
 def test_a_decision_among_facts_is_quarantined() -> None:
     decision = producer().stamp(SettingsDeclared(settings="s", code="1", values={}))
 
-    done = sequenced([garbage(decision.data)])
+    result = sequenced([garbage(decision.data)])
 
-    [poison] = done.commit.poison
+    [poison] = result.commit.poison
     assert "decision.settings-declared is a decision and no fact" in poison.why
-    assert done.rows == []
+    assert result.rows == []
 
 
 NUMBERS = st.integers(1, 3).map(str) | st.sampled_from(["02", "-1", "", "1:2", "9" * 18])
@@ -292,9 +292,9 @@ def test_a_number_above_the_maximum_is_rejected() -> None:
 @given(data=st.binary(max_size=60))
 @settings(deadline=None, max_examples=100)
 def test_any_bytes_take_one_position(data: bytes) -> None:
-    done = sequenced([garbage(data)])
+    result = sequenced([garbage(data)])
 
-    assert (done.cursor.position, len(done.commit.poison)) == (1, 1)
+    assert (result.cursor.position, len(result.commit.poison)) == (1, 1)
 
 
 # --- the quarantine ---------------------------------------------------------------------------
@@ -317,10 +317,10 @@ def test_a_fact_whose_fold_raises_is_quarantined_alone(facts: list[Fact], broken
     sent = merged(*facts)
     with pytest.MonkeyPatch.context() as patch:
         break_fold(patch, broken_node)
-        done = sequenced(sent)
+        result = sequenced(sent)
 
-    positions = quarantined_positions(sent, done)
-    assert all("its fold failed: KeyError" in poison.why for poison in done.commit.poison)
+    positions = quarantined_positions(sent, result)
+    assert all("its fold failed: KeyError" in poison.why for poison in result.commit.poison)
     assert positions == [at for at, record in enumerate(sent, 1) if is_of(record, broken_node)]
 
 
@@ -344,10 +344,10 @@ def test_a_fact_whose_row_cannot_be_encoded_is_quarantined_alone(
     sent = merged(*facts)
     with pytest.MonkeyPatch.context() as patch:
         overflow_rows(patch, broken_node)
-        done = sequenced(sent)
+        result = sequenced(sent)
 
-    quarantined_positions(sent, done)
-    assert all("its rows cannot be written: OverflowError" in p.why for p in done.commit.poison)
+    quarantined_positions(sent, result)
+    assert all("its rows cannot be written: OverflowError" in p.why for p in result.commit.poison)
 
 
 def test_a_batch_of_failing_facts_folds_each_fact_at_most_twice(
@@ -383,7 +383,7 @@ def test_revert_restores_the_state_before_a_batch() -> None:
     cluster_state = ClusterState()
     first = sequenced(sent, START, cluster_state)
     first.draft.commit()
-    before = {table: dict(held) for table, held in tables_of(cluster_state).items()}
+    before = {table: dict(states) for table, states in tables_of(cluster_state).items()}
     later = merged(node_seen("c"), eco("a"), NodeGone(node="b"), bound("p", "a"))
     second = sequenced(later, first.cursor, cluster_state)
     second.draft.commit()
@@ -410,9 +410,9 @@ def test_a_quarantined_position_is_skipped_though_it_can_be_folded() -> None:
 def test_only_the_first_sighting_of_a_binding_is_reported() -> None:
     sent = records(node_seen("a"), bound("p", "a"), bound("p", "a"), bound("q", "nowhere"))
 
-    done = sequenced(sent)
+    result = sequenced(sent)
 
-    assert done.commit.bound == [
+    assert result.commit.bound == [
         FirstBinding(2, noon(1), "p", "team", "p", "a", 0),
         FirstBinding(4, noon(3), "q", "team", "q", "nowhere", 1),
     ]

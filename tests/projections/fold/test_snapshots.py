@@ -35,9 +35,9 @@ Publish = Callable[..., Awaitable[None]]
 def folded(cluster_state: ClusterState, *numbers: int) -> SequencedBatch:
     sent = records(*(any_fact(number) for number in numbers))
     created = {record.stream: "then" for record in sent}
-    done = sequence(cluster_state, FoldCursor(0, {}, empty_digests(), b""), sent, created, noon())
-    done.draft.commit()
-    return done
+    result = sequence(cluster_state, FoldCursor(0, {}, empty_digests(), b""), sent, created, noon())
+    result.draft.commit()
+    return result
 
 
 @given(st.lists(st.integers(0, ANY_FACTS - 1), min_size=1, max_size=40))

@@ -15,7 +15,7 @@ OLD_MODEL, OLD_VRAM = "gpu-extender.mle.com/model", "gpu-extender.mle.com/vram-m
 NEW_MODEL, NEW_VRAM = "joulie.io/gpu-model", "joulie.io/gpu-vram-mb"
 
 
-def asked(annotations: dict[str, str], *gpus: int) -> PodAsk:
+def pod_with(annotations: dict[str, str], *gpus: int) -> PodAsk:
     """The ask of a pod with one container for each number of cards."""
     containers = [{"resources": {"limits": {"nvidia.com/gpu": count}}} for count in gpus]
     manifest = {"metadata": {"annotations": annotations}, "spec": {"containers": containers}}
@@ -80,20 +80,20 @@ def test_two_spellings_with_different_values_are_an_error() -> None:
 
 
 def test_a_pod_with_an_invalid_annotation_has_an_ask_that_names_it() -> None:
-    pod = asked({NEW_MODEL: "A100", OLD_VRAM: "lots"}, 1)
+    pod = pod_with({NEW_MODEL: "A100", OLD_VRAM: "lots"}, 1)
 
     assert (pod.gpu, pod.gpu_milli) == (GpuAsk(unreadable=OLD_VRAM), 1000)
 
 
 def test_cards_of_all_containers_add_up() -> None:
-    pod = asked({NEW_MODEL: "A100", NEW_VRAM: "30000", TOPOLOGY[0]: "nvlink"}, 1, 2)
+    pod = pod_with({NEW_MODEL: "A100", NEW_VRAM: "30000", TOPOLOGY[0]: "nvlink"}, 1, 2)
 
     assert (pod.gpu_cards, pod.gpu_milli) == (3, 3000)
     assert (pod.gpu.model, pod.gpu.vram_mb, pod.gpu.topology) == ("A100", 30_000, "nvlink")
 
 
 def test_a_pod_that_shares_a_card_asks_for_its_share() -> None:
-    pod = asked({SHARE[0]: "0.25"})
+    pod = pod_with({SHARE[0]: "0.25"})
 
     assert (pod.gpu_milli, pod.gpu_cards, pod.gpu.share_milli) == (250, 0, 250)
 
@@ -101,6 +101,6 @@ def test_a_pod_that_shares_a_card_asks_for_its_share() -> None:
 @given(text=st.text(max_size=20), name=st.sampled_from([*MODEL, *VRAM_MB, *TOPOLOGY, *SHARE]))
 @settings(deadline=None, max_examples=100)
 def test_any_annotation_value_is_an_ask_or_an_error(text: str, name: str) -> None:
-    pod = asked({name: text})
+    pod = pod_with({name: text})
 
     assert (pod.gpu.unreadable == name) != (pod.gpu != GpuAsk(unreadable=pod.gpu.unreadable))

@@ -32,8 +32,8 @@ FACTS = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), max_size=40)
 
 
 def rows_of(cluster_state: ClusterState) -> list[Row]:
-    held = tables_of(cluster_state).items()
-    return [Row(table, key, encode(state)) for table, rows in held for key, state in rows.items()]
+    tables = tables_of(cluster_state).items()
+    return [Row(table, key, encode(state)) for table, rows in tables for key, state in rows.items()]
 
 
 def after_each(facts: list[Fact], batch: int) -> tuple[ClusterState, Digests, list[Row]]:

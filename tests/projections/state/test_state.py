@@ -89,8 +89,10 @@ def not_ready(node: str) -> NodeSeen:
 
 
 def rows(cluster_state: ClusterState) -> Rows:
-    held = tables_of(cluster_state).items()
-    return {(table, key): encode(state) for table, states in held for key, state in states.items()}
+    tables = tables_of(cluster_state).items()
+    return {
+        (table, key): encode(state) for table, states in tables for key, state in states.items()
+    }
 
 
 def test_the_generator_produces_every_type_of_fact() -> None:

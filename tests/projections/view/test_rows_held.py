@@ -34,8 +34,8 @@ from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.view.rows_held import HeldRows
 
 MODEL, NODE_NAME = "NVIDIA-H100-80GB-HBM3", "node-1.example"
-WANTED = replace(ask("a-pod-of-mine"), cpu_milli=2500, gpu=GpuAsk(model=MODEL, vram_mb=40_000))
-POD = PodState(pod=WANTED, node=NODE_NAME, bound_at=NOON)
+ASK = replace(ask("a-pod-of-mine"), cpu_milli=2500, gpu=GpuAsk(model=MODEL, vram_mb=40_000))
+POD = PodState(pod=ASK, node=NODE_NAME, bound_at=NOON)
 CLAIM = Claim(namespace="team-a", name="p", node=NODE_NAME, mb=40_000, expires_at=NOON)
 CARD = CardState(at=NOON, node=NODE_NAME, model=MODEL, total_mb=81_559, claims={"u": CLAIM})
 NODE = NodeState(ordinal=0, at=NOON, hardware=hardware(NODE_NAME))
@@ -50,7 +50,7 @@ def decoded(*rows: Row) -> ClusterState:
 
 
 def test_equal_values_of_pods_are_interned() -> None:
-    other = replace(POD, pod=replace(WANTED, uid="another-pod-of-mine"))
+    other = replace(POD, pod=replace(ASK, uid="another-pod-of-mine"))
     keys = ["".join(["a-pod-", "of-mine"]), "another-pod-of-mine"]
     cluster_state = decoded(row("pod", keys[0], POD), row("pod", keys[1], other))
     one, two = (cluster_state.pods[key] for key in keys)
@@ -213,8 +213,8 @@ def test_rows_do_not_depend_on_the_size_of_portions(
     assert leased is not None
     sent = records(*map(any_fact, range(ANY_FACTS)))
     cursor = FoldCursor(0, {}, leased.digests, b"")
-    done = sequence(ClusterState(), cursor, sent, dict.fromkeys(Stream, ""), noon())
-    store.commit(leased.epoch, done.commit)
+    batch = sequence(ClusterState(), cursor, sent, dict.fromkeys(Stream, ""), noon())
+    store.commit(leased.epoch, batch.commit)
     monkeypatch.setattr(store_module, "PORTION", portion)
 
     with store.reading(VIEWED) as (found, portions):

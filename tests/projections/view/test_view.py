@@ -56,15 +56,17 @@ class ManualProjector:
     def commit(self, *facts: Fact) -> SequencedBatch:
         self._producers += 1
         sent = records(*facts, name=f"n{self._producers}")
-        done = sequence(self._cluster_state, self._cursor, sent, dict.fromkeys(Stream, ""), noon())
-        self._store.commit(1, done.commit)
-        done.draft.commit()
-        self._cursor = done.cursor
-        return done
+        batch = sequence(self._cluster_state, self._cursor, sent, dict.fromkeys(Stream, ""), noon())
+        self._store.commit(1, batch.commit)
+        batch.draft.commit()
+        self._cursor = batch.cursor
+        return batch
 
-    async def publish(self, done: SequencedBatch, limit: int = 1_000_000) -> None:
-        manifest = done.commit.manifest
-        delta = encode_delta(manifest.p_from, manifest.p_to, done.cursor.digests, done.rows, limit)
+    async def publish(self, batch: SequencedBatch, limit: int = 1_000_000) -> None:
+        manifest = batch.commit.manifest
+        delta = encode_delta(
+            manifest.p_from, manifest.p_to, batch.cursor.digests, batch.rows, limit
+        )
         await self._bus.tell(CLUSTER.delta, delta)
 
     async def forge(self, row: Row) -> None:
@@ -383,14 +385,14 @@ async def test_a_view_without_checkpoint_polls_the_database_at_an_interval(
     bus: JetStreamLog, place: Place
 ) -> None:
     engine = database.reader(place)
-    asked: list[float] = []
-    event.listen(engine, "begin", lambda _: asked.append(time.monotonic()))
+    reads: list[float] = []
+    event.listen(engine, "begin", lambda _: reads.append(time.monotonic()))
 
     async with View.open(bus, engine, CLUSTER):
-        await until(lambda: len(asked) >= 4)
+        await until(lambda: len(reads) >= 4)
     engine.dispose()
 
-    assert asked[3] - asked[0] > 2 * POLL_S
+    assert reads[3] - reads[0] > 2 * POLL_S
 
 
 async def test_a_timeout_of_wait_for_reports_the_position(
