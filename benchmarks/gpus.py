@@ -106,7 +106,7 @@ def cluster(size: int) -> tuple[TwinColumns, dict[str, CardState]]:
         for at, name in enumerate(names)
     }
     twin_columns, cards = TwinColumns.of(nodes, NOON), cards_of(names)
-    return twin_columns.holding(Cards.of(cards, twin_columns.rows)), cards
+    return twin_columns.with_cards(Cards.of(cards, twin_columns.rows)), cards
 
 
 def pods() -> Iterator[PodAsk]:
@@ -132,7 +132,7 @@ def pods() -> Iterator[PodAsk]:
 
 def changed(twin_columns: TwinColumns, cards: dict[str, CardState], number: int) -> TwinColumns:
     uuid = f"GPU-{number:05d}"
-    return twin_columns.holding(
+    return twin_columns.with_cards(
         twin_columns.cards.following({uuid: cards[uuid]}, twin_columns.rows)
     )
 

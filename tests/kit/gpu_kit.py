@@ -66,7 +66,7 @@ def twin_columns_of(
 ) -> TwinColumns:
     there = {name: node(at) for at, name in enumerate(nodes)}
     twin_columns = TwinColumns.of(there, 0)
-    return twin_columns.holding(Cards.of(cards, twin_columns.rows))
+    return twin_columns.with_cards(Cards.of(cards, twin_columns.rows))
 
 
 def node(ordinal: int, *, present: bool = True) -> NodeState:

@@ -1,4 +1,4 @@
-"""A projector and views on one database and one broker, gone at the end of each block."""
+"""Fixtures: projectors and views on one database and one broker."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from one_broker import anyio_backend, emptied, server
 __all__ = ["anyio_backend", "server"]  # fixtures
 Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
 Viewing = Callable[[], AbstractAsyncContextManager[View]]
-Tell = Callable[..., Awaitable[None]]
+Publish = Callable[..., Awaitable[None]]
 
 
 class Migrating(Protocol):
@@ -33,7 +33,7 @@ class Migrating(Protocol):
 
 @pytest.fixture(params=["database_file", "postgres"], ids=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest) -> Place:
-    """A database at today's schema, of either kind: what holds for one holds for the other."""
+    """A database with the current schema; each test runs on SQLite and on PostgreSQL."""
     found: Path | Migrating = request.getfixturevalue(request.param)
     return found if isinstance(found, Path) else found.migrated()
 
@@ -52,13 +52,13 @@ async def broker(server: Embedded) -> Embedded:
 
 @pytest.fixture
 def projecting(bus: JetStreamLog, place: Place, tmp_path: Path) -> Projecting:
-    """Small batches and a short lease; how the task ended is for the test to say."""
+    """Runs a projector with small batches and a short lease; the test checks how the task ends."""
     signer = Signer.of(tmp_path / "signing.key")
 
     @contextlib.asynccontextmanager
     async def run(**changed: Any) -> AsyncGenerator[asyncio.Task[None], None]:
-        asked: dict[str, Any] = {"batch": 7, "lease_s": 0.3, **changed}
-        settings = ProjectorSettings(**asked)
+        options: dict[str, Any] = {"batch": 7, "lease_s": 0.3, **changed}
+        settings = ProjectorSettings(**options)
         engine = database.writer(place)
         task = asyncio.create_task(
             Projector(bus, CLUSTER, engine, signer, settings).run(), name="projector"
@@ -88,11 +88,11 @@ def viewing(bus: JetStreamLog, place: Place) -> Viewing:
 
 
 @pytest.fixture
-def tell(bus: JetStreamLog) -> Tell:
+def publish(bus: JetStreamLog) -> Publish:
     """Publishes events; returns when they are stored."""
-    says = producer()
+    events_of = producer()
 
-    async def publish(*events: AnyEvent) -> None:
-        await bus.publish([says.stamp(event) for event in events])
+    async def stored(*events: AnyEvent) -> None:
+        await bus.publish([events_of.stamp(event) for event in events])
 
-    return publish
+    return stored

@@ -1,4 +1,4 @@
-"""Kubernetes' quantities, exactly."""
+"""Parsing of Kubernetes quantities."""
 
 from fractions import Fraction
 
@@ -86,13 +86,13 @@ def test_a_quantity_is_read_exactly(quantity: Quantity, value: Fraction | int) -
         float("inf"),
     ],
 )
-def test_what_the_grammar_does_not_allow_is_an_error_that_says_where(quantity: Quantity) -> None:
+def test_text_outside_the_grammar_is_an_error_that_names_the_place(quantity: Quantity) -> None:
     with pytest.raises(BadQuantity, match="container web, cpu holds the quantity"):
         parse(quantity, "container web, cpu")
 
 
 @pytest.mark.parametrize("quantity", ["-1", "-500m", -1, "-" + "9" * 5000])
-def test_a_request_below_nothing_is_an_error(quantity: Quantity) -> None:
+def test_a_negative_request_is_an_error(quantity: Quantity) -> None:
     with pytest.raises(BadQuantity):
         parse(quantity)
 
@@ -102,7 +102,7 @@ def test_a_request_below_nothing_is_an_error(quantity: Quantity) -> None:
     ["9223372036854775808", "16Ei", 1e30, "9" * 5000, "0" * 5000 + "1", "1." + "0" * 5000 + "Ei"],
     ids=lambda quantity: str(quantity)[:24],
 )
-def test_a_request_beyond_what_kubernetes_holds_is_the_largest_that_it_holds(
+def test_a_request_above_the_kubernetes_maximum_is_capped_at_it(
     quantity: Quantity,
 ) -> None:
     assert parse(quantity) == 2**63 - 1
@@ -110,17 +110,17 @@ def test_a_request_beyond_what_kubernetes_holds_is_the_largest_that_it_holds(
 
 @given(value=st.fractions(min_value=0, max_value=10**15))
 @settings(deadline=None, max_examples=100)
-def test_rounding_never_makes_a_request_smaller_and_adds_less_than_one(value: Fraction) -> None:
+def test_rounding_never_lowers_a_request_and_adds_less_than_one(value: Fraction) -> None:
     assert 0 <= rounded_up(value) - value < 1
 
 
-def test_rounding_ends_where_kubernetes_numbers_end() -> None:
+def test_rounding_is_capped_at_int64() -> None:
     assert rounded_up(parse("1Ei") * 1000) == 2**63 - 1
 
 
 @given(text=st.text(max_size=8))
 @settings(deadline=None, max_examples=100)
-def test_any_text_is_a_quantity_or_a_named_error(text: str) -> None:
+def test_any_text_is_a_quantity_or_raises_bad_quantity(text: str) -> None:
     try:
         value = parse(text)
     except BadQuantity:

@@ -217,7 +217,7 @@ def _carried_on(twin_columns: TwinColumns, moment: _Moment) -> _Kept | None:
     rows, marginals = twin_columns.since.rows, before.standing.marginals
     if not marginals.holds_for(twin_columns):
         marginals = Marginals(twin_columns, moment.weights.coefficients)
-    changed, until = _alone(twin_columns.only(rows), moment, marginals)
+    changed, until = _alone(twin_columns.select(rows), moment, marginals)
     del twin_columns.since.memo[moment.weights]
     sums = before.sums.with_changes(_Sums.of(_only(before.standing, rows)), _Sums.of(changed))
     standing = before.standing._replace(cluster=sums.terms(), marginals=marginals)

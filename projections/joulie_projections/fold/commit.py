@@ -1,4 +1,4 @@
-"""What a projector holds between two transactions, and what one transaction writes. Values only."""
+"""What the projector keeps between transactions, and what one transaction writes. Values only."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,15 +11,15 @@ from joulie_projections.state.rows import Digests, Row
 
 
 class Input(msgspec.Struct, frozen=True, array_like=True):
-    """How far one stream was read; `created` says which stream of that name, and `digest` which
-    message was read last: a stream that was set back and grew again holds another one there.
+    """How far one stream was read.
+
+    `created` identifies the stream among streams of that name. `digest` identifies the last message
+    read, so that a stream that was reset and grew again is detected.
     """
 
     created: str
     sequence: int
-    digest: bytes = (
-        b""  # joulie_bus.streams.records.digest_of; empty before the first, and in old databases
-    )
+    digest: bytes = b""  # of `records.digest_of`; empty before the first, and in old databases
 
 
 Inputs = dict[Stream, Input]
@@ -31,14 +31,14 @@ class Checkpoint(NamedTuple):
     inputs: Inputs
     digests: Digests
     head: bytes
-    incarnation: str  # of the database: a restored backup gets another one
-    generation: int = 1  # of the rows that serve: a rebuild makes the next one
+    incarnation: str  # of the database; a restored backup gets a new one
+    generation: int = 1  # of the rows in use; a rebuild creates the next one
 
 
 class Poison(NamedTuple):
-    """A message that could not be read or folded; its position is taken all the same.
+    """A message that could not be decoded or folded; it takes a position nevertheless.
 
-    Or many of them: see `setting_aside`.
+    One row can stand for many messages: see `quarantine_quota`.
     """
 
     position: int
@@ -47,11 +47,11 @@ class Poison(NamedTuple):
     why: str
     body: bytes
     subject: str = ""
-    rest: bytes = b""  # positions of others that lie in the same row; then no body is kept
+    rest: bytes = b""  # distances to further positions in this row, which then has no body
 
 
-class Bound(NamedTuple):
-    """A pod that was seen bound for the first time: its outcome is to be told."""
+class FirstBinding(NamedTuple):
+    """The first sighting of a pod's binding; the projector logs an outcome for it."""
 
     position: int
     at: int
@@ -59,21 +59,21 @@ class Bound(NamedTuple):
     namespace: str
     name: str
     node: str
-    ordinal: int  # of the node, as the answers name it
+    ordinal: int  # the row of the node, as in the logged decisions; -1 if unknown
 
 
 class Cut(NamedTuple):
-    """Up to where an archive holds the logs. Entry `pos` and the batch that ends at `p_to` stay."""
+    """How far the logs are trimmed; entry `pos` and the batch ending at `p_to` are kept."""
 
     number: int
     pos: int
     hash: bytes  # of the entry
     p_to: int
     manifest_head: bytes
-    log_seal: str  # of the archive's parts that hold them
+    log_seal: str  # of the archive's parts that contain them
     facts_seal: str
-    inputs: Inputs  # how far each stream of facts was read by then
-    signed_at: int  # the head that signs the entry
+    inputs: Inputs  # how far each stream was read at `p_to`
+    signed_at: int  # position of the head that signs the entry
     key_id: str
     signature: bytes
     made_at: int
@@ -88,4 +88,4 @@ class Commit(NamedTuple):
     inputs: Inputs
     digests: Digests
     poison: Sequence[Poison] = ()
-    bound: Sequence[Bound] = ()
+    bound: Sequence[FirstBinding] = ()

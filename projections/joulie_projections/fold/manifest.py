@@ -1,4 +1,4 @@
-"""What a commit was made of: enough to fold the same facts again and to prove that it was them."""
+"""Batch manifests: the messages of a commit, with a Merkle root and a hash chain."""
 
 import hashlib
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import msgspec
 
 from joulie_bus.streams.subjects import Stream
 
-CODE_VERSION = "3"  # of the folds; a snapshot or digest of another version is not compared
+CODE_VERSION = "3"  # of the folds; snapshots and digests of other versions are not compared
 
 
 class Range(msgspec.Struct, frozen=True, array_like=True):
@@ -22,7 +22,7 @@ class Range(msgspec.Struct, frozen=True, array_like=True):
 class Manifest(NamedTuple):
     p_from: int
     p_to: int
-    ranges: tuple[Range, ...]  # in merge order: this is the order of the positions
+    ranges: tuple[Range, ...]  # in merge order, which is the order of positions
     merkle_root: bytes
     state_digest: bytes
     prev: bytes
@@ -39,12 +39,12 @@ def chained(
 
 
 def merkle_root(leaves: Sequence[bytes]) -> bytes:
-    """RFC 6962: leaf and node hashes cannot be taken for one another."""
+    """The Merkle tree hash of RFC 6962, which keeps leaf and node hashes distinct."""
     level = [hashlib.sha256(b"\x00" + leaf).digest() for leaf in leaves]
     if not level:
         return hashlib.sha256(b"").digest()
     while len(level) > 1:
         pairs = zip(level[::2], level[1::2], strict=False)
         paired = [hashlib.sha256(b"\x01" + left + right).digest() for left, right in pairs]
-        level = [*paired, *level[len(paired) * 2 :]]  # an odd one out moves up as it is
+        level = [*paired, *level[len(paired) * 2 :]]  # an odd last hash moves up unchanged
     return level[0]

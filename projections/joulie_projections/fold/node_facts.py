@@ -1,4 +1,4 @@
-"""What facts about nodes change. Pure."""
+"""Folds facts about nodes. Pure."""
 
 from typing import assert_never
 
@@ -9,8 +9,8 @@ from joulie_projections.state.state import CLUSTER, Arrival, ClusterRow, NodeSta
 from joulie_projections.state.state_changes import Draft
 
 TREND_WINDOW_NS = 300_000_000_000
-SAMPLE_SPACING_NS = 10_000_000_000  # 30 points in 5 minutes describe a slope well enough
-SETTLING_NS = 10_000_000_000  # from a binding until the pod draws what it will: image, start
+SAMPLE_SPACING_NS = 10_000_000_000  # 30 samples in 5 minutes are enough for a trend
+SETTLING_NS = 10_000_000_000  # from binding to steady power: image pull and start
 
 
 def evolve_node(draft: Draft, fact: NodeSeen | NodeGone | HardwareDiscovered, at: int) -> None:
@@ -26,7 +26,7 @@ def evolve_node(draft: Draft, fact: NodeSeen | NodeGone | HardwareDiscovered, at
 
 
 def _discovered(draft: Draft, found: HardwareDiscovered, at: int) -> None:
-    """Labels stand in for a discovery; they never replace one."""
+    """Hardware from labels never replaces a discovery."""
     node = draft.nodes.get(found.node)
     known = node.hardware if node else None
     if found.source == "labels" and known is not None and known.source != "labels":
@@ -35,7 +35,7 @@ def _discovered(draft: Draft, found: HardwareDiscovered, at: int) -> None:
 
 
 def node_of(draft: Draft, name: str, at: int) -> NodeState:
-    """A node that is heard of for the first time, by whatever fact, gets its row."""
+    """The node's state; the first fact about an unknown node assigns it a row."""
     known = draft.nodes.get(name)
     if known is not None:
         return known
@@ -47,7 +47,7 @@ def node_of(draft: Draft, name: str, at: int) -> NodeState:
 
 
 def drop_node(draft: Draft, name: str) -> None:
-    """Its row is free for the next node, so that boards are as high as the cluster was large."""
+    """Deletes a node and frees its row for the next node, so that columns stay bounded."""
     known = draft.nodes.get(name)
     if known is None:
         return
@@ -67,7 +67,7 @@ def cluster_of(draft: Draft) -> ClusterRow:
 
 def _node_seen(draft: Draft, seen: NodeSeen, at: int) -> None:
     node = node_of(draft, seen.node, at)
-    is_up = node.power_state == "waking" and seen.ready
+    is_awake = node.power_state == "waking" and seen.ready
     after = replace(
         node,
         at=at,
@@ -81,13 +81,13 @@ def _node_seen(draft: Draft, seen: NodeSeen, at: int) -> None:
         gpus=seen.gpus,
         gpu_units=seen.gpu_units,
         gpu_vendor=seen.gpu_vendor,
-        power_state="" if is_up else node.power_state,
+        power_state="" if is_awake else node.power_state,
     )
     draft.nodes.put(seen.node, after)
 
 
 def _node_gone(draft: Draft, name: str, at: int) -> None:
-    """Its pods outlive it for a while, and it may come back under its name: they stay counted."""
+    """Deletes the node. While it has pods, their counts stay, as it may be recreated by name."""
     node = draft.nodes.get(name)
     if node is None or not node.pods:
         drop_node(draft, name)
@@ -118,12 +118,12 @@ def sampled_power(draft: Draft, sampled: TelemetrySampled, at: int) -> None:
 
 
 def unsettled(arrivals: tuple[Arrival, ...], at: int) -> tuple[Arrival, ...]:
-    """Those that a reading at this time cannot be trusted to contain."""
+    """Arrivals that a reading at this time may not include."""
     return tuple(arrival for arrival in arrivals if at < arrival.at + SETTLING_NS)
 
 
 def with_sample(samples: tuple[Sample, ...], new: Sample) -> tuple[Sample, ...]:
-    """The newest reading counts; older ones stay at a spacing, and fall out of the window."""
+    """Appends a reading; older ones are thinned to a spacing and dropped after the window."""
     if len(samples) > 1 and samples[-1].at - samples[-2].at < SAMPLE_SPACING_NS:
         samples = samples[:-1]
     oldest = new.at - TREND_WINDOW_NS

@@ -1,4 +1,4 @@
-"""What facts about pods change: the pods themselves, and what their nodes carry. Pure."""
+"""Folds facts about pods: the pods, and the counts and load of their nodes. Pure."""
 
 from typing import assert_never
 
@@ -27,7 +27,7 @@ def evolve_pod(draft: Draft, fact: PodFact, at: int) -> None:
 
 
 def _pod_pending(draft: Draft, pending: PodPending) -> None:
-    if draft.pods.get(pending.pod.uid) is None:  # a bound pod is not pending again
+    if draft.pods.get(pending.pod.uid) is None:  # a bound pod does not become pending
         draft.pods.put(pending.pod.uid, PodState(pod=pending.pod))
 
 
@@ -36,7 +36,7 @@ def _pod_bound(draft: Draft, bound: PodBound, at: int) -> None:
     if known is not None and (known.node or known.finished):
         return
     draft.pods.put(bound.pod.uid, PodState(pod=bound.pod, node=bound.node, bound_at=at))
-    node = node_of(draft, bound.node, at)  # pods may be seen before their node
+    node = node_of(draft, bound.node, at)  # the pod may be seen before its node
     load = load_of(bound.pod)
     after = replace(
         node,
@@ -49,7 +49,7 @@ def _pod_bound(draft: Draft, bound: PodBound, at: int) -> None:
 
 
 def _with_arrival(node: NodeState, new: Arrival) -> tuple[Arrival, ...]:
-    """Without a reading nothing is missing from it: then only who may miss the first one counts."""
+    """Adds an arrival that the newest reading, or the first one to come, may not include."""
     if not node.samples:
         return (*unsettled(node.arrivals, new.at), new)
     return (*node.arrivals, *unsettled((new,), node.samples[-1].at))
@@ -70,13 +70,14 @@ def _pod_finished(draft: Draft, uid: str) -> None:
         load=node.load - load_of(known.pod),
         arrivals=tuple(arrival for arrival in node.arrivals if arrival.uid != uid),
     )
-    if after == NodeState(ordinal=node.ordinal, at=node.at):  # gone, and now its last pod too
+    # A deleted node is removed with its last pod.
+    if after == NodeState(ordinal=node.ordinal, at=node.at):
         drop_node(draft, known.node)
     else:
         draft.nodes.put(known.node, after)
 
 
 def _performance(pod: PodAsk) -> int:
-    """An exempt pod may run on any node, and one of a DaemonSet never leaves its node: a drain that
-    waited for it would not end."""
+    """1 for a pod that a drain waits for. Exempt pods may run on any node, and DaemonSet pods never
+    leave theirs, so a drain that waited for them would not end."""
     return int(pod.workload == "performance" and not pod.exempt)

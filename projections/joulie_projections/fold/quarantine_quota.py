@@ -1,7 +1,7 @@
-"""How much of what is set aside is kept: all positions, and some of the bodies. Pure.
+"""Limits what the quarantine stores of a commit: every position, and some of the bodies. Pure.
 
-A producer that sends nothing but what cannot be folded must not fill the database. Replays and
-rebuilds need to know every position that was left out; people need some of the messages.
+A producer that sends only invalid messages must not fill the database. Replays and rebuilds need
+every position that was skipped; operators need some of the messages.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,16 +11,16 @@ import msgspec
 
 from joulie_projections.fold.commit import Poison
 
-FULL_OF_SUBJECT = 100  # messages of one subject in one commit that are kept whole
-FULL = 1000  # of all subjects
-FULL_BYTES = 4 * 1024 * 1024  # of the bodies that are kept
-SUBJECTS = 100  # in one commit that have a row of their own for what is not kept whole
+BODIES_PER_SUBJECT = 100  # messages of one subject in one commit stored with their body
+BODIES_PER_COMMIT = 1000  # of all subjects
+BODY_BYTES_PER_COMMIT = 4 * 1024 * 1024  # of stored bodies
+SUBJECTS_PER_COMMIT = 100  # with a row of their own for messages without body
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[int, ...]).decode
 
 
-def in_short(poison: Sequence[Poison]) -> list[Poison]:
-    """Of one commit, in the order of the positions. What comes first is kept whole."""
+def within_quota(poison: Sequence[Poison]) -> list[Poison]:
+    """The rows to store for a commit, by position. The first messages keep their bodies."""
     whole: list[Poison] = []
     others: dict[tuple[str, str], list[Poison]] = {}
     counts: dict[tuple[str, str], int] = {}
@@ -28,29 +28,32 @@ def in_short(poison: Sequence[Poison]) -> list[Poison]:
     for each in poison:
         about = each.stream, each.subject
         count = counts[about] = counts.get(about, 0) + 1
-        fits = size + len(each.body) <= FULL_BYTES and len(whole) < FULL
-        if fits and count <= FULL_OF_SUBJECT:
+        fits = size + len(each.body) <= BODY_BYTES_PER_COMMIT and len(whole) < BODIES_PER_COMMIT
+        if fits and count <= BODIES_PER_SUBJECT:
             size += len(each.body)
             whole.append(each)
         else:
-            group = about if about in others or len(others) < SUBJECTS else (each.stream, "")
+            group = (
+                about if about in others or len(others) < SUBJECTS_PER_COMMIT else (each.stream, "")
+            )
             others.setdefault(group, []).append(each)
-    return sorted([*whole, *(_in_one(group, each) for (_, group), each in others.items())])
+    return sorted([*whole, *(_grouped(group, each) for (_, group), each in others.items())])
 
 
-def _in_one(subject: str, poison: Sequence[Poison]) -> Poison:
-    """Under the first of them; of the rest there is nothing but the distance to the one before."""
+def _grouped(subject: str, poison: Sequence[Poison]) -> Poison:
+    """One row at the first position, with the distances between the further positions."""
     first = poison[0]
     rest = [after.position - before.position for before, after in pairwise(poison)]
     return first._replace(body=b"", subject=subject, rest=_encode(rest))
 
 
-def is_whole(poison: Poison) -> bool:
+def is_single(poison: Poison) -> bool:
+    """Reports whether the row stands for one message."""
     return not poison.rest
 
 
 def positions_of(poison: Poison) -> list[int]:
-    """Every one that the row stands for."""
+    """Every position that the row stands for."""
     rest = _decode(poison.rest) if poison.rest else ()
     return list(accumulate(rest, initial=poison.position))
 

@@ -1,7 +1,7 @@
-"""How one more fact changes what is believed.
+"""Dispatches a fact to the function that folds it.
 
-Pure: no clock, no database, no log lines. The same facts in the same order give the same world,
-live or in a replay next year.
+Pure: no clock, no database, no log lines. The same facts in the same order give the same state,
+live and in a replay.
 """
 
 from typing import assert_never
@@ -36,16 +36,16 @@ from joulie_bus.events import (
 )
 from joulie_projections.fold.node_facts import change_node, cluster_of, evolve_node, sampled_power
 from joulie_projections.fold.pod_facts import evolve_pod
-from joulie_projections.state.cards import CardState, claimed, sighted
-from joulie_projections.state.state import CLUSTER, FacilityState, Reading
+from joulie_projections.state.cards import CardState, after_claim, after_sighting
+from joulie_projections.state.state import CLUSTER, FacilityReading, FacilityState
 from joulie_projections.state.state_changes import Draft
 from joulie_projections.twin.facility import is_plausible
 
 
 def evolve(draft: Draft, fact: Fact, at: int) -> None:
-    """One step of the fold. `at` is when the broker stored the fact: the only time that counts."""
+    """Folds one fact. `at` is when the broker stored it, the only time that a fold uses."""
     match fact:
-        case TelemetrySampled():  # first, because nearly all are
+        case TelemetrySampled():  # first, because most facts are
             sampled_power(draft, fact, at)
         case NodeSeen() | NodeGone() | HardwareDiscovered():
             evolve_node(draft, fact, at)
@@ -56,9 +56,9 @@ def evolve(draft: Draft, fact: Fact, at: int) -> None:
         case NamespaceSeen():
             _namespace_seen(draft, fact)
         case GpuSeen() | GpuGone():
-            _change_card(draft, fact.uuid, sighted(draft.gpus.get(fact.uuid), fact, at))
+            _change_card(draft, fact.uuid, after_sighting(draft.gpus.get(fact.uuid), fact, at))
         case CardClaimed() | ClaimConfirmed() | ClaimReleased():
-            _change_card(draft, fact.card, claimed(draft.gpus.get(fact.card), fact, at))
+            _change_card(draft, fact.card, after_claim(draft.gpus.get(fact.card), fact, at))
         case _:
             _evolve_plan(draft, fact, at)
 
@@ -105,8 +105,8 @@ def _namespace_seen(draft: Draft, seen: NamespaceSeen) -> None:
 
 
 def _polled(draft: Draft, polled: FacilityPolled, at: int) -> None:
-    """Powers that give an implausible ratio with each other, or with the last good one, are not
-    taken: which of the two meters is wrong is not known."""
+    """Folds a poll. Powers with an implausible ratio to each other, or to the last valid reading,
+    are discarded, because it is unknown which of the two meters is wrong."""
     known = draft.facilities.get(polled.facility) or FacilityState()
     it = _read(known.it_mw, polled.it_mw, at)
     cooling = _read(known.cooling_mw, polled.cooling_mw, at)
@@ -117,5 +117,5 @@ def _polled(draft: Draft, polled: FacilityPolled, at: int) -> None:
     draft.facilities.put(polled.facility, after)
 
 
-def _read(known: Reading | None, value: int | None, at: int) -> Reading | None:
-    return known if value is None else Reading(at, value)
+def _read(known: FacilityReading | None, value: int | None, at: int) -> FacilityReading | None:
+    return known if value is None else FacilityReading(at, value)

@@ -1,4 +1,4 @@
-"""From messages of several streams to one order, one draft, one manifest. Pure."""
+"""Folds a batch of messages from several streams into one draft and one manifest. Pure."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -10,17 +10,23 @@ from joulie_bus.events import DECISION_TYPES, Fact, NodeGone, PodBound, codec
 from joulie_bus.streams.authority import measured_on, require_authority
 from joulie_bus.streams.records import Record, digest_of
 from joulie_bus.streams.subjects import Stream
-from joulie_projections.fold.commit import Bound, Commit, Input, Inputs, Poison
+from joulie_projections.fold.commit import Commit, FirstBinding, Input, Inputs, Poison
 from joulie_projections.fold.manifest import Manifest, Range, chained, merkle_root
 from joulie_projections.fold.node_facts import cluster_of
-from joulie_projections.fold.producers import Counting, counted, forget_agent, is_news, is_overtaken
-from joulie_projections.fold.quarantine_quota import in_short
+from joulie_projections.fold.producers import (
+    TelemetryCounter,
+    by_producer_row,
+    drop_agent,
+    is_new,
+    is_superseded,
+)
+from joulie_projections.fold.quarantine_quota import within_quota
 from joulie_projections.fold.registry import evolve
 from joulie_projections.state.rows import (
     Digests,
     Row,
     changed_rows,
-    no_rows,
+    empty_digests,
     state_digest,
     tables_of,
 )
@@ -28,12 +34,12 @@ from joulie_projections.state.state import CLUSTER, ClusterState
 from joulie_projections.state.state_changes import Change, Draft
 
 DECISIONS = frozenset(cls.TYPE for cls in DECISION_TYPES)
-LONGEST_WHY = 1000  # characters of a reason that are kept
-HERE = "it"  # spelled out once something is wrong: most messages never need the place's name
+MAX_REASON_CHARS = 1000  # a longer reason is shortened in the middle
+HERE = "it"  # the place in errors; `poison_of` adds the real one, which is rarely needed
 
 
-class Standing(NamedTuple):
-    """Where the projector is between two commits."""
+class FoldCursor(NamedTuple):
+    """How far the fold has come: the state between two commits."""
 
     position: int
     inputs: Inputs
@@ -41,7 +47,7 @@ class Standing(NamedTuple):
     head: bytes
 
 
-class Sequenced(NamedTuple):
+class SequencedBatch(NamedTuple):
     draft: Draft
     changes: list[Change]
     rows: list[Row]
@@ -49,60 +55,61 @@ class Sequenced(NamedTuple):
     duplicates: int
 
     @property
-    def standing(self) -> Standing:
+    def cursor(self) -> FoldCursor:
         manifest = self.commit.manifest
-        return Standing(manifest.p_to, self.commit.inputs, self.commit.digests, manifest.head)
+        return FoldCursor(manifest.p_to, self.commit.inputs, self.commit.digests, manifest.head)
 
 
-class Folded(NamedTuple):
+class FoldResult(NamedTuple):
     poison: list[Poison]
     duplicates: int
-    bound: list[Bound]
+    bound: list[FirstBinding]
 
 
-class _Broken(Exception):
-    """A fold fell over a fact; what it had changed by then has to be taken back."""
+class _FoldFailed(Exception):
+    """The fold of a fact raised; its changes so far must be reverted."""
 
 
 def fold(
     draft: Draft,
     records: Iterable[Record],
     position: int,
-    aside: Container[int] = (),
-) -> Folded:
-    """Every record takes the next position, whatever becomes of it: positions have no holes.
+    quarantined: Container[int] = (),
+) -> FoldResult:
+    """Folds records in order. Every record takes the next position, valid or not.
 
-    What was set aside at a position stays aside there, though this code may be able to read it:
-    the past is folded as it was. It comes in by being told again, at another position.
+    Positions in `quarantined` are skipped, even if this version could fold them, so that the
+    past is folded as it was. Such a message takes effect when it is published again.
     """
-    told = list(records)
-    clean = {table: dict(overlay.changes) for table, overlay in draft.tables.items()}
+    batch = list(records)
+    unchanged = {table: dict(overlay.changes) for table, overlay in draft.tables.items()}
     try:
-        return _fold_all(draft, told, position, aside)
-    except _Broken:
+        return _fold_all(draft, batch, position, quarantined)
+    except _FoldFailed:
         for table, overlay in draft.tables.items():
             overlay.changes.clear()
-            overlay.changes.update(clean[table])
-        return fold_singly(draft, told, position, aside)
+            overlay.changes.update(unchanged[table])
+        return fold_singly(draft, batch, position, quarantined)
 
 
 def fold_singly(
     draft: Draft,
     records: Sequence[Record],
     position: int,
-    aside: Container[int] = (),
-) -> Folded:
-    """Each record in a draft of its own: one that cannot be folded, or whose rows cannot be
-    encoded, is set aside and the others are folded. Gives what `fold` gives without it.
+    quarantined: Container[int] = (),
+) -> FoldResult:
+    """Folds each record in its own draft and quarantines those that cannot be folded or encoded.
+
+    The result equals that of `fold` without these records.
     """
-    folded = Folded([], 0, [])
+    folded = FoldResult([], 0, [])
     for before, record in enumerate(records, position):
         own = Draft(draft)
         try:
-            one = _fold_all(own, [record], before, aside)
-            changed_rows(own.changed(), no_rows())
-        except Exception as error:  # any: the other facts of the batch must not suffer
-            why = str(error) if isinstance(error, _Broken) else _unwritable(error)
+            one = _fold_all(own, [record], before, quarantined)
+            changed_rows(own.changed(), empty_digests())
+        except Exception as error:  # any error: the other facts of the batch must be folded
+            why = str(error) if isinstance(error, _FoldFailed) else _unwritable(error)
             folded.poison.append(poison_of(before + 1, record, why))
             continue
         own.commit()
@@ -121,31 +128,31 @@ def _fold_all(
     draft: Draft,
     records: Sequence[Record],
     position: int,
-    aside: Container[int],
-) -> Folded:
-    folded, counting = Folded([], 0, []), Counting(draft)
+    quarantined: Container[int],
+) -> FoldResult:
+    folded, counter = FoldResult([], 0, []), TelemetryCounter(draft)
     duplicates = 0
     for record in records:
         position += 1
-        if position in aside:
+        if position in quarantined:
             continue
         try:
-            if record.stream is Stream.TEL and _goes_on(draft, record, counting):
+            if record.stream is Stream.TEL and _fold_next_reading(draft, record, counter):
                 continue
-            counting.settle()
+            counter.flush()
             if not _fold_one(draft, record, position, folded.bound):
                 duplicates += 1
         except Undecodable as error:
             folded.poison.append(poison_of(position, record, error.why))
         except Exception as error:
-            raise _Broken(f"its fold failed: {error!r}") from error
-    counting.settle()
+            raise _FoldFailed(f"its fold failed: {error!r}") from error
+    counter.flush()
     _note_claims(draft, records)
     return folded._replace(duplicates=duplicates)
 
 
 def _note_claims(draft: Draft, records: Iterable[Record]) -> None:
-    """Who writes a claim must know that no other is between it and what was looked at."""
+    """Records the newest claim message, which writers of claims compare and set against."""
     newest = max(
         (each for each in records if each.stream is Stream.CLAIM), key=_place, default=None
     )
@@ -161,43 +168,45 @@ def _place(record: Record) -> int:
 
 def poison_of(position: int, record: Record, why: str) -> Poison:
     stream, number = str(record.stream), record.sequence
-    told = printable(str(Undecodable(f"{stream} #{number}", why)))
-    return Poison(position, stream, number, told, record.data, record.subject)
+    reason = printable(str(Undecodable(f"{stream} #{number}", why)))
+    return Poison(position, stream, number, reason, record.data, record.subject)
 
 
 def printable(text: str) -> str:
-    """A reason may repeat what the message holds. No database refuses this form of it."""
-    half = LONGEST_WHY // 2
-    cut = text if len(text) <= LONGEST_WHY else f"{text[:half]} ... {text[-half:]}"
+    """Escapes and shortens a reason, which may quote the message, for any database."""
+    half = MAX_REASON_CHARS // 2
+    cut = text if len(text) <= MAX_REASON_CHARS else f"{text[:half]} ... {text[-half:]}"
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in cut)
 
 
-def _goes_on(draft: Draft, record: Record, counting: Counting) -> bool:
-    """The short way for nearly everything: the next reading of a producer. What it is not for
-    is left as it was, and goes the long way, which gives the same.
+def _fold_next_reading(draft: Draft, record: Record, counter: TelemetryCounter) -> bool:
+    """Folds the next reading of a producer without decoding the whole envelope.
+
+    Most messages are such readings. Returns False without changes for any other message; the
+    general path gives the same result.
     """
     sample = codec.open_sample(record.data)
     if sample is None:
         return False
     node, agent = measured_on(record.subject)
     fact = sample.data
-    if fact.node != node or sample.key != node or not counting.goes_on(sample.id, agent):
+    if fact.node != node or sample.key != node or not counter.is_next(sample.id, agent):
         return False
     evolve(draft, fact, record.at)
     return True
 
 
-def _fold_one(draft: Draft, record: Record, position: int, bound: list[Bound]) -> bool:
-    """False for a repeat. A fact is read before anything is changed by it."""
+def _fold_one(draft: Draft, record: Record, position: int, bound: list[FirstBinding]) -> bool:
+    """Folds one message; False for a duplicate. Decodes it fully before changing anything."""
     envelope = codec.open_envelope(record.data, HERE)
     codec.origin_of(envelope.id, HERE)
     if envelope.type in DECISIONS:
         raise Undecodable(HERE, f"{envelope.type} is a decision and no fact")
     fact: Fact = codec.read(envelope, HERE)  # type: ignore[assignment]
-    origin = counted(record.stream, require_authority(record, envelope, fact, HERE))
-    if not is_news(draft, origin):
+    origin = by_producer_row(record.stream, require_authority(record, envelope, fact, HERE))
+    if not is_new(draft, origin):
         return False
-    if is_overtaken(draft, origin, fact):
+    if is_superseded(draft, origin, fact):
         return True
     if isinstance(fact, PodBound) and _is_first_binding(draft, fact):
         evolve(draft, fact, record.at)
@@ -205,7 +214,7 @@ def _fold_one(draft: Draft, record: Record, position: int, bound: list[Bound]) -
     else:
         evolve(draft, fact, record.at)
     if isinstance(fact, NodeGone):
-        forget_agent(draft, fact.node)
+        drop_agent(draft, fact.node)
     return True
 
 
@@ -214,25 +223,25 @@ def _is_first_binding(draft: Draft, fact: PodBound) -> bool:
     return known is None or not (known.node or known.finished)
 
 
-def _bound(draft: Draft, fact: PodBound, position: int, at: int) -> Bound:
+def _bound(draft: Draft, fact: PodBound, position: int, at: int) -> FirstBinding:
     node = draft.nodes.get(fact.node)
     pod, ordinal = fact.pod, -1 if node is None else node.ordinal
-    return Bound(position, at, pod.uid, pod.namespace, pod.name, fact.node, ordinal)
+    return FirstBinding(position, at, pod.uid, pod.namespace, pod.name, fact.node, ordinal)
 
 
 def sequence(
     cluster_state: ClusterState,
-    standing: Standing,
+    cursor: FoldCursor,
     records: Sequence[Record],
     created: Mapping[Stream, str],
     now: int,
-    aside: Container[int] = (),
-) -> Sequenced:
-    """One batch: `records` lie in merge order, each stream's without a hole."""
-    draft, folded, changes, rows, digests = step(cluster_state, standing, records, aside)
+    quarantined: Container[int] = (),
+) -> SequencedBatch:
+    """Folds one batch. `records` are in merge order, without gaps in any stream."""
+    draft, folded, changes, rows, digests = step(cluster_state, cursor, records, quarantined)
     ranges = tuple(ranges_of(records))
     root = merkle_root([record.data for record in records])
-    span = (standing.position + 1, standing.position + len(records))
+    span = (cursor.position + 1, cursor.position + len(records))
     digest = state_digest(digests)
     manifest = Manifest(
         p_from=span[0],
@@ -240,34 +249,34 @@ def sequence(
         ranges=ranges,
         merkle_root=root,
         state_digest=digest,
-        prev=standing.head,
-        head=chained(standing.head, span, ranges, root, digest),
+        prev=cursor.head,
+        head=chained(cursor.head, span, ranges, root, digest),
         committed_at=now,
     )
     newest = {record.stream: record for record in records}
-    inputs = {**standing.inputs, **{s: read_to(created[s], last) for s, last in newest.items()}}
-    poison = in_short(folded.poison)
+    inputs = {**cursor.inputs, **{s: input_after(created[s], last) for s, last in newest.items()}}
+    poison = within_quota(folded.poison)
     commit = Commit(manifest, rows, inputs, digests, poison, folded.bound)
-    return Sequenced(draft, changes, rows, commit, folded.duplicates)
+    return SequencedBatch(draft, changes, rows, commit, folded.duplicates)
 
 
-def set_aside(
+def quarantined_batch(
     cluster_state: ClusterState,
-    standing: Standing,
+    cursor: FoldCursor,
     record: Record,
     created: Mapping[Stream, str],
     now: int,
     why: str,
-) -> Sequenced:
-    """A batch of the one record that the database refused: its position is taken, nothing else."""
-    position = standing.position + 1
-    done = sequence(cluster_state, standing, [record], created, now, frozenset((position,)))
-    return done._replace(commit=done.commit._replace(poison=[poison_of(position, record, why)]))
+) -> SequencedBatch:
+    """A batch of one record that the database rejected; it takes a position only."""
+    position = cursor.position + 1
+    result = sequence(cluster_state, cursor, [record], created, now, frozenset((position,)))
+    return result._replace(commit=result.commit._replace(poison=[poison_of(position, record, why)]))
 
 
 class Step(NamedTuple):
     draft: Draft
-    folded: Folded
+    folded: FoldResult
     changes: list[Change]
     rows: list[Row]
     digests: Digests
@@ -275,35 +284,35 @@ class Step(NamedTuple):
 
 def step(
     cluster_state: ClusterState,
-    standing: Standing,
+    cursor: FoldCursor,
     records: Sequence[Record],
-    aside: Container[int] = (),
+    quarantined: Container[int] = (),
 ) -> Step:
-    """Folds a batch, and encodes the rows that it changes."""
+    """Folds a batch and encodes the changed rows."""
     draft = Draft(cluster_state)
-    folded = fold(draft, records, standing.position, aside)
+    folded = fold(draft, records, cursor.position, quarantined)
     try:
         changes = list(draft.changed())
-        rows, digests = changed_rows(changes, standing.digests, cluster_state.prints)
-    except Exception:  # one of the facts gives a row that has no encoding; the others must not wait
+        rows, digests = changed_rows(changes, cursor.digests, cluster_state.fingerprints)
+    except Exception:  # a row cannot be encoded; fold the other facts without its fact
         draft = Draft(cluster_state)
-        folded = fold_singly(draft, records, standing.position, aside)
+        folded = fold_singly(draft, records, cursor.position, quarantined)
         changes = list(draft.changed())
-        rows, digests = changed_rows(changes, standing.digests, cluster_state.prints)
+        rows, digests = changed_rows(changes, cursor.digests, cluster_state.fingerprints)
     return Step(draft, folded, changes, rows, digests)
 
 
-def take_back(cluster_state: ClusterState, changes: Sequence[Change]) -> None:
-    """Undoes what a committed draft changed, as long as nothing was changed after it."""
+def revert(cluster_state: ClusterState, changes: Sequence[Change]) -> None:
+    """Reverts the changes of a committed draft; no later changes may exist."""
     for table, key, before, _ in changes:
-        held = tables_of(cluster_state)[table]
+        states = tables_of(cluster_state)[table]
         if before is None:
-            held.pop(key, None)
+            states.pop(key, None)
         else:
-            held[key] = before
+            states[key] = before
 
 
-def read_to(created: str, last: Record) -> Input:
+def input_after(created: str, last: Record) -> Input:
     return Input(created, last.sequence, digest_of(last))
 
 

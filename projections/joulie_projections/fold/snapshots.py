@@ -1,4 +1,4 @@
-"""The whole world at a position, packed: where time travel and a rebuild may start."""
+"""Snapshots: the packed state at a position, from which time travel and rebuilds start."""
 
 import hashlib
 import zlib
@@ -10,15 +10,15 @@ import msgspec
 from joulie_bus.errors import StateDamaged
 from joulie_projections.fold.commit import Inputs
 from joulie_projections.fold.manifest import CODE_VERSION
-from joulie_projections.fold.sequence import Standing
+from joulie_projections.fold.sequence import FoldCursor
 from joulie_projections.state.rows import Row, digests_of, encode, tables_of
 from joulie_projections.state.state import ClusterState, State
 
-LEVEL = 1  # of zlib; higher ones cost three times the time for a tenth of the bytes
+LEVEL = 1  # of zlib; higher levels take three times as long for 10 % fewer bytes
 
 
 class Snapshot(NamedTuple):
-    """A row of its table. One of another fold version is of no use to this code."""
+    """A row of the table of snapshots. Only snapshots of the same fold version are used."""
 
     position: int
     fold_version: str
@@ -38,32 +38,34 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Packed).decode
 
 
-class Moment(NamedTuple):
-    """A world that nobody changes any more. The states are frozen: their tables are enough."""
+class FrozenState(NamedTuple):
+    """A copy of the tables at a position. The states are immutable, so their tables suffice."""
 
-    standing: Standing
+    cursor: FoldCursor
     tables: Mapping[str, Mapping[str, State]]
 
 
-def moment_of(cluster_state: ClusterState, standing: Standing) -> Moment:
-    """Quick, so that the fold may go on while the moment is packed elsewhere."""
-    return Moment(standing, {table: dict(held) for table, held in tables_of(cluster_state).items()})
+def frozen_state_of(cluster_state: ClusterState, cursor: FoldCursor) -> FrozenState:
+    """Copies the tables, so that the fold continues while another thread packs them."""
+    return FrozenState(
+        cursor, {table: dict(states) for table, states in tables_of(cluster_state).items()}
+    )
 
 
-def pack(moment: Moment, now: int) -> Snapshot:
+def pack(frozen: FrozenState, now: int) -> Snapshot:
     rows = [
         (table, key, encode(state))
-        for table, held in moment.tables.items()
-        for key, state in held.items()
+        for table, states in frozen.tables.items()
+        for key, state in states.items()
     ]
-    position, inputs, digests, head = moment.standing
+    position, inputs, digests, head = frozen.cursor
     small = {table: value.to_bytes(32) for table, value in digests.items()}
     body = zlib.compress(_encode(_Packed(inputs, small, head, rows)), LEVEL)
     return Snapshot(position, CODE_VERSION, now, hashlib.sha256(body).digest(), body)
 
 
-def unpack(snapshot: Snapshot) -> tuple[Standing, list[Row]]:
-    """Believes nothing that it has not hashed again."""
+def unpack(snapshot: Snapshot) -> tuple[FoldCursor, list[Row]]:
+    """Unpacks a snapshot. Raises StateDamaged if the body or the rows do not match a digest."""
     if hashlib.sha256(snapshot.body).digest() != snapshot.digest:
         raise StateDamaged("The snapshot", snapshot.position)
     try:
@@ -72,10 +74,10 @@ def unpack(snapshot: Snapshot) -> tuple[Standing, list[Row]]:
         raise StateDamaged("The snapshot", snapshot.position) from error
     digests = {table: int.from_bytes(value) for table, value in packed.digests.items()}
     rows = [Row(*row) for row in packed.rows]
-    require_intact("The snapshot", rows, Standing(snapshot.position, {}, digests, b""))
-    return Standing(snapshot.position, packed.inputs, digests, packed.head), rows
+    require_intact("The snapshot", rows, FoldCursor(snapshot.position, {}, digests, b""))
+    return FoldCursor(snapshot.position, packed.inputs, digests, packed.head), rows
 
 
-def require_intact(what: str, rows: Sequence[Row], standing: Standing) -> None:
-    if digests_of(rows) != standing.digests:
-        raise StateDamaged(what, standing.position)
+def require_intact(what: str, rows: Sequence[Row], cursor: FoldCursor) -> None:
+    if digests_of(rows) != cursor.digests:
+        raise StateDamaged(what, cursor.position)

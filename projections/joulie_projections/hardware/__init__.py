@@ -1,4 +1,4 @@
-"""Hardware models: catalog, spellings, GPU resources, MIG slices. Pure but for `catalog_file`.
+"""Hardware models: catalog, spellings, GPU resources, MIG slices. Pure, except `catalog_file`.
 
 Not here: what a node draws (`twin.power`).
 In: model names and resource names. Out: TDP, cards, shares.

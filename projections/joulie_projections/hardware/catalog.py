@@ -1,7 +1,7 @@
-"""What hardware may draw, by model. Pure: text in, figures out; `catalog_file` reads the text.
+"""The hardware catalog: power figures by model. Pure; `catalog_file` reads the file.
 
-A catalog is looked at where a discovery is published, never in a fold: the figures that a score
-rests on are in the log, and a replay needs no catalog.
+Components use the catalog where they publish discoveries, never in a fold: the figures that a score
+depends on are in the log, so a replay needs no catalog.
 """
 
 import tomllib
@@ -19,7 +19,7 @@ from joulie_projections.hardware.models import (
     FORMS,
     CardName,
     Words,
-    card,
+    card_name,
     processor,
     vendor_of,
     whole_card,
@@ -44,7 +44,7 @@ class _Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 class CpuModel(_Model, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cores: Positive  # of one socket
-    threads: Annotated[int, msgspec.Meta(gt=0, le=8)] = 2  # of one core, as it is sold
+    threads: Annotated[int, msgspec.Meta(gt=0, le=8)] = 2  # of one core; 1 without SMT
 
 
 class GpuModel(_Model, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,39 +53,39 @@ class GpuModel(_Model, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 M = TypeVar("M", bound=_Model)
-N = TypeVar("N")  # what a name is known by
+N = TypeVar("N")  # the normalized form of a name
 
 
 class Catalog(NamedTuple):
-    """Models by each of their names."""
+    """Models by normalized name."""
 
     cpus: Mapping[Words, CpuModel]
     gpus: Mapping[CardName, GpuModel]
 
     def cpu(self, name: str) -> CpuModel | None:
-        """The longest of all known names that stands in this one as whole words, side by side."""
-        asked = processor(name)
-        for length in range(len(asked), 0, -1):
-            for first in range(len(asked) - length + 1):
-                if (model := self.cpus.get(asked[first : first + length])) is not None:
+        """The model with the longest name that occurs in this one as consecutive whole words."""
+        wanted = processor(name)
+        for length in range(len(wanted), 0, -1):
+            for first in range(len(wanted) - length + 1):
+                if (model := self.cpus.get(wanted[first : first + length])) is not None:
                     return model
         return None
 
     def gpu(self, name: str) -> GpuModel | None:
-        """The model whose name this one ends with, that has all traits which this one tells.
+        """The model with a name that ends this one and with all traits of this one.
 
-        More may stand before it, such as a maker; what follows makes another card of it.
+        Words before it, such as a vendor, are ignored; words after it name another card.
         """
-        asked = card(name)
-        for first in range(len(asked.words)):
-            for traits in _largest_first(asked.traits):
-                model = self.gpus.get(CardName(asked.words[first:], traits))
-                if model is not None and _has(model, asked.traits - traits):
+        wanted = card_name(name)
+        for first in range(len(wanted.words)):
+            for traits in _largest_first(wanted.traits):
+                model = self.gpus.get(CardName(wanted.words[first:], traits))
+                if model is not None and _has(model, wanted.traits - traits):
                     return model
         return None
 
     def gpu_name(self, name: str) -> str:
-        """The one name of a card that is known; any other stays as it is."""
+        """The catalog's name of a known card; an unknown name is returned unchanged."""
         model = self.gpu(name)
         return model.model if model is not None else name
 
@@ -96,8 +96,8 @@ def _largest_first(traits: frozenset[str]) -> Iterator[frozenset[str]]:
 
 
 def _has(model: GpuModel, traits: frozenset[str]) -> bool:
-    """Memory of this size, and a form in which it is made, as far as that is known."""
-    known = frozenset().union(*(card(name).traits for name in model.names)) & FORMS
+    """Reports whether the model has this memory size and, where known, this form factor."""
+    known = frozenset().union(*(card_name(name).traits for name in model.names)) & FORMS
     size = f"{model.memory_gb}gb"
     is_of_size = all(trait == size for trait in traits if trait.endswith("gb"))
     return is_of_size and (not known or traits & FORMS <= known)
@@ -106,24 +106,24 @@ def _has(model: GpuModel, traits: frozenset[str]) -> bool:
 EMPTY = Catalog({}, {})
 
 
-# --- reading ----------------------------------------------------------------------------------
+# --- parsing ----------------------------------------------------------------------------------
 
 
-def parsed(data: bytes, where: str, upon: Catalog = EMPTY) -> Catalog:
-    """The catalog of this TOML text upon another one: it replaces models and adds to them."""
+def parse_catalog(data: bytes, where: str, base: Catalog = EMPTY) -> Catalog:
+    """Parses TOML and merges it into another catalog: it replaces models and adds new ones."""
     try:
         table = tomllib.loads(data.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise BadCatalog(where, [f"it is not TOML: {error}"]) from error
     mistakes = [
-        f"{key}: there is no such table; cpu, gpu and sources are"
+        f"{key}: unknown table; the tables are cpu, gpu and sources"
         for key in sorted(table.keys() - {"cpu", "gpu", "sources"})
     ]
     sources = table.get("sources", {})
     cpus = list(_read(table, "cpu", CpuModel, sources, mistakes))
     gpus = list(_read(table, "gpu", GpuModel, sources, mistakes))
     found = Catalog(
-        _named(upon.cpus, cpus, processor, mistakes), _named(upon.gpus, gpus, card, mistakes)
+        _merged(base.cpus, cpus, processor, mistakes), _merged(base.gpus, gpus, card_name, mistakes)
     )
     if mistakes:
         raise BadCatalog(where, mistakes)
@@ -141,23 +141,25 @@ def _read(
             mistakes.append(f"{kind} number {number}: {error}")
             continue
         if model.cap_w is not None and not model.cap_w[0] <= model.cap_w[1]:
-            mistakes.append(f"{kind} number {number} ({model.model}): cap_w goes from high to low")
+            mistakes.append(
+                f"{kind} number {number} ({model.model}): cap_w has its minimum above its maximum"
+            )
         source = sources.get(model.source, model.source) if isinstance(sources, dict) else ""
         yield replace(model, source=str(source))
 
 
-def _named(
-    upon: Mapping[N, M], models: Sequence[M], known_by: Callable[[str], N], mistakes: list[str]
+def _merged(
+    base: Mapping[N, M], models: Sequence[M], normalize: Callable[[str], N], mistakes: list[str]
 ) -> Mapping[N, M]:
     new: dict[N, M] = {}
     for model in models:
-        for name in dict.fromkeys(map(known_by, model.names)):
+        for name in dict.fromkeys(map(normalize, model.names)):
             if name in new:
-                called = next(other for other in model.names if known_by(other) == name)
-                mistakes.append(f"{called!r} is {new[name].model} and {model.model}: which one?")
+                spelling = next(other for other in model.names if normalize(other) == name)
+                mistakes.append(f"{spelling!r} names both {new[name].model} and {model.model}")
             new[name] = model
-    replaced = {known_by(model.model) for model in models}
-    kept = {name: model for name, model in upon.items() if known_by(model.model) not in replaced}
+    replaced = {normalize(model.model) for model in models}
+    kept = {name: model for name, model in base.items() if normalize(model.model) not in replaced}
     return {**kept, **new}
 
 
@@ -166,7 +168,7 @@ def _named(
 CPU_MODEL = "joulie.io/hw.cpu-model"
 CPU_SOCKETS = "joulie.io/hw.cpu-sockets"
 GPU_COUNT = "joulie.io/hw.gpu-count"
-# Ours; NVIDIA's GPU feature discovery; AMD's node labeller, of today and of earlier; Intel's.
+# Joulie's; NVIDIA GPU feature discovery; AMD node labeller, current and beta; Intel's.
 GPU_MODELS = (
     "joulie.io/hw.gpu-model",
     "joulie.io/gpu.product",
@@ -177,8 +179,8 @@ GPU_MODELS = (
 )
 
 
-def rated(found: HardwareDiscovered, catalog: Catalog) -> HardwareDiscovered:
-    """What was discovered, under the catalog's names and with its figures where there are none."""
+def with_catalog_figures(found: HardwareDiscovered, catalog: Catalog) -> HardwareDiscovered:
+    """The discovery with the catalog's model names, and its figures where they are missing."""
     return _rated_gpu(_rated_cpu(found, catalog), catalog)
 
 
@@ -190,7 +192,7 @@ def _rated_cpu(found: HardwareDiscovered, catalog: Catalog) -> HardwareDiscovere
     figures = replace(
         found.figures,
         cores_per_socket=model.cores,
-        cpu_cap_mw_per_socket=0 if own_mw else high,  # its own maximum is the highest
+        cpu_cap_mw_per_socket=0 if own_mw else high,  # a discovered maximum is the highest cap
     )
     max_mw = own_mw or model.tdp_w * 1000
     return replace(
@@ -221,7 +223,7 @@ def _rated_gpu(found: HardwareDiscovered, catalog: Catalog) -> HardwareDiscovere
 
 
 def _lowest_mw(model: CpuModel | GpuModel, max_mw: int) -> int:
-    """0 for a node that draws less than the maker's range begins with: it is not as sold."""
+    """The vendor's minimum cap; 0 if the node's maximum is below it."""
     lowest = model.cap_w[0] * 1000 if model.cap_w is not None else 0
     return lowest if lowest <= max_mw else 0
 
@@ -229,11 +231,11 @@ def _lowest_mw(model: CpuModel | GpuModel, max_mw: int) -> int:
 def from_labels(
     seen: NodeSeen, catalog: Catalog, gpu_models: Sequence[str] = GPU_MODELS
 ) -> HardwareDiscovered | None:
-    """What a node's labels say of its hardware, and what can be allocated where they say nothing.
+    """The hardware of a node from its labels, completed from what is allocatable.
 
-    None if they say nothing: what can be allocated needs no second fact. A label without a value
-    says nothing. Where no label tells the sockets, they are as many as have so many threads, as
-    the model is sold: with SMT, if it has it.
+    None if no label is set, because the node's own fact already carries what is allocatable. An
+    empty label counts as not set. Without a label for the sockets, their number is computed from
+    the allocatable CPUs and the model's threads per socket.
     """
     cpu_model, gpu_model = seen.labels.get(CPU_MODEL, "").strip(), _gpu_model(seen, gpu_models)
     sockets, cards = _count(seen.labels.get(CPU_SOCKETS)), _count(seen.labels.get(GPU_COUNT))
@@ -254,23 +256,23 @@ def from_labels(
         source="labels",
         gpu_vendor=vendor_of(gpu_model) or seen.gpu_vendor,
     )
-    return rated(found, catalog)
+    return with_catalog_figures(found, catalog)
 
 
 def _gpu_model(seen: NodeSeen, labels: Sequence[str]) -> str:
-    """The first that tells one; of a shared or sliced card, the card."""
-    told = (whole_card(seen.labels.get(label, "")) for label in labels)
-    return next((model for model in told if model), "")
+    """The first label that is set; for a shared or sliced card, the name of the whole card."""
+    models = (whole_card(seen.labels.get(label, "")) for label in labels)
+    return next((model for model in models if model), "")
 
 
-def unreadable(labels: Mapping[str, str]) -> dict[str, str]:
-    """Those that should hold a number and do not: whoever uses `from_labels` has to say so."""
+def invalid_counts(labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels that must hold a number and do not; callers of `from_labels` log them."""
     counts = {label: labels[label] for label in (CPU_SOCKETS, GPU_COUNT) if labels.get(label)}
     return {label: value for label, value in counts.items() if not _is_count(value)}
 
 
 def _count(label: str | None) -> int:
-    """0 if the label holds no number: what can be allocated tells more than a typing error."""
+    """The label's number; 0 if it is invalid, so that the allocatable amount is used."""
     return int(label) if label is not None and _is_count(label) else 0
 
 

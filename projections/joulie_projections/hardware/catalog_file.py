@@ -1,4 +1,4 @@
-"""What all readers of hardware share: the catalog, and which resources are GPUs."""
+"""Settings for the hardware catalog and the GPU resources; reads the catalog file."""
 
 from dataclasses import dataclass
 from importlib import resources
@@ -6,21 +6,21 @@ from pathlib import Path
 
 from joulie_bus.errors import BadCatalog
 from joulie_bus.runtime.settings import setting
-from joulie_projections.hardware.catalog import Catalog, parsed
+from joulie_projections.hardware.catalog import Catalog, parse_catalog
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES, gpu_resources
 
 
-def shipped() -> Catalog:
+def shipped_catalog() -> Catalog:
     data = resources.files("joulie_projections").joinpath("catalog.toml").read_bytes()
-    return parsed(data, "the catalog that comes with Joulie")
+    return parse_catalog(data, "the catalog shipped with Joulie")
 
 
 def catalog_file(path: str) -> Catalog:
-    """a TOML file of CPU and GPU models, each with its source; empty for those we know"""
+    """a TOML file of CPU and GPU models, each with its source; empty for the shipped catalog"""
     if not path:
-        return shipped()
+        return shipped_catalog()
     try:
-        return parsed(Path(path).read_bytes(), path, shipped())
+        return parse_catalog(Path(path).read_bytes(), path, shipped_catalog())
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error
     except BadCatalog as error:
@@ -29,24 +29,24 @@ def catalog_file(path: str) -> Catalog:
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogSettings:
-    """For whoever publishes discoveries."""
+    """Settings of components that publish discoveries."""
 
     catalog: Catalog = setting(
         catalog_file,
         "HARDWARE_CATALOG",
         "",
-        "Models of your own; they replace ours of the same name, or are added to them",
+        "Your own models; they replace shipped models of the same name or are added",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuResourceSettings:
-    """For all that read pods or nodes."""
+    """Settings of components that read pods or nodes."""
 
     resources: tuple[str, ...] = setting(
         gpu_resources,
         "GPU_RESOURCES",
         ",".join(GPU_RESOURCES),
-        "Extended resources that are GPUs, of pods and of nodes; the same for the operator, the "
-        "extender and the simulator",
+        "Extended resources of pods and nodes that are GPUs; use the same list for the operator, "
+        "the extender and the simulator",
     )

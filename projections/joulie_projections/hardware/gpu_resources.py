@@ -1,7 +1,7 @@
-"""Which extended resources are GPUs, and how many cards those of a node are. Pure.
+"""Which extended resources are GPUs, and how many cards a node has. Pure.
 
-The names are one setting of the operator, the extender and the simulator. What they
-found is in the log (`PodAsk`, `NodeSeen`), so that a replay needs no names.
+The resource names are one setting of the operator, the extender and the simulator. Their results
+are in the log (`PodAsk`, `NodeSeen`), so a replay needs no names.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from joulie_projections.quantities import Quantity, parse
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915")
 MIG = "nvidia.com/mig-"
-# Of NVIDIA's GPU feature discovery.
+# Labels of NVIDIA GPU feature discovery.
 PRODUCT, COUNT = "nvidia.com/gpu.product", "nvidia.com/gpu.count"
-_REPLICAS, _SHARED = ".replicas", ".shared"  # of one device, by turns
+_REPLICAS, _SHARED = ".replicas", ".shared"  # suffixes of time-shared devices
 
 
 def gpu_resources(text: str) -> tuple[str, ...]:
@@ -24,7 +24,7 @@ def gpu_resources(text: str) -> tuple[str, ...]:
     if not names or not all(_is_resource(name) for name in names):
         raise ValueError("not a list of resource names")
     if sliced := [name for name in names if name.startswith(MIG)]:
-        raise ValueError(f"{sliced[0]} always counts, as its share of a card")
+        raise ValueError(f"MIG resources such as {sliced[0]} always count, as a share of a card")
     return names
 
 
@@ -33,22 +33,22 @@ def _is_resource(name: str) -> bool:
     return bool(domain and slash and rest) and "/" not in rest and not any(map(str.isspace, name))
 
 
-class Counted(NamedTuple):
+class CardCount(NamedTuple):
     cards: int = 0
-    units: int = 0  # that pods ask for where one is less than a card; 0: pods ask for cards
+    units: int = 0  # allocatable units where a unit is less than a card; else 0
     vendor: Vendor = ""
 
 
-def counted(
+def count_cards(
     allocatable: Mapping[str, Quantity],
     labels: Mapping[str, str],
     resources: tuple[str, ...],
     where: str,
-) -> Counted:
-    """The cards behind what a node can allocate.
+) -> CardCount:
+    """The physical cards behind a node's allocatable resources.
 
-    Devices that pods share by turns, or that are slices (`-MIG-1g.5gb` of the product label, where
-    `nvidia.com/gpu` counts slices), are fewer cards than they are units.
+    Time-shared devices and slices (a product label with `-MIG-1g.5gb`, where `nvidia.com/gpu`
+    counts slices) are more units than cards.
     """
     whole, units, found = 0, 0, list[str]()
     for name in resources:
@@ -61,10 +61,10 @@ def counted(
     sliced = cards(mix, memory_gb(labels.get(PRODUCT, "")))
     if mix:
         found.append(MIG)
-        if not mig_profile(labels.get(PRODUCT, "")):  # else it counts slices, too
+        if not mig_profile(labels.get(PRODUCT, "")):  # else the label counts slices, too
             sliced = max(sliced, _number(labels.get(COUNT)) - whole)
-    is_parted = units != whole
-    return Counted(whole + sliced, units + sliced if is_parted else 0, vendor_of(*found))
+    is_shared = units != whole
+    return CardCount(whole + sliced, units + sliced if is_shared else 0, vendor_of(*found))
 
 
 def _cards(resource: str, count: int, labels: Mapping[str, str]) -> int:
@@ -87,7 +87,7 @@ def _mix(
 
 
 def _unshared(resource: str, count: int, labels: Mapping[str, str]) -> int:
-    """The label is named after the device, though the resource may say that it is shared."""
+    """Devices behind shared units; the label has the device's name without the `.shared` suffix."""
     replicas = _number(labels.get(resource.removesuffix(_SHARED) + _REPLICAS))
     return -(-count // max(1, replicas))
 
@@ -97,6 +97,6 @@ def _count(allocatable: Mapping[str, Quantity], name: str, where: str) -> int:
 
 
 def _number(label: str | None) -> int:
-    """0 for what is no number."""
+    """The label's number; 0 if it is missing or invalid."""
     text = (label or "").strip()
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0

@@ -1,8 +1,8 @@
-"""Slices of cards (NVIDIA's MIG): which share of a card one is, and how many cards a mix is. Pure.
+"""NVIDIA MIG profiles: the share of a card that a slice is, and the cards behind a mix. Pure.
 
 A profile such as `3g.20gb` names compute slices and memory. Most cards have seven compute and
-eight memory slices, an A30 and an RTX PRO 6000 have four of each. The name of a resource does not
-say of which card it is, so a profile is taken for the slice of a card that really offers it.
+eight memory slices; an A30 and an RTX PRO 6000 have four of each. A resource name does not include
+the card model, so a profile is matched against the cards that offer it.
 """
 
 import re
@@ -15,14 +15,14 @@ _PROFILE = re.compile(r"(?:(\d)c\.)?([1-9])g\.(\d+)gb(?:[.+-].+)?")
 
 
 class Profile(NamedTuple):
-    compute: int  # slices that it computes with
-    instance: int  # slices of the instance that it is in; as many, unless it shares the instance
+    compute: int  # compute slices
+    instance: int  # slices of its GPU instance; larger if instances are shared
     gb: int
 
 
 class Card(NamedTuple):
-    slices: int  # of compute
-    parts: int  # of memory
+    slices: int  # compute slices
+    parts: int  # memory slices
     gb: int
 
 
@@ -35,7 +35,7 @@ _FOURTHS = frozenset({(1, 6), (2, 12), (4, 24), (1, 24), (2, 48), (4, 96)})
 
 
 def profile_of(text: str) -> Profile | None:
-    """None for what is no profile."""
+    """Parses a profile name; None if it is not one."""
     match = _PROFILE.fullmatch(text.lower())
     if match is None:
         return None
@@ -44,20 +44,20 @@ def profile_of(text: str) -> Profile | None:
 
 
 def fraction(profile: Profile) -> Fraction:
-    """Of a card: sevenths, and fourths where the profile is one of a card that has four slices."""
+    """The share of a card: fourths for profiles of cards with four slices, else sevenths."""
     slices = 4 if (profile.instance, profile.gb) in _FOURTHS else 7
     return min(Fraction(1), Fraction(profile.compute, slices))
 
 
 def cards(mix: Mapping[Profile, int], gb: int = 0) -> int:
-    """The fewest cards that can be cut into this mix; of this memory, if it is known."""
+    """The smallest number of cards that provides this mix; with this memory size, if known."""
     if not mix:
         return 0
-    able = [card for card in CARDS if all(_parts(card, profile) for profile in mix)]
-    known = [card for card in able if card.gb == gb]
-    if not able:
+    matching = [card for card in CARDS if all(_parts(card, profile) for profile in mix)]
+    known = [card for card in matching if card.gb == gb]
+    if not matching:
         return _ceil(sum(fraction(profile) * count for profile, count in mix.items()))
-    return min(_cards(card, mix) for card in known or able)
+    return min(_cards(card, mix) for card in known or matching)
 
 
 def _cards(card: Card, mix: Mapping[Profile, int]) -> int:
@@ -71,7 +71,7 @@ def _cards(card: Card, mix: Mapping[Profile, int]) -> int:
 
 
 def _parts(card: Card, profile: Profile) -> int:
-    """Memory slices that the profile takes of such a card; 0 if the card has no such profile."""
+    """Memory slices that the profile uses on this card; 0 if the card does not offer it."""
     parts = round(profile.gb * card.parts / card.gb)
     is_near = abs(profile.gb - parts * card.gb / card.parts) < 1
     return parts if is_near and (profile.instance, parts) in _PARTS[card.slices] else 0

@@ -1,9 +1,9 @@
-"""What the spellings of one hardware model have in common. Pure.
+"""Normalizes the names of CPU and GPU models. Pure.
 
-Device plugins, feature discovery, nvidia-smi, rocm-smi and people spell one card in many ways:
-`NVIDIA-A100-SXM4-80GB`, `NVIDIA A100 80GB SXM`, `A100-SXM4-80GB-SHARED`. A name becomes its words
-without the maker, and the traits (form factor and memory) that sources put anywhere. Words count
-as a whole, so that different cards stay different: `A10` and `A100`, `L4`, `L40` and `L40S`.
+Device plugins, feature discovery, nvidia-smi, rocm-smi and users spell one card in many ways:
+`NVIDIA-A100-SXM4-80GB`, `NVIDIA A100 80GB SXM`, `A100-SXM4-80GB-SHARED`. A name is split into words
+without the vendor, and traits (form factor and memory), in any position. Only whole words match,
+which keeps `A10` and `A100`, or `L4`, `L40` and `L40S`, distinct.
 """
 
 import re
@@ -12,12 +12,12 @@ from typing import Literal, NamedTuple
 
 Words = tuple[str, ...]
 Vendor = Literal["", "nvidia", "amd", "intel"]
-KNOWN = 4096  # names; a cluster has a few dozen
+CACHED_NAMES = 4096  # names; a cluster has a few dozen
 
 _ASIDE = re.compile(r"\([^)]*\)|®|™")
 _BREAK = re.compile(r"[\s_,/:\[\]-]+")
 _LSPCI = re.compile(r".*\[([^\]]+)\]\s*$")  # `Aldebaran/MI200 [Instinct MI210]`
-# What sharing and slicing append to a product; after it comes nothing about the card.
+# The suffix that sharing and slicing append to a product name.
 _SHARED = re.compile(r"[\s_-]+(?:shared|mig[\s_-]+(?P<profile>\d.*))$", re.IGNORECASE)
 _PCIE = re.compile(r"\bpci[ -]?e(?:xpress)?(?![a-z])")
 _GLUED = re.compile(r"(?<=\d)(sxm\d?|pcie|nvl)\b")  # `H100SXM5`
@@ -29,7 +29,7 @@ FORMS = frozenset({"sxm", "pcie", "nvl"})
 _CORES = re.compile(r"\b\d+[ -]core\b")
 _CLOCK = re.compile(r"@.*$")
 
-# In this order: a name such as `NVIDIA ... (Intel host)` does not exist, one maker is enough.
+# The first match wins; no known product name contains two vendors.
 _VENDORS: tuple[tuple[Vendor, re.Pattern[str]], ...] = (
     ("nvidia", re.compile(r"\b(?:nvidia|tesla|geforce|quadro|(?:0x)?10de)\b")),
     (
@@ -43,12 +43,12 @@ _VENDORS: tuple[tuple[Vendor, re.Pattern[str]], ...] = (
 
 
 class CardName(NamedTuple):
-    words: Words  # in their order
+    words: Words  # in order
     traits: frozenset[str]  # form factor and memory
 
     @property
     def text(self) -> str:
-        """Equal for all spellings that say the same."""
+        """One text for all spellings of the name."""
         return " ".join((*self.words, *sorted(self.traits)))
 
 
@@ -69,14 +69,14 @@ _NO_PROCESSOR = frozenset(words("AMD Intel Xeon Scalable processor CPU with"))
 
 
 def whole_card(product: str) -> str:
-    """The card of which a product label shows a shared or a sliced one."""
+    """The product name without the suffixes of sharing and slicing."""
     while (match := _SHARED.search(product)) is not None:
         product = product[: match.start()]
     return product.strip()
 
 
 def mig_profile(product: str) -> str:
-    """`1g.5gb` of `NVIDIA-A100-SXM4-40GB-MIG-1g.5gb`; empty for a product that is not sliced."""
+    """`1g.5gb` for `NVIDIA-A100-SXM4-40GB-MIG-1g.5gb`; empty for a product that is not sliced."""
     while (match := _SHARED.search(product)) is not None:
         if match["profile"]:
             return match["profile"].lower().partition("-shared")[0]
@@ -84,9 +84,9 @@ def mig_profile(product: str) -> str:
     return ""
 
 
-@lru_cache(maxsize=KNOWN)
-def card(name: str) -> CardName:
-    """The model of a GPU. A name that is a maker's and nothing else stands for itself."""
+@lru_cache(maxsize=CACHED_NAMES)
+def card_name(name: str) -> CardName:
+    """Normalizes the name of a GPU. A name that consists of a vendor alone is kept."""
     bracket = _LSPCI.match(name)
     plain = whole_card(bracket[1] if bracket else name).lower()
     plain = _GLUED.sub(r" \1", _PCIE.sub("pcie", plain))
@@ -105,27 +105,28 @@ def _trait(word: str) -> tuple[str, bool]:
 
 
 def memory_gb(name: str) -> int:
-    """That a card's name tells; 0 if it tells none."""
-    sizes = [int(trait[:-2]) for trait in card(name).traits if trait.endswith("gb")]
+    """The memory size in a card's name; 0 if there is none."""
+    sizes = [int(trait[:-2]) for trait in card_name(name).traits if trait.endswith("gb")]
     return max(sizes, default=0)
 
 
-@lru_cache(maxsize=KNOWN)
+@lru_cache(maxsize=CACHED_NAMES)
 def processor(name: str) -> Words:
-    """The model of a CPU: `Intel(R) Xeon(R) Platinum 8480+ CPU @ 2.00GHz` is `platinum 8480`.
+    """Normalizes the name of a CPU: `Intel(R) Xeon(R) Platinum 8480+ CPU @ 2.00GHz` is
+    `platinum 8480`.
 
-    A label's value cannot hold the plus sign, and no two models differ by it alone.
+    A label value cannot contain a plus sign, and no two models differ by it alone.
     """
     plain = _CORES.sub(" ", _CLOCK.sub("", name.lower().replace("_", " "))).replace("+", " ")
     found = words(plain)
     return tuple(word for word in found if word not in _NO_PROCESSOR) or found
 
 
-def vendor_of(*said: str) -> Vendor:
-    """The maker of a card, by the first of these words that tells one."""
-    for text in said:
+def vendor_of(*names: str) -> Vendor:
+    """The vendor of a card by the first of these names that identifies one."""
+    for text in names:
         plain = " ".join(words(text))
-        for vendor, names in _VENDORS:
-            if names.search(plain):
+        for vendor, pattern in _VENDORS:
+            if pattern.search(plain):
                 return vendor
     return ""

@@ -1,6 +1,6 @@
-"""What kind of workload a pod is: one function for extender, operator and guard.
+"""Classifies a pod's workload; the extender, the operator and the guard share this function.
 
-It says which rule fired, so that "why is this pod standard?" has an answer.
+The result names the rule that matched, so that `joulie explain` can show why a pod is standard.
 """
 
 import re
@@ -16,39 +16,45 @@ CLASS_ANNOTATION = "joulie.io/workload-class"
 PROFILE_LABEL = "joulie.io/power-profile"
 UNKNOWN_ANNOTATION = "unknown-annotation"
 
-TELLING = frozenset({CLASS_ANNOTATION})  # the annotations that an ask depends on
+CLASS_ANNOTATIONS = frozenset({CLASS_ANNOTATION})  # the annotations that the class depends on
 _MIRROR = "kubernetes.io/config.mirror"
 _CRITICAL_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
-_CRITICAL_PRIORITY = 2_000_000_000  # Kubernetes' own line between users and the system
+_CRITICAL_PRIORITY = 2_000_000_000  # Kubernetes reserves priorities above it for the system
 
 
-class Classified(NamedTuple):
+class Classification(NamedTuple):
     workload: WorkloadClass
     placement: Placement
     rule: str
 
 
-def classify(pod: Pod, namespace_class: str | None = None) -> Classified:
-    """`namespace_class` is the namespace's own annotation, if the namespace is known."""
+def classify(pod: Pod, namespace_class: str | None = None) -> Classification:
+    """Classifies by annotation, then constraints, then namespace.
+
+    `namespace_class` is the value of the namespace's annotation; None if it is not known.
+    """
     placement = placement_of(pod)
     annotation = (pod.metadata.annotations or {}).get(CLASS_ANNOTATION)
     if annotation is not None:
-        return Classified(*_from_annotation(annotation, placement))
+        return Classification(*_from_annotation(annotation, placement))
     if placement == "performance-only":
-        return Classified("performance", placement, "constraint")
+        return Classification("performance", placement, "constraint")
     if placement == "eco-only":
-        return Classified("standard", placement, "constraint")
+        return Classification("standard", placement, "constraint")
     match (namespace_class or "").strip():
         case "performance" | "standard" as workload:
-            return Classified(workload, placement, "namespace")
+            return Classification(workload, placement, "namespace")
         case _:
-            return Classified("standard", placement, "default")
+            return Classification("standard", placement, "default")
 
 
-def in_namespace(pod: PodAsk, given: WorkloadClass | None) -> PodAsk:
-    """A pod that was understood without its namespace, once that is known: the same as with it."""
+def with_namespace_class(pod: PodAsk, given: WorkloadClass | None) -> PodAsk:
+    """Applies the namespace's class to a pod that was classified without it.
+
+    The result equals that of `classify` with the namespace's class.
+    """
     if given is None or pod.rule != "default":
         return pod
     return replace(pod, workload=given, rule="namespace")
@@ -63,9 +69,9 @@ def _from_annotation(annotation: str, placement: Placement) -> tuple[WorkloadCla
 
 
 def placement_of(pod: Pod) -> Placement:
-    """What the pod's own constraints on the profile label leave open."""
+    """Which profiles the pod's own constraints on the profile label allow."""
     if not pod.spec.node_selector and pod.spec.affinity is None:
-        return "general"  # most have none
+        return "general"  # the common case
     if not admits(pod, "eco"):
         return "performance-only"
     if not admits(pod, "performance") and not admits(pod, None):
@@ -74,11 +80,11 @@ def placement_of(pod: Pod) -> Placement:
 
 
 def exemption(pod: Pod) -> str:
-    """Why energy may never refuse this pod; empty if it may.
+    """The reason why a policy must not reject this pod; empty if it may.
 
-    A tenant writes labels, annotations and owner references as it likes. Each reason therefore
-    rests on a field that the API server or a controller checks, or that takes the gain away:
-    docs/policies.md says what is left.
+    Tenants can write any label, annotation and owner reference. Each reason therefore depends on a
+    field that the API server or a controller checks, or that removes the benefit of a forgery;
+    docs/policies.md lists the remaining risk.
     """
     if _is_of_daemonset(pod):
         return "daemonset"
@@ -88,8 +94,8 @@ def exemption(pod: Pod) -> str:
 
 
 def _is_of_daemonset(pod: Pod) -> bool:
-    """The controller makes a pod per node and binds it to that node by required affinity, so a pod
-    that claims the same gains one node that it names itself.
+    """The DaemonSet controller pins each pod to one node by required affinity, so a forged pod
+    gains only the one node that it names.
     """
     owner = _controller(pod, "DaemonSet")
     return (
@@ -100,14 +106,14 @@ def _is_of_daemonset(pod: Pod) -> bool:
 
 
 def _is_mirror(pod: Pod) -> bool:
-    """The API server takes the annotation only beside a nodeName: such a pod is never scheduled."""
+    """The API server requires a nodeName with this annotation, so the pod is never scheduled."""
     node, owner = pod.spec.node_name, _controller(pod, "Node")
     is_on_its_owner = bool(node) and owner is not None and owner.name == node
     return is_on_its_owner and _MIRROR in (pod.metadata.annotations or {})
 
 
 def _is_critical(pod: Pod) -> bool:
-    """Admission resolves the class to its value, and no class of a user reaches the system's."""
+    """Admission resolves the class to its priority, and user classes cannot reach system values."""
     spec = pod.spec
     is_named = spec.priority_class_name in _CRITICAL_CLASSES
     return is_named and (spec.priority or 0) >= _CRITICAL_PRIORITY
@@ -119,8 +125,8 @@ def _controller(pod: Pod, kind: str) -> OwnerReference | None:
 
 
 def _node_by_affinity(pod: Pod) -> str | None:
-    """The one node that the pod's required affinity names, as the DaemonSet controller writes it:
-    one term with one requirement, because terms are alternatives.
+    """The single node that the pod's required affinity names, in the form that the DaemonSet
+    controller writes: one term with one requirement, because terms are alternatives.
     """
     terms = _required_terms(pod) or []
     if len(terms) != 1 or terms[0].match_expressions:
@@ -133,30 +139,30 @@ def _node_by_affinity(pod: Pod) -> str | None:
 
 
 def admits(pod: Pod, profile: str | None) -> bool:
-    """Could the pod run on a node whose profile label has this value (None: no label)?"""
-    wanted = (pod.spec.node_selector or {}).get(PROFILE_LABEL)
-    if wanted is not None and wanted != profile:
+    """Reports whether the pod can run on a node with this profile label (None: no label)."""
+    required = (pod.spec.node_selector or {}).get(PROFILE_LABEL)
+    if required is not None and required != profile:
         return False
     terms = _required_terms(pod)
     return terms is None or any(_term_admits(term, profile) for term in terms)
 
 
 def _required_terms(pod: Pod) -> list[Term] | None:
-    """Of the pod's node affinity; None where it requires nothing."""
+    """The required terms of the pod's node affinity; None if it has none."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     return None if required is None else required.node_selector_terms or []
 
 
 def _term_admits(term: Term, profile: str | None) -> bool:
-    """As kube-scheduler matches: an empty term and one that it cannot read match no node."""
+    """Matches as kube-scheduler does: empty and invalid terms match no node."""
     expressions, fields = term.match_expressions or [], term.match_fields or []
-    if not (expressions or fields) or not _is_readable(expressions, fields):
+    if not (expressions or fields) or not _is_valid(expressions, fields):
         return False
     return all(_requirement_admits(r, profile) for r in expressions if r.key == PROFILE_LABEL)
 
 
-def _is_readable(expressions: Iterable[Requirement], fields: Iterable[Requirement]) -> bool:
+def _is_valid(expressions: Iterable[Requirement], fields: Iterable[Requirement]) -> bool:
     return all(map(_is_expression, expressions)) and all(map(_is_field, fields))
 
 
@@ -164,14 +170,14 @@ def _is_expression(requirement: Requirement) -> bool:
     values = requirement.values or []
     match requirement.operator:
         case "In" | "NotIn":
-            has_its_values = bool(values)
+            has_values = bool(values)
         case "Exists" | "DoesNotExist":
-            has_its_values = not values
+            has_values = not values
         case "Gt" | "Lt":
-            has_its_values = len(values) == 1 and _INTEGER.fullmatch(values[0]) is not None
+            has_values = len(values) == 1 and _INTEGER.fullmatch(values[0]) is not None
         case _:
-            has_its_values = False
-    return has_its_values and all(map(_LABEL_VALUE.fullmatch, values))
+            has_values = False
+    return has_values and all(map(_LABEL_VALUE.fullmatch, values))
 
 
 def _is_field(requirement: Requirement) -> bool:
@@ -190,4 +196,4 @@ def _requirement_admits(requirement: Requirement, profile: str | None) -> bool:
         case "DoesNotExist":
             return profile is None
         case _:
-            return False  # Gt and Lt compare numbers; no profile is one
+            return False  # Gt and Lt compare numbers, and no profile is a number

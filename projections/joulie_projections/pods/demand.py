@@ -1,4 +1,4 @@
-"""How much a pod asks for: Kubernetes' effective request, in integers."""
+"""Computes a pod's effective resource request as Kubernetes does, in integers."""
 
 from collections.abc import Iterable
 from fractions import Fraction
@@ -12,9 +12,8 @@ from joulie_bus.events import GpuAsk, PodAsk
 from joulie_bus.events.bounds import MOST_BYTES, MOST_CARDS, MOST_CPU_MILLI, MOST_GPU_MILLI
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES, MIG
 from joulie_projections.hardware.mig import fraction, profile_of
-from joulie_projections.pods.classify import TELLING, classify, exemption
-from joulie_projections.pods.gpu_request import TELLING as GPU_TELLING
-from joulie_projections.pods.gpu_request import gpu_ask_of
+from joulie_projections.pods.classify import CLASS_ANNOTATIONS, classify, exemption
+from joulie_projections.pods.gpu_request import GPU_ANNOTATIONS, gpu_ask_of
 from joulie_projections.pods.kubernetes_pod import (
     Affinity,
     Container,
@@ -26,8 +25,8 @@ from joulie_projections.pods.kubernetes_pod import (
 from joulie_projections.quantities import Quantity, parse, rounded_up
 
 TEAM_LABEL = "joulie.io/team"
-KNOWN = 8192  # different ways of asking, some 8 MiB; all pods of a deployment ask in one
-_TELLING = TELLING | GPU_TELLING  # annotations
+CACHED_ASKS = 8192  # distinct asks, about 8 MiB; all pods of a deployment share one
+_READ_ANNOTATIONS = CLASS_ANNOTATIONS | GPU_ANNOTATIONS
 
 
 class Demand(NamedTuple):
@@ -37,8 +36,8 @@ class Demand(NamedTuple):
     gpu_cards: int = 0  # whole ones
 
 
-class _Kind(msgspec.Struct, array_like=True):
-    """What of a pod its ask depends on, but for who it is."""
+class _AskInputs(msgspec.Struct, array_like=True):
+    """The fields of a pod that its ask depends on, without the pod's identity."""
 
     annotations: dict[str, str] | None
     team: str
@@ -50,11 +49,11 @@ class _Kind(msgspec.Struct, array_like=True):
     affinity: Affinity | None
 
     @classmethod
-    def of(cls, pod: Pod) -> "_Kind":
+    def of(cls, pod: Pod) -> "_AskInputs":
         metadata, spec = pod.metadata, pod.spec
-        said = metadata.annotations
+        annotations = metadata.annotations
         return cls(
-            said and {name: text for name, text in said.items() if name in _TELLING},
+            annotations and {n: text for n, text in annotations.items() if n in _READ_ANNOTATIONS},
             (metadata.labels or {}).get(TEAM_LABEL, ""),
             spec.containers,
             spec.init_containers,
@@ -81,26 +80,28 @@ class _Kind(msgspec.Struct, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Kind).decode
+_decode = msgspec.msgpack.Decoder(_AskInputs).decode
 
 
 def ask_of(
     pod: Pod, namespace_class: str | None = None, gpu_resources: tuple[str, ...] = GPU_RESOURCES
 ) -> PodAsk:
-    """Everything that Joulie wants to know of a pod, once, in the form that facts carry."""
-    asked, who = _asked(_encode(_Kind.of(pod)), namespace_class, gpu_resources), pod.metadata
+    """Everything that Joulie reads from a pod, in the form that facts carry."""
+    metadata = pod.metadata
+    asked = _cached_ask(_encode(_AskInputs.of(pod)), namespace_class, gpu_resources)
     return msgspec.structs.replace(
         asked,
-        uid=who.uid or "",
-        namespace=who.namespace or "default",
-        name=who.name or "",
+        uid=metadata.uid or "",
+        namespace=metadata.namespace or "default",
+        name=metadata.name or "",
         exempt=exemption(pod),
     )
 
 
-@lru_cache(maxsize=KNOWN)
-def _asked(kind: bytes, namespace_class: str | None, gpu_resources: tuple[str, ...]) -> PodAsk:
-    """Of nobody yet. Once for all pods of one deployment: exact fractions take their time."""
+@lru_cache(maxsize=CACHED_ASKS)
+def _cached_ask(kind: bytes, namespace_class: str | None, gpu_resources: tuple[str, ...]) -> PodAsk:
+    """The ask without the pod's identity, cached: the exact arithmetic is slow, and all pods of a
+    deployment share one ask."""
     pod = _decode(kind).pod()
     workload, placement, rule = classify(pod, namespace_class)
     demand = demand_of(pod, gpu_resources)
@@ -122,7 +123,7 @@ def _asked(kind: bytes, namespace_class: str | None, gpu_resources: tuple[str, .
 
 
 def _gpu_ask(pod: Pod) -> GpuAsk:
-    """What it wants, or which annotation keeps that a secret: the pod exists all the same."""
+    """The GPU part of the ask; where an annotation is invalid, only the name of that annotation."""
     try:
         return gpu_ask_of(pod.metadata.annotations or {})
     except BadAnnotation as error:
@@ -134,8 +135,8 @@ def demand_of(pod: Pod, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Deman
     slices = sum(
         (effective(pod, name) * _slice_of(name) for name in sorted(_mig_names(pod))), Fraction()
     )
-    # Kubernetes takes more than any machine has. Such a pod asks for the most that a fact holds:
-    # it fits nowhere, and where it is bound all the same, it comes and goes with the same number.
+    # Kubernetes accepts requests larger than any machine. They are capped at what a fact can hold:
+    # such a pod fits no node, and if it is bound anyway, the same number is added and subtracted.
     return Demand(
         cpu_milli=min(MOST_CPU_MILLI, rounded_up(effective(pod, "cpu") * 1000)),
         memory_bytes=min(MOST_BYTES, rounded_up(effective(pod, "memory"))),
@@ -145,33 +146,33 @@ def demand_of(pod: Pod, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Deman
 
 
 def effective(pod: Pod, resource: str) -> Fraction:
-    """What runs side by side, or the hungriest moment of the start, whichever is more."""
-    running = sum((_wanted(c, resource) for c in pod.spec.containers or []), Fraction())
+    """The larger of what runs concurrently and the peak during initialization."""
+    running = sum((_request_of(c, resource) for c in pod.spec.containers or []), Fraction())
     sidecars, starting = Fraction(), Fraction()
     for container in pod.spec.init_containers or []:
         if container.restart_policy == "Always":
-            sidecars += _wanted(container, resource)
+            sidecars += _request_of(container, resource)
             starting = max(starting, sidecars)
         else:
-            starting = max(starting, sidecars + _wanted(container, resource))
+            starting = max(starting, sidecars + _request_of(container, resource))
     of_containers = max(running + sidecars, starting)
-    of_pod = _of(pod.spec.resources, resource, "the pod's own resources")
+    of_pod = _amount(pod.spec.resources, resource, "the pod's own resources")
     overhead = (pod.spec.overhead or {}).get(resource, 0)
     return (of_containers if of_pod is None else of_pod) + parse(overhead, f"overhead {resource}")
 
 
-def _wanted(container: Container, resource: str) -> Fraction:
+def _request_of(container: Container, resource: str) -> Fraction:
     where = f"container {container.name or '?'}"
-    return _of(container.resources, resource, where) or Fraction()
+    return _amount(container.resources, resource, where) or Fraction()
 
 
-def _of(resources: Resources | None, resource: str, where: str) -> Fraction | None:
-    """The request, else the limit, else nothing said."""
+def _amount(resources: Resources | None, resource: str, where: str) -> Fraction | None:
+    """The request, else the limit, else None."""
     if resources is None:
         return None
-    for said in (resources.requests, resources.limits):
-        if said is not None and resource in said:
-            return parse(said[resource], f"{where}, {resource}")
+    for amounts in (resources.requests, resources.limits):
+        if amounts is not None and resource in amounts:
+            return parse(amounts[resource], f"{where}, {resource}")
     return None
 
 

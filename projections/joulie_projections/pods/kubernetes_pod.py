@@ -1,4 +1,4 @@
-"""The part of a Kubernetes Pod that Joulie reads; all the rest is skipped while decoding.
+"""The fields of a Kubernetes Pod that Joulie reads; the decoder skips all others.
 
 Any field may be absent or null, because Go's encoder writes both.
 """

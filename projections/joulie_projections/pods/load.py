@@ -1,4 +1,4 @@
-"""What pods ask for, in integers that add up: the same sum in whatever order they come and go."""
+"""The load of pods in integers, so that sums do not depend on the order of addition."""
 
 from collections.abc import Iterable
 
@@ -6,14 +6,14 @@ import msgspec
 
 from joulie_bus.events import PodAsk
 
-LEAST_CPU_MILLI = {"performance": 500, "standard": 250}  # of a pod that asks for no CPU
+DEFAULT_CPU_MILLI = {"performance": 500, "standard": 250}  # of a pod that asks for no CPU
 _GIB = 2**30
-_MOST_GIB = 30  # memory makes cores dearer by 1 % a GiB, up to 30 %
+_MAX_GIB = 30  # each GiB of memory adds 1 % to the power of the cores, up to 30 %
 
 
 class Load(msgspec.Struct, frozen=True, array_like=True, gc=False):
     cpu_milli: int = 0
-    warm_cpu_micro: int = 0  # the same cores, made dearer by the memory beside them
+    warm_cpu_micro: int = 0  # the same cores, weighted by the pod's memory
     gpu_standard_milli: int = 0
     gpu_performance_milli: int = 0
 
@@ -34,11 +34,11 @@ class Load(msgspec.Struct, frozen=True, array_like=True, gc=False):
         )
 
 
-NOTHING = Load()
+NO_LOAD = Load()
 
 
 def total_of(loads: Iterable[Load]) -> Load:
-    """All at once, for a sum of its own after each of them costs most of the adding."""
+    """Adds fields in one loop: an intermediate Load per addition would dominate the cost."""
     cpu_milli = warm_cpu_micro = standard_milli = performance_milli = 0
     for load in loads:
         cpu_milli += load.cpu_milli
@@ -49,9 +49,9 @@ def total_of(loads: Iterable[Load]) -> Load:
 
 
 def load_of(pod: PodAsk) -> Load:
-    cpu_milli = pod.cpu_milli or LEAST_CPU_MILLI[pod.workload]
-    dearer = min(_MOST_GIB * _GIB, pod.memory_bytes)
-    warm = cpu_milli * 1000 + cpu_milli * 10 * dearer // _GIB
+    cpu_milli = pod.cpu_milli or DEFAULT_CPU_MILLI[pod.workload]
+    weighting = min(_MAX_GIB * _GIB, pod.memory_bytes)
+    warm = cpu_milli * 1000 + cpu_milli * 10 * weighting // _GIB
     performance = pod.workload == "performance"
     return Load(
         cpu_milli,

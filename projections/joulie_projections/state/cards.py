@@ -1,7 +1,7 @@
-"""What is believed about one GPU card: what it is, and who has reserved what of it. Pure.
+"""The state of one GPU card: its properties and the claims on its memory. Pure.
 
-Sightings and claims come in two streams, so either may be first: a card that is claimed before it
-is seen, or gone while it is claimed, stays as a row without a `node`.
+Sightings and claims arrive in two streams, in any order: a card that is claimed before it is seen,
+or removed while it is claimed, is a row without a `node`.
 """
 
 from typing import assert_never
@@ -20,7 +20,7 @@ from joulie_bus.events import (
 )
 
 _SECOND = 1_000_000_000
-UNKNOWN_HOLDER = "?"  # the card is taken, and its resource does not name the pod
+UNKNOWN_HOLDER = "?"  # the card is in use, and its resource does not name the pod
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -28,26 +28,26 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     name: str
     node: str
     mb: int
-    expires_at: int  # by the broker's clock; nothing to a confirmed claim
+    expires_at: int  # by the broker's clock; unused once confirmed
     confirmed: bool = False
 
 
 class CardState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     at: int  # when the broker stored the newest fact about it
-    node: str = ""  # "" while nobody has shown the card
+    node: str = ""  # empty until the card is seen
     model: str = ""
     total_mb: int = 0
     allocated_mb: int = 0
     healthy: bool = False
     nvlink_group: str = ""
     owner: str = ""
-    holder: str = ""  # as `GpuSeen` has it
+    holder: str = ""  # as in `GpuSeen`
     source: str = ""
-    claims: dict[str, Claim] = {}  # by the pod's uid: a card's memory can be shared
+    claims: dict[str, Claim] = {}  # by pod uid; several pods can share a card's memory
 
 
-def sighted(card: CardState | None, fact: CardFact, at: int) -> CardState | None:
-    """The newest sighting counts, whoever made it. Claims are not its business."""
+def after_sighting(card: CardState | None, fact: CardFact, at: int) -> CardState | None:
+    """The card after a sighting. The newest sighting wins, whatever its source; claims are kept."""
     claims = card.claims if card is not None else {}
     match fact:
         case GpuSeen():
@@ -70,10 +70,12 @@ def sighted(card: CardState | None, fact: CardFact, at: int) -> CardState | None
             assert_never(fact)
 
 
-def claimed(card: CardState | None, fact: ClaimEvent, at: int) -> CardState | None:
-    """A pod has at most one claim on a card; confirming or releasing what is not there is nothing.
+def after_claim(card: CardState | None, fact: ClaimEvent, at: int) -> CardState | None:
+    """The card after a claim event. A pod has at most one claim on a card; confirming or releasing
+    a claim that does not exist has no effect.
 
-    Whoever wrote the claim had read all before it (compare-and-set), so it is not questioned here.
+    The extender wrote the claim by compare-and-set after reading all earlier ones, so the fold does
+    not validate it.
     """
     card = card or CardState(at=at)
     known = card.claims.get(fact.pod_uid)
@@ -82,8 +84,8 @@ def claimed(card: CardState | None, fact: ClaimEvent, at: int) -> CardState | No
         case CardClaimed():
             claims = others | {fact.pod_uid: _claim(fact, at)}
         case ClaimConfirmed():
-            held = replace(known, confirmed=True) if known else None
-            claims = others | ({fact.pod_uid: held} if held else {})
+            confirmed = replace(known, confirmed=True) if known else None
+            claims = others | ({fact.pod_uid: confirmed} if confirmed else {})
         case ClaimReleased():
             claims = others
         case _:
@@ -101,15 +103,15 @@ def _claim(made: CardClaimed, at: int) -> Claim:
     )
 
 
-# --- what is left of a card -------------------------------------------------------------------
+# --- free memory ------------------------------------------------------------------------------
 
-NOBODY: frozenset[str] = frozenset()
+NO_PODS: frozenset[str] = frozenset()
 
 
-def used_mb(card: CardState, gone: frozenset[str] = NOBODY) -> int:
-    """What is seen of it and what is claimed, counted once where one is the other.
+def used_mb(card: CardState, gone: frozenset[str] = NO_PODS) -> int:
+    """Memory in use: observed plus claimed, counted once where the owner holds the claim.
 
-    `gone` are pods that count as if they had ended, and whatever was seen with them.
+    Pods in `gone` count as ended, together with the memory that was observed for them.
     """
     claims = {uid: claim for uid, claim in card.claims.items() if uid not in gone}
     claimed_mb = sum(claim.mb for claim in claims.values())
@@ -118,27 +120,27 @@ def used_mb(card: CardState, gone: frozenset[str] = NOBODY) -> int:
     return max(seen_mb, claimed_mb) if owned else seen_mb + claimed_mb
 
 
-def room_mb(card: CardState, gone: frozenset[str] = NOBODY) -> int:
-    """Nothing is left beside a pod that has the card and has claimed nothing of it: how much of
-    the card it uses, and whether it can share, is not known."""
+def free_mb(card: CardState, gone: frozenset[str] = NO_PODS) -> int:
+    """Memory that a new pod can claim; 0 if the owner has no claim, because its usage and its
+    ability to share are unknown."""
     owner = owner_of(card)
     if owner and owner not in card.claims and owner not in gone:
         return 0
     return max(0, card.total_mb - used_mb(card, gone))
 
 
-def is_idle(card: CardState, gone: frozenset[str] = NOBODY) -> bool:
-    """No pod has the card, and none has claimed any of it."""
+def is_idle(card: CardState, gone: frozenset[str] = NO_PODS) -> bool:
+    """Reports whether no pod owns the card or has a claim on it."""
     owner = owner_of(card)
     return card.claims.keys() <= gone and (not owner or owner in gone)
 
 
 def owner_of(card: CardState) -> str:
-    """The uid of the pod that has the card; "" if none has.
+    """The uid of the pod that owns the card; empty if none does.
 
-    A resource without uids names the pod, which is one with a claim or a stranger. A resource that
-    says only that the card is taken means the confirmed claim, if there is one. The name of a
-    stranger stands for the uid that is not known: it is in no set of uids.
+    A resource without uids names the pod: the name is matched against the claims. A resource that
+    only reports the card as in use refers to the confirmed claim, if there is one. The name of a
+    pod without a claim is returned in place of its unknown uid and equals no uid.
     """
     if card.owner or not card.holder:
         return card.owner
@@ -150,7 +152,7 @@ def owner_of(card: CardState) -> str:
 
 
 def _seen_mb(card: CardState, gone: frozenset[str]) -> int:
-    """What is seen on a card is its owner's; without one, that of the pods that have claimed it."""
+    """Observed memory. It belongs to the owner or, without one, to the pods with claims."""
     owner = owner_of(card)
-    is_theirs = owner in gone if owner else bool(card.claims) and card.claims.keys() <= gone
-    return 0 if is_theirs else card.allocated_mb
+    is_gone = owner in gone if owner else bool(card.claims) and card.claims.keys() <= gone
+    return 0 if is_gone else card.allocated_mb

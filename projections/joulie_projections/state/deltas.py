@@ -1,4 +1,4 @@
-"""What the projector tells its readers after a commit; live, never stored."""
+"""Live messages from the projector to its readers; never stored."""
 
 import msgspec
 
@@ -6,7 +6,8 @@ from joulie_projections.state.rows import VIEWED, Digests, Row
 
 
 class Delta(msgspec.Struct, frozen=True, array_like=True):
-    """The rows that one commit changed. `rows` is None if they are too many to send: read them."""
+    """The rows that one commit changed; `rows` is None if they exceed the message limit, and the
+    reader then queries the database."""
 
     p_from: int
     p_to: int
@@ -14,35 +15,35 @@ class Delta(msgspec.Struct, frozen=True, array_like=True):
     rows: list[tuple[str, str, bytes | None]] | None
 
 
-class Beat(msgspec.Struct, frozen=True, array_like=True):
-    """Four times a second: tells silence from loss, and one database from another."""
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True):
+    """Sent four times a second, so that readers detect lost messages and a restored database."""
 
     position: int
     digests: dict[str, bytes]
     incarnation: str
     epoch: int
-    lag: int  # events stored and not yet committed
-    lag_ms: int  # of the oldest event in the newest commit: from the broker's disk to ours
+    lag: int  # events stored by the broker and not yet committed
+    lag_ms: int  # from storage to commit, of the oldest event in the newest commit
     decisions: int
 
 
 encode = msgspec.msgpack.Encoder().encode
 decode_delta = msgspec.msgpack.Decoder(Delta).decode
-decode_beat = msgspec.msgpack.Decoder(Beat).decode
+decode_heartbeat = msgspec.msgpack.Decoder(Heartbeat).decode
 
 
-def packed(digests: Digests) -> dict[str, bytes]:
+def pack_digests(digests: Digests) -> dict[str, bytes]:
     return {table: digests[table].to_bytes(32) for table in VIEWED}
 
 
-def unpacked(digests: dict[str, bytes]) -> Digests:
+def unpack_digests(digests: dict[str, bytes]) -> Digests:
     return {table: int.from_bytes(value) for table, value in digests.items()}
 
 
-def delta_of(p_from: int, p_to: int, digests: Digests, rows: list[Row], limit: int) -> bytes:
-    """At most `limit` bytes: what is larger says so instead of failing."""
-    seen = [tuple(row) for row in rows if row.table in VIEWED]
-    data = encode(Delta(p_from, p_to, packed(digests), seen))  # type: ignore[arg-type]
+def encode_delta(p_from: int, p_to: int, digests: Digests, rows: list[Row], limit: int) -> bytes:
+    """Encodes a delta; without its rows if it would exceed `limit` bytes."""
+    viewed = [tuple(row) for row in rows if row.table in VIEWED]
+    data = encode(Delta(p_from, p_to, pack_digests(digests), viewed))  # type: ignore[arg-type]
     if len(data) <= limit:
         return data
-    return encode(Delta(p_from, p_to, packed(digests), None))
+    return encode(Delta(p_from, p_to, pack_digests(digests), None))

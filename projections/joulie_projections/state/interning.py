@@ -1,11 +1,12 @@
-"""What many rows say alike is kept once: it halves the memory that a large cluster takes.
+"""Interns equal values of decoded rows, which halves the memory of a large cluster. Pure.
 
-A decoder makes every string and number of every row anew, though 50,000 pods name 5,000 nodes and a
-few namespaces. The states are frozen; they are changed here before anybody else has seen them, and
-equal to what they were. Pure.
+A decoder creates new strings and numbers for every row, though 50,000 pods name 5,000 nodes and a
+few namespaces. The states are frozen; they are changed here before any other code has a reference
+to them, and they stay equal.
 
-And they are written again as they were read, or no digest would fit. An encoder leaves out what is
-the very default of a field, and writes what is only equal to it: the one never becomes the other.
+The encoding stays the same too, because digests depend on it. The encoder omits a field that
+holds the default object and writes one that only equals it, so interning never replaces one by
+the other.
 """
 
 import sys
@@ -18,14 +19,14 @@ from joulie_bus.events import GpuAsk, HardwareDiscovered, PodAsk
 from joulie_projections.state.cards import CardState, Claim
 from joulie_projections.state.state import NodeState, PodState, State
 
-ALIKE = 4096  # numbers and wishes that are remembered; others are just not shared
+CACHE_SIZE = 4096  # interned numbers and GPU asks; others are not shared
 _POD_TEXTS = ("namespace", "rule", "exempt", "team")
 _POD_NUMBERS = ("cpu_milli", "memory_bytes", "gpu_milli")
 _CARD_TEXTS = ("node", "model", "nvlink_group", "source")
 
 
-def told_once(key: str, state: State) -> None:
-    """`state` has just been decoded from the row of this key."""
+def intern_state(key: str, state: State) -> None:
+    """Interns the values of a state that was just decoded from the row with this key."""
     match state:
         case PodState():
             _share_texts(state, ("node",))
@@ -46,8 +47,8 @@ def _share_pod(uid: str, pod: PodAsk) -> None:
     force_setattr(pod, "uid", uid)
     _share_texts(pod, _POD_TEXTS)
     _share_numbers(pod, _POD_NUMBERS)
-    if pod.gpu is not _NO_WISH and not pod.gpu.given:
-        force_setattr(pod, "gpu", _same_wish(pod.gpu))
+    if pod.gpu is not _NO_GPU_ASK and not pod.gpu.given:
+        force_setattr(pod, "gpu", _same_gpu_ask(pod.gpu))
 
 
 def _share_claim(claim: Claim) -> None:
@@ -55,13 +56,13 @@ def _share_claim(claim: Claim) -> None:
     _share_numbers(claim, ("mb",))
 
 
-def _share_hardware(node: str, found: HardwareDiscovered) -> None:
-    force_setattr(found, "node", node)
-    _share_texts(found, ("cpu_model", "gpu_model", "gpu_vendor"))
+def _share_hardware(node: str, hardware: HardwareDiscovered) -> None:
+    force_setattr(hardware, "node", node)
+    _share_texts(hardware, ("cpu_model", "gpu_model", "gpu_vendor"))
 
 
 def _share_texts(struct: msgspec.Struct, names: tuple[str, ...]) -> None:
-    """The interpreter's own table: it forgets what nobody holds any more."""
+    """Uses the interpreter's table, which drops strings without references."""
     defaults = _defaults_of(type(struct))
     for name in names:
         text: str = getattr(struct, name)
@@ -79,14 +80,14 @@ def _defaults_of(kind: type[msgspec.Struct]) -> dict[str, object]:
     return {field.name: field.default for field in fields(kind)}
 
 
-@lru_cache(maxsize=ALIKE)
+@lru_cache(maxsize=CACHE_SIZE)
 def _same_number(value: int) -> int:
     return value
 
 
-@lru_cache(maxsize=ALIKE)
-def _same_wish(wish: GpuAsk) -> GpuAsk:
-    return wish
+@lru_cache(maxsize=CACHE_SIZE)
+def _same_gpu_ask(gpu: GpuAsk) -> GpuAsk:
+    return gpu
 
 
-_NO_WISH = _defaults_of(PodAsk)["gpu"]
+_NO_GPU_ASK = _defaults_of(PodAsk)["gpu"]

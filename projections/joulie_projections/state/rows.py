@@ -1,7 +1,7 @@
-"""The world as rows, and a digest of them that does not depend on any order.
+"""The cluster state as rows, and a digest of the rows that does not depend on their order.
 
 A table's digest is the sum of the sha256 of its rows modulo 2^256: a changed row costs two hashes,
-and any two places that hold the same rows at a position hold the same digest.
+and any two components with the same rows at a position have the same digest.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ import msgspec
 
 from joulie_projections.state import unchecked
 from joulie_projections.state.cards import CardState
-from joulie_projections.state.interning import told_once
+from joulie_projections.state.interning import intern_state
 from joulie_projections.state.state import (
     ClusterRow,
     ClusterState,
@@ -33,13 +33,14 @@ STATES: Mapping[str, type[State]] = {
     "producer": ProducerState,
     "cluster": ClusterRow,
 }
-# What readers follow. Producers matter to the projector alone, and change with every message.
+# The tables that readers follow. Producers concern only the projector and change every message.
 VIEWED = ("node", "pod", "gpu", "facility", "cluster")
-# Rows that change with every message. Of the others there are too many that hardly ever do.
-REMEMBERED = frozenset({"node", "producer"})
+# Tables whose rows change with every message; the others are large and rarely change.
+CACHED_TABLES = frozenset({"node", "producer"})
 
 Digests = dict[str, int]
-Prints = dict[tuple[str, str], tuple[State, int]]  # by table and key: a state, and its fingerprint
+# By table and key: a state, and its fingerprint.
+Fingerprints = dict[tuple[str, str], tuple[State, int]]
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 _DECODERS = {table: msgspec.msgpack.Decoder(state) for table, state in STATES.items()}
 
@@ -47,7 +48,7 @@ _DECODERS = {table: msgspec.msgpack.Decoder(state) for table, state in STATES.it
 class Row(NamedTuple):
     table: str
     key: str
-    body: bytes | None  # None: the row is gone
+    body: bytes | None  # None: the row was deleted
 
 
 def encode(state: State) -> bytes:
@@ -57,11 +58,11 @@ def encode(state: State) -> bytes:
 def decode(table: str, body: bytes) -> State:
     try:
         return _DECODERS[table].decode(body)
-    except msgspec.ValidationError:  # of an older code, whose facts had other bounds
+    except msgspec.ValidationError:  # written by an earlier version, without today's bounds
         return unchecked.decode(body, STATES[table])
 
 
-def no_rows() -> Digests:
+def empty_digests() -> Digests:
     return dict.fromkeys(STATES, 0)
 
 
@@ -70,16 +71,16 @@ def fingerprint(table: str, key: str, body: bytes) -> int:
 
 
 def changed_rows(
-    changes: Iterable[Change], digests: Digests, prints: Prints | None = None
+    changes: Iterable[Change], digests: Digests, fingerprints: Fingerprints | None = None
 ) -> tuple[list[Row], Digests]:
-    """The rows to write, and the digests once they are.
+    """The rows to write, and the digests after that.
 
-    Who keeps `prints` from one call to the next encodes and hashes what there was before only once.
+    With `fingerprints` kept between calls, the rows before the change are not encoded again.
     """
     rows, after = [], dict(digests)
-    known = prints if prints is not None else {}
+    known = fingerprints if fingerprints is not None else {}
     for table, key, before, state in changes:
-        old = _print_of(table, key, before, known)
+        old = _fingerprint_of(table, key, before, known)
         body = encode(state) if state is not None else None
         new = fingerprint(table, key, body) if body is not None else 0
         if new == old:
@@ -88,31 +89,31 @@ def changed_rows(
         rows.append(Row(table, key, body))
         if state is None:
             known.pop((table, key), None)
-        elif table in REMEMBERED:
+        elif table in CACHED_TABLES:
             known[table, key] = state, new
     return rows, after
 
 
-def _print_of(table: str, key: str, state: State | None, prints: Prints) -> int:
-    """0 for what is not there, which no hash is."""
+def _fingerprint_of(table: str, key: str, state: State | None, fingerprints: Fingerprints) -> int:
+    """The fingerprint of a row; 0 if there is none."""
     if state is None:
         return 0
-    held = prints.get((table, key))
-    # States are frozen: this very one gives what it gave. A draft may have been thrown away.
-    if held is not None and held[0] is state:
-        return held[1]
+    cached = fingerprints.get((table, key))
+    # Compare by identity: the entry may come from a draft that was discarded.
+    if cached is not None and cached[0] is state:
+        return cached[1]
     return fingerprint(table, key, encode(state))
 
 
 def state_digest(digests: Digests) -> bytes:
-    """One value for all tables, as the batch manifest holds it."""
+    """One digest over all tables, as stored in the batch manifest."""
     parts = (f"{table}={digests[table]:064x}" for table in STATES)
     return hashlib.sha256("\n".join(parts).encode()).digest()
 
 
 def digests_of(rows: Iterable[Row]) -> Digests:
-    """From scratch: what any incremental digest must be equal to."""
-    digests = no_rows()
+    """Computes the digests from all rows; incremental digests must equal them."""
+    digests = empty_digests()
     for table, key, body in rows:
         if body is not None:
             digests[table] = (digests[table] + fingerprint(table, key, body)) % MODULUS
@@ -121,19 +122,19 @@ def digests_of(rows: Iterable[Row]) -> Digests:
 
 def cluster_state_of(rows: Iterable[Row]) -> ClusterState:
     cluster_state = ClusterState()
-    put(cluster_state, rows)
+    apply_rows(cluster_state, rows)
     return cluster_state
 
 
-def put(cluster_state: ClusterState, rows: Iterable[Row]) -> None:
-    """Rows that are already true (read from the database, or committed by the projector)."""
+def apply_rows(cluster_state: ClusterState, rows: Iterable[Row]) -> None:
+    """Applies rows that are already committed: read from the database or sent by the projector."""
     for table, key, body in rows:
-        held = tables_of(cluster_state)[table]
+        states = tables_of(cluster_state)[table]
         if body is None:
-            held.pop(key, None)
+            states.pop(key, None)
         else:
-            state = held[key] = decode(table, body)
-            told_once(key, state)
+            state = states[key] = decode(table, body)
+            intern_state(key, state)
 
 
 def tables_of(cluster_state: ClusterState) -> dict[str, dict[str, State]]:

@@ -1,4 +1,4 @@
-"""Changes beside a world, which stays as it is until they are committed."""
+"""Drafts: changes on top of a cluster state, which stays unchanged until they are committed."""
 
 from collections.abc import Iterator, Mapping
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -17,8 +17,8 @@ from joulie_projections.state.state import (
 S = TypeVar("S", bound=State)
 
 
-class Below(Protocol[S]):
-    """What changes are made on top of: a table of the world, or another overlay of it."""
+class OverlayBase(Protocol[S]):
+    """What an overlay is on top of: a table of the cluster state, or another overlay."""
 
     def get(self, key: str, /) -> S | None: ...
 
@@ -28,9 +28,9 @@ class Below(Protocol[S]):
 
 
 class Overlay(Generic[S]):
-    """A table with changes on top: reads see them, the table below does not."""
+    """Pending changes on top of a table; reads return the changed values."""
 
-    def __init__(self, base: Below[S]) -> None:
+    def __init__(self, base: OverlayBase[S]) -> None:
         self._base = base
         self.changes: dict[str, S | None] = {}
 
@@ -68,9 +68,9 @@ class Change(NamedTuple):
 
 
 class Draft:
-    """What some facts would change. Throw it away, or `commit` it once the database has.
+    """Pending changes of some facts. Discard it, or `commit` it after the database transaction.
 
-    A draft over another draft is committed into that one.
+    A draft on top of another draft is committed into that one.
     """
 
     def __init__(self, cluster_state: "ClusterState | Draft") -> None:

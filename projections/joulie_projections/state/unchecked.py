@@ -1,7 +1,7 @@
-"""Reads what was written before values had bounds, as it is. Pure.
+"""Decodes rows and events from before values had bounds, without checking bounds. Pure.
 
-A bound refuses a fact when it comes. A row that older code folded from such a fact must still be
-read, byte for byte the same, or an upgrade would stop at it; a rebuild leaves the fact out.
+New facts outside the bounds are rejected. A row that an earlier version folded from such a fact
+must still decode and encode to the same bytes, or an upgrade would fail; a rebuild omits the fact.
 """
 
 from typing import Any, TypeVar
@@ -18,14 +18,14 @@ _EVENTS: dict[str, type[AnyEvent]] = {cls.TYPE: cls for cls in EVENT_TYPES}
 
 
 def decode(body: bytes, cls: type[S]) -> S:
-    """Like msgspec's own, but that no bound is looked at."""
-    made = _made(inspect.type_info(cls), msgspec.msgpack.decode(body))
+    """Like msgspec's decoder, without checking bounds."""
+    made = _converted(inspect.type_info(cls), msgspec.msgpack.decode(body))
     assert isinstance(made, cls)
     return made
 
 
 def decode_message(message: bytes, where: str) -> tuple[Envelope, AnyEvent]:
-    """An event of a time when events had no bounds. Raises Undecodable for what was none then."""
+    """Decodes an event without checking bounds. Raises Undecodable for anything else."""
     try:
         whole = msgspec.msgpack.decode(message)
         data = msgspec.msgpack.encode(whole["data"])
@@ -35,7 +35,7 @@ def decode_message(message: bytes, where: str) -> tuple[Envelope, AnyEvent]:
         raise Undecodable(where, str(error)) from error
 
 
-def _made(kind: inspect.Type, value: Any) -> Any:
+def _converted(kind: inspect.Type, value: Any) -> Any:
     if value is None:
         return None
     match kind:
@@ -46,9 +46,9 @@ def _made(kind: inspect.Type, value: Any) -> Any:
             found = next(structs, None)
             return value if found is None else _struct(found, value)
         case inspect.DictType():
-            return {key: _made(kind.value_type, each) for key, each in value.items()}
+            return {key: _converted(kind.value_type, each) for key, each in value.items()}
         case inspect.VarTupleType():
-            return tuple(_made(kind.item_type, each) for each in value)
+            return tuple(_converted(kind.item_type, each) for each in value)
         case _:
             return value
 
@@ -58,6 +58,6 @@ def _struct(kind: inspect.StructType, value: Any) -> msgspec.Struct:
     given = dict(zip(by_name, value, strict=False)) if kind.array_like else value
     known = {name: each for name, each in given.items() if name in by_name}
     made: msgspec.Struct = kind.cls(
-        **{by_name[name].name: _made(by_name[name].type, each) for name, each in known.items()}
+        **{by_name[name].name: _converted(by_name[name].type, each) for name, each in known.items()}
     )
     return made

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, Table, bindparam, delete, func, selec
 from sqlalchemy.dialects import postgresql, sqlite
 
 from joulie_bus.errors import Fenced, StateDamaged
-from joulie_projections.fold.commit import Bound, Checkpoint, Commit, Cut, Inputs, Poison
+from joulie_projections.fold.commit import Checkpoint, Commit, Cut, FirstBinding, Inputs, Poison
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.fold.snapshots import Snapshot
 from joulie_projections.state import rows as rowlib
@@ -254,7 +254,7 @@ def insert_new(db: Connection, table: Table, values: Mapping[str, object]) -> No
 
 
 def _first(incarnation: str) -> dict[str, object]:
-    return blank(NAME) | {"digests": packed(rowlib.no_rows()), "incarnation": incarnation}
+    return blank(NAME) | {"digests": packed(rowlib.empty_digests()), "incarnation": incarnation}
 
 
 def blank(name: str) -> dict[str, object]:
@@ -365,5 +365,5 @@ def changes_of(work: Commit) -> list[Change]:
     if work.poison:
         changes.append(Put(quarantine.name, Poison._fields, work.poison))
     if work.bound:
-        changes.append(Put(outcome_due.name, Bound._fields, work.bound))
+        changes.append(Put(outcome_due.name, FirstBinding._fields, work.bound))
     return changes

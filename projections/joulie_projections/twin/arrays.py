@@ -1,4 +1,4 @@
-"""Columns of numbers, by what is in them."""
+"""Array types of columns."""
 
 import numpy as np
 import numpy.typing as npt

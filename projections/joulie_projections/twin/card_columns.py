@@ -1,7 +1,7 @@
-"""All cards as columns: one row per card, one immutable value per position, like the board. Pure.
+"""All cards as columns: one row per card, one immutable value per position. Pure.
 
-Which row a card has means nothing: whatever is computed from these columns is made of integer sums
-and of keys that do not depend on the order, so that every replica and every replay agree.
+The row of a card carries no meaning: results are computed from these columns by integer sums and by
+keys that do not depend on the order, so that all replicas and replays agree.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,29 +11,29 @@ import numpy as np
 import numpy.typing as npt
 
 from joulie_projections.hardware import models
-from joulie_projections.state.cards import CardState, is_idle, room_mb, used_mb
+from joulie_projections.state.cards import CardState, free_mb, is_idle, used_mb
 from joulie_projections.twin.arrays import Bools, Ints
 
-NO_LINK = 0  # of a card that is linked to none, and of rows without a card
-NOWHERE = 0  # the node of a card that nobody has shown, or whose node nobody has
+NO_LINK = 0  # for a card without links, and for rows without a card
+NO_NODE = 0  # for a card that has not been seen, or on an unknown node
 
 _COLUMNS: dict[str, type] = {
-    "node": np.int64,  # its row on the board; 0 if nobody has shown the card or its node
-    "model": np.int64,  # number in `names.models`
-    "bundle": np.int64,  # cards of one model on one node
-    "link": np.int64,  # those of them that are linked to each other
+    "node": np.int64,  # its row in the twins' columns, or NO_NODE
+    "model": np.int64,  # number in `NameNumbers.models`
+    "bundle": np.int64,  # number of the node and model
+    "link": np.int64,  # number of the group of linked cards, or NO_LINK
     "total_mb": np.int64,
-    "used_mb": np.int64,  # seen or claimed
+    "used_mb": np.int64,  # observed or claimed
     "free_mb": np.int64,
     "healthy": np.bool_,
-    "idle": np.bool_,  # nobody has it or has claimed any of it
+    "idle": np.bool_,  # no owner and no claims
 }
 _USE = ("used_mb", "free_mb", "idle")
 Columns = dict[str, npt.NDArray[Any]]
 
 
-class Numbers:
-    """Numbers for names; they are only ever added, so that all positions may share them."""
+class NameNumbers:
+    """Assigns numbers to names. Numbers are only added, so all positions share them."""
 
     def __init__(self) -> None:
         self.models: dict[str, int] = {}
@@ -44,8 +44,8 @@ class Numbers:
         return self.models.setdefault(card.model, len(self.models))
 
     def bundle(self, card: CardState) -> int:
-        """However each of them is spelled."""
-        model = models.card(card.model).text
+        """By normalized model name."""
+        model = models.card_name(card.model).text
         return self.bundles.setdefault((card.node, model), len(self.bundles))
 
     def link(self, card: CardState) -> int:
@@ -55,16 +55,16 @@ class Numbers:
         return self.links.setdefault(key, len(self.links) + 1)
 
 
-class Places(NamedTuple):
-    """Which card is in which row, and the other way round."""
+class CardRows(NamedTuple):
+    """The mapping between cards and rows."""
 
     rows: dict[str, int]  # by the card's uuid
     uuids: list[str]
     states: list[CardState | None]
 
 
-class Hosts:
-    """Which rows a node's cards are in: sorted when first asked for, as long as none moves."""
+class CardsByNode:
+    """The rows of each node's cards; sorted on first use."""
 
     def __init__(self, column: Ints) -> None:
         self.column = column  # the node of each card
@@ -72,7 +72,7 @@ class Hosts:
         self._sorted: Ints = column
 
     def rows_of(self, nodes: Ints) -> Ints:
-        """Node by node; the cards of each in the order that they have among all."""
+        """The rows of the cards on these nodes, by node and then by row."""
         if self._order is None:
             order = np.argsort(self.column, kind="stable")
             self._order, self._sorted = order, self.column[order]
@@ -87,24 +87,24 @@ class Cards:
 
     def __init__(
         self,
-        places: Places,
+        places: CardRows,
         columns: Columns,
-        numbers: Numbers,
+        numbers: NameNumbers,
         holders: dict[str, tuple[int, ...]],
         twin_columns_rows: Mapping[str, int],
     ) -> None:
         self.rows, self.uuids, self.states = places
         self.columns = columns
         self.numbers = numbers
-        self.holders = holders  # a pod's uid: the cards that it has or has claimed
+        self.holders = holders  # by pod uid: the rows of cards that it owns or has claims on
         self.memo: dict[object, object] = {}  # what readers compute once for these cards
         self._twin_columns_rows = twin_columns_rows
-        self._hosts = Hosts(columns["node"])
+        self._hosts = CardsByNode(columns["node"])
 
     @classmethod
     def empty(cls) -> "Cards":
         columns: Columns = {name: np.zeros(0, dtype) for name, dtype in _COLUMNS.items()}
-        return cls(Places({}, [], []), columns, Numbers(), {}, {})
+        return cls(CardRows({}, [], []), columns, NameNumbers(), {}, {})
 
     @classmethod
     def of(cls, cards: Mapping[str, CardState], twin_columns_rows: Mapping[str, int]) -> "Cards":
@@ -123,16 +123,16 @@ class Cards:
         return [row for uid in uids for row in self.holders.get(uid, ())]
 
     def nodes_of(self, uids: Iterable[str]) -> Ints:
-        """The rows of the board on which these pods hold cards."""
-        nodes = {self.columns["node"].item(at) for at in self.held_by(uids)} - {NOWHERE}
+        """The rows of the nodes on which these pods hold cards."""
+        nodes = {self.columns["node"].item(at) for at in self.held_by(uids)} - {NO_NODE}
         return np.array(sorted(nodes), np.int64)
 
     def on(self, nodes: Ints, gone: Iterable[str] = ()) -> "Cards":
-        """Only those of these rows of the board, as if these pods had gone with their claims."""
-        there, absent = self._hosts.rows_of(nodes), frozenset(gone)
-        columns = {name: column[there] for name, column in self.columns.items()}
-        rows: list[int] = there.tolist()
-        places = Places({}, [self.uuids[row] for row in rows], [self.states[row] for row in rows])
+        """Only the cards on these nodes, as if the pods in `gone` and their claims were deleted."""
+        selected, absent = self._hosts.rows_of(nodes), frozenset(gone)
+        columns = {name: column[selected] for name, column in self.columns.items()}
+        rows: list[int] = selected.tolist()
+        places = CardRows({}, [self.uuids[row] for row in rows], [self.states[row] for row in rows])
         held = set(self.held_by(absent))
         for at, (row, state) in enumerate(zip(rows, places.states, strict=True)):
             if row in held and state is not None:
@@ -142,23 +142,23 @@ class Cards:
     def following(
         self, changes: Mapping[str, CardState | None], twin_columns_rows: Mapping[str, int]
     ) -> "Cards":
-        """With these cards as they are now, on a board with these rows."""
+        """Updated columns: with these cards changed, and these rows of nodes."""
         if not changes and twin_columns_rows is self._twin_columns_rows:
             return self
-        if not self.states:  # the numbers of another story would only be ballast
+        if not self.states:  # start with new numbers
             self = Cards.empty()
         places = self._placed(changes)
         rows, _, states = places
         columns = dict(self.columns)
-        # Claims come and go; where a card is and what it is stays, and is shared then.
-        is_use_alone = all(self._is_same(uuid, state) for uuid, state in changes.items())
-        for name in _USE if is_use_alone else _COLUMNS:
+        # Most changes are claims; the other columns are then shared.
+        only_use_changes = all(self._is_same(uuid, state) for uuid, state in changes.items())
+        for name in _USE if only_use_changes else _COLUMNS:
             columns[name] = _grown(columns[name], len(states))
         for uuid in changes:
             at = rows.get(uuid, self.rows.get(uuid))
             if at is None:
                 continue
-            if is_use_alone and (state := states[at]) is not None:
+            if only_use_changes and (state := states[at]) is not None:
                 _write_use(columns, at, state, frozenset())
             else:
                 self._write(columns, at, states[at], twin_columns_rows)
@@ -169,7 +169,7 @@ class Cards:
         return Cards(places, columns, self.numbers, holders, twin_columns_rows)._after(self)
 
     def _after(self, before: "Cards") -> "Cards":
-        """While no card moves, they stay sorted."""
+        """Keeps the sorted rows while no card moves."""
         if self.columns["node"] is before.columns["node"]:
             self._hosts = before._hosts
         return self
@@ -179,15 +179,15 @@ class Cards:
         before = None if at is None else self.states[at]
         return before is not None and state is not None and _fixed(before) == _fixed(state)
 
-    def _placed(self, changes: Mapping[str, CardState | None]) -> Places:
-        """A new card takes the row of one that is gone, or the next one."""
+    def _placed(self, changes: Mapping[str, CardState | None]) -> CardRows:
+        """Assigns rows: a new card takes a free row or the next one."""
         rows, uuids, states = self.rows, self.uuids, list(self.states)
         if any((uuid in rows) != (state is not None) for uuid, state in changes.items()):
             rows, uuids = dict(rows), list(uuids)
         for uuid, state in changes.items():
             if state is None and uuid in rows:
                 states[rows.pop(uuid)] = None
-        free = (at for at, state in enumerate(states) if state is None)  # looked for when needed
+        free = (at for at, state in enumerate(states) if state is None)  # lazy
         for uuid, state in changes.items():
             if state is None:
                 continue
@@ -199,7 +199,7 @@ class Cards:
                     uuids.append(uuid)
                 uuids[at] = uuid
             states[at] = state
-        return Places(rows, uuids, states)
+        return CardRows(rows, uuids, states)
 
     def _write(
         self, columns: Columns, at: int, state: CardState | None, rows: Mapping[str, int]
@@ -217,15 +217,15 @@ class Cards:
         _write_use(columns, at, state, frozenset())
 
     def _held(self, changes: Mapping[str, CardState | None]) -> dict[str, tuple[int, ...]]:
-        """Without the cards that changed."""
+        """The holders without the changed cards."""
         holders = dict(self.holders)
         for uuid in changes:
             at = self.rows.get(uuid)
             state = None if at is None else self.states[at]
             for uid in () if state is None else _uids(state):
-                left = tuple(row for row in holders[uid] if row != at)
-                if left:
-                    holders[uid] = left
+                kept = tuple(row for row in holders[uid] if row != at)
+                if kept:
+                    holders[uid] = kept
                 else:
                     del holders[uid]
         return holders
@@ -252,7 +252,7 @@ def _uids(card: CardState) -> set[str]:
 
 def _write_use(columns: Columns, at: int, state: CardState, gone: frozenset[str]) -> None:
     columns["used_mb"][at] = used_mb(state, gone)
-    columns["free_mb"][at] = room_mb(state, gone)
+    columns["free_mb"][at] = free_mb(state, gone)
     columns["idle"][at] = is_idle(state, gone)
 
 

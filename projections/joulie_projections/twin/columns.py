@@ -1,7 +1,7 @@
-"""The twins as columns: one row per node, one array per quantity, one immutable board per position.
+"""The twins as columns: one row per node, one array per quantity, one value per position.
 
-The same board scores in the extender, in replay and in the simulator. A row is derived from its
-node's state and its room alone, so a board updated row by row equals one built from scratch.
+The extender, replay and the simulator score with the same columns. A row is derived only from its
+node's state and its hall, so columns updated row by row equal columns built from all nodes.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -18,11 +18,11 @@ from joulie_projections.twin.arrays import Floats, Ints
 from joulie_projections.twin.card_columns import Cards
 from joulie_projections.twin.cooling import Heat, linear
 from joulie_projections.twin.facility import NO_HALLS, Halls, halls_of
-from joulie_projections.twin.labels import NONE, Labels
+from joulie_projections.twin.labels import NO_LABELS, Labels
 from joulie_projections.twin.power import Coefficients, LoadWatts, Rated, modelled_w
-from joulie_projections.twin.twin import Reading, Row, Source, reading_of, row_of
+from joulie_projections.twin.twin import ReadingColumns, Source, TwinRow, reading_of, row_of
 
-# Of `twins.Row`, in its order.
+# The fields of `TwinRow`, in order.
 _COLUMNS: dict[str, type] = {
     "present": np.bool_,
     "node_class": np.int8,
@@ -51,29 +51,29 @@ _COLUMNS: dict[str, type] = {
     "new_gpu_standard_w": np.float64,
     "new_gpu_performance_w": np.float64,
 }
-# Of the rows in their rooms, all at once.
-_OF_ROOMS = ("ambient_c", "pue", "is_polled", "cooling", "headroom")
-_ROOMS_REST_ON = ("hall", "at", "capped_w", "tdp_w", "cpu_cap_pct", "gpu_cap_pct")
+# Columns that depend on the halls, computed for all rows at once.
+_HALL_COLUMNS = ("ambient_c", "pue", "is_polled", "cooling", "headroom")
+_HALL_INPUTS = ("hall", "at", "capped_w", "tdp_w", "cpu_cap_pct", "gpu_cap_pct")
 _values_of = attrgetter(*_COLUMNS)
 
 Column = npt.NDArray[Any]
 Columns = dict[str, Column]
 _NO_ROWS: Ints = np.zeros(0, np.int64)
 _ALL = slice(None)
-ROWS_PER_CHANGE = 8  # at least; where more have changed all are looked at again
+ROWS_PER_CHANGE = 8  # with fewer rows per changed row, readers recompute all rows
 NO_CARDS = Cards.empty()
-NO_LABELS = Labels()
+EMPTY_LABELS = Labels()
 
 
-class Since(NamedTuple):
-    """What readers have worked out for an earlier board, and which rows have changed since then."""
+class ChangesSince(NamedTuple):
+    """Results that readers cached for earlier columns, and the rows that changed since then."""
 
     memo: dict[object, object]
     rows: Ints
 
 
 class TwinColumns:
-    """Immutable. Row 0 is nobody: what is asked about a node that we do not know."""
+    """Immutable columns of all twins. Row 0 is all zeros and stands for unknown nodes."""
 
     def __init__(
         self,
@@ -82,21 +82,21 @@ class TwinColumns:
         planned_at: int,
         halls: Halls = NO_HALLS,
         cards: Cards = NO_CARDS,
-        labels: Labels = NO_LABELS,
+        labels: Labels = EMPTY_LABELS,
     ) -> None:
-        self.rows = names  # node name -> row, of the nodes that are there
+        self.rows = names  # by node name, for existing nodes
         self.columns = columns
         self.planned_at = planned_at
         self.halls = halls
-        self.cards = cards  # that these nodes have
+        self.cards = cards  # the cards of these nodes
         self.labels = labels
-        self.memo: dict[object, object] = {}  # what readers compute once for this board
-        self.since: Since | None = None  # if little has changed
+        self.memo: dict[object, object] = {}  # results that readers compute once for these columns
+        self.since: ChangesSince | None = None  # set if few rows have changed
 
     @classmethod
     def empty(cls) -> "TwinColumns":
         blank: Columns = {name: np.zeros(1, dtype) for name, dtype in _COLUMNS.items()}
-        return cls({}, blank | _in_rooms(blank, NO_HALLS), 0)
+        return cls({}, blank | _computed_hall_columns(blank, NO_HALLS), 0)
 
     @classmethod
     def of(
@@ -105,8 +105,8 @@ class TwinColumns:
         return cls.empty().updated(nodes.items(), planned_at, halls)
 
     @classmethod
-    def believing(cls, cluster_state: ClusterState) -> "TwinColumns":
-        """All of a world at once."""
+    def of_state(cls, cluster_state: ClusterState) -> "TwinColumns":
+        """The columns of a whole cluster state."""
         return cls.empty().following(cluster_state, cluster_state.nodes, cluster_state.gpus)
 
     def __len__(self) -> int:
@@ -124,11 +124,12 @@ class TwinColumns:
         changes: Mapping[str, NodeState | None],
         cards: Mapping[str, CardState | None] = MappingProxyType({}),
     ) -> "TwinColumns":
-        """The columns of `cluster_state`, of which these nodes and cards have changed."""
+        """The columns of `cluster_state`, in which only these nodes and cards have changed."""
         twin_columns = self._following(cluster_state, changes)
-        return twin_columns.holding(self.cards.following(cards, twin_columns.rows))
+        return twin_columns.with_cards(self.cards.following(cards, twin_columns.rows))
 
-    def holding(self, cards: Cards) -> "TwinColumns":
+    def with_cards(self, cards: Cards) -> "TwinColumns":
+        """The same columns with these cards."""
         if cards is self.cards:
             return self
         twin_columns = TwinColumns(
@@ -136,17 +137,18 @@ class TwinColumns:
         )
         return self._followed_by(twin_columns, _NO_ROWS)
 
-    def read(self, nodes: Collection[NodeState]) -> "TwinColumns":
-        """The board of a world in which only readings of these nodes are others than on this one
-        (`twins.is_only_read`). It is a third of the work, and most that happens are readings.
+    def with_readings(self, nodes: Collection[NodeState]) -> "TwinColumns":
+        """The columns after changes that affect only readings (`differs_only_in_readings`).
+
+        This costs a third of `updated`, and most changes are readings.
         """
         if not nodes:
             return self
         where = np.fromiter((node.ordinal + 1 for node in nodes), np.int64, len(nodes))
         values = zip(*map(reading_of, nodes), strict=True)
         columns = self.columns | {
-            name: _saying(self.columns[name], where, these)
-            for name, these in zip(Reading._fields, values, strict=True)
+            name: _with_values(self.columns[name], where, these)
+            for name, these in zip(ReadingColumns._fields, values, strict=True)
         }
         twin_columns = TwinColumns(
             self.rows, columns, self.planned_at, self.halls, self.cards, self.labels
@@ -157,7 +159,7 @@ class TwinColumns:
         self, cluster_state: ClusterState, changes: Mapping[str, NodeState | None]
     ) -> "TwinColumns":
         halls = halls_of(cluster_state.facilities)
-        if halls.names != self.halls.names:  # every node may now be somewhere else
+        if halls.names != self.halls.names:  # every node may be in another hall now
             return self.updated(
                 {**changes, **cluster_state.nodes}.items(), cluster_state.planned_at, halls
             )
@@ -171,23 +173,23 @@ class TwinColumns:
         planned_at: int,
         halls: Halls = NO_HALLS,
     ) -> "TwinColumns":
-        """A new board with some rows derived anew; this one stays as it is.
+        """New columns with these nodes changed.
 
-        While no node comes, goes or moves, `rows` is the very same mapping: who has looked names
-        up in it need not do so again.
+        While no node is added, removed or moved, `rows` is the same object, so readers can keep
+        results of lookups in it.
         """
         names = self.rows
-        rows, blanks = list[tuple[int, Row]](), list[int]()
+        rows, blanks = list[tuple[int, TwinRow]](), list[int]()
         labelled: dict[int, Mapping[str, str]] = {}
         for name, node in changes:
             at = None if node is None else node.ordinal + 1
-            left = names.get(name)
-            if left != at:
+            old = names.get(name)
+            if old != at:
                 names = dict(names) if names is self.rows else names
                 _move(names, name, at)
-            # A node that went and came back between two boards has left its old row, too.
-            if left is not None and left != at:
-                blanks.append(left)
+            # A node that was deleted and recreated since then has left its old row.
+            if old is not None and old != at:
+                blanks.append(old)
             if node is not None:
                 rows.append((node.ordinal + 1, row_of(node, halls)))
                 labelled[node.ordinal + 1] = node.labels
@@ -196,39 +198,43 @@ class TwinColumns:
         where = np.array([at for at, _ in rows], np.int64)
         values = zip(*(_values_of(row) for _, row in rows), strict=True) if rows else ()
         for name, these in zip(_COLUMNS, values, strict=False):
-            columns[name] = _saying(columns[name], where, these)
-        labels = self.labels.following({**dict.fromkeys(blanks, NONE), **labelled})
+            columns[name] = _with_values(columns[name], where, these)
+        labels = self.labels.following({**dict.fromkeys(blanks, NO_LABELS), **labelled})
         touched = np.union1d(where, np.array(blanks, np.int64))
-        columns |= self._rooms(columns, halls, touched)
+        columns |= self._hall_columns(columns, halls, touched)
         return self._followed_by(
             TwinColumns(names, columns, planned_at, halls, self.cards, labels), touched
         )
 
-    def _rooms(self, columns: Columns, halls: Halls, touched: Ints) -> Columns:
-        """What the rooms have to do with it; in the same ones only of rows that have changed."""
+    def _hall_columns(self, columns: Columns, halls: Halls, touched: Ints) -> Columns:
+        """The columns that depend on halls; while the halls are equal, only for changed rows."""
         if halls != self.halls or len(columns["at"]) > len(self.columns["at"]):
-            return _in_rooms(columns, halls)
-        changed = _in_rooms({name: columns[name][touched] for name in _ROOMS_REST_ON}, halls)
-        return {name: _saying(self.columns[name], touched, changed[name]) for name in _OF_ROOMS}
+            return _computed_hall_columns(columns, halls)
+        changed = _computed_hall_columns(
+            {name: columns[name][touched] for name in _HALL_INPUTS}, halls
+        )
+        return {
+            name: _with_values(self.columns[name], touched, changed[name]) for name in _HALL_COLUMNS
+        }
 
     def _followed_by(self, twin_columns: "TwinColumns", touched: Ints) -> "TwinColumns":
-        """On which these rows are others, and what was worked out for the rest still holds."""
+        """Records that these columns differ from the current ones only in the touched rows."""
         same = (twin_columns.halls, twin_columns.planned_at) == (self.halls, self.planned_at)
-        before = Since(self.memo, _NO_ROWS) if self.memo else self.since
+        before = ChangesSince(self.memo, _NO_ROWS) if self.memo else self.since
         height = len(twin_columns.columns["at"])
         if before is not None and same and height == len(self.columns["at"]):
             rows = np.union1d(before.rows, touched)
             if len(rows) * ROWS_PER_CHANGE <= height:
-                twin_columns.since = Since(before.memo, rows)
+                twin_columns.since = ChangesSince(before.memo, rows)
         return twin_columns
 
-    def only(self, rows: Ints) -> "TwinColumns":
-        """Of these rows, in this order: for those who look at columns, not at names."""
+    def select(self, rows: Ints) -> "TwinColumns":
+        """The columns of these rows, in this order, without names."""
         columns = {name: column[rows] for name, column in self.columns.items()}
         return TwinColumns({}, columns, self.planned_at, self.halls)
 
     def rated(self) -> Rated:
-        """The hardware of all rows."""
+        """The rated power of all rows."""
         return Rated.of(
             cores=self.floats("cores"),
             cpu_max_w=self.floats("cpu_max_w"),
@@ -238,41 +244,41 @@ class TwinColumns:
         )
 
     def pods_w(self, coefficients: Coefficients) -> Floats:
-        """What all pods of each node draw, by the model."""
+        """The modelled power of each node's pods."""
         return self._modelled("pods", coefficients)
 
     def arrivals_w(self, coefficients: Coefficients) -> Floats:
-        """The same of those that the node's last reading cannot be trusted to contain."""
+        """The modelled power of pods that the node's last reading may not include."""
         return self._modelled("new", coefficients)
 
-    def _modelled(self, whose: str, coefficients: Coefficients) -> Floats:
-        columns = (self.floats(f"{whose}_{part}_w") for part in LoadWatts._fields)
+    def _modelled(self, group: str, coefficients: Coefficients) -> Floats:
+        columns = (self.floats(f"{group}_{part}_w") for part in LoadWatts._fields)
         return modelled_w(LoadWatts(*columns), coefficients)
 
     def predicted_headroom(self, cooling: Floats) -> Floats:
         return _headroom(self.columns, cooling)
 
     def updated_at(self, rows: Ints | slice = _ALL) -> Ints:
-        """When each twin was last recomputed: by a fact about it, or by the operator's tick."""
+        """When each twin was last updated: by a fact about its node, or by a plan."""
         at = self.ints("at")[rows]
         return np.where(at > 0, np.maximum(at, self.planned_at), 0)
 
 
-def _in_rooms(columns: Columns, halls: Halls) -> Columns:
-    """What depends on the room too: rooms change all at once, and much more seldom than nodes."""
-    hall, there = columns["hall"], columns["at"] > 0
+def _computed_hall_columns(columns: Columns, halls: Halls) -> Columns:
+    """Computes the columns that depend on the halls."""
+    hall, is_used = columns["hall"], columns["at"] > 0
     ambient, pue, polled = (np.array(values) for values in zip(*halls.halls, strict=True))
     ambient_c = ambient[hall]
     cooling = linear(Heat(columns["capped_w"], columns["tdp_w"], ambient_c))
     derived = (ambient_c, pue[hall], polled[hall], cooling, _headroom(columns, cooling))
     return {
-        name: np.where(there, column, column.dtype.type(0))
-        for name, column in zip(_OF_ROOMS, derived, strict=True)
+        name: np.where(is_used, column, column.dtype.type(0))
+        for name, column in zip(_HALL_COLUMNS, derived, strict=True)
     }
 
 
 def _headroom(columns: Columns, cooling: Floats) -> Floats:
-    """The share of its power that the caps leave a node, less what it is hard to cool."""
+    """The share of power that the caps allow, reduced by the cooling stress."""
     caps: Ints = columns["cpu_cap_pct"] + columns["gpu_cap_pct"]
     return caps / 200 * (1 - cooling / 100) * 100
 
@@ -284,7 +290,7 @@ def _move(rows: dict[str, int], name: str, at: int | None) -> None:
 
 
 def _blanked(column: Column, height: int, blanks: list[int]) -> Column:
-    """As high as it has to be, and with nothing in these rows."""
+    """A column of at least this height, with zeros in these rows."""
     if height <= len(column) and not blanks:
         return column
     blanked = np.zeros(max(height, len(column)), column.dtype)
@@ -293,11 +299,11 @@ def _blanked(column: Column, height: int, blanks: list[int]) -> Column:
     return blanked
 
 
-def _saying(column: Column, where: Ints, values: npt.ArrayLike) -> Column:
-    """With these values; the very same if it has them, as most columns do: readings change few."""
-    said = np.asarray(values, column.dtype)
-    if column[where].tobytes() == said.tobytes():
+def _with_values(column: Column, where: Ints, values: npt.ArrayLike) -> Column:
+    """The column with these values; the same object if it already has them."""
+    wanted = np.asarray(values, column.dtype)
+    if column[where].tobytes() == wanted.tobytes():
         return column
     written = column.copy()
-    written[where] = said
+    written[where] = wanted
     return written

@@ -1,4 +1,4 @@
-"""The rooms that nodes stand in: how warm they are, and what cooling costs there. Pure."""
+"""Halls: the temperature and the power usage effectiveness (PUE) around nodes. Pure."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -7,23 +7,23 @@ from joulie_projections.state.state import FacilityState, NodeState
 from joulie_projections.twin.cooling import BASELINE_C
 
 ZONE_LABEL = "joulie.io/cooling-zone"
-HIGHEST_PUE = 3.0  # beyond it one of the meters is wrong; the worst rooms of today have 2 to 2.5
+HIGHEST_PUE = 3.0  # a higher value means a wrong meter; inefficient halls have 2 to 2.5
 
 
 class Hall(NamedTuple):
     ambient_c: float = BASELINE_C
     pue: float = 1.0
-    is_polled: bool = False  # whether the efficiency is the facility's own, and no assumption
+    is_polled: bool = False  # whether the PUE was measured, not assumed
 
 
-NOWHERE = Hall()
+DEFAULT_HALL = Hall()
 
 
 class Halls(NamedTuple):
-    """Every facility that was polled, by number. Number 0 is for nodes that name none of them."""
+    """All polled facilities by number. Number 0 is for nodes that name none of them."""
 
     names: tuple[str, ...] = ()
-    halls: tuple[Hall, ...] = (NOWHERE,)
+    halls: tuple[Hall, ...] = (DEFAULT_HALL,)
 
     def number(self, zone: str) -> int:
         return self.names.index(zone) + 1 if zone in self.names else 0
@@ -33,21 +33,21 @@ NO_HALLS = Halls()
 
 
 def is_polled(node: NodeState, halls: Halls) -> bool:
-    """Is the efficiency of the room that it stands in the facility's own?"""
+    """Reports whether the PUE of the node's hall was measured."""
     return halls.halls[halls.number(node.labels.get(ZONE_LABEL, ""))].is_polled
 
 
 def halls_of(facilities: Mapping[str, FacilityState]) -> Halls:
-    """A node is in the facility that its zone label names; where there is only one, in that one."""
+    """The halls of all facilities. With a single facility, every node is in its hall."""
     if not facilities:
         return NO_HALLS
     names = tuple(sorted(facilities))
     halls = [hall_of(facilities[name]) for name in names]
-    return Halls(names, (halls[0] if len(halls) == 1 else NOWHERE, *halls))
+    return Halls(names, (halls[0] if len(halls) == 1 else DEFAULT_HALL, *halls))
 
 
 def hall_of(polled: FacilityState) -> Hall:
-    """The last good reading of each kind, however old: a failed poll changes no weather."""
+    """The hall by the last valid reading of each kind, regardless of age."""
     ambient, it, cooling = polled.ambient_mdeg, polled.it_mw, polled.cooling_mw
     pue = pue_of(it.value, cooling.value) if it and cooling else None
     return Hall(
@@ -58,11 +58,11 @@ def hall_of(polled: FacilityState) -> Hall:
 
 
 def pue_of(it_mw: int, cooling_mw: int) -> float | None:
-    """None where nothing computes: then there is no ratio."""
+    """The PUE; None without IT power."""
     return (it_mw + cooling_mw) / it_mw if it_mw > 0 else None
 
 
 def is_plausible(it_mw: int, cooling_mw: int) -> bool:
-    """The ratio is never below 1, because neither reading is negative. Compared as integers: a
-    reading at the very limit counts on every machine alike. No ratio is no reason to refuse."""
+    """Reports whether the PUE is at most HIGHEST_PUE, or undefined. It is at least 1, because
+    readings are not negative."""
     return it_mw <= 0 or it_mw + cooling_mw <= HIGHEST_PUE * it_mw

@@ -1,6 +1,6 @@
-"""Watts: what a node may draw, what its pods draw by the model, and what one more would add.
+"""The power model: rated power of nodes, modelled power of pods, marginal power of one pod.
 
-Works on single numbers and on whole columns alike; the arithmetic is the same to the last bit.
+The functions take single numbers or columns and give the same bits for both.
 """
 
 from typing import NamedTuple
@@ -10,17 +10,17 @@ import numpy.typing as npt
 
 from joulie_bus.events import PodAsk
 from joulie_projections.hardware.models import vendor_of
-from joulie_projections.pods.load import LEAST_CPU_MILLI, Load
+from joulie_projections.pods.load import DEFAULT_CPU_MILLI, Load
 
 Column = npt.NDArray[np.float64]
 
 UNKNOWN_GPU_W = 350.0
 UNKNOWN_AMD_GPU_W = 400.0
-MOST_WARM = 1.3  # what memory can make of the cores that it stands beside
+MAX_MEMORY_FACTOR = 1.3  # the maximum that memory multiplies the power of the cores by
 
 
 class Coefficients(NamedTuple):
-    """How much of its rated power a pod really draws from what it asked for."""
+    """The share of rated power that a pod draws of its request."""
 
     cpu: float = 0.7
     gpu_standard: float = 0.65
@@ -29,7 +29,7 @@ class Coefficients(NamedTuple):
 
 
 class Rated(NamedTuple):
-    """What the nodes could draw, flat out; columns, one row per node. Of the unknown: nothing."""
+    """Rated power of nodes, one row per node; 0 for unknown hardware."""
 
     cores: Column  # never 0
     cpu_max_w: Column
@@ -59,7 +59,7 @@ def guessed_gpu_max_w(model: str, vendor: str = "") -> float:
 
 
 def cores_of(pod: PodAsk) -> float:
-    return (pod.cpu_milli or LEAST_CPU_MILLI[pod.workload]) / 1000
+    return (pod.cpu_milli or DEFAULT_CPU_MILLI[pod.workload]) / 1000
 
 
 def memory_factor(pod: PodAsk, coefficients: Coefficients) -> float:
@@ -69,7 +69,7 @@ def memory_factor(pod: PodAsk, coefficients: Coefficients) -> float:
 
 
 def marginal_w(pod: PodAsk, rated: Rated, coefficients: Coefficients) -> Column:
-    """The extra watts of this pod on each node; 0 where nothing is known of the hardware."""
+    """The additional power of this pod on each node; 0 for unknown hardware."""
     cpu_share = np.minimum(1.0, cores_of(pod) / rated.cores)
     cpu = coefficients.cpu * cpu_share * rated.cpu_max_w * memory_factor(pod, coefficients)
     if not pod.gpu_milli:
@@ -82,7 +82,7 @@ def marginal_w(pod: PodAsk, rated: Rated, coefficients: Coefficients) -> Column:
 
 
 class LoadWatts(NamedTuple):
-    """What some pods would draw on a node if every coefficient were 1; columns or numbers."""
+    """The power of some pods on nodes if every coefficient were 1, in columns."""
 
     cpu: Column
     warm_cpu: Column
@@ -91,6 +91,8 @@ class LoadWatts(NamedTuple):
 
 
 class NodeWatts(NamedTuple):
+    """`LoadWatts` of one node."""
+
     cpu: float
     warm_cpu: float
     gpu_standard: float
@@ -98,20 +100,20 @@ class NodeWatts(NamedTuple):
 
 
 def load_w(load: Load, cores: float, cpu_max_w: float, gpus: float, gpu_max_w: float) -> NodeWatts:
-    """Together no more than the node can: two pods of all its cores draw what one does."""
+    """The power of a load on a node, capped at the node's rated power."""
     whole = (cores or 1.0) * 1000
     performance = min(load.gpu_performance_milli / 1000, gpus)
     standard = min(load.gpu_standard_milli / 1000, gpus - performance)
     return NodeWatts(
         min(1.0, load.cpu_milli / whole) * cpu_max_w,
-        min(MOST_WARM, load.warm_cpu_micro / (whole * 1000)) * cpu_max_w,
+        min(MAX_MEMORY_FACTOR, load.warm_cpu_micro / (whole * 1000)) * cpu_max_w,
         standard * gpu_max_w,
         performance * gpu_max_w,
     )
 
 
 def modelled_w(watts: LoadWatts, coefficients: Coefficients) -> Column:
-    """What these pods draw by the same model that says what one more would."""
+    """The modelled power, by the same coefficients as `marginal_w`."""
     cpu = watts.warm_cpu if coefficients.memory_factor else watts.cpu
     return (
         coefficients.cpu * cpu

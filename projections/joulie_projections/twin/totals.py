@@ -1,4 +1,4 @@
-"""What nodes draw, each and together, in integers: no order changes a sum. Pure."""
+"""The power of nodes, racks and the cluster; integer sums do not depend on order. Pure."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -9,16 +9,16 @@ from joulie_projections.twin.power import Coefficients, NodeWatts, load_w
 from joulie_projections.twin.twin import hardware_of, trend_w_per_min
 
 RACK_LABEL = "joulie.io/rack"
-RACK_CAPACITY_W = 50_000  # a usual feed of one rack
-_LOOK_AGAIN_NS = 60_000_000_000
+RACK_CAPACITY_W = 50_000  # a typical feed of one rack
+_REFRESH_NS = 60_000_000_000
 
 
 class Measurement(NamedTuple):
-    """A node's powerMeasurement: what it draws, who says so, and what it may draw."""
+    """A node's powerMeasurement: its power, the source of the value, and its limits."""
 
     source: PowerSource
     provider: str
-    age_s: float | None  # of the reading; None where nobody has read anything
+    age_s: float | None  # of the last reading; None without one
     measured_w: float
     cpu_capped_w: float
     gpu_capped_w: float
@@ -35,7 +35,7 @@ class Measurement(NamedTuple):
         return self.cpu_tdp_w + self.gpu_tdp_w
 
 
-Drawn = tuple[PowerSource, float]
+PowerReading = tuple[PowerSource, float]
 
 
 def measurement_of(
@@ -44,7 +44,7 @@ def measurement_of(
     stale_s: float = 300.0,
     coefficients: Coefficients = Coefficients(),  # noqa: B008
 ) -> Measurement:
-    """A fresh reading; else what its pods draw by the model; else what its caps let it draw."""
+    """The last reading if it is fresh; else the modelled power of the pods; else the caps."""
     hardware = hardware_of(node)
     cpu_w, gpu_w = hardware.cpu_max_w, hardware.gpu_max_w * hardware.gpus
     cpu_cap, gpu_cap = _share(node.cpu_cap_pct), _share(node.gpu_cap_pct)
@@ -64,7 +64,7 @@ def measurement_of(
     )
 
 
-def _drawn(node: NodeState, is_fresh: bool, rates: Coefficients, capped_w: float) -> Drawn:
+def _drawn(node: NodeState, is_fresh: bool, rates: Coefficients, capped_w: float) -> PowerReading:
     if is_fresh:
         source: PowerSource = "utilization" if node.source == "utilization" else "kepler"
         return source, node.samples[-1].power_mw / 1000
@@ -86,14 +86,14 @@ def _share(cap_pct: int | None) -> float:
 
 
 class Totals(NamedTuple):
-    """Milliwatts; a node is in the rack that its label names, or in none."""
+    """Sums in milliwatts. A node belongs to the rack that its label names, or to none."""
 
     cluster_mw: int
     racks_mw: Mapping[str, int]
 
 
 def totals_of(drawn_w: Mapping[str, float], nodes: Mapping[str, NodeState]) -> Totals:
-    """What each node draws, summed: every node's share is rounded once, before it is added."""
+    """Sums the power of nodes; each value is rounded once, before the addition."""
     racks: dict[str, int] = {}
     cluster = 0
     for name in sorted(drawn_w):
@@ -109,7 +109,7 @@ def rack_of(node: NodeState) -> str:
 
 
 class RunningTotals:
-    """The totals of nodes that change one by one; the same as if all were summed at once."""
+    """Totals updated node by node; they equal `totals_of` over all nodes."""
 
     def __init__(self) -> None:
         self._shares: dict[str, tuple[NodeState, int, str, int]] = {}
@@ -121,10 +121,10 @@ class RunningTotals:
         return Totals(self._cluster, self._racks)
 
     def follow(self, nodes: Mapping[str, NodeState], now: int) -> None:
-        """Looks again at those that changed, and at each once a minute: readings grow old."""
+        """Updates changed nodes, and every node once a minute, because readings expire."""
         for name, node in nodes.items():
             known = self._shares.get(name)
-            if known is None or known[0] is not node or now - known[3] > _LOOK_AGAIN_NS:
+            if known is None or known[0] is not node or now - known[3] > _REFRESH_NS:
                 self._add(name, node, now)
         if len(self._shares) > len(nodes):
             for name in self._shares.keys() - nodes.keys():
@@ -149,10 +149,10 @@ def psu_stress(
     node: NodeState,
     totals: Totals,
     capacities_w: Mapping[str, float] | None = None,
-    usual_w: float = RACK_CAPACITY_W,
+    default_w: float = RACK_CAPACITY_W,
 ) -> float:
-    """How much of its rack's feed is used; of the whole cluster's, for a node in no rack."""
+    """The used share of the rack's feed in percent; of the cluster for a node without rack."""
     rack = rack_of(node)
     drawn_mw = totals.racks_mw.get(rack, 0) if rack else totals.cluster_mw
-    capacity_w = (capacities_w or {}).get(rack, usual_w)
+    capacity_w = (capacities_w or {}).get(rack, default_w)
     return min(100.0, max(0.0, drawn_mw / 1000 / capacity_w * 100))

@@ -1,4 +1,4 @@
-"""The twin of one node: what it is, may draw and draws, derived from its state alone. Pure."""
+"""The twin of one node: hardware, caps and power, derived from the node's state. Pure."""
 
 from collections.abc import Iterable
 from enum import IntEnum
@@ -8,14 +8,14 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from joulie_projections.pods.load import NOTHING, Load, total_of
+from joulie_projections.pods.load import NO_LOAD, Load, total_of
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.cooling import Heat, linear
 from joulie_projections.twin.facility import NO_HALLS, ZONE_LABEL, Halls
 from joulie_projections.twin.power import NodeWatts, guessed_cpu_max_w, guessed_gpu_max_w, load_w
 
 PROFILE_LABEL = "joulie.io/power-profile"
-MIN_TREND_SPAN_MS = 6_000  # two readings closer than this say nothing about a slope
+MIN_TREND_SPAN_MS = 6_000  # a trend needs readings over at least this span
 
 
 class NodeClass(IntEnum):
@@ -26,17 +26,17 @@ class NodeClass(IntEnum):
 
 
 class Source(IntEnum):
-    """Where a node's hardware figures come from."""
+    """The source of a node's hardware figures."""
 
     NONE = 0
-    ALLOCATABLE = 1  # guessed from what Kubernetes says can be allocated
+    ALLOCATABLE = 1  # estimated from allocatable resources
     DISCOVERED = 2
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node's own state says of it: one row of the board."""
+class TwinRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a twin that depends only on the node's state: one row of the columns."""
 
-    present: bool  # Kubernetes shows it
+    present: bool  # exists in Kubernetes
     node_class: NodeClass
     eco_label: bool
     at: int
@@ -44,7 +44,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     measured_w: float
     trend_w_per_min: float
     cpu_cap_pct: int
-    gpu_cap_pct: int  # of a node without GPUs: its CPU cap
+    gpu_cap_pct: int  # the CPU cap for a node without GPUs
     capped_w: float
     tdp_w: float
     density: float
@@ -54,20 +54,20 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     gpu_max_w: float
     hardware: Source
     hall: int
-    # What its pods would draw if every coefficient were 1 (`power.modelled_w`): all of them ...
+    # Power of the pods if every coefficient were 1 (`power.modelled_w`): of all pods ...
     pods_cpu_w: float
     pods_warm_cpu_w: float
     pods_gpu_standard_w: float
     pods_gpu_performance_w: float
-    # ... and those that the last reading cannot be trusted to contain.
+    # ... and of pods that the last reading may not include.
     new_cpu_w: float
     new_warm_cpu_w: float
     new_gpu_standard_w: float
     new_gpu_performance_w: float
 
 
-class Reading(NamedTuple):
-    """The part of a row that readings change."""
+class ReadingColumns(NamedTuple):
+    """The fields of a row that readings change."""
 
     at: int
     sampled_at: int
@@ -79,8 +79,8 @@ class Reading(NamedTuple):
     new_gpu_performance_w: float
 
 
-class Twin(Row, frozen=True, kw_only=True):
-    """A row in its room."""
+class Twin(TwinRow, frozen=True, kw_only=True):
+    """A row with the fields that depend on its hall."""
 
     ambient_c: float
     pue: float
@@ -92,16 +92,16 @@ class Hardware(NamedTuple):
     source: Source
     cores: float
     cpu_max_w: float
-    gpus: float  # as pods ask for them: slices and shares where a node gives out no whole cards
-    gpu_max_w: float  # of each of these
-    cards: float  # whole ones
+    gpus: float  # in units that pods request: cards, slices or shares
+    gpu_max_w: float  # of one unit
+    cards: float  # physical cards
 
 
 NO_HARDWARE = Hardware(Source.NONE, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def hardware_of(node: NodeState) -> Hardware:
-    """Discovered hardware first; else what Kubernetes can allocate, with cautious guesses."""
+    """Discovered hardware; else estimates from allocatable resources."""
     found = node.hardware
     if found is None:
         return _allocatable(node) if node.cpu_milli or node.gpus else NO_HARDWARE
@@ -110,25 +110,25 @@ def hardware_of(node: NodeState) -> Hardware:
     vendor = found.gpu_vendor or (node.gpu_vendor if not found.gpu_model else "")
     gpu_w = found.gpu_max_mw / 1000 or guessed_gpu_max_w(found.gpu_model, vendor)
     cards = found.gpu_count or node.gpus
-    gpus = Gpus(cards, gpu_w, node.gpu_units or node.gpus)
-    return _as_asked_for(Source.DISCOVERED, cores, cpu_w or guessed_cpu_max_w(cores), gpus)
+    gpus = GpuUnits(cards, gpu_w, node.gpu_units or node.gpus)
+    return _in_units(Source.DISCOVERED, cores, cpu_w or guessed_cpu_max_w(cores), gpus)
 
 
 def _allocatable(node: NodeState) -> Hardware:
     cores = node.cpu_milli / 1000
-    gpus = Gpus(node.gpus, guessed_gpu_max_w("", node.gpu_vendor), node.gpu_units)
-    return _as_asked_for(Source.ALLOCATABLE, cores, guessed_cpu_max_w(cores), gpus)
+    gpus = GpuUnits(node.gpus, guessed_gpu_max_w("", node.gpu_vendor), node.gpu_units)
+    return _in_units(Source.ALLOCATABLE, cores, guessed_cpu_max_w(cores), gpus)
 
 
-class Gpus(NamedTuple):
+class GpuUnits(NamedTuple):
     cards: int
     card_w: float
-    units: int  # that the node gives out
+    units: int  # allocatable
 
 
-def _as_asked_for(source: Source, cores: float, cpu_w: float, gpus: Gpus) -> Hardware:
-    """A node that gives out more than it has cards gives out parts of them, with their share of
-    the watts.
+def _in_units(source: Source, cores: float, cpu_w: float, gpus: GpuUnits) -> Hardware:
+    """Hardware in allocatable units: with more units than cards, each unit is a share of a card
+    and of its power.
     """
     cards = float(gpus.cards)
     if gpus.units <= gpus.cards or not gpus.cards:
@@ -164,13 +164,13 @@ def twin_of(node: NodeState, halls: Halls = NO_HALLS) -> Twin:
     )
 
 
-def row_of(node: NodeState, halls: Halls) -> Row:
+def row_of(node: NodeState, halls: Halls) -> TwinRow:
     hardware = hardware_of(node)
     cpu_cap = 100 if node.cpu_cap_pct is None else node.cpu_cap_pct
     gpu_cap = 100 if node.gpu_cap_pct is None else node.gpu_cap_pct
     gpus_w = hardware.gpu_max_w * hardware.gpus
     pods = _load_w(node.load, hardware)
-    return Row(
+    return TwinRow(
         present=node.present,
         node_class=class_of(node),
         eco_label=node.labels.get(PROFILE_LABEL) == "eco",
@@ -193,10 +193,10 @@ def row_of(node: NodeState, halls: Halls) -> Row:
     )
 
 
-def reading_of(node: NodeState) -> Reading:
+def reading_of(node: NodeState) -> ReadingColumns:
     last = node.samples[-1] if node.samples else None
     new = _load_w(_arrived(node), hardware_of(node)) if node.arrivals else _NO_WATTS
-    return Reading(
+    return ReadingColumns(
         node.at,
         last.at if last else 0,
         last.power_mw / 1000 if last else 0.0,
@@ -208,9 +208,9 @@ def reading_of(node: NodeState) -> Reading:
     )
 
 
-def is_only_read(before: NodeState, after: NodeState) -> bool:
-    """Are their rows the same but for what was read?"""
-    read = msgspec.structs.replace(
+def differs_only_in_readings(before: NodeState, after: NodeState) -> bool:
+    """Reports whether the rows of the two states differ only in `ReadingColumns`."""
+    with_readings = msgspec.structs.replace(
         before,
         at=after.at,
         samples=after.samples,
@@ -218,7 +218,7 @@ def is_only_read(before: NodeState, after: NodeState) -> bool:
         provider=after.provider,
         arrivals=after.arrivals,
     )
-    return read == after and (before.at > 0) == (after.at > 0)
+    return with_readings == after and (before.at > 0) == (after.at > 0)
 
 
 def _arrived(node: NodeState) -> Load:
@@ -229,7 +229,7 @@ _NO_WATTS = NodeWatts(0.0, 0.0, 0.0, 0.0)
 
 
 def _load_w(load: Load, on: Hardware) -> NodeWatts:
-    if on.source == Source.NONE or load == NOTHING:
+    if on.source == Source.NONE or load == NO_LOAD:
         return _NO_WATTS
     return load_w(load, on.cores, on.cpu_max_w, on.gpus, on.gpu_max_w)
 
@@ -240,9 +240,9 @@ def _density(hardware: Hardware) -> float:
 
 
 def trend_w_per_min(samples: tuple[Sample, ...]) -> float:
-    """Slope of a least-squares line through smoothed readings: a wild one bends nothing.
+    """The slope of a least-squares line through smoothed readings; robust against one outlier.
 
-    All sums are integers, so the result is the same in whatever order they are made.
+    All sums are integers, so the result does not depend on the order of additions.
     """
     if len(samples) < 2:
         return 0.0
@@ -251,7 +251,7 @@ def trend_w_per_min(samples: tuple[Sample, ...]) -> float:
     if times[-1] < MIN_TREND_SPAN_MS:
         return 0.0
     if len(samples) == 3:
-        return _agreed(times, [sample.power_mw for sample in samples])
+        return _flattest_slope(times, [sample.power_mw for sample in samples])
     powers = _smoothed([sample.power_mw for sample in samples])
     n, sum_t, sum_p = len(times), sum(times), sum(powers)
     sum_tp = sum(map(mul, times, powers))
@@ -260,9 +260,10 @@ def trend_w_per_min(samples: tuple[Sample, ...]) -> float:
     return (n * sum_tp - sum_t * sum_p) * 60 / spread if spread else 0.0
 
 
-def _agreed(times: list[int], powers: list[int]) -> float:
-    """Of three readings any may be the wild one: the flattest slope that is left without one of
-    them; none if they point both ways. A steady slope of three is kept."""
+def _flattest_slope(times: list[int], powers: list[int]) -> float:
+    """The flattest slope between two of three readings; 0 if the slopes differ in sign.
+
+    Any of the three may be an outlier. A steady slope is kept."""
     pairs = [(0, 1), (1, 2), (0, 2)]
     slopes = [
         (powers[b] - powers[a]) * 60 / (times[b] - times[a])
@@ -275,12 +276,12 @@ def _agreed(times: list[int], powers: list[int]) -> float:
 
 
 def _smoothed(values: list[int]) -> list[int]:
-    """Medians of three. An end goes where its neighbours point, if it is wilder than that.
+    """Medians of three. The ends use an extrapolation of their neighbours as the third value.
 
-    Repeating the neighbour instead would flatten every slope, a short one most.
+    Repeating the neighbour instead would flatten every slope, short ones most.
     """
     if len(values) < 4:
-        return values  # too few to tell a wild one from a slope
+        return values  # too few to tell an outlier from a slope
     inner = _medians(zip(values, values[1:], values[2:], strict=False))
     ends = (
         (values[0], inner[0], 3 * inner[0] - 2 * inner[1]),
@@ -291,7 +292,7 @@ def _smoothed(values: list[int]) -> list[int]:
 
 
 def _medians(threes: Iterable[tuple[int, int, int]]) -> list[int]:
-    """In one go and without sorting: they are asked for of every reading of every node."""
+    """Medians without sorting: this runs for every reading of every node."""
     return [
         (two if two < three else three if one < three else one)
         if one < two

@@ -1,5 +1,5 @@
-"""The projection in memory of a reader: follows the projector's deltas, knows its own age.
+"""The in-memory projection of a reader: follows the projector's deltas and reports its age.
 
-Not here: who decides from it (extender, operator, console).
+Not here: decisions made from it (extender, operator, console).
 In: rows and deltas. Out: immutable snapshots.
 """

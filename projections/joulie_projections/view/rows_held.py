@@ -1,73 +1,77 @@
-"""What a view holds: rows, and the digest that they must have. No clock and no I/O in here."""
+"""The rows of a view and their digests. Pure: no clock and no I/O."""
 
 from collections.abc import Sequence
 
 from joulie_projections.state import rows as rowlib
 from joulie_projections.state.cards import CardState
-from joulie_projections.state.deltas import unpacked
+from joulie_projections.state.deltas import unpack_digests
 from joulie_projections.state.rows import Row
 from joulie_projections.state.state import ClusterState, NodeState
 from joulie_projections.twin.columns import TwinColumns
-from joulie_projections.twin.twin import is_only_read
+from joulie_projections.twin.twin import differs_only_in_readings
 
 
-class Held:
-    """Owned by one view; whoever boots it may do so in another thread."""
+class HeldRows:
+    """Rows and digests at a position. Has one owner; may be filled in another thread."""
 
     def __init__(self) -> None:
         self.cluster_state = ClusterState()
         self.position = -1
-        self._digests = rowlib.no_rows()
-        self._prints: dict[str, dict[str, int]] = {table: {} for table in rowlib.VIEWED}
+        self._digests = rowlib.empty_digests()
+        self._fingerprints: dict[str, dict[str, int]] = {table: {} for table in rowlib.VIEWED}
         self._twin_columns = TwinColumns.empty()
         self._dirty: dict[str, NodeState | None] = {}
-        self._read: dict[str, NodeState] = {}  # nothing else of these is dirty
+        self._read: dict[str, NodeState] = {}  # nodes of which only readings changed
         self._dirty_cards: dict[str, CardState | None] = {}
-        self._is_settled = True  # nothing has come since the board was built
+        self._is_current = True  # no change since the columns were built
 
     def put(self, rows: Sequence[Row], position: int) -> None:
+        """Applies committed rows up to a position."""
         before = {
             row.key: self.cluster_state.nodes.get(row.key) for row in rows if row.table == "node"
         }
-        rowlib.put(self.cluster_state, rows)
+        rowlib.apply_rows(self.cluster_state, rows)
         for name, node in before.items():
-            self._keep_dirty(name, node)
+            self._mark_dirty(name, node)
         for row in rows:
-            self._keep_digest(row)
+            self._update_digest(row)
             if row.table == "gpu":
                 self._dirty_cards[row.key] = self.cluster_state.gpus.get(row.key)
         self.position = position
-        self._is_settled = False
+        self._is_current = False
 
     def twin_columns(self) -> TwinColumns:
-        """Built when somebody looks, so that a storm of changes costs one building."""
-        if self._is_settled:
+        """The columns of the twins, built on demand, so that a burst of changes is built once."""
+        if self._is_current:
             return self._twin_columns
         twin_columns = self._twin_columns.following(
             self.cluster_state, self._dirty, self._dirty_cards
         )
-        self._twin_columns = twin_columns.read(self._read.values())
+        self._twin_columns = twin_columns.with_readings(self._read.values())
         self._dirty, self._dirty_cards, self._read = {}, {}, {}
-        self._is_settled = True
+        self._is_current = True
         return self._twin_columns
 
-    def agrees(self, digests: dict[str, bytes]) -> bool:
-        return all(self._digests[table] == value for table, value in unpacked(digests).items())
+    def matches(self, digests: dict[str, bytes]) -> bool:
+        """Reports whether the rows match these digests of the projector."""
+        return all(
+            self._digests[table] == value for table, value in unpack_digests(digests).items()
+        )
 
-    def _keep_dirty(self, name: str, before: NodeState | None) -> None:
+    def _mark_dirty(self, name: str, before: NodeState | None) -> None:
         after = self.cluster_state.nodes.get(name)
-        if name not in self._dirty and before and after and is_only_read(before, after):
+        if name not in self._dirty and before and after and differs_only_in_readings(before, after):
             self._read[name] = after
         else:
             self._read.pop(name, None)
             self._dirty[name] = after
 
-    def _keep_digest(self, row: Row) -> None:
-        prints = self._prints[row.table]
-        before, after = prints.get(row.key, 0), 0
+    def _update_digest(self, row: Row) -> None:
+        fingerprints = self._fingerprints[row.table]
+        before, after = fingerprints.get(row.key, 0), 0
         if row.body is not None:
-            after = prints[row.key] = rowlib.fingerprint(row.table, row.key, row.body)
+            after = fingerprints[row.key] = rowlib.fingerprint(row.table, row.key, row.body)
         else:
-            prints.pop(row.key, None)
+            fingerprints.pop(row.key, None)
         total = self._digests[row.table] + after - before
         self._digests[row.table] = total % rowlib.MODULUS

@@ -12,7 +12,7 @@ from joulie_bus.events import CardClaimed, ClaimConfirmed, GpuAsk, PodAsk
 from joulie_extender.decide.scoring import Weights, gpu_score
 from joulie_extender.gpu.card_choice import pick
 from joulie_extender.gpu.fit import GpuWeights
-from joulie_projections.state.cards import CardState, claimed
+from joulie_projections.state.cards import CardState, after_claim
 from joulie_projections.state.state import NodeState
 from joulie_projections.twin.arrays import Ints
 from joulie_projections.twin.card_columns import Cards
@@ -45,7 +45,7 @@ class Ours(KubeDefault):
             for row, name in enumerate(self._names)
         }
         twin_columns = TwinColumns.of(nodes, _AT)
-        self._twin_columns = twin_columns.holding(Cards.of(self._cards, twin_columns.rows))
+        self._twin_columns = twin_columns.with_cards(Cards.of(self._cards, twin_columns.rows))
         self._rows = np.arange(len(nodes)) + 1
         self._pods = 0
 
@@ -89,12 +89,12 @@ class Ours(KubeDefault):
                 mb=mb,
                 expires_s=1,
             )
-            reserved = claimed(self._cards[uuid], made, _AT)
-            held = claimed(reserved, ClaimConfirmed(card=uuid, pod_uid=pod.uid), _AT)
+            reserved = after_claim(self._cards[uuid], made, _AT)
+            held = after_claim(reserved, ClaimConfirmed(card=uuid, pod_uid=pod.uid), _AT)
             assert held is not None
             changes[uuid] = self._cards[uuid] = held
         twin_columns = self._twin_columns
-        self._twin_columns = twin_columns.holding(
+        self._twin_columns = twin_columns.with_cards(
             twin_columns.cards.following(changes, twin_columns.rows)
         )
 

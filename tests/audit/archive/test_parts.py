@@ -26,11 +26,11 @@ from joulie_bus.errors import ArchiveBroken
 from joulie_bus.streams.records import Record
 from joulie_bus.testing import NOON, ask, node_seen, power
 from joulie_projections.fold.manifest import Manifest
-from joulie_projections.fold.quarantine_quota import FULL_OF_SUBJECT
-from joulie_projections.fold.sequence import Sequenced, Standing, sequence
+from joulie_projections.fold.quarantine_quota import BODIES_PER_SUBJECT
+from joulie_projections.fold.sequence import FoldCursor, SequencedBatch, sequence
 from joulie_projections.history.history import History
 from joulie_projections.state.state import ClusterState
-from joulie_projections.testing import edited
+from joulie_projections.testing import tamper
 
 pytestmark = pytest.mark.anyio
 NO_LIMIT = 2**62
@@ -204,7 +204,7 @@ async def test_no_fact_is_read_from_the_archive_of_another_log(
     small_log: RecordedLog, tmp_path: Path
 ) -> None:
     await archived(small_log, tmp_path / "a", Segment())
-    edited(small_log.database, "UPDATE batch SET ranges = x'90' WHERE p_to = 12")
+    tamper(small_log.database, "UPDATE batch SET ranges = x'90' WHERE p_to = 12")
     async with small_log.reading() as (history, _):
         with pytest.raises(ArchiveBroken, match="its facts belong to another log"):
             await replay(history, ArchivedFacts(Archive.of(tmp_path / "a"), NoFacts()))
@@ -290,7 +290,7 @@ async def test_quarantined_facts_without_bodies_stay_quarantined_in_a_restored_l
     small_log: RecordedLog, tmp_path: Path, file_format: Format
 ) -> None:
     await small_log.builder.quarantined_facts(
-        *(power("n1", watts) for watts in range(1, FULL_OF_SUBJECT + 51))
+        *(power("n1", watts) for watts in range(1, BODIES_PER_SUBJECT + 51))
     )
     await small_log.builder.answer(ask("after"))
     small_log.builder.sign()
@@ -302,7 +302,7 @@ async def test_quarantined_facts_without_bodies_stay_quarantined_in_a_restored_l
         async with small_log.reading() as (before, _):
             assert (before.quarantined(), before.set_aside()) == (kept, aside)
 
-    assert (len(kept), len(aside)) == (FULL_OF_SUBJECT + 1, FULL_OF_SUBJECT + 50)
+    assert (len(kept), len(aside)) == (BODIES_PER_SUBJECT + 1, BODIES_PER_SUBJECT + 50)
     assert done.mismatches == 0
 
 
@@ -370,9 +370,9 @@ async def test_facts_that_fold_to_another_state_are_not_restored(
 
 
 def _folded_differently(
-    cluster_state: ClusterState, standing: Standing, records: Sequence[Record], *rest: Any
-) -> Sequenced:
-    return sequence(cluster_state, standing, [r._replace(at=r.at + 1) for r in records], *rest)
+    cluster_state: ClusterState, cursor: FoldCursor, records: Sequence[Record], *rest: Any
+) -> SequencedBatch:
+    return sequence(cluster_state, cursor, [r._replace(at=r.at + 1) for r in records], *rest)
 
 
 async def test_archived_files_are_readable_by_their_owner_only(

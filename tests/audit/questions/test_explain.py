@@ -109,7 +109,7 @@ async def test_recomputed_terms_equal_the_recorded_ones(small_log: RecordedLog) 
         weights = weights_in(history, found.settings)
         assert found.scored is not None
         assert weights is not None
-        twin_columns = TwinColumns.believing(cluster_state)
+        twin_columns = TwinColumns.of_state(cluster_state)
         again = [recompute_terms(found.scored, name, twin_columns, weights) for name in NAMES]
 
     assert sorted(again, key=lambda t: t.node if t else "") == sorted(
@@ -124,7 +124,7 @@ async def test_a_node_that_is_no_candidate_has_no_terms(small_log: RecordedLog) 
         weights = weights_in(history, found.settings)
         assert found.scored is not None
         assert weights is not None
-        twin_columns = TwinColumns.believing(cluster_state)
+        twin_columns = TwinColumns.of_state(cluster_state)
 
         assert recompute_terms(found.scored, "n9", twin_columns, weights) is None
 

@@ -13,7 +13,7 @@ from joulie_audit.testing import FactsAfter, NoFacts, RecordedLog
 from joulie_bus.events import PlanMade
 from joulie_bus.testing import caps, eco, power
 from joulie_projections.state.rows import digests_of
-from joulie_projections.testing import edited
+from joulie_projections.testing import tamper
 from joulie_projections.twin.twin import NodeClass
 
 pytestmark = pytest.mark.anyio
@@ -138,7 +138,7 @@ async def test_a_damaged_snapshot_is_logged_and_an_earlier_one_is_used(
     small_log: RecordedLog, damage: str
 ) -> None:
     first, second = await grown(small_log, 2)
-    edited(small_log.database, damage.format(at=second))
+    tamper(small_log.database, damage.format(at=second))
     async with small_log.reading() as (history, facts):
         with capture_logs() as lines:
             cluster_state = await cluster_state_at(history, FactsAfter(facts, first), second)
@@ -151,7 +151,7 @@ async def test_without_an_intact_snapshot_folding_starts_at_the_first_position(
     small_log: RecordedLog,
 ) -> None:
     kept = await grown(small_log, 2)
-    edited(small_log.database, "UPDATE snapshot SET digest = zeroblob(32)")
+    tamper(small_log.database, "UPDATE snapshot SET digest = zeroblob(32)")
     async with small_log.reading() as (history, facts):
         with capture_logs() as lines:
             cluster_state = await cluster_state_at(history, facts, kept[-1])

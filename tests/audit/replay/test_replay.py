@@ -41,7 +41,7 @@ from joulie_projections.decision_log.entry import header
 from joulie_projections.fold.manifest import CODE_VERSION as FOLDED_BY
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History
-from joulie_projections.testing import edited
+from joulie_projections.testing import tamper
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import marginal_w
 
@@ -87,7 +87,7 @@ async def test_a_header_that_differs_from_its_message_is_a_mismatch(
         entry = history.entry(5)
     assert entry is not None
     body = header(entry.about._replace(pod="team/other")) + entry.message
-    edited(small_log.database, "UPDATE decision SET body = ? WHERE pos = 5", body)
+    tamper(small_log.database, "UPDATE decision SET body = ? WHERE pos = 5", body)
 
     done = await replayed(small_log)
 
@@ -184,7 +184,7 @@ async def test_a_view_after_the_last_position_is_a_mismatch(small_log: RecordedL
     await small_log.builder.facts(power("n1", 100))
     await small_log.builder.answer(ask("last"))
     end = small_log.builder.position
-    edited(small_log.database, f"DELETE FROM batch WHERE p_to = {end}")
+    tamper(small_log.database, f"DELETE FROM batch WHERE p_to = {end}")
 
     done = await replayed(small_log)
 
@@ -251,7 +251,7 @@ async def test_a_changed_fact_is_reported_with_its_batch(
 async def test_rows_that_differ_from_the_facts_are_reported_with_their_table(
     any_database: RecordedLog,
 ) -> None:
-    edited(any_database.database, ANOTHER_NODES_TWIN)
+    tamper(any_database.database, ANOTHER_NODES_TWIN)
 
     done = await replayed(any_database)
 
@@ -339,7 +339,7 @@ async def test_a_range_reads_no_fact_before_its_snapshot(long: RecordedLog) -> N
 async def test_after_a_damaged_snapshot_an_earlier_one_is_used(long: RecordedLog) -> None:
     async with long.reading() as (history, _):
         second, third = history.starts()[1:3]
-    edited(long.database, "UPDATE snapshot SET digest = zeroblob(32) WHERE position = ?", third)
+    tamper(long.database, "UPDATE snapshot SET digest = zeroblob(32) WHERE position = ?", third)
     async with long.reading() as (history, facts):
         done = await replay(history, FactsAfter(facts, second), Scope(first=third + 1))
 
@@ -405,7 +405,7 @@ async def test_an_error_of_a_worker_process_is_raised_here(
 
 async def test_other_versions_in_the_log_are_named(small_log: RecordedLog) -> None:
     await small_log.builder.publish(SettingsDeclared(settings="old", code="joulie/0", values={}))
-    edited(small_log.database, "UPDATE batch SET fold_version = '0' WHERE p_to = 8")
+    tamper(small_log.database, "UPDATE batch SET fold_version = '0' WHERE p_to = 8")
 
     async with small_log.reading() as (history, _):
         found = other_versions(history)

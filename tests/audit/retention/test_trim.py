@@ -34,7 +34,7 @@ from joulie_projections.history.history import History, Wanted
 from joulie_projections.history.trimming import TrimStore
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
-from joulie_projections.testing import edited
+from joulie_projections.testing import tamper
 
 pytestmark = pytest.mark.anyio
 NO_LIMIT = 2**62
@@ -234,13 +234,13 @@ FORGED = {
 @pytest.mark.parametrize("statement", FORGED.values(), ids=FORGED.keys())
 async def test_a_forged_cut_is_a_flaw(archived: ArchivedLog, statement: str) -> None:
     await archived.trim()
-    edited(archived.recorded.database, statement)
+    tamper(archived.recorded.database, statement)
 
     assert (await checked(archived)).flaw is not None
 
 
 async def test_rows_deleted_without_a_cut_are_a_flaw(archived: ArchivedLog) -> None:
-    edited(archived.recorded.database, "DELETE FROM decision WHERE pos < 5")
+    tamper(archived.recorded.database, "DELETE FROM decision WHERE pos < 5")
 
     assert (await checked(archived)).flaw == Flaw(1, "entry 1 is missing; the next entry is 5")
 
@@ -294,7 +294,7 @@ async def test_a_cut_that_names_another_part_of_the_archive_is_a_flaw(
     archived: ArchivedLog,
 ) -> None:
     await archived.trim()
-    edited(archived.recorded.database, "UPDATE cut SET log_seal = 'another'")
+    tamper(archived.recorded.database, "UPDATE cut SET log_seal = 'another'")
 
     assert "is not the part that the cut names" in str(archive_checked(archived).flaw)
 
@@ -349,7 +349,7 @@ async def test_a_decision_with_a_pending_outcome_stays(archived: ArchivedLog) ->
     values = "(1, 1, '{uid}', 'team', 'late-1', 'n1', 1)"
     with History.of(archived.recorded.database) as history:
         uid = explain_pod(history, "team/late-1").pod.uid
-    edited(archived.recorded.database, f"INSERT INTO outcome_due VALUES {values.format(uid=uid)}")
+    tamper(archived.recorded.database, f"INSERT INTO outcome_due VALUES {values.format(uid=uid)}")
 
     done = await archived.trim()
 
@@ -357,7 +357,7 @@ async def test_a_decision_with_a_pending_outcome_stays(archived: ArchivedLog) ->
 
 
 async def test_without_a_snapshot_there_is_no_cut(archived: ArchivedLog) -> None:
-    edited(archived.recorded.database, "DELETE FROM snapshot")
+    tamper(archived.recorded.database, "DELETE FROM snapshot")
 
     assert (await archived.trim()).cut is None
 
@@ -383,7 +383,7 @@ async def test_a_damaged_archive_prevents_a_trim(archived: ArchivedLog, table: s
 async def test_a_database_that_differs_from_the_archive_is_not_trimmed(
     archived: ArchivedLog,
 ) -> None:
-    edited(
+    tamper(
         archived.recorded.database,
         "UPDATE batch SET committed_at = committed_at + 1 WHERE p_to = 8",
     )
@@ -485,7 +485,7 @@ async def test_settings_of_decisions_after_the_cut_stay(archived: ArchivedLog) -
 async def test_facts_that_a_rebuild_quarantined_after_archiving_stay(archived: ArchivedLog) -> None:
     """Also before the cut: only the database holds them."""
     into = "INSERT INTO quarantine (position, stream, sequence, why, body)"
-    edited(archived.recorded.database, f"{into} VALUES (9, 'JOULIE_TEL', 1, 'late', ?)", b"x")
+    tamper(archived.recorded.database, f"{into} VALUES (9, 'JOULIE_TEL', 1, 'late', ?)", b"x")
 
     done = await archived.trim()
 

@@ -22,7 +22,7 @@ from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.history.history import History, Wanted
 from joulie_projections.store import database
-from joulie_projections.testing import edited
+from joulie_projections.testing import tamper
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -450,7 +450,7 @@ def test_a_directory_without_data_is_reported(
 def test_a_database_of_an_older_schema_is_reported(
     joulie: Run, empty: Path, words: list[str]
 ) -> None:
-    edited(empty / "joulie.db", "UPDATE alembic_version SET version_num = '0001'")
+    tamper(empty / "joulie.db", "UPDATE alembic_version SET version_num = '0001'")
     Signer.of(empty / "head.key").publish(empty / "head.pub")
 
     result = joulie(*words, data=empty)

@@ -20,7 +20,7 @@ from joulie_bus.testing import ask
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.keyring import ENDLESS, Ring
 from joulie_projections.decision_log.signed import Head, KeyStatement
-from joulie_projections.testing import edited
+from joulie_projections.testing import tamper
 
 pytestmark = pytest.mark.anyio
 CHECKER = Path(__file__).parents[3] / "docs" / "check_proof.py"
@@ -42,10 +42,10 @@ async def verified(recorded: RecordedLog, ring: Ring | None = None, *anchored: H
 
 
 def put(recorded: RecordedLog, head: Head) -> None:
-    edited(recorded.database, "DELETE FROM head WHERE pos = ?", head.pos)
+    tamper(recorded.database, "DELETE FROM head WHERE pos = ?", head.pos)
     row = head.as_row()
     statement = f"INSERT INTO head ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"
-    edited(recorded.database, statement, *row.values())
+    tamper(recorded.database, statement, *row.values())
 
 
 async def hash_of(recorded: RecordedLog, pos: int) -> bytes:
@@ -90,8 +90,8 @@ async def test_an_old_key_cannot_sign_after_its_handover(
 
 async def test_a_handover_for_another_log_is_a_flaw(rotated: RecordedLog) -> None:
     ring = rotated.builder.signer.public
-    edited(rotated.database, "DELETE FROM decision WHERE pos > 8")
-    edited(rotated.database, "DELETE FROM head WHERE pos > 7")
+    tamper(rotated.database, "DELETE FROM decision WHERE pos > 8")
+    tamper(rotated.database, "DELETE FROM head WHERE pos > 7")
 
     report = await verified(rotated, ring)
 
@@ -106,8 +106,8 @@ async def test_a_compromised_key_cannot_rewrite_the_log(
     old = made.signer
     made.rotate()
     made.retire(old.key_id, since=7)
-    edited(any_database.database, "DELETE FROM decision WHERE pos > 8")
-    edited(any_database.database, "DELETE FROM head WHERE pos > 7")
+    tamper(any_database.database, "DELETE FROM decision WHERE pos > 8")
+    tamper(any_database.database, "DELETE FROM head WHERE pos > 7")
     put(any_database, old.sign(8, await hash_of(any_database, 8), 1))
 
     report = await verified(any_database, made.signer.public)

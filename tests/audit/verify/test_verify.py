@@ -29,7 +29,7 @@ from joulie_bus.testing import CLUSTER, ask
 from joulie_projections.decision_log.entry import About, chain_hash, has_header, header
 from joulie_projections.decision_log.heads import Head, Signer
 from joulie_projections.history.history import Wanted
-from joulie_projections.testing import Postgres, edited
+from joulie_projections.testing import Postgres, tamper
 
 pytestmark = pytest.mark.anyio
 
@@ -96,7 +96,7 @@ CHANGES = {
 async def test_a_change_is_reported_with_its_position(
     any_database: RecordedLog, statement: str, flaw: Flaw
 ) -> None:
-    edited(any_database.database, statement)
+    tamper(any_database.database, statement)
 
     report = await verified(any_database)
 
@@ -110,7 +110,7 @@ async def test_a_parallel_walk_ends_where_a_single_walk_does(
     small_log: RecordedLog, statement: str, jobs: int
 ) -> None:
     if statement:
-        edited(small_log.database, statement)
+        tamper(small_log.database, statement)
     async with small_log.reading() as (history, _):
         alone = walk(history, ALL_ENTRIES, {7, 9})
         spans = split_range(ALL_ENTRIES, history.tip(), jobs)
@@ -128,7 +128,7 @@ async def test_worker_processes_report_the_same_position(
     small_log: RecordedLog, change: str
 ) -> None:
     statement, flaw = CHANGES[change]
-    edited(small_log.database, statement)
+    tamper(small_log.database, statement)
 
     shared = await verified(small_log, jobs=3)
 
@@ -159,7 +159,7 @@ async def test_a_changed_snapshot_is_reported(small_log: RecordedLog) -> None:
 
 async def test_a_snapshot_at_another_position_is_reported(small_log: RecordedLog) -> None:
     at = small_log.builder.snapshot()
-    edited(small_log.database, f"UPDATE snapshot SET position = {at - 1}")
+    tamper(small_log.database, f"UPDATE snapshot SET position = {at - 1}")
 
     report = await verified(small_log)
 
@@ -173,10 +173,10 @@ async def test_any_flipped_byte_of_any_body_is_found(small_log: RecordedLog) -> 
     for pos, body in bodies.items():
         at = (pos * 7919) % len(body)
         changed = body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]
-        edited(small_log.database, "UPDATE decision SET body = ? WHERE pos = ?", changed, pos)
+        tamper(small_log.database, "UPDATE decision SET body = ? WHERE pos = ?", changed, pos)
 
         assert (await verified(small_log)).flaw is not None
-        edited(small_log.database, "UPDATE decision SET body = ? WHERE pos = ?", body, pos)
+        tamper(small_log.database, "UPDATE decision SET body = ? WHERE pos = ?", body, pos)
 
     assert (await verified(small_log)).flaw is None
 
@@ -189,7 +189,7 @@ async def test_an_entry_rewritten_with_its_hash_breaks_the_next_link(
     message = codec.seal(replace(codec.open_envelope(entry.message, "entry"), ts=1))
     body = header(entry.about) + message
     statement = "UPDATE decision SET body = ?, hash = ? WHERE pos = 4"
-    edited(small_log.database, statement, body, chain_hash(entry.prev, body))
+    tamper(small_log.database, statement, body, chain_hash(entry.prev, body))
 
     report = await verified(small_log)
 
@@ -199,7 +199,7 @@ async def test_an_entry_rewritten_with_its_hash_breaks_the_next_link(
 async def test_a_renumbered_entry_is_missing_at_its_own_number(
     small_log: RecordedLog,
 ) -> None:
-    edited(small_log.database, "UPDATE decision SET pos = 19 WHERE pos = 9")
+    tamper(small_log.database, "UPDATE decision SET pos = 19 WHERE pos = 9")
 
     report = await verified(small_log)
 
@@ -212,7 +212,7 @@ async def test_a_truncated_log_is_detected_by_an_anchored_head(
     async with small_log.reading() as (history, _):
         kept = history.heads()[-1]
     for table in ("decision", "head"):
-        edited(small_log.database, f"DELETE FROM {table} WHERE pos > 7")
+        tamper(small_log.database, f"DELETE FROM {table} WHERE pos > 7")
 
     report = await verified(small_log, kept)
 
@@ -237,7 +237,7 @@ async def test_a_range_links_to_the_entry_before_it(small_log: RecordedLog) -> N
 
 
 async def test_a_range_finds_only_its_own_flaws(small_log: RecordedLog) -> None:
-    edited(small_log.database, "UPDATE decision SET body = prev WHERE pos = 3")
+    tamper(small_log.database, "UPDATE decision SET body = prev WHERE pos = 3")
 
     inside, after_cut = (
         await verified(small_log, entry_range=EntryRange(2, 5)),
@@ -265,7 +265,7 @@ async def test_a_changed_column_in_postgres_is_reported(
     postgres: Postgres, tmp_path: Path, column: str
 ) -> None:
     async with small_log_in(postgres.migrated(), tmp_path) as recorded:
-        edited(recorded.database, f"UPDATE decision SET {column} = ? WHERE pos = 5", OTHER[column])
+        tamper(recorded.database, f"UPDATE decision SET {column} = ? WHERE pos = 5", OTHER[column])
 
         report = await verified(recorded)
 
@@ -277,13 +277,13 @@ async def test_a_column_of_sqlite_cannot_be_changed_at_all(
     small_log: RecordedLog, column: str
 ) -> None:
     with pytest.raises(sqlite3.OperationalError, match="cannot UPDATE generated column"):
-        edited(small_log.database, f"UPDATE decision SET {column} = {column}")
+        tamper(small_log.database, f"UPDATE decision SET {column} = {column}")
 
 
 async def test_the_generated_columns_of_sqlite_are_covered_by_the_hash(
     small_log: RecordedLog,
 ) -> None:
-    edited(
+    tamper(
         small_log.database,
         "UPDATE decision SET body = CAST(replace(body, 'team/', 'work/') AS BLOB) WHERE pos = 5",
     )
@@ -303,7 +303,7 @@ async def test_a_value_in_the_beside_column_of_an_entry_with_a_header_is_ignored
     async with small_log.reading() as (history, _):
         was = list(history.entries())
 
-    edited(
+    tamper(
         small_log.database,
         "UPDATE decision SET beside = ?",
         header(About("a", "b", "c", "d", 5, 6)),
@@ -321,7 +321,7 @@ NONSENSE = ["@", "@\n", "@0022003300440055", "@-001" * 9, f"@{'9' * 200}"]
 async def test_an_invalid_header_stops_no_reader_and_is_reported(
     small_log: RecordedLog, nonsense: str
 ) -> None:
-    edited(small_log.database, "UPDATE decision SET body = ? WHERE pos = 5", nonsense.encode())
+    tamper(small_log.database, "UPDATE decision SET body = ? WHERE pos = 5", nonsense.encode())
 
     async with small_log.reading() as (history, _):
         found = [entry.pos for entry in history.find(Wanted(namespace="team"))]
@@ -337,7 +337,7 @@ async def test_invalid_text_stops_no_reader_and_is_reported(small_log: RecordedL
         entry = history.entry(5)
     assert entry is not None
     body = entry.body.replace(b"team/", b"te\xffm/", 1)
-    edited(small_log.database, "UPDATE decision SET body = ? WHERE pos = 5", body)
+    tamper(small_log.database, "UPDATE decision SET body = ? WHERE pos = 5", body)
 
     async with small_log.reading() as (history, _):
         assert [entry.pod[:5] for entry in history.entries(5, 6)] == ["te\ufffdm/", "team/"]
@@ -349,7 +349,7 @@ async def test_invalid_text_stops_no_reader_and_is_reported(small_log: RecordedL
 @pytest.mark.parametrize("column", ["body", "prev", "hash"])
 async def test_bytes_stored_as_text_are_reported(small_log: RecordedLog, column: str) -> None:
     """A single bit in the file changes the type of a value."""
-    edited(
+    tamper(
         small_log.database, f"UPDATE decision SET {column} = CAST({column} AS TEXT) WHERE pos = 5"
     )
 
@@ -377,7 +377,7 @@ async def test_an_invalid_entry_with_a_matching_hash_differs_from_its_signed_hea
     assert entry is not None
     body = nonsense.encode()
     statement = "UPDATE decision SET body = ?, hash = ? WHERE pos = 9"
-    edited(small_log.database, statement, body, chain_hash(entry.prev, body))
+    tamper(small_log.database, statement, body, chain_hash(entry.prev, body))
 
     report = await verified(small_log)
 
@@ -458,13 +458,13 @@ async def test_the_columns_of_an_entry_without_a_header_are_compared_with_its_bo
     assert entry is not None
     if isinstance(log_without_headers.database, Path):
         other = About._make([*entry.about[:at], OTHER[column], *entry.about[at + 1 :]])
-        edited(
+        tamper(
             log_without_headers.database,
             "UPDATE decision SET beside = ? WHERE pos = 5",
             header(other),
         )
     else:
-        edited(
+        tamper(
             log_without_headers.database,
             f"UPDATE decision SET {column} = ? WHERE pos = 5",
             OTHER[column],
@@ -480,7 +480,7 @@ async def test_an_entry_without_header_and_columns_is_reported(
 ) -> None:
     if not isinstance(log_without_headers.database, Path):
         pytest.skip("PostgreSQL keeps columns, and none of them may be empty")
-    edited(log_without_headers.database, "UPDATE decision SET beside = NULL WHERE pos = 5")
+    tamper(log_without_headers.database, "UPDATE decision SET beside = NULL WHERE pos = 5")
 
     report = await verified(log_without_headers)
 

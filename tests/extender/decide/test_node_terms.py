@@ -53,7 +53,9 @@ def profiled(twin_columns: TwinColumns) -> TwinColumns:
 
 
 def measured(twin_columns: TwinColumns) -> TwinColumns:
-    return twin_columns.read([NodeState(ordinal=3, at=NOON, samples=(Sample(NOON, 250_000),))])
+    return twin_columns.with_readings(
+        [NodeState(ordinal=3, at=NOON, samples=(Sample(NOON, 250_000),))]
+    )
 
 
 def changed_once(

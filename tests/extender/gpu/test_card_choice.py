@@ -28,7 +28,9 @@ def test_cards_are_found_where_the_filter_lets_the_pod_pass(
         taken = [cards[each.card] for each in found.cards] if found else []
         assert len({card.model for card in taken}) <= 1
         assert found is None or len({each.card for each in found.cards}) == number(pod)
-        shuffled = twin_columns.holding(Cards.of(dict(reversed(cards.items())), twin_columns.rows))
+        shuffled = twin_columns.with_cards(
+            Cards.of(dict(reversed(cards.items())), twin_columns.rows)
+        )
         assert pick(pod, "n0", shuffled, ()) == found
 
 

@@ -24,7 +24,7 @@ from joulie_extender.decide.decide import (
 from joulie_extender.decide.scoring import Weights
 from joulie_extender.gpu.fit import GpuVerdict, GpuWeights, gpu_verdicts, points, wish_of
 from joulie_extender.gpu.models import aliases_of, is_model
-from joulie_projections.hardware.catalog_file import shipped
+from joulie_projections.hardware.catalog_file import shipped_catalog
 from joulie_projections.pods.load import Load
 from joulie_projections.state.cards import CardState
 from joulie_projections.twin.card_columns import Cards
@@ -203,7 +203,7 @@ def test_a_name_is_what_people_write_and_never_another_card(
     ],
 )
 def test_the_catalog_knows_other_names(asked: str, model: str, is_same: bool) -> None:
-    assert is_model(asked, model, aliases_of(shipped())) is is_same
+    assert is_model(asked, model, aliases_of(shipped_catalog())) is is_same
 
 
 def test_memory_is_wanted_of_one_card_and_not_of_all_together() -> None:
@@ -363,6 +363,6 @@ def test_every_answer_about_cards_can_be_given_again(
         decide.preempt_decision(pod, asked, rows_of(asked), moment, weights, sent),
         prioritize_decision(pod, asked, NODES, moment, weights, "gpu"),
     ]
-    shuffled = twin_columns.holding(Cards.of(dict(reversed(cards.items())), twin_columns.rows))
+    shuffled = twin_columns.with_cards(Cards.of(dict(reversed(cards.items())), twin_columns.rows))
 
     assert [decide.again(answer, shuffled, weights) for answer in answers] == answers

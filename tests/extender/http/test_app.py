@@ -37,7 +37,7 @@ from joulie_extender.http.routes import routed
 from joulie_extender.protocol.exchange import Reply, Request
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
-from joulie_projections.view.view import Snapshot
+from joulie_projections.view.view import ViewSnapshot
 
 pytestmark = pytest.mark.anyio
 N0 = NodeState(
@@ -63,7 +63,7 @@ VICTIMS = {"n0": {"Pods": [{"UID": "a"}], "NumPDBViolations": 0}, "n1": {"Pods":
 PREEMPT = json.dumps({"Pod": POD, "NodeNameToMetaVictims": VICTIMS}).encode()
 
 
-def look() -> Snapshot:
+def look() -> ViewSnapshot:
     return SNAPSHOT
 
 
@@ -378,9 +378,9 @@ CLOSED = {
 BODIES = {"filter": BODY, "prioritize": BODY, "preempt": PREEMPT}
 
 
-def broken() -> Snapshot:
+def broken() -> ViewSnapshot:
     twin_columns = TwinColumns({"n0": 1}, {}, 0)  # no column at all
-    return Snapshot(1, twin_columns, 0)
+    return ViewSnapshot(1, twin_columns, 0)
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])

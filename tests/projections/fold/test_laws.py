@@ -1,4 +1,4 @@
-"""Laws of the fold that hold whatever happens, and what a large world costs."""
+"""Properties of the fold for generated facts, and the memory of a large cluster state."""
 
 import random
 import subprocess
@@ -26,7 +26,7 @@ from joulie_bus.testing import (
 from joulie_projections.fold.node_facts import SETTLING_NS
 from joulie_projections.fold.producers import LATER_LIMIT
 from joulie_projections.fold.sequence import DECISIONS, fold
-from joulie_projections.pods.load import NOTHING, Load, load_of
+from joulie_projections.pods.load import NO_LOAD, Load, load_of
 from joulie_projections.state.rows import encode, tables_of
 from joulie_projections.state.state import ClusterState, PodState
 from joulie_projections.state.state_changes import Draft
@@ -38,55 +38,55 @@ FACTS = st.lists(ANY, max_size=30)
 ORDER = st.randoms(use_true_random=False)
 
 
-def folded(story: list[Record]) -> ClusterState:
+def folded(log: list[Record]) -> ClusterState:
     cluster_state = ClusterState()
     draft = Draft(cluster_state)
-    fold(draft, story, 0)
+    fold(draft, log, 0)
     draft.commit()
     return cluster_state
 
 
-def believed(cluster_state: ClusterState) -> dict[tuple[str, str], bytes]:
-    """All rows but those that say who counted what."""
-    held = tables_of(cluster_state).items()
+def rows_without_producers(cluster_state: ClusterState) -> dict[tuple[str, str], bytes]:
+    """All rows except those of producers."""
+    tables = tables_of(cluster_state).items()
     return {
         (table, key): encode(state)
-        for table, states in held
+        for table, states in tables
         for key, state in states.items()
         if table != "producer"
     }
 
 
-# --- every event on every world ---------------------------------------------------------------
+# --- every event on every state ---------------------------------------------------------------
 
 
 @given(before=FACTS)
 @settings(deadline=None, max_examples=50)
-def test_every_kind_of_fact_can_happen_to_every_cluster_state(before: list[Fact]) -> None:
+def test_every_type_of_fact_folds_into_every_cluster_state(before: list[Fact]) -> None:
     cluster_state = folded(records(*before))
     every = [event for event in one_of_each("n1", "p1") if event.TYPE not in DECISIONS]
 
-    told = fold(Draft(cluster_state), records(*every, name="another"), 0)
+    result = fold(Draft(cluster_state), records(*every, name="another"), 0)
 
-    assert (told.poison, told.duplicates) == ([], 0)
+    assert (result.poison, result.duplicates) == ([], 0)
 
 
 @given(facts=FACTS)
 @settings(deadline=None, max_examples=60)
-def test_what_nodes_carry_equals_a_recount(facts: list[Fact]) -> None:
+def test_the_load_of_nodes_equals_a_recount(facts: list[Fact]) -> None:
     cluster_state = folded(records(*facts))
     recount: dict[str, Load] = {}
     for pod in cluster_state.pods.values():
         if pod.node and not pod.finished:
-            recount[pod.node] = recount.get(pod.node, NOTHING) + load_of(pod.pod)
+            recount[pod.node] = recount.get(pod.node, NO_LOAD) + load_of(pod.pod)
 
     assert {name: node.load for name, node in cluster_state.nodes.items() if node.pods} == recount
-    assert all(node.load == NOTHING for node in cluster_state.nodes.values() if not node.pods)
+    assert all(node.load == NO_LOAD for node in cluster_state.nodes.values() if not node.pods)
 
 
 @given(facts=FACTS)
 @settings(deadline=None, max_examples=60)
-def test_only_pods_that_are_there_and_came_late_are_assumed(facts: list[Fact]) -> None:
+def test_arrivals_are_running_pods_that_the_last_reading_may_not_include(facts: list[Fact]) -> None:
     cluster_state = folded(records(*facts))
 
     for name, node in cluster_state.nodes.items():
@@ -96,18 +96,18 @@ def test_only_pods_that_are_there_and_came_late_are_assumed(facts: list[Fact]) -
             assert not node.samples or node.samples[-1].at < arrival.at + SETTLING_NS
 
 
-# --- what producers lose, repeat and send late ------------------------------------------------
+# --- lost, repeated and late messages ---------------------------------------------------------
 
 
 @given(facts=st.lists(ANY, min_size=2, max_size=30), data=st.data())
 @settings(deadline=None, max_examples=60)
-def test_any_single_message_that_is_lost_is_missed(facts: list[Fact], data: st.DataObject) -> None:
-    story = records(*facts)
-    lost = data.draw(st.sampled_from(story))
-    beside = [record for record in story if record.stream is lost.stream]
+def test_any_lost_message_is_recorded_as_missing(facts: list[Fact], data: st.DataObject) -> None:
+    log = records(*facts)
+    lost = data.draw(st.sampled_from(log))
+    beside = [record for record in log if record.stream is lost.stream]
     assume(lost is not beside[-1])
 
-    cluster_state = folded([record for record in story if record is not lost])
+    cluster_state = folded([record for record in log if record is not lost])
 
     [life] = cluster_state.producers[f"{FAMILIES[lost.stream][0]}:tester"].lives
     assert (life.high, life.missing, life.lost) == (len(beside), (lost.sequence,), 0)
@@ -115,16 +115,16 @@ def test_any_single_message_that_is_lost_is_missed(facts: list[Fact], data: st.D
 
 @given(facts=FACTS.filter(bool), data=st.data())
 @settings(deadline=None, max_examples=60)
-def test_any_single_message_that_comes_twice_is_told_and_changes_nothing(
+def test_any_repeated_message_is_a_duplicate_and_changes_nothing(
     facts: list[Fact], data: st.DataObject
 ) -> None:
-    story = records(*facts)
-    again = story[data.draw(st.integers(0, len(story) - 1))]
-    place = data.draw(st.integers(story.index(again) + 1, len(story)))
-    repeated = [*story[:place], again, *story[place:]]
+    log = records(*facts)
+    again = log[data.draw(st.integers(0, len(log) - 1))]
+    place = data.draw(st.integers(log.index(again) + 1, len(log)))
+    repeated = [*log[:place], again, *log[place:]]
 
     assert fold(Draft(ClusterState()), repeated, 0).duplicates == 1
-    assert believed(folded(repeated)) == believed(folded(story))
+    assert rows_without_producers(folded(repeated)) == rows_without_producers(folded(log))
 
 
 LIVES: dict[str, list[Fact]] = {
@@ -137,11 +137,11 @@ LIVES: dict[str, list[Fact]] = {
 
 @given(draw=ORDER)
 @settings(deadline=None, max_examples=100)
-def test_in_whatever_order_a_producers_messages_come_the_pods_are_the_same(
+def test_pods_do_not_depend_on_the_order_of_a_producers_messages(
     draw: random.Random,
 ) -> None:
-    story = records(*(fact for life in LIVES.values() for fact in life))
-    shuffled = draw.sample(story, len(story))
+    log = records(*(fact for life in LIVES.values() for fact in life))
+    shuffled = draw.sample(log, len(log))
 
     cluster_state = folded(shuffled)
 
@@ -151,59 +151,59 @@ def test_in_whatever_order_a_producers_messages_come_the_pods_are_the_same(
 
 
 @pytest.mark.parametrize(
-    ("story", "late", "left"),
+    ("facts", "late", "left"),
     [
-        pytest.param([bound("p", "n"), PodGone(uid="p")], 0, {}, id="bound after it went"),
-        pytest.param([pending("p"), PodGone(uid="p")], 0, {}, id="pending after it went"),
-        pytest.param([bound("p", "n"), PodFinished(uid="p")], 0, {}, id="bound after it ended"),
+        pytest.param([bound("p", "n"), PodGone(uid="p")], 0, {}, id="bound after deletion"),
+        pytest.param([pending("p"), PodGone(uid="p")], 0, {}, id="pending after deletion"),
+        pytest.param([bound("p", "n"), PodFinished(uid="p")], 0, {}, id="bound after it finished"),
         pytest.param(
             [bound("p", "n"), power("n", 1)],
             0,
             {"p": PodState(pod=bound("p", "n").pod, node="n", bound_at=noon())},
-            id="bound late, and nothing later said of it",
+            id="bound late and not superseded",
         ),
     ],
 )
-def test_a_late_message_counts_unless_something_later_was_said(
-    story: list[Fact], late: int, left: dict[str, PodState]
+def test_a_late_message_is_folded_unless_it_is_superseded(
+    facts: list[Fact], late: int, left: dict[str, PodState]
 ) -> None:
-    told = records(*story)
+    sent = records(*facts)
 
-    assert folded([*told[:late], *told[late + 1 :], told[late]]).pods == left
+    assert folded([*sent[:late], *sent[late + 1 :], sent[late]]).pods == left
 
 
-def test_a_late_sight_of_a_node_does_not_undo_a_newer_one() -> None:
+def test_a_late_sighting_of_a_node_does_not_replace_a_newer_one() -> None:
     old, new = records(node_seen("n", power_profile="eco"), node_seen("n"))
 
     assert folded([new, old]).nodes["n"].labels == {"joulie.io/managed": "true"}
 
 
-def test_a_late_farewell_takes_no_node_that_was_seen_since() -> None:
+def test_a_late_deletion_does_not_remove_a_node_that_was_seen_later() -> None:
     first, gone, back = records(node_seen("n"), NodeGone(node="n"), node_seen("n"))
 
     assert folded([first, back, gone]).nodes["n"].present
 
 
-def test_hardware_is_not_overtaken_by_a_sight_of_the_node() -> None:
+def test_hardware_is_not_superseded_by_a_sighting_of_the_node() -> None:
     found, seen = records(hardware("n"), node_seen("n"))
 
     assert folded([seen, found]).nodes["n"].hardware == hardware("n")
 
 
-def test_what_came_last_is_remembered_only_while_something_is_missing() -> None:
-    told = records(node_seen("n"), pending("a"), pending("b"), pending("c"))
+def test_later_numbers_are_kept_only_while_numbers_are_missing() -> None:
+    sent = records(node_seen("n"), pending("a"), pending("b"), pending("c"))
 
-    [missing] = folded(told[1:3]).producers["obs:tester"].lives
-    [whole] = folded([*told[1:3], told[0], told[3]]).producers["obs:tester"].lives
+    [missing] = folded(sent[1:3]).producers["obs:tester"].lives
+    [whole] = folded([*sent[1:3], sent[0], sent[3]]).producers["obs:tester"].lives
 
     assert missing.later == {"pod a": 2, "pod b": 3}
     assert (whole.missing, whole.later) == ((), {})
 
 
-def test_the_memory_of_what_came_last_is_bounded() -> None:
-    told = records(node_seen("n"), *(pending(f"p{number}") for number in range(LATER_LIMIT + 9)))
+def test_the_number_of_later_numbers_is_bounded() -> None:
+    sent = records(node_seen("n"), *(pending(f"p{number}") for number in range(LATER_LIMIT + 9)))
 
-    [life] = folded(told[1:]).producers["obs:tester"].lives
+    [life] = folded(sent[1:]).producers["obs:tester"].lives
 
     assert len(life.later) == LATER_LIMIT
     assert min(life.later.values()) == 2 + 9
@@ -211,10 +211,9 @@ def test_the_memory_of_what_came_last_is_bounded() -> None:
 
 @given(facts=FACTS, draw=ORDER)
 @settings(deadline=None, max_examples=60)
-def test_producers_of_different_things_may_be_merged_in_any_order(
+def test_producers_of_different_nodes_can_be_merged_in_any_order(
     facts: list[Fact], draw: random.Random
 ) -> None:
-    """Readings of one node and readings of another meet nowhere."""
     here = records(*(power("a", number) for number in range(5)), name="here")
     there = records(*(power("b", number) for number in range(5)), name="there")
     start = records(*facts, node_seen("a"), node_seen("b"), start_s=-60)
@@ -223,15 +222,17 @@ def test_producers_of_different_things_may_be_merged_in_any_order(
     while any(queues):
         merged.append(draw.choice([q for q in queues if q]).pop(0))
 
-    assert believed(folded([*start, *merged])) == believed(folded([*start, *here, *there]))
+    assert rows_without_producers(folded([*start, *merged])) == rows_without_producers(
+        folded([*start, *here, *there])
+    )
 
 
-# --- one board per position -------------------------------------------------------------------
+# --- twin columns -----------------------------------------------------------------------------
 
 
 @given(facts=FACTS)
 @settings(deadline=None, max_examples=50)
-def test_a_twin_columns_of_an_earlier_position_never_changes(facts: list[Fact]) -> None:
+def test_twin_columns_of_an_earlier_position_never_change(facts: list[Fact]) -> None:
     cluster_state, twin_columns = ClusterState(), TwinColumns.empty()
     seen: list[tuple[TwinColumns, dict[str, bytes]]] = []
     for record in records(*facts):
@@ -242,7 +243,7 @@ def test_a_twin_columns_of_an_earlier_position_never_changes(facts: list[Fact]) 
         twin_columns = twin_columns.following(cluster_state, changed)
         seen.append((twin_columns, content(twin_columns)))
 
-    assert all(content(earlier) == was for earlier, was in seen)
+    assert all(content(earlier) == expected for earlier, expected in seen)
     assert (
         twin_columns.rows
         == TwinColumns.of(cluster_state.nodes, 0, halls_of(cluster_state.facilities)).rows
@@ -259,37 +260,37 @@ MEASURE = """
 from joulie_bus.testing import bound, caps, eco, hardware, node_seen, power, records
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.state.state_changes import Draft
-from joulie_projections.state.rows import changed_rows, no_rows
+from joulie_projections.state.rows import changed_rows, empty_digests
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState
 
-world, digests = ClusterState(), no_rows()
+state, digests = ClusterState(), empty_digests()
 
 
-def tell(*facts, name, start_s=0.0):
-    draft = Draft(world)
+def commit(*facts, name, start_s=0.0):
+    draft = Draft(state)
     fold(draft, records(*facts, name=name, start_s=start_s, step_s=0), 0)
-    digests.update(changed_rows(draft.changed(), digests, world.prints)[1])
+    digests.update(changed_rows(draft.changed(), digests, state.fingerprints)[1])
     draft.commit()
 
 
 names = [f"node-{number:05d}.example.internal" for number in range(5000)]
-def life_of(name):
+def facts_of(name):
     pods = (bound(f"uid-of-a-pod-{name}-{number}", name) for number in range(10))
     return (node_seen(name), hardware(name, gpus=8), eco(name), caps(name, 60), *pods)
 
 
 for first in range(0, len(names), 10):
-    facts = [fact for name in names[first : first + 10] for fact in life_of(name)]
-    tell(*facts, name=f"watcher-{first}")
+    facts = [fact for name in names[first : first + 10] for fact in facts_of(name)]
+    commit(*facts, name=f"watcher-{first}")
 for number in range(31):
     readings = (power(name, 300) for name in names)
-    tell(*readings, name=f"meter-{number}", start_s=60 + number * 10)
-board = TwinColumns.of(world.nodes, 0)
-samples = sum(len(node.samples) for node in world.nodes.values())
-# Of this program alone: what getrusage tells starts with the peak of the one that started it.
+    commit(*readings, name=f"meter-{number}", start_s=60 + number * 10)
+columns = TwinColumns.of(state.nodes, 0)
+samples = sum(len(node.samples) for node in state.nodes.values())
+# getrusage would start with the peak of the parent process; VmHWM is of this process alone.
 [kib] = [int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")]
-print(len(world.nodes), len(world.pods), samples, len(board), kib // 1024)
+print(len(state.nodes), len(state.pods), samples, len(columns), kib // 1024)
 """
 
 

@@ -1,4 +1,4 @@
-"""One order for all: every message takes a position, whatever becomes of it."""
+"""Folding batches: positions, manifests, duplicates and the quarantine."""
 
 import msgspec
 import pytest
@@ -24,26 +24,26 @@ from joulie_bus.testing import (
     records,
 )
 from joulie_projections.fold import sequence as sequence_module
-from joulie_projections.fold.commit import Bound, Input, Inputs
+from joulie_projections.fold.commit import FirstBinding, Input, Inputs
 from joulie_projections.fold.manifest import Range, chained, merkle_root
-from joulie_projections.fold.quarantine_quota import FULL_OF_SUBJECT, all_positions
+from joulie_projections.fold.quarantine_quota import BODIES_PER_SUBJECT, all_positions
 from joulie_projections.fold.registry import evolve
 from joulie_projections.fold.sequence import (
-    Sequenced,
-    Standing,
+    FoldCursor,
+    SequencedBatch,
     fold,
     poison_of,
     ranges_of,
+    revert,
     sequence,
-    take_back,
 )
 from joulie_projections.pods.load import Load
-from joulie_projections.state.rows import changed_rows, no_rows, state_digest, tables_of
+from joulie_projections.state.rows import changed_rows, empty_digests, state_digest, tables_of
 from joulie_projections.state.state import ClusterState, Life, ProducerState
 from joulie_projections.state.state_changes import Draft
 
 FACTS = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), min_size=1, max_size=30)
-START = Standing(0, {}, no_rows(), b"")
+START = FoldCursor(0, {}, empty_digests(), b"")
 CREATED = dict.fromkeys(Stream, "then")
 
 
@@ -53,17 +53,17 @@ def merged(*facts: Fact) -> list[Record]:
 
 
 def sequenced(
-    told: list[Record], standing: Standing = START, cluster_state: ClusterState | None = None
-) -> Sequenced:
-    return sequence(cluster_state or ClusterState(), standing, told, CREATED, noon())
+    sent: list[Record], cursor: FoldCursor = START, cluster_state: ClusterState | None = None
+) -> SequencedBatch:
+    return sequence(cluster_state or ClusterState(), cursor, sent, CREATED, noon())
 
 
-def the_rest_counts(told: list[Record], done: Sequenced) -> list[int]:
-    """What was set aside changes nothing, and all else counts; the positions set aside."""
-    positions = [poison.position for poison in done.commit.poison]
+def quarantined_positions(sent: list[Record], result: SequencedBatch) -> list[int]:
+    """The quarantined positions; asserts that all other records were folded."""
+    positions = [poison.position for poison in result.commit.poison]
     draft = Draft(ClusterState())
-    fold(draft, told, 0, frozenset(positions))
-    assert changed_rows(draft.changed(), no_rows()) == (done.rows, done.commit.digests)
+    fold(draft, sent, 0, frozenset(positions))
+    assert changed_rows(draft.changed(), empty_digests()) == (result.rows, result.commit.digests)
     return positions
 
 
@@ -76,47 +76,45 @@ def wire(event_id: str = "x:y:1", kind: str = "node.gone", **data: object) -> by
     return seal(Envelope(id=event_id, type=kind, v=1, key="n", ts=0, data=raw))
 
 
-def test_a_batch_names_its_positions_its_messages_and_its_place_in_the_chain() -> None:
-    told = merged(power("a", 1), eco("a"), power("a", 2), node_seen("a"))
-    before = Standing(41, {Stream.DEC: Input("d", 7)}, no_rows(), b"head")
+def test_a_manifest_has_positions_message_ranges_and_chain_heads() -> None:
+    sent = merged(power("a", 1), eco("a"), power("a", 2), node_seen("a"))
+    before = FoldCursor(41, {Stream.DEC: Input("d", 7)}, empty_digests(), b"head")
 
-    manifest = sequenced(told, before).commit.manifest
+    manifest = sequenced(sent, before).commit.manifest
 
     ranges = (Range(Stream.PLAN, 1, 1), Range(Stream.OBS, 1, 1), Range(Stream.TEL, 1, 2))
     assert (manifest.p_from, manifest.p_to, manifest.ranges) == (42, 45, ranges)
-    assert manifest.merkle_root == merkle_root([record.data for record in told])
+    assert manifest.merkle_root == merkle_root([record.data for record in sent])
     assert manifest.prev == b"head"
     assert manifest.head == chained(
         b"head", (42, 45), ranges, manifest.merkle_root, manifest.state_digest
     )
 
 
-def test_a_batch_says_how_far_each_stream_was_read_and_keeps_what_it_did_not_read() -> None:
+def test_a_batch_updates_the_inputs_of_the_streams_it_read() -> None:
     before = START._replace(inputs={Stream.PLAN: Input("p", 3), Stream.TEL: Input("t", 1)})
 
-    told = merged(power("a", 1), power("a", 2), node_seen("a"))
-    done = sequenced(told, before)
+    sent = merged(power("a", 1), power("a", 2), node_seen("a"))
+    result = sequenced(sent, before)
 
-    last = {record.stream: digest_of(record) for record in told}
-    assert done.commit.inputs == {
+    last = {record.stream: digest_of(record) for record in sent}
+    assert result.commit.inputs == {
         Stream.PLAN: Input("p", 3),
         Stream.TEL: Input("then", 2, last[Stream.TEL]),
         Stream.OBS: Input("then", 1, last[Stream.OBS]),
     }
 
 
-def test_the_cluster_state_knows_the_newest_message_about_claims_and_its_digest() -> None:
-    cluster_state, told = (
-        ClusterState(),
-        merged(claim("g1", "p1"), claim("g2", "p1"), node_seen("a")),
-    )
-    sequenced(told, cluster_state=cluster_state).draft.commit()
+def test_the_cluster_state_has_the_newest_claim_message_and_its_digest() -> None:
+    cluster_state = ClusterState()
+    sent = merged(claim("g1", "p1"), claim("g2", "p1"), node_seen("a"))
+    sequenced(sent, cluster_state=cluster_state).draft.commit()
 
-    newest = max(told, key=lambda each: (each.stream is Stream.CLAIM, each.sequence))
+    newest = max(sent, key=lambda each: (each.stream is Stream.CLAIM, each.sequence))
     assert cluster_state.claims == (2, digest_of(newest))
 
 
-def test_an_input_of_an_older_database_has_no_digest() -> None:
+def test_an_input_of_an_earlier_version_has_no_digest() -> None:
     old = msgspec.msgpack.encode({Stream.TEL: ("then", 7)})
 
     assert msgspec.msgpack.decode(old, type=Inputs) == {Stream.TEL: Input("then", 7, b"")}
@@ -127,75 +125,77 @@ def test_an_input_of_an_older_database_has_no_digest() -> None:
 def test_positions_are_contiguous_and_ranges_name_every_message_once(
     facts: list[Fact], batch: int
 ) -> None:
-    cluster_state, standing, told = ClusterState(), START, records(*facts)
+    cluster_state, cursor, sent = ClusterState(), START, records(*facts)
     named: list[tuple[Stream, int]] = []
-    for first in range(0, len(told), batch):
-        done = sequenced(told[first : first + batch], standing, cluster_state)
-        done.draft.commit()
+    for first in range(0, len(sent), batch):
+        result = sequenced(sent[first : first + batch], cursor, cluster_state)
+        result.draft.commit()
 
-        manifest = done.commit.manifest
-        assert manifest.p_from == standing.position + 1
+        manifest = result.commit.manifest
+        assert manifest.p_from == cursor.position + 1
         assert (manifest.prev, manifest.state_digest) == (
-            standing.head,
-            state_digest(done.standing.digests),
+            cursor.head,
+            state_digest(result.cursor.digests),
         )
         named += [(r.stream, n) for r in manifest.ranges for n in range(r.first, r.last + 1)]
-        standing = done.standing
+        cursor = result.cursor
 
-    assert standing.position == len(told)
-    assert named == [(record.stream, record.sequence) for record in told]
+    assert cursor.position == len(sent)
+    assert named == [(record.stream, record.sequence) for record in sent]
 
 
 @given(facts=FACTS, cut=st.integers(0, 30))
 @settings(deadline=None, max_examples=60)
-def test_wherever_batches_are_cut_the_digest_at_a_position_is_the_same(
+def test_the_digest_at_a_position_does_not_depend_on_batch_boundaries(
     facts: list[Fact], cut: int
 ) -> None:
-    told, cluster_state = records(*facts), ClusterState()
-    cut = max(1, min(cut, len(told)))
+    sent, cluster_state = records(*facts), ClusterState()
+    cut = max(1, min(cut, len(sent)))
 
-    first = sequenced(told[:cut], START, cluster_state)
+    first = sequenced(sent[:cut], START, cluster_state)
     first.draft.commit()
-    last = sequenced(told[cut:], first.standing, cluster_state) if told[cut:] else first
+    last = sequenced(sent[cut:], first.cursor, cluster_state) if sent[cut:] else first
 
-    assert last.standing.digests == sequenced(told).standing.digests
+    assert last.cursor.digests == sequenced(sent).cursor.digests
 
 
-def test_ranges_break_where_the_stream_changes() -> None:
-    told = [garbage(b"", stream, n) for stream, n in [("A", 1), ("A", 2), ("B", 9), ("A", 3)]]  # type: ignore[arg-type]
+def test_a_new_range_starts_where_the_stream_changes() -> None:
+    sent = [garbage(b"", stream, n) for stream, n in [("A", 1), ("A", 2), ("B", 9), ("A", 3)]]  # type: ignore[arg-type]
 
-    assert [(r.stream, r.first, r.last) for r in ranges_of(told)] == [
+    assert [(r.stream, r.first, r.last) for r in ranges_of(sent)] == [
         ("A", 1, 2),
         ("B", 9, 9),
         ("A", 3, 3),
     ]
 
 
-def test_a_repeat_takes_a_position_and_changes_nothing() -> None:
-    told = records(node_seen("a"), power("a", 100))
+def test_a_duplicate_takes_a_position_and_changes_nothing() -> None:
+    sent = records(node_seen("a"), power("a", 100))
 
-    done = sequenced([*told, told[1], told[0]])
+    result = sequenced([*sent, sent[1], sent[0]])
 
-    once = sequenced(told)
-    assert (done.duplicates, done.standing.position) == (2, 4)
-    assert (done.rows, done.commit.poison) == (once.rows, [])
+    once = sequenced(sent)
+    assert (result.duplicates, result.cursor.position) == (2, 4)
+    assert (result.rows, result.commit.poison) == (once.rows, [])
 
 
-def test_a_reading_that_comes_twice_among_others_is_a_repeat() -> None:
-    told = records(power("a", 1), power("a", 2), power("a", 3))
+def test_a_repeated_reading_is_a_duplicate() -> None:
+    sent = records(power("a", 1), power("a", 2), power("a", 3))
 
-    done = sequenced([*told, told[2]])
+    result = sequenced([*sent, sent[2]])
 
-    assert (done.duplicates, done.rows) == (1, sequenced(told).rows)
+    assert (result.duplicates, result.rows) == (1, sequenced(sent).rows)
 
 
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        pytest.param(b"", "truncated", id="nothing"),
+        pytest.param(b"", "truncated", id="empty"),
         pytest.param(b"\xff\x00garbage", "Expected `object`", id="garbage"),
         pytest.param(wire("x:y"), "not producer:boot:seq", id="an id without a number"),
-        pytest.param(wire("x:y:" + "9" * 5000), f"length <= {EVENT_ID}", id="an endless number"),
+        pytest.param(
+            wire("x:y:" + "9" * 5000), f"length <= {EVENT_ID}", id="a number of 5000 digits"
+        ),
         pytest.param(wire("x:y:" + "9" * 25), "not producer:boot:seq", id="a number too large"),
         pytest.param(wire(kind="node.exploded"), "nobody here knows", id="an unknown type"),
         pytest.param(wire(nope=1), "missing required field", id="another shape"),
@@ -205,31 +205,31 @@ def test_a_reading_that_comes_twice_among_others_is_a_repeat() -> None:
         pytest.param(
             wire()[: -len(msgspec.msgpack.encode({"node": "n"}))] + b"\x91" * 100_000 + b"\xc0",
             "recursion",
-            id="nested without end",
+            id="nested too deeply",
         ),
     ],
 )
-def test_what_cannot_be_read_takes_a_position_and_changes_nothing(data: bytes, why: str) -> None:
-    done = sequenced([garbage(data), *records(node_seen("a"), name="another")], START)
+def test_an_undecodable_message_takes_a_position_and_changes_nothing(data: bytes, why: str) -> None:
+    result = sequenced([garbage(data), *records(node_seen("a"), name="another")], START)
 
-    [poison] = done.commit.poison
+    [poison] = result.commit.poison
     assert (poison.position, poison.stream, poison.sequence) == (1, "JOULIE_OBS", 1)
     assert why in poison.why
     assert poison.body == data
-    assert [(row.table, row.key) for row in done.rows if row.table != "cluster"] == [
+    assert [(row.table, row.key) for row in result.rows if row.table != "cluster"] == [
         ("node", "a"),
         ("producer", "obs:another"),
     ]
 
 
-def test_a_decision_among_facts_is_poison() -> None:
+def test_a_decision_among_facts_is_quarantined() -> None:
     decision = producer().stamp(SettingsDeclared(settings="s", code="1", values={}))
 
-    done = sequenced([garbage(decision.data)])
+    result = sequenced([garbage(decision.data)])
 
-    [poison] = done.commit.poison
+    [poison] = result.commit.poison
     assert "decision.settings-declared is a decision and no fact" in poison.why
-    assert done.rows == []
+    assert result.rows == []
 
 
 NUMBERS = st.integers(1, 3).map(str) | st.sampled_from(["02", "-1", "", "1:2", "9" * 18])
@@ -244,61 +244,64 @@ READINGS = st.tuples(
 )
 
 
-@given(told=st.lists(READINGS, max_size=25), cut=st.integers(0, 25))
+@given(sent=st.lists(READINGS, max_size=25), cut=st.integers(0, 25))
 @settings(deadline=None, max_examples=100)
-def test_the_short_way_of_a_reading_leads_where_the_long_one_does(
-    told: list[tuple[str, str, dict[str, object], str, str]], cut: int
+def test_the_shortcut_for_readings_gives_the_general_result(
+    sent: list[tuple[str, str, dict[str, object], str, str]], cut: int
 ) -> None:
-    story = [
+    log = [
         Record(Stream.TEL, at, noon(at), wire(f"{life}:{number}", kind, node="n", **data), subject)
-        for at, (life, number, data, kind, subject) in enumerate(told, 1)
+        for at, (life, number, data, kind, subject) in enumerate(sent, 1)
     ]
-    short = twice(story[:cut], story[cut:])
+    shortcut = in_two_batches(log[:cut], log[cut:])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(codec, "open_sample", lambda _: None)
-        long = twice(story[:cut], story[cut:])
+        general = in_two_batches(log[:cut], log[cut:])
 
-    assert short == long
+    assert shortcut == general
 
 
-def twice(first: list[Record], second: list[Record]) -> list[tuple[object, ...]]:
-    """What two batches, one upon the other, leave behind."""
-    cluster_state, left = ClusterState(), list[tuple[object, ...]]()
-    for told, position in ((first, 0), (second, len(first))):
+def in_two_batches(first: list[Record], second: list[Record]) -> list[tuple[object, ...]]:
+    """The results and changes of folding two batches in sequence."""
+    cluster_state, results = ClusterState(), list[tuple[object, ...]]()
+    for sent, position in ((first, 0), (second, len(first))):
         draft = Draft(cluster_state)
-        found = fold(draft, told, position)
-        left.append((found, list(draft.changed())))
+        found = fold(draft, sent, position)
+        results.append((found, list(draft.changed())))
         draft.commit()
-    return left
+    return results
 
 
-def test_the_number_after_the_largest_one_is_no_number_by_either_way() -> None:
-    most = 10**18 - 1
+def test_a_number_above_the_maximum_is_rejected() -> None:
+    maximum = 10**18 - 1
     draft = Draft(ClusterState())
-    draft.producers.put("tel:a", ProducerState((Life("x", most - 1),)))
-    story = [
+    draft.producers.put("tel:a", ProducerState((Life("x", maximum - 1),)))
+    log = [
         Record(Stream.TEL, n, noon(), wire(f"a:x:{n}", "telemetry.sampled", node="n", power_mw=1))
-        for n in (most, most + 1)
+        for n in (maximum, maximum + 1)
     ]
 
-    [poison] = fold(draft, story, 0).poison
+    [poison] = fold(draft, log, 0).poison
 
-    assert (poison.position, draft.producers.get("tel:a")) == (2, ProducerState((Life("x", most),)))
+    assert (poison.position, draft.producers.get("tel:a")) == (
+        2,
+        ProducerState((Life("x", maximum),)),
+    )
 
 
 @given(data=st.binary(max_size=60))
 @settings(deadline=None, max_examples=100)
-def test_whatever_bytes_come_the_order_goes_on(data: bytes) -> None:
-    done = sequenced([garbage(data)])
+def test_any_bytes_take_one_position(data: bytes) -> None:
+    result = sequenced([garbage(data)])
 
-    assert (done.standing.position, len(done.commit.poison)) == (1, 1)
-
-
-# --- what was set aside -----------------------------------------------------------------------
+    assert (result.cursor.position, len(result.commit.poison)) == (1, 1)
 
 
-def falls_over(monkeypatch: pytest.MonkeyPatch, node: str) -> None:
-    """A bug: the fold of a node's facts changes something, and raises then."""
+# --- the quarantine ---------------------------------------------------------------------------
+
+
+def break_fold(monkeypatch: pytest.MonkeyPatch, node: str) -> None:
+    """Simulates a bug: the fold of the node's facts changes the draft and then raises."""
 
     def broken(draft: Draft, fact: Fact, at: int) -> None:
         evolve(draft, fact, at)
@@ -308,23 +311,21 @@ def falls_over(monkeypatch: pytest.MonkeyPatch, node: str) -> None:
     monkeypatch.setattr(sequence_module, "evolve", broken)
 
 
-@given(facts=FACTS, wrong=st.sampled_from(["n0", "n1", "n2"]))
+@given(facts=FACTS, broken_node=st.sampled_from(["n0", "n1", "n2"]))
 @settings(deadline=None, max_examples=50)
-def test_a_fold_that_falls_over_a_fact_leaves_the_rest_as_if_it_were_unreadable(
-    facts: list[Fact], wrong: str
-) -> None:
-    told = merged(*facts)
+def test_a_fact_whose_fold_raises_is_quarantined_alone(facts: list[Fact], broken_node: str) -> None:
+    sent = merged(*facts)
     with pytest.MonkeyPatch.context() as patch:
-        falls_over(patch, wrong)
-        done = sequenced(told)
+        break_fold(patch, broken_node)
+        result = sequenced(sent)
 
-    positions = the_rest_counts(told, done)
-    assert all("its fold failed: KeyError" in poison.why for poison in done.commit.poison)
-    assert positions == [at for at, record in enumerate(told, 1) if is_of(record, wrong)]
+    positions = quarantined_positions(sent, result)
+    assert all("its fold failed: KeyError" in poison.why for poison in result.commit.poison)
+    assert positions == [at for at, record in enumerate(sent, 1) if is_of(record, broken_node)]
 
 
-def has_no_encoding(monkeypatch: pytest.MonkeyPatch, node: str) -> None:
-    """A bug: the facts of a node give a number that no row holds."""
+def overflow_rows(monkeypatch: pytest.MonkeyPatch, node: str) -> None:
+    """Simulates a bug: the node's facts give a number that cannot be encoded."""
 
     def overflowing(draft: Draft, fact: Fact, at: int) -> None:
         evolve(draft, fact, at)
@@ -335,24 +336,24 @@ def has_no_encoding(monkeypatch: pytest.MonkeyPatch, node: str) -> None:
     monkeypatch.setattr(sequence_module, "evolve", overflowing)
 
 
-@given(facts=FACTS, wrong=st.sampled_from(["n0", "n1", "n2"]))
+@given(facts=FACTS, broken_node=st.sampled_from(["n0", "n1", "n2"]))
 @settings(deadline=None, max_examples=50)
-def test_a_fact_whose_row_has_no_encoding_leaves_the_rest_as_if_it_were_unreadable(
-    facts: list[Fact], wrong: str
+def test_a_fact_whose_row_cannot_be_encoded_is_quarantined_alone(
+    facts: list[Fact], broken_node: str
 ) -> None:
-    told = merged(*facts)
+    sent = merged(*facts)
     with pytest.MonkeyPatch.context() as patch:
-        has_no_encoding(patch, wrong)
-        done = sequenced(told)
+        overflow_rows(patch, broken_node)
+        result = sequenced(sent)
 
-    the_rest_counts(told, done)
-    assert all("its rows cannot be written: OverflowError" in p.why for p in done.commit.poison)
+    quarantined_positions(sent, result)
+    assert all("its rows cannot be written: OverflowError" in p.why for p in result.commit.poison)
 
 
-def test_a_batch_of_nothing_but_facts_that_cannot_be_folded_takes_no_longer_than_it_has_to(
+def test_a_batch_of_failing_facts_folds_each_fact_at_most_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told = records(*(node_seen("a") for _ in range(3000)))
+    sent = records(*(node_seen("a") for _ in range(3000)))
     calls = 0
 
     def broken(draft: Draft, fact: Fact, at: int) -> None:
@@ -362,13 +363,13 @@ def test_a_batch_of_nothing_but_facts_that_cannot_be_folded_takes_no_longer_than
 
     monkeypatch.setattr(sequence_module, "evolve", broken)
 
-    kept = sequenced(told).commit.poison
+    kept = sequenced(sent).commit.poison
     assert all_positions(kept) == frozenset(range(1, 3001))
-    assert len(kept) == FULL_OF_SUBJECT + 1
+    assert len(kept) == BODIES_PER_SUBJECT + 1
     assert calls == 3001
 
 
-def test_a_reason_is_printable_and_short() -> None:
+def test_a_reason_is_printable_and_bounded() -> None:
     poison = poison_of(7, garbage(b""), "a\0b\n\ud800" + "x" * 9000 + "end")
 
     assert r"a\x00b\n\ud800x" in poison.why
@@ -377,17 +378,17 @@ def test_a_reason_is_printable_and_short() -> None:
     assert len(poison.why) < 1100
 
 
-def test_what_is_taken_back_was_never_there() -> None:
-    told = merged(power("a", 1), node_seen("b"), bound("p", "a"))
+def test_revert_restores_the_state_before_a_batch() -> None:
+    sent = merged(power("a", 1), node_seen("b"), bound("p", "a"))
     cluster_state = ClusterState()
-    first = sequenced(told, START, cluster_state)
+    first = sequenced(sent, START, cluster_state)
     first.draft.commit()
-    before = {table: dict(held) for table, held in tables_of(cluster_state).items()}
+    before = {table: dict(states) for table, states in tables_of(cluster_state).items()}
     later = merged(node_seen("c"), eco("a"), NodeGone(node="b"), bound("p", "a"))
-    second = sequenced(later, first.standing, cluster_state)
+    second = sequenced(later, first.cursor, cluster_state)
     second.draft.commit()
 
-    take_back(cluster_state, second.changes)
+    revert(cluster_state, second.changes)
 
     assert tables_of(cluster_state) == before
 
@@ -397,21 +398,21 @@ def is_of(record: Record, node: str) -> bool:
     return getattr(codec.read(envelope, "it"), "node", "") == node
 
 
-def test_what_was_set_aside_stays_aside_though_it_could_be_read_now() -> None:
-    told = records(node_seen("a"), node_seen("b"))
+def test_a_quarantined_position_is_skipped_though_it_can_be_folded() -> None:
+    sent = records(node_seen("a"), node_seen("b"))
     draft = Draft(ClusterState())
 
-    folded = fold(draft, told, 40, {41})
+    folded = fold(draft, sent, 40, {41})
 
     assert (folded.poison, list(draft.nodes.changes)) == ([], ["b"])
 
 
-def test_a_pod_is_bound_once_however_often_it_is_seen() -> None:
-    told = records(node_seen("a"), bound("p", "a"), bound("p", "a"), bound("q", "nowhere"))
+def test_only_the_first_sighting_of_a_binding_is_reported() -> None:
+    sent = records(node_seen("a"), bound("p", "a"), bound("p", "a"), bound("q", "nowhere"))
 
-    done = sequenced(told)
+    result = sequenced(sent)
 
-    assert done.commit.bound == [
-        Bound(2, noon(1), "p", "team", "p", "a", 0),
-        Bound(4, noon(3), "q", "team", "q", "nowhere", 1),
+    assert result.commit.bound == [
+        FirstBinding(2, noon(1), "p", "team", "p", "a", 0),
+        FirstBinding(4, noon(3), "q", "team", "q", "nowhere", 1),
     ]

@@ -1,4 +1,4 @@
-"""The whole world at a position, packed: there whole or not at all, and checked when used."""
+"""Snapshots of the state: packing, storage, and validation when they are read."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,13 +12,13 @@ from sqlalchemy import Engine, event
 from joulie_bus.errors import Fenced, StateDamaged
 from joulie_bus.testing import ANY_FACTS, any_fact, node_seen, noon, power, records, until
 from joulie_projections.fold.manifest import CODE_VERSION
-from joulie_projections.fold.sequence import Sequenced, Standing, sequence
-from joulie_projections.fold.snapshots import Snapshot, moment_of, pack, unpack
+from joulie_projections.fold.sequence import FoldCursor, SequencedBatch, sequence
+from joulie_projections.fold.snapshots import Snapshot, frozen_state_of, pack, unpack
 from joulie_projections.history.history import History
 from joulie_projections.state.rows import (
     cluster_state_of,
     digests_of,
-    no_rows,
+    empty_digests,
     state_digest,
     tables_of,
 )
@@ -29,58 +29,58 @@ from joulie_projections.view.view import View
 
 Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
 Viewing = Callable[[], AbstractAsyncContextManager[View]]
-Tell = Callable[..., Awaitable[None]]
+Publish = Callable[..., Awaitable[None]]
 
 
-def folded(cluster_state: ClusterState, *numbers: int) -> Sequenced:
-    told = records(*(any_fact(number) for number in numbers))
-    created = {record.stream: "then" for record in told}
-    done = sequence(cluster_state, Standing(0, {}, no_rows(), b""), told, created, noon())
-    done.draft.commit()
-    return done
+def folded(cluster_state: ClusterState, *numbers: int) -> SequencedBatch:
+    sent = records(*(any_fact(number) for number in numbers))
+    created = {record.stream: "then" for record in sent}
+    result = sequence(cluster_state, FoldCursor(0, {}, empty_digests(), b""), sent, created, noon())
+    result.draft.commit()
+    return result
 
 
 @given(st.lists(st.integers(0, ANY_FACTS - 1), min_size=1, max_size=40))
 @settings(deadline=None, max_examples=60)
-def test_what_is_unpacked_is_what_was_packed(numbers: list[int]) -> None:
+def test_unpacking_gives_the_packed_state(numbers: list[int]) -> None:
     cluster_state = ClusterState()
-    standing = folded(cluster_state, *numbers).standing
+    cursor = folded(cluster_state, *numbers).cursor
 
-    again, rows = unpack(pack(moment_of(cluster_state, standing), noon()))
+    unpacked, rows = unpack(pack(frozen_state_of(cluster_state, cursor), noon()))
 
-    assert again == standing
+    assert unpacked == cursor
     assert tables_of(cluster_state_of(rows)) == tables_of(cluster_state)
 
 
-def test_a_moment_stays_as_it_was_while_the_cluster_state_goes_on() -> None:
+def test_a_frozen_state_does_not_change_with_the_cluster_state() -> None:
     cluster_state = ClusterState()
-    moment = moment_of(cluster_state, folded(cluster_state, 1, 2, 3).standing)
-    before = pack(moment, noon())
+    frozen = frozen_state_of(cluster_state, folded(cluster_state, 1, 2, 3).cursor)
+    before = pack(frozen, noon())
     folded(cluster_state, 4, 5, 6)
 
-    assert pack(moment, noon()) == before
+    assert pack(frozen, noon()) == before
 
 
 @pytest.mark.parametrize("part", ["body", "digest"])
-def test_a_snapshot_that_was_changed_is_not_believed(part: str) -> None:
+def test_a_modified_snapshot_is_rejected(part: str) -> None:
     cluster_state = ClusterState()
-    made = pack(moment_of(cluster_state, folded(cluster_state, 1).standing), noon())
+    made = pack(frozen_state_of(cluster_state, folded(cluster_state, 1).cursor), noon())
     changed = made._replace(**{part: getattr(made, part)[:-1] + b"?"})
 
     with pytest.raises(StateDamaged, match="The snapshot at position 1"):
         unpack(changed)
 
 
-def test_rows_that_do_not_add_up_are_not_believed() -> None:
+def test_rows_that_do_not_match_the_digest_are_rejected() -> None:
     cluster_state = ClusterState()
-    moment = moment_of(cluster_state, folded(cluster_state, *range(9)).standing)
-    forged = moment._replace(tables={**moment.tables, "node": {}, "pod": {}, "producer": {}})
+    frozen = frozen_state_of(cluster_state, folded(cluster_state, *range(9)).cursor)
+    forged = frozen._replace(tables={**frozen.tables, "node": {}, "pod": {}, "producer": {}})
 
     with pytest.raises(StateDamaged):
         unpack(pack(forged, noon()))
 
 
-# --- kept -------------------------------------------------------------------------------------
+# --- storage ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_the_newest_snapshots_are_kept(store: Store, place: Place) -> None:
     assert store.newest_snapshot() == 40
 
 
-def test_a_snapshot_of_other_folds_is_of_no_use(store: Store, place: Place) -> None:
+def test_a_snapshot_of_another_fold_version_is_not_used(store: Store, place: Place) -> None:
     store.keep(1, snapshot(10), at_most=9)
     store.keep(1, snapshot(20, "another"), at_most=9)
 
@@ -113,23 +113,23 @@ def test_a_snapshot_of_other_folds_is_of_no_use(store: Store, place: Place) -> N
         assert history.snapshot_before(99) == snapshot(10)
 
 
-def test_whoever_is_no_longer_the_projector_keeps_nothing(store: Store) -> None:
+def test_a_fenced_projector_stores_no_snapshot(store: Store) -> None:
     with pytest.raises(Fenced):
         store.keep(7, snapshot(10), at_most=1)
 
     assert store.newest_snapshot() == 0
 
 
-def test_a_crash_while_keeping_one_leaves_the_old_ones(store: Store, writer: Engine) -> None:
+def test_a_failed_commit_of_a_snapshot_keeps_the_earlier_ones(store: Store, writer: Engine) -> None:
     store.keep(1, snapshot(10), at_most=1)
 
     @event.listens_for(writer, "commit")
-    def pull_the_plug(_: object) -> None:
+    def fail(_: object) -> None:
         raise OSError("no space left on device")
 
     with pytest.raises(OSError, match="no space left"):
         store.keep(1, snapshot(20), at_most=1)
-    event.remove(writer, "commit", pull_the_plug)
+    event.remove(writer, "commit", fail)
 
     assert store.newest_snapshot() == 10
 
@@ -138,10 +138,10 @@ def test_a_crash_while_keeping_one_leaves_the_old_ones(store: Store, writer: Eng
 
 
 @pytest.fixture
-async def kept(projecting: Projecting, viewing: Viewing, tell: Tell, place: Place) -> Place:
+async def kept(projecting: Projecting, viewing: Viewing, publish: Publish, place: Place) -> Place:
     async with projecting(snapshot_every=10, snapshots=2), viewing() as view:
         for watts in range(5):
-            await tell(*(power(f"n{number}", watts) for number in range(9)), node_seen("n"))
+            await publish(*(power(f"n{number}", watts) for number in range(9)), node_seen("n"))
             await view.wait_for((watts + 1) * 10, 5)
         await until(lambda: positions(place)[-1:] != [], 5)
     return place
@@ -153,7 +153,7 @@ def positions(place: Place) -> list[int]:
 
 
 @pytest.mark.anyio
-async def test_the_projector_keeps_one_now_and_then_and_it_is_the_cluster_state_of_its_position(
+async def test_the_projector_stores_snapshots_that_match_the_manifest_of_their_position(
     kept: Place,
 ) -> None:
     found = positions(kept)
@@ -163,6 +163,6 @@ async def test_the_projector_keeps_one_now_and_then_and_it_is_the_cluster_state_
         made = history.snapshot_before(found[-1])
         digests = {m.p_to: m.state_digest for m in history.manifests()}
     assert made is not None
-    standing, rows = unpack(made)
-    assert digests_of(rows) == standing.digests
-    assert state_digest(standing.digests) == digests[standing.position]
+    cursor, rows = unpack(made)
+    assert digests_of(rows) == cursor.digests
+    assert state_digest(cursor.digests) == digests[cursor.position]

@@ -1,4 +1,4 @@
-"""Every figure has a source, every name is one model's, and what cannot be read is told at once."""
+"""The hardware catalog: sources, names, user files, and figures for discoveries."""
 
 from pathlib import Path
 
@@ -10,13 +10,19 @@ from joulie_bus.events import HardwareDiscovered, ModelFigures
 from joulie_bus.runtime.settings import Source
 from joulie_bus.testing import hardware, node_seen, records
 from joulie_projections.fold.sequence import fold
-from joulie_projections.hardware.catalog import Catalog, from_labels, parsed, rated, unreadable
-from joulie_projections.hardware.catalog_file import CatalogSettings, shipped
+from joulie_projections.hardware.catalog import (
+    Catalog,
+    from_labels,
+    invalid_counts,
+    parse_catalog,
+    with_catalog_figures,
+)
+from joulie_projections.hardware.catalog_file import CatalogSettings, shipped_catalog
 from joulie_projections.hardware.models import words
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
 
-CATALOG = shipped()
+CATALOG = shipped_catalog()
 OURS = b"""
 [[cpu]]
 model = "AMD EPYC 9654"
@@ -37,14 +43,14 @@ acme = "Acme data sheet, page 3"
 
 
 def entry(**changes: object) -> bytes:
-    """One processor, right but for these."""
+    """A valid CPU entry with these changes."""
     given: dict[str, object] = {"model": "C", "cores": 8, "tdp_w": 90, "source": "s"} | changes
-    said = (f"{key} = {value!r}" for key, value in given.items() if value is not None)
-    return "\n".join(["[[cpu]]", *said]).encode()
+    lines = (f"{key} = {value!r}" for key, value in given.items() if value is not None)
+    return "\n".join(["[[cpu]]", *lines]).encode()
 
 
 def discovered(cpu: str = "", gpu: str = "", *, gpus: int = 0) -> HardwareDiscovered:
-    """Models without a figure."""
+    """A discovery with models and without figures."""
     return HardwareDiscovered(
         node="n",
         cpu_model=cpu,
@@ -61,10 +67,10 @@ def discovered(cpu: str = "", gpu: str = "", *, gpus: int = 0) -> HardwareDiscov
     [*CATALOG.cpus.values(), *CATALOG.gpus.values()],
     ids=lambda model: model.model,
 )
-def test_every_figure_that_comes_with_us_has_its_makers_word_for_it(model: object) -> None:
+def test_every_shipped_model_cites_its_vendor(model: object) -> None:
     source = str(getattr(model, "source", ""))
 
-    assert any(maker in source for maker in ("amd.com", "intel.com", "nvidia.com"))
+    assert any(vendor in source for vendor in ("amd.com", "intel.com", "nvidia.com"))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +84,7 @@ def test_every_figure_that_comes_with_us_has_its_makers_word_for_it(model: objec
         ("AMD EPYC 96540", None),
     ],
 )
-def test_a_processor_is_known_by_the_names_that_systems_give_it(
+def test_a_processor_is_found_by_the_names_that_systems_report(
     name: str, model: str | None
 ) -> None:
     found = CATALOG.cpu(name)
@@ -105,46 +111,46 @@ def test_a_processor_is_known_by_the_names_that_systems_give_it(
         ("", None),
     ],
 )
-def test_a_card_is_known_by_whole_words_and_never_by_accident(name: str, model: str | None) -> None:
+def test_a_card_is_found_by_whole_words_only(name: str, model: str | None) -> None:
     found = CATALOG.gpu(name)
 
     assert (found.model if found else None) == model
 
 
-def test_the_models_in_common_use_are_there() -> None:
-    wanted = "EPYC 7763, EPYC 9654, EPYC 9755, Platinum 8380, Platinum 8480+, Platinum 8592+"
+def test_models_in_common_use_are_in_the_catalog() -> None:
+    processors = "EPYC 7763, EPYC 9654, EPYC 9755, Platinum 8380, Platinum 8480+, Platinum 8592+"
     cards = "A100, H100, H200, B200, L4, L40S, T4, MI250X, MI300X"
 
-    assert all(CATALOG.cpu(name) for name in wanted.split(", "))
+    assert all(CATALOG.cpu(name) for name in processors.split(", "))
     assert all(CATALOG.gpu(name) for name in cards.split(", "))
 
 
-def test_a_card_has_its_memory_and_what_it_computes() -> None:
+def test_a_card_has_memory_and_tflops() -> None:
     card = CATALOG.gpu("A100 40GB")
 
     assert card is not None
     assert (card.memory_gb, card.fp16_tflops, card.tdp_w) == (40, 312, 400)
 
 
-def test_no_cap_range_excludes_what_the_model_draws() -> None:
+def test_every_cap_range_includes_the_tdp() -> None:
     for model in (*CATALOG.cpus.values(), *CATALOG.gpus.values()):
         low, high = model.cap_w or (model.tdp_w, model.tdp_w)
 
         assert low <= model.tdp_w <= high
 
 
-# --- a file of the user's own -----------------------------------------------------------------
+# --- user files -------------------------------------------------------------------------------
 
 
-def test_a_users_file_replaces_models_and_adds_to_them() -> None:
-    both = parsed(OURS, "ours.toml", CATALOG)
+def test_a_user_file_replaces_and_adds_models() -> None:
+    both = parse_catalog(OURS, "ours.toml", CATALOG)
 
     own, new = both.cpu("AMD EPYC 9654"), both.gpu("acme one-x")
     assert own is not None
     assert new is not None
     assert (own.tdp_w, own.source) == (400, "our own meter, rack 7")
     assert (new.tdp_w, new.source) == (50, "Acme data sheet, page 3")
-    assert both.cpu("EPYC 9654P") is None, "a replaced model goes with all its names"
+    assert both.cpu("EPYC 9654P") is None, "a replaced model is removed with all its names"
     assert both.gpu("T4") == CATALOG.gpu("T4")
 
 
@@ -156,27 +162,27 @@ def test_a_users_file_replaces_models_and_adds_to_them() -> None:
         pytest.param(entry(source=None), "missing required field `source`", id="no source"),
         pytest.param(entry(source=""), "length >= 1", id="an empty source"),
         pytest.param(entry(tdp_w=0), ">= 1", id="no watts"),
-        pytest.param(entry(tdp_w="90"), "Expected `int`", id="words for watts"),
-        pytest.param(entry(watts=1), "unknown field `watts`", id="a field that nobody knows"),
-        pytest.param(entry(cap_w=[9, 3]), "from high to low", id="a range upside down"),
-        pytest.param(entry() + b"\n" + entry(), "'C' is C and C: which one?", id="twice the same"),
-        pytest.param(b"[[gpus]]\n", "gpus: there is no such table", id="a table nobody knows"),
-        pytest.param(b"cpu = 7", "cpu number 1: Expected `object`", id="no table at all"),
+        pytest.param(entry(tdp_w="90"), "Expected `int`", id="text for watts"),
+        pytest.param(entry(watts=1), "unknown field `watts`", id="an unknown field"),
+        pytest.param(entry(cap_w=[9, 3]), "minimum above its maximum", id="a reversed range"),
+        pytest.param(entry() + b"\n" + entry(), "'C' names both C and C", id="a duplicate"),
+        pytest.param(b"[[gpus]]\n", "gpus: unknown table", id="an unknown table"),
+        pytest.param(b"cpu = 7", "cpu number 1: Expected `object`", id="a number for a table"),
     ],
 )
-def test_a_bad_catalog_is_refused_with_what_is_wrong(text: bytes, why: str) -> None:
-    with pytest.raises(BadCatalog, match=r"ours\.toml cannot be used") as told:
-        parsed(text, "ours.toml")
+def test_an_invalid_catalog_is_rejected_with_the_reason(text: bytes, why: str) -> None:
+    with pytest.raises(BadCatalog, match=r"ours\.toml cannot be used") as raised:
+        parse_catalog(text, "ours.toml")
 
-    assert why in str(told.value)
+    assert why in str(raised.value)
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_one_error_lists_all_mistakes() -> None:
     with pytest.raises(BadCatalog, match=r"2 mistake\(s\)"):
-        parsed(entry(tdp_w=0) + b"\n" + entry(cores=0), "ours.toml")
+        parse_catalog(entry(tdp_w=0) + b"\n" + entry(cores=0), "ours.toml")
 
 
-def test_a_bad_file_stops_the_start(tmp_path: Path) -> None:
+def test_an_invalid_file_stops_the_start(tmp_path: Path) -> None:
     file = tmp_path / "ours.toml"
     file.write_bytes(entry(tdp_w=0))
     source = Source.of(HARDWARE_CATALOG=str(file))
@@ -187,7 +193,7 @@ def test_a_bad_file_stops_the_start(tmp_path: Path) -> None:
         source.finish()
 
 
-def test_a_file_that_is_not_there_stops_the_start() -> None:
+def test_a_missing_file_stops_the_start() -> None:
     source = Source.of(HARDWARE_CATALOG="/nowhere/ours.toml")
 
     source.load(CatalogSettings)
@@ -196,44 +202,46 @@ def test_a_file_that_is_not_there_stops_the_start() -> None:
         source.finish()
 
 
-def test_without_a_file_the_catalog_is_ours() -> None:
+def test_without_a_file_the_shipped_catalog_is_used() -> None:
     assert Source.of().load(CatalogSettings).catalog == CATALOG
 
 
-# --- what a node is made of -------------------------------------------------------------------
+# --- discoveries ------------------------------------------------------------------------------
 
 
-def test_figures_that_a_discovery_lacks_come_from_the_catalog() -> None:
-    found = rated(discovered("AMD EPYC 9654", "NVIDIA H100 80GB HBM3", gpus=8), CATALOG)
+def test_missing_figures_of_a_discovery_come_from_the_catalog() -> None:
+    found = with_catalog_figures(
+        discovered("AMD EPYC 9654", "NVIDIA H100 80GB HBM3", gpus=8), CATALOG
+    )
 
     assert (found.cpu_cores, found.cpu_max_mw_per_socket) == (192, 360_000)
     assert found.gpu_max_mw == 700_000
 
 
-def test_figures_of_a_discovery_stay_what_they_are() -> None:
+def test_figures_of_a_discovery_are_kept() -> None:
     own = replace(hardware("n", watts=333, gpus=1), cpu_min_mw_per_socket=99_000)
-    found = rated(own, CATALOG)
+    found = with_catalog_figures(own, CATALOG)
 
     assert found.figures == ModelFigures(cores_per_socket=96, gpu_tflops=989)
     assert replace(found, figures=own.figures, gpu_vendor="") == own
 
 
 @pytest.mark.parametrize(("watts", "low_mw"), [(400, 320_000), (320, 320_000), (300, 0)])
-def test_a_node_that_tells_only_its_maximum_has_the_makers_minimum(watts: int, low_mw: int) -> None:
-    found = rated(hardware("n", watts=watts), CATALOG)
+def test_a_discovery_with_a_maximum_only_gets_the_vendors_minimum(watts: int, low_mw: int) -> None:
+    found = with_catalog_figures(hardware("n", watts=watts), CATALOG)
 
     assert found.cpu_min_mw_per_socket == low_mw
     assert found.cpu_max_mw_per_socket == watts * 1000
     assert found.figures.cpu_cap_mw_per_socket == 0
 
 
-def test_hardware_that_nobody_knows_keeps_its_gaps() -> None:
+def test_unknown_hardware_keeps_its_missing_figures() -> None:
     unknown = discovered("Abacus", "Beads", gpus=1)
 
-    assert rated(unknown, CATALOG) == unknown
+    assert with_catalog_figures(unknown, CATALOG) == unknown
 
 
-def test_labels_tell_the_models_and_what_can_be_allocated_the_rest() -> None:
+def test_models_come_from_labels_and_the_rest_from_allocatable() -> None:
     seen = node_seen("n", cores=190, gpus=8)
     labels = {"joulie.io/hw.cpu-model": "AMD-EPYC-9654", "joulie.io/gpu.product": "NVIDIA-H200"}
 
@@ -255,7 +263,7 @@ def test_labels_tell_the_models_and_what_can_be_allocated_the_rest() -> None:
 
 
 @pytest.mark.parametrize(("sockets", "counted"), [("4", 4), ("two", 2), ("", 2), ("9" * 50, 2)])
-def test_a_label_that_holds_no_number_leaves_it_to_what_can_be_allocated(
+def test_an_invalid_socket_label_is_replaced_by_the_computed_number(
     sockets: str, counted: int
 ) -> None:
     labels = {"joulie.io/hw.cpu-model": "EPYC 9654", "joulie.io/hw.cpu-sockets": sockets}
@@ -265,31 +273,31 @@ def test_a_label_that_holds_no_number_leaves_it_to_what_can_be_allocated(
     assert found.cpu_sockets == counted
 
 
-def test_labels_that_should_hold_a_number_and_do_not_are_named() -> None:
+def test_labels_with_invalid_numbers_are_listed() -> None:
     labels = {"joulie.io/hw.cpu-sockets": "2", "joulie.io/hw.gpu-count": "eight", "x": "y"}
 
-    assert unreadable(labels) == {"joulie.io/hw.gpu-count": "eight"}
+    assert invalid_counts(labels) == {"joulie.io/hw.gpu-count": "eight"}
 
 
-def test_a_node_without_such_labels_tells_nothing_more() -> None:
+def test_a_node_without_hardware_labels_has_no_discovery() -> None:
     assert from_labels(node_seen("n"), CATALOG) is None
 
 
-def test_labels_never_replace_what_was_discovered() -> None:
+def test_labels_never_replace_a_discovery() -> None:
     by_labels = replace(hardware("n", watts=1), source="labels")
     own, other = hardware("n", watts=720), replace(by_labels, cpu_max_mw_per_socket=2000)
 
-    assert known(by_labels, other) == other
-    assert known(by_labels, own, by_labels) == own
+    assert folded(by_labels, other) == other
+    assert folded(by_labels, own, by_labels) == own
 
 
-def known(*told: HardwareDiscovered) -> HardwareDiscovered | None:
+def folded(*found: HardwareDiscovered) -> HardwareDiscovered | None:
     draft = Draft(ClusterState())
-    fold(draft, records(*told), 0)
+    fold(draft, records(*found), 0)
     node = draft.nodes.get("n")
     return node.hardware if node else None
 
 
-def test_a_name_is_its_words() -> None:
+def test_a_name_is_split_into_words() -> None:
     assert words("Intel(R)_Xeon(TM) Gold-6338") == ("intel", "xeon", "gold", "6338")
     assert isinstance(CATALOG, Catalog)

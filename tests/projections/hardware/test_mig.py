@@ -1,4 +1,4 @@
-"""How many cards a mix of slices is, beside a plain search."""
+"""The number of cards behind a mix of MIG slices."""
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -20,8 +20,8 @@ def profile(text: str) -> Profile:
 
 @given(st.lists(st.lists(st.sampled_from(A100), min_size=1, max_size=7), min_size=1, max_size=4))
 @settings(deadline=None, max_examples=200)
-def test_never_more_cards_than_were_cut(nodes: list[list[str]]) -> None:
-    """Each inner list is one card, cut as far as it goes."""
+def test_the_result_is_at_most_the_number_of_cards_that_were_cut(nodes: list[list[str]]) -> None:
+    """Each inner list is the slices of one card."""
     for cut in nodes:
         assume(sum(SIZES[name][0] for name in cut) <= 7)
         assume(sum(SIZES[name][1] for name in cut) <= 8)
@@ -35,21 +35,21 @@ def test_never_more_cards_than_were_cut(nodes: list[list[str]]) -> None:
     assert -(-slices // 7) <= found <= len(nodes)
 
 
-def test_a_whole_slice_is_a_whole_card() -> None:
+def test_the_largest_profile_is_a_whole_card() -> None:
     for text in ("7g.40gb", "7g.80gb", "7g.141gb", "7g.180gb", "4g.24gb", "4g.96gb"):
         assert fraction(profile(text)) == 1
         assert cards({profile(text): 3}) == 3
 
 
-def test_a_profile_of_no_card_is_counted_in_sevenths() -> None:
+def test_an_unknown_profile_is_counted_in_sevenths() -> None:
     assert cards({profile("3g.999gb"): 5}) == 3
     assert cards({}) == 0
 
 
-def test_what_is_no_profile_is_none() -> None:
+def test_invalid_profile_names_give_none() -> None:
     for text in ("", "g.5gb", "1g", "0g.5gb", "10g.5gb", "1g.5gbx", "gpu"):
         assert profile_of(text) is None
 
 
-def test_more_compute_than_the_instance_has_is_all_of_it() -> None:
+def test_compute_slices_are_capped_at_those_of_the_instance() -> None:
     assert profile_of("4c.3g.20gb") == profile_of("3c.3g.20gb") == Profile(3, 3, 20)

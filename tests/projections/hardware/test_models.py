@@ -1,14 +1,14 @@
-"""One card, many spellings; many cards, one alike to the other."""
+"""Spellings of one model match it, and similar names of other models do not."""
 
 import pytest
 
-from joulie_projections.hardware.catalog_file import shipped
-from joulie_projections.hardware.models import card, mig_profile, vendor_of, whole_card
+from joulie_projections.hardware.catalog_file import shipped_catalog
+from joulie_projections.hardware.models import card_name, mig_profile, vendor_of, whole_card
 
-CATALOG = shipped()
+CATALOG = shipped_catalog()
 
-# As device plugins and feature discovery label them, as nvidia-smi and the DCGM exporter
-# (modelName) print them, as rocm-smi, amd-smi, lspci and Intel's plugin do, and as people write.
+# As printed by device plugins, feature discovery, nvidia-smi, the DCGM exporter (modelName),
+# rocm-smi, amd-smi, lspci and Intel's plugin, and as users write them.
 SPELLINGS = {
     "NVIDIA A100 SXM4 80GB": [
         "NVIDIA-A100-SXM4-80GB",
@@ -75,7 +75,7 @@ SPELLINGS = {
 @pytest.mark.parametrize(
     ("model", "name"), [(model, name) for model, names in SPELLINGS.items() for name in names]
 )
-def test_a_card_is_known_however_it_is_spelled(model: str, name: str) -> None:
+def test_every_spelling_of_a_card_finds_its_model(model: str, name: str) -> None:
     found = CATALOG.gpu(name)
 
     assert found is not None
@@ -88,7 +88,7 @@ def test_a_card_is_known_however_it_is_spelled(model: str, name: str) -> None:
         "NVIDIA T400 4GB",
         "NVIDIA T4G",
         "NVIDIA A10G",
-        "NVIDIA A100-10C",  # a part of one, for a virtual machine
+        "NVIDIA A100-10C",  # a vGPU profile
         "NVIDIA A100-SXM-64GB",
         "NVIDIA H100 64GB HBM2",
         "NVIDIA H20",
@@ -104,7 +104,7 @@ def test_a_card_is_known_however_it_is_spelled(model: str, name: str) -> None:
         "",
     ],
 )
-def test_a_card_that_is_not_known_is_taken_for_no_other(name: str) -> None:
+def test_an_unknown_card_matches_no_model(name: str) -> None:
     assert CATALOG.gpu(name) is None
 
 
@@ -122,7 +122,7 @@ def test_a_card_that_is_not_known_is_taken_for_no_other(name: str) -> None:
         ("L40S", 350),
     ],
 )
-def test_forms_of_a_card_have_watts_of_their_own(name: str, watts: int) -> None:
+def test_form_factors_of_a_card_have_their_own_tdp(name: str, watts: int) -> None:
     found = CATALOG.gpu(name)
 
     assert found is not None
@@ -148,7 +148,7 @@ def test_forms_of_a_card_have_watts_of_their_own(name: str, watts: int) -> None:
         ("Intel Xeon 6 6780E", "Intel Xeon 6780E", 144, 330),
     ],
 )
-def test_a_processor_is_known_however_it_is_spelled(
+def test_every_spelling_of_a_processor_finds_its_model(
     name: str, model: str, cores: int, watts: int
 ) -> None:
     found = CATALOG.cpu(name)
@@ -157,7 +157,7 @@ def test_a_processor_is_known_however_it_is_spelled(
     assert (found.model, found.cores, found.tdp_w) == (model, cores, watts)
 
 
-def test_cores_without_smt_have_one_thread() -> None:
+def test_a_processor_without_smt_has_one_thread_per_core() -> None:
     threads = [
         model.threads for name in ("9654", "9754S") if (model := CATALOG.cpu(f"EPYC {name}"))
     ]
@@ -176,12 +176,14 @@ def test_cores_without_smt_have_one_thread() -> None:
         ("", "", ""),
     ],
 )
-def test_a_product_tells_the_card_and_the_slice(product: str, whole: str, profile: str) -> None:
+def test_a_product_name_contains_the_card_and_the_slice(
+    product: str, whole: str, profile: str
+) -> None:
     assert (whole_card(product), mig_profile(product)) == (whole, profile)
 
 
 @pytest.mark.parametrize(
-    ("said", "vendor"),
+    ("names", "vendor"),
     [
         (["amd.com/gpu"], "amd"),
         (["nvidia.com/mig-1g.5gb"], "nvidia"),
@@ -196,9 +198,9 @@ def test_a_product_tells_the_card_and_the_slice(product: str, whole: str, profil
         (["Gaudi2"], "intel"),
     ],
 )
-def test_a_maker_is_known_by_resource_vendor_or_model(said: list[str], vendor: str) -> None:
-    assert vendor_of(*said) == vendor
+def test_a_vendor_is_found_by_resource_vendor_or_model(names: list[str], vendor: str) -> None:
+    assert vendor_of(*names) == vendor
 
 
-def test_a_name_of_a_maker_alone_is_that_of_no_card() -> None:
-    assert card("NVIDIA").words == ("nvidia",)
+def test_a_vendor_alone_is_kept_as_the_name() -> None:
+    assert card_name("NVIDIA").words == ("nvidia",)

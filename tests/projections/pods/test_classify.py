@@ -1,4 +1,4 @@
-"""One function says what kind of workload a pod is, and which rule said so."""
+"""The workload class of a pod, and the rule that decides it."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ import pytest
 
 from joulie_bus.events import WorkloadClass
 from joulie_projections.pods.classify import (
-    Classified,
+    Classification,
     classify,
     exemption,
-    in_namespace,
     placement_of,
+    with_namespace_class,
 )
 from joulie_projections.pods.demand import ask_of
 from joulie_projections.pods.kubernetes_pod import Pod
@@ -26,7 +26,7 @@ def pod(
     selector: str | None = None,
     **spec: object,
 ) -> Pod:
-    """`terms` are the ORed terms of its required node affinity."""
+    """A pod with these ORed terms as its required node affinity."""
     if terms:
         required = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
         key = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -50,7 +50,7 @@ ONLY_ECO = profile("In", "eco")
 
 
 @pytest.mark.parametrize(
-    ("annotation", "said"),
+    ("annotation", "expected"),
     [
         ("performance", ("performance", "annotation")),
         ("standard", ("standard", "annotation")),
@@ -60,16 +60,16 @@ ONLY_ECO = profile("In", "eco")
         ("", ("standard", "unknown-annotation")),
     ],
 )
-def test_the_annotation_is_trimmed_and_taken_in_its_exact_case(
-    annotation: str, said: tuple[str, str]
+def test_the_annotation_is_trimmed_and_case_sensitive(
+    annotation: str, expected: tuple[str, str]
 ) -> None:
     workload, _, rule = classify(pod(annotation=annotation))
 
-    assert (workload, rule) == said
+    assert (workload, rule) == expected
 
 
 @pytest.mark.parametrize("annotation", ["standard", "no such class"])
-def test_the_annotation_wins_over_constraints_and_namespace(annotation: str) -> None:
+def test_the_annotation_takes_precedence_over_constraints_and_namespace(annotation: str) -> None:
     found = classify(pod([NOT_ECO], annotation=annotation), "performance")
 
     assert (found.workload, found.placement) == ("standard", "performance-only")
@@ -111,7 +111,7 @@ def test_the_annotation_wins_over_constraints_and_namespace(annotation: str) -> 
         pytest.param(
             pod([ONLY_ECO, zone("Near", "a")], [NOT_ECO]),
             "performance-only",
-            id="one unreadable expression spoils its term",
+            id="one invalid expression makes its term match nothing",
         ),
         pytest.param(pod([profile("DoesNotExist")], [ONLY_ECO]), "general", id="unlabelled or eco"),
         pytest.param(
@@ -122,7 +122,7 @@ def test_the_annotation_wins_over_constraints_and_namespace(annotation: str) -> 
         pytest.param(pod([zone("In", "a")], selector="performance"), "performance-only", id="AND"),
     ],
 )
-def test_placement_is_what_the_constraints_leave_open(constrained: Pod, placement: str) -> None:
+def test_placement_is_what_the_constraints_allow(constrained: Pod, placement: str) -> None:
     assert placement_of(constrained) == placement
 
 
@@ -134,34 +134,34 @@ def test_a_required_affinity_without_terms_matches_no_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unlabelled", "namespace", "said"),
+    ("unlabelled", "namespace", "expected"),
     [
         pytest.param(pod([NOT_ECO]), "standard", ("performance", "constraint"), id="excludes eco"),
         pytest.param(pod([ONLY_ECO]), "performance", ("standard", "constraint"), id="eco only"),
         pytest.param(pod(), "performance", ("performance", "namespace"), id="namespace"),
         pytest.param(pod(), " standard ", ("standard", "namespace"), id="namespace, trimmed"),
         pytest.param(pod(), "nonsense", ("standard", "default"), id="namespace, unknown"),
-        pytest.param(pod(), None, ("standard", "default"), id="nothing said anywhere"),
+        pytest.param(pod(), None, ("standard", "default"), id="not set anywhere"),
     ],
 )
-def test_without_an_annotation_constraints_come_before_the_namespace(
-    unlabelled: Pod, namespace: str | None, said: tuple[str, str]
+def test_without_an_annotation_constraints_take_precedence_over_the_namespace(
+    unlabelled: Pod, namespace: str | None, expected: tuple[str, str]
 ) -> None:
     workload, _, rule = classify(unlabelled, namespace)
 
-    assert (workload, rule) == said
+    assert (workload, rule) == expected
 
 
 @pytest.mark.parametrize("given", ["performance", "standard", None])
 @pytest.mark.parametrize(
     "read",
-    [pod(), pod(annotation="performance"), pod(annotation="no word"), pod(selector="eco")],
-    ids=["silent", "annotated", "annotated with nonsense", "constrained"],
+    [pod(), pod(annotation="performance"), pod(annotation="invalid"), pod(selector="eco")],
+    ids=["plain", "annotated", "invalid annotation", "constrained"],
 )
-def test_a_namespace_that_is_known_later_makes_no_difference(
+def test_applying_the_namespace_later_gives_the_same_class(
     read: Pod, given: WorkloadClass | None
 ) -> None:
-    assert in_namespace(ask_of(read), given) == ask_of(read, given)
+    assert with_namespace_class(ask_of(read), given) == ask_of(read, given)
 
 
 Meta = dict[str, object]
@@ -210,7 +210,7 @@ FIELD = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
     ],
     ids=["of a DaemonSet", "mirror", "node-critical", "cluster-critical"],
 )
-def test_the_system_s_own_pods_are_exempt_from_energy(special: Pod, why: str) -> None:
+def test_system_pods_are_exempt(special: Pod, why: str) -> None:
     assert exemption(special) == why
 
 
@@ -244,12 +244,12 @@ FORGED = {
             }
         },
     ),
-    "run by a ReplicaSet": made(owned("ReplicaSet"), affinity=pinned("n1")),
+    "owned by a ReplicaSet": made(owned("ReplicaSet"), affinity=pinned("n1")),
     "a source": made({"annotations": {"kubernetes.io/config.source": "file"}}),
     "a source on a node": made(mirrored(note="kubernetes.io/config.source"), nodeName="n1"),
-    "a mirror that waits": made(mirrored()),
+    "a pending mirror": made(mirrored()),
     "a mirror with an empty node": made(mirrored(""), nodeName=""),
-    "a mirror elsewhere": made(mirrored("n2"), nodeName="n1"),
+    "a mirror of another node": made(mirrored("n2"), nodeName="n1"),
     "a mirror without an owner": made(
         {"annotations": {"kubernetes.io/config.mirror": "9f"}}, nodeName="n1"
     ),
@@ -258,20 +258,22 @@ FORGED = {
     "a class with a user's value": made(
         priorityClassName="system-node-critical", priority=1_000_000_000
     ),
-    "just below the line": made(priorityClassName="system-node-critical", priority=1_999_999_999),
+    "just below the system priority": made(
+        priorityClassName="system-node-critical", priority=1_999_999_999
+    ),
     "a value alone": made(priority=2_000_000_000),
     "a class of the users": made(priorityClassName="high", priority=2_000_000_000),
     "labels": made({"labels": {"tier": "system-node-critical", "k8s-app": "DaemonSet"}}),
-    "an ordinary pod": made(),
+    "a plain pod": made(),
 }
 
 
 @pytest.mark.parametrize("forged", FORGED)
-def test_what_a_tenant_can_write_exempts_no_pod(forged: str) -> None:
+def test_fields_that_a_tenant_can_write_exempt_no_pod(forged: str) -> None:
     assert exemption(FORGED[forged]) == ""
 
 
-def test_what_go_writes_as_null_is_like_absent() -> None:
+def test_null_fields_count_as_absent() -> None:
     nulls = msgspec.convert(
         {
             "metadata": {"annotations": None, "ownerReferences": None},
@@ -281,5 +283,5 @@ def test_what_go_writes_as_null_is_like_absent() -> None:
         Pod,
     )
 
-    assert classify(nulls) == Classified("standard", "general", "default")
+    assert classify(nulls) == Classification("standard", "general", "default")
     assert exemption(nulls) == ""

@@ -1,4 +1,4 @@
-"""How much a pod asks for, as Kubernetes itself counts it."""
+"""The effective request of a pod, counted as Kubernetes does."""
 
 from typing import Any
 
@@ -15,19 +15,19 @@ from joulie_projections.pods.demand import Demand, ask_of, demand_of
 from joulie_projections.pods.gpu_request import gpu_ask_of
 from joulie_projections.pods.kubernetes_pod import Pod
 
-Wants = dict[str, object]
+Requests = dict[str, object]
 
 
-def running(wants: Wants, name: str = "main") -> dict[str, object]:
-    return {"name": name, "resources": {"requests": wants}}
+def running(requests: Requests, name: str = "main") -> dict[str, object]:
+    return {"name": name, "resources": {"requests": requests}}
 
 
-def limited(limits: Wants) -> dict[str, object]:
+def limited(limits: Requests) -> dict[str, object]:
     return {"name": "main", "resources": {"limits": limits}}
 
 
-def sidecar(wants: Wants) -> dict[str, object]:
-    return running(wants, "sidecar") | {"restartPolicy": "Always"}
+def sidecar(requests: Requests) -> dict[str, object]:
+    return running(requests, "sidecar") | {"restartPolicy": "Always"}
 
 
 def pod(*containers: dict[str, object], **spec: object) -> Pod:
@@ -42,7 +42,7 @@ def gpu(of: Pod) -> int:
     return demand_of(of).gpu_milli
 
 
-def test_containers_run_side_by_side_so_their_requests_add_up() -> None:
+def test_requests_of_containers_add_up() -> None:
     two = pod(
         running({"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": "1"}),
         running({"cpu": 1.5, "memory": "512Mi", "nvidia.com/gpu": 2}),
@@ -56,15 +56,21 @@ def test_containers_run_side_by_side_so_their_requests_add_up() -> None:
 @pytest.mark.parametrize(
     ("init", "milli"),
     [
-        pytest.param([running({"cpu": 1})], 2000, id="a small start hides behind the run"),
-        pytest.param([running({"cpu": 5})], 5000, id="a hungry start counts instead"),
-        pytest.param([running({"cpu": 3}), running({"cpu": 4})], 4000, id="starts follow another"),
-        pytest.param([sidecar({"cpu": 1})], 3000, id="a sidecar stays beside the run"),
+        pytest.param([running({"cpu": 1})], 2000, id="a small init container"),
+        pytest.param([running({"cpu": 5})], 5000, id="a large init container"),
         pytest.param(
-            [sidecar({"cpu": 1}), running({"cpu": 4})], 5000, id="a sidecar runs during the start"
+            [running({"cpu": 3}), running({"cpu": 4})],
+            4000,
+            id="init containers run one after another",
+        ),
+        pytest.param([sidecar({"cpu": 1})], 3000, id="a sidecar runs beside the containers"),
+        pytest.param(
+            [sidecar({"cpu": 1}), running({"cpu": 4})],
+            5000,
+            id="a sidecar runs beside later init containers",
         ),
         pytest.param(
-            [running({"cpu": 4}), sidecar({"cpu": 1})], 4000, id="but not before it was started"
+            [running({"cpu": 4}), sidecar({"cpu": 1})], 4000, id="but not beside earlier ones"
         ),
         pytest.param(
             [sidecar({"cpu": 1}), sidecar({"cpu": 1}), running({"cpu": 1})], 4000, id="two sidecars"
@@ -77,11 +83,11 @@ def test_init_containers_count_as_kubernetes_counts_them(
     assert cpu(pod(running({"cpu": 2}), initContainers=init)) == milli
 
 
-def test_overhead_comes_on_top() -> None:
+def test_overhead_is_added() -> None:
     assert cpu(pod(running({"cpu": 2}), overhead={"cpu": "250m"})) == 2250
 
 
-def test_what_the_pod_itself_asks_for_stands_for_all_its_containers() -> None:
+def test_a_pod_level_request_replaces_those_of_its_containers() -> None:
     whole = pod(
         running({"cpu": 2, "memory": "1Gi"}),
         resources={"requests": {"cpu": "6"}},
@@ -91,7 +97,7 @@ def test_what_the_pod_itself_asks_for_stands_for_all_its_containers() -> None:
     assert demand_of(whole) == Demand(cpu_milli=6250, memory_bytes=2**30, gpu_milli=0)
 
 
-def test_a_limit_stands_in_for_a_missing_request_only() -> None:
+def test_a_limit_replaces_a_missing_request_only() -> None:
     only_limits = limited({"cpu": "3", "memory": "2Gi", "amd.com/gpu": "1"})
     both: dict[str, object] = {
         "name": "x",
@@ -101,7 +107,7 @@ def test_a_limit_stands_in_for_a_missing_request_only() -> None:
     assert demand_of(pod(only_limits, both)) == Demand(4000, 2**31, 1000, 1)
 
 
-def test_nothing_asked_for_is_nothing() -> None:
+def test_a_pod_without_requests_counts_as_zero() -> None:
     assert demand_of(Pod()) == demand_of(pod({"name": "x", "resources": None})) == Demand(0, 0, 0)
 
 
@@ -127,13 +133,11 @@ def test_nothing_asked_for_is_nothing() -> None:
         ("example.com/fpga", 0),
     ],
 )
-def test_cards_count_whole_and_mig_slices_as_their_share_of_a_card_rounded_up(
-    name: str, milli: int
-) -> None:
+def test_mig_slices_count_as_their_share_of_a_card_rounded_up(name: str, milli: int) -> None:
     assert gpu(pod(limited({name: "2"}))) == milli
 
 
-def test_slices_of_one_card_add_up_before_they_are_rounded() -> None:
+def test_mig_slices_add_up_before_they_are_rounded() -> None:
     seven = pod(*(running({"nvidia.com/mig-1g.10gb": 1}) for _ in range(7)))
 
     assert gpu(seven) == 1000
@@ -163,18 +167,16 @@ def test_the_names_of_gpu_resources_are_a_setting() -> None:
         ),
     ],
 )
-def test_a_quantity_that_cannot_be_read_is_an_error_and_never_nothing(
-    broken: Pod, where: str
-) -> None:
+def test_an_invalid_quantity_is_an_error_and_never_zero(broken: Pod, where: str) -> None:
     with pytest.raises(BadQuantity, match=where):
         demand_of(broken)
 
 
-def test_a_quantity_that_nobody_asks_about_harms_nobody() -> None:
+def test_an_invalid_quantity_of_another_resource_is_ignored() -> None:
     assert cpu(pod(running({"cpu": 1, "ephemeral-storage": "??"}))) == 1000
 
 
-def test_an_ask_holds_all_that_facts_say_of_a_pod() -> None:
+def test_an_ask_holds_all_fields_of_a_pod_that_facts_carry() -> None:
     metadata = {
         "uid": "u1",
         "namespace": "team",
@@ -201,9 +203,9 @@ def test_an_ask_holds_all_that_facts_say_of_a_pod() -> None:
     )
 
 
-# --- what is asked for, once for all pods of one kind -------------------------------------------
+# --- the cache of asks --------------------------------------------------------------------------
 
-# One of each that any rule looks at, and one that none does.
+# One value for each field that any rule reads, and one that no rule reads.
 FACETS: dict[str, list[dict[str, Any]]] = {
     "metadata": [
         {"annotations": {"joulie.io/workload-class": "performance"}},
@@ -240,9 +242,9 @@ FACETS: dict[str, list[dict[str, Any]]] = {
     ],
 }  # fmt: skip
 pods = st.builds(
-    lambda who, metadata, spec: msgspec.convert(
+    lambda uid, metadata, spec: msgspec.convert(
         {
-            "metadata": {"uid": who, "name": f"web-{who}"} | merged(metadata),
+            "metadata": {"uid": uid, "name": f"web-{uid}"} | merged(metadata),
             "spec": merged(spec),
         },
         Pod,
@@ -259,36 +261,36 @@ def merged(facets: list[dict[str, Any]]) -> dict[str, Any]:
 
 @given(st.lists(pods, min_size=1, max_size=6), st.sampled_from([None, "performance"]))
 @settings(deadline=None, max_examples=300)
-def test_what_a_pod_asks_for_is_its_own_though_it_is_looked_up_by_its_kind(
-    asked: list[Pod], namespace_class: str | None
+def test_a_cached_ask_equals_one_computed_for_the_pod(
+    asking: list[Pod], namespace_class: str | None
 ) -> None:
-    for pod in asked:
+    for pod in asking:
         ask = ask_of(pod, namespace_class)
 
-        wanted = demand_of(pod)
+        expected = demand_of(pod)
         assert (ask.uid, ask.name) == (pod.metadata.uid, pod.metadata.name)
         assert (ask.workload, ask.placement, ask.rule) == classify(pod, namespace_class)
         assert ask.exempt == exemption(pod)
-        assert (ask.cpu_milli, ask.memory_bytes) == (wanted.cpu_milli, wanted.memory_bytes)
-        assert ask.gpu_cards == wanted.gpu_cards
-        assert ask.gpu == wish(pod)
-        assert ask.gpu_milli == wanted.gpu_milli
+        assert (ask.cpu_milli, ask.memory_bytes) == (expected.cpu_milli, expected.memory_bytes)
+        assert ask.gpu_cards == expected.gpu_cards
+        assert ask.gpu == gpu_ask_or_error(pod)
+        assert ask.gpu_milli == expected.gpu_milli
         assert ask.team == (pod.metadata.labels or {}).get("joulie.io/team", "")
 
 
-def wish(pod: Pod) -> GpuAsk:
+def gpu_ask_or_error(pod: Pod) -> GpuAsk:
     try:
         return gpu_ask_of(pod.metadata.annotations or {})
     except BadAnnotation as error:
         return GpuAsk(unreadable=error.name)
 
 
-def test_pods_that_differ_by_who_they_are_are_understood_once() -> None:
-    demand._asked.cache_clear()
+def test_pods_that_differ_only_in_identity_share_one_cached_ask() -> None:
+    demand._cached_ask.cache_clear()
 
     for number in range(20):
         metadata = {"uid": str(number), "name": f"web-{number}", "annotations": {"at": str(number)}}
-        told = {"metadata": metadata, "spec": {"nodeName": f"n{number}", "containers": []}}
-        ask_of(msgspec.convert(told, Pod))
+        manifest = {"metadata": metadata, "spec": {"nodeName": f"n{number}", "containers": []}}
+        ask_of(msgspec.convert(manifest, Pod))
 
-    assert demand._asked.cache_info().misses == 1
+    assert demand._cached_ask.cache_info().misses == 1

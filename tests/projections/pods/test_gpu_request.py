@@ -1,4 +1,4 @@
-"""What a pod wants of its cards, in both spellings, and what happens to what cannot be read."""
+"""The GPU annotations of a pod: both spellings, and invalid values."""
 
 import msgspec
 import pytest
@@ -15,8 +15,8 @@ OLD_MODEL, OLD_VRAM = "gpu-extender.mle.com/model", "gpu-extender.mle.com/vram-m
 NEW_MODEL, NEW_VRAM = "joulie.io/gpu-model", "joulie.io/gpu-vram-mb"
 
 
-def asked(annotations: dict[str, str], *gpus: int) -> PodAsk:
-    """One container for each number of cards."""
+def pod_with(annotations: dict[str, str], *gpus: int) -> PodAsk:
+    """The ask of a pod with one container for each number of cards."""
     containers = [{"resources": {"limits": {"nvidia.com/gpu": count}}} for count in gpus]
     manifest = {"metadata": {"annotations": annotations}, "spec": {"containers": containers}}
     return ask_of(msgspec.convert(manifest, Pod))
@@ -25,7 +25,7 @@ def asked(annotations: dict[str, str], *gpus: int) -> PodAsk:
 @pytest.mark.parametrize(
     ("annotations", "ask"),
     [
-        pytest.param({}, GpuAsk(), id="nothing said"),
+        pytest.param({}, GpuAsk(), id="no annotation"),
         pytest.param(
             {OLD_MODEL: "NVIDIA-A100-SXM4-40GB", OLD_VRAM: "30000"},
             GpuAsk(model="NVIDIA-A100-SXM4-40GB", vram_mb=30_000),
@@ -44,14 +44,14 @@ def asked(annotations: dict[str, str], *gpus: int) -> PodAsk:
             id="mixed",
         ),
         pytest.param(
-            {OLD_MODEL: "H100", NEW_MODEL: "H100"}, GpuAsk(model="H100"), id="both, and they agree"
+            {OLD_MODEL: "H100", NEW_MODEL: "H100"}, GpuAsk(model="H100"), id="both spellings, equal"
         ),
         pytest.param({TOPOLOGY[0]: "nvlink"}, GpuAsk(topology="nvlink"), id="linked cards"),
         pytest.param({SHARE[0]: "0.25"}, GpuAsk(share_milli=250), id="a share"),
         pytest.param({SHARE[0]: "1"}, GpuAsk(share_milli=1000), id="a whole one"),
     ],
 )
-def test_an_ask_is_what_the_annotations_say(annotations: dict[str, str], ask: GpuAsk) -> None:
+def test_annotations_are_parsed_into_a_gpu_ask(annotations: dict[str, str], ask: GpuAsk) -> None:
     assert gpu_ask_of(annotations) == ask
 
 
@@ -65,40 +65,42 @@ BAD = [
 
 
 @pytest.mark.parametrize(("name", "text"), BAD)
-def test_what_cannot_be_read_is_told_with_its_name_and_what_to_write(name: str, text: str) -> None:
-    with pytest.raises(BadAnnotation, match=f"annotation {name} says .* Write ") as told:
+def test_an_invalid_annotation_is_an_error_that_names_it_and_the_expected_form(
+    name: str, text: str
+) -> None:
+    with pytest.raises(BadAnnotation, match=f"annotation {name} says .* Write ") as raised:
         gpu_ask_of({name: text})
 
-    assert told.value.name == name
+    assert raised.value.name == name
 
 
-def test_two_spellings_that_contradict_each_other_are_an_error() -> None:
-    with pytest.raises(BadAnnotation, match=f"the same as {OLD_VRAM}, which says '2'"):
+def test_two_spellings_with_different_values_are_an_error() -> None:
+    with pytest.raises(BadAnnotation, match=f"the same value as {OLD_VRAM}, which is '2'"):
         gpu_ask_of({NEW_VRAM: "1", OLD_VRAM: "2"})
 
 
-def test_a_pod_whose_annotation_makes_no_sense_still_exists_and_says_so() -> None:
-    pod = asked({NEW_MODEL: "A100", OLD_VRAM: "lots"}, 1)
+def test_a_pod_with_an_invalid_annotation_has_an_ask_that_names_it() -> None:
+    pod = pod_with({NEW_MODEL: "A100", OLD_VRAM: "lots"}, 1)
 
     assert (pod.gpu, pod.gpu_milli) == (GpuAsk(unreadable=OLD_VRAM), 1000)
 
 
-def test_an_ask_takes_its_cards_from_all_containers() -> None:
-    pod = asked({NEW_MODEL: "A100", NEW_VRAM: "30000", TOPOLOGY[0]: "nvlink"}, 1, 2)
+def test_cards_of_all_containers_add_up() -> None:
+    pod = pod_with({NEW_MODEL: "A100", NEW_VRAM: "30000", TOPOLOGY[0]: "nvlink"}, 1, 2)
 
     assert (pod.gpu_cards, pod.gpu_milli) == (3, 3000)
     assert (pod.gpu.model, pod.gpu.vram_mb, pod.gpu.topology) == ("A100", 30_000, "nvlink")
 
 
-def test_a_pod_that_shares_a_card_draws_its_share() -> None:
-    pod = asked({SHARE[0]: "0.25"})
+def test_a_pod_that_shares_a_card_asks_for_its_share() -> None:
+    pod = pod_with({SHARE[0]: "0.25"})
 
     assert (pod.gpu_milli, pod.gpu_cards, pod.gpu.share_milli) == (250, 0, 250)
 
 
 @given(text=st.text(max_size=20), name=st.sampled_from([*MODEL, *VRAM_MB, *TOPOLOGY, *SHARE]))
 @settings(deadline=None, max_examples=100)
-def test_whatever_an_annotation_says_it_is_an_ask_or_an_error(text: str, name: str) -> None:
-    pod = asked({name: text})
+def test_any_annotation_value_is_an_ask_or_an_error(text: str, name: str) -> None:
+    pod = pod_with({name: text})
 
     assert (pod.gpu.unreadable == name) != (pod.gpu != GpuAsk(unreadable=pod.gpu.unreadable))

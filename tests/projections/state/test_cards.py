@@ -1,4 +1,4 @@
-"""A card is what was seen of it last, and its claims are what was written last about each pod."""
+"""Folding sightings and claims of GPU cards."""
 
 import pytest
 from hypothesis import given, settings
@@ -23,8 +23,10 @@ def claims(*facts: Fact) -> dict[str, Claim]:
     return found.claims if found else {}
 
 
-def claimed(uid: str, mb: int = 20_000, *, at_s: float = 0, confirmed: bool = False) -> Claim:
-    """As `claim` makes it."""
+def expected_claim(
+    uid: str, mb: int = 20_000, *, at_s: float = 0, confirmed: bool = False
+) -> Claim:
+    """The claim that the event `claim` creates."""
     return Claim(
         namespace="team",
         name=uid,
@@ -35,7 +37,7 @@ def claimed(uid: str, mb: int = 20_000, *, at_s: float = 0, confirmed: bool = Fa
     )
 
 
-def test_a_card_is_what_was_seen_of_it_last() -> None:
+def test_the_last_sighting_replaces_the_properties_of_a_card() -> None:
     by_agent = GpuSeen(
         uuid="g",
         node="n2",
@@ -61,67 +63,71 @@ def test_a_card_is_what_was_seen_of_it_last() -> None:
     )
 
 
-def test_a_claim_lapses_so_long_after_the_broker_stored_it() -> None:
-    assert claims(card("g"), claim("g", "p", 7)) == {"p": claimed("p", 7, at_s=1)}
+def test_a_claim_expires_relative_to_the_brokers_time() -> None:
+    assert claims(card("g"), claim("g", "p", 7)) == {"p": expected_claim("p", 7, at_s=1)}
 
 
-def test_pods_share_the_memory_of_a_card() -> None:
+def test_pods_can_share_the_memory_of_a_card() -> None:
     both = claims(card("g"), claim("g", "a"), claim("g", "b"))
 
-    assert both == {"a": claimed("a", at_s=1), "b": claimed("b", at_s=2)}
+    assert both == {"a": expected_claim("a", at_s=1), "b": expected_claim("b", at_s=2)}
 
 
 def test_a_pod_that_claims_again_replaces_its_claim() -> None:
     again = claims(claim("g", "p", 7), confirmed("g", "p"), claim("g", "p", 9))
 
-    assert again == {"p": claimed("p", 9, at_s=2)}
+    assert again == {"p": expected_claim("p", 9, at_s=2)}
 
 
-def test_a_confirmed_claim_says_so() -> None:
-    assert claims(claim("g", "p"), confirmed("g", "p")) == {"p": claimed("p", confirmed=True)}
+def test_a_confirmation_marks_the_claim() -> None:
+    assert claims(claim("g", "p"), confirmed("g", "p")) == {
+        "p": expected_claim("p", confirmed=True)
+    }
 
 
-def test_a_released_claim_is_gone_and_the_others_stay() -> None:
+def test_a_release_removes_one_claim_and_keeps_the_others() -> None:
     left = claims(claim("g", "a"), claim("g", "b"), released("g", "a"))
 
-    assert left == {"b": claimed("b", at_s=1)}
+    assert left == {"b": expected_claim("b", at_s=1)}
 
 
-@pytest.mark.parametrize("late", [confirmed("g", "x"), released("g", "x")], ids=["confirm", "free"])
-def test_what_was_never_claimed_is_neither_confirmed_nor_released(late: ClaimEvent) -> None:
+@pytest.mark.parametrize(
+    "late", [confirmed("g", "x"), released("g", "x")], ids=["confirm", "release"]
+)
+def test_confirming_or_releasing_a_missing_claim_has_no_effect(late: ClaimEvent) -> None:
     assert after(late) is None
-    assert claims(card("g"), claim("g", "p"), late) == {"p": claimed("p", at_s=1)}
+    assert claims(card("g"), claim("g", "p"), late) == {"p": expected_claim("p", at_s=1)}
 
 
-def test_a_sighting_leaves_the_claims_alone() -> None:
-    assert claims(claim("g", "p"), card("g"), card("g", used_mb=9)) == {"p": claimed("p")}
+def test_a_sighting_keeps_the_claims() -> None:
+    assert claims(claim("g", "p"), card("g"), card("g", used_mb=9)) == {"p": expected_claim("p")}
 
 
-def test_a_card_that_is_gone_is_forgotten() -> None:
+def test_a_removed_card_is_deleted() -> None:
     assert after(card("g"), GpuGone(uuid="g")) is None
 
 
-def test_a_card_that_goes_while_it_is_claimed_is_forgotten_with_its_last_claim() -> None:
-    story = card("g"), claim("g", "p"), GpuGone(uuid="g")
+def test_a_removed_card_is_deleted_with_its_last_claim() -> None:
+    events = card("g"), claim("g", "p"), GpuGone(uuid="g")
 
-    assert after(*story) == CardState(at=noon(2), claims={"p": claimed("p", at_s=1)})
-    assert after(*story, released("g", "p")) is None
+    assert after(*events) == CardState(at=noon(2), claims={"p": expected_claim("p", at_s=1)})
+    assert after(*events, released("g", "p")) is None
 
 
-ABOUT_CLAIMS = st.builds(
+CLAIM_EVENTS = st.builds(
     lambda make, pod: make("g", pod),
     st.sampled_from([claim, confirmed, released]),
     st.sampled_from(["a", "b", "c"]),
 )
 
 
-@given(story=st.lists(ABOUT_CLAIMS, max_size=20))
+@given(events=st.lists(CLAIM_EVENTS, max_size=20))
 @settings(deadline=None, max_examples=60)
-def test_a_pod_holds_a_claim_if_it_claimed_and_was_not_released_since(
-    story: list[ClaimEvent],
+def test_a_pod_has_a_claim_unless_its_last_claim_was_released(
+    events: list[ClaimEvent],
 ) -> None:
-    last = {fact.pod_uid: fact for fact in story if not fact.TYPE.endswith("confirmed")}
+    last = {fact.pod_uid: fact for fact in events if not fact.TYPE.endswith("confirmed")}
     holding = {uid for uid, fact in last.items() if isinstance(fact, CardClaimed)}
 
-    assert set(claims(*story)) == holding
-    assert set(claims(card("g"), *story)) == holding
+    assert set(claims(*events)) == holding
+    assert set(claims(card("g"), *events)) == holding

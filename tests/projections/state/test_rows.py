@@ -1,4 +1,4 @@
-"""The world as rows, their digest, and the proof of what a commit was made of."""
+"""The cluster state as rows, their digests, and the Merkle root of a commit."""
 
 import hashlib
 import random
@@ -19,8 +19,8 @@ from joulie_projections.state.rows import (
     changed_rows,
     cluster_state_of,
     digests_of,
+    empty_digests,
     encode,
-    no_rows,
     state_digest,
     tables_of,
 )
@@ -32,18 +32,18 @@ FACTS = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), max_size=40)
 
 
 def rows_of(cluster_state: ClusterState) -> list[Row]:
-    held = tables_of(cluster_state).items()
-    return [Row(table, key, encode(state)) for table, rows in held for key, state in rows.items()]
+    tables = tables_of(cluster_state).items()
+    return [Row(table, key, encode(state)) for table, rows in tables for key, state in rows.items()]
 
 
 def after_each(facts: list[Fact], batch: int) -> tuple[ClusterState, Digests, list[Row]]:
-    """The world, the digests as they were carried along, and every row that was written."""
-    cluster_state, digests = ClusterState(), no_rows()
+    """The cluster state, the incremental digests, and every row that was written."""
+    cluster_state, digests = ClusterState(), empty_digests()
     written: list[Row] = []
-    story = records(*facts)
-    for first in range(0, len(story), batch):
+    log = records(*facts)
+    for first in range(0, len(log), batch):
         draft = Draft(cluster_state)
-        fold(draft, story[first : first + batch], first)
+        fold(draft, log[first : first + batch], first)
         rows, digests = changed_rows(draft.changed(), digests)
         written.extend(rows)
         draft.commit()
@@ -52,7 +52,7 @@ def after_each(facts: list[Fact], batch: int) -> tuple[ClusterState, Digests, li
 
 @given(facts=FACTS, batch=st.integers(1, 10), seed=st.integers(0, 99))
 @settings(deadline=None, max_examples=100)
-def test_a_digest_carried_along_equals_one_from_scratch_in_any_order(
+def test_an_incremental_digest_equals_one_of_all_rows_in_any_order(
     facts: list[Fact], batch: int, seed: int
 ) -> None:
     cluster_state, digests, _ = after_each(facts, batch)
@@ -64,35 +64,35 @@ def test_a_digest_carried_along_equals_one_from_scratch_in_any_order(
 
 @given(facts=FACTS, batch=st.integers(1, 10))
 @settings(deadline=None, max_examples=60)
-def test_the_rows_that_were_written_are_the_cluster_state(facts: list[Fact], batch: int) -> None:
+def test_the_written_rows_rebuild_the_cluster_state(facts: list[Fact], batch: int) -> None:
     cluster_state, _, written = after_each(facts, batch)
 
     assert sorted(rows_of(cluster_state_of(written))) == sorted(rows_of(cluster_state))
 
 
-@given(facts=FACTS, batch=st.integers(1, 10), thrown_away=st.sets(st.integers(0, 20)))
+@given(facts=FACTS, batch=st.integers(1, 10), discarded=st.sets(st.integers(0, 20)))
 @settings(deadline=None, max_examples=100)
-def test_hashes_that_are_remembered_change_nothing(
-    facts: list[Fact], batch: int, thrown_away: set[int]
+def test_cached_fingerprints_give_the_same_rows_and_digests(
+    facts: list[Fact], batch: int, discarded: set[int]
 ) -> None:
-    cluster_state, digests = ClusterState(), no_rows()
-    story = records(*facts)
-    for number, first in enumerate(range(0, len(story), batch)):
+    cluster_state, digests = ClusterState(), empty_digests()
+    log = records(*facts)
+    for number, first in enumerate(range(0, len(log), batch)):
         draft = Draft(cluster_state)
-        fold(draft, story[first : first + batch], first)
-        found = changed_rows(draft.changed(), digests, cluster_state.prints)
+        fold(draft, log[first : first + batch], first)
+        found = changed_rows(draft.changed(), digests, cluster_state.fingerprints)
 
         assert found == changed_rows(draft.changed(), digests)
-        if number not in thrown_away:
+        if number not in discarded:
             draft.commit()
             digests = found[1]
 
 
-def test_readers_follow_everything_but_the_producers() -> None:
+def test_readers_follow_every_table_except_producers() -> None:
     assert set(VIEWED) == set(STATES) - {"producer"} == set(STATE_TABLES) - {"producer"}
 
 
-def test_what_did_not_change_is_not_written() -> None:
+def test_unchanged_rows_are_not_written() -> None:
     cluster_state, digests, _ = after_each([node_seen("a"), node_seen("b")], 2)
     draft = Draft(cluster_state)
     fold(draft, records(power("a", 1), name="another"), 2)
@@ -106,11 +106,11 @@ def test_what_did_not_change_is_not_written() -> None:
     ]
 
 
-def test_a_row_that_appears_and_goes_in_one_draft_leaves_no_trace() -> None:
+def test_deleting_a_missing_row_writes_nothing() -> None:
     draft = Draft(ClusterState())
-    draft.nodes.drop("never there")
+    draft.nodes.drop("missing")
 
-    assert changed_rows(draft.changed(), no_rows()) == ([], no_rows())
+    assert changed_rows(draft.changed(), empty_digests()) == ([], empty_digests())
 
 
 @pytest.mark.parametrize(
@@ -121,9 +121,9 @@ def test_a_row_that_appears_and_goes_in_one_draft_leaves_no_trace() -> None:
         Row("node", "a", b"2"),
         Row("node", "a", None),
     ],
-    ids=["key", "table", "body", "gone"],
+    ids=["key", "table", "body", "deleted"],
 )
-def test_any_other_row_has_another_digest(other: Row) -> None:
+def test_a_different_row_has_a_different_digest(other: Row) -> None:
     one, two = digests_of([Row("node", "a", b"1")]), digests_of([other])
 
     assert state_digest(one) != state_digest(two)
@@ -133,7 +133,7 @@ def test_any_other_row_has_another_digest(other: Row) -> None:
 
 
 def tree_hash(leaves: list[bytes]) -> bytes:
-    """RFC 6962, section 2.1, word for word."""
+    """The definition in RFC 6962, section 2.1."""
     if not leaves:
         return hashlib.sha256().digest()
     if len(leaves) == 1:
@@ -145,13 +145,13 @@ def tree_hash(leaves: list[bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("count", range(18))
-def test_the_root_is_that_of_rfc_6962(count: int) -> None:
+def test_the_root_is_as_defined_in_rfc_6962(count: int) -> None:
     leaves = [bytes([number]) * number for number in range(count)]
 
     assert merkle_root(leaves) == tree_hash(leaves)
 
 
-def test_a_node_of_the_tree_cannot_pass_for_a_leaf() -> None:
+def test_an_inner_node_does_not_hash_like_a_leaf() -> None:
     one, two = (hashlib.sha256(b"\x00" + leaf).digest() for leaf in (b"one", b"two"))
 
     assert merkle_root([one + two]) != merkle_root([b"one", b"two"])

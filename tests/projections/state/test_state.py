@@ -1,4 +1,4 @@
-"""The fold: the same facts in the same order give the same world, however they are cut."""
+"""The fold: the same facts in the same order give the same state, however they are batched."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -45,23 +45,23 @@ from joulie_bus.testing import (
 )
 from joulie_projections.fold.node_facts import cluster_of, with_sample
 from joulie_projections.fold.producers import (
+    KEPT_LIVES,
     MISSING_LIMIT,
     NAMES_LIMIT,
-    REMEMBERED_LIVES,
     RETIRED_LIVES,
-    is_news,
+    is_new,
 )
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.rows import encode, tables_of
 from joulie_projections.state.state import (
     ClusterRow,
     ClusterState,
+    FacilityReading,
     FacilityState,
     Life,
     NodeState,
     PodState,
     ProducerState,
-    Reading,
     Sample,
 )
 from joulie_projections.state.state_changes import Draft
@@ -89,11 +89,13 @@ def not_ready(node: str) -> NodeSeen:
 
 
 def rows(cluster_state: ClusterState) -> Rows:
-    held = tables_of(cluster_state).items()
-    return {(table, key): encode(state) for table, states in held for key, state in states.items()}
+    tables = tables_of(cluster_state).items()
+    return {
+        (table, key): encode(state) for table, states in tables for key, state in states.items()
+    }
 
 
-def test_every_kind_of_fact_takes_part_in_the_laws() -> None:
+def test_the_generator_produces_every_type_of_fact() -> None:
     kinds = {type(any_fact(choice)) for choice in range(len(FACT_TYPES))}
 
     assert kinds == set(FACT_TYPES)
@@ -101,48 +103,48 @@ def test_every_kind_of_fact_takes_part_in_the_laws() -> None:
 
 @given(facts=FACTS)
 @settings(deadline=None, max_examples=100)
-def test_one_draft_or_one_per_fact_give_the_same_rows(facts: list[Fact]) -> None:
-    story = records(*facts)
+def test_one_draft_and_a_draft_per_fact_give_the_same_rows(facts: list[Fact]) -> None:
+    log = records(*facts)
 
-    assert rows(folded(*([record] for record in story))) == rows(folded(story))
+    assert rows(folded(*([record] for record in log))) == rows(folded(log))
 
 
 @given(facts=FACTS, cut=st.integers(0, 40))
 @settings(deadline=None, max_examples=60)
-def test_stopping_and_going_on_anywhere_changes_nothing(facts: list[Fact], cut: int) -> None:
-    story = records(*facts)
+def test_two_batches_give_the_rows_of_one(facts: list[Fact], cut: int) -> None:
+    log = records(*facts)
 
-    assert rows(folded(story[:cut], story[cut:])) == rows(folded(story))
+    assert rows(folded(log[:cut], log[cut:])) == rows(folded(log))
 
 
 @given(facts=FACTS, again=st.lists(st.integers(0, 39), max_size=10))
 @settings(deadline=None, max_examples=60)
-def test_a_message_that_comes_again_changes_nothing(facts: list[Fact], again: list[int]) -> None:
-    story = records(*facts)
-    repeats = [story[number] for number in again if number < len(story)]
+def test_repeated_messages_change_nothing(facts: list[Fact], again: list[int]) -> None:
+    log = records(*facts)
+    repeats = [log[number] for number in again if number < len(log)]
 
-    assert rows(folded(story, repeats)) == rows(folded(story))
+    assert rows(folded(log, repeats)) == rows(folded(log))
 
 
 @given(facts=FACTS)
 @settings(deadline=None, max_examples=100)
-def test_the_pods_of_a_node_equal_a_recount(facts: list[Fact]) -> None:
+def test_pod_counts_of_nodes_equal_a_recount(facts: list[Fact]) -> None:
     cluster_state = after(*facts)
-    there = [pod for pod in cluster_state.pods.values() if pod.node and not pod.finished]
+    running = [pod for pod in cluster_state.pods.values() if pod.node and not pod.finished]
 
     assert {name: node.pods for name, node in cluster_state.nodes.items() if node.pods} == Counter(
-        pod.node for pod in there
+        pod.node for pod in running
     )
     assert {
         name: node.performance_pods
         for name, node in cluster_state.nodes.items()
         if node.performance_pods
-    } == Counter(pod.node for pod in there if pod.pod.workload == "performance")
+    } == Counter(pod.node for pod in running if pod.pod.workload == "performance")
 
 
 @given(facts=FACTS)
 @settings(deadline=None, max_examples=60)
-def test_no_two_nodes_ever_share_a_row(facts: list[Fact]) -> None:
+def test_no_two_nodes_share_a_row(facts: list[Fact]) -> None:
     ordinals = [node.ordinal for node in after(*facts).nodes.values()]
 
     assert len(set(ordinals)) == len(ordinals)
@@ -150,21 +152,21 @@ def test_no_two_nodes_ever_share_a_row(facts: list[Fact]) -> None:
 
 @given(before=FACTS, discarded=FACTS)
 @settings(deadline=None, max_examples=60)
-def test_a_draft_that_is_thrown_away_leaves_the_cluster_state_alone(
+def test_a_discarded_draft_does_not_change_the_cluster_state(
     before: list[Fact], discarded: list[Fact]
 ) -> None:
     cluster_state = after(*before)
-    was = rows(cluster_state)
+    before_fold = rows(cluster_state)
 
     fold(Draft(cluster_state), records(*discarded, name="another"), 0)
 
-    assert rows(cluster_state) == was
+    assert rows(cluster_state) == before_fold
 
 
 # --- nodes ------------------------------------------------------------------------------------
 
 
-def test_a_node_is_what_its_facts_say_last() -> None:
+def test_the_last_fact_of_each_type_sets_the_fields_of_a_node() -> None:
     seen, found = node_seen("n", cores=96, gpus=8, power_profile="eco"), hardware("n", gpus=8)
 
     cluster_state = after(seen, found, power("n", 300), performance("n"), caps("n", 60, 70))
@@ -190,13 +192,13 @@ def test_a_node_is_what_its_facts_say_last() -> None:
     )
 
 
-def test_a_node_knows_since_when_it_is_in_its_class() -> None:
+def test_a_node_has_the_time_of_its_last_class_and_cap_change() -> None:
     node = after(performance("n"), draining("n"), power("n", 5), caps("n"), completed("n"))
 
     assert (node.nodes["n"].class_at, node.nodes["n"].caps_at) == (noon(4), noon(3))
 
 
-def test_caps_in_watts_are_kept_beside_the_percentage() -> None:
+def test_caps_in_watts_are_kept_in_addition_to_the_percentage() -> None:
     fact = CapsSet(plan="p", node="n", cpu_cap_pct=60, cpu_cap_mw_per_socket=240_000, gpu_cap_mw=5)
     node = after(fact).nodes["n"]
 
@@ -204,13 +206,13 @@ def test_caps_in_watts_are_kept_beside_the_percentage() -> None:
     assert (node.gpu_cap_pct, node.gpu_cap_mw) == (None, 5)
 
 
-def test_caps_that_are_absent_are_no_caps() -> None:
+def test_missing_caps_remove_the_caps() -> None:
     node = after(caps("n", 60, 60), caps("n")).nodes["n"]
 
     assert (node.cpu_cap_pct, node.gpu_cap_pct) == (None, None)
 
 
-def test_a_profile_ends_draining_and_draining_keeps_the_profile() -> None:
+def test_a_profile_ends_the_drain_and_a_drain_keeps_the_profile() -> None:
     cluster_state = after(
         performance("a"), draining("a"), performance("b"), draining("b"), eco("b")
     )
@@ -220,32 +222,32 @@ def test_a_profile_ends_draining_and_draining_keeps_the_profile() -> None:
 
 
 @pytest.mark.parametrize("profile", ["performance", "eco"])
-def test_a_completed_transition_sets_the_profile_and_ends_draining(profile: Profile) -> None:
+def test_a_completed_transition_sets_the_profile_and_ends_the_drain(profile: Profile) -> None:
     node = after(performance("n"), draining("n"), completed("n", profile)).nodes["n"]
 
     assert (node.profile, node.draining) == (profile, False)
 
 
 @pytest.mark.parametrize(
-    ("story", "power_state"),
+    ("facts", "power_state"),
     [
         pytest.param([node_seen("n")], "", id="awake"),
         pytest.param([asleep("n")], "asleep", id="asleep"),
-        pytest.param([asleep("n"), node_seen("n")], "asleep", id="not yet down"),
+        pytest.param([asleep("n"), node_seen("n")], "asleep", id="asleep and still ready"),
         pytest.param([asleep("n"), waking("n")], "waking", id="waking"),
-        pytest.param([asleep("n"), waking("n"), node_seen("n")], "", id="up"),
+        pytest.param([asleep("n"), waking("n"), node_seen("n")], "", id="awake"),
         pytest.param([waking("n"), asleep("n")], "asleep", id="asleep again"),
         pytest.param([waking("n"), not_ready("n")], "waking", id="still booting"),
         pytest.param([asleep("n"), eco("n"), power("n", 5)], "asleep", id="other facts"),
     ],
 )
-def test_a_node_sleeps_when_told_and_is_awake_when_seen_ready(
-    story: list[Fact], power_state: str
+def test_a_plan_sets_the_power_state_and_a_ready_sighting_ends_waking(
+    facts: list[Fact], power_state: str
 ) -> None:
-    assert after(*story).nodes["n"].power_state == power_state
+    assert after(*facts).nodes["n"].power_state == power_state
 
 
-def test_a_plan_that_changes_nothing_still_says_when_it_looked() -> None:
+def test_a_plan_without_changes_updates_the_time_of_the_plan() -> None:
     cluster_state = after(plan_made("first"), power("n", 1), plan_made("second"))
 
     assert (cluster_state.planned_at, cluster_state.cluster["cluster"].plan) == (
@@ -254,17 +256,17 @@ def test_a_plan_that_changes_nothing_still_says_when_it_looked() -> None:
     )
 
 
-def test_a_node_that_is_gone_is_forgotten() -> None:
+def test_a_deleted_node_is_removed() -> None:
     assert after(node_seen("n"), power("n", 300), NodeGone(node="n")).nodes == {}
 
 
-def test_a_node_that_comes_back_under_its_name_starts_anew() -> None:
+def test_a_recreated_node_starts_without_history() -> None:
     cluster_state = after(node_seen("n"), power("n", 300), NodeGone(node="n"), node_seen("n"))
 
     assert (cluster_state.nodes["n"].ordinal, cluster_state.nodes["n"].samples) == (0, ())
 
 
-def test_a_node_takes_the_smallest_row_that_others_have_left() -> None:
+def test_a_node_takes_the_smallest_free_row() -> None:
     three = [node_seen(name) for name in "abc"]
     left = [NodeGone(node="b"), NodeGone(node="a")]
 
@@ -276,7 +278,7 @@ def test_a_node_takes_the_smallest_row_that_others_have_left() -> None:
 
 @given(facts=FACTS)
 @settings(deadline=None, max_examples=60)
-def test_every_row_is_a_nodes_or_free(facts: list[Fact]) -> None:
+def test_every_row_belongs_to_a_node_or_is_free(facts: list[Fact]) -> None:
     cluster_state = after(*facts)
     cluster = cluster_state.cluster.get("cluster", ClusterRow())
     used = [node.ordinal for node in cluster_state.nodes.values()]
@@ -284,7 +286,7 @@ def test_every_row_is_a_nodes_or_free(facts: list[Fact]) -> None:
     assert sorted([*used, *cluster.free_rows]) == list(range(cluster.rows))
 
 
-def test_pods_outlive_their_node_and_are_counted_when_it_comes_back() -> None:
+def test_pods_of_a_deleted_node_are_counted_when_it_is_recreated() -> None:
     gone = after(
         node_seen("n"), eco("n"), bound("p", "n", performance=True), NodeGone(node="n")
     ).nodes["n"]
@@ -296,7 +298,7 @@ def test_pods_outlive_their_node_and_are_counted_when_it_comes_back() -> None:
     assert (back.present, back.pods, back.performance_pods) == (True, 1, 1)
 
 
-def test_a_node_that_is_gone_is_forgotten_with_its_last_pod() -> None:
+def test_a_deleted_node_is_removed_with_its_last_pod() -> None:
     cluster_state = after(node_seen("n"), bound("p", "n"), NodeGone(node="n"), PodGone(uid="p"))
 
     assert (cluster_state.nodes, cluster_state.pods) == ({}, {})
@@ -305,12 +307,12 @@ def test_a_node_that_is_gone_is_forgotten_with_its_last_pod() -> None:
 # --- the facility -----------------------------------------------------------------------------
 
 
-def test_a_reading_that_failed_leaves_the_last_one_with_its_age() -> None:
+def test_a_failed_poll_keeps_the_last_reading_and_its_time() -> None:
     cluster_state = after(polled(ambient_c=24.5, it_w=30_000), polled(ambient_c=-3), polled())
 
     assert cluster_state.facilities == {
         "hall": FacilityState(
-            ambient_mdeg=Reading(noon(1), -3000), it_mw=Reading(noon(0), 30_000_000)
+            ambient_mdeg=FacilityReading(noon(1), -3000), it_mw=FacilityReading(noon(0), 30_000_000)
         )
     }
 
@@ -318,19 +320,19 @@ def test_a_reading_that_failed_leaves_the_last_one_with_its_age() -> None:
 # --- pods -------------------------------------------------------------------------------------
 
 
-def test_a_pod_is_bound_before_its_node_is_seen_and_counts() -> None:
+def test_a_pod_that_is_bound_before_its_node_is_seen_counts() -> None:
     cluster_state = after(bound("p", "n"), node_seen("n"))
 
     assert (cluster_state.nodes["n"].pods, cluster_state.nodes["n"].present) == (1, True)
 
 
-def test_a_bound_pod_is_not_pending_again() -> None:
+def test_a_bound_pod_does_not_become_pending() -> None:
     cluster_state = after(node_seen("n"), bound("p", "n"), pending("p"))
 
     assert cluster_state.pods["p"] == PodState(pod=pending("p").pod, node="n", bound_at=noon(1))
 
 
-def test_a_pod_is_bound_once() -> None:
+def test_a_second_binding_of_a_pod_is_ignored() -> None:
     cluster_state = after(bound("p", "a"), bound("p", "b"))
 
     assert (
@@ -340,7 +342,7 @@ def test_a_pod_is_bound_once() -> None:
     ) == ("a", 1, False)
 
 
-def test_a_finished_pod_is_remembered_and_counts_no_more() -> None:
+def test_a_finished_pod_is_kept_and_no_longer_counted() -> None:
     cluster_state = after(
         node_seen("n"), bound("p", "n"), PodFinished(uid="p"), PodFinished(uid="p")
     )
@@ -349,7 +351,7 @@ def test_a_finished_pod_is_remembered_and_counts_no_more() -> None:
 
 
 @pytest.mark.parametrize("last", [bound("p", "n"), pending("p")], ids=["bound", "pending"])
-def test_a_finished_pod_does_not_come_to_life_again(last: Fact) -> None:
+def test_a_finished_pod_stays_finished(last: Fact) -> None:
     cluster_state = after(node_seen("n"), bound("p", "n"), PodFinished(uid="p"), last)
 
     assert (cluster_state.pods["p"].finished, cluster_state.nodes["n"].pods) == (True, 0)
@@ -365,17 +367,17 @@ def samples_every(step_s: float, count: int) -> tuple[Sample, ...]:
     return samples
 
 
-def test_the_newest_reading_always_counts() -> None:
+def test_the_newest_reading_is_always_kept() -> None:
     assert samples_every(0.1, 77)[-1] == Sample(noon(76 * 0.1), 76)
 
 
-def test_readings_in_quick_succession_are_kept_at_a_spacing() -> None:
+def test_frequent_readings_are_kept_at_a_minimum_spacing() -> None:
     times = [sample.at - noon() for sample in samples_every(1, 26)]
 
     assert [time // 10**9 for time in times] == [0, 10, 20, 25]
 
 
-def test_readings_fall_out_of_a_window_of_five_minutes() -> None:
+def test_readings_older_than_five_minutes_are_dropped() -> None:
     samples = samples_every(10, 100)
 
     assert (samples[0].at, len(samples)) == (noon(990 - 300), 31)
@@ -383,7 +385,7 @@ def test_readings_fall_out_of_a_window_of_five_minutes() -> None:
 
 @given(steps=st.lists(st.integers(0, 20_000), min_size=1, max_size=80))
 @settings(deadline=None, max_examples=60)
-def test_however_readings_come_few_are_kept_and_the_newest_is_last(steps: list[int]) -> None:
+def test_at_most_32_readings_are_kept_and_the_newest_is_last(steps: list[int]) -> None:
     samples: tuple[Sample, ...] = ()
     at = noon()
     for step_ms in steps:
@@ -397,9 +399,11 @@ def test_however_readings_come_few_are_kept_and_the_newest_is_last(steps: list[i
 # --- producers --------------------------------------------------------------------------------
 
 
-def heard(*numbers: int, boot: str = "b1", draft: Draft | None = None) -> tuple[list[bool], Draft]:
+def received(
+    *numbers: int, boot: str = "b1", draft: Draft | None = None
+) -> tuple[list[bool], Draft]:
     draft = draft or Draft(ClusterState())
-    return [is_news(draft, Origin("op", boot, number)) for number in numbers], draft
+    return [is_new(draft, Origin("op", boot, number)) for number in numbers], draft
 
 
 def life(draft: Draft) -> Life:
@@ -408,84 +412,84 @@ def life(draft: Draft) -> Life:
     return state.lives[-1]
 
 
-def test_numbers_in_order_are_news_once() -> None:
-    news, draft = heard(1, 2, 3, 2, 3, 1)
+def test_numbers_in_order_are_new_once() -> None:
+    new, draft = received(1, 2, 3, 2, 3, 1)
 
-    assert (news, life(draft)) == ([True, True, True, False, False, False], Life("b1", 3))
+    assert (new, life(draft)) == ([True, True, True, False, False, False], Life("b1", 3))
 
 
-def test_a_lost_number_is_noticed() -> None:
-    _, draft = heard(1, 4)
+def test_a_missing_number_is_recorded() -> None:
+    _, draft = received(1, 4)
 
     assert life(draft) == Life("b1", 4, missing=(2, 3))
 
 
-def test_a_number_that_comes_late_is_still_taken_and_only_once() -> None:
-    news, draft = heard(1, 4, 2, 2, 4)
+def test_a_late_number_is_accepted_once() -> None:
+    new, draft = received(1, 4, 2, 2, 4)
 
-    assert (news, life(draft)) == (
+    assert (new, life(draft)) == (
         [True, True, True, False, False],
         Life("b1", 4, missing=(3,)),
     )
 
 
-def test_holes_beyond_memory_are_counted_as_lost() -> None:
-    _, draft = heard(1, MISSING_LIMIT + 12)
+def test_missing_numbers_above_the_limit_count_as_lost() -> None:
+    _, draft = received(1, MISSING_LIMIT + 12)
 
     assert (len(life(draft).missing), life(draft).lost) == (MISSING_LIMIT, 10)
     assert life(draft).missing[-1] == MISSING_LIMIT + 11
 
 
-def test_a_restarted_producer_counts_anew_and_its_former_life_is_remembered() -> None:
-    _, draft = heard(1, 2)
-    news, _ = heard(1, boot="b2", draft=draft)
-    late, _ = heard(2, 3, draft=draft)
+def test_a_restarted_producer_starts_at_one_and_its_previous_life_is_kept() -> None:
+    _, draft = received(1, 2)
+    new, _ = received(1, boot="b2", draft=draft)
+    late, _ = received(2, 3, draft=draft)
 
-    assert (news, late) == ([True], [False, True])
+    assert (new, late) == ([True], [False, True])
 
 
-def test_a_life_that_goes_on_leaves_the_others_and_their_holes_as_they_are() -> None:
-    _, draft = heard(1, 3)
-    heard(1, 4, 5, boot="b2", draft=draft)
+def test_a_continuing_life_does_not_change_the_other_lives() -> None:
+    _, draft = received(1, 3)
+    received(1, 4, 5, boot="b2", draft=draft)
 
     lives = Life("b1", 3, missing=(2,)), Life("b2", 5, missing=(2, 3))
     assert draft.producers.get("op") == ProducerState(lives)
 
 
-def test_only_a_few_former_lives_are_remembered() -> None:
+def test_the_number_of_kept_lives_is_bounded() -> None:
     draft = Draft(ClusterState())
-    for boot in range(REMEMBERED_LIVES + 3):
-        heard(1, boot=f"b{boot}", draft=draft)
+    for boot in range(KEPT_LIVES + 3):
+        received(1, boot=f"b{boot}", draft=draft)
 
     state = draft.producers.get("op")
     assert state is not None
     assert [life.boot for life in state.lives] == ["b3", "b4", "b5", "b6"]
 
 
-def test_an_older_life_is_known_for_long_and_nothing_of_it_is_news() -> None:
+def test_messages_of_a_retired_life_are_rejected() -> None:
     draft = Draft(ClusterState())
-    for boot in range(REMEMBERED_LIVES + 2):
-        heard(1, 2, boot=f"b{boot}", draft=draft)
+    for boot in range(KEPT_LIVES + 2):
+        received(1, 2, boot=f"b{boot}", draft=draft)
 
-    for former, number in (("b0", 1), ("b1", 9)):
-        with pytest.raises(Undecodable, match="restarted at least 4 times since"):
-            heard(number, boot=former, draft=draft)
+    for retired, number in (("b0", 1), ("b1", 9)):
+        with pytest.raises(Undecodable, match="restarted at least 4 times since then"):
+            received(number, boot=retired, draft=draft)
 
 
-def test_the_memory_of_older_lives_is_bounded() -> None:
+def test_the_number_of_retired_lives_is_bounded() -> None:
     draft = Draft(ClusterState())
-    for boot in range(RETIRED_LIVES + REMEMBERED_LIVES + 3):
-        heard(1, boot=f"b{boot}", draft=draft)
+    for boot in range(RETIRED_LIVES + KEPT_LIVES + 3):
+        received(1, boot=f"b{boot}", draft=draft)
 
     state = draft.producers.get("op")
     assert state is not None
     assert (len(state.retired), state.retired[0]) == (RETIRED_LIVES, "b3")
 
 
-def test_what_a_life_goes_on_with_keeps_the_older_ones() -> None:
+def test_a_continuing_life_keeps_the_retired_lives() -> None:
     draft = Draft(ClusterState())
-    told = [record for boot in range(REMEMBERED_LIVES + 1) for record in two_readings(f"b{boot}")]
-    fold(draft, told, 0)
+    sent = [record for boot in range(KEPT_LIVES + 1) for record in two_readings(f"b{boot}")]
+    fold(draft, sent, 0)
 
     state = draft.producers.get("tel:tester")
     assert state is not None
@@ -493,27 +497,29 @@ def test_what_a_life_goes_on_with_keeps_the_older_ones() -> None:
 
 
 def two_readings(boot: str) -> list[Record]:
-    says = producer(boot=boot)
-    messages = [says.stamp(power("n", watts)) for watts in (1, 2)]
+    events_of = producer(boot=boot)
+    messages = [events_of.stamp(power("n", watts)) for watts in (1, 2)]
     return [Record(Stream.TEL, 1, noon(), each.data, each.subject) for each in messages]
 
 
-def test_a_family_has_room_for_so_many_names_and_the_reason_says_what_to_do() -> None:
+def test_the_number_of_producers_of_a_family_is_bounded() -> None:
     draft = Draft(ClusterState())
     for number in range(NAMES_LIMIT):
-        is_news(draft, Origin(f"obs:p{number}", "b", 1))
-    heard(1, draft=draft)  # of another family
+        is_new(draft, Origin(f"obs:p{number}", "b", 1))
+    received(1, draft=draft)  # of another family
 
-    with pytest.raises(Undecodable, match=r"4000 producers .* names that stay over restarts"):
-        is_news(draft, Origin("obs:one more", "b", 1))
+    with pytest.raises(
+        Undecodable, match=r"4000 producers .* names that stay the same over restarts"
+    ):
+        is_new(draft, Origin("obs:one-more", "b", 1))
 
-    assert is_news(draft, Origin("obs:p7", "another life", 1))
-    assert draft.producers.get("obs:one more") is None
+    assert is_new(draft, Origin("obs:p7", "another life", 1))
+    assert draft.producers.get("obs:one-more") is None
 
 
-def test_the_agent_of_a_node_that_is_gone_leaves_no_row() -> None:
-    says = producer(agent_name("n.1"))
-    first, later = (says.stamp(power("n.1", watts)) for watts in (100, 200))
+def test_the_row_of_an_agent_is_deleted_with_its_node() -> None:
+    events_of = producer(agent_name("n.1"))
+    first, later = (events_of.stamp(power("n.1", watts)) for watts in (100, 200))
     draft = Draft(ClusterState())
     reading = Record(Stream.TEL, 1, noon(), first.data, first.subject)
     fold(draft, [reading, *records(NodeGone(node="n.1"))], 0)
@@ -521,7 +527,7 @@ def test_the_agent_of_a_node_that_is_gone_leaves_no_row() -> None:
     assert draft.producers.get("agent:agent-n=2E1") is None
     assert cluster_of(draft).producers == {"agent": 0, "obs": 1}
 
-    # It is back, and its numbers go on: nothing is missing, and what it sent before is a repeat.
+    # The agent returns and continues its numbers: none is missing, and an earlier one is a repeat.
     again = reading._replace(data=later.data)
     folded = fold(draft, [again, reading], 2)
     assert folded.duplicates == 1
@@ -530,10 +536,8 @@ def test_the_agent_of_a_node_that_is_gone_leaves_no_row() -> None:
 
 @given(order=st.permutations(range(1, 12)), repeats=st.lists(st.integers(1, 11), max_size=8))
 @settings(deadline=None, max_examples=60)
-def test_in_whatever_order_numbers_come_each_is_news_exactly_once(
-    order: list[int], repeats: list[int]
-) -> None:
-    news, draft = heard(*order, *repeats)
+def test_in_any_order_each_number_is_new_exactly_once(order: list[int], repeats: list[int]) -> None:
+    new, draft = received(*order, *repeats)
 
-    assert news == [True] * len(order) + [False] * len(repeats)
+    assert new == [True] * len(order) + [False] * len(repeats)
     assert life(draft) == Life("b1", 11)

@@ -1,4 +1,4 @@
-"""Cards in columns: kept card by card, they are what building them anew would give."""
+"""Columns of cards: incremental updates equal columns built from all cards."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -28,11 +28,11 @@ FACTS = st.lists(
 
 
 def after_each(facts: list[Fact], batch: int = 1) -> tuple[TwinColumns, ClusterState]:
-    """As a reader keeps it: only what changed is written anew."""
-    cluster_state, twin_columns, story = ClusterState(), TwinColumns.empty(), records(*facts)
-    for first in range(0, len(story), batch):
+    """Updates the columns incrementally, as a reader does."""
+    cluster_state, twin_columns, log = ClusterState(), TwinColumns.empty(), records(*facts)
+    for first in range(0, len(log), batch):
         draft = Draft(cluster_state)
-        fold(draft, story[first : first + batch], 0)
+        fold(draft, log[first : first + batch], 0)
         nodes, cards = dict(draft.nodes.changes), dict(draft.gpus.changes)
         draft.commit()
         twin_columns = twin_columns.following(cluster_state, nodes, cards)
@@ -45,7 +45,7 @@ def content(cards: Cards) -> dict[str, object]:
 
 
 def shown(cards: Cards) -> dict[str, list[object]]:
-    """By card; what is only a number for a name is left out, and so are the rows' numbers."""
+    """By card, without the assigned numbers and row numbers."""
     plain = ("node", "total_mb", "used_mb", "free_mb", "healthy", "idle")
     return {
         uuid: [cards.columns[name][at].item() for name in plain]
@@ -56,9 +56,7 @@ def shown(cards: Cards) -> dict[str, list[object]]:
 
 @given(facts=FACTS, batch=st.integers(1, 7))
 @settings(deadline=None, max_examples=100)
-def test_cards_kept_one_by_one_equal_cards_built_from_scratch(
-    facts: list[Fact], batch: int
-) -> None:
+def test_cards_updated_one_by_one_equal_cards_built_at_once(facts: list[Fact], batch: int) -> None:
     twin_columns, cluster_state = after_each(facts, batch)
 
     assert content(twin_columns.cards) == content(Cards.of(cluster_state.gpus, twin_columns.rows))
@@ -66,7 +64,7 @@ def test_cards_kept_one_by_one_equal_cards_built_from_scratch(
 
 @given(facts=FACTS)
 @settings(deadline=None, max_examples=50)
-def test_a_row_without_a_card_holds_nothing(facts: list[Fact]) -> None:
+def test_a_row_without_a_card_is_all_zeros(facts: list[Fact]) -> None:
     cards = after_each(facts)[0].cards
     free = sorted(set(range(len(cards.states))) - set(cards.rows.values()))
 
@@ -74,10 +72,10 @@ def test_a_row_without_a_card_holds_nothing(facts: list[Fact]) -> None:
     assert all(not column[free].any() for column in cards.columns.values())
 
 
-def test_a_pod_that_goes_leaves_what_it_held() -> None:
-    story: list[Fact] = [node_seen("n1"), card("a"), card("b"), claim("a", "p"), claim("b", "q")]
-    twin_columns, _ = after_each(story)
-    gone, _ = after_each([*story, released("a", "p")])
+def test_the_cards_of_a_deleted_pod_are_free() -> None:
+    facts: list[Fact] = [node_seen("n1"), card("a"), card("b"), claim("a", "p"), claim("b", "q")]
+    twin_columns, _ = after_each(facts)
+    gone, _ = after_each([*facts, released("a", "p")])
 
     assert (
         shown(twin_columns.cards.on(ROWS, ["p"])) == shown(gone.cards) != shown(twin_columns.cards)
@@ -86,7 +84,7 @@ def test_a_pod_that_goes_leaves_what_it_held() -> None:
 
 @given(facts=FACTS)
 @settings(deadline=None, max_examples=50)
-def test_the_cards_of_some_nodes_are_those_of_all_that_are_there(facts: list[Fact]) -> None:
+def test_selecting_nodes_gives_the_cards_on_them(facts: list[Fact]) -> None:
     twin_columns, cluster_state = after_each(facts)
 
     for row in range(1, 3):
@@ -99,15 +97,15 @@ def test_the_cards_of_some_nodes_are_those_of_all_that_are_there(facts: list[Fac
         assert shown(part) == {uuid: shown(twin_columns.cards)[uuid] for uuid in here}
 
 
-def test_nodes_of_a_pod_are_those_on_which_it_holds_cards() -> None:
-    story: list[Fact] = [node_seen("n1"), node_seen("n2"), card("a", "n2"), claim("a", "p")]
-    cards = after_each([*story, claim("x", "p")])[0].cards
+def test_the_nodes_of_a_pod_are_those_on_which_it_holds_cards() -> None:
+    facts: list[Fact] = [node_seen("n1"), node_seen("n2"), card("a", "n2"), claim("a", "p")]
+    cards = after_each([*facts, claim("x", "p")])[0].cards
 
     assert cards.nodes_of(["p"]).tolist() == [2]
     assert cards.nodes_of(["q"]).tolist() == []
 
 
-def test_cards_that_are_as_they_were_are_the_same_cards() -> None:
+def test_unchanged_cards_are_the_same_object() -> None:
     twin_columns, cluster_state = after_each([node_seen("n1"), card("a", "n1")])
 
     assert (

@@ -28,11 +28,11 @@ def column(*values: float) -> Column:
     ("watts", "ambient", "expected"),
     [
         pytest.param(1440, 25, 31.3, id="the specification's example"),
-        pytest.param(4000, 20, 80, id="the reference node in a cool room"),
-        pytest.param(4000, 40, 90, id="and in a hot one"),
-        pytest.param(0, 25, 2.5, id="warmth alone"),
-        pytest.param(1000, -10, 20, id="a cold room cools no better"),
-        pytest.param(90_000, 25, 100, id="never more than all"),
+        pytest.param(4000, 20, 80, id="the reference node in a cool hall"),
+        pytest.param(4000, 40, 90, id="the reference node in a hot hall"),
+        pytest.param(0, 25, 2.5, id="heat alone"),
+        pytest.param(1000, -10, 20, id="no bonus below the baseline"),
+        pytest.param(90_000, 25, 100, id="at most 100"),
     ],
 )
 def test_the_linear_model(watts: float, ambient: float, expected: float) -> None:
@@ -42,33 +42,31 @@ def test_the_linear_model(watts: float, ambient: float, expected: float) -> None
 @pytest.mark.parametrize(
     ("watts", "tdp", "ambient", "expected"),
     [
-        pytest.param(500, 1000, 20, 50, id="half of what it could draw"),
-        pytest.param(500, 1000, 30, 62.5, id="ten degrees more take a fifth of the reserve"),
-        pytest.param(400, 1000, 70, 80, id="half of the reserve is always left"),
-        pytest.param(900, 1000, 45, 100, id="never more than all"),
+        pytest.param(500, 1000, 20, 50, id="half of the TDP"),
+        pytest.param(500, 1000, 30, 62.5, id="ten degrees take a fifth of the reserve"),
+        pytest.param(400, 1000, 70, 80, id="half of the reserve remains"),
+        pytest.param(900, 1000, 45, 100, id="at most 100"),
         pytest.param(0, 0, 20, 0, id="no hardware, no watts"),
     ],
 )
-def test_the_model_of_rated_power(
-    watts: float, tdp: float, ambient: float, expected: float
-) -> None:
+def test_the_tdp_ratio_model(watts: float, tdp: float, ambient: float, expected: float) -> None:
     assert tdp_ratio(heat(watts, tdp, ambient))[0] == pytest.approx(expected)
 
 
-def test_both_models_are_installed_under_their_names() -> None:
+def test_both_models_are_installed_as_entry_points() -> None:
     assert {"linear", "tdp-ratio"} <= set(model_names())
     assert (model_named("linear"), model_named("tdp-ratio")) == (linear, tdp_ratio)
 
 
-def test_what_a_model_of_a_users_own_answers_is_held_between_0_and_100() -> None:
-    wild = column(float("nan"), -3, 1e9, 42)
+def test_the_result_of_a_model_is_clipped_to_0_to_100() -> None:
+    results = column(float("nan"), -3, 1e9, 42)
 
-    assert stress(lambda _: wild, heat(0)).tolist() == [100, 0, 100, 42]
+    assert stress(lambda _: results, heat(0)).tolist() == [100, 0, 100, 42]
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.integers(0, 100_000), st.integers(-50, 60))
 @settings(deadline=None, max_examples=60)
-def test_more_watts_are_never_easier_to_cool(
+def test_more_power_never_lowers_the_stress(
     watts: float, more: float, tdp: float, ambient: float
 ) -> None:
     for model in (linear, tdp_ratio):

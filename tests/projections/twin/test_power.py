@@ -1,4 +1,4 @@
-"""What one more pod would draw, as the specification's examples have it."""
+"""The marginal power of a pod, with the examples of the specification."""
 
 import numpy as np
 import pytest
@@ -50,21 +50,21 @@ def marginal(pod: PodAsk, on: Rated, coefficients: Coefficients = DEFAULTS) -> f
     return float(marginal_w(pod, on, coefficients)[0])
 
 
-def test_eight_cores_of_ninety_six_draw_42_watts() -> None:
+def test_eight_of_96_cores_add_42_watts() -> None:
     assert marginal(ask(cores=8), node()) == pytest.approx(42)
 
 
-def test_two_cards_draw_910_watts_beside_the_21_of_four_cores() -> None:
+def test_two_cards_add_910_watts_to_the_21_of_four_cores() -> None:
     assert marginal(ask(cores=4, gpus=2), node(gpus=8)) == pytest.approx(21 + 910)
 
 
-def test_a_performance_pod_works_its_cards_harder() -> None:
+def test_a_performance_pod_draws_more_of_its_cards() -> None:
     pod = ask(performance=True, cores=4, gpus=2)
 
     assert marginal(pod, node(gpus=8)) == pytest.approx(21 + 0.85 * 2 * 700)
 
 
-def test_a_slice_of_a_card_draws_its_share() -> None:
+def test_a_slice_of_a_card_adds_its_share() -> None:
     assert marginal(ask(cores=0.96, gpus=0.5), node(gpus=8)) == pytest.approx(5.04 + 227.5)
 
 
@@ -73,33 +73,33 @@ def test_a_slice_of_a_card_draws_its_share() -> None:
     [(0, 1.0), (10, 1.1), (30, 1.3), (500, 1.3)],
     ids=["none", "ten GiB", "at the end of the range", "beyond it"],
 )
-def test_memory_makes_cores_dearer_up_to_a_limit(gib: float, factor: float) -> None:
+def test_memory_raises_the_power_of_cores_up_to_a_limit(gib: float, factor: float) -> None:
     assert marginal(asking(8, gib), node()) == pytest.approx(42 * factor)
 
 
-def test_the_memory_factor_can_be_switched_off() -> None:
+def test_the_memory_factor_can_be_disabled() -> None:
     without = Coefficients(memory_factor=False)
 
     assert marginal(asking(8, 10), node(), without) == pytest.approx(42)
 
 
-def test_a_node_without_hardware_facts_draws_nothing() -> None:
+def test_the_marginal_power_on_unknown_hardware_is_zero() -> None:
     assert marginal(ask(cores=8, gpus=1), node(gpus=8, known=False)) == 0
 
 
 @pytest.mark.parametrize(
     ("performance", "cores"), [(False, 0.25), (True, 0.5)], ids=["standard", "performance"]
 )
-def test_a_pod_that_asks_for_no_cores_still_takes_some(performance: bool, cores: float) -> None:
+def test_a_pod_without_a_cpu_request_counts_with_a_default(performance: bool, cores: float) -> None:
     none, some = asking(0, performance=performance), asking(cores, performance=performance)
 
     assert marginal(none, node()) == marginal(some, node()) > 0
 
 
-def test_a_pod_never_draws_more_than_the_whole_node() -> None:
-    greedy = ask(cores=500, gpus=500)
+def test_the_marginal_power_is_capped_at_that_of_the_node() -> None:
+    large = ask(cores=500, gpus=500)
 
-    assert marginal(greedy, node(gpus=8)) == pytest.approx(0.7 * 720 + 0.65 * 8 * 700)
+    assert marginal(large, node(gpus=8)) == pytest.approx(0.7 * 720 + 0.65 * 8 * 700)
 
 
 def test_a_node_of_unknown_cores_counts_as_one_core() -> None:
@@ -107,14 +107,14 @@ def test_a_node_of_unknown_cores_counts_as_one_core() -> None:
 
 
 @pytest.mark.parametrize(("cores", "watts"), [(0, 150), (32, 150), (96, 336)])
-def test_unknown_cpu_watts_are_guessed_from_the_cores(cores: float, watts: float) -> None:
+def test_unknown_cpu_power_is_estimated_from_the_cores(cores: float, watts: float) -> None:
     assert guessed_cpu_max_w(cores) == watts
 
 
 @pytest.mark.parametrize(
     ("model", "watts"), [("AMD Instinct MI300X", 400), ("NVIDIA L4", 350), ("", 350)]
 )
-def test_unknown_gpu_watts_are_guessed_from_the_maker(model: str, watts: float) -> None:
+def test_unknown_gpu_power_is_estimated_from_the_vendor(model: str, watts: float) -> None:
     assert guessed_gpu_max_w(model) == watts
 
 

@@ -1,4 +1,4 @@
-"""What a node draws and who says so, and what racks draw, by the numbers of the specification."""
+"""The power of nodes, racks and the cluster, with the numbers of the specification."""
 
 import pytest
 from hypothesis import given, settings
@@ -32,7 +32,7 @@ def in_rack(name: str) -> NodeState:
     return NodeState(ordinal=0, at=1, labels={"joulie.io/rack": name} if name else {})
 
 
-def test_a_fresh_reading_is_believed_before_any_model() -> None:
+def test_a_fresh_reading_takes_precedence_over_the_model() -> None:
     reading = replace(power("n", 412.5), provider="agent")
     state = node(hardware("n", gpus=2), caps("n", 60, 50), bound("p", "n"), reading)
 
@@ -50,22 +50,22 @@ def test_a_fresh_reading_is_believed_before_any_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("story", "source", "watts"),
+    ("facts", "source", "watts"),
     [
         pytest.param([power("n", 500)], "kepler", 500, id="measured"),
         pytest.param([bound("p", "n")], "utilization", 0.7 * 720 / 96, id="modelled by its pods"),
-        pytest.param([], "static", 720, id="nothing but its caps"),
-        pytest.param([caps("n", 60)], "static", 432, id="and they are lower"),
+        pytest.param([], "static", 720, id="no pods"),
+        pytest.param([caps("n", 60)], "static", 432, id="no pods and a cap"),
     ],
 )
-def test_what_is_believed_has_a_source(story: list[Fact], source: str, watts: float) -> None:
-    found = measurement_of(node(hardware("n"), *story), noon(5))
+def test_the_power_of_a_node_has_a_source(facts: list[Fact], source: str, watts: float) -> None:
+    found = measurement_of(node(hardware("n"), *facts), noon(5))
 
     assert found.source == source
     assert found.measured_w == pytest.approx(watts)
 
 
-def test_a_reading_is_kept_until_it_is_stale_and_its_age_is_told_for_ever() -> None:
+def test_a_reading_is_used_until_it_is_stale_and_its_age_is_still_reported() -> None:
     state = node(hardware("n"), power("n", 500))
     last, after = (measurement_of(state, noon(1 + 300) + more * SECOND) for more in (0, 1))
 
@@ -77,19 +77,19 @@ def test_a_reading_is_kept_until_it_is_stale_and_its_age_is_told_for_ever() -> N
     ("rack", "stress"),
     [
         pytest.param("r1", 60, id="30 kW of 50 kW"),
-        pytest.param("r2", 100, id="never more than all"),
-        pytest.param("small", 50, id="a feed of its own size"),
-        pytest.param("empty", 0, id="nobody draws"),
+        pytest.param("r2", 100, id="at most 100"),
+        pytest.param("small", 50, id="a configured capacity"),
+        pytest.param("empty", 0, id="no power"),
         pytest.param("", 100, id="no rack: the whole cluster"),
     ],
 )
-def test_psu_stress_is_the_racks(rack: str, stress: float) -> None:
+def test_psu_stress_is_the_used_share_of_the_racks_feed(rack: str, stress: float) -> None:
     totals = Totals(91_000_000, {"r1": 30_000_000, "r2": 60_000_000, "small": 1_000_000})
 
     assert psu_stress(in_rack(rack), totals, {"small": 2000}) == stress
 
 
-def test_racks_and_the_cluster_are_summed_from_their_nodes() -> None:
+def test_racks_and_the_cluster_are_sums_of_their_nodes() -> None:
     nodes = {"a": in_rack("r1"), "b": in_rack("r1"), "c": in_rack("r2"), "d": in_rack("")}
 
     totals = totals_of({"a": 1, "b": 2.5, "c": 4, "d": 8}, nodes)
@@ -99,7 +99,7 @@ def test_racks_and_the_cluster_are_summed_from_their_nodes() -> None:
 
 @given(watts=st.lists(st.floats(0, 1e5), max_size=30), data=st.data())
 @settings(deadline=None, max_examples=50)
-def test_no_order_of_the_nodes_changes_a_sum(watts: list[float], data: st.DataObject) -> None:
+def test_sums_do_not_depend_on_the_order_of_nodes(watts: list[float], data: st.DataObject) -> None:
     drawn = {f"n{number}": value for number, value in enumerate(watts)}
     nodes = {name: in_rack(f"r{number % 3}") for number, name in enumerate(drawn)}
     shuffled = {name: drawn[name] for name in data.draw(st.permutations(sorted(drawn)))}
@@ -107,7 +107,7 @@ def test_no_order_of_the_nodes_changes_a_sum(watts: list[float], data: st.DataOb
     assert totals_of(shuffled, nodes) == totals_of(drawn, nodes)
 
 
-def test_the_specifications_node_of_cards_and_sockets() -> None:
+def test_the_example_node_of_the_specification_has_1440_of_2400_watts() -> None:
     found = replace(
         hardware("n", watts=400, gpus=4), cpu_sockets=2, gpu_max_mw=400_000, cpu_cores=192
     )
@@ -117,7 +117,7 @@ def test_the_specifications_node_of_cards_and_sockets() -> None:
     assert measurement_of(state, noon()).node_tdp_w == 2400
 
 
-STORIES = st.lists(
+CHANGES = st.lists(
     st.tuples(
         st.sampled_from(["n1", "n2", "n3"]),
         st.sampled_from(["", "r1", "r2"]),
@@ -129,12 +129,12 @@ STORIES = st.lists(
 
 
 @settings(deadline=None, max_examples=100)
-@given(STORIES)
-def test_totals_that_follow_equal_totals_that_are_summed(
-    story: list[tuple[str, str, int, bool]],
+@given(CHANGES)
+def test_running_totals_equal_totals_computed_at_once(
+    changes: list[tuple[str, str, int, bool]],
 ) -> None:
     running, nodes = RunningTotals(), dict[str, NodeState]()
-    for name, rack, milliwatts, stays in story:
+    for name, rack, milliwatts, stays in changes:
         reading = (Sample(noon(), milliwatts),)
         nodes[name] = replace(in_rack(rack), samples=reading)
         running.follow(nodes, noon())
@@ -150,7 +150,7 @@ def test_totals_that_follow_equal_totals_that_are_summed(
     }
 
 
-def test_a_reading_that_grows_old_is_noticed_within_a_minute_or_so() -> None:
+def test_running_totals_drop_a_stale_reading() -> None:
     running, nodes = RunningTotals(), {"n": node(hardware("n"), power("n", 10))}
     running.follow(nodes, noon(5))
     fresh = running.totals.cluster_mw

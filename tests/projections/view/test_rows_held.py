@@ -1,4 +1,4 @@
-"""What a view keeps of its rows: all that they say, once."""
+"""The rows of a view: interning, digests, columns, loading and memory."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ import plain
 from joulie_bus.events import Fact, GpuAsk, PodAsk
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import ANY_FACTS, NOON, any_fact, ask, hardware, noon, records
-from joulie_projections.fold.sequence import Standing, fold, sequence
+from joulie_projections.fold.sequence import FoldCursor, fold, sequence
 from joulie_projections.state import interning
 from joulie_projections.state.cards import CardState, Claim
 from joulie_projections.state.rows import (
@@ -31,11 +31,11 @@ from joulie_projections.state.state_changes import Draft
 from joulie_projections.store import store as store_module
 from joulie_projections.store.store import Store
 from joulie_projections.twin.columns import TwinColumns
-from joulie_projections.view.rows_held import Held
+from joulie_projections.view.rows_held import HeldRows
 
 MODEL, NODE_NAME = "NVIDIA-H100-80GB-HBM3", "node-1.example"
-WANTED = replace(ask("a-pod-of-mine"), cpu_milli=2500, gpu=GpuAsk(model=MODEL, vram_mb=40_000))
-POD = PodState(pod=WANTED, node=NODE_NAME, bound_at=NOON)
+ASK = replace(ask("a-pod-of-mine"), cpu_milli=2500, gpu=GpuAsk(model=MODEL, vram_mb=40_000))
+POD = PodState(pod=ASK, node=NODE_NAME, bound_at=NOON)
 CLAIM = Claim(namespace="team-a", name="p", node=NODE_NAME, mb=40_000, expires_at=NOON)
 CARD = CardState(at=NOON, node=NODE_NAME, model=MODEL, total_mb=81_559, claims={"u": CLAIM})
 NODE = NodeState(ordinal=0, at=NOON, hardware=hardware(NODE_NAME))
@@ -49,8 +49,8 @@ def decoded(*rows: Row) -> ClusterState:
     return cluster_state_of(rows)
 
 
-def test_what_pods_say_alike_is_kept_once() -> None:
-    other = replace(POD, pod=replace(WANTED, uid="another-pod-of-mine"))
+def test_equal_values_of_pods_are_interned() -> None:
+    other = replace(POD, pod=replace(ASK, uid="another-pod-of-mine"))
     keys = ["".join(["a-pod-", "of-mine"]), "another-pod-of-mine"]
     cluster_state = decoded(row("pod", keys[0], POD), row("pod", keys[1], other))
     one, two = (cluster_state.pods[key] for key in keys)
@@ -63,7 +63,7 @@ def test_what_pods_say_alike_is_kept_once() -> None:
     assert one.pod.cpu_milli is two.pod.cpu_milli
 
 
-def test_cards_and_nodes_share_what_they_are_made_of() -> None:
+def test_equal_values_of_cards_and_nodes_are_interned() -> None:
     cards = decoded(row("gpu", "1", CARD), row("gpu", "2", CARD), row("node", NODE_NAME, NODE))
     one, two = cards.gpus["1"], cards.gpus["2"]
     found = cards.nodes[NODE_NAME].hardware
@@ -77,30 +77,30 @@ def test_cards_and_nodes_share_what_they_are_made_of() -> None:
 
 @given(facts=st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), max_size=40))
 @settings(deadline=None, max_examples=100)
-def test_a_state_that_shares_is_the_state_that_was_written(facts: list[Fact]) -> None:
+def test_interned_states_encode_to_the_same_rows(facts: list[Fact]) -> None:
     cluster_state = ClusterState()
     draft = Draft(cluster_state)
     fold(draft, records(*facts), 0)
     draft.commit()
     rows = rows_of(cluster_state)
 
-    again = decoded(*rows)
+    interned = decoded(*rows)
 
-    assert tables_of(again) == tables_of(cluster_state)
-    assert rows_of(again) == rows
+    assert tables_of(interned) == tables_of(cluster_state)
+    assert rows_of(interned) == rows
 
 
-# The same defaults, left out and said: as producers of two versions or languages do.
-LEFT_OUT = [PodAsk(uid=uid, namespace="team", name="p") for uid in "ab"]
-SAID = [
-    replace(LEFT_OUT[0], uid="c", gpu=GpuAsk()),
-    replace(LEFT_OUT[0], uid="d", rule="".join(["def", "ault"])),
+# The same defaults, omitted and explicit, as producers of different versions send them.
+OMITTED = [PodAsk(uid=uid, namespace="team", name="p") for uid in "ab"]
+EXPLICIT = [
+    replace(OMITTED[0], uid="c", gpu=GpuAsk()),
+    replace(OMITTED[0], uid="d", rule="".join(["def", "ault"])),
 ]
 
 
-@pytest.mark.parametrize("pods", list(permutations([*LEFT_OUT, *SAID])))
-def test_what_is_equal_to_a_default_is_written_again_as_it_was_read(pods: list[PodAsk]) -> None:
-    interning._same_wish.cache_clear()
+@pytest.mark.parametrize("pods", list(permutations([*OMITTED, *EXPLICIT])))
+def test_explicit_defaults_are_encoded_as_they_were_read(pods: list[PodAsk]) -> None:
+    interning._same_gpu_ask.cache_clear()
     rows = [row("pod", pod.uid, PodState(pod=pod)) for pod in pods]
 
     lengths = {key: len(body or b"") for _, key, body in rows}
@@ -113,30 +113,30 @@ def rows_of(cluster_state: ClusterState) -> list[Row]:
     return [row(table, key, state) for table, held in tables for key, state in held.items()]
 
 
-def test_a_row_that_came_again_or_went_leaves_the_digest_of_those_that_are_there() -> None:
-    held, moved = Held(), replace(POD, node="n2")
+def test_replaced_and_deleted_rows_leave_the_digest_of_the_remaining_ones() -> None:
+    held, moved = HeldRows(), replace(POD, node="n2")
     held.put([row("pod", "p", POD), row("gpu", "c", CARD)], 1)
-    held.put([row("pod", "p", moved), Row("gpu", "c", None), Row("gpu", "never", None)], 2)
+    held.put([row("pod", "p", moved), Row("gpu", "c", None), Row("gpu", "missing", None)], 2)
 
-    there = digests_of([row("pod", "p", moved)])
-    assert held.agrees({table: there[table].to_bytes(32) for table in VIEWED})
-    assert not held.agrees({"pod": bytes(32)})
+    remaining = digests_of([row("pod", "p", moved)])
+    assert held.matches({table: remaining[table].to_bytes(32) for table in VIEWED})
+    assert not held.matches({"pod": bytes(32)})
 
 
-# --- the board --------------------------------------------------------------------------------
+# --- the columns ------------------------------------------------------------------------------
 
 NAMES = ["n0", "n1", "n2"]
 
 
 class Turn(NamedTuple):
-    """What comes in one delta, and whether anybody looks at the board then."""
+    """The changes of one delta, and whether the columns are built after it."""
 
     changes: dict[str, NodeState | None]
-    read: dict[str, NodeState]  # by these, as far as the node is there
-    is_looked_at: bool
+    read: dict[str, NodeState]  # new readings of existing nodes
+    is_built: bool
 
 
-turns = st.builds(
+TURNS = st.builds(
     Turn,
     st.dictionaries(st.sampled_from(NAMES), plain.states | st.none(), max_size=2),
     st.dictionaries(st.sampled_from(NAMES), plain.states, max_size=3),
@@ -163,34 +163,34 @@ def content(twin_columns: TwinColumns) -> tuple[dict[str, int], dict[str, bytes]
 
 
 @pytest.mark.slow
-@given(st.lists(turns, max_size=8))
+@given(st.lists(TURNS, max_size=8))
 @settings(deadline=None, max_examples=300)
-def test_whatever_comes_in_a_delta_the_twin_columns_is_the_one_of_all_that_came(
-    course: list[Turn],
+def test_columns_after_any_deltas_equal_columns_built_at_once(
+    turns: list[Turn],
 ) -> None:
-    held, nodes = Held(), dict[str, NodeState]()
-    for position, turn in enumerate(course):
-        told = dict[str, NodeState | None]()
+    held, nodes = HeldRows(), dict[str, NodeState]()
+    for position, turn in enumerate(turns):
+        changed = dict[str, NodeState | None]()
         for name, state in turn.changes.items():
-            told[name] = None if state is None else replace(state, ordinal=NAMES.index(name))
+            changed[name] = None if state is None else replace(state, ordinal=NAMES.index(name))
         for name, read in turn.read.items():
-            before = told.get(name) or nodes.get(name)
+            before = changed.get(name) or nodes.get(name)
             if before is not None:
-                told[name] = as_read(before, read)
+                changed[name] = as_read(before, read)
         held.put(
             [
                 Row("node", name, None if state is None else encode(state))
-                for name, state in told.items()
+                for name, state in changed.items()
             ],
             position,
         )
-        nodes = {name: node for name, node in {**nodes, **told}.items() if node is not None}
-        if turn.is_looked_at:
+        nodes = {name: node for name, node in {**nodes, **changed}.items() if node is not None}
+        if turn.is_built:
             assert content(held.twin_columns()) == content(TwinColumns.of(nodes, 0))
 
 
-def test_of_a_node_that_was_read_nothing_else_is_derived_anew() -> None:
-    held = Held()
+def test_a_new_reading_changes_only_its_columns() -> None:
+    held = HeldRows()
     held.put([row("node", NODE_NAME, NODE)], 1)
     before = held.twin_columns()
 
@@ -202,21 +202,21 @@ def test_of_a_node_that_was_read_nothing_else_is_derived_anew() -> None:
     assert (after.rows is before.rows, after.labels is before.labels) == (True, True)
 
 
-# --- booting ----------------------------------------------------------------------------------
+# --- loading ----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("portion", [1, 2, 1000])
-def test_rows_are_the_same_in_whatever_portions_they_are_read(
+def test_rows_do_not_depend_on_the_size_of_portions(
     writer: Engine, monkeypatch: pytest.MonkeyPatch, portion: int
 ) -> None:
     store = Store(writer)
     leased = store.acquire("me", noon(10), noon(), "inc", lambda _: True)
     assert leased is not None
-    told = records(*map(any_fact, range(ANY_FACTS)))
-    standing = Standing(0, {}, leased.digests, b"")
-    done = sequence(ClusterState(), standing, told, dict.fromkeys(Stream, ""), noon())
-    store.commit(leased.epoch, done.commit)
+    sent = records(*map(any_fact, range(ANY_FACTS)))
+    cursor = FoldCursor(0, {}, leased.digests, b"")
+    batch = sequence(ClusterState(), cursor, sent, dict.fromkeys(Stream, ""), noon())
+    store.commit(leased.epoch, batch.commit)
     monkeypatch.setattr(store_module, "PORTION", portion)
 
     with store.reading(VIEWED) as (found, portions):
@@ -227,7 +227,7 @@ def test_rows_are_the_same_in_whatever_portions_they_are_read(
     assert max(len(rows) for _, rows in sizes) <= portion
 
 
-def test_of_a_database_that_nobody_has_written_to_there_is_nothing_to_read(writer: Engine) -> None:
+def test_an_empty_database_has_no_checkpoint_and_no_rows(writer: Engine) -> None:
     with Store(writer).reading(VIEWED) as (found, portions):
         assert (found, list(portions)) == (None, [])
 
@@ -236,11 +236,11 @@ MEASURE = """
 from joulie_bus.events import GpuAsk, PodAsk
 from joulie_bus.testing import NOON, SECOND, hardware
 from joulie_projections.state.cards import CardState
-from joulie_projections.view.rows_held import Held
+from joulie_projections.view.rows_held import HeldRows
 from joulie_projections.state.rows import Row, encode
 from joulie_projections.state.state import NodeState, PodState, Sample
 
-held = Held()
+held = HeldRows()
 for number in range(5000):
     name = f"node-{number:05d}.example.internal"
     samples = tuple(Sample(NOON + at * SECOND + number, 300_000 + at + number) for at in range(31))
@@ -255,10 +255,10 @@ for number in range(5000):
         card = CardState(at=NOON, node=name, model="NVIDIA-H100-80GB-HBM3", total_mb=81_559)
         rows.append(Row("gpu", f"GPU-{number:05d}-{at:012d}", encode(card)))
     held.put(rows, number)
-board = held.board()
-# Of this program alone: what getrusage tells starts with the peak of the one that started it.
+columns = held.twin_columns()
+# getrusage would start with the peak of the parent process; VmHWM is of this process alone.
 [kib] = [int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")]
-print(len(board), len(held.world.pods), len(board.cards), kib // 1024)
+print(len(columns), len(held.cluster_state.pods), len(columns.cards), kib // 1024)
 """
 
 

@@ -1,4 +1,4 @@
-"""The projection as a reader holds it: it follows, notices what it missed, and knows its age."""
+"""The view: following commits, recovering missed changes, and reporting its age."""
 
 import asyncio
 import time
@@ -23,72 +23,72 @@ from joulie_bus.testing import (
     records,
     until,
 )
-from joulie_projections.fold.sequence import Sequenced, Standing, sequence
-from joulie_projections.state.deltas import Beat, delta_of, packed
+from joulie_projections.fold.sequence import FoldCursor, SequencedBatch, sequence
+from joulie_projections.state.deltas import Heartbeat, encode_delta, pack_digests
 from joulie_projections.state.deltas import encode as on_the_bus
-from joulie_projections.state.rows import Row, encode, no_rows
+from joulie_projections.state.rows import Row, empty_digests, encode
 from joulie_projections.state.state import ClusterState, NodeState
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
-from joulie_projections.testing import edited
+from joulie_projections.testing import tamper
 from joulie_projections.view.view import POLL_S, View
 
 pytestmark = pytest.mark.anyio
 
 Projecting = Callable[[], AbstractAsyncContextManager[asyncio.Task[None]]]
 Viewing = Callable[[], AbstractAsyncContextManager[View]]
-Tell = Callable[..., Awaitable[None]]
+Publish = Callable[..., Awaitable[None]]
 
 
-class ByHand:
-    """Does what a projector does, one step at a time: commits, and tells of it or does not."""
+class ManualProjector:
+    """A projector driven by the test: commits, and publishes deltas and heartbeats on request."""
 
     def __init__(self, engine: Engine, bus: JetStreamLog) -> None:
         self._store = Store(engine)
         self._bus = bus
         self._cluster_state = ClusterState()
-        self._standing = Standing(0, {}, no_rows(), b"")
-        self._says = 0
+        self._cursor = FoldCursor(0, {}, empty_digests(), b"")
+        self._producers = 0
         self._incarnation = "first"
         self._store.acquire("hand", noon(10), noon(), self._incarnation, lambda _: False)
 
-    def commit(self, *facts: Fact) -> Sequenced:
-        self._says += 1
-        told = records(*facts, name=f"n{self._says}")
-        done = sequence(
-            self._cluster_state, self._standing, told, dict.fromkeys(Stream, ""), noon()
-        )
-        self._store.commit(1, done.commit)
-        done.draft.commit()
-        self._standing = done.standing
-        return done
+    def commit(self, *facts: Fact) -> SequencedBatch:
+        self._producers += 1
+        sent = records(*facts, name=f"n{self._producers}")
+        batch = sequence(self._cluster_state, self._cursor, sent, dict.fromkeys(Stream, ""), noon())
+        self._store.commit(1, batch.commit)
+        batch.draft.commit()
+        self._cursor = batch.cursor
+        return batch
 
-    async def tell(self, done: Sequenced, limit: int = 1_000_000) -> None:
-        manifest = done.commit.manifest
-        delta = delta_of(manifest.p_from, manifest.p_to, done.standing.digests, done.rows, limit)
+    async def publish(self, batch: SequencedBatch, limit: int = 1_000_000) -> None:
+        manifest = batch.commit.manifest
+        delta = encode_delta(
+            manifest.p_from, manifest.p_to, batch.cursor.digests, batch.rows, limit
+        )
         await self._bus.tell(CLUSTER.delta, delta)
 
     async def forge(self, row: Row) -> None:
-        """A change that no commit has made."""
-        here = self._standing.position + 1
-        delta = delta_of(here, here, self._standing.digests, [row], 1_000_000)
+        """Publishes a delta with a row that no commit has changed."""
+        here = self._cursor.position + 1
+        delta = encode_delta(here, here, self._cursor.digests, [row], 1_000_000)
         await self._bus.tell(CLUSTER.delta, delta)
 
-    async def beat(self, of: Standing | None = None) -> None:
-        standing = of or self._standing
-        digests = packed(standing.digests)
-        beat = Beat(standing.position, digests, self._incarnation, 1, 0, 0, 0)
+    async def beat(self, of: FoldCursor | None = None) -> None:
+        cursor = of or self._cursor
+        digests = pack_digests(cursor.digests)
+        beat = Heartbeat(cursor.position, digests, self._incarnation, 1, 0, 0, 0)
         await self._bus.tell(CLUSTER.beat, on_the_bus(beat))
 
-    def restored(self, standing: Standing) -> None:
-        """The database is a copy of an earlier day."""
-        self._incarnation, self._standing = "restored", standing
+    def restored(self, cursor: FoldCursor) -> None:
+        """Continues as the projector of a restored database."""
+        self._incarnation, self._cursor = "restored", cursor
 
 
 @pytest.fixture
-def hand(writer: Engine, bus: JetStreamLog) -> ByHand:
-    return ByHand(writer, bus)
+def hand(writer: Engine, bus: JetStreamLog) -> ManualProjector:
+    return ManualProjector(writer, bus)
 
 
 def watts(view: View) -> dict[str, float]:
@@ -107,47 +107,49 @@ def reloads(reason: str) -> float:
 # --- following --------------------------------------------------------------------------------
 
 
-async def test_a_view_boots_from_the_database_and_follows_what_is_told(
-    hand: ByHand, viewing: Viewing
+async def test_a_view_loads_the_database_and_applies_deltas(
+    hand: ManualProjector, viewing: Viewing
 ) -> None:
     hand.commit(power("a", 1), power("b", 2))
     async with viewing() as view:
         await view.wait_ready(5)
         booted = (view.position, watts(view))
-        await hand.tell(hand.commit(power("b", 3), power("c", 4)))
+        await hand.publish(hand.commit(power("b", 3), power("c", 4)))
         await view.wait_for(4, 5)
 
         assert booted == (2, {"a": 1, "b": 2})
         assert watts(view) == {"a": 1, "b": 3, "c": 4}
 
 
-async def test_a_snapshot_stays_as_it_was_while_the_view_goes_on(
-    hand: ByHand, viewing: Viewing
+async def test_a_snapshot_does_not_change_with_the_view(
+    hand: ManualProjector, viewing: Viewing
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
         await view.wait_ready(5)
         before = view.snapshot()
-        await hand.tell(hand.commit(power("a", 900)))
+        await hand.publish(hand.commit(power("a", 900)))
         await view.wait_for(2, 5)
 
         assert (before.position, before.twin_columns.floats("measured_w").tolist()) == (1, [0, 1])
 
 
-async def test_what_is_told_twice_or_late_changes_nothing(hand: ByHand, viewing: Viewing) -> None:
+async def test_repeated_and_late_deltas_change_nothing(
+    hand: ManualProjector, viewing: Viewing
+) -> None:
     first = hand.commit(power("a", 1))
     second = hand.commit(power("a", 2))
     async with viewing() as view:
         await view.wait_ready(5)
         for old in (second, first, second):
-            await hand.tell(old)
-        await hand.tell(hand.commit(power("b", 3)))
+            await hand.publish(old)
+        await hand.publish(hand.commit(power("b", 3)))
         await view.wait_for(3, 5)
 
         assert watts(view) == {"a": 2, "b": 3}
 
 
-async def test_a_view_before_any_projector_is_not_ready_and_says_so(viewing: Viewing) -> None:
+async def test_a_view_without_a_checkpoint_is_not_ready(viewing: Viewing) -> None:
     async with viewing() as view:
         with pytest.raises(ViewBehind, match="not loaded yet"):
             await view.wait_ready(0.05)
@@ -155,23 +157,23 @@ async def test_a_view_before_any_projector_is_not_ready_and_says_so(viewing: Vie
         assert (view.is_ready, view.position, view.age_s) == (False, 0, float("inf"))
 
 
-async def test_a_view_is_ready_as_soon_as_a_projector_has_led(
-    projecting: Projecting, viewing: Viewing, tell: Tell
+async def test_a_view_becomes_ready_with_the_first_projector(
+    projecting: Projecting, viewing: Viewing, publish: Publish
 ) -> None:
     async with viewing() as view:
-        await tell(power("a", 1))
+        await publish(power("a", 1))
         async with projecting():
             await view.wait_for(1, 5)
 
             assert watts(view) == {"a": 1}
 
 
-# --- what was missed --------------------------------------------------------------------------
+# --- missed changes ---------------------------------------------------------------------------
 
 
 @pytest.fixture
-async def steady(hand: ByHand) -> AsyncGenerator[None, None]:
-    """Beats that never stop: the view has no silence to be woken by."""
+async def heartbeats(hand: ManualProjector) -> AsyncGenerator[None, None]:
+    """Constant heartbeats, so that the view never polls the database because of silence."""
 
     async def beat() -> None:
         while True:
@@ -184,23 +186,23 @@ async def steady(hand: ByHand) -> AsyncGenerator[None, None]:
     await asyncio.wait([task])
 
 
-@pytest.mark.usefixtures("steady")
+@pytest.mark.usefixtures("heartbeats")
 async def test_a_view_that_missed_a_delta_reads_the_database(
-    hand: ByHand, viewing: Viewing
+    hand: ManualProjector, viewing: Viewing
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
         await view.wait_ready(5)
-        hand.commit(power("b", 2))  # nobody tells
-        await hand.tell(hand.commit(power("c", 3)))
+        hand.commit(power("b", 2))  # without a delta
+        await hand.publish(hand.commit(power("c", 3)))
         await view.wait_for(3, 5)
 
         assert watts(view) == {"a": 1, "b": 2, "c": 3}
 
 
-@pytest.mark.usefixtures("steady")
-async def test_a_view_that_missed_the_last_delta_hears_of_it_by_the_next_beat(
-    hand: ByHand, viewing: Viewing
+@pytest.mark.usefixtures("heartbeats")
+async def test_a_view_detects_a_missed_last_delta_by_the_next_heartbeat(
+    hand: ManualProjector, viewing: Viewing
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
@@ -211,20 +213,22 @@ async def test_a_view_that_missed_the_last_delta_hears_of_it_by_the_next_beat(
         assert watts(view) == {"a": 2}
 
 
-@pytest.mark.usefixtures("steady")
-async def test_a_change_too_large_to_be_told_is_read(hand: ByHand, viewing: Viewing) -> None:
+@pytest.mark.usefixtures("heartbeats")
+async def test_a_change_above_the_message_limit_is_read_from_the_database(
+    hand: ManualProjector, viewing: Viewing
+) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
         await view.wait_ready(5)
-        await hand.tell(hand.commit(*(pending(f"p{number}") for number in range(20))), limit=500)
+        await hand.publish(hand.commit(*(pending(f"p{number}") for number in range(20))), limit=500)
         await view.wait_for(21, 5)
 
         assert len(view.cluster_state.pods) == 20
 
 
-@pytest.mark.usefixtures("steady")
-async def test_a_view_whose_rows_are_not_the_projectors_starts_anew(
-    hand: ByHand, viewing: Viewing
+@pytest.mark.usefixtures("heartbeats")
+async def test_a_view_with_a_digest_mismatch_reloads_all_rows(
+    hand: ManualProjector, viewing: Viewing
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
@@ -236,11 +240,11 @@ async def test_a_view_whose_rows_are_not_the_projectors_starts_anew(
         assert watts(view) == {"a": 1}
 
 
-@pytest.mark.usefixtures("steady")
-async def test_a_restored_database_replaces_everything_that_was_believed(
-    hand: ByHand, viewing: Viewing, writer: Engine
+@pytest.mark.usefixtures("heartbeats")
+async def test_a_restored_database_replaces_all_rows(
+    hand: ManualProjector, viewing: Viewing, writer: Engine
 ) -> None:
-    earlier = hand.commit(node_seen("a")).standing
+    earlier = hand.commit(node_seen("a")).cursor
     hand.commit(node_seen("b"))
     async with viewing() as view:
         await view.wait_for(2, 5)
@@ -253,27 +257,29 @@ async def test_a_restored_database_replaces_everything_that_was_believed(
             while view.position == 2:
                 moves = await view.moved_since(moves)
 
-        assert view.position == 1, "who follows hears of it, though it went back"
+        assert view.position == 1, "followers are notified of a move back"
         assert list(view.snapshot().twin_columns.rows) == ["a"]
 
 
-async def test_a_beat_that_a_delta_overtook_reloads_nothing(hand: ByHand, viewing: Viewing) -> None:
-    earlier = hand.commit(power("a", 1)).standing
+async def test_a_heartbeat_overtaken_by_a_delta_causes_no_reload(
+    hand: ManualProjector, viewing: Viewing
+) -> None:
+    earlier = hand.commit(power("a", 1)).cursor
     async with viewing() as view:
         await view.wait_ready(5)
         before = reloads("another database")
-        await hand.tell(hand.commit(power("a", 2)))
+        await hand.publish(hand.commit(power("a", 2)))
         await view.wait_for(2, 5)
         await hand.beat(earlier)
         await until(lambda: view.last_beat is not None and view.last_beat.position == 1)
-        await hand.tell(hand.commit(power("a", 3)))
+        await hand.publish(hand.commit(power("a", 3)))
         await view.wait_for(3, 5)
 
         assert (watts(view), reloads("another database")) == ({"a": 3}, before)
 
 
-async def test_a_view_follows_by_the_database_alone_where_the_bus_is_silent(
-    hand: ByHand, viewing: Viewing
+async def test_a_view_follows_the_database_while_the_bus_is_silent(
+    hand: ManualProjector, viewing: Viewing
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
@@ -285,10 +291,10 @@ async def test_a_view_follows_by_the_database_alone_where_the_bus_is_silent(
         assert view.age_s < 1
 
 
-async def test_a_view_from_before_a_trim_reads_everything_anew(
-    hand: ByHand, viewing: Viewing, place: Place
+async def test_a_view_behind_a_trim_reloads_all_rows(
+    hand: ManualProjector, viewing: Viewing, place: Place
 ) -> None:
-    """Which rows had gone is forgotten up to the cut: by changes alone `a` would stay for ever."""
+    """Deletions before the cut are trimmed, so incremental changes would keep `a`."""
     hand.commit(power("a", 1), power("b", 2))
     async with viewing() as view:
         await view.wait_ready(5)
@@ -296,20 +302,20 @@ async def test_a_view_from_before_a_trim_reads_everything_anew(
         hand.commit(NodeGone(node="a"))
         hand.commit(power("c", 3))
         row = "(1, 1, ?, 3, ?, '', '', ?, 0, '', ?, 0, '')"
-        edited(place, f"INSERT INTO cut VALUES {row}", *[b"\x80"] * 4)
-        edited(place, "DELETE FROM gone")
+        tamper(place, f"INSERT INTO cut VALUES {row}", *[b"\x80"] * 4)
+        tamper(place, "DELETE FROM gone")
         await view.wait_for(4, 5)
         await until(lambda: reloads("trimmed") > before)
 
         assert watts(view) == {"b": 2, "c": 3}
 
 
-async def test_a_reader_behind_the_newest_cut_is_not_handed_changes(
-    writer: Engine, hand: ByHand, place: Place
+async def test_a_reader_behind_the_newest_cut_gets_no_changes(
+    writer: Engine, hand: ManualProjector, place: Place
 ) -> None:
     for number in range(1, 4):
         hand.commit(power("a", number))
-    edited(place, "INSERT INTO cut VALUES (1, 1, ?, 2, ?, '', '', ?, 0, '', ?, 0, '')", *[b"x"] * 4)
+    tamper(place, "INSERT INTO cut VALUES (1, 1, ?, 2, ?, '', '', ?, 0, '', ?, 0, '')", *[b"x"] * 4)
     store = Store(writer)
 
     assert [store.changes_since(at, ("node",))[1] is None for at in (0, 1, 2, 3)] == [
@@ -317,11 +323,11 @@ async def test_a_reader_behind_the_newest_cut_is_not_handed_changes(
     ]
 
 
-async def test_a_view_opened_late_knows_what_was_told_before(
-    projecting: Projecting, viewing: Viewing, tell: Tell
+async def test_a_view_opened_late_has_all_earlier_changes(
+    projecting: Projecting, viewing: Viewing, publish: Publish
 ) -> None:
     async with projecting(), viewing() as early:
-        await tell(power("a", 1), power("b", 2), power("a", 3))
+        await publish(power("a", 1), power("b", 2), power("a", 3))
         await early.wait_for(3, 5)
         async with viewing() as late:
             await late.wait_for(3, 5)
@@ -329,15 +335,15 @@ async def test_a_view_opened_late_knows_what_was_told_before(
             assert watts(late) == watts(early) == {"a": 3, "b": 2}
 
 
-# --- alone ------------------------------------------------------------------------------------
+# --- without projector, bus or database -------------------------------------------------------
 
 
-async def test_a_view_without_a_projector_keeps_answering_and_grows_old(
-    projecting: Projecting, viewing: Viewing, tell: Tell
+async def test_a_view_without_a_projector_keeps_its_rows_and_its_age_grows(
+    projecting: Projecting, viewing: Viewing, publish: Publish
 ) -> None:
     async with viewing() as view:
         async with projecting():
-            await tell(power("a", 100))
+            await publish(power("a", 100))
             await view.wait_for(1, 5)
         left = view.snapshot()
         await until(lambda: view.age_s > 1.2)
@@ -348,15 +354,15 @@ async def test_a_view_without_a_projector_keeps_answering_and_grows_old(
         assert now.age_ms >= 1200
 
 
-async def test_a_view_whose_database_and_bus_are_silent_keeps_answering(
-    hand: ByHand, bus: JetStreamLog, place: Place
+async def test_a_view_without_bus_and_database_keeps_its_rows(
+    hand: ManualProjector, bus: JetStreamLog, place: Place
 ) -> None:
     hand.commit(power("a", 100))
     engine = database.reader(place)
     async with View.open(bus, engine, CLUSTER) as view:
         await view.wait_ready(5)
-        refused = fail_every_read(engine)
-        await until(lambda: len(refused) >= 2)
+        failures = fail_every_read(engine)
+        await until(lambda: len(failures) >= 2)
 
         assert (view.position, watts(view)) == (1, {"a": 100})
         assert view.age_s > 1
@@ -364,33 +370,33 @@ async def test_a_view_whose_database_and_bus_are_silent_keeps_answering(
 
 
 def fail_every_read(engine: Engine) -> list[str]:
-    """The list grows with every try."""
-    refused: list[str] = []
+    """Makes reads fail; the returned list has an entry for each attempt."""
+    failures: list[str] = []
 
     @event.listens_for(engine, "begin")
     def fail(_: object) -> None:
-        refused.append("disk I/O error")
+        failures.append("disk I/O error")
         raise OperationalError("BEGIN", None, OSError("disk I/O error"))
 
-    return refused
+    return failures
 
 
-async def test_a_waiting_view_asks_the_database_now_and_then_and_not_all_the_time(
+async def test_a_view_without_checkpoint_polls_the_database_at_an_interval(
     bus: JetStreamLog, place: Place
 ) -> None:
     engine = database.reader(place)
-    asked: list[float] = []
-    event.listen(engine, "begin", lambda _: asked.append(time.monotonic()))
+    reads: list[float] = []
+    event.listen(engine, "begin", lambda _: reads.append(time.monotonic()))
 
     async with View.open(bus, engine, CLUSTER):
-        await until(lambda: len(asked) >= 4)
+        await until(lambda: len(reads) >= 4)
     engine.dispose()
 
-    assert asked[3] - asked[0] > 2 * POLL_S
+    assert reads[3] - reads[0] > 2 * POLL_S
 
 
-async def test_waiting_for_what_does_not_come_says_how_far_it_came(
-    hand: ByHand, viewing: Viewing
+async def test_a_timeout_of_wait_for_reports_the_position(
+    hand: ManualProjector, viewing: Viewing
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
