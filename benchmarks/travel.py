@@ -101,7 +101,9 @@ def written(file: Path, names: list[str], events: int) -> Held:
         store.commit(lease.epoch, done.commit)
         done.draft.commit()
         if done.standing.position // SNAPSHOT_EVERY > standing.position // SNAPSHOT_EVERY:
-            store.keep(lease.epoch, pack(moment_of(cluster_state, done.standing), NOON), 1000)
+            store.save_snapshot(
+                lease.epoch, pack(moment_of(cluster_state, done.standing), NOON), 1000
+            )
         standing = done.standing
     writer.dispose()
     return held

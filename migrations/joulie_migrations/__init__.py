@@ -34,7 +34,7 @@ class Steps(NamedTuple):
     newest: str
 
 
-OURS = Steps((_HERE / "versions",), OLDEST, NEWEST)
+RELEASED = Steps((_HERE / "versions",), OLDEST, NEWEST)
 
 
 def current(engine: Engine) -> str:
@@ -45,7 +45,7 @@ def current(engine: Engine) -> str:
         return connection.scalar(text(f"SELECT version_num FROM {_VERSIONS}")) or ""
 
 
-def require(engine: Engine, steps: Steps = OURS) -> None:
+def require(engine: Engine, steps: Steps = RELEASED) -> None:
     """Refuses to work on a schema that this code was not written for, older or newer."""
     found = current(engine)
     if found < steps.oldest:
@@ -53,7 +53,7 @@ def require(engine: Engine, steps: Steps = OURS) -> None:
     _require_young_enough(engine, found, steps)
 
 
-def upgrade(engine: Engine, phase: str = "", steps: Steps = OURS) -> str:
+def upgrade(engine: Engine, phase: str = "", steps: Steps = RELEASED) -> str:
     """Takes the steps of a phase, or all. Returns the schema that the database is at then."""
     # Alembic takes most of a second to import, and only a migration needs it.
     from alembic import command

@@ -204,7 +204,7 @@ def _programs() -> Path:
 class Fall(NamedTuple):
     """SIGKILL at the so-manieth call of a method: just before its COMMIT, or just behind it."""
 
-    method: str  # commit, keep or append
+    method: str  # commit, save_snapshot or append
     when: str  # before or after
     nth: int = 1
 

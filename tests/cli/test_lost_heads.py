@@ -117,7 +117,7 @@ async def garbage_in_the_stream(both: Both) -> None:
 
 
 async def a_forged_handover(both: Both) -> None:
-    thief = Ed25519Signer.kept_in(both.data / "thief.key")
+    thief = Ed25519Signer.load_or_create(both.data / "thief.key")
     await both.anchor(encode(thief.hand_over(thief, 9, bytes(32), 1)))
 
 

@@ -14,19 +14,19 @@ from sqlalchemy import Engine, insert, inspect, text
 import joulie_migrations
 from joulie_bus.errors import SchemaMismatch
 from joulie_bus.testing import node_seen, noon, one_of_each, power, records
-from joulie_migrations import OURS, Steps
+from joulie_migrations import RELEASED, Steps
 from joulie_projections.decision_log.entry import (
     FIRST_PREV,
     UNREADABLE,
-    About,
     Entry,
+    EntryFields,
     chain_hash,
     entry_of,
 )
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Input
 from joulie_projections.fold.sequence import Standing, sequence
-from joulie_projections.history.history import History, Logged, Wanted
+from joulie_projections.history.history import EntryQuery, History, StoredEntry
 from joulie_projections.state.rows import no_rows
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store import database
@@ -48,10 +48,10 @@ phase = "{phase}"
 def upgrade() -> None:
     op.execute(sa.text("{sql}"))
 """
-FIRST = OURS._replace(newest="0001")
+FIRST = RELEASED._replace(newest="0001")
 # The release after this one: it adds a column, and takes one away when the old code is gone.
 NEXT = (
-    ("0094", OURS.newest, "pre", "ALTER TABLE quarantine ADD COLUMN hint TEXT"),
+    ("0094", RELEASED.newest, "pre", "ALTER TABLE quarantine ADD COLUMN hint TEXT"),
     ("0095", "0094", "post", "ALTER TABLE rebuilt DROP COLUMN flipped_at"),
     ("0096", "0095", "pre", "ALTER TABLE quarantine ADD COLUMN more TEXT"),
 )
@@ -85,7 +85,7 @@ def release(tmp_path: Path, steps: int, *, oldest: str, newest: str) -> Steps:
     for number, before, phase, sql in NEXT[:steps]:
         step = STEP.format(number=number, before=before, phase=phase, sql=sql)
         (folder / f"{number}_{phase}.py").write_text(step)
-    return Steps((*OURS.folders, folder), oldest, newest)
+    return Steps((*RELEASED.folders, folder), oldest, newest)
 
 
 def test_the_upgraded_schema_is_the_one_the_code_works_with(empty: Engine) -> None:
@@ -165,9 +165,11 @@ def test_a_database_of_the_first_release_gets_what_came_since(empty: Engine, pla
 
 
 ABOUT = [
-    About("extender-0:b1:1", "settings.declared", "", "", 0, noon()),
-    About("extender-0:b1:2", "decision.filter", "u-1", 'team/"quoted" \\ and ünï', 7, noon(1)),
-    About("unreadable:3", UNREADABLE, "", "", 0, 0),
+    EntryFields("extender-0:b1:1", "settings.declared", "", "", 0, noon()),
+    EntryFields(
+        "extender-0:b1:2", "decision.filter", "u-1", 'team/"quoted" \\ and ünï', 7, noon(1)
+    ),
+    EntryFields("unreadable:3", UNREADABLE, "", "", 0, 0),
 ]
 BODIES = [b"\x81one", b"\x81two\n\0\xff", b""]
 
@@ -175,10 +177,10 @@ BODIES = [b"\x81one", b"\x81two\n\0\xff", b""]
 def test_what_was_logged_before_entries_had_headers_is_what_it_was(
     empty: Engine, place: Place
 ) -> None:
-    joulie_migrations.upgrade(empty, steps=OURS._replace(oldest="0002", newest="0002"))
+    joulie_migrations.upgrade(empty, steps=RELEASED._replace(oldest="0002", newest="0002"))
     before, prev = [], FIRST_PREV
-    for pos, (about, body) in enumerate(zip(ABOUT, BODIES, strict=True), 1):
-        before.append(Logged(pos, *about, body, prev, chain_hash(prev, body)))
+    for pos, (fields, body) in enumerate(zip(ABOUT, BODIES, strict=True), 1):
+        before.append(StoredEntry(pos, *fields, body, prev, chain_hash(prev, body)))
         prev = before[-1].hash
     with empty.begin() as db:
         db.execute(insert(decision), [entry._asdict() for entry in before])
@@ -197,9 +199,9 @@ def test_what_was_logged_before_entries_had_headers_is_what_it_was(
     writer.dispose()
     with History.of(place) as history:
         after = list(history.entries())
-        assert [entry.pos for entry in history.find(Wanted(pod_uid="u-1"))] == [2]
+        assert [entry.pos for entry in history.find(EntryQuery(pod_uid="u-1"))] == [2]
     assert after[:3] == before
-    assert [(entry.about, entry.body, entry.prev) for entry in after[3:]] == [(*new, prev)]
+    assert [(entry.fields, entry.body, entry.prev) for entry in after[3:]] == [(*new, prev)]
 
 
 # --- the next version -------------------------------------------------------------------------
@@ -256,7 +258,7 @@ def test_the_steps_after_a_roll_out_shut_the_last_version_out(old: Engine, later
 
 
 def test_new_code_does_not_start_on_an_old_schema(old: Engine, later: Steps) -> None:
-    with pytest.raises(SchemaMismatch, match=f"at schema {OURS.newest}, this code wants 0094"):
+    with pytest.raises(SchemaMismatch, match=f"at schema {RELEASED.newest}, this code wants 0094"):
         joulie_migrations.require(old, later)
 
 

@@ -33,7 +33,7 @@ from joulie_bus.streams.records import Record
 from joulie_projections.decision_log.signed import KeyStatement
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.fold.snapshots import Snapshot
-from joulie_projections.history.history import History, Logged
+from joulie_projections.history.history import History, StoredEntry
 
 HOUR_NS = 3_600_000_000_000
 PART_ROWS = 100_000  # facts: what one reader holds in memory, and reads for a single moment
@@ -182,9 +182,9 @@ def _facts_by_hour(manifests: Iterable[Manifest]) -> Iterator[tuple[int, list[Ma
         yield hour, held
 
 
-def _log_by_hour(entries: Iterable[Logged]) -> Iterator[tuple[int, list[Logged]]]:
+def _log_by_hour(entries: Iterable[StoredEntry]) -> Iterator[tuple[int, list[StoredEntry]]]:
     """Replicas' clocks differ a little; the newest moment seen so far says which hour it is."""
-    held: list[Logged] = []
+    held: list[StoredEntry] = []
     hour = 0
     for entry in entries:
         here = max(hour, entry.decided_at // HOUR_NS)

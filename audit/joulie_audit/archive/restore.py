@@ -34,9 +34,9 @@ def restore(archive: Archive, store: Store, log: DecisionLog, held: Checkpoint) 
     entries = 0
     for place, part in archive.parts(LOG):
         found = archive.read_log(place, part)
-        said = [Entry(entry.about, entry.body) for entry in found.entries]
+        said = [Entry(entry.fields, entry.body) for entry in found.entries]
         log.append(held.epoch, said, Input("", 0))
-        log.keep_heads(held.epoch, found.heads)
+        log.import_heads(held.epoch, found.heads)
         entries = part.last
     return Restored(facts.position, entries)
 
@@ -78,7 +78,7 @@ class _Restoring:
         if self.position - self._kept_at >= EVERY:
             self._kept_at = self.position
             made = pack(moment_of(self._cluster_state, self._standing), now)
-            self._store.keep(self._epoch, made, AT_MOST)
+            self._store.save_snapshot(self._epoch, made, AT_MOST)
 
 
 def _require_version(place: str, manifest: Manifest) -> None:

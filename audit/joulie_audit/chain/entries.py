@@ -17,13 +17,13 @@ from joulie_bus.errors import Undecodable
 from joulie_projections.decision_log.entry import (
     FIRST_PREV,
     UNREADABLE,
-    about_before_bounds,
     chain_hash,
     event_ids_in,
+    fields_before_bounds,
     has_header,
-    header_in,
+    parse_header,
 )
-from joulie_projections.history.history import NEWEST, PAGE, History, Logged, Look
+from joulie_projections.history.history import NEWEST, PAGE, EntryCheck, History, StoredEntry
 from joulie_projections.store.database import Place
 
 
@@ -70,7 +70,7 @@ def walk(history: History, part: Part, wanted: Set[int]) -> Walked:
     check = _Check(part, wanted)
     flaw = check.begin(history)
     while flaw is None:
-        history.look_through(check.pos + 1, part.last, check.looking())
+        history.check_entries(check.pos + 1, part.last, check.looking())
         check.take_rest()
         closely = history.entries(check.pos + 1, min(part.last, check.pos + PAGE))
         if (first := next(closely, None)) is None:
@@ -154,7 +154,7 @@ class _Check:
         self._prev = before.hash
         return None
 
-    def looking(self) -> Look:
+    def looking(self) -> EntryCheck:
         """The hot loop, by the bare values: says whether an entry is what it was, and follows."""
         expected, prev = self.pos, self._prev
         bodies, hashes = self._bodies, self._hashes
@@ -188,7 +188,7 @@ class _Check:
         self._hashes.clear()
         return True
 
-    def closely(self, entry: Logged) -> Flaw | None:
+    def closely(self, entry: StoredEntry) -> Flaw | None:
         """The long way: what is wrong, or on to the next."""
         expected = self.pos + 1
         if entry.pos != expected:
@@ -209,7 +209,7 @@ def _missing(expected: int, found: int) -> str:
     return f"entry {expected} is missing; the log goes on at {found}"
 
 
-def _flaw_of(entry: Logged, prev: bytes) -> str:
+def _flaw_of(entry: StoredEntry, prev: bytes) -> str:
     if entry.prev != prev:
         return f"entry {entry.pos} does not follow the entry before it"
     if not _is_bytes(entry.body) or chain_hash(prev, entry.body) != entry.hash:
@@ -222,18 +222,18 @@ def _is_bytes(value: object) -> bool:
     return isinstance(value, bytes)
 
 
-def _column_flaw(entry: Logged) -> str:
+def _column_flaw(entry: StoredEntry) -> str:
     """A header was hashed with its message, and of an older entry the message is all there is."""
     where, is_unreadable = f"entry {entry.pos}", entry.kind == UNREADABLE
     if is_unreadable and not has_header(entry.body):
         return ""
     try:
         said = (
-            header_in(entry.body)
+            parse_header(entry.body)
             if has_header(entry.body)
-            else about_before_bounds(entry.body, where)
+            else fields_before_bounds(entry.body, where)
         )
     except (Undecodable, ValueError) as error:
         return "" if is_unreadable else f"{where}: {error}"
-    column = said.differs_from(entry.about)
+    column = said.differs_from(entry.fields)
     return column and f"the column {column} of {where} is not what its body says"

@@ -18,7 +18,7 @@ from joulie_bus.events import (
 from joulie_bus.events.codec import Envelope
 from joulie_extender.decide import weights_of
 from joulie_extender.scoring import Weights
-from joulie_projections.decision_log.entry import about_event
+from joulie_projections.decision_log.entry import fields_of_event
 from joulie_projections.history.history import NEWEST, History
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def answers_of(
             event = read and read[1]
             if read and isinstance(event, FilterDecided | PrioritizeDecided | PreemptDecided):
                 weights = settings.get(event.basis.settings)
-                misfiled = about_event(*read, "decision").differs_from(entry.about)
+                misfiled = fields_of_event(*read, "decision").differs_from(entry.fields)
                 yield entry.view_position, Answer(entry.pos, event, weights, misfiled)
 
 

@@ -96,7 +96,7 @@ def _place(history: History, on: Grounds, before: int) -> _Found | None:
         and on.public.stands_alone(head)
     )
     head = next(allowed, None)
-    manifest = _manifest_at(history, min(facts_to, history.known_at(before)))
+    manifest = _manifest_at(history, min(facts_to, history.position_by(before)))
     held = history.cut()
     if head is None or manifest is None:
         return None

@@ -86,7 +86,7 @@ async def _newest_cut(bus: Log, history: History, cut: Cut, read: int) -> int:
     guess = read - (history.tip() - cut.pos)
     while guess >= first:
         found = entry_of(await _message(bus, guess))
-        at = history.position_of(found.about.event_id)
+        at = history.position_of(found.fields.event_id)
         if at is None or at <= cut.pos:
             return guess
         guess -= at - cut.pos

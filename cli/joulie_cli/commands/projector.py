@@ -7,8 +7,8 @@ from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
 from joulie_cli.wiring import Wiring, connected, serve_part
 from joulie_projections.decision_log.heads import Signer
-from joulie_projections.history.free_space import Room
-from joulie_projections.projector.liveness import Progress
+from joulie_projections.history.free_space import FreeSpaceMonitor
+from joulie_projections.projector.liveness import Liveness
 from joulie_projections.projector.projector import Projector, ProjectorSettings
 from joulie_projections.store import database
 
@@ -24,7 +24,7 @@ class Health:
     """Asked from the first moment on, also while there is nobody yet who could answer."""
 
     def __init__(self) -> None:
-        self.progress: Progress | None = None
+        self.progress: Liveness | None = None
 
     def alive(self) -> str:
         return self.progress.alive() if self.progress else ""
@@ -45,7 +45,7 @@ async def _project(wires: Wiring, health: Health) -> None:
         async with connected(wires, Role.PROJECTOR) as bus:
             projector = Projector(bus, wires.subjects, engine, signer, settings)
             health.progress = projector.progress
-            room = Room(bus, wires.data.database, wires.data.path)
+            room = FreeSpaceMonitor(bus, wires.data.database, wires.data.path)
             async with background(room.run(), "room"):
                 await projector.run()
     finally:

@@ -1,4 +1,4 @@
-"""What an entry of the decision log says, and how it is written. Pure.
+"""What an entry of the decision log says, and how it is decision_table. Pure.
 
     @00380054005800690074extender-0:b1:7   decision.filter   uid   team/train   4711   1792324800...
     the message, byte for byte as it came
@@ -32,18 +32,22 @@ from joulie_bus.events import (
 from joulie_bus.events.codec import Envelope
 from joulie_bus.streams.authority import require_authority
 from joulie_bus.streams.records import Record
-from joulie_migrations import written
+from joulie_migrations import decision_table
 from joulie_projections.state import unchecked
 
 UNREADABLE = "unreadable"
 FIRST_PREV = bytes(32)
-LARGEST = 2**63 - 1  # that a column holds
-LONGEST = 10**written.WIDTH - 1  # that a header may be
-_MARK, _ENDS, _FIRST = written.MARK.encode(), b"%04d" * written.FIELDS, written.FIRST
+MAX_COLUMN_INT = 2**63 - 1  # that a column holds
+MAX_HEADER_BYTES = 10**decision_table.WIDTH - 1  # that a header may be
+_MARK, _ENDS, _FIRST = (
+    decision_table.MARK.encode(),
+    b"%04d" * decision_table.FIELDS,
+    decision_table.FIRST,
+)
 _CONTROL = re.compile(r"[\x00-\x1f]")
 
 
-class About(NamedTuple):
+class EntryFields(NamedTuple):
     """What an entry is found by."""
 
     event_id: str
@@ -53,7 +57,7 @@ class About(NamedTuple):
     view_position: int
     decided_at: int
 
-    def differs_from(self, other: "About") -> str:
+    def differs_from(self, other: "EntryFields") -> str:
         """The first column that does; empty for none."""
         pairs = zip(self._fields, self, other, strict=True)
         return next((column for column, mine, its in pairs if mine != its), "")
@@ -62,7 +66,7 @@ class About(NamedTuple):
 class Entry(NamedTuple):
     """An entry, but for its place in the chain."""
 
-    about: About
+    fields: EntryFields
     body: bytes
 
 
@@ -75,39 +79,39 @@ def entry_of(record: Record) -> Entry:
         envelope = codec.open_envelope(record.data, where)
         event = codec.read(envelope, where)
         require_authority(record, envelope, event, where)
-        about = about_event(envelope, event, where)
-        _require_fitting(where, about)
+        fields = fields_of_event(envelope, event, where)
+        _require_fitting(where, fields)
     except Undecodable:
-        return unreadable(record)
-    return Entry(about, header(about) + record.data)
+        return unreadable_entry(record)
+    return Entry(fields, header_of(fields) + record.data)
 
 
-def unreadable(record: Record) -> Entry:
+def unreadable_entry(record: Record) -> Entry:
     """Found by the message's place in its stream alone."""
-    about = About(f"{UNREADABLE}:{record.sequence}", UNREADABLE, "", "", 0, 0)
-    return Entry(about, header(about) + record.data)
+    fields = EntryFields(f"{UNREADABLE}:{record.sequence}", UNREADABLE, "", "", 0, 0)
+    return Entry(fields, header_of(fields) + record.data)
 
 
-def stand_in(record: Record) -> bytes:
+def placeholder_body(record: Record) -> bytes:
     """For a message whose bytes no database takes: enough to know it by."""
     digest = hashlib.sha256(record.data).hexdigest()
     return f"{len(record.data)} bytes that the database refused, sha256 {digest}".encode()
 
 
-def about_of(message: bytes, where: str) -> About:
+def fields_of_message(message: bytes, where: str) -> EntryFields:
     envelope = codec.open_envelope(message, where)
-    return about_event(envelope, codec.read(envelope, where), where)
+    return fields_of_event(envelope, codec.read(envelope, where), where)
 
 
-def about_before_bounds(message: bytes, where: str) -> About:
+def fields_before_bounds(message: bytes, where: str) -> EntryFields:
     """Of an entry that was written when events had no bounds, nor entries a header."""
     try:
-        return about_of(message, where)
+        return fields_of_message(message, where)
     except Undecodable:
-        return about_event(*unchecked.decode_message(message, where), where)
+        return fields_of_event(*unchecked.decode_message(message, where), where)
 
 
-def about_event(envelope: Envelope, event: AnyEvent, where: str) -> About:
+def fields_of_event(envelope: Envelope, event: AnyEvent, where: str) -> EntryFields:
     match event:
         case FilterDecided() | PrioritizeDecided() | PreemptDecided():
             pod, view, now = event.pod, event.basis.view, event.basis.now
@@ -123,42 +127,42 @@ def about_event(envelope: Envelope, event: AnyEvent, where: str) -> About:
             uid, name = "", ""
         case _:
             raise Undecodable(where, f"{event.TYPE} is no entry of the decision log")
-    return About(envelope.id, event.TYPE, uid, name, view, now)
+    return EntryFields(envelope.id, event.TYPE, uid, name, view, now)
 
 
-def _require_fitting(where: str, about: About) -> None:
+def _require_fitting(where: str, fields: EntryFields) -> None:
     """The wire holds more than a column does; one such value must not stop the whole log."""
-    for value in about:
+    for value in fields:
         if isinstance(value, str) and _CONTROL.search(value):
             raise Undecodable(where, f"{value!r} has a control character")
-        if isinstance(value, int) and abs(value) > LARGEST:
+        if isinstance(value, int) and abs(value) > MAX_COLUMN_INT:
             raise Undecodable(where, f"{value} fits no column")
-    if (length := len(header(about))) > LONGEST:
+    if (length := len(header_of(fields))) > MAX_HEADER_BYTES:
         raise Undecodable(where, f"its names take {length} bytes, which fit no header")
 
 
 # --- header and message -----------------------------------------------------------------------
 
 
-def header(about: About) -> bytes:
-    *texts, view, now = about
-    fields = [*(text.encode() for text in texts), b"%d" % view]
-    ends = accumulate((len(field) + 1 for field in fields), initial=_FIRST)
-    return b"%b%b%b\t%d\n" % (_MARK, _ENDS % tuple(ends)[1:], b"\t".join(fields), now)
+def header_of(fields: EntryFields) -> bytes:
+    *texts, view, now = fields
+    columns = [*(text.encode() for text in texts), b"%d" % view]
+    ends = accumulate((len(column) + 1 for column in columns), initial=_FIRST)
+    return b"%b%b%b\t%d\n" % (_MARK, _ENDS % tuple(ends)[1:], b"\t".join(columns), now)
 
 
 def has_header(body: bytes) -> bool:
     return body.startswith(_MARK)
 
 
-def header_in(body: bytes) -> About:
+def parse_header(body: bytes) -> EntryFields:
     """Raises ValueError where the first line is none."""
     line = body[: body.find(b"\n") + 1]
     event_id, kind, pod_uid, pod, view, now = line[_FIRST:-1].decode().split("\t")
-    about = About(event_id, kind, pod_uid, pod, int(view), int(now))
-    if header(about) != line:
+    fields = EntryFields(event_id, kind, pod_uid, pod, int(view), int(now))
+    if header_of(fields) != line:
         raise ValueError("it does not begin with a header")
-    return about
+    return fields
 
 
 def message_in(body: bytes) -> bytes:
@@ -174,7 +178,7 @@ def event_ids_in(bodies: Sequence[bytes]) -> list[bytes] | None:
     return [body[_FIRST : ends[each]] for each, body in zip(said, bodies, strict=True)]
 
 
-_FIRST_END = itemgetter(slice(1 + written.WIDTH))
+_FIRST_END = itemgetter(slice(1 + decision_table.WIDTH))
 
 
 def _end_in(said: bytes) -> int | None:
@@ -183,9 +187,9 @@ def _end_in(said: bytes) -> int | None:
     return int(said[1:]) - 1 if said[1:].isdigit() else 0
 
 
-def beside(entry: Entry) -> bytes | None:
+def detached_header(entry: Entry) -> bytes | None:
     """What an entry is found by, where its body does not begin with it."""
-    line = header(entry.about)
+    line = header_of(entry.fields)
     return None if entry.body.startswith(line) else line
 
 

@@ -51,7 +51,7 @@ class Signer:
         self.path = path
         self.key_id = key_id
         self.public = public
-        self._made = _made(path)
+        self._made = _file_identity(path)
 
     def may_sign(self, pos: int) -> bool:
         """Its range, by the ring: a key that handed over signs nothing more."""
@@ -61,13 +61,15 @@ class Signer:
     @staticmethod
     def of(path: Path, kind: str = ED25519) -> "Signer":
         """The key in the file; made, readable by its owner alone, if there is none."""
-        return _HmacSigner.kept_in(path) if kind == HMAC else Ed25519Signer.kept_in(path)
+        return (
+            _HmacSigner.load_or_create(path) if kind == HMAC else Ed25519Signer.load_or_create(path)
+        )
 
     def is_stale(self) -> bool:
         """There is another key in the file by now."""
-        return self.path.exists() and self._made != _made(self.path)
+        return self.path.exists() and self._made != _file_identity(self.path)
 
-    def read_again(self) -> "Signer":
+    def reload(self) -> "Signer":
         """The key that is in the file now, and its ring."""
         raise NotImplementedError
 
@@ -93,13 +95,13 @@ class Ed25519Signer(Signer):
         super().__init__(path, own.id, _ring_beside(path, own))
 
     @classmethod
-    def kept_in(cls, path: Path) -> "Ed25519Signer":
+    def load_or_create(cls, path: Path) -> "Ed25519Signer":
         if not path.exists():
             _require_no_ring(path)
             key = Ed25519PrivateKey.generate()
             pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
             keep_private(path, pem.decode())
-        if is_secret(path):
+        if is_hmac_secret(path):
             raise KeyMismatch(str(path), ED25519, HMAC)
         try:
             loaded = load_pem_private_key(path.read_bytes(), password=None)
@@ -109,8 +111,8 @@ class Ed25519Signer(Signer):
             raise KeyMismatch(str(path), ED25519, type(loaded).__name__)
         return cls(path, loaded)
 
-    def read_again(self) -> "Ed25519Signer":
-        return self.kept_in(self.path)
+    def reload(self) -> "Ed25519Signer":
+        return self.load_or_create(self.path)
 
     def publish(self, path: Path) -> None:
         if path.exists() and is_ring(path.read_bytes()):
@@ -127,16 +129,16 @@ class Ed25519Signer(Signer):
             raise KeyRingBroken(str(path), why)
 
     def hand_over(self, new: "Ed25519Signer", pos: int, entry_hash: bytes, now: int) -> Handover:
-        said = Handover(pos=pos, hash=entry_hash, signed_at=now, old=self.raw, new=new.raw)
+        statement = Handover(pos=pos, hash=entry_hash, signed_at=now, old=self.raw, new=new.raw)
         return msgspec.structs.replace(
-            said,
-            old_signature=self.signature(said.text),
-            new_signature=new.signature(said.text),
+            statement,
+            old_signature=self.signature(statement.text),
+            new_signature=new.signature(statement.text),
         )
 
     def retire(self, key_id: str, since: int, pos: int, now: int) -> Retirement:
-        said = Retirement(key_id=key_id, since=since, pos=pos, signed_at=now, by=self.key_id)
-        return msgspec.structs.replace(said, signature=self.signature(said.text))
+        statement = Retirement(key_id=key_id, since=since, pos=pos, signed_at=now, by=self.key_id)
+        return msgspec.structs.replace(statement, signature=self.signature(statement.text))
 
     def signature(self, data: bytes) -> bytes:
         return self._key.sign(data)
@@ -166,16 +168,16 @@ class _HmacSigner(Signer):
         super().__init__(path, secret.name, Ring(Key(secret.name, secret)))
 
     @classmethod
-    def kept_in(cls, path: Path) -> "_HmacSigner":
+    def load_or_create(cls, path: Path) -> "_HmacSigner":
         if not path.exists():
             secret = base64.b64encode(secrets.token_bytes(32)).decode()
             keep_private(path, f"{_SECRET}\n{secret}\n")
-        if not is_secret(path):
+        if not is_hmac_secret(path):
             raise KeyMismatch(str(path), HMAC, ED25519)
         return cls(path, _Secret(path))
 
-    def read_again(self) -> "_HmacSigner":
-        return self.kept_in(self.path)
+    def reload(self) -> "_HmacSigner":
+        return self.load_or_create(self.path)
 
     def publish(self, path: Path) -> None:
         path.unlink(missing_ok=True)  # there is no half of it that may be shown
@@ -184,19 +186,19 @@ class _HmacSigner(Signer):
         return self._secret.mac(data)
 
 
-def _made(path: Path) -> tuple[int, int]:
+def _file_identity(path: Path) -> tuple[int, int]:
     found = path.stat()
     return found.st_ino, found.st_mtime_ns
 
 
-def is_secret(path: Path) -> bool:
+def is_hmac_secret(path: Path) -> bool:
     return path.exists() and path.read_bytes().startswith(_SECRET.encode())
 
 
 def public_key(path: Path) -> Ring:
     """What checks the heads: a ring, one public key, or, where there is none, the secret beside."""
     secret = path.with_suffix(".key")
-    if not path.exists() and is_secret(secret):
+    if not path.exists() and is_hmac_secret(secret):
         known = _Secret(secret)
         return Ring(Key(known.name, known))
     content = path.read_bytes()

@@ -21,7 +21,7 @@ from joulie_projections.decision_log.heads import (
     HMAC,
     Ed25519Signer,
     Signer,
-    is_secret,
+    is_hmac_secret,
     next_path,
     ring_path,
 )
@@ -31,7 +31,7 @@ from joulie_projections.decision_log.signed import Handover, KeyStatement, Retir
 FAILURES = (KeyChangeRefused, KeyMismatch, KeyRingBroken, OSError)
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class RetirementRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What `head.retire` holds."""
 
     key_id: str
@@ -45,19 +45,19 @@ def retirement_path(key: Path) -> Path:
 # --- asking -------------------------------------------------------------------------------------
 
 
-def ask_rotation(key: Path) -> str:
+def request_rotation(key: Path) -> str:
     """Makes the next key, or finds the one that was asked for before; its id."""
     if not key.exists():
         raise KeyChangeRefused(
             f"{key} is missing: there is no key to hand over from. Nothing was changed. "
             "Run this where the projector keeps its data (--data, JOULIE_DATA)."
         )
-    _signing(key)
-    return Ed25519Signer.kept_in(next_path(key)).key_id
+    _require_ed25519(key)
+    return Ed25519Signer.load_or_create(next_path(key)).key_id
 
 
-def ask_retirement(key: Path, key_id: str, since: int) -> None:
-    ring = _signing(key).public
+def request_retirement(key: Path, key_id: str, since: int) -> None:
+    ring = _require_ed25519(key).public
     if key_id not in (known.id for known in ring.keys):
         ids = ", ".join(known.id for known in ring.keys)
         raise KeyChangeRefused(
@@ -68,33 +68,33 @@ def ask_retirement(key: Path, key_id: str, since: int) -> None:
             f"Key {key_id} signs now, and only a later key can retire it. Nothing was changed. "
             "Run `joulie keys rotate` first, then this again."
         )
-    file, wish = retirement_path(key), Wish(key_id=key_id, since=since)
-    keep_private(file, msgspec.json.encode(wish).decode())
-    if (waiting := _wish_in(file)) != wish:
+    file, request = retirement_path(key), RetirementRequest(key_id=key_id, since=since)
+    keep_private(file, msgspec.json.encode(request).decode())
+    if (waiting := _request_in(file)) != request:
         raise KeyChangeRefused(
             f"Key {waiting.key_id} is to be retired first: {file} waits for the projector. "
             "Nothing was changed. Try again when it is gone."
         )
 
 
-def _wish_in(file: Path) -> Wish:
-    return msgspec.json.decode(file.read_bytes(), type=Wish)
+def _request_in(file: Path) -> RetirementRequest:
+    return msgspec.json.decode(file.read_bytes(), type=RetirementRequest)
 
 
-def _signing(key: Path) -> Ed25519Signer:
-    if is_secret(key):
+def _require_ed25519(key: Path) -> Ed25519Signer:
+    if is_hmac_secret(key):
         raise KeyChangeRefused(
             f"{key} holds a secret ({HMAC}), which has no public half that a handover could be "
             "checked with. Nothing was changed. Archive the log, and begin a new data directory "
             "with HEAD_SIGNATURE=ed25519 to have keys that rotate."
         )
-    return Ed25519Signer.kept_in(key)
+    return Ed25519Signer.load_or_create(key)
 
 
 # --- making it ----------------------------------------------------------------------------------
 
 
-class Change(NamedTuple):
+class KeyChange(NamedTuple):
     """One change that was asked for: `statement` is to be anchored, then it is `done`."""
 
     signer: Ed25519Signer
@@ -107,45 +107,45 @@ class Change(NamedTuple):
             self.asked_by.replace(self.signer.path)
         else:
             self.asked_by.unlink()
-        return Ed25519Signer.kept_in(self.signer.path)
+        return Ed25519Signer.load_or_create(self.signer.path)
 
 
-def is_asked(signer: Signer) -> bool:
+def is_requested(signer: Signer) -> bool:
     return next_path(signer.path).exists() or retirement_path(signer.path).exists()
 
 
-def begun(signer: Signer, pos: int, entry_hash: bytes, now: int) -> Change:
+def prepare(signer: Signer, pos: int, entry_hash: bytes, now: int) -> KeyChange:
     """The change that was asked for, in the ring by now; the newest head stands at `pos`."""
-    current = _signing(signer.path)
+    current = _require_ed25519(signer.path)
     if next_path(signer.path).exists():
         return _rotation(current, pos, entry_hash, now)
     return _retirement(current, pos, now)
 
 
-def _rotation(current: Ed25519Signer, pos: int, entry_hash: bytes, now: int) -> Change:
+def _rotation(current: Ed25519Signer, pos: int, entry_hash: bytes, now: int) -> KeyChange:
     file = next_path(current.path)
-    new = Ed25519Signer.kept_in(file)
+    new = Ed25519Signer.load_or_create(file)
     ring = current.public
     if new.key_id != ring.newest.id:
-        ring = _written(current, current.hand_over(new, pos, entry_hash, now))
-    return Change(current, ring.handovers[-1], file)
+        ring = _add_to_ring(current, current.hand_over(new, pos, entry_hash, now))
+    return KeyChange(current, ring.handovers[-1], file)
 
 
-def _retirement(current: Ed25519Signer, pos: int, now: int) -> Change:
+def _retirement(current: Ed25519Signer, pos: int, now: int) -> KeyChange:
     file = retirement_path(current.path)
-    wish = _wish_in(file)
+    request = _request_in(file)
     for known in current.public.retirements:
-        if (known.key_id, known.since) == (wish.key_id, wish.since):
-            return Change(current, known, file)
-    said = current.retire(wish.key_id, wish.since, pos, now)
-    return Change(current, _written(current, said).retirements[-1], file)
+        if (known.key_id, known.since) == (request.key_id, request.since):
+            return KeyChange(current, known, file)
+    statement = current.retire(request.key_id, request.since, pos, now)
+    return KeyChange(current, _add_to_ring(current, statement).retirements[-1], file)
 
 
-def _written(current: Ed25519Signer, said: Handover | Retirement) -> Ring:
+def _add_to_ring(current: Ed25519Signer, statement: Handover | Retirement) -> Ring:
     ring = current.public
-    if what := ring.flaw_in(said):
+    if what := ring.flaw_in(statement):
         raise KeyChangeRefused(f"A change of keys cannot be made: {what}. Nothing was changed.")
-    ring = ring.with_one(said)
+    ring = ring.with_one(statement)
     _replace(ring_path(current.path), keyring.encoded(ring))
     return ring
 
@@ -163,6 +163,6 @@ def _replace(file: Path, content: bytes) -> None:
 def is_in_force(signer: Signer) -> bool:
     """Whether this key is the newest one of the ring as it is on the disk now."""
     try:
-        return signer.read_again().public.newest.id == signer.key_id
+        return signer.reload().public.newest.id == signer.key_id
     except FAILURES:
         return False

@@ -55,9 +55,11 @@ class Ring:
     def keys(self) -> tuple[Key, ...]:
         """The oldest first; the last one signs now."""
         keys = [self.first]
-        for said in self.handovers:
-            keys[-1] = keys[-1]._replace(until=said.pos, ended_at=said.signed_at)
-            keys.append(key_of(said.new)._replace(after=said.pos, began_at=said.signed_at))
+        for statement in self.handovers:
+            keys[-1] = keys[-1]._replace(until=statement.pos, ended_at=statement.signed_at)
+            keys.append(
+                key_of(statement.new)._replace(after=statement.pos, began_at=statement.signed_at)
+            )
         return tuple(key._replace(since=self._since(key.id)) for key in keys)
 
     @property
@@ -73,7 +75,8 @@ class Ring:
 
     def _since(self, key_id: str) -> int:
         return min(
-            (said.since for said in self.retirements if said.key_id == key_id), default=ENDLESS
+            (statement.since for statement in self.retirements if statement.key_id == key_id),
+            default=ENDLESS,
         )
 
     # --- heads --------------------------------------------------------------------------------
@@ -112,34 +115,36 @@ class Ring:
     def with_all(self, statements: Iterable[KeyStatement]) -> tuple["Ring", list[str]]:
         """Goes on with what was said elsewhere; what cannot be right is named and left out."""
         ring, flaws = self, list[str]()
-        for said in statements:
-            if said in ring.handovers or said in ring.retirements:
+        for statement in statements:
+            if statement in ring.handovers or statement in ring.retirements:
                 continue
-            if what := ring.flaw_in(said):
+            if what := ring.flaw_in(statement):
                 flaws.append(what)
             else:
-                ring = ring.with_one(said)
+                ring = ring.with_one(statement)
         return ring, flaws
 
-    def with_one(self, said: KeyStatement) -> "Ring":
-        if isinstance(said, Retirement):
-            return replace(self, retirements=(*self.retirements, said))
-        if self._comes_before(said):
-            return replace(self, first=key_of(said.old), handovers=(said, *self.handovers))
-        return replace(self, handovers=(*self.handovers, said))
+    def with_one(self, statement: KeyStatement) -> "Ring":
+        if isinstance(statement, Retirement):
+            return replace(self, retirements=(*self.retirements, statement))
+        if self._comes_before(statement):
+            return replace(
+                self, first=key_of(statement.old), handovers=(statement, *self.handovers)
+            )
+        return replace(self, handovers=(*self.handovers, statement))
 
-    def flaw_in(self, said: KeyStatement) -> str:
-        if isinstance(said, Retirement):
-            return self._retirement_flaw(said)
-        return self._handover_flaw(said)
+    def flaw_in(self, statement: KeyStatement) -> str:
+        if isinstance(statement, Retirement):
+            return self._retirement_flaw(statement)
+        return self._handover_flaw(statement)
 
-    def _handover_flaw(self, said: Handover) -> str:
-        old, new = key_id_of(said.old), key_id_of(said.new)
-        what = f"the handover from key {old} to key {new} at entry {said.pos}"
-        if not said.is_genuine:
+    def _handover_flaw(self, statement: Handover) -> str:
+        old, new = key_id_of(statement.old), key_id_of(statement.new)
+        what = f"the handover from key {old} to key {new} at entry {statement.pos}"
+        if not statement.is_genuine:
             return f"{what} is not signed by both keys"
-        if self._comes_before(said):
-            return "" if said.pos <= self.first.until else f"{what} comes after the next one"
+        if self._comes_before(statement):
+            return "" if statement.pos <= self.first.until else f"{what} comes after the next one"
         if old != self.newest.id:
             known = self.key(old)
             of_ours = (
@@ -150,22 +155,30 @@ class Ring:
             return f"{what} is forged: {of_ours}"
         if self.key(new):
             return f"{what} is forged: the new key has signed before"
-        return "" if said.pos >= self.newest.after else f"{what} comes before the one to key {old}"
+        return (
+            ""
+            if statement.pos >= self.newest.after
+            else f"{what} comes before the one to key {old}"
+        )
 
-    def _comes_before(self, said: Handover) -> bool:
+    def _comes_before(self, statement: Handover) -> bool:
         """A later key that is trusted vouches for the one before it."""
-        is_first = key_id_of(said.new) == self.first.id
-        return is_first and self.key(key_id_of(said.old)) is None
+        is_first = key_id_of(statement.new) == self.first.id
+        return is_first and self.key(key_id_of(statement.old)) is None
 
-    def _retirement_flaw(self, said: Retirement) -> str:
-        what = f"the retirement of key {said.key_id} since entry {said.since}"
+    def _retirement_flaw(self, statement: Retirement) -> str:
+        what = f"the retirement of key {statement.key_id} since entry {statement.since}"
         ids = [key.id for key in self.keys]
-        if said.key_id not in ids:
+        if statement.key_id not in ids:
             return f"{what} is of a key that is not ours"
-        by = self.key(said.by)
-        if by is None or ids.index(by.id) <= ids.index(said.key_id):
+        by = self.key(statement.by)
+        if by is None or ids.index(by.id) <= ids.index(statement.key_id):
             return f"{what} is not signed by a later key of ours"
-        return "" if has_signed(by.checker, said.signature, said.text) else f"{what} is forged"
+        return (
+            ""
+            if has_signed(by.checker, statement.signature, statement.text)
+            else f"{what} is forged"
+        )
 
 
 def key_of(raw: bytes) -> Key:

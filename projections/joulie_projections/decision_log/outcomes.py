@@ -10,7 +10,7 @@ from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Subjects
 from joulie_projections.fold.commit import Bound
 
-MOVED = -2  # in place of an ordinal: since the answer, rows may have passed to other nodes
+ROW_REASSIGNED = -2  # in place of an ordinal: since the answer, rows may have passed to other nodes
 REPLICA = "projector"  # whose answer it is, among those that the decision stream carries
 
 
@@ -67,7 +67,7 @@ def _ranked(seen: OutcomeSeen, given: PrioritizeDecided, bound: Bound) -> Outcom
 
 def _place_of(bound: Bound, given: PrioritizeDecided) -> int | None:
     """Nodes that were known are named by their ordinals, the others by name, in their order."""
-    if bound.ordinal == MOVED:
+    if bound.ordinal == ROW_REASSIGNED:
         return _place_by_name(bound.node, given)
     ordinals = _numbers("<i4", given.candidates.ordinals)
     if bound.ordinal >= 0 and bound.ordinal in ordinals:

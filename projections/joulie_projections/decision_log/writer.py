@@ -20,26 +20,32 @@ from joulie_bus.streams.refusals import Refusals
 from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_bus.streams.whole_stream import everything
 from joulie_projections.decision_log import key_change, outcomes
-from joulie_projections.decision_log.entry import UNREADABLE, Entry, entry_of, stand_in, unreadable
+from joulie_projections.decision_log.entry import (
+    UNREADABLE,
+    Entry,
+    entry_of,
+    placeholder_body,
+    unreadable_entry,
+)
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.decision_log.signed import Head, KeyStatement, Signed, decode_any, encode
 from joulie_projections.fold.commit import Bound, Input
 from joulie_projections.fold.sequence import read_to
-from joulie_projections.store.bisection import put_in_halves
-from joulie_projections.store.retrying import PASSING, DatabaseCalls
+from joulie_projections.store.bisection import write_bisecting
+from joulie_projections.store.retrying import TRANSIENT, DatabaseExecutor
 
 HEAD_EVERY_S = 10.0
 HEAD_EVERY_ROWS = 1000
-LOOK_S = 0.25
+POLL_S = 0.25
 GATHER_S = 0.25  # nobody waits for an entry
 REFUSED_S = 2.0  # until outcomes that the broker refused are published again
-DUE_AT_ONCE = 1000
-LOST_AT_ONCE = 500
+DUE_BATCH = 1000
+LOST_BATCH = 500
 log = get_logger("decisions")
 
 
-class Lead(NamedTuple):
+class Leadership(NamedTuple):
     """In whose name is written."""
 
     epoch: int
@@ -50,7 +56,7 @@ class DecisionWriter:
     """The one writer of the log; every transaction of it is fenced by the projector's epoch."""
 
     def __init__(
-        self, bus: Log, subjects: Subjects, engine: Engine, calls: DatabaseCalls, signer: Signer
+        self, bus: Log, subjects: Subjects, engine: Engine, calls: DatabaseExecutor, signer: Signer
     ) -> None:
         self._bus = bus
         self._subjects = subjects
@@ -64,8 +70,8 @@ class DecisionWriter:
         self._unanchored: Head | None = None  # the newest head, until the broker has it
         self._heads_refused = Refusals("heads", "signed in the database, and published later")
         self._outcomes_refused = Refusals("outcomes", "kept in the database, and published later")
-        self._mute: set[int] = set()  # positions of pods whose outcome cannot be published
-        self._told_at = -HEAD_EVERY_S  # that keys cannot be changed
+        self._unpublishable: set[int] = set()  # positions of pods whose outcome cannot be published
+        self._key_error_logged_at = -HEAD_EVERY_S  # that keys cannot be changed
         self.entries = 0
 
     async def open(self, epoch: int) -> bool:
@@ -81,7 +87,7 @@ class DecisionWriter:
             self._unanchored = newest  # the last life could not publish it
         return self._anchored <= tip.pos
 
-    async def write(self, lead: Lead, at_most: int) -> None:
+    async def write(self, leadership: Leadership, at_most: int) -> None:
         bell = asyncio.Event()
         at = self._at
         reading = self._bus.reading(Stream.DEC, at.sequence, at.created, bell, at.digest)
@@ -89,67 +95,73 @@ class DecisionWriter:
             while True:
                 await rung(bell, gather_s=GATHER_S)
                 while records := reader.take(at_most):
-                    await self._append(lead, records, reader.created)
+                    await self._append(leadership, records, reader.created)
 
-    async def _append(self, lead: Lead, records: Sequence[Record], created: str) -> None:
+    async def _append(
+        self, leadership: Leadership, records: Sequence[Record], created: str
+    ) -> None:
         async def put(some: Sequence[Record]) -> None:
-            await self._put(lead, list(map(entry_of, some)), read_to(created, some[-1]))
+            await self._put(leadership, list(map(entry_of, some)), read_to(created, some[-1]))
 
         async def set_aside(record: Record, why: str) -> None:
             """As an entry that cannot be read; without its bytes if those are refused."""
             log.error("entry_refused", sequence=record.sequence, why=why)
             read = read_to(created, record)
             try:
-                await self._put(lead, [unreadable(record)], read)
+                await self._put(leadership, [unreadable_entry(record)], read)
             except Unwritable:
-                await self._put(lead, [unreadable(record._replace(data=stand_in(record)))], read)
+                await self._put(
+                    leadership,
+                    [unreadable_entry(record._replace(data=placeholder_body(record)))],
+                    read,
+                )
 
-        await put_in_halves(records, put, set_aside)
+        await write_bisecting(records, put, set_aside)
 
-    async def _put(self, lead: Lead, entries: Sequence[Entry], read: Input) -> None:
-        added = await self._calls.until_done(self._log.append, lead.epoch, entries, read)
+    async def _put(self, leadership: Leadership, entries: Sequence[Entry], read: Input) -> None:
+        added = await self._calls.until_done(self._log.append, leadership.epoch, entries, read)
         self.entries += added
         metrics.DECISIONS_WRITTEN.inc(added)
-        unreadable = sum(entry.about.kind == UNREADABLE for entry in entries)
+        unreadable = sum(entry.fields.kind == UNREADABLE for entry in entries)
         metrics.REFUSED.labels(stream=Stream.DEC).inc(unreadable)
 
     # --- heads --------------------------------------------------------------------------------
 
-    async def sign(self, lead: Lead) -> None:
+    async def sign(self, leadership: Leadership) -> None:
         signed = self.entries
         try:
             while True:
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_S)
                 waited = time.monotonic() - self._signed_at
                 metrics.HEAD_AGE_SECONDS.set(waited if self.entries > signed else 0)
                 if waited >= HEAD_EVERY_S or self.entries - signed >= HEAD_EVERY_ROWS:
-                    with contextlib.suppress(*PASSING):  # the next look tries again
-                        if await self._sign_head(lead):
+                    with contextlib.suppress(*TRANSIENT):  # the next look tries again
+                        if await self._sign_head(leadership):
                             signed = self.entries
         finally:
             # A clean end leaves nothing unsigned; the broker is still there, it is stopped last.
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(2):
-                    await self._sign_head(lead)
+                    await self._sign_head(leadership)
 
-    async def _sign_head(self, lead: Lead) -> bool:
+    async def _sign_head(self, leadership: Leadership) -> bool:
         """Signed in the database, and anchored outside of it; False if nothing may be signed."""
         if self._lost:
-            await self._keep_lost(lead)
-        if not await self._change_keys(lead):
+            await self._restore_lost(leadership)
+        if not await self._change_keys(leadership):
             return False
         now = time.time_ns()
-        head = await self._calls.once(self._log.sign_head, lead.epoch, self._signer, now)
+        head = await self._calls.once(self._log.sign_head, leadership.epoch, self._signer, now)
         self._signed_at = time.monotonic()
         self._unanchored = head or self._unanchored  # a newer head stands for all before it
         if self._unanchored is not None:
-            await self._anchor(lead, self._unanchored)
+            await self._anchor(leadership, self._unanchored)
 
         return True
 
-    async def _anchor(self, lead: Lead, head: Head) -> None:
+    async def _anchor(self, leadership: Leadership, head: Head) -> None:
         """What the broker refuses is tried again with the next head, or as soon as one is due."""
-        message_id = f"head:{lead.incarnation}:{head.pos}"
+        message_id = f"head:{leadership.incarnation}:{head.pos}"
         message = Message(self._subjects.heads, message_id, encode(head))
         try:
             await self._bus.publish([message])
@@ -159,32 +171,32 @@ class DecisionWriter:
             self._unanchored, self._anchored = None, head.pos
             self._heads_refused.ended()
 
-    async def _keep_lost(self, lead: Lead) -> None:
+    async def _restore_lost(self, leadership: Leadership) -> None:
         """They are in the log once more as soon as it has come to their entries."""
         entries = self.entries
         due = [head for head in self._lost if head.pos <= entries]
-        for start in range(0, len(due), LOST_AT_ONCE):
-            some = due[start : start + LOST_AT_ONCE]
-            await self._calls.once(self._log.keep_lost_heads, lead.epoch, some)
+        for start in range(0, len(due), LOST_BATCH):
+            some = due[start : start + LOST_BATCH]
+            await self._calls.once(self._log.restore_lost_heads, leadership.epoch, some)
         self._lost = [head for head in self._lost if head.pos > entries]
 
-    async def _change_keys(self, lead: Lead) -> bool:
+    async def _change_keys(self, leadership: Leadership) -> bool:
         """What `joulie keys` asked for is in force before the next head; False if it is stuck."""
         try:
             if self._signer.is_stale():  # another projector led meanwhile
-                self._signer = self._signer.read_again()
-            while key_change.is_asked(self._signer):
-                end = await self._calls.once(self._log.signed_to, lead.epoch)
+                self._signer = self._signer.reload()
+            while key_change.is_requested(self._signer):
+                end = await self._calls.once(self._log.signed_to, leadership.epoch)
                 if end.pos < self._anchored:
                     return True  # an older copy of the database: once it has caught up
-                change = key_change.begun(self._signer, *end, time.time_ns())
+                change = key_change.prepare(self._signer, *end, time.time_ns())
                 await self._bus.publish([_anchoring(self._subjects, change.statement)])
                 self._signer = change.done()
                 log.info("key_changed", signs=self._signer.key_id, behind=end.pos)
         except (*key_change.FAILURES, msgspec.DecodeError) as error:
-            if time.monotonic() - self._told_at >= HEAD_EVERY_S:
+            if time.monotonic() - self._key_error_logged_at >= HEAD_EVERY_S:
                 log.error("key_change_failed", why=str(error), signs=self._signer.key_id)
-                self._told_at = time.monotonic()
+                self._key_error_logged_at = time.monotonic()
             return key_change.is_in_force(self._signer)
         return True
 
@@ -196,27 +208,27 @@ class DecisionWriter:
             try:
                 yield outcomes.message_of(pod, said, self._subjects)
             except OutOfBounds as error:
-                if pod.position not in self._mute:
-                    self._mute.add(pod.position)
+                if pod.position not in self._unpublishable:
+                    self._unpublishable.add(pod.position)
                     log.warning("outcome_left_out", position=pod.position, why=error.why)
 
-    async def tell_outcomes(self, lead: Lead, grace_s: float) -> None:
+    async def publish_outcomes(self, leadership: Leadership, grace_s: float) -> None:
         """Into the stream of the answers, and from there into the log like them.
 
         A pod whose answer is not known yet is waited for: its replica may still be shipping it.
         """
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
             try:
-                due = await self._calls.once(self._log.due, DUE_AT_ONCE)
+                due = await self._calls.once(self._log.due, DUE_BATCH)
                 patience = time.time_ns() - int(grace_s * 1e9)
                 ripe = [(pod, said) for pod, said in due if said is not None or pod.at < patience]
                 if ripe:
                     # What is told comes back as an entry, and only then is no longer due.
                     await self._bus.publish(list(self._outcomes(ripe)))
                     self._outcomes_refused.ended()
-                    await self._calls.once(self._log.settle, lead.epoch)
-            except PASSING:
+                    await self._calls.once(self._log.drop_settled, leadership.epoch)
+            except TRANSIENT:
                 continue  # the next look tries again
             except BusError as error:
                 self._outcomes_refused.saw(error)  # they stay due

@@ -15,10 +15,10 @@ from sqlalchemy import Select, text
 from joulie_projections.decision_log.heads import Head
 from joulie_projections.fold.commit import Cut, Poison
 from joulie_projections.fold.manifest import CODE_VERSION
-from joulie_projections.history.history import History, Logged
+from joulie_projections.history.history import History, StoredEntry
 
 VERSION = 1
-ABOUT = ("pos", "event_id", "kind", "pod_uid", "pod", "view_position", "decided_at")
+FIELD_COLUMNS = ("pos", "event_id", "kind", "pod_uid", "pod", "view_position", "decided_at")
 _SCHEMA = (
     "CREATE TABLE part (seal TEXT PRIMARY KEY, kind TEXT, began_at BIGINT, versions TEXT)",
     "CREATE TABLE decision (pos INTEGER PRIMARY KEY, event_id TEXT, kind TEXT, pod_uid TEXT, "
@@ -85,9 +85,9 @@ class ArchiveIndex:
     def add_log(
         self, part: IndexedPart, rows: Sequence[tuple[object, ...]], heads: Sequence[Head]
     ) -> None:
-        """Of entries what is named in `ABOUT`."""
+        """Of entries what is named in `FIELD_COLUMNS`."""
         self._add(part)
-        into = f"INSERT INTO decision ({', '.join(ABOUT)}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        into = f"INSERT INTO decision ({', '.join(FIELD_COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?, ?)"
         self._db.executemany(into, rows)
         signed = [tuple(head.as_row().values()) for head in heads]
         self._db.executemany("INSERT INTO head VALUES (?, ?, ?, ?, ?)", signed)
@@ -114,7 +114,7 @@ class IndexedHistory(History):
         """What is shown is whole."""
         return
 
-    def entry_at(self, pos: int) -> Logged:
+    def entry_at(self, pos: int) -> StoredEntry:
         """Out of the part that holds it."""
         raise NotImplementedError
 
@@ -134,5 +134,5 @@ class IndexedHistory(History):
         usable = text("SELECT position FROM snapshot WHERE fold_version = :v ORDER BY position")
         return list(self._db.scalars(usable, {"v": CODE_VERSION}))
 
-    def _logged(self, query: Select[Any]) -> Iterator[Logged]:
+    def _logged(self, query: Select[Any]) -> Iterator[StoredEntry]:
         return (self.entry_at(row.pos) for row in self._paged(query))

@@ -19,11 +19,11 @@ from joulie_bus.streams.subjects import Stream
 from joulie_projections.store import database
 from joulie_projections.store.database import Place, sqlite_file
 
-LOOK_S = 15.0
+POLL_S = 15.0
 log = get_logger("room")
 
 
-class Room:
+class FreeSpaceMonitor:
     """Shown as metrics; alerts and `joulie status` read them."""
 
     def __init__(self, bus: Log, place: Place, directory: Path) -> None:
@@ -36,20 +36,20 @@ class Room:
     async def run(self) -> None:
         """For ever. What cannot be measured keeps its last value, and is logged once."""
         while True:
-            trouble = await self._looked()
+            trouble = await self._try_measure()
             if trouble not in ("", self._trouble):
                 log.warning("room_unknown", why=trouble)
             self._trouble = trouble
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
-    async def _looked(self) -> str:
+    async def _try_measure(self) -> str:
         try:
-            await self.look()
+            await self.measure()
         except (BusError, SQLAlchemyError, OSError) as error:
             return str(error) or type(error).__name__
         return ""
 
-    async def look(self) -> None:
+    async def measure(self) -> None:
         usage = shutil.disk_usage(self._directory)
         metrics.DATA_FREE_BYTES.set(usage.free)
         metrics.DATA_SIZE_BYTES.set(usage.total)
@@ -77,7 +77,7 @@ def _size_of(place: Place) -> int:
     file = sqlite_file(place)
     if file is None:
         return _size_in(database.reader(place))
-    beside = (file.with_name(f"{file.name}{suffix}") for suffix in ("", *database.BESIDE))
+    beside = (file.with_name(f"{file.name}{suffix}") for suffix in ("", *database.SQLITE_SUFFIXES))
     return sum(part.stat().st_size for part in beside if part.exists())
 
 

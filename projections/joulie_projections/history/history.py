@@ -23,10 +23,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from joulie_bus.errors import Unreadable
 from joulie_bus.events import FilterDecided, PreemptDecided, PrioritizeDecided, SettingsDeclared
-from joulie_projections.decision_log.entry import About, header, message_in
+from joulie_projections.decision_log.entry import EntryFields, header_of, message_in
 from joulie_projections.decision_log.heads import Head
 from joulie_projections.decision_log.log import NAME as DECISIONS
-from joulie_projections.decision_log.log import logged_to
+from joulie_projections.decision_log.log import decision_input
 from joulie_projections.fold.commit import Checkpoint, Cut, Input, Poison
 from joulie_projections.fold.manifest import CODE_VERSION, Manifest, Range
 from joulie_projections.fold.quarantine_quota import all_positions
@@ -35,17 +35,17 @@ from joulie_projections.state import rows
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
-from joulie_projections.store.store import read_checkpoint, read_cut, read_rows, rows_moved_at
+from joulie_projections.store.store import read_checkpoint, read_cut, read_rows, rows_reassigned_at
 from joulie_projections.store.tables import batch, checkpoint, decision, head, quarantine, snapshot
 
 PAGE = 1000  # rows held in memory while a long table is read
 NEWEST = 2**63 - 1  # as far as there is
-FEW = 10_000  # entries of a span of time that are looked up before the log is read
+MAX_TIME_LOOKUP = 10_000  # entries of a span of time that are looked up before the log is read
 ANSWERS = (FilterDecided.TYPE, PrioritizeDecided.TYPE)
 RECOMPUTED = (*ANSWERS, PreemptDecided.TYPE)
 
 
-class Logged(NamedTuple):
+class StoredEntry(NamedTuple):
     """One row of the decision log, as it lies there."""
 
     pos: int
@@ -60,18 +60,18 @@ class Logged(NamedTuple):
     hash: bytes
 
     @property
-    def about(self) -> About:
-        return About(*self[1:7])
+    def fields(self) -> EntryFields:
+        return EntryFields(*self[1:7])
 
     @property
     def message(self) -> bytes:
         return message_in(self.body)
 
 
-Look: TypeAlias = Callable[[int, bytes, bytes, bytes], bool]  # number, body, link, hash
+EntryCheck: TypeAlias = Callable[[int, bytes, bytes, bytes], bool]  # number, body, link, hash
 
 
-class Wanted(NamedTuple):
+class EntryQuery(NamedTuple):
     """Which entries somebody wants to see; what is left empty does not matter."""
 
     pod: str = ""  # namespace/name, a uid, or a name alone
@@ -118,7 +118,9 @@ class History:
             with cls.of(place) as history:
                 yield history
         except SQLAlchemyError as error:
-            raise Unreadable(database.shown(place), str(error).splitlines()[0]) from error
+            raise Unreadable(
+                database.without_password(place), str(error).splitlines()[0]
+            ) from error
 
     @classmethod
     @contextlib.contextmanager
@@ -135,30 +137,30 @@ class History:
         """The newest one: in front of it rows may be missing, and an archive has them."""
         return read_cut(self._db)
 
-    def entries(self, first: int = 1, last: int = NEWEST) -> Iterator[Logged]:
+    def entries(self, first: int = 1, last: int = NEWEST) -> Iterator[StoredEntry]:
         """Settings from in front of the cut lie there still, and are no part of the chain."""
         held = self.cut()
         begin = max(first, held.pos) if held else first
         query = select(decision).where(decision.c.pos.between(begin, last))
         return self._logged(query.order_by(decision.c.pos))
 
-    def look_through(self, first: int, last: int, look: Look) -> None:
+    def check_entries(self, first: int, last: int, look: EntryCheck) -> None:
         """Shows entries, each number, body, link and hash, until `look` refuses one.
 
         For those who verify millions: SQLite calls `look` itself, which costs less than to hand
         out rows. Where columns are kept, one that says other than its header is not shown either.
         """
-        if self._makes_columns():
-            self._called_by_sqlite(first, last, look)
+        if self._has_generated_columns():
+            self._check_in_sqlite(first, last, look)
             return
         kept = (*_LINKS, *_FOUND_BY)
         query = select(*kept).where(decision.c.pos.between(first, last)).order_by(decision.c.pos)
         for row in self._paged(query):
-            link, about = row[: len(_LINKS)], About._make(row[len(_LINKS) :])
-            if not row.body.startswith(header(about)) or not look(*link):
+            link, fields = row[: len(_LINKS)], EntryFields._make(row[len(_LINKS) :])
+            if not row.body.startswith(header_of(fields)) or not look(*link):
                 return
 
-    def _called_by_sqlite(self, first: int, last: int, look: Look) -> None:
+    def _check_in_sqlite(self, first: int, last: int, look: EntryCheck) -> None:
         db = self._db.connection.driver_connection
         assert db is not None
         db.create_function("is_right", len(_LINKS), look)
@@ -176,28 +178,28 @@ class History:
         odd = select(decision.c.pos).where(decision.c.pos.between(first, last), or_(*kinds))
         return self._db.scalar(odd.limit(1)) is not None
 
-    def defined_as(self) -> str | None:
+    def generated_columns(self) -> str | None:
         """How columns are made of bodies; None where they are kept."""
-        if not self._makes_columns():
+        if not self._has_generated_columns():
             return None
         made = text("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = :name")
         return self._db.scalar(made, {"name": decision.name}) or ""
 
-    def _makes_columns(self) -> bool:
+    def _has_generated_columns(self) -> bool:
         return self._db.dialect.name == "sqlite"
 
-    def find(self, wanted: Wanted, limit: int | None = None) -> Iterator[Logged]:
+    def find(self, query: EntryQuery, limit: int | None = None) -> Iterator[StoredEntry]:
         """Newest first."""
-        later = decision.c.pos > wanted.after
-        query = select(decision).where(later, self._since, *self._all_of(wanted))
-        return self._logged(query.order_by(decision.c.pos.desc()).limit(limit))
+        later = decision.c.pos > query.after
+        found = select(decision).where(later, self._since, *self._all_of(query))
+        return self._logged(found.order_by(decision.c.pos.desc()).limit(limit))
 
     def pod_names(self, limit: int) -> list[str]:
         """Pods that were decided about, the newest first."""
         newest = select(decision.c.pod).where(decision.c.pod != "").group_by(decision.c.pod)
         return list(self._db.scalars(newest.order_by(func.max(decision.c.pos).desc()).limit(limit)))
 
-    def answers_by_view(self, first: int = 0, last: int = NEWEST) -> Iterator[Logged]:
+    def answers_by_view(self, first: int = 0, last: int = NEWEST) -> Iterator[StoredEntry]:
         """Answers that can be computed again, in the order of the positions they looked at."""
         answers = select(decision).where(
             decision.c.kind.in_(RECOMPUTED),
@@ -211,11 +213,11 @@ class History:
         counted = select(func.count()).where(decision.c.kind.in_(RECOMPUTED), views, self._since)
         return self._db.scalar(counted) or 0
 
-    def filters(self) -> Iterator[Logged]:
+    def filters(self) -> Iterator[StoredEntry]:
         of_filter = decision.c.kind == FilterDecided.TYPE
         return self._logged(select(decision).where(of_filter, self._since))
 
-    def declarations(self, after: int = 0) -> Iterator[Logged]:
+    def declarations(self, after: int = 0) -> Iterator[StoredEntry]:
         about_no_pod = decision.c.pod_uid == "", decision.c.kind == SettingsDeclared.TYPE
         following = select(decision).where(*about_no_pod, decision.c.pos > after)
         return self._logged(following.order_by(decision.c.pos))
@@ -224,11 +226,11 @@ class History:
         """The newest entry's position; 0 while there is none."""
         return self._number(func.max(decision.c.pos))
 
-    def noted_end(self) -> int:
+    def recorded_end(self) -> int:
         """The newest entry's position as its writer noted it."""
         return self._number(func.max(checkpoint.c.position).filter(checkpoint.c.name == DECISIONS))
 
-    def entry(self, pos: int) -> Logged | None:
+    def entry(self, pos: int) -> StoredEntry | None:
         return next(self._logged(select(decision).where(decision.c.pos == pos)), None)
 
     def position_of(self, event_id: str) -> int | None:
@@ -240,34 +242,34 @@ class History:
 
     def decisions_read(self) -> Input:
         """How far the stream of decisions was read."""
-        return logged_to(self._db)
+        return decision_input(self._db)
 
-    def entries_after(self, pos: int, limit: int) -> list[Logged]:
+    def entries_after(self, pos: int, limit: int) -> list[StoredEntry]:
         following = select(decision).where(decision.c.pos > pos)
         return list(self._logged(following.order_by(decision.c.pos).limit(limit)))
 
-    def entries_before(self, pos: int, wanted: Wanted) -> Iterator[Logged]:
+    def entries_before(self, pos: int, query: EntryQuery) -> Iterator[StoredEntry]:
         """Newest first; who has enough of them stops reading."""
-        earlier = select(decision).where(decision.c.pos < pos, self._since, *self._all_of(wanted))
+        earlier = select(decision).where(decision.c.pos < pos, self._since, *self._all_of(query))
         return self._logged(earlier.order_by(decision.c.pos.desc()))
 
-    def _all_of(self, wanted: Wanted) -> Iterator[ColumnElement[bool]]:
+    def _all_of(self, query: EntryQuery) -> Iterator[ColumnElement[bool]]:
         """And where they lie, if that is a small part of the log: it is read back from there.
 
         Replicas ship late, so that entries are only about in the order of their time.
         """
-        yield from _conditions(wanted)
-        if wanted.since is None:
+        yield from _conditions(query)
+        if query.since is None:
             return
-        found = select(decision.c.pos).where(*_between(decision.c.decided_at, wanted))
-        inside = found.limit(FEW + 1).subquery().c.pos
+        found = select(decision.c.pos).where(*_between(decision.c.decided_at, query))
+        inside = found.limit(MAX_TIME_LOOKUP + 1).subquery().c.pos
         count, first, last = self._db.execute(
             select(func.count(inside), func.min(inside), func.max(inside))
         ).one()
-        if count <= FEW:
+        if count <= MAX_TIME_LOOKUP:
             yield decision.c.pos.between(first or 0, last or 0)
 
-    def newest_answers(self, count: int) -> Sequence[Logged]:
+    def newest_answers(self, count: int) -> Sequence[StoredEntry]:
         answers = select(decision).where(decision.c.kind.in_(ANSWERS), self._since)
         return list(self._logged(answers.order_by(decision.c.pos.desc()).limit(count)))
 
@@ -301,12 +303,12 @@ class History:
         """Of the code that folded what is committed."""
         return list(self._db.scalars(select(batch.c.fold_version).distinct()))
 
-    def known_at(self, time: int) -> int:
+    def position_by(self, time: int) -> int:
         """The newest position that was committed by then; 0 if none was."""
         committed = select(func.max(batch.c.p_to)).where(batch.c.committed_at <= time)
         return self._db.scalar(committed) or 0
 
-    def committed_between(self) -> tuple[int, int] | None:
+    def commit_time_range(self) -> tuple[int, int] | None:
         """When the first and the newest commit were; None if there was none."""
         query = select(func.min(batch.c.committed_at), func.max(batch.c.committed_at))
         first, last = self._db.execute(query).one()
@@ -321,9 +323,9 @@ class History:
         """A table of states, as it lies there now."""
         return read_rows(self._db, (table,), self._generation())
 
-    def rows_moved_at(self) -> int:
+    def rows_reassigned_at(self) -> int:
         """Answers to an older view name nodes by rows that may be other nodes' by now."""
-        return rows_moved_at(self._db)
+        return rows_reassigned_at(self._db)
 
     def checkpoint(self) -> Checkpoint | None:
         return read_checkpoint(self._db)
@@ -394,8 +396,8 @@ class History:
     def _number(self, what: Any) -> int:
         return self._db.scalar(select(what)) or 0
 
-    def _logged(self, query: Select[Any]) -> Iterator[Logged]:
-        return (Logged._make(row) for row in self._paged(query))
+    def _logged(self, query: Select[Any]) -> Iterator[StoredEntry]:
+        return (StoredEntry._make(row) for row in self._paged(query))
 
     def _paged(self, query: Select[Any]) -> Iterator[Row[Any]]:
         with self._db.execute(query.execution_options(yield_per=PAGE)) as found:
@@ -407,33 +409,33 @@ _REFUSED = (
     "SELECT pos FROM decision WHERE pos BETWEEN ? AND ? AND NOT is_right(pos, body, prev, hash) "
     "ORDER BY pos LIMIT 1"
 )
-_FOUND_BY = [decision.c[name] for name in About._fields]
+_FOUND_BY = [decision.c[name] for name in EntryFields._fields]
 
 
-def _conditions(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
-    if "/" in wanted.pod:
-        yield decision.c.pod == wanted.pod
-    elif wanted.pod:
-        ends = decision.c.pod.endswith(f"/{wanted.pod}", autoescape=True)
-        yield or_(decision.c.pod_uid == wanted.pod, ends)
-    if wanted.pod_uid:
-        yield decision.c.pod_uid == wanted.pod_uid
-    if wanted.namespace:
-        yield decision.c.pod.startswith(f"{wanted.namespace}/", autoescape=True)
-    if wanted.kinds:
-        yield decision.c.kind.in_(wanted.kinds)
-    yield from _between(_TIME, wanted)
+def _conditions(query: EntryQuery) -> Iterator[ColumnElement[bool]]:
+    if "/" in query.pod:
+        yield decision.c.pod == query.pod
+    elif query.pod:
+        ends = decision.c.pod.endswith(f"/{query.pod}", autoescape=True)
+        yield or_(decision.c.pod_uid == query.pod, ends)
+    if query.pod_uid:
+        yield decision.c.pod_uid == query.pod_uid
+    if query.namespace:
+        yield decision.c.pod.startswith(f"{query.namespace}/", autoescape=True)
+    if query.kinds:
+        yield decision.c.kind.in_(query.kinds)
+    yield from _between(_TIME, query)
 
 
 # By no index: what is read newest first must not be gathered and sorted before.
 _TIME = literal_column(f"+{decision.name}.{decision.c.decided_at.name}", BigInteger)
 
 
-def _between(time: ColumnElement[int], wanted: Wanted) -> Iterator[ColumnElement[bool]]:
-    if wanted.since is not None:
-        yield time >= wanted.since
-    if wanted.until is not None:
-        yield time <= wanted.until
+def _between(time: ColumnElement[int], query: EntryQuery) -> Iterator[ColumnElement[bool]]:
+    if query.since is not None:
+        yield time >= query.since
+    if query.until is not None:
+        yield time <= query.until
 
 
 def _manifest(row: Row[Any]) -> Manifest:

@@ -33,7 +33,7 @@ PORTION = 500  # rows of one transaction: the projector's commits wait for no lo
 PAGES = 500  # of SQLite's file, given back in one transaction
 
 
-class _Log(NamedTuple):
+class _TrimRule(NamedTuple):
     """A table, the column that orders it, and which of its rows may go."""
 
     table: Table
@@ -41,7 +41,7 @@ class _Log(NamedTuple):
     behind: ColumnElement[bool]
 
 
-def _logs(at: Cut) -> list[_Log]:
+def _trim_rules(at: Cut) -> list[_TrimRule]:
     """Snapshots first: one without its manifest is damaged to readers. Settings stay, because
     entries behind the cut name them, and so does the last node that went.
     """
@@ -51,11 +51,11 @@ def _logs(at: Cut) -> list[_Log]:
     is_last_node = (gone.c.table_name == "node") & (gone.c.position == node_went)
     is_settings = decision.c.kind == SettingsDeclared.TYPE
     return [
-        _Log(snapshot, snapshot.c.position, snapshot.c.position < at.p_to),
-        _Log(decision, decision.c.pos, (decision.c.pos < at.pos) & ~is_settings),
-        _Log(head, head.c.pos, head.c.pos < at.pos),
-        _Log(batch, batch.c.p_to, batch.c.p_to < at.p_to),
-        _Log(gone, gone.c.position, (gone.c.position <= at.p_to) & ~is_last_node),
+        _TrimRule(snapshot, snapshot.c.position, snapshot.c.position < at.p_to),
+        _TrimRule(decision, decision.c.pos, (decision.c.pos < at.pos) & ~is_settings),
+        _TrimRule(head, head.c.pos, head.c.pos < at.pos),
+        _TrimRule(batch, batch.c.p_to, batch.c.p_to < at.p_to),
+        _TrimRule(gone, gone.c.position, (gone.c.position <= at.p_to) & ~is_last_node),
     ]
 
 
@@ -104,7 +104,7 @@ class TrimStore:
         if at is None:
             return
         yield self._drop_set_aside(aside, at)
-        for log in _logs(at):
+        for log in _trim_rules(at):
             while deleted := self._drop_some(log):
                 yield deleted
 
@@ -117,7 +117,7 @@ class TrimStore:
                 deleted += db.execute(delete(quarantine).where(archived)).rowcount
         return deleted
 
-    def _drop_some(self, log: _Log) -> int:
+    def _drop_some(self, log: _TrimRule) -> int:
         with self._engine.begin() as db:
             oldest = select(log.key).where(log.behind).order_by(log.key).limit(PORTION).subquery()
             last = db.scalar(select(func.max(oldest.c[0])))
@@ -125,7 +125,7 @@ class TrimStore:
                 return 0
             return db.execute(delete(log.table).where(log.behind, log.key <= last)).rowcount
 
-    def give_back(self) -> Iterator[int]:
+    def release_pages(self) -> Iterator[int]:
         """SQLite's empty pages, back to the file system: bytes, portion by portion.
 
         A file that was made before schema 0005 keeps them and fills them again; PostgreSQL has a
@@ -133,12 +133,12 @@ class TrimStore:
         """
         if self._engine.dialect.name != "sqlite":
             return
-        while freed := self._give_back_some():
+        while freed := self._release_some_pages():
             yield freed
         with self._engine.connect() as db:
             run_in_sqlite(db, "PRAGMA wal_checkpoint(PASSIVE)")
 
-    def _give_back_some(self) -> int:
+    def _release_some_pages(self) -> int:
         with self._engine.begin() as db:
             before = _pragma(db, "page_count")
             run_in_sqlite(db, f"PRAGMA incremental_vacuum({PAGES})")

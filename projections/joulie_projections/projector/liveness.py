@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 
-class Progress:
+class Liveness:
     """Looked at from another thread; `saw` comes with every beat."""
 
     def __init__(self, patience_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -14,7 +14,7 @@ class Progress:
         self._moved = self._seen = clock()
         self._waits_for = "the database"
 
-    def stands_by(self) -> None:
+    def mark_standby(self) -> None:
         """Another one leads; being there is all that is asked."""
         self._waits_for = ""
         self._seen = self._moved = self._clock()

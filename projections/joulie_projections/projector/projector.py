@@ -24,7 +24,7 @@ from joulie_bus.streams.log import Log, Reader
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream, Subjects
 from joulie_projections.decision_log.heads import ED25519, HMAC, Signer
-from joulie_projections.decision_log.writer import DecisionWriter, Lead
+from joulie_projections.decision_log.writer import DecisionWriter, Leadership
 from joulie_projections.fold import snapshots
 from joulie_projections.fold.commit import Checkpoint, Input
 from joulie_projections.fold.quarantine_quota import all_positions, positions_of
@@ -35,19 +35,19 @@ from joulie_projections.fold.sequence import (
     set_aside,
     take_back,
 )
-from joulie_projections.projector.liveness import Progress
+from joulie_projections.projector.liveness import Liveness
 from joulie_projections.state.deltas import Beat, delta_of, encode, packed
 from joulie_projections.state.rows import cluster_state_of
 from joulie_projections.state.state import ClusterState
-from joulie_projections.store.bisection import put_in_halves
-from joulie_projections.store.lives import is_gone, new_owner
-from joulie_projections.store.retrying import PASSING, DatabaseCalls
+from joulie_projections.store.bisection import write_bisecting
+from joulie_projections.store.lease_owner import is_gone, new_owner
+from joulie_projections.store.retrying import TRANSIENT, DatabaseExecutor
 from joulie_projections.store.store import Store
 
 BEAT_S = 0.25
 SMALL = 256  # events: what is handed over to the thread takes longer there than here
 LINGER_S = 0.005  # for the broker to go on handing over what it has
-TOLD = 20  # messages of one commit that have a log line of their own
+LOGGED_PER_COMMIT = 20  # messages of one commit that have a log line of their own
 LOST_EVERY_S = 10.0
 RELEASE_S = 2.0
 log = get_logger("projector")
@@ -96,7 +96,7 @@ class ProjectorSettings:
     )
 
 
-class _Refused(NamedTuple):
+class _RefusedCommit(NamedTuple):
     """A batch whose values the database does not take."""
 
     done: Sequenced
@@ -115,26 +115,26 @@ class Projector:
         signer: Signer,
         settings: ProjectorSettings,
     ) -> None:
-        self.progress = Progress(settings.stall_s)
+        self.progress = Liveness(settings.stall_s)
         self._bus = bus
         self._subjects = subjects
         self._settings = settings
         self._owner = new_owner()
         self._store = Store(engine)
-        self._calls = DatabaseCalls()
-        self._scribe = DecisionWriter(bus, subjects, engine, self._calls, signer)
-        self._lead = Lead(0, "")
+        self._calls = DatabaseExecutor()
+        self._decision_writer = DecisionWriter(bus, subjects, engine, self._calls, signer)
+        self._leadership = Leadership(0, "")
         self._oldest = 0  # when the oldest event was stored that we hold and have not committed
-        self._in_hand = 0
+        self._in_flight = 0
         self._lag_s = 0.0
         self._cluster_state = ClusterState()
         self._standing = Standing(0, {}, {}, b"")  # committed
         self._folded = self._standing
-        self._kept_at = 0  # position of the newest snapshot, made or in the making
+        self._snapshot_position = 0  # position of the newest snapshot, made or in the making
         self._readers: dict[Stream, Reader] = {}
         self._keeping: asyncio.Task[None] | None = None
         self._created: dict[Stream, str] = {}
-        self._refused: _Refused | None = None
+        self._refused: _RefusedCommit | None = None
 
     @property
     def position(self) -> int:
@@ -147,13 +147,15 @@ class Projector:
             await self._boot(await self._acquire())
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._project(tasks), name="project")
-                tasks.create_task(self._scribe.write(self._lead, self._settings.batch))
-                tasks.create_task(self._scribe.sign(self._lead))
+                tasks.create_task(
+                    self._decision_writer.write(self._leadership, self._settings.batch)
+                )
+                tasks.create_task(self._decision_writer.sign(self._leadership))
                 grace_s = self._settings.outcome_grace_s
-                tasks.create_task(self._scribe.tell_outcomes(self._lead, grace_s))
+                tasks.create_task(self._decision_writer.publish_outcomes(self._leadership, grace_s))
                 tasks.create_task(self._keep_lease(), name="lease")
                 tasks.create_task(self._beat(), name="beat")
-                tasks.create_task(self._count_lost(), name="lost")
+                tasks.create_task(self._count_missing(), name="lost")
         except* Fenced:
             metrics.FENCED.inc()
             raise
@@ -187,7 +189,7 @@ class Projector:
             if not waited:
                 log.info("standing_by", why="another projector holds the lease")
                 waited = True
-            self.progress.stands_by()
+            self.progress.mark_standby()
             await asyncio.sleep(self._settings.lease_s / 3)
 
     async def _keep_lease(self) -> None:
@@ -195,17 +197,17 @@ class Projector:
             await asyncio.sleep(self._settings.lease_s / 3)
             until = time.time_ns() + int(self._settings.lease_s * 1e9)
             try:
-                await self._calls.once(self._store.renew, self._lead.epoch, until)
-            except PASSING as error:
+                await self._calls.once(self._store.renew, self._leadership.epoch, until)
+            except TRANSIENT as error:
                 log.warning("lease_not_renewed", error=str(error.orig))
 
     async def _release(self) -> None:
         """So that the next one need not wait. If it fails, it waits."""
-        if not self._lead.epoch:
+        if not self._leadership.epoch:
             return
-        with contextlib.suppress(Fenced, TimeoutError, *PASSING):
+        with contextlib.suppress(Fenced, TimeoutError, *TRANSIENT):
             async with asyncio.timeout(RELEASE_S):
-                await self._calls.once(self._store.renew, self._lead.epoch, 0)
+                await self._calls.once(self._store.renew, self._leadership.epoch, 0)
 
     async def _boot(self, held: Checkpoint) -> None:
         _, rows = await self._calls.until_done(self._store.load)
@@ -213,19 +215,19 @@ class Projector:
         snapshots.require_intact("The rows", rows, self._standing)
         self._folded = self._standing
         self._cluster_state = cluster_state_of(rows)
-        self._lead = Lead(held.epoch, held.incarnation)
-        self._kept_at = await self._calls.until_done(self._store.newest_snapshot)
+        self._leadership = Leadership(held.epoch, held.incarnation)
+        self._snapshot_position = await self._calls.until_done(self._store.newest_snapshot)
         metrics.EPOCH.set(held.epoch)
         metrics.POSITION.set(held.position)
-        if not await self._scribe.open(held.epoch):
-            await self._begin_anew()
+        if not await self._decision_writer.open(held.epoch):
+            await self._reset_incarnation()
 
-    async def _begin_anew(self) -> None:
+    async def _reset_incarnation(self) -> None:
         """An older copy of the database: what readers believe is of a future that never was."""
         fresh = secrets.token_hex(8)
         log.warning("restored", position=self._standing.position, incarnation=fresh)
-        await self._calls.until_done(self._store.begin_anew, self._lead.epoch, fresh)
-        self._lead = Lead(self._lead.epoch, fresh)
+        await self._calls.until_done(self._store.reset_incarnation, self._leadership.epoch, fresh)
+        self._leadership = Leadership(self._leadership.epoch, fresh)
 
     # --- facts --------------------------------------------------------------------------------
 
@@ -243,18 +245,18 @@ class Projector:
             before = tasks.create_task(asyncio.sleep(0))
             while True:
                 await rung(bell)
-                await self._mend()
+                await self._recover_refused()
                 while records := await self._next(readers, bell):
                     done = self._fold_ahead(records)
                     await before
                     if self._refused is not None:  # what was folded since rests on it
                         self._take_back(done)
-                        await self._mend()
+                        await self._recover_refused()
                         done = self._fold_ahead(records)
-                    moment = self._moment_now_and_then()
+                    moment = self._snapshot_if_due()
                     if len(records) <= SMALL:
-                        await self._commit(self._calls.at_once, done, records, moment, bell)
-                        await self._mend()
+                        await self._commit(self._calls.try_inline, done, records, moment, bell)
+                        await self._recover_refused()
                     else:
                         write = self._calls.until_done
                         commit = self._commit(write, done, records, moment, bell)
@@ -270,7 +272,7 @@ class Projector:
         take_back(self._cluster_state, done.changes)
         self._folded = self._standing
 
-    async def _mend(self) -> None:
+    async def _recover_refused(self) -> None:
         """After a refused commit: its facts are put in halves, the one that is in the way is found
         and set aside, and all others are committed. Slow, and rare.
         """
@@ -279,8 +281,8 @@ class Projector:
         (done, records, why), self._refused = self._refused, None
         log.error("commit_refused", positions=_span(done), why=why, what="looking for the message")
         self._take_back(done)
-        self._kept_at = min(self._kept_at, self._standing.position)
-        await put_in_halves(records, self._put, self._set_aside)
+        self._snapshot_position = min(self._snapshot_position, self._standing.position)
+        await write_bisecting(records, self._put, self._set_aside)
 
     async def _put(self, records: Sequence[Record]) -> None:
         """Changes the world only once the database has taken it."""
@@ -314,7 +316,7 @@ class Projector:
             pass
         records = self._merged(readers)
         if records:
-            self._in_hand += len(records)
+            self._in_flight += len(records)
             self._oldest = self._oldest or min(record.at for record in records)
         return records
 
@@ -342,7 +344,7 @@ class Projector:
         try:
             await self._write(write, done, records)
         except Unwritable as error:
-            self._refused = _Refused(done, records, error.why)
+            self._refused = _RefusedCommit(done, records, error.why)
             bell.set()  # it is mended where facts are folded
             return
         if moment is not None:  # only now: what is not committed may yet get other positions
@@ -352,11 +354,11 @@ class Projector:
         self, write: Callable[..., Awaitable[None]], done: Sequenced, records: Sequence[Record]
     ) -> None:
         started = time.perf_counter()
-        await write(self._store.commit, self._lead.epoch, done.commit)
+        await write(self._store.commit, self._leadership.epoch, done.commit)
         metrics.COMMIT_SECONDS.observe(time.perf_counter() - started)
         self._standing = done.standing
         self._lag_s = max(0.0, (time.time_ns() - min(record.at for record in records)) / 1e9)
-        self._in_hand -= len(records)
+        self._in_flight -= len(records)
         self._oldest = 0
         _count(done)
         limit = self._bus.max_payload // 2
@@ -367,11 +369,11 @@ class Projector:
 
     # --- snapshots ----------------------------------------------------------------------------
 
-    def _moment_now_and_then(self) -> snapshots.Moment | None:
+    def _snapshot_if_due(self) -> snapshots.Moment | None:
         every = self._settings.snapshot_every
-        if not every or self._folded.position - self._kept_at < every:
+        if not every or self._folded.position - self._snapshot_position < every:
             return None
-        self._kept_at = self._folded.position
+        self._snapshot_position = self._folded.position
         return snapshots.moment_of(self._cluster_state, self._folded)
 
     async def _keep(self, moment: snapshots.Moment) -> None:
@@ -379,9 +381,9 @@ class Projector:
         made = await asyncio.to_thread(snapshots.pack, moment, time.time_ns())
         try:
             at_most = self._settings.snapshots
-            await self._calls.once(self._store.keep, self._lead.epoch, made, at_most)
+            await self._calls.once(self._store.save_snapshot, self._leadership.epoch, made, at_most)
             metrics.SNAPSHOT_POSITION.set(made.position)
-        except PASSING as error:
+        except TRANSIENT as error:
             log.warning("snapshot_missed", position=made.position, error=str(error.orig))
         except Unwritable as error:
             log.error("snapshot_missed", position=made.position, error=error.why)
@@ -393,7 +395,7 @@ class Projector:
     async def _beat(self) -> None:
         while True:
             lag = sum(len(reader) + reader.pending for reader in self._readers.values())
-            lag += self._in_hand
+            lag += self._in_flight
             age_s = (time.time_ns() - self._oldest) / 1e9 if self._oldest else 0.0
             lag_s = max(age_s, self._lag_s if lag else 0.0)
             metrics.LAG_EVENTS.set(lag)
@@ -402,16 +404,16 @@ class Projector:
             beat = Beat(
                 self._standing.position,
                 packed(self._standing.digests),
-                self._lead.incarnation,
-                self._lead.epoch,
+                self._leadership.incarnation,
+                self._leadership.epoch,
                 lag,
                 int(self._lag_s * 1000),
-                self._scribe.entries,
+                self._decision_writer.entries,
             )
             await self._bus.tell(self._subjects.beat, encode(beat))
             await asyncio.sleep(BEAT_S)
 
-    async def _count_lost(self) -> None:
+    async def _count_missing(self) -> None:
         while True:
             lives = [
                 life for state in self._cluster_state.producers.values() for life in state.lives
@@ -432,9 +434,9 @@ def _count(done: Sequenced) -> None:
     _FOLDED.inc(total - done.duplicates - poisoned)
     _DUPLICATE.inc(done.duplicates)
     _QUARANTINED.inc(poisoned)
-    for poison in done.commit.poison[:TOLD]:
+    for poison in done.commit.poison[:LOGGED_PER_COMMIT]:
         log.warning("quarantined", position=poison.position, why=poison.why)
     for refused in (poison for poison in done.commit.poison if is_refusal(poison.why)):
         metrics.REFUSED.labels(stream=refused.stream).inc(len(positions_of(refused)))
-    if len(done.commit.poison) > TOLD:
+    if len(done.commit.poison) > LOGGED_PER_COMMIT:
         log.warning("quarantined", messages=poisoned, what="`joulie dead list` shows all of them")

@@ -13,7 +13,7 @@ from joulie_projections.fold.commit import Poison
 from joulie_projections.fold.quarantine_quota import is_whole
 
 
-def legible(body: bytes) -> Any:
+def to_readable(body: bytes) -> Any:
     """As much of it as can be read: the whole, the envelope, any MessagePack, or bytes."""
     try:
         return msgspec.json.decode(codec.to_json(codec.open_envelope(body, "it")))
@@ -25,7 +25,7 @@ def legible(body: bytes) -> Any:
         return {"bytes": body.hex()}
 
 
-def again(poison: Poison, subjects: Subjects) -> Message:
+def retry_message(poison: Poison, subjects: Subjects) -> Message:
     """The very same fact as a new message: it gets a position of its own, and replays follow it.
 
     Its event id stays, so that a fact that did count after all is not counted twice. The id that

@@ -34,15 +34,15 @@ from joulie_projections.state.rows import (
     tables_of,
 )
 from joulie_projections.state.state import ClusterState
-from joulie_projections.store.retrying import DatabaseCalls
-from joulie_projections.store.store import Made, Store
+from joulie_projections.store.retrying import DatabaseExecutor
+from joulie_projections.store.store import GenerationInfo, Store
 
-AT_ONCE = 10_000  # manifests in memory
-PATIENCE_S = 10.0  # for the broker to hand over the next messages
+MANIFESTS_PER_READ = 10_000  # manifests in memory
+FETCH_TIMEOUT_S = 10.0  # for the broker to hand over the next messages
 LEASE_NS = 30_000_000_000  # for the last few positions; a rebuild that dies here is waited for
 
 
-class Rebuilt(NamedTuple):
+class RebuildResult(NamedTuple):
     generation: int
     position: int
     events: int
@@ -51,23 +51,23 @@ class Rebuilt(NamedTuple):
     set_aside: int = 0  # messages that were folded before, and lie in quarantine now
 
 
-class Facts(Protocol):
+class FactSource(Protocol):
     """Where the facts of a batch come from."""
 
     async def of(self, manifest: Manifest) -> list[Record]: ...
 
 
-Reading = Callable[[], AbstractContextManager[History]]
+OpenHistory = Callable[[], AbstractContextManager[History]]
 
 
-class Elsewhere(NamedTuple):
+class HistorySource(NamedTuple):
     """A past that an archive holds the beginning of: its manifests, and its facts."""
 
-    reading: Reading
-    facts: Facts
+    reading: OpenHistory
+    facts: FactSource
 
 
-class Past:
+class StreamCursor:
     """The streams, read forward once, in the order that the manifests ask for."""
 
     def __init__(self, readers: dict[Stream, Reader], bell: asyncio.Event) -> None:
@@ -76,7 +76,9 @@ class Past:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def on(cls, bus: Log, start: Inputs, known: Inputs) -> AsyncGenerator["Past", None]:
+    async def on(
+        cls, bus: Log, start: Inputs, known: Inputs
+    ) -> AsyncGenerator["StreamCursor", None]:
         """`known` says which streams of those names are meant."""
         bell = asyncio.Event()
         async with contextlib.AsyncExitStack() as stack:
@@ -97,11 +99,11 @@ class Past:
                 self._bell.clear()
                 records.extend(reader.take(goal - len(records)))
                 if len(records) < goal and not len(reader):
-                    await asyncio.wait_for(self._bell.wait(), PATIENCE_S)
+                    await asyncio.wait_for(self._bell.wait(), FETCH_TIMEOUT_S)
         return records
 
 
-class _Again:
+class _Refold:
     """What the facts give, position by position."""
 
     def __init__(self, start: Snapshot | None) -> None:
@@ -112,7 +114,7 @@ class _Again:
         self.poison: list[Poison] = []  # what older code folded, and this code refuses
         self._changed: dict[tuple[str, str], Row] = {}
 
-    async def follow(self, past: Facts, reading: Reading, calls: DatabaseCalls) -> None:
+    async def follow(self, past: FactSource, reading: OpenHistory, calls: DatabaseExecutor) -> None:
         """As far as there are manifests."""
         while True:
             after = self.standing.position
@@ -157,52 +159,54 @@ async def rebuild(
     writer: Engine,
     owner: str,
     start: Snapshot | None = None,
-    elsewhere: Elsewhere | None = None,
-) -> Rebuilt:
+    source: HistorySource | None = None,
+) -> RebuildResult:
     """Readers notice by the incarnation, and load the rows anew.
 
-    From the first fact, unless `start` is given: of a log that was trimmed it is `elsewhere`.
+    From the first fact, unless `start` is given: of a log that was trimmed it is `source`.
     """
-    calls, again = DatabaseCalls(), _Again(start)
+    calls, refold = DatabaseExecutor(), _Refold(start)
     try:
         async with contextlib.AsyncExitStack() as stack:
-            if elsewhere is None:
+            if source is None:
                 held = await calls.until_done(Store(writer).checkpoint)
                 assert held is not None, "there is nothing to rebuild"
                 past = await stack.enter_async_context(
-                    Past.on(bus, again.standing.inputs, held.inputs)
+                    StreamCursor.on(bus, refold.standing.inputs, held.inputs)
                 )
-                elsewhere = Elsewhere(lambda: History.on(writer), past)
-            return await _rebuild(writer, calls, owner, again, elsewhere)
+                source = HistorySource(lambda: History.on(writer), past)
+            return await _rebuild(writer, calls, owner, refold, source)
     finally:
         calls.close()
 
 
 async def _rebuild(
-    writer: Engine, calls: DatabaseCalls, owner: str, again: "_Again", past: Elsewhere
-) -> Rebuilt:
+    writer: Engine, calls: DatabaseExecutor, owner: str, refold: "_Refold", past: HistorySource
+) -> RebuildResult:
     began, store, call = time.perf_counter(), Store(writer), calls.until_done
     generation = await call(store.begin_generation)
-    await again.follow(past.facts, past.reading, calls)
-    await call(store.fill, generation, again.every_row(), again.standing.position)
+    await refold.follow(past.facts, past.reading, calls)
+    await call(store.fill, generation, refold.every_row(), refold.standing.position)
     leading = await call(_take_over, store, owner)
-    await again.follow(past.facts, past.reading, calls)
-    await call(store.fill, generation, again.changed(), leading.position)
+    await refold.follow(past.facts, past.reading, calls)
+    await call(store.fill, generation, refold.changed(), leading.position)
     reached = leading._replace(
-        digests=again.standing.digests, incarnation=secrets.token_hex(8), generation=generation
+        digests=refold.standing.digests, incarnation=secrets.token_hex(8), generation=generation
     )
-    made = Made(CODE_VERSION, time.time_ns(), again.poison)
-    await call(store.flip, leading.epoch, generation, reached, made)
-    await call(store.retire)
+    made = GenerationInfo(CODE_VERSION, time.time_ns(), refold.poison)
+    await call(store.activate_generation, leading.epoch, generation, reached, made)
+    await call(store.drop_old_generations)
     seconds = time.perf_counter() - began
-    aside = len(all_positions(again.poison))
-    return Rebuilt(generation, reached.position, again.events, seconds, again.differs_at, aside)
+    aside = len(all_positions(refold.poison))
+    return RebuildResult(
+        generation, reached.position, refold.events, seconds, refold.differs_at, aside
+    )
 
 
-def _manifests(reading: Reading, after: int) -> tuple[list[Manifest], frozenset[int]]:
+def _manifests(reading: OpenHistory, after: int) -> tuple[list[Manifest], frozenset[int]]:
     with reading() as history:
         aside = history.set_aside()
-        return list(islice(history.manifests(after + 1), AT_ONCE)), aside
+        return list(islice(history.manifests(after + 1), MANIFESTS_PER_READ)), aside
 
 
 def _take_over(store: Store, owner: str) -> Checkpoint:

@@ -8,7 +8,7 @@ from joulie_bus.errors import Unwritable
 T = TypeVar("T")
 
 
-async def put_in_halves(
+async def write_bisecting(
     items: Sequence[T],
     put: Callable[[Sequence[T]], Awaitable[None]],
     set_aside: Callable[[T, str], Awaitable[None]],
@@ -23,5 +23,5 @@ async def put_in_halves(
             await set_aside(items[0], error.why)
             return
         middle = len(items) // 2
-        await put_in_halves(items[:middle], put, set_aside)
-        await put_in_halves(items[middle:], put, set_aside)
+        await write_bisecting(items[:middle], put, set_aside)
+        await write_bisecting(items[middle:], put, set_aside)

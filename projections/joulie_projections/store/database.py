@@ -21,12 +21,12 @@ from joulie_projections.store.statements import run_in_sqlite
 Place: TypeAlias = Path | str  # a file of SQLite, or the URL of either database
 BUSY_MS = 5_000  # a lock that somebody holds is waited for so long
 # A writer that was paused inside a transaction must not hold its locks for ever.
-FORGOTTEN_MS = 10_000
+IDLE_TRANSACTION_MS = 10_000
 # 32 MB, and not 4: a commit that also moves the log into the file takes several times as long as
 # the others, and one in a hundred of them is what readers would see as the 99th percentile.
 WAL_PAGES = 8000
 CONNECT_S = 5
-BESIDE = ("-wal", "-shm")  # what SQLite writes next to the file
+SQLITE_SUFFIXES = ("-wal", "-shm")  # what SQLite writes next to the file
 POSTGRES = "postgresql"
 _GUARDED = frozenset({*GROWING, "cut"})
 _TRIMMED = frozenset({*GROWING, "snapshot", "gone"})
@@ -63,7 +63,7 @@ def reader(place: Place) -> Engine:
     """Cannot write, whatever it tries."""
     if (url := _url(place)) is not None:
         return _postgres(url, READER, "-c default_transaction_read_only=on")
-    return _sqlite(f"file:{_file(place)}?mode=ro&uri=true", "BEGIN", _patient)
+    return _sqlite(f"file:{_file(place)}?mode=ro&uri=true", "BEGIN", _tolerant)
 
 
 def database_url(text: str) -> str:
@@ -79,7 +79,7 @@ def database_url(text: str) -> str:
     return text
 
 
-def shown(place: Place) -> str:
+def without_password(place: Place) -> str:
     """For messages: without the password."""
     return str(place) if isinstance(place, Path) else masked(make_url(place).render_as_string())
 
@@ -115,7 +115,7 @@ def _make_private(file: Path) -> None:
     """SQLite gives its log and its index the rights of the file; older ones may have others."""
     with contextlib.suppress(OSError):  # SQLite says it better
         make_private(file)
-    tighten(*(file.with_name(f"{file.name}{suffix}") for suffix in BESIDE))
+    tighten(*(file.with_name(f"{file.name}{suffix}") for suffix in SQLITE_SUFFIXES))
 
 
 def _sqlite(
@@ -158,7 +158,7 @@ def _durable(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
 
 
-def _patient(connection: sqlite3.Connection) -> None:
+def _tolerant(connection: sqlite3.Connection) -> None:
     """What was changed into no text at all stops nobody who reads; `joulie verify` tells."""
     connection.text_factory = partial(str, encoding="utf-8", errors="replace")
 
@@ -211,7 +211,7 @@ def _postgres(url: URL, role: str, options: str) -> Engine:
             "tcp_user_timeout": 2 * CONNECT_S * 1000,
             "application_name": role or "joulie_migrate",
             "options": f"-c synchronous_commit=on -c lock_timeout={BUSY_MS} "
-            f"-c idle_in_transaction_session_timeout={FORGOTTEN_MS} {options}",
+            f"-c idle_in_transaction_session_timeout={IDLE_TRANSACTION_MS} {options}",
         },
     )
 

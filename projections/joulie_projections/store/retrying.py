@@ -25,16 +25,16 @@ from joulie_bus.runtime.logging import get_logger
 
 RETRY_S = 0.5
 SLOW_S = 0.01  # a call that took longer: the next one waits in the thread
-TELL_EVERY = 20  # tries: a disk that is full over night is told of every ten seconds
+LOG_EVERY = 20  # tries: a disk that is full over night is told of every ten seconds
 # Disk full, locked, deadlock, serialization, restart, connection lost: another try may do.
-PASSING = (OperationalError, InterfaceError)
+TRANSIENT = (OperationalError, InterfaceError)
 # Of SQLSTATE: data exceptions, and limits of the program (an index entry that is too long).
-_NEVER = ("22", "54")
+_PERMANENT = ("22", "54")
 T = TypeVar("T")
 log = get_logger("database")
 
 
-class DatabaseCalls:
+class DatabaseExecutor:
     """One call after the other, wherever each of them runs."""
 
     def __init__(self) -> None:
@@ -47,12 +47,12 @@ class DatabaseCalls:
             self._thread, self._in_turn, call, args
         )
 
-    async def at_once(self, call: Callable[..., T], *args: Any) -> T:
+    async def try_inline(self, call: Callable[..., T], *args: Any) -> T:
         """Here and now; until done in the thread if the database is slow or busy."""
         if self._is_quick and self._alone.acquire(blocking=False):
             try:
                 return self._timed(call, args)
-            except PASSING:
+            except TRANSIENT:
                 metrics.DATABASE_RETRIES.inc()
             finally:
                 self._alone.release()
@@ -64,9 +64,9 @@ class DatabaseCalls:
         while True:
             try:
                 done = await self.once(call, *args)
-            except PASSING as error:
+            except TRANSIENT as error:
                 metrics.DATABASE_RETRIES.inc()
-                if not refusals % TELL_EVERY:
+                if not refusals % LOG_EVERY:
                     log.error(
                         "refused", what=call.__name__, why=str(error.orig), times=refusals + 1
                     )
@@ -90,18 +90,18 @@ class DatabaseCalls:
         try:
             return call(*args)
         except Exception as error:
-            if is_about_values(error):
+            if is_permanent(error):
                 raise Unwritable(call.__name__, _first_line(error)) from error
             raise
         finally:
             self._is_quick = time.monotonic() - started < SLOW_S
 
 
-def is_about_values(error: Exception) -> bool:
+def is_permanent(error: Exception) -> bool:
     """Will the same values be refused at every try? Another try does not help then."""
     if isinstance(error, DBAPIError):
         state = getattr(error.orig, "sqlstate", None) or ""
-        return isinstance(error, DataError) or state.startswith(_NEVER)
+        return isinstance(error, DataError) or state.startswith(_PERMANENT)
     return isinstance(error, StatementError | ValueError | TypeError | OverflowError)
 
 

@@ -19,11 +19,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.dml import ReturningUpdate
 
 Values = Sequence[Sequence[object]]
-_AT_ONCE = 256  # rows in one statement of SQLite; more of them are no quicker
+_ROWS_PER_STATEMENT = 256  # rows in one statement of SQLite; more of them are no quicker
 _TYPES = {str: "text", int: "bigint", bytes: "bytea"}
 
 
-class Put(NamedTuple):
+class InsertRows(NamedTuple):
     """Rows of one table. Where there are keys, the newest row of each stays."""
 
     table: str
@@ -47,14 +47,14 @@ class Put(NamedTuple):
         return f" ON CONFLICT ({', '.join(self.keys)}) DO UPDATE SET {newest}"
 
 
-class Drop(NamedTuple):
+class DeleteRows(NamedTuple):
     """Rows of a generation that are gone."""
 
     table: str
     keys: Sequence[str]
 
 
-Change = Put | Drop
+RowChange = InsertRows | DeleteRows
 
 
 class Fence:
@@ -66,23 +66,23 @@ class Fence:
         self._fixed = in_sqlite.params
         self._in_postgres = statement.compile(dialect=psycopg.dialect()).string  # type: ignore[no-untyped-call]
 
-    def passed(
-        self, db: Connection, values: dict[str, object], changes: Sequence[Change]
+    def apply(
+        self, db: Connection, values: dict[str, object], changes: Sequence[RowChange]
     ) -> int | None:
         """Makes the changes, and says of which generation; None, and no change, if it is shut."""
         given = {**self._fixed, **values}
         if db.dialect.name == "postgresql":
-            return self._passed_in_postgres(db, given, changes)
+            return self._apply_in_postgres(db, given, changes)
         found = run_in_sqlite(db, self._sql, [given[name] for name in self._order])
         if not found:
             return None
         generation: int = found[0][0]
         for change in changes:
-            make(db, change, generation)
+            apply_change(db, change, generation)
         return generation
 
-    def _passed_in_postgres(
-        self, db: Connection, given: dict[str, object], changes: Sequence[Change]
+    def _apply_in_postgres(
+        self, db: Connection, given: dict[str, object], changes: Sequence[RowChange]
     ) -> int | None:
         parts = [f"fence AS ({self._in_postgres})"]
         for number, change in enumerate(changes):
@@ -94,11 +94,11 @@ class Fence:
         return found
 
 
-def make(db: Connection, change: Change, generation: int = 0) -> None:
+def apply_change(db: Connection, change: RowChange, generation: int = 0) -> None:
     """`generation` for what belongs to one."""
     if db.dialect.name == "postgresql":
         db.exec_driver_sql(*_for_postgres(change, str(generation), "", "c"))
-    elif isinstance(change, Put):
+    elif isinstance(change, InsertRows):
         _put_into_sqlite(db, change, str(generation))
     else:
         sql = f"DELETE FROM {change.table} WHERE generation = {generation} AND key = ?"
@@ -106,10 +106,10 @@ def make(db: Connection, change: Change, generation: int = 0) -> None:
 
 
 def _for_postgres(
-    change: Change, generation: str, source: str, name: str
+    change: RowChange, generation: str, source: str, name: str
 ) -> tuple[str, dict[str, object]]:
     """Beside a `source` nothing happens unless it has a row."""
-    if isinstance(change, Drop):
+    if isinstance(change, DeleteRows):
         using = f" USING {source}" if source else ""
         where = f"t.generation = {generation} AND t.key = ANY(%({name})b::text[])"
         return f"DELETE FROM {change.table} AS t{using} WHERE {where}", {name: list(change.keys)}
@@ -124,13 +124,13 @@ def _for_postgres(
     return f"{change.into()} {rows}{change.on_conflict()}", arrays
 
 
-def _put_into_sqlite(db: Connection, put: Put, generation: str) -> None:
+def _put_into_sqlite(db: Connection, put: InsertRows, generation: str) -> None:
     into = f"{put.into()} VALUES "
     row = f"({put.row(generation, ', '.join('?' * len(put.columns)))})"
-    whole = len(put.values) - len(put.values) % _AT_ONCE
-    many = f"{into}{', '.join([row] * _AT_ONCE)}{put.on_conflict()}" if whole else ""
-    for at in range(0, whole, _AT_ONCE):
-        part = put.values[at : at + _AT_ONCE]
+    whole = len(put.values) - len(put.values) % _ROWS_PER_STATEMENT
+    many = f"{into}{', '.join([row] * _ROWS_PER_STATEMENT)}{put.on_conflict()}" if whole else ""
+    for at in range(0, whole, _ROWS_PER_STATEMENT):
+        part = put.values[at : at + _ROWS_PER_STATEMENT]
         run_in_sqlite(db, many, list(chain.from_iterable(part)))
     if rest := put.values[whole:]:
         _run_many_in_sqlite(db, f"{into}{row}{put.on_conflict()}", rest)
@@ -140,14 +140,14 @@ def run_in_sqlite(db: Connection, sql: str, values: Sequence[object] = ()) -> li
     try:
         return _driver(db).execute(sql, values).fetchall()
     except sqlite3.Error as error:
-        raise _as_told_by_sqlalchemy(error, sql) from error
+        raise _as_sqlalchemy_error(error, sql) from error
 
 
 def _run_many_in_sqlite(db: Connection, sql: str, values: Values) -> None:
     try:
         _driver(db).executemany(sql, values)
     except sqlite3.Error as error:
-        raise _as_told_by_sqlalchemy(error, sql) from error
+        raise _as_sqlalchemy_error(error, sql) from error
 
 
 def _driver(db: Connection) -> sqlite3.Connection:
@@ -156,6 +156,6 @@ def _driver(db: Connection) -> sqlite3.Connection:
     return connection
 
 
-def _as_told_by_sqlalchemy(error: sqlite3.Error, sql: str) -> BaseException:
+def _as_sqlalchemy_error(error: sqlite3.Error, sql: str) -> BaseException:
     """Who has patience with a database knows its errors by these names."""
     return DBAPIError.instance(sql, None, error, sqlite3.Error)

@@ -16,7 +16,13 @@ from joulie_projections.fold.manifest import Manifest
 from joulie_projections.fold.snapshots import Snapshot
 from joulie_projections.state import rows as rowlib
 from joulie_projections.state.rows import Digests, Row
-from joulie_projections.store.statements import Change, Drop, Fence, Put, make
+from joulie_projections.store.statements import (
+    DeleteRows,
+    Fence,
+    InsertRows,
+    RowChange,
+    apply_change,
+)
 from joulie_projections.store.tables import (
     STATE_TABLES,
     batch,
@@ -35,7 +41,7 @@ _INPUTS = msgspec.msgpack.Decoder(Inputs)
 _DIGESTS = msgspec.msgpack.Decoder(dict[str, bytes])
 _ROW = ("key", "position", "body")
 _GONE = ("table_name", "key", "position")
-_ADVANCE = Fence(
+_ADVANCE_CHECKPOINT = Fence(
     update(checkpoint)
     .where(
         checkpoint.c.name == NAME,
@@ -52,18 +58,18 @@ _ADVANCE = Fence(
 )
 
 
-def _advance(epoch: int, before: int, work: Commit) -> dict[str, object]:
+def _advance_values(epoch: int, before: int, work: Commit) -> dict[str, object]:
     return {
         "by": epoch,
         "before": before,
         "to": work.manifest.p_to,
         "inputs": msgspec.msgpack.encode(work.inputs),
-        "digests": packed(work.digests),
+        "digests": pack_digests(work.digests),
         "head": work.manifest.head,
     }
 
 
-class Made(NamedTuple):
+class GenerationInfo(NamedTuple):
     """How another generation of the rows came about."""
 
     fold_version: str
@@ -77,7 +83,7 @@ class Store:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         # There a commit is one statement, which needs nothing around it.
-        self._whole = (
+        self._commit_engine = (
             engine.execution_options(isolation_level="AUTOCOMMIT")
             if engine.dialect.name == "postgresql"
             else engine
@@ -88,7 +94,7 @@ class Store:
     ) -> Checkpoint | None:
         """Takes the lease if it is free, over, or its owner is known to be gone: a new epoch."""
         with self._engine.begin() as db:
-            insert_new(db, checkpoint, _first(incarnation))
+            insert_new(db, checkpoint, _first_checkpoint(incarnation))
             mine = checkpoint.c.name == NAME
             # Two that come at the same moment come one after the other.
             found = db.execute(select(checkpoint).where(mine).with_for_update()).one()
@@ -101,7 +107,7 @@ class Store:
     def renew(self, epoch: int, until: int) -> None:
         self._change(epoch, until=until)
 
-    def begin_anew(self, epoch: int, incarnation: str) -> None:
+    def reset_incarnation(self, epoch: int, incarnation: str) -> None:
         """Tells every reader that this is not the database that it knew."""
         self._change(epoch, incarnation=incarnation)
 
@@ -114,9 +120,11 @@ class Store:
     def commit(self, epoch: int, work: Commit) -> None:
         """The fence is the first statement: who is no longer the projector changes nothing."""
         before = work.manifest.p_from - 1
-        with self._whole.begin() as db:
-            passed = _ADVANCE.passed(db, _advance(epoch, before, work), changes_of(work))
-            if passed is None and not _is_there(read_checkpoint(db), epoch, work.manifest):
+        with self._commit_engine.begin() as db:
+            apply = _ADVANCE_CHECKPOINT.apply(
+                db, _advance_values(epoch, before, work), changes_of(work)
+            )
+            if apply is None and not _is_committed(read_checkpoint(db), epoch, work.manifest):
                 raise Fenced(epoch, before)
 
     def checkpoint(self) -> Checkpoint | None:
@@ -171,7 +179,7 @@ class Store:
         with self._engine.connect() as db:
             return db.scalar(select(func.max(snapshot.c.position))) or 0
 
-    def keep(self, epoch: int, made: Snapshot, at_most: int) -> None:
+    def save_snapshot(self, epoch: int, made: Snapshot, at_most: int) -> None:
         """A snapshot, whole or not at all; the oldest ones make room."""
         with self._engine.begin() as db:
             require_epoch(db, epoch)
@@ -193,9 +201,11 @@ class Store:
     def fill(self, generation: int, rows: Sequence[Row], position: int) -> None:
         with self._engine.begin() as db:
             for change in changes_of_rows(rows, position):
-                make(db, change, generation)
+                apply_change(db, change, generation)
 
-    def flip(self, epoch: int, generation: int, reached: Checkpoint, made: Made) -> None:
+    def activate_generation(
+        self, epoch: int, generation: int, reached: Checkpoint, made: GenerationInfo
+    ) -> None:
         """From here on the generation serves. The lease that was taken for this is given back.
 
         What readers will boot from is hashed once more: two rebuilds may have met in it.
@@ -210,7 +220,7 @@ class Store:
                 )
                 .values(
                     generation=generation,
-                    digests=packed(reached.digests),
+                    digests=pack_digests(reached.digests),
                     incarnation=reached.incarnation,
                     until=0,
                 )
@@ -222,11 +232,13 @@ class Store:
                 raise StateDamaged(f"Generation {generation} of the rows", reached.position)
             digest = rowlib.state_digest(reached.digests)
             values = [(generation, reached.position, made.fold_version, digest, made.at)]
-            make(db, Put(rebuilt.name, [column.name for column in rebuilt.c], values))
+            apply_change(
+                db, InsertRows(rebuilt.name, [column.name for column in rebuilt.c], values)
+            )
             if made.poison:
-                make(db, Put(quarantine.name, Poison._fields, made.poison))
+                apply_change(db, InsertRows(quarantine.name, Poison._fields, made.poison))
 
-    def retire(self) -> None:
+    def drop_old_generations(self) -> None:
         """What no longer serves goes."""
         with self._engine.begin() as db:
             found = read_checkpoint(db)
@@ -234,7 +246,7 @@ class Store:
                 _drop_generations(db, but=found.generation)
 
 
-def _is_there(found: Checkpoint | None, epoch: int, manifest: Manifest) -> bool:
+def _is_committed(found: Checkpoint | None, epoch: int, manifest: Manifest) -> bool:
     """A connection that broke on COMMIT does not tell whether the database took it; it may have."""
     reached = (epoch, manifest.p_to, manifest.head)
     return found is not None and (found.epoch, found.position, found.head) == reached
@@ -253,11 +265,14 @@ def insert_new(db: Connection, table: Table, values: Mapping[str, object]) -> No
         db.execute(sqlite.insert(table).values(**values).on_conflict_do_nothing())
 
 
-def _first(incarnation: str) -> dict[str, object]:
-    return blank(NAME) | {"digests": packed(rowlib.no_rows()), "incarnation": incarnation}
+def _first_checkpoint(incarnation: str) -> dict[str, object]:
+    return empty_checkpoint(NAME) | {
+        "digests": pack_digests(rowlib.no_rows()),
+        "incarnation": incarnation,
+    }
 
 
-def blank(name: str) -> dict[str, object]:
+def empty_checkpoint(name: str) -> dict[str, object]:
     return {
         "name": name,
         "position": 0,
@@ -272,11 +287,11 @@ def blank(name: str) -> dict[str, object]:
     }
 
 
-def packed(digests: Digests) -> bytes:
+def pack_digests(digests: Digests) -> bytes:
     return msgspec.msgpack.encode({k: v.to_bytes(32) for k, v in digests.items()})
 
 
-def unpacked(data: bytes) -> Digests:
+def unpack_digests(data: bytes) -> Digests:
     return {table: int.from_bytes(value) for table, value in _DIGESTS.decode(data).items()}
 
 
@@ -288,7 +303,7 @@ def read_checkpoint(db: Connection) -> Checkpoint | None:
         found.position,
         found.epoch,
         _INPUTS.decode(found.inputs),
-        unpacked(found.digests),
+        unpack_digests(found.digests),
         found.head,
         found.incarnation,
         found.generation,
@@ -330,7 +345,7 @@ def trimmed_to(db: Connection) -> int:
     return db.scalar(select(func.max(cut.c.p_to))) or 0
 
 
-def rows_moved_at(db: Connection) -> int:
+def rows_reassigned_at(db: Connection) -> int:
     """Since then no node has gone, so that every row is still the node's that it was.
 
     A rebuild forgets what had gone before it, and may give rows to nodes in another order.
@@ -339,7 +354,7 @@ def rows_moved_at(db: Connection) -> int:
     return max(db.scalar(went) or 0, db.scalar(select(func.max(rebuilt.c.position))) or 0)
 
 
-def changes_of_rows(rows: Sequence[Row], position: int) -> Iterator[Change]:
+def changes_of_rows(rows: Sequence[Row], position: int) -> Iterator[RowChange]:
     puts: dict[str, list[tuple[object, ...]]] = defaultdict(list)
     drops: dict[str, list[str]] = defaultdict(list)
     for table, key, body in rows:
@@ -348,22 +363,22 @@ def changes_of_rows(rows: Sequence[Row], position: int) -> Iterator[Change]:
         else:
             puts[table].append((key, position, body))
     for table, values in puts.items():
-        yield Put(
+        yield InsertRows(
             STATE_TABLES[table].name, _ROW, values, ("generation", "key"), is_generational=True
         )
     for table, keys in drops.items():
-        yield Drop(STATE_TABLES[table].name, keys)
+        yield DeleteRows(STATE_TABLES[table].name, keys)
     if left := [(table, key, position) for table, keys in drops.items() for key in keys]:
         keys_of_gone = ("generation", "table_name", "key")
-        yield Put(gone.name, _GONE, left, keys_of_gone, is_generational=True)
+        yield InsertRows(gone.name, _GONE, left, keys_of_gone, is_generational=True)
 
 
-def changes_of(work: Commit) -> list[Change]:
+def changes_of(work: Commit) -> list[RowChange]:
     manifest = work.manifest._asdict() | {"ranges": msgspec.msgpack.encode(work.manifest.ranges)}
     changes = list(changes_of_rows(work.rows, work.manifest.p_to))
-    changes.append(Put(batch.name, tuple(manifest), [tuple(manifest.values())]))
+    changes.append(InsertRows(batch.name, tuple(manifest), [tuple(manifest.values())]))
     if work.poison:
-        changes.append(Put(quarantine.name, Poison._fields, work.poison))
+        changes.append(InsertRows(quarantine.name, Poison._fields, work.poison))
     if work.bound:
-        changes.append(Put(outcome_due.name, Bound._fields, work.bound))
+        changes.append(InsertRows(outcome_due.name, Bound._fields, work.bound))
     return changes

@@ -133,7 +133,7 @@ rebuilt = Table(
 )
 
 # SQLite keeps number, body and chain, and makes the other columns of the body: see
-# `joulie_migrations.written`. PostgreSQL keeps them all.
+# `joulie_migrations.decision_table`. PostgreSQL keeps them all.
 decision = Table(
     "decision",
     metadata,

@@ -83,10 +83,10 @@ async def test_plan_facts_have_the_positions_that_the_projector_gave_them(small:
 async def test_a_moment_is_the_newest_position_that_was_committed_by_then(small: Past) -> None:
     now = small.maker.clock()
     async with small.reading() as (history, _):
-        assert history.known_at(now) == 23
-        assert history.known_at(now - 1) == 19
-        assert history.known_at(1) == 0
-        assert history.committed_between() == (now - 22_000_000_000, now)
+        assert history.position_by(now) == 23
+        assert history.position_by(now - 1) == 19
+        assert history.position_by(1) == 0
+        assert history.commit_time_range() == (now - 22_000_000_000, now)
         assert history.committed_at(19) == now - 20_000_000_000
         assert history.committed_at(24) is None
 

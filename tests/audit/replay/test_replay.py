@@ -30,7 +30,7 @@ from joulie_extender.decide import CODE_VERSION as ANSWERS_BY
 from joulie_extender.decide import Moment, decide_filter, decide_prioritize
 from joulie_extender.scoring import Weights
 from joulie_operator.planning import policies
-from joulie_projections.decision_log.entry import header
+from joulie_projections.decision_log.entry import header_of
 from joulie_projections.fold.manifest import CODE_VERSION as FOLDED_BY
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History
@@ -75,7 +75,7 @@ async def test_an_entry_under_a_header_that_it_does_not_say_is_named(small: Past
     async with small.reading() as (history, _):
         entry = history.entry(5)
     assert entry is not None
-    body = header(entry.about._replace(pod="team/other")) + entry.message
+    body = header_of(entry.fields._replace(pod="team/other")) + entry.message
     edited(small.database, "UPDATE decision SET body = ? WHERE pos = 5", body)
 
     done = await replayed(small)

@@ -19,9 +19,9 @@ from joulie_bus.events import Basis, FallbackAnswered, codec
 from joulie_bus.events.codec import Envelope
 from joulie_bus.streams.records import Message
 from joulie_bus.testing import CLUSTER, ask
-from joulie_projections.decision_log.entry import About, chain_hash, has_header, header
+from joulie_projections.decision_log.entry import EntryFields, chain_hash, has_header, header_of
 from joulie_projections.decision_log.heads import Head, Signer
-from joulie_projections.history.history import Wanted
+from joulie_projections.history.history import EntryQuery
 from joulie_projections.testing import Postgres, edited
 
 pytestmark = pytest.mark.anyio
@@ -159,7 +159,7 @@ async def test_an_entry_that_was_rewritten_with_its_hash_breaks_the_next_link(sm
     async with small.reading() as (history, _):
         entry = next(history.entries(4, 4))
     message = codec.seal(replace(codec.open_envelope(entry.message, "entry"), ts=1))
-    body = header(entry.about) + message
+    body = header_of(entry.fields) + message
     statement = "UPDATE decision SET body = ?, hash = ? WHERE pos = 4"
     edited(small.database, statement, body, chain_hash(entry.prev, body))
 
@@ -225,7 +225,7 @@ OTHER: dict[str, object] = {
 }
 
 
-@pytest.mark.parametrize("column", About._fields)
+@pytest.mark.parametrize("column", EntryFields._fields)
 async def test_a_column_of_postgres_that_says_other_than_its_entry_is_named(
     postgres: Postgres, tmp_path: Path, column: str
 ) -> None:
@@ -237,7 +237,7 @@ async def test_a_column_of_postgres_that_says_other_than_its_entry_is_named(
     assert report.flaw == Flaw(5, f"the column {column} of entry 5 is not what its body says")
 
 
-@pytest.mark.parametrize("column", About._fields)
+@pytest.mark.parametrize("column", EntryFields._fields)
 async def test_a_column_of_sqlite_cannot_be_changed_at_all(small: Past, column: str) -> None:
     with pytest.raises(sqlite3.OperationalError, match="cannot UPDATE generated column"):
         edited(small.database, f"UPDATE decision SET {column} = {column}")
@@ -263,7 +263,9 @@ async def test_what_is_put_beside_an_entry_with_a_header_changes_nothing(small: 
         was = list(history.entries())
 
     edited(
-        small.database, "UPDATE decision SET beside = ?", header(About("a", "b", "c", "d", 5, 6))
+        small.database,
+        "UPDATE decision SET beside = ?",
+        header_of(EntryFields("a", "b", "c", "d", 5, 6)),
     )
 
     async with small.reading() as (history, _):
@@ -281,7 +283,7 @@ async def test_a_header_that_is_nonsense_stops_nobody_and_is_named(
     edited(small.database, "UPDATE decision SET body = ? WHERE pos = 5", nonsense.encode())
 
     async with small.reading() as (history, _):
-        found = [entry.pos for entry in history.find(Wanted(namespace="team"))]
+        found = [entry.pos for entry in history.find(EntryQuery(namespace="team"))]
         assert found == [9, 8, 7, 6, 4, 3, 2]
         assert len(list(history.entries())) == 9
     assert (await verified(small)).flaw == Flaw(
@@ -320,7 +322,7 @@ async def test_whoever_wants_it_to_stop_is_heard(small: Past) -> None:
 
     async with small.reading() as (history, _):
         with pytest.raises(KeyboardInterrupt):
-            history.look_through(1, 9, look)
+            history.check_entries(1, 9, look)
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE)
@@ -400,7 +402,9 @@ async def test_a_log_that_got_headers_on_its_way_has_no_flaw(older: Past) -> Non
     assert report == Report(13, 2, 4, 0, [Hole("extender-0:b1", 12, 12)], None)
 
 
-@pytest.mark.parametrize(("at", "column"), [*enumerate(About._fields)], ids=About._fields)
+@pytest.mark.parametrize(
+    ("at", "column"), [*enumerate(EntryFields._fields)], ids=EntryFields._fields
+)
 async def test_what_stands_beside_an_entry_is_compared_with_what_it_says(
     older: Past, at: int, column: str
 ) -> None:
@@ -408,8 +412,8 @@ async def test_what_stands_beside_an_entry_is_compared_with_what_it_says(
         entry = history.entry(5)
     assert entry is not None
     if isinstance(older.database, Path):
-        other = About._make([*entry.about[:at], OTHER[column], *entry.about[at + 1 :]])
-        edited(older.database, "UPDATE decision SET beside = ? WHERE pos = 5", header(other))
+        other = EntryFields._make([*entry.fields[:at], OTHER[column], *entry.fields[at + 1 :]])
+        edited(older.database, "UPDATE decision SET beside = ? WHERE pos = 5", header_of(other))
     else:
         edited(older.database, f"UPDATE decision SET {column} = ? WHERE pos = 5", OTHER[column])
 

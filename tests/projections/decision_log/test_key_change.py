@@ -82,7 +82,7 @@ async def test_a_running_projector_hands_over_before_its_next_head(
     async with projecting():
         await tell(decided("a"))
         await signed(1)
-        new = key_change.ask_rotation(key)
+        new = key_change.request_rotation(key)
         await until(lambda: not next_path(key).exists())
         await tell(decided("b"))
         first, second = await signed(2)
@@ -108,9 +108,9 @@ async def test_a_running_projector_retires_a_key(
     async with projecting():
         await tell(decided("a"))
         await signed(1)
-        key_change.ask_rotation(key)
+        key_change.request_rotation(key)
         await until(lambda: not next_path(key).exists())
-        key_change.ask_retirement(key, old, 0)
+        key_change.request_retirement(key, old, 0)
         await until(lambda: not key_change.retirement_path(key).exists())
 
     said = await anchored(connection)
@@ -132,8 +132,8 @@ async def test_what_a_crash_left_in_between_is_gone_on_with(
     async with projecting():
         await tell(decided("a"))
         (first,) = await signed(1)
-    new = key_change.ask_rotation(key)
-    begun = key_change.begun(Signer.of(key), first.pos, first.hash, noon())
+    new = key_change.request_rotation(key)
+    begun = key_change.prepare(Signer.of(key), first.pos, first.hash, noon())
 
     async with projecting():
         await tell(decided("b"))
@@ -152,7 +152,7 @@ async def test_a_standby_signs_with_the_key_that_is_in_force_when_it_leads(
         await tell(decided("a"))
         await signed(1)
         async with projecting():
-            new = key_change.ask_rotation(key)
+            new = key_change.request_rotation(key)
             await until(lambda: not next_path(key).exists())
             leader.cancel()
             await asyncio.wait([leader])
@@ -229,7 +229,7 @@ async def test_who_was_fenced_signs_nothing(writer: Engine, tmp_path: Path) -> N
 
 
 def test_asking_twice_asks_for_one_key(key: Path) -> None:
-    assert key_change.ask_rotation(key) == key_change.ask_rotation(key)
+    assert key_change.request_rotation(key) == key_change.request_rotation(key)
     assert next_path(key).stat().st_mode & 0o777 == 0o600
 
 
@@ -238,37 +238,37 @@ def test_a_secret_is_not_rotated(tmp_path: Path) -> None:
     Signer.of(key, HMAC)
 
     with pytest.raises(KeyChangeRefused, match="holds a secret"):
-        key_change.ask_rotation(key)
+        key_change.request_rotation(key)
     assert not next_path(key).exists()
 
 
 def test_without_a_key_nothing_is_handed_over(tmp_path: Path) -> None:
     with pytest.raises(KeyChangeRefused, match="there is no key to hand over from"):
-        key_change.ask_rotation(tmp_path / "head.key")
+        key_change.request_rotation(tmp_path / "head.key")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_key_that_signs_cannot_be_retired(key: Path) -> None:
     with pytest.raises(KeyChangeRefused, match="joulie keys rotate"):
-        key_change.ask_retirement(key, Signer.of(key).key_id, 5)
+        key_change.request_retirement(key, Signer.of(key).key_id, 5)
     with pytest.raises(KeyChangeRefused, match="no key of this log"):
-        key_change.ask_retirement(key, "other", 5)
+        key_change.request_retirement(key, "other", 5)
 
 
 def test_a_second_retirement_waits_for_the_first(key: Path) -> None:
     old = rotated(key)
-    key_change.ask_retirement(key, old, 5)
-    key_change.ask_retirement(key, old, 5)
+    key_change.request_retirement(key, old, 5)
+    key_change.request_retirement(key, old, 5)
 
     with pytest.raises(KeyChangeRefused, match="waits for the projector"):
-        key_change.ask_retirement(key, old, 3)
+        key_change.request_retirement(key, old, 3)
 
 
 def rotated(key: Path) -> str:
     """By hand; the id of the old key."""
     old = Signer.of(key)
-    key_change.ask_rotation(key)
-    key_change.begun(old, 7, bytes(32), noon()).done()
+    key_change.request_rotation(key)
+    key_change.prepare(old, 7, bytes(32), noon()).done()
     return old.key_id
 
 
@@ -286,15 +286,15 @@ def test_no_new_key_is_made_beside_a_ring(key: Path) -> None:
     key.unlink()
 
     with pytest.raises(KeyRingBroken, match="is missing"):
-        Ed25519Signer.kept_in(key)
+        Ed25519Signer.load_or_create(key)
     assert not key.exists()
 
 
 def test_a_key_that_handed_over_is_no_longer_in_force(key: Path) -> None:
     old = Signer.of(key)
     assert key_change.is_in_force(old)
-    key_change.ask_rotation(key)
-    change = key_change.begun(old, 7, bytes(32), noon())
+    key_change.request_rotation(key)
+    change = key_change.prepare(old, 7, bytes(32), noon())
 
     assert not key_change.is_in_force(old)
     assert key_change.is_in_force(change.done())

@@ -54,7 +54,7 @@ class Keys(NamedTuple):
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Keys:
-    return Keys(*(Ed25519Signer.kept_in(tmp_path / f"{name}.key") for name in Keys._fields))
+    return Keys(*(Ed25519Signer.load_or_create(tmp_path / f"{name}.key") for name in Keys._fields))
 
 
 # --- ranges -------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def test_a_key_file_that_is_none_is_named_and_not_quoted(tmp_path: Path) -> None
     (tmp_path / "x.pub").write_text("hunter2")
 
     for read in (
-        lambda: Ed25519Signer.kept_in(tmp_path / "head.key"),
+        lambda: Ed25519Signer.load_or_create(tmp_path / "head.key"),
         lambda: public_key(tmp_path / "x.pub"),
     ):
         with pytest.raises(KeyMismatch) as refused:

@@ -27,16 +27,16 @@ from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import ask, node_seen, noon, one_of_each, records
 from joulie_projections.decision_log.entry import (
     FIRST_PREV,
-    About,
     Entry,
+    EntryFields,
     chain_hash,
     entry_of,
-    header,
+    header_of,
 )
 from joulie_projections.decision_log.heads import Signer, is_genuine
 from joulie_projections.decision_log.log import DecisionLog, Tip
 from joulie_projections.fold.commit import Input
-from joulie_projections.history.history import History, Logged, Wanted
+from joulie_projections.history.history import EntryQuery, History, StoredEntry
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
 
@@ -85,7 +85,7 @@ def append(log: DecisionLog, told: Sequence[Record], epoch: int = 1) -> int:
     return log.append(epoch, [entry_of(record) for record in told], READ)
 
 
-def entries(place: Place) -> list[Logged]:
+def entries(place: Place) -> list[StoredEntry]:
     with History.of(place) as history:
         return list(history.entries())
 
@@ -104,7 +104,7 @@ def test_an_entry_repeats_in_columns_what_its_body_says(log: DecisionLog, place:
     first, second = entries(place)
     line = f"@00350051005400620065extender:b1:2\tdecision.filter\tu7\tteam/u7\t42\t{noon()}\n"
     body = line.encode() + told[1].data
-    assert second == Logged(
+    assert second == StoredEntry(
         pos=2,
         event_id="extender:b1:2",
         kind="decision.filter",
@@ -116,7 +116,7 @@ def test_an_entry_repeats_in_columns_what_its_body_says(log: DecisionLog, place:
         prev=first.hash,
         hash=chain_hash(first.hash, body),
     )
-    assert (second.about, second.message) == (entry_of(told[1]).about, told[1].data)
+    assert (second.fields, second.message) == (entry_of(told[1]).fields, told[1].data)
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def test_every_kind_of_entry_has_its_columns(
 ) -> None:
     [told] = said(event)
 
-    about = About("extender:b1:1", event.TYPE, *columns)
-    assert entry_of(told) == Entry(about, header(about) + told.data)
+    fields = EntryFields("extender:b1:1", event.TYPE, *columns)
+    assert entry_of(told) == Entry(fields, header_of(fields) + told.data)
 
 
 def test_entries_are_chained_without_a_gap_over_every_append(
@@ -185,7 +185,9 @@ def test_how_far_the_stream_was_read_moves_with_the_entries(log: DecisionLog) ->
         pytest.param(b"", id="nothing"),
         pytest.param(unbounded(filtered("tab\t")), id="a name with a tab"),
         pytest.param(unbounded(filtered("x" * 10_000)), id="a name that no header holds"),
-        pytest.param(header(About("a", "b", "c", "d", 1, 2)), id="what looks like a header"),
+        pytest.param(
+            header_of(EntryFields("a", "b", "c", "d", 1, 2)), id="what looks like a header"
+        ),
     ],
 )
 def test_what_cannot_be_read_becomes_an_entry_too(
@@ -254,7 +256,7 @@ def test_entries_of_a_span_of_time_are_found_newest_first_however_many_there_are
     monkeypatch.setattr("joulie_projections.history.history.FEW", few)
     append(log, said(*(filtered(now=at_minute(minute)) for minute in MINUTES)))
     times = {end: at_minute(minute) for end, minute in span.items()}
-    wanted = Wanted(since=times.get("since"), until=times.get("until"))
+    wanted = EntryQuery(since=times.get("since"), until=times.get("until"))
 
     with History.of(place) as history:
         before = [entry.pos for entry in history.entries_before(9, wanted)]
@@ -282,7 +284,7 @@ def test_few_entries_of_a_long_log_are_looked_up_and_not_searched_for(
     with History.of(place) as history:
         # Each ten instructions of the database; reading back through everything takes hundreds.
         history._db.connection.dbapi_connection.set_progress_handler(look, 10)  # type: ignore[union-attr]
-        found = [entry.pos for entry in history.find(Wanted(since=at_minute(498)))]
+        found = [entry.pos for entry in history.find(EntryQuery(since=at_minute(498)))]
 
     assert found == [500, 499]
     assert looks < 100

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from joulie_bus.events import Candidates, NodeGone, OutcomeSeen, PodGone, PrioritizeDecided, codec
 from joulie_bus.testing import CLUSTER, ask, bound, node_seen, noon, one_of_each, producer, until
-from joulie_projections.decision_log.outcomes import MOVED, message_of, outcome_of
+from joulie_projections.decision_log.outcomes import ROW_REASSIGNED, message_of, outcome_of
 from joulie_projections.fold.commit import Bound
 from joulie_projections.history.history import History
 from joulie_projections.store.database import Place
@@ -79,7 +79,7 @@ def test_a_node_that_was_no_candidate_has_no_rank() -> None:
 def test_a_row_that_passed_to_another_node_ranks_nobody() -> None:
     said = answer(ordinals=[1, 3], scores=[40, 90])
 
-    assert outcome_of(pod(MOVED), said) == seen(decision="extender:b1:1")
+    assert outcome_of(pod(ROW_REASSIGNED), said) == seen(decision="extender:b1:1")
 
 
 @pytest.mark.parametrize(("place", "rank", "score"), [(0, 1, 90), (1, 2, 60), (2, 3, 40)])
@@ -90,7 +90,7 @@ def test_whoever_was_named_among_the_best_keeps_its_rank(place: int, rank: int, 
 
     expected = seen(decision="extender:b1:1", rank=rank, score=score, regret=90 - score)
 
-    assert outcome_of(pod(MOVED), said) == expected
+    assert outcome_of(pod(ROW_REASSIGNED), said) == expected
 
 
 @pytest.mark.parametrize("said", [None, b"garbage"])

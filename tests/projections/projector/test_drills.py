@@ -44,7 +44,7 @@ from joulie_bus.testing import (
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.manifest import merkle_root
 from joulie_projections.fold.sequence import fold
-from joulie_projections.history.history import History, Logged
+from joulie_projections.history.history import History, StoredEntry
 from joulie_projections.projector.projector import ProjectorSettings
 from joulie_projections.state.rows import changed_rows, no_rows, state_digest
 from joulie_projections.state.state import ClusterState
@@ -185,7 +185,7 @@ async def require_whole(connection: Connection, place: Place) -> None:
     await require_every_answer(connection, entries)
 
 
-async def require_every_answer(connection: Connection, entries: list[Logged]) -> None:
+async def require_every_answer(connection: Connection, entries: list[StoredEntry]) -> None:
     said = dict.fromkeys(record.data for record in await stored(connection, Stream.DEC))
     outcomes = [entry.pod_uid for entry in entries if entry.kind == OutcomeSeen.TYPE]
 
@@ -205,7 +205,7 @@ async def dies(victim: Victim) -> int | None:
     return victim.exit_code
 
 
-METHODS = ("commit", "keep", "append")
+METHODS = ("commit", "save_snapshot", "append")
 ENOUGH = 150  # for two snapshots of a second life, wherever the batches of both end
 FALLS = [Fall(method, when) for method in METHODS for when in ("before", "after")]
 

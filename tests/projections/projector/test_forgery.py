@@ -41,7 +41,7 @@ from joulie_bus.testing import (
 )
 from joulie_projections.decision_log.entry import UNREADABLE, message_in
 from joulie_projections.fold.commit import Poison
-from joulie_projections.history.history import History, Logged
+from joulie_projections.history.history import History, StoredEntry
 from joulie_projections.state.deltas import encode
 from joulie_projections.store.database import Place
 from joulie_projections.view.view import View
@@ -219,7 +219,7 @@ async def test_a_huge_number_in_one_family_spoils_no_counter_of_another(
 # --- decisions ------------------------------------------------------------------------------------
 
 
-def entries(place: Place) -> list[Logged]:
+def entries(place: Place) -> list[StoredEntry]:
     with History.of(place) as history:
         return list(history.entries())
 

@@ -1,7 +1,7 @@
 """Alive means: the position moved, or there was nothing to do."""
 
 from joulie_bus.testing import VirtualClock
-from joulie_projections.projector.liveness import Progress
+from joulie_projections.projector.liveness import Liveness
 
 
 class Watched:
@@ -9,7 +9,7 @@ class Watched:
 
     def __init__(self) -> None:
         self._clock = VirtualClock(0)
-        self.progress = Progress(60, lambda: self._clock.now / 1e9)
+        self.progress = Liveness(60, lambda: self._clock.now / 1e9)
 
     def beats(self, seconds: int, position: int, lag: int) -> None:
         for _ in range(seconds):
@@ -61,6 +61,6 @@ def test_who_says_nothing_is_not() -> None:
 def test_before_it_leads_or_stands_by_it_is_not_ready() -> None:
     watched = Watched()
     before = watched.progress.ready()
-    watched.progress.stands_by()
+    watched.progress.mark_standby()
 
     assert (before, watched.progress.ready()) == ("waiting for the database", "")

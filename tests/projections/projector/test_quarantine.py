@@ -37,24 +37,24 @@ UNKNOWN = SAMPLE.replace(b"telemetry.sampled", b"telemetry.shuffle")
 
 
 def test_what_can_be_read_of_it_is_shown() -> None:
-    known, unknown = quarantine.legible(SAMPLE), quarantine.legible(UNKNOWN)
+    known, unknown = quarantine.to_readable(SAMPLE), quarantine.to_readable(UNKNOWN)
 
     assert (known["type"], known["data"]) == ("telemetry.sampled", {"node": "n", "power_mw": 1000})
     assert (unknown["type"], unknown["data"]) == ("telemetry.shuffle", known["data"])
-    assert quarantine.legible(msgspec.msgpack.encode({"a": 1})) == {"a": 1}
-    assert quarantine.legible(b"\xc1\xc1") == {"bytes": "c1c1"}
+    assert quarantine.to_readable(msgspec.msgpack.encode({"a": 1})) == {"a": 1}
+    assert quarantine.to_readable(b"\xc1\xc1") == {"bytes": "c1c1"}
 
 
 def test_what_still_cannot_be_read_is_not_told_again() -> None:
     with pytest.raises(NotRetryable, match="position 7 still cannot be read: nobody here knows"):
-        quarantine.again(poison(UNKNOWN), CLUSTER)
+        quarantine.retry_message(poison(UNKNOWN), CLUSTER)
 
 
 def test_a_decision_among_facts_is_not_told_again() -> None:
     [*_, outcome] = one_of_each()
 
     with pytest.raises(NotRetryable, match="is a decision"):
-        quarantine.again(poison(producer().stamp(outcome).data), CLUSTER)
+        quarantine.retry_message(poison(producer().stamp(outcome).data), CLUSTER)
 
 
 def test_a_refused_message_is_not_sent_again() -> None:
@@ -64,18 +64,18 @@ def test_a_refused_message_is_not_sent_again() -> None:
     [refused] = fold(Draft(ClusterState()), [record], 6).poison
 
     with pytest.raises(NotRetryable, match="position 7 was refused, because its sender may not"):
-        quarantine.again(refused, CLUSTER)
+        quarantine.retry_message(refused, CLUSTER)
 
 
 def test_what_was_unreadable_is_not_sent_into_another_stream() -> None:
     plan = producer().stamp(eco("n")).data
 
     with pytest.raises(NotRetryable, match="stored in JOULIE_TEL, and plan"):
-        quarantine.again(poison(plan), CLUSTER)
+        quarantine.retry_message(poison(plan), CLUSTER)
 
 
 def test_it_is_told_again_as_it_was() -> None:
-    told = quarantine.again(poison(SAMPLE), CLUSTER)
+    told = quarantine.retry_message(poison(SAMPLE), CLUSTER)
 
     assert told == (CLUSTER.of(power("n", 1)), "retry:7", SAMPLE)
 
@@ -107,7 +107,7 @@ async def test_a_retry_gets_its_own_position_and_every_refold_follows(
 
     async with projecting(), viewing() as view:
         [found] = quarantined(place)
-        await bus.publish([quarantine.again(found, CLUSTER)])
+        await bus.publish([quarantine.retry_message(found, CLUSTER)])
         await view.wait_for(3, 5)
         assert sorted(view.cluster_state.nodes) == ["a", "b"]
 

@@ -27,12 +27,12 @@ from joulie_bus.testing import (
 from joulie_projections.fold.commit import Checkpoint
 from joulie_projections.fold.registry import evolve
 from joulie_projections.history.history import History
-from joulie_projections.projector.rebuild import Rebuilt, rebuild
+from joulie_projections.projector.rebuild import RebuildResult, rebuild
 from joulie_projections.state.rows import Row
 from joulie_projections.state.state_changes import Draft
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
-from joulie_projections.store.store import Made, Store
+from joulie_projections.store.store import GenerationInfo, Store
 from joulie_projections.view.view import View
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +52,7 @@ async def told(projecting: Projecting, viewing: Viewing, tell: Tell) -> None:
         await until(lambda: view.last_beat is not None and view.last_beat.position == TOTAL)
 
 
-async def again(bus: Log, place: Place, from_position: int = 0) -> Rebuilt:
+async def again(bus: Log, place: Place, from_position: int = 0) -> RebuildResult:
     engine = database.writer(place)
     try:
         with History.of(place) as history:
@@ -77,7 +77,7 @@ async def test_the_rows_made_anew_are_the_rows_that_served(bus: JetStreamLog, pl
     done = await again(bus, place)
 
     after, now = held(place)
-    assert done._replace(seconds=0) == Rebuilt(2, TOTAL, TOTAL, 0, 0)
+    assert done._replace(seconds=0) == RebuildResult(2, TOTAL, TOTAL, 0, 0)
     assert now == rows
     assert after == before._replace(
         generation=2, epoch=before.epoch + 1, incarnation=after.incarnation
@@ -216,8 +216,8 @@ async def test_two_rebuilds_at_once_flip_to_nothing_that_does_not_add_up(
     store.fill(2, rows[:-1], checkpoint.position)
 
     with pytest.raises(StateDamaged, match="Generation 2"):
-        store.flip(leading.epoch, 2, leading, Made("1", noon()))
+        store.activate_generation(leading.epoch, 2, leading, GenerationInfo("1", noon()))
     with pytest.raises(Fenced):
-        store.flip(leading.epoch - 1, 2, leading, Made("1", noon()))
+        store.activate_generation(leading.epoch - 1, 2, leading, GenerationInfo("1", noon()))
 
     assert held(place)[1] == rows

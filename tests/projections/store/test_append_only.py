@@ -18,7 +18,7 @@ from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import noon, one_of_each, records
 from joulie_migrations.guards import GROWING
-from joulie_projections.decision_log.entry import About, entry_of, header
+from joulie_projections.decision_log.entry import EntryFields, entry_of, header_of
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Input
@@ -41,7 +41,7 @@ def said_to(place: Place, statement: str) -> str:
         return re.sub("<(.*?)>", r"'\1', kind, pod_uid, pod, 0, 0", statement).format(kept=POSTGRES)
 
     def beside(name: re.Match[str]) -> str:
-        return f"x'{header(About(name[1], 'k', 'u', 'p', 0, 0)).hex()}'"
+        return f"x'{header_of(EntryFields(name[1], 'k', 'u', 'p', 0, 0)).hex()}'"
 
     return re.sub("<(.*?)>", beside, statement).format(kept=SQLITE)
 

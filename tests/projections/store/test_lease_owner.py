@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from joulie_projections.store import lives
-from joulie_projections.store.lives import is_gone, new_owner
+from joulie_projections.store import lease_owner
+from joulie_projections.store.lease_owner import is_gone, new_owner
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
-PRINT_OWNER = "from joulie_projections.store.lives import new_owner; print(new_owner(), flush=True)"
+PRINT_OWNER = (
+    "from joulie_projections.store.lease_owner import new_owner; print(new_owner(), flush=True)"
+)
 
 
 def owner_of_a_process(*wrapper: str, stays: bool = False) -> tuple[str, "subprocess.Popen[str]"]:
@@ -79,7 +81,7 @@ def test_a_process_that_proc_hides_is_not_known_to_be_gone(
     owner, process = owner_of_a_process(stays=True)
     for name in ("sys", "self", str(os.getpid())):
         (tmp_path / name).symlink_to(Path("/proc") / name)
-    monkeypatch.setattr(lives, "_PROC", tmp_path)
+    monkeypatch.setattr(lease_owner, "_PROC", tmp_path)
     before = is_gone(owner)
     process.communicate("\n")
 
