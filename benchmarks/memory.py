@@ -34,7 +34,7 @@ from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_bus.testing import NOON, caps, eco, hardware, node_seen, power, records
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_cli.supervisor.supervisor import Supervisor
-from joulie_projections.fold.sequence import Standing, sequence
+from joulie_projections.fold.sequence import FoldCursor, sequence
 from joulie_projections.state import deltas
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store import database
@@ -113,19 +113,19 @@ class Projecting:
         lease = self._store.acquire("bench", 2**62, 0, "inc", lambda _: True)
         assert lease is not None
         self._epoch = lease.epoch
-        self._standing = Standing(0, {}, lease.digests, b"")
+        self._cursor = FoldCursor(0, {}, lease.digests, b"")
 
     def commit(self, batch: list[Record]) -> bytes:
         """What the view is told of it."""
-        before = self._standing.position
+        before = self._cursor.position
         done = sequence(
-            self.cluster_state, self._standing, batch, dict.fromkeys(Stream, "bench"), NOON
+            self.cluster_state, self._cursor, batch, dict.fromkeys(Stream, "bench"), NOON
         )
         self._store.commit(self._epoch, done.commit)
         done.draft.commit()
-        self._standing = done.standing
-        position, digests = done.standing.position, done.standing.digests
-        return deltas.delta_of(before + 1, position, digests, done.rows, 2**20)
+        self._cursor = done.cursor
+        position, digests = done.cursor.position, done.cursor.digests
+        return deltas.encode_delta(before + 1, position, digests, done.rows, 2**20)
 
 
 class Process(NamedTuple):

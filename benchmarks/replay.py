@@ -31,7 +31,7 @@ from joulie_extender.scoring import Weights
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.manifest import Manifest
-from joulie_projections.fold.sequence import Standing, sequence
+from joulie_projections.fold.sequence import FoldCursor, sequence
 from joulie_projections.state.rows import digests_of
 from joulie_projections.store import database
 from joulie_projections.store.store import Store
@@ -83,13 +83,13 @@ def fold(names: list[str], batches: list[list[Record]]) -> float:
 
 def fold_and_compare(names: list[str], batches: list[list[Record]]) -> float:
     past, recorded = introduced(names), introduced(names)
-    standing = Standing(recorded.position, {}, recorded.digests, b"")
-    standing = standing._replace(digests=digests_of(rows_of(recorded.cluster_state)))
+    cursor = FoldCursor(recorded.position, {}, recorded.digests, b"")
+    cursor = cursor._replace(digests=digests_of(rows_of(recorded.cluster_state)))
     manifests: list[Manifest] = []
     for batch in batches:
-        done = sequence(recorded.cluster_state, standing, batch, {Stream.TEL: "x"}, NOON)
+        done = sequence(recorded.cluster_state, cursor, batch, {Stream.TEL: "x"}, NOON)
         done.draft.commit()
-        standing = done.standing
+        cursor = done.cursor
         manifests.append(done.commit.manifest)
 
     def run() -> int:
@@ -108,7 +108,7 @@ def recompute(names: list[str], batches: list[list[Record]], count: int) -> dict
     asked = names[:CANDIDATES]
     pod: PodAsk = ask(cores=4)
     weights = Weights()
-    twin_columns = TwinColumns.believing(past.cluster_state)
+    twin_columns = TwinColumns.of_state(past.cluster_state)
     moment = Moment(twin_columns, past.position, 0, NOON + 11 * SECOND)
     scored = Answer(1, decide_prioritize(pod, asked, moment, weights), weights)
     filtered = Answer(1, decide_filter(pod, asked, moment, weights), weights)
@@ -133,7 +133,7 @@ async def verified(directory: Path, entries: int, jobs: int) -> dict[str, float]
     signer = Signer.of(directory / "head.key")
     maker = LogMaker(Store(writer), DecisionLog(writer), signer)
     await maker.facts(node_seen("n1"), hardware("n1"))
-    moment = Moment(TwinColumns.believing(maker.cluster_state), maker.position, 0, NOON)
+    moment = Moment(TwinColumns.of_state(maker.cluster_state), maker.position, 0, NOON)
     answer = decide_filter(ask(), ["n1"] * 8, moment, maker.weights)
     for _ in range(0, entries, 1_000):
         await maker.say(*[answer] * 1_000)

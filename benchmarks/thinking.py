@@ -22,7 +22,7 @@ from joulie_bus.testing import NOON, SECOND, ask, caps, hardware, node_seen, pro
 from joulie_extender.decide import Moment, decide_filter, decide_prioritize
 from joulie_extender.scoring import Weights
 from joulie_projections.fold.sequence import fold
-from joulie_projections.state.rows import changed_rows, no_rows
+from joulie_projections.state.rows import changed_rows, empty_digests
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
 from joulie_projections.twin.columns import TwinColumns
@@ -81,7 +81,7 @@ def measure(nodes: int) -> dict[str, float]:
     found["fold, events/s"] = len(facts) / median_s(fold_all)
     fold(draft, facts[:1000], 0)
     found["rows and digest of 1,000 changed nodes, ms"] = (
-        median_s(lambda: changed_rows(draft.changed(), no_rows())) * 1000
+        median_s(lambda: changed_rows(draft.changed(), empty_digests())) * 1000
     )
     twin_columns = TwinColumns.of(cluster_state.nodes, NOON)
     dirty = [(name, cluster_state.nodes[name]) for name in names[:100]]

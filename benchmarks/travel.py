@@ -37,8 +37,8 @@ from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import CLUSTER, NOON, SECOND, hardware, node_seen, records
 from joulie_projections.fold.manifest import Manifest
-from joulie_projections.fold.sequence import Standing, sequence
-from joulie_projections.fold.snapshots import moment_of, pack
+from joulie_projections.fold.sequence import FoldCursor, sequence
+from joulie_projections.fold.snapshots import frozen_state_of, pack
 from joulie_projections.history.history import History
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store import database
@@ -92,19 +92,17 @@ def written(file: Path, names: list[str], events: int) -> Held:
     store, cluster_state, held = Store(writer), ClusterState(), Held()
     lease = store.acquire("bench", 2**62, 0, "inc", lambda _: True)
     assert lease is not None
-    standing = Standing(0, {}, lease.digests, b"")
+    cursor = FoldCursor(0, {}, lease.digests, b"")
     created = dict.fromkeys(Stream, "bench")
     first = records(*(fact for name in names for fact in (node_seen(name), hardware(name))))
     for batch in (first, *telemetry(names, events)):
-        held.batches[standing.position + 1] = batch
-        done = sequence(cluster_state, standing, batch, created, NOON)
+        held.batches[cursor.position + 1] = batch
+        done = sequence(cluster_state, cursor, batch, created, NOON)
         store.commit(lease.epoch, done.commit)
         done.draft.commit()
-        if done.standing.position // SNAPSHOT_EVERY > standing.position // SNAPSHOT_EVERY:
-            store.save_snapshot(
-                lease.epoch, pack(moment_of(cluster_state, done.standing), NOON), 1000
-            )
-        standing = done.standing
+        if done.cursor.position // SNAPSHOT_EVERY > cursor.position // SNAPSHOT_EVERY:
+            store.keep(lease.epoch, pack(frozen_state_of(cluster_state, done.cursor), NOON), 1000)
+        cursor = done.cursor
     writer.dispose()
     return held
 

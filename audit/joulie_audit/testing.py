@@ -27,9 +27,9 @@ from joulie_projections.decision_log.heads import Head, Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Input, Poison
 from joulie_projections.fold.manifest import Manifest
-from joulie_projections.fold.quarantine_quota import in_short
-from joulie_projections.fold.sequence import Standing, sequence
-from joulie_projections.fold.snapshots import moment_of, pack
+from joulie_projections.fold.quarantine_quota import within_quota
+from joulie_projections.fold.sequence import FoldCursor, sequence
+from joulie_projections.fold.snapshots import frozen_state_of, pack
 from joulie_projections.history.history import History
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store import database
@@ -61,7 +61,7 @@ class LogMaker:
         held = self._store.acquire("test", 2**62, 0, "inc", lambda _: True)
         assert held is not None
         self._epoch = held.epoch
-        self._standing = Standing(0, {}, held.digests, b"")
+        self._cursor = FoldCursor(0, {}, held.digests, b"")
         self._facts = Producer("facts", CLUSTER, self.clock, "b1")
         self._says = Producer("extender-0", CLUSTER, self.clock, "b1")
         self._read = dict.fromkeys(Stream, 0)
@@ -69,7 +69,7 @@ class LogMaker:
 
     @property
     def position(self) -> int:
-        return self._standing.position
+        return self._cursor.position
 
     async def facts(self, *events: Fact, after_s: float = 1.0) -> None:
         """One batch, committed."""
@@ -99,10 +99,10 @@ class LogMaker:
     async def _commit(self, records: Sequence[Record], poison: Sequence[Poison] = ()) -> None:
         created = {stream: (await self.bus.state(stream)).created for stream in MERGE_ORDER}
         aside = {found.position for found in poison}
-        done = sequence(self.cluster_state, self._standing, records, created, self.clock(), aside)
-        self._store.commit(self._epoch, done.commit._replace(poison=in_short(poison)))
+        done = sequence(self.cluster_state, self._cursor, records, created, self.clock(), aside)
+        self._store.commit(self._epoch, done.commit._replace(poison=within_quota(poison)))
         done.draft.commit()
-        self._standing = done.standing
+        self._cursor = done.cursor
 
     async def plan(self, rules: Rules = RULES, beside: Sequence[Fact] = ()) -> None:
         """In one batch with what else was said by then."""
@@ -115,7 +115,7 @@ class LogMaker:
 
     async def answer(self, pod: PodAsk, names: Sequence[str] = NAMES) -> None:
         """Filtered and scored, as kube-scheduler asks."""
-        twin_columns = TwinColumns.believing(self.cluster_state)
+        twin_columns = TwinColumns.of_state(self.cluster_state)
         moment = Moment(twin_columns, self.position, 3, self.clock())
         filtered = decide_filter(pod, names, moment, self.weights)
         left = [name for name, code in zip(names, filtered.verdicts, strict=True) if code == 0]
@@ -132,8 +132,8 @@ class LogMaker:
 
     def snapshot(self) -> int:
         """Kept as the projector would; its position."""
-        made = pack(moment_of(self.cluster_state, self._standing), self.clock())
-        self._store.save_snapshot(self._epoch, made, 100)
+        made = pack(frozen_state_of(self.cluster_state, self._cursor), self.clock())
+        self._store.keep(self._epoch, made, 100)
         return made.position
 
     def drop(self) -> None:

@@ -33,10 +33,10 @@ from joulie_extender.pages import explanation, scoring_page
 from joulie_extender.scoring import Weights
 from joulie_extender.verbs import A, Answer, Filter, Preempt, Prioritize
 from joulie_projections.hardware.gpu_resources import gpu_resources
-from joulie_projections.pods.classify import in_namespace
-from joulie_projections.view.view import Snapshot
+from joulie_projections.pods.classify import with_namespace_class
+from joulie_projections.view.view import ViewSnapshot
 
-Look = Callable[[], Snapshot]
+Look = Callable[[], ViewSnapshot]
 # What comes back tells whether the broker has it; None if nobody waits for that.
 Record = Callable[[DecisionEntry], Awaitable[bool] | None]
 Clock = Callable[[], int]
@@ -127,7 +127,7 @@ class Extender:
     def _moment(self) -> Moment:
         return self._at(self._look())
 
-    def _at(self, seen: Snapshot) -> Moment:
+    def _at(self, seen: ViewSnapshot) -> Moment:
         return Moment(seen.twin_columns, seen.position, seen.age_ms, self._clock())
 
     def _answer(self, verb: Counted[A], request: Request) -> Reply | Awaitable[Reply]:
@@ -147,7 +147,7 @@ class Extender:
         seen = self._look()
         given = seen.namespaces.get(asked.pod.namespace)
         if given is not None:
-            asked = asked._replace(pod=in_namespace(asked.pod, given))
+            asked = asked._replace(pod=with_namespace_class(asked.pod, given))
         call = _Call(verb, asked, self._at(seen), request.begun + self._conduct.deadline_s)
         answer = self._thought(call)
         if not isinstance(answer, Answer):

@@ -16,7 +16,7 @@ from joulie_bus.events.kube_names import path_segment
 from joulie_extender.binder import CannotTell, Found, Order, Told
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.pods.demand import ask_of
-from joulie_projections.pods.gpu_request import GIVEN
+from joulie_projections.pods.gpu_request import ASSIGNED_CARDS
 from joulie_projections.pods.kubernetes_pod import Pod
 
 IN_CLUSTER = "in-cluster"
@@ -145,7 +145,7 @@ def _says_bound(body: bytes, order: Order) -> bool:
 
 def _binding(order: Order) -> dict[str, Any]:
     """Cards and node in one write: the server merges these annotations as it sets the node."""
-    notes = {GIVEN: ",".join(order.cards)} if order.cards else {}
+    notes = {ASSIGNED_CARDS: ",".join(order.cards)} if order.cards else {}
     metadata = {"name": order.name, "namespace": order.namespace, "uid": order.uid}
     return {
         "apiVersion": "v1",

@@ -16,7 +16,7 @@ from joulie_bus.events import PodAsk
 from joulie_extender.gpu_names import Aliases, is_model
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.twin.arrays import Bools, Floats, Ints
-from joulie_projections.twin.card_columns import NO_LINK, NOWHERE, Cards
+from joulie_projections.twin.card_columns import NO_LINK, NO_NODE, Cards
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import cores_of
 
@@ -229,7 +229,7 @@ class _Room(NamedTuple):
 
 
 def _room(wish: Wish, cards: Cards, height: int, aliases: Aliases) -> _Room:
-    of_model = matching(cards, wish.model, aliases) & (cards.ints("node") != NOWHERE)
+    of_model = matching(cards, wish.model, aliases) & (cards.ints("node") != NO_NODE)
     fit = of_model & fitting(cards, wish)
     fits = unlinked = _rows_with(cards, fit, cards.ints("bundle"), wish.number, height)
     if wish.is_linked:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from joulie_projections.hardware.catalog import Catalog, GpuModel
-from joulie_projections.hardware.models import Words, card, memory_gb
+from joulie_projections.hardware.models import Words, card_name, memory_gb
 
 Aliases = tuple[tuple[str, ...], ...]  # the names of one model together
 
@@ -30,7 +30,7 @@ def _names(model: GpuModel) -> Iterable[str]:
 
 @lru_cache(maxsize=4096)
 def is_model(asked: str, model: str, aliases: Aliases) -> bool:
-    wanted, found = card(asked), card(model)
+    wanted, found = card_name(asked), card_name(model)
     if not wanted.words:
         return False
     is_part = wanted.traits <= found.traits and _in_order(wanted.words, found.words)
@@ -44,8 +44,8 @@ def _in_order(wanted: Words, found: Iterable[str]) -> bool:
 
 def _known_as(name: str, aliases: Aliases) -> int:
     """A bit for each model of which this is a whole name."""
-    whole = card(name)
-    known = (any(card(alias) == whole for alias in names) for names in aliases)
+    whole = card_name(name)
+    known = (any(card_name(alias) == whole for alias in names) for names in aliases)
     return sum(1 << at for at, is_it in enumerate(known) if is_it)
 
 

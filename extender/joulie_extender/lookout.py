@@ -15,13 +15,13 @@ from joulie_bus.runtime.pacing import rest_s
 from joulie_extender.scoring import Weights
 from joulie_extender.standing import standing_of
 from joulie_projections.twin.columns import TwinColumns
-from joulie_projections.view.view import Snapshot
+from joulie_projections.view.view import ViewSnapshot
 
 log = get_logger("extender")
 SHARE = 0.25  # of a core, at most, goes into looking; a look takes about a millisecond
 LONGEST_REST_S = 0.01  # nobody waits longer for what is new, however much the last look cost
 NO_AGE_MS = 10**12  # nothing was ever heard
-NOTHING = Snapshot(0, TwinColumns.empty(), NO_AGE_MS)
+NOTHING = ViewSnapshot(0, TwinColumns.empty(), NO_AGE_MS)
 
 
 class Moving(Protocol):
@@ -33,7 +33,7 @@ class Moving(Protocol):
     @property
     def age_ms(self) -> int: ...
 
-    def snapshot(self) -> Snapshot: ...
+    def snapshot(self) -> ViewSnapshot: ...
 
     async def moved_since(self, moves: int) -> int: ...
 
@@ -50,12 +50,12 @@ class Lookout:
     def is_ready(self) -> bool:
         return self._ready is not NOTHING
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> ViewSnapshot:
         """Its age is that of the view: how long ago the projector was last heard of."""
         if self._view is None:
             return NOTHING
         position, twin_columns, _, namespaces = self._ready
-        return Snapshot(position, twin_columns, self._view.age_ms, namespaces)
+        return ViewSnapshot(position, twin_columns, self._view.age_ms, namespaces)
 
     async def follow(self, view: Moving) -> None:
         """For as long as it is awaited. What was ready last stays, whatever becomes of the view."""
@@ -79,7 +79,7 @@ class Lookout:
                 gc.freeze()
             await asyncio.sleep(min(rest_s(spent_s, SHARE), LONGEST_REST_S))
 
-    def _stand(self, seen: Snapshot) -> None:
+    def _stand(self, seen: ViewSnapshot) -> None:
         """Takes what was worked out for the board before, so that this one follows it at once."""
         try:
             standing_of(seen.twin_columns, time.time_ns(), seen.age_ms, self._weights)

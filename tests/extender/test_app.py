@@ -37,7 +37,7 @@ from joulie_extender.routes import routed
 from joulie_extender.scoring import Weights
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
-from joulie_projections.view.view import Snapshot
+from joulie_projections.view.view import ViewSnapshot
 
 pytestmark = pytest.mark.anyio
 N0 = NodeState(
@@ -63,7 +63,7 @@ VICTIMS = {"n0": {"Pods": [{"UID": "a"}], "NumPDBViolations": 0}, "n1": {"Pods":
 PREEMPT = json.dumps({"Pod": POD, "NodeNameToMetaVictims": VICTIMS}).encode()
 
 
-def look() -> Snapshot:
+def look() -> ViewSnapshot:
     return SNAPSHOT
 
 
@@ -379,7 +379,7 @@ def test_another_question_is_thought_about(body: bytes) -> None:
     ids=["another state", "a twin grew stale", "the view grew stale"],
 )
 def test_in_another_state_the_same_question_is_thought_about(
-    snapshot: Snapshot, later_s: int
+    snapshot: ViewSnapshot, later_s: int
 ) -> None:
     state = Moving()
     state.filter()
@@ -437,9 +437,9 @@ CLOSED = {
 BODIES = {"filter": BODY, "prioritize": BODY, "preempt": PREEMPT}
 
 
-def broken() -> Snapshot:
+def broken() -> ViewSnapshot:
     twin_columns = TwinColumns({"n0": 1}, {}, 0)  # no column at all
-    return Snapshot(1, twin_columns, 0)
+    return ViewSnapshot(1, twin_columns, 0)
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])

@@ -18,7 +18,7 @@ from joulie_extender.foresight import HOLDS_MS, MISSES, PODS, RARELY
 from joulie_extender.routes import Verb
 from joulie_extender.scoring import Weights
 from joulie_extender.verbs import Prioritize
-from joulie_projections.view.view import Snapshot
+from joulie_projections.view.view import ViewSnapshot
 
 MILLISECOND = SECOND // 1000
 NAMES = ["n0", "n1", "n2"]
@@ -208,7 +208,7 @@ steps = st.lists(
 @given(steps=steps)
 @settings(deadline=None, max_examples=60)
 def test_whatever_is_asked_each_answer_is_that_of_the_moment_that_it_says(
-    steps: list[tuple[str, bytes, Snapshot]],
+    steps: list[tuple[str, bytes, ViewSnapshot]],
 ) -> None:
     foreseeing = Scheduling()
     for verb, body, seen in steps:

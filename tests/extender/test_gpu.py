@@ -24,7 +24,7 @@ from joulie_extender.decide import (
 from joulie_extender.gpu import GpuVerdict, GpuWeights, gpu_verdicts, points, wish_of
 from joulie_extender.gpu_names import aliases_of, is_model
 from joulie_extender.scoring import Weights
-from joulie_projections.hardware.catalog_file import shipped
+from joulie_projections.hardware.catalog_file import shipped_catalog
 from joulie_projections.pods.load import Load
 from joulie_projections.state.cards import CardState
 from joulie_projections.twin.card_columns import Cards
@@ -201,7 +201,7 @@ def test_a_name_is_what_people_write_and_never_another_card(
     ],
 )
 def test_the_catalog_knows_other_names(asked: str, model: str, is_same: bool) -> None:
-    assert is_model(asked, model, aliases_of(shipped())) is is_same
+    assert is_model(asked, model, aliases_of(shipped_catalog())) is is_same
 
 
 def test_memory_is_wanted_of_one_card_and_not_of_all_together() -> None:

@@ -13,7 +13,7 @@ from joulie_extender.decide import again
 from joulie_extender.gpu import WANTS_CARDS
 from joulie_extender.scoring import Weights
 from joulie_projections.twin.columns import TwinColumns
-from joulie_projections.view.view import Snapshot
+from joulie_projections.view.view import ViewSnapshot
 from kube_scheduler import KubeScheduler, Node, Victim, a_pod
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +35,7 @@ def article(**spec: Any) -> dict[str, Any]:
 
 
 def look(cards: Any, names: list[str] = NODES) -> Any:
-    snapshot = Snapshot(7, twin_columns_of(cards, names), 3)
+    snapshot = ViewSnapshot(7, twin_columns_of(cards, names), 3)
     return lambda: snapshot
 
 

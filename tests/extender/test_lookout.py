@@ -12,13 +12,13 @@ from joulie_extender import lookout as module
 from joulie_extender.lookout import NOTHING, SHARE, Lookout
 from joulie_extender.scoring import Weights
 from joulie_extender.standing import standing_of
-from joulie_projections.view.view import Snapshot
+from joulie_projections.view.view import ViewSnapshot
 
 pytestmark = pytest.mark.anyio
 WEIGHTS = Weights()
 
 
-def at(position: int) -> Snapshot:
+def at(position: int) -> ViewSnapshot:
     return snapshot_of(performing("a", 0, position), performing("b", 1, 100), position=position)
 
 
@@ -30,7 +30,7 @@ class ByHand:
         self._moves = 0
         self._moved = asyncio.Event()
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> ViewSnapshot:
         return self.newest
 
     async def moved_since(self, moves: int) -> int:
@@ -39,7 +39,7 @@ class ByHand:
             self._moved.clear()
         return self._moves
 
-    def move(self, newest: Snapshot, *, is_ready: bool = True) -> None:
+    def move(self, newest: ViewSnapshot, *, is_ready: bool = True) -> None:
         self.newest, self.is_ready = newest, is_ready
         self._moves += 1
         self._moved.set()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from extender_kit import PATIENT, QUICK, performing, saving, served, snapshot_of
-from joulie_projections.view.view import Snapshot
+from joulie_projections.view.view import ViewSnapshot
 from kube_scheduler import KubeScheduler, Node, Victim, a_pod
 
 pytestmark = pytest.mark.anyio
@@ -27,11 +27,11 @@ def full_of_others(count: int) -> dict[str, Node]:
     return {f"n{n}": Node(cpu=4, pods=[Victim(f"v{n}", cpu=4)]) for n in range(count)}
 
 
-def eco() -> Snapshot:
+def eco() -> ViewSnapshot:
     return ALL_ECO
 
 
-def half() -> Snapshot:
+def half() -> ViewSnapshot:
     return HALF
 
 

@@ -10,7 +10,7 @@ from joulie_bus.testing import NOON, SECOND
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.facility import Hall, Halls
-from joulie_projections.twin.twin import is_only_read
+from joulie_projections.twin.twin import differs_only_in_readings
 
 T = TypeVar("T")
 NODES = 24
@@ -61,7 +61,7 @@ class Course(NamedTuple):
 
     def _is_only_read(self, name: str, state: NodeState | None) -> bool:
         before = self.nodes.get(name)
-        return before is not None and state is not None and is_only_read(before, state)
+        return before is not None and state is not None and differs_only_in_readings(before, state)
 
 
 def _read(node: NodeState, samples: tuple[Sample, ...]) -> NodeState:

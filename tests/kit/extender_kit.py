@@ -19,7 +19,7 @@ from joulie_extender.server import Door, listening
 from joulie_extender.tls import Certificates
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
-from joulie_projections.view.view import Snapshot
+from joulie_projections.view.view import ViewSnapshot
 from kube_scheduler import Block
 
 PATIENCE_S = 20.0
@@ -48,10 +48,10 @@ def saving(name: str, ordinal: int, watts: int = 100) -> NodeState:
     )
 
 
-def snapshot_of(*nodes: NodeState, position: int = 17, age_ms: int = 3) -> Snapshot:
+def snapshot_of(*nodes: NodeState, position: int = 17, age_ms: int = 3) -> ViewSnapshot:
     """Named as their hardware is."""
     named = {node.hardware.node: node for node in nodes if node.hardware is not None}
-    return Snapshot(position, TwinColumns.of(named, 0), age_ms)
+    return ViewSnapshot(position, TwinColumns.of(named, 0), age_ms)
 
 
 class Received(NamedTuple):
@@ -78,7 +78,7 @@ class Served(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def served(  # noqa: PLR0913
-    look: Callable[[], Snapshot],
+    look: Callable[[], ViewSnapshot],
     *,
     is_ready: Callable[[], bool] = lambda: True,
     conduct: Conduct = PATIENT,

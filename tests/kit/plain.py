@@ -18,7 +18,7 @@ from joulie_extender.filter import Verdict
 from joulie_extender.gpu import GpuWeights, asks
 from joulie_extender.preferences import Preference, Preferences, Team
 from joulie_extender.scoring import Basis, Weights
-from joulie_projections.pods.load import LEAST_CPU_MILLI, Load
+from joulie_projections.pods.load import DEFAULT_CPU_MILLI, Load
 from joulie_projections.state.cards import CardState
 from joulie_projections.state.state import Arrival, NodeState, Sample
 from joulie_projections.twin.card_columns import Cards
@@ -97,7 +97,7 @@ def marginal_of(asked: Question, node: Known) -> float:
     if twin.hardware == Source.NONE:
         return 0.0
     is_performance = pod.workload == "performance"
-    cores = (pod.cpu_milli or LEAST_CPU_MILLI[pod.workload]) / 1000
+    cores = (pod.cpu_milli or DEFAULT_CPU_MILLI[pod.workload]) / 1000
     memory = min(1.3, 1 + 0.01 * (pod.memory_bytes / 2**30)) if rates.memory_factor else 1.0
     cpu = rates.cpu * min(1.0, cores / (twin.cores or 1.0)) * twin.cpu_max_w * memory
     rate = rates.gpu_performance if is_performance else rates.gpu_standard

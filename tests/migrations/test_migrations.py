@@ -25,9 +25,9 @@ from joulie_projections.decision_log.entry import (
 )
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Input
-from joulie_projections.fold.sequence import Standing, sequence
-from joulie_projections.history.history import EntryQuery, History, StoredEntry
-from joulie_projections.state.rows import no_rows
+from joulie_projections.fold.sequence import FoldCursor, sequence
+from joulie_projections.history.history import History, Logged, Wanted
+from joulie_projections.state.rows import empty_digests
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
@@ -222,11 +222,9 @@ def work(writer: Engine) -> None:
     store = Store(writer)
     held = store.acquire("me", noon(10), noon(), "i", lambda _: True)
     assert held is not None
-    standing = Standing(held.position, held.inputs, held.digests or no_rows(), held.head)
+    cursor = FoldCursor(held.position, held.inputs, held.digests or empty_digests(), held.head)
     told = records(node_seen("a"), power("a", 1), name=f"n{held.position}")
-    done = sequence(
-        ClusterState(), standing, told, {told[0].stream: "", told[1].stream: ""}, noon()
-    )
+    done = sequence(ClusterState(), cursor, told, {told[0].stream: "", told[1].stream: ""}, noon())
     store.commit(held.epoch, done.commit)
 
 

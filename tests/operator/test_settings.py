@@ -12,7 +12,7 @@ from joulie_operator.planning.policies import BUILT_IN, Share, Situation, static
 from joulie_operator.planning.reconcile import CODE_VERSION, Chosen
 from joulie_operator.planning.rules import Rules, rules_of, values_of
 from joulie_operator.settings import OperatorSettings
-from joulie_projections.hardware.catalog_file import shipped
+from joulie_projections.hardware.catalog_file import shipped_catalog
 
 Install = Callable[..., None]
 NOWHERE = Situation([], demand=None, now_s=0, numbers={})  # type: ignore[arg-type]
@@ -170,7 +170,7 @@ def test_caps_of_one_model_under_two_names_stop_the_start() -> None:
     settings = Source.of(GPU_MODEL_CAPS_JSON=said).load(OperatorSettings)
 
     with pytest.raises(SettingsError, match=r"GPU_MODEL_CAPS_JSON: .*another range"):
-        settings.naming_models_as(shipped())
+        settings.naming_models_as(shipped_catalog())
 
 
 @pytest.mark.parametrize("text", ["", " , ", "a b"])

@@ -24,7 +24,7 @@ from one_broker import anyio_backend, emptied, server
 __all__ = ["anyio_backend", "server"]  # fixtures
 Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
 Viewing = Callable[[], AbstractAsyncContextManager[View]]
-Tell = Callable[..., Awaitable[None]]
+Publish = Callable[..., Awaitable[None]]
 
 
 class Migrating(Protocol):
@@ -88,11 +88,11 @@ def viewing(bus: JetStreamLog, place: Place) -> Viewing:
 
 
 @pytest.fixture
-def tell(bus: JetStreamLog) -> Tell:
+def publish(bus: JetStreamLog) -> Publish:
     """Publishes events; returns when they are stored."""
-    says = producer()
+    events_of = producer()
 
-    async def publish(*events: AnyEvent) -> None:
-        await bus.publish([says.stamp(event) for event in events])
+    async def stored(*events: AnyEvent) -> None:
+        await bus.publish([events_of.stamp(event) for event in events])
 
-    return publish
+    return stored

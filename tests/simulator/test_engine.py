@@ -18,8 +18,8 @@ from joulie_bus.events import (
 )
 from joulie_bus.testing import producer
 from joulie_projections.fold.registry import evolve
-from joulie_projections.hardware.catalog import rated
-from joulie_projections.hardware.catalog_file import shipped
+from joulie_projections.hardware.catalog import with_catalog_figures
+from joulie_projections.hardware.catalog_file import shipped_catalog
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
 from joulie_simulator.cluster.cluster import SimCluster
@@ -122,10 +122,13 @@ def test_a_simulated_pod_asks_for_cards_by_the_resources_of_the_settings() -> No
 def test_what_an_operator_orders_by_is_what_the_catalog_says() -> None:
     for shape in SHAPES:
         found = shape.discovered("n")
-        assert found.figures.gpu_tflops == rated(found, shipped()).figures.gpu_tflops
+        assert (
+            found.figures.gpu_tflops
+            == with_catalog_figures(found, shipped_catalog()).figures.gpu_tflops
+        )
         assert (found.cpu_model, found.gpu_model) == (
-            rated(found, shipped()).cpu_model,
-            rated(found, shipped()).gpu_model,
+            with_catalog_figures(found, shipped_catalog()).cpu_model,
+            with_catalog_figures(found, shipped_catalog()).gpu_model,
         )
 
 

@@ -11,8 +11,8 @@ from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Checkpoint, Input
 from joulie_projections.fold.manifest import CODE_VERSION, Manifest
 from joulie_projections.fold.quarantine_quota import all_positions
-from joulie_projections.fold.sequence import Standing, sequence
-from joulie_projections.fold.snapshots import moment_of, pack
+from joulie_projections.fold.sequence import FoldCursor, sequence
+from joulie_projections.fold.snapshots import frozen_state_of, pack
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store.store import Store
 
@@ -47,11 +47,11 @@ class _Restoring:
         self._epoch = held.epoch
         self._cluster_state = ClusterState()
         self._kept_at = 0
-        self._standing = Standing(held.position, held.inputs, held.digests, held.head)
+        self._cursor = FoldCursor(held.position, held.inputs, held.digests, held.head)
 
     @property
     def position(self) -> int:
-        return self._standing.position
+        return self._cursor.position
 
     def put(self, place: str, part: FactPart, created: Mapping[Stream, str]) -> None:
         start, aside = 0, {poison.position: poison for poison in part.aside}
@@ -61,7 +61,7 @@ class _Restoring:
             count = manifest.p_to - manifest.p_from + 1
             records = part.records[start : start + count]
             now = manifest.committed_at
-            done = sequence(self._cluster_state, self._standing, records, created, now, left_out)
+            done = sequence(self._cluster_state, self._cursor, records, created, now, left_out)
             if done.commit.manifest != manifest:
                 raise ArchiveBroken(place, f"its facts give another state at {manifest.p_to}")
             span = range(manifest.p_from, manifest.p_to + 1)
@@ -69,7 +69,7 @@ class _Restoring:
             poison = sorted([*known, *done.commit.poison])
             self._store.commit(self._epoch, done.commit._replace(poison=poison))
             done.draft.commit()
-            self._standing = done.standing
+            self._cursor = done.cursor
             self._keep_now_and_then(now)
             start += count
 
@@ -77,8 +77,8 @@ class _Restoring:
         """The old database's snapshots, or nearly: whoever travels need not fold all of it."""
         if self.position - self._kept_at >= EVERY:
             self._kept_at = self.position
-            made = pack(moment_of(self._cluster_state, self._standing), now)
-            self._store.save_snapshot(self._epoch, made, AT_MOST)
+            made = pack(frozen_state_of(self._cluster_state, self._cursor), now)
+            self._store.keep(self._epoch, made, AT_MOST)
 
 
 def _require_version(place: str, manifest: Manifest) -> None:

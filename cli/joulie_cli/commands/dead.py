@@ -10,7 +10,7 @@ from joulie_bus.streams.roles import Role
 from joulie_cli.log_access.past import ArchivePlace, archive_of, history_of
 from joulie_cli.wiring import Wiring, connected
 from joulie_projections.fold.commit import Poison
-from joulie_projections.fold.quarantine_quota import is_whole, positions_of
+from joulie_projections.fold.quarantine_quota import is_single, positions_of
 from joulie_projections.projector import quarantine
 
 SETTINGS = (ArchivePlace,)
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     poison = _at(found, args.position)
     if args.action == "retry":
         asyncio.run(_retry(wires, poison))
-    body = quarantine.to_readable(poison.body) if is_whole(poison) else None
+    body = quarantine.legible(poison.body) if is_single(poison) else None
     told_one = _as_json(poison) | {"body": body}
     print(json.dumps(told_one, indent=None if args.json else 2))
     return 0
@@ -69,7 +69,7 @@ def _as_text(found: list[Poison]) -> str:
 
 def _line(poison: Poison) -> str:
     told = f"{poison.position:>10}  {poison.stream} #{poison.sequence}  {poison.why}"
-    if is_whole(poison):
+    if is_single(poison):
         return told
     positions = positions_of(poison)
     subject = poison.subject or "several subjects"

@@ -111,7 +111,7 @@ async def _terms_of(history: History, facts: Facts, found: Explanation, node: st
     if weights is None:
         raise NotInTheLog(f"The settings {found.settings} are not in the log.")
     cluster_state = await cluster_state_at(history, facts, found.view)
-    terms = terms_again(scored, node, TwinColumns.believing(cluster_state), weights)
+    terms = terms_again(scored, node, TwinColumns.of_state(cluster_state), weights)
     if terms is None:
         raise NotInTheLog(_no_candidate(history, found, node))
     return terms

@@ -12,9 +12,9 @@ from joulie_projections.hardware.catalog_file import CatalogSettings
 from joulie_projections.state.cards import (
     UNKNOWN_HOLDER,
     CardState,
+    free_mb,
     is_idle,
     owner_of,
-    room_mb,
     used_mb,
 )
 from joulie_projections.state.state import ClusterState
@@ -56,7 +56,7 @@ def _is_wished(card: CardState, wish: Wish, aliases: Aliases) -> bool:
     return (
         (not wish.node or card.node == wish.node)
         and (not wish.model or is_model(wish.model, card.model, aliases))
-        and (not wish.is_free or (card.healthy and room_mb(card) > 0))
+        and (not wish.is_free or (card.healthy and free_mb(card) > 0))
         and (not wish.pod or any(wish.pod in names for names in _names(card)))
     )
 
@@ -76,7 +76,7 @@ def _card(cluster_state: ClusterState, uuid: str, card: CardState) -> dict[str, 
         "model": card.model,
         "total_mb": card.total_mb,
         "used_mb": used_mb(card),
-        "free_mb": room_mb(card) if card.healthy else 0,
+        "free_mb": free_mb(card) if card.healthy else 0,
         "healthy": card.healthy,
         "idle": is_idle(card),
         "link": card.nvlink_group,

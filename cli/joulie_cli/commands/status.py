@@ -119,7 +119,7 @@ def _positions(history: History, now: int) -> dict[str, Any]:
 def _readings(history: History, ages: Ages) -> dict[str, Any]:
     """Of the nodes that are there: how many have a reading that is not too old to count."""
     cluster_state = ClusterState()
-    rows.put(cluster_state, history.states("node"))
+    rows.apply_rows(cluster_state, history.states("node"))
     there = [node for node in cluster_state.nodes.values() if node.present]
     old = [max(0, ages.now - node.samples[-1].at) / NS for node in there if node.samples]
     return {

@@ -21,7 +21,13 @@ from joulie_console.schema.responses import (
     StateMachine,
 )
 from joulie_projections.state.cards import CardState, owner_of
-from joulie_projections.state.state import CLUSTER, ClusterState, NodeState, PodState, Reading
+from joulie_projections.state.state import (
+    CLUSTER,
+    ClusterState,
+    FacilityReading,
+    NodeState,
+    PodState,
+)
 from joulie_projections.twin.arrays import Floats, Ints
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.twin import NodeClass, Source
@@ -348,7 +354,7 @@ def facility_of(cluster_state: ClusterState) -> Facility:
     )
 
 
-def _values(readings: Iterable[Reading | None]) -> list[float]:
+def _values(readings: Iterable[FacilityReading | None]) -> list[float]:
     return [reading.value / 1000 for reading in readings if reading is not None]
 
 

@@ -25,7 +25,7 @@ from joulie_operator.kube.custom_resources import (
 )
 from joulie_operator.kube.timestamps import rfc3339
 from joulie_operator.planning.eligible import RESERVED_LABEL
-from joulie_projections.hardware.catalog import unreadable
+from joulie_projections.hardware.catalog import invalid_counts
 from joulie_projections.state.state import NodeState
 from joulie_projections.twin.facility import NO_HALLS, Halls, is_polled
 from joulie_projections.twin.totals import Measurement, measurement_of
@@ -264,7 +264,7 @@ def _hardware(node: NodeState) -> _Holds:
     guessed = _guessed(node)
     if source not in ("", "labels"):
         return guessed or _Holds("HardwareKnown", True, "Discovered")
-    if wrong := unreadable(node.labels):
+    if wrong := invalid_counts(node.labels):
         told = ", ".join(f"{label}={value!r}" for label, value in wrong.items())
         return _Holds("HardwareKnown", False, "UnreadableLabel", f"not a number: {told}")
     if source:

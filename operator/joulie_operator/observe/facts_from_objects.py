@@ -21,7 +21,7 @@ from joulie_bus.events import (
 from joulie_bus.events.bounds import MOST_BYTES, MOST_CARDS, MOST_CPU_MILLI
 from joulie_operator.kube.custom_resources import Gpu, GpuStatus, ObjectMeta
 from joulie_operator.kube.gpu_objects import AVAILABLE
-from joulie_projections.hardware.gpu_resources import GPU_RESOURCES, counted
+from joulie_projections.hardware.gpu_resources import GPU_RESOURCES, count_cards
 from joulie_projections.pods.classify import CLASS_ANNOTATION
 from joulie_projections.pods.demand import ask_of
 from joulie_projections.pods.kubernetes_pod import Pod
@@ -111,7 +111,7 @@ class NodeKind:
         cpu = parse(allocatable.get("cpu", "0"), f"{where}, cpu")
         memory = parse(allocatable.get("memory", "0"), f"{where}, memory")
         labels = seen.metadata.labels or {}
-        gpus = counted(allocatable, labels, self._resources, where)
+        gpus = count_cards(allocatable, labels, self._resources, where)
         return NodeSeen(
             node=seen.metadata.name,
             uid=seen.metadata.uid,

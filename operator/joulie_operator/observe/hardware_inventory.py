@@ -23,8 +23,8 @@ from joulie_projections.hardware.catalog import (
     GPU_MODELS,
     Catalog,
     from_labels,
-    rated,
-    unreadable,
+    invalid_counts,
+    with_catalog_figures,
 )
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.hardware.models import vendor_of
@@ -73,7 +73,7 @@ class HardwareKind:
         described = _described(seen, self._catalog)
         if described is None:
             return None  # its agent has not said anything yet
-        found = rated(described, self._catalog)
+        found = with_catalog_figures(described, self._catalog)
         self._heard(found)
         return found
 
@@ -148,7 +148,7 @@ class MachineKind:
             return described
         # All labels: those of device plugins are looked at here, and are no part of a node's fact.
         node = replace(self._nodes.fact(seen), labels=seen.metadata.labels or {})
-        self._complain_of(node.node, unreadable(node.labels))
+        self._complain_of(node.node, invalid_counts(node.labels))
         return from_labels(node, self._catalog, self._gpus.model_labels)
 
     def gone(self, key: str, /) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from joulie_bus.events import HardwareDiscovered, Profile
 from joulie_operator.planning.rules import Rules
 from joulie_projections.hardware.catalog import Catalog
-from joulie_projections.hardware.models import CardName, card
+from joulie_projections.hardware.models import CardName, card_name
 from joulie_projections.state.state import NodeState
 from joulie_projections.twin.twin import hardware_of
 
@@ -91,7 +91,7 @@ def gpu_range(node: NodeState, models: str) -> WattRange | None:
     found = node.hardware
     if found is None:
         return None
-    said = caps_of(models).get(card(found.gpu_model))
+    said = caps_of(models).get(card_name(found.gpu_model))
     if said is not None and (found.gpu_by_catalog or not found.gpu_max_mw):
         return WattRange(said.min_cap_watts, said.max_cap_watts)
     if not found.gpu_max_mw:
@@ -110,7 +110,7 @@ def caps_by_card(named: Mapping[str, ModelCaps]) -> dict[CardName, ModelCaps]:
     """However the models are spelled. Raises ValueError where two of the names are one model."""
     found, spelled = dict[CardName, ModelCaps](), dict[CardName, str]()
     for name, caps in named.items():
-        model = card(name)
+        model = card_name(name)
         if model in spelled and found[model] != caps:
             raise ValueError(f"{spelled[model]!r} and {name!r} are one model with two ranges")
         found[model], spelled[model] = caps, name

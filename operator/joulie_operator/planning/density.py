@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 
 from joulie_bus.events import HardwareDiscovered
-from joulie_projections.hardware.models import card, processor
+from joulie_projections.hardware.models import card_name, processor
 from joulie_projections.state.state import NodeState
 from joulie_projections.twin.twin import hardware_of
 
@@ -50,7 +50,7 @@ def _model(node: NodeState) -> tuple[str, str]:
     """What all spellings have in common, and this one."""
     found = node.hardware
     if found is not None and found.gpu_model:
-        return f"gpu {card(found.gpu_model).text}", found.gpu_model
+        return f"gpu {card_name(found.gpu_model).text}", found.gpu_model
     if hardware_of(node).cards:
         vendor = (found.gpu_vendor if found is not None else "") or node.gpu_vendor
         unknown = f"{vendor} gpu".strip()

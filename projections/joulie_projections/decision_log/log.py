@@ -16,15 +16,10 @@ from joulie_projections.decision_log.entry import (
     message_in,
 )
 from joulie_projections.decision_log.heads import Head, Signer
-from joulie_projections.decision_log.outcomes import ROW_REASSIGNED
-from joulie_projections.fold.commit import Bound, Input
-from joulie_projections.store.statements import InsertRows, apply_change
-from joulie_projections.store.store import (
-    empty_checkpoint,
-    insert_new,
-    require_epoch,
-    rows_reassigned_at,
-)
+from joulie_projections.decision_log.outcomes import MOVED
+from joulie_projections.fold.commit import FirstBinding, Input
+from joulie_projections.store.statements import Put, make
+from joulie_projections.store.store import blank, insert_new, require_epoch, rows_moved_at
 from joulie_projections.store.tables import checkpoint, decision, head, outcome_due
 
 NAME = "decisions"
@@ -73,12 +68,12 @@ class DecisionLog:
                 db.execute(delete(outcome_due).where(outcome_due.c.pod_uid.in_(told)))
             return len(placed)
 
-    def due(self, at_most: int) -> list[tuple[Bound, bytes | None]]:
+    def due(self, at_most: int) -> list[tuple[FirstBinding, bytes | None]]:
         """Pods that are bound and have no outcome yet, each with the last score it was given."""
         with self._engine.connect() as db, db.begin():
             oldest = select(outcome_due).order_by(outcome_due.c.position).limit(at_most)
-            due = list(map(Bound._make, db.execute(oldest)))
-            answers, moved_at = _last_answers(db, due), rows_reassigned_at(db)
+            due = list(map(FirstBinding._make, db.execute(oldest)))
+            answers, moved_at = _last_answers(db, due), rows_moved_at(db)
             return [_with_answer(bound, answers.get(bound.pod_uid), moved_at) for bound in due]
 
     def drop_settled(self, epoch: int) -> None:
@@ -207,7 +202,7 @@ class _Answer(NamedTuple):
     view_position: int
 
 
-def _last_answers(db: Connection, due: Sequence[Bound]) -> dict[str, _Answer]:
+def _last_answers(db: Connection, due: Sequence[FirstBinding]) -> dict[str, _Answer]:
     """The last score that each pod was given, by its uid."""
     theirs = decision.c.pod_uid.in_([bound.pod_uid for bound in due])
     scored = select(func.max(decision.c.pos)).where(
@@ -220,7 +215,9 @@ def _last_answers(db: Connection, due: Sequence[Bound]) -> dict[str, _Answer]:
     return {uid: _Answer(message_in(body), view) for uid, body, view in found}
 
 
-def _with_answer(bound: Bound, answer: _Answer | None, moved_at: int) -> tuple[Bound, bytes | None]:
+def _with_answer(
+    bound: FirstBinding, answer: _Answer | None, moved_at: int
+) -> tuple[FirstBinding, bytes | None]:
     """The row that an answer names is no longer its node's for sure, once any node has gone."""
     if answer is None:
         return bound, None

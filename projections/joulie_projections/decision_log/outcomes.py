@@ -8,13 +8,13 @@ from joulie_bus.events import OutcomeSeen, PrioritizeDecided, codec
 from joulie_bus.events.codec import Envelope
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Subjects
-from joulie_projections.fold.commit import Bound
+from joulie_projections.fold.commit import FirstBinding
 
 ROW_REASSIGNED = -2  # in place of an ordinal: since the answer, rows may have passed to other nodes
 REPLICA = "projector"  # whose answer it is, among those that the decision stream carries
 
 
-def message_of(bound: Bound, answer: bytes | None, subjects: Subjects) -> Message:
+def message_of(bound: FirstBinding, answer: bytes | None, subjects: Subjects) -> Message:
     """The same message whenever it is made: what is told twice is an entry once."""
     event = outcome_of(bound, answer)
     try:
@@ -36,7 +36,7 @@ def message_of(bound: Bound, answer: bytes | None, subjects: Subjects) -> Messag
     return Message(subjects.of(event, REPLICA), event_id, codec.seal(envelope))
 
 
-def outcome_of(bound: Bound, answer: bytes | None) -> OutcomeSeen:
+def outcome_of(bound: FirstBinding, answer: bytes | None) -> OutcomeSeen:
     """Without an answer it says so: `decision` is empty, and nothing is claimed about a rank."""
     seen = OutcomeSeen(
         pod_uid=bound.pod_uid, namespace=bound.namespace, name=bound.name, node=bound.node
@@ -55,7 +55,7 @@ def outcome_of(bound: Bound, answer: bytes | None) -> OutcomeSeen:
     return _ranked(seen, given, bound)
 
 
-def _ranked(seen: OutcomeSeen, given: PrioritizeDecided, bound: Bound) -> OutcomeSeen:
+def _ranked(seen: OutcomeSeen, given: PrioritizeDecided, bound: FirstBinding) -> OutcomeSeen:
     scores = _numbers("<i2", given.scores)
     at = _place_of(bound, given)
     if at is None or at >= len(scores):
@@ -65,7 +65,7 @@ def _ranked(seen: OutcomeSeen, given: PrioritizeDecided, bound: Bound) -> Outcom
     return msgspec.structs.replace(seen, rank=better + 1, score=mine, regret=max(scores) - mine)
 
 
-def _place_of(bound: Bound, given: PrioritizeDecided) -> int | None:
+def _place_of(bound: FirstBinding, given: PrioritizeDecided) -> int | None:
     """Nodes that were known are named by their ordinals, the others by name, in their order."""
     if bound.ordinal == ROW_REASSIGNED:
         return _place_by_name(bound.node, given)

@@ -30,10 +30,10 @@ from joulie_projections.decision_log.entry import (
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.decision_log.signed import Head, KeyStatement, Signed, decode_any, encode
-from joulie_projections.fold.commit import Bound, Input
-from joulie_projections.fold.sequence import read_to
-from joulie_projections.store.bisection import write_bisecting
-from joulie_projections.store.retrying import TRANSIENT, DatabaseExecutor
+from joulie_projections.fold.commit import FirstBinding, Input
+from joulie_projections.fold.sequence import input_after
+from joulie_projections.store.bisection import put_in_halves
+from joulie_projections.store.retrying import PASSING, DatabaseCalls
 
 HEAD_EVERY_S = 10.0
 HEAD_EVERY_ROWS = 1000
@@ -101,12 +101,12 @@ class DecisionWriter:
         self, leadership: Leadership, records: Sequence[Record], created: str
     ) -> None:
         async def put(some: Sequence[Record]) -> None:
-            await self._put(leadership, list(map(entry_of, some)), read_to(created, some[-1]))
+            await self._put(lead, list(map(entry_of, some)), input_after(created, some[-1]))
 
         async def set_aside(record: Record, why: str) -> None:
             """As an entry that cannot be read; without its bytes if those are refused."""
             log.error("entry_refused", sequence=record.sequence, why=why)
-            read = read_to(created, record)
+            read = input_after(created, record)
             try:
                 await self._put(leadership, [unreadable_entry(record)], read)
             except Unwritable:
@@ -202,7 +202,7 @@ class DecisionWriter:
 
     # --- outcomes -----------------------------------------------------------------------------
 
-    def _outcomes(self, ripe: Sequence[tuple[Bound, bytes | None]]) -> Iterator[Message]:
+    def _outcomes(self, ripe: Sequence[tuple[FirstBinding, bytes | None]]) -> Iterator[Message]:
         """Without those of pods that no fact would name today: older code folded them."""
         for pod, said in ripe:
             try:

@@ -50,7 +50,7 @@ class Poison(NamedTuple):
     rest: bytes = b""  # positions of others that lie in the same row; then no body is kept
 
 
-class Bound(NamedTuple):
+class FirstBinding(NamedTuple):
     """A pod that was seen bound for the first time: its outcome is to be told."""
 
     position: int
@@ -88,4 +88,4 @@ class Commit(NamedTuple):
     inputs: Inputs
     digests: Digests
     poison: Sequence[Poison] = ()
-    bound: Sequence[Bound] = ()
+    bound: Sequence[FirstBinding] = ()

@@ -53,12 +53,12 @@ _ABOUT: dict[type, str] = {
 }
 
 
-def counted(stream: Stream, origin: Origin) -> Origin:
+def by_producer_row(stream: Stream, origin: Origin) -> Origin:
     """The same, by the row that counts it."""
     return Origin(_row(stream, origin.producer), origin.boot, origin.seq)
 
 
-def forget_agent(draft: Draft, node: str) -> None:
+def drop_agent(draft: Draft, node: str) -> None:
     """The agent of a node that is gone sends nothing more."""
     row = _row(Stream.TEL, agent_name(node))
     if draft.producers.get(row) is not None:
@@ -70,10 +70,10 @@ def _row(stream: Stream, producer: str) -> str:
     return f"{family_of(stream, producer)}:{producer}"
 
 
-class Counting:
+class TelemetryCounter:
     """The usual case many times over: a producer of telemetry goes on without a hole.
 
-    How far is remembered beside the draft, and in it once `settle` is called: before anything else
+    How far is remembered beside the draft, and in it once `flush` is called: before anything else
     is asked about producers, and at the end.
     """
 
@@ -82,8 +82,8 @@ class Counting:
         self._high: dict[str, int] = {}  # by producer:boot; agents are kept apart
         self._high_of_agents: dict[str, int] = {}
 
-    def goes_on(self, event_id: str, agent: str = "") -> bool:
-        """True if `is_news` would say so of the very next number of the newest life.
+    def is_next(self, event_id: str, agent: str = "") -> bool:
+        """True if `is_new` would say so of the very next number of the newest life.
 
         `agent` is how the ids of the agent begin that alone may write to the message's subject.
         """
@@ -100,7 +100,7 @@ class Counting:
         known[life] = following
         return True
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         for life, high in (*self._high.items(), *self._high_of_agents.items()):
             producer, _, boot = life.partition(":")
             row = _row(Stream.TEL, producer)
@@ -122,7 +122,7 @@ class Counting:
         return newest.high if newest is not None and newest.boot == boot else None
 
 
-def is_news(draft: Draft, origin: Origin) -> bool:
+def is_new(draft: Draft, origin: Origin) -> bool:
     """False for a message that a producer has sent before; remembers what is still missing."""
     known = draft.producers.get(origin.producer) or ProducerState(())
     newest = known.lives[-1] if known.lives else None
@@ -150,7 +150,7 @@ def _blank(known: ProducerState, origin: Origin) -> Life:
     return Life(origin.boot, origin.seq - 1 if is_new_agent else 0)
 
 
-def is_overtaken(draft: Draft, origin: Origin, fact: Fact) -> bool:
+def is_superseded(draft: Draft, origin: Origin, fact: Fact) -> bool:
     """Has the same producer said something later of the same thing? Asked of news only."""
     about = _ABOUT.get(type(fact))
     if about is None:

@@ -11,15 +11,15 @@ import msgspec
 
 from joulie_projections.fold.commit import Poison
 
-FULL_OF_SUBJECT = 100  # messages of one subject in one commit that are kept whole
-FULL = 1000  # of all subjects
-FULL_BYTES = 4 * 1024 * 1024  # of the bodies that are kept
-SUBJECTS = 100  # in one commit that have a row of their own for what is not kept whole
+BODIES_PER_SUBJECT = 100  # messages of one subject in one commit that are kept whole
+BODIES_PER_COMMIT = 1000  # of all subjects
+BODY_BYTES_PER_COMMIT = 4 * 1024 * 1024  # of the bodies that are kept
+SUBJECTS_PER_COMMIT = 100  # in one commit that have a row of their own for what is not kept whole
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[int, ...]).decode
 
 
-def in_short(poison: Sequence[Poison]) -> list[Poison]:
+def within_quota(poison: Sequence[Poison]) -> list[Poison]:
     """Of one commit, in the order of the positions. What comes first is kept whole."""
     whole: list[Poison] = []
     others: dict[tuple[str, str], list[Poison]] = {}
@@ -28,12 +28,14 @@ def in_short(poison: Sequence[Poison]) -> list[Poison]:
     for each in poison:
         about = each.stream, each.subject
         count = counts[about] = counts.get(about, 0) + 1
-        fits = size + len(each.body) <= FULL_BYTES and len(whole) < FULL
-        if fits and count <= FULL_OF_SUBJECT:
+        fits = size + len(each.body) <= BODY_BYTES_PER_COMMIT and len(whole) < BODIES_PER_COMMIT
+        if fits and count <= BODIES_PER_SUBJECT:
             size += len(each.body)
             whole.append(each)
         else:
-            group = about if about in others or len(others) < SUBJECTS else (each.stream, "")
+            group = (
+                about if about in others or len(others) < SUBJECTS_PER_COMMIT else (each.stream, "")
+            )
             others.setdefault(group, []).append(each)
     return sorted([*whole, *(_in_one(group, each) for (_, group), each in others.items())])
 
@@ -45,7 +47,7 @@ def _in_one(subject: str, poison: Sequence[Poison]) -> Poison:
     return first._replace(body=b"", subject=subject, rest=_encode(rest))
 
 
-def is_whole(poison: Poison) -> bool:
+def is_single(poison: Poison) -> bool:
     return not poison.rest
 
 

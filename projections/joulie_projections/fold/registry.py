@@ -36,8 +36,8 @@ from joulie_bus.events import (
 )
 from joulie_projections.fold.node_facts import change_node, cluster_of, evolve_node, sampled_power
 from joulie_projections.fold.pod_facts import evolve_pod
-from joulie_projections.state.cards import CardState, claimed, sighted
-from joulie_projections.state.state import CLUSTER, FacilityState, Reading
+from joulie_projections.state.cards import CardState, after_claim, after_sighting
+from joulie_projections.state.state import CLUSTER, FacilityReading, FacilityState
 from joulie_projections.state.state_changes import Draft
 from joulie_projections.twin.facility import is_plausible
 
@@ -56,9 +56,9 @@ def evolve(draft: Draft, fact: Fact, at: int) -> None:
         case NamespaceSeen():
             _namespace_seen(draft, fact)
         case GpuSeen() | GpuGone():
-            _change_card(draft, fact.uuid, sighted(draft.gpus.get(fact.uuid), fact, at))
+            _change_card(draft, fact.uuid, after_sighting(draft.gpus.get(fact.uuid), fact, at))
         case CardClaimed() | ClaimConfirmed() | ClaimReleased():
-            _change_card(draft, fact.card, claimed(draft.gpus.get(fact.card), fact, at))
+            _change_card(draft, fact.card, after_claim(draft.gpus.get(fact.card), fact, at))
         case _:
             _evolve_plan(draft, fact, at)
 
@@ -117,5 +117,5 @@ def _polled(draft: Draft, polled: FacilityPolled, at: int) -> None:
     draft.facilities.put(polled.facility, after)
 
 
-def _read(known: Reading | None, value: int | None, at: int) -> Reading | None:
-    return known if value is None else Reading(at, value)
+def _read(known: FacilityReading | None, value: int | None, at: int) -> FacilityReading | None:
+    return known if value is None else FacilityReading(at, value)

@@ -10,17 +10,23 @@ from joulie_bus.events import DECISION_TYPES, Fact, NodeGone, PodBound, codec
 from joulie_bus.streams.authority import measured_on, require_authority
 from joulie_bus.streams.records import Record, digest_of
 from joulie_bus.streams.subjects import Stream
-from joulie_projections.fold.commit import Bound, Commit, Input, Inputs, Poison
+from joulie_projections.fold.commit import Commit, FirstBinding, Input, Inputs, Poison
 from joulie_projections.fold.manifest import Manifest, Range, chained, merkle_root
 from joulie_projections.fold.node_facts import cluster_of
-from joulie_projections.fold.producers import Counting, counted, forget_agent, is_news, is_overtaken
-from joulie_projections.fold.quarantine_quota import in_short
+from joulie_projections.fold.producers import (
+    TelemetryCounter,
+    by_producer_row,
+    drop_agent,
+    is_new,
+    is_superseded,
+)
+from joulie_projections.fold.quarantine_quota import within_quota
 from joulie_projections.fold.registry import evolve
 from joulie_projections.state.rows import (
     Digests,
     Row,
     changed_rows,
-    no_rows,
+    empty_digests,
     state_digest,
     tables_of,
 )
@@ -28,11 +34,11 @@ from joulie_projections.state.state import CLUSTER, ClusterState
 from joulie_projections.state.state_changes import Change, Draft
 
 DECISIONS = frozenset(cls.TYPE for cls in DECISION_TYPES)
-LONGEST_WHY = 1000  # characters of a reason that are kept
+MAX_REASON_CHARS = 1000  # characters of a reason that are kept
 HERE = "it"  # spelled out once something is wrong: most messages never need the place's name
 
 
-class Standing(NamedTuple):
+class FoldCursor(NamedTuple):
     """Where the projector is between two commits."""
 
     position: int
@@ -41,7 +47,7 @@ class Standing(NamedTuple):
     head: bytes
 
 
-class Sequenced(NamedTuple):
+class SequencedBatch(NamedTuple):
     draft: Draft
     changes: list[Change]
     rows: list[Row]
@@ -49,15 +55,15 @@ class Sequenced(NamedTuple):
     duplicates: int
 
     @property
-    def standing(self) -> Standing:
+    def cursor(self) -> FoldCursor:
         manifest = self.commit.manifest
-        return Standing(manifest.p_to, self.commit.inputs, self.commit.digests, manifest.head)
+        return FoldCursor(manifest.p_to, self.commit.inputs, self.commit.digests, manifest.head)
 
 
-class Folded(NamedTuple):
+class FoldResult(NamedTuple):
     poison: list[Poison]
     duplicates: int
-    bound: list[Bound]
+    bound: list[FirstBinding]
 
 
 class _Broken(Exception):
@@ -69,7 +75,7 @@ def fold(
     records: Iterable[Record],
     position: int,
     aside: Container[int] = (),
-) -> Folded:
+) -> FoldResult:
     """Every record takes the next position, whatever becomes of it: positions have no holes.
 
     What was set aside at a position stays aside there, though this code may be able to read it:
@@ -91,16 +97,16 @@ def fold_singly(
     records: Sequence[Record],
     position: int,
     aside: Container[int] = (),
-) -> Folded:
+) -> FoldResult:
     """Each record in a draft of its own: one that cannot be folded, or whose rows cannot be
     encoded, is set aside and the others are folded. Gives what `fold` gives without it.
     """
-    folded = Folded([], 0, [])
+    folded = FoldResult([], 0, [])
     for before, record in enumerate(records, position):
         own = Draft(draft)
         try:
             one = _fold_all(own, [record], before, aside)
-            changed_rows(own.changed(), no_rows())
+            changed_rows(own.changed(), empty_digests())
         except Exception as error:  # any: the other facts of the batch must not suffer
             why = str(error) if isinstance(error, _Broken) else _unwritable(error)
             folded.poison.append(poison_of(before + 1, record, why))
@@ -122,8 +128,8 @@ def _fold_all(
     records: Sequence[Record],
     position: int,
     aside: Container[int],
-) -> Folded:
-    folded, counting = Folded([], 0, []), Counting(draft)
+) -> FoldResult:
+    folded, counting = FoldResult([], 0, []), TelemetryCounter(draft)
     duplicates = 0
     for record in records:
         position += 1
@@ -132,14 +138,14 @@ def _fold_all(
         try:
             if record.stream is Stream.TEL and _goes_on(draft, record, counting):
                 continue
-            counting.settle()
+            counting.flush()
             if not _fold_one(draft, record, position, folded.bound):
                 duplicates += 1
         except Undecodable as error:
             folded.poison.append(poison_of(position, record, error.why))
         except Exception as error:
             raise _Broken(f"its fold failed: {error!r}") from error
-    counting.settle()
+    counting.flush()
     _note_claims(draft, records)
     return folded._replace(duplicates=duplicates)
 
@@ -167,12 +173,12 @@ def poison_of(position: int, record: Record, why: str) -> Poison:
 
 def printable(text: str) -> str:
     """A reason may repeat what the message holds. No database refuses this form of it."""
-    half = LONGEST_WHY // 2
-    cut = text if len(text) <= LONGEST_WHY else f"{text[:half]} ... {text[-half:]}"
+    half = MAX_REASON_CHARS // 2
+    cut = text if len(text) <= MAX_REASON_CHARS else f"{text[:half]} ... {text[-half:]}"
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in cut)
 
 
-def _goes_on(draft: Draft, record: Record, counting: Counting) -> bool:
+def _goes_on(draft: Draft, record: Record, counting: TelemetryCounter) -> bool:
     """The short way for nearly everything: the next reading of a producer. What it is not for
     is left as it was, and goes the long way, which gives the same.
     """
@@ -181,23 +187,23 @@ def _goes_on(draft: Draft, record: Record, counting: Counting) -> bool:
         return False
     node, agent = measured_on(record.subject)
     fact = sample.data
-    if fact.node != node or sample.key != node or not counting.goes_on(sample.id, agent):
+    if fact.node != node or sample.key != node or not counting.is_next(sample.id, agent):
         return False
     evolve(draft, fact, record.at)
     return True
 
 
-def _fold_one(draft: Draft, record: Record, position: int, bound: list[Bound]) -> bool:
+def _fold_one(draft: Draft, record: Record, position: int, bound: list[FirstBinding]) -> bool:
     """False for a repeat. A fact is read before anything is changed by it."""
     envelope = codec.open_envelope(record.data, HERE)
     codec.origin_of(envelope.id, HERE)
     if envelope.type in DECISIONS:
         raise Undecodable(HERE, f"{envelope.type} is a decision and no fact")
     fact: Fact = codec.read(envelope, HERE)  # type: ignore[assignment]
-    origin = counted(record.stream, require_authority(record, envelope, fact, HERE))
-    if not is_news(draft, origin):
+    origin = by_producer_row(record.stream, require_authority(record, envelope, fact, HERE))
+    if not is_new(draft, origin):
         return False
-    if is_overtaken(draft, origin, fact):
+    if is_superseded(draft, origin, fact):
         return True
     if isinstance(fact, PodBound) and _is_first_binding(draft, fact):
         evolve(draft, fact, record.at)
@@ -205,7 +211,7 @@ def _fold_one(draft: Draft, record: Record, position: int, bound: list[Bound]) -
     else:
         evolve(draft, fact, record.at)
     if isinstance(fact, NodeGone):
-        forget_agent(draft, fact.node)
+        drop_agent(draft, fact.node)
     return True
 
 
@@ -214,25 +220,25 @@ def _is_first_binding(draft: Draft, fact: PodBound) -> bool:
     return known is None or not (known.node or known.finished)
 
 
-def _bound(draft: Draft, fact: PodBound, position: int, at: int) -> Bound:
+def _bound(draft: Draft, fact: PodBound, position: int, at: int) -> FirstBinding:
     node = draft.nodes.get(fact.node)
     pod, ordinal = fact.pod, -1 if node is None else node.ordinal
-    return Bound(position, at, pod.uid, pod.namespace, pod.name, fact.node, ordinal)
+    return FirstBinding(position, at, pod.uid, pod.namespace, pod.name, fact.node, ordinal)
 
 
 def sequence(
     cluster_state: ClusterState,
-    standing: Standing,
+    cursor: FoldCursor,
     records: Sequence[Record],
     created: Mapping[Stream, str],
     now: int,
     aside: Container[int] = (),
-) -> Sequenced:
+) -> SequencedBatch:
     """One batch: `records` lie in merge order, each stream's without a hole."""
-    draft, folded, changes, rows, digests = step(cluster_state, standing, records, aside)
+    draft, folded, changes, rows, digests = step(cluster_state, cursor, records, aside)
     ranges = tuple(ranges_of(records))
     root = merkle_root([record.data for record in records])
-    span = (standing.position + 1, standing.position + len(records))
+    span = (cursor.position + 1, cursor.position + len(records))
     digest = state_digest(digests)
     manifest = Manifest(
         p_from=span[0],
@@ -240,34 +246,34 @@ def sequence(
         ranges=ranges,
         merkle_root=root,
         state_digest=digest,
-        prev=standing.head,
-        head=chained(standing.head, span, ranges, root, digest),
+        prev=cursor.head,
+        head=chained(cursor.head, span, ranges, root, digest),
         committed_at=now,
     )
     newest = {record.stream: record for record in records}
-    inputs = {**standing.inputs, **{s: read_to(created[s], last) for s, last in newest.items()}}
-    poison = in_short(folded.poison)
+    inputs = {**cursor.inputs, **{s: input_after(created[s], last) for s, last in newest.items()}}
+    poison = within_quota(folded.poison)
     commit = Commit(manifest, rows, inputs, digests, poison, folded.bound)
-    return Sequenced(draft, changes, rows, commit, folded.duplicates)
+    return SequencedBatch(draft, changes, rows, commit, folded.duplicates)
 
 
-def set_aside(
+def quarantined_batch(
     cluster_state: ClusterState,
-    standing: Standing,
+    cursor: FoldCursor,
     record: Record,
     created: Mapping[Stream, str],
     now: int,
     why: str,
-) -> Sequenced:
+) -> SequencedBatch:
     """A batch of the one record that the database refused: its position is taken, nothing else."""
-    position = standing.position + 1
-    done = sequence(cluster_state, standing, [record], created, now, frozenset((position,)))
+    position = cursor.position + 1
+    done = sequence(cluster_state, cursor, [record], created, now, frozenset((position,)))
     return done._replace(commit=done.commit._replace(poison=[poison_of(position, record, why)]))
 
 
 class Step(NamedTuple):
     draft: Draft
-    folded: Folded
+    folded: FoldResult
     changes: list[Change]
     rows: list[Row]
     digests: Digests
@@ -275,25 +281,25 @@ class Step(NamedTuple):
 
 def step(
     cluster_state: ClusterState,
-    standing: Standing,
+    cursor: FoldCursor,
     records: Sequence[Record],
     aside: Container[int] = (),
 ) -> Step:
     """Folds a batch, and encodes the rows that it changes."""
     draft = Draft(cluster_state)
-    folded = fold(draft, records, standing.position, aside)
+    folded = fold(draft, records, cursor.position, aside)
     try:
         changes = list(draft.changed())
-        rows, digests = changed_rows(changes, standing.digests, cluster_state.prints)
+        rows, digests = changed_rows(changes, cursor.digests, cluster_state.fingerprints)
     except Exception:  # one of the facts gives a row that has no encoding; the others must not wait
         draft = Draft(cluster_state)
-        folded = fold_singly(draft, records, standing.position, aside)
+        folded = fold_singly(draft, records, cursor.position, aside)
         changes = list(draft.changed())
-        rows, digests = changed_rows(changes, standing.digests, cluster_state.prints)
+        rows, digests = changed_rows(changes, cursor.digests, cluster_state.fingerprints)
     return Step(draft, folded, changes, rows, digests)
 
 
-def take_back(cluster_state: ClusterState, changes: Sequence[Change]) -> None:
+def revert(cluster_state: ClusterState, changes: Sequence[Change]) -> None:
     """Undoes what a committed draft changed, as long as nothing was changed after it."""
     for table, key, before, _ in changes:
         held = tables_of(cluster_state)[table]
@@ -303,7 +309,7 @@ def take_back(cluster_state: ClusterState, changes: Sequence[Change]) -> None:
             held[key] = before
 
 
-def read_to(created: str, last: Record) -> Input:
+def input_after(created: str, last: Record) -> Input:
     return Input(created, last.sequence, digest_of(last))
 
 

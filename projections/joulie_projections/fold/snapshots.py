@@ -10,7 +10,7 @@ import msgspec
 from joulie_bus.errors import StateDamaged
 from joulie_projections.fold.commit import Inputs
 from joulie_projections.fold.manifest import CODE_VERSION
-from joulie_projections.fold.sequence import Standing
+from joulie_projections.fold.sequence import FoldCursor
 from joulie_projections.state.rows import Row, digests_of, encode, tables_of
 from joulie_projections.state.state import ClusterState, State
 
@@ -38,31 +38,33 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Packed).decode
 
 
-class Moment(NamedTuple):
+class FrozenState(NamedTuple):
     """A world that nobody changes any more. The states are frozen: their tables are enough."""
 
-    standing: Standing
+    cursor: FoldCursor
     tables: Mapping[str, Mapping[str, State]]
 
 
-def moment_of(cluster_state: ClusterState, standing: Standing) -> Moment:
+def frozen_state_of(cluster_state: ClusterState, cursor: FoldCursor) -> FrozenState:
     """Quick, so that the fold may go on while the moment is packed elsewhere."""
-    return Moment(standing, {table: dict(held) for table, held in tables_of(cluster_state).items()})
+    return FrozenState(
+        cursor, {table: dict(held) for table, held in tables_of(cluster_state).items()}
+    )
 
 
-def pack(moment: Moment, now: int) -> Snapshot:
+def pack(moment: FrozenState, now: int) -> Snapshot:
     rows = [
         (table, key, encode(state))
         for table, held in moment.tables.items()
         for key, state in held.items()
     ]
-    position, inputs, digests, head = moment.standing
+    position, inputs, digests, head = moment.cursor
     small = {table: value.to_bytes(32) for table, value in digests.items()}
     body = zlib.compress(_encode(_Packed(inputs, small, head, rows)), LEVEL)
     return Snapshot(position, CODE_VERSION, now, hashlib.sha256(body).digest(), body)
 
 
-def unpack(snapshot: Snapshot) -> tuple[Standing, list[Row]]:
+def unpack(snapshot: Snapshot) -> tuple[FoldCursor, list[Row]]:
     """Believes nothing that it has not hashed again."""
     if hashlib.sha256(snapshot.body).digest() != snapshot.digest:
         raise StateDamaged("The snapshot", snapshot.position)
@@ -72,10 +74,10 @@ def unpack(snapshot: Snapshot) -> tuple[Standing, list[Row]]:
         raise StateDamaged("The snapshot", snapshot.position) from error
     digests = {table: int.from_bytes(value) for table, value in packed.digests.items()}
     rows = [Row(*row) for row in packed.rows]
-    require_intact("The snapshot", rows, Standing(snapshot.position, {}, digests, b""))
-    return Standing(snapshot.position, packed.inputs, digests, packed.head), rows
+    require_intact("The snapshot", rows, FoldCursor(snapshot.position, {}, digests, b""))
+    return FoldCursor(snapshot.position, packed.inputs, digests, packed.head), rows
 
 
-def require_intact(what: str, rows: Sequence[Row], standing: Standing) -> None:
-    if digests_of(rows) != standing.digests:
-        raise StateDamaged(what, standing.position)
+def require_intact(what: str, rows: Sequence[Row], cursor: FoldCursor) -> None:
+    if digests_of(rows) != cursor.digests:
+        raise StateDamaged(what, cursor.position)

@@ -19,7 +19,7 @@ from joulie_projections.hardware.models import (
     FORMS,
     CardName,
     Words,
-    card,
+    card_name,
     processor,
     vendor_of,
     whole_card,
@@ -76,7 +76,7 @@ class Catalog(NamedTuple):
 
         More may stand before it, such as a maker; what follows makes another card of it.
         """
-        asked = card(name)
+        asked = card_name(name)
         for first in range(len(asked.words)):
             for traits in _largest_first(asked.traits):
                 model = self.gpus.get(CardName(asked.words[first:], traits))
@@ -97,7 +97,7 @@ def _largest_first(traits: frozenset[str]) -> Iterator[frozenset[str]]:
 
 def _has(model: GpuModel, traits: frozenset[str]) -> bool:
     """Memory of this size, and a form in which it is made, as far as that is known."""
-    known = frozenset().union(*(card(name).traits for name in model.names)) & FORMS
+    known = frozenset().union(*(card_name(name).traits for name in model.names)) & FORMS
     size = f"{model.memory_gb}gb"
     is_of_size = all(trait == size for trait in traits if trait.endswith("gb"))
     return is_of_size and (not known or traits & FORMS <= known)
@@ -109,7 +109,7 @@ EMPTY = Catalog({}, {})
 # --- reading ----------------------------------------------------------------------------------
 
 
-def parsed(data: bytes, where: str, upon: Catalog = EMPTY) -> Catalog:
+def parse_catalog(data: bytes, where: str, upon: Catalog = EMPTY) -> Catalog:
     """The catalog of this TOML text upon another one: it replaces models and adds to them."""
     try:
         table = tomllib.loads(data.decode())
@@ -123,7 +123,7 @@ def parsed(data: bytes, where: str, upon: Catalog = EMPTY) -> Catalog:
     cpus = list(_read(table, "cpu", CpuModel, sources, mistakes))
     gpus = list(_read(table, "gpu", GpuModel, sources, mistakes))
     found = Catalog(
-        _named(upon.cpus, cpus, processor, mistakes), _named(upon.gpus, gpus, card, mistakes)
+        _named(upon.cpus, cpus, processor, mistakes), _named(upon.gpus, gpus, card_name, mistakes)
     )
     if mistakes:
         raise BadCatalog(where, mistakes)
@@ -177,7 +177,7 @@ GPU_MODELS = (
 )
 
 
-def rated(found: HardwareDiscovered, catalog: Catalog) -> HardwareDiscovered:
+def with_catalog_figures(found: HardwareDiscovered, catalog: Catalog) -> HardwareDiscovered:
     """What was discovered, under the catalog's names and with its figures where there are none."""
     return _rated_gpu(_rated_cpu(found, catalog), catalog)
 
@@ -254,7 +254,7 @@ def from_labels(
         source="labels",
         gpu_vendor=vendor_of(gpu_model) or seen.gpu_vendor,
     )
-    return rated(found, catalog)
+    return with_catalog_figures(found, catalog)
 
 
 def _gpu_model(seen: NodeSeen, labels: Sequence[str]) -> str:
@@ -263,7 +263,7 @@ def _gpu_model(seen: NodeSeen, labels: Sequence[str]) -> str:
     return next((model for model in told if model), "")
 
 
-def unreadable(labels: Mapping[str, str]) -> dict[str, str]:
+def invalid_counts(labels: Mapping[str, str]) -> dict[str, str]:
     """Those that should hold a number and do not: whoever uses `from_labels` has to say so."""
     counts = {label: labels[label] for label in (CPU_SOCKETS, GPU_COUNT) if labels.get(label)}
     return {label: value for label, value in counts.items() if not _is_count(value)}

@@ -6,21 +6,21 @@ from pathlib import Path
 
 from joulie_bus.errors import BadCatalog
 from joulie_bus.runtime.settings import setting
-from joulie_projections.hardware.catalog import Catalog, parsed
+from joulie_projections.hardware.catalog import Catalog, parse_catalog
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES, gpu_resources
 
 
-def shipped() -> Catalog:
+def shipped_catalog() -> Catalog:
     data = resources.files("joulie_projections").joinpath("catalog.toml").read_bytes()
-    return parsed(data, "the catalog that comes with Joulie")
+    return parse_catalog(data, "the catalog that comes with Joulie")
 
 
 def catalog_file(path: str) -> Catalog:
     """a TOML file of CPU and GPU models, each with its source; empty for those we know"""
     if not path:
-        return shipped()
+        return shipped_catalog()
     try:
-        return parsed(Path(path).read_bytes(), path, shipped())
+        return parse_catalog(Path(path).read_bytes(), path, shipped_catalog())
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error
     except BadCatalog as error:

@@ -33,18 +33,18 @@ def _is_resource(name: str) -> bool:
     return bool(domain and slash and rest) and "/" not in rest and not any(map(str.isspace, name))
 
 
-class Counted(NamedTuple):
+class CardCount(NamedTuple):
     cards: int = 0
     units: int = 0  # that pods ask for where one is less than a card; 0: pods ask for cards
     vendor: Vendor = ""
 
 
-def counted(
+def count_cards(
     allocatable: Mapping[str, Quantity],
     labels: Mapping[str, str],
     resources: tuple[str, ...],
     where: str,
-) -> Counted:
+) -> CardCount:
     """The cards behind what a node can allocate.
 
     Devices that pods share by turns, or that are slices (`-MIG-1g.5gb` of the product label, where
@@ -64,7 +64,7 @@ def counted(
         if not mig_profile(labels.get(PRODUCT, "")):  # else it counts slices, too
             sliced = max(sliced, _number(labels.get(COUNT)) - whole)
     is_parted = units != whole
-    return Counted(whole + sliced, units + sliced if is_parted else 0, vendor_of(*found))
+    return CardCount(whole + sliced, units + sliced if is_parted else 0, vendor_of(*found))
 
 
 def _cards(resource: str, count: int, labels: Mapping[str, str]) -> int:

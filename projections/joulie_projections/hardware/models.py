@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 Words = tuple[str, ...]
 Vendor = Literal["", "nvidia", "amd", "intel"]
-KNOWN = 4096  # names; a cluster has a few dozen
+CACHED_NAMES = 4096  # names; a cluster has a few dozen
 
 _ASIDE = re.compile(r"\([^)]*\)|®|™")
 _BREAK = re.compile(r"[\s_,/:\[\]-]+")
@@ -84,8 +84,8 @@ def mig_profile(product: str) -> str:
     return ""
 
 
-@lru_cache(maxsize=KNOWN)
-def card(name: str) -> CardName:
+@lru_cache(maxsize=CACHED_NAMES)
+def card_name(name: str) -> CardName:
     """The model of a GPU. A name that is a maker's and nothing else stands for itself."""
     bracket = _LSPCI.match(name)
     plain = whole_card(bracket[1] if bracket else name).lower()
@@ -106,11 +106,11 @@ def _trait(word: str) -> tuple[str, bool]:
 
 def memory_gb(name: str) -> int:
     """That a card's name tells; 0 if it tells none."""
-    sizes = [int(trait[:-2]) for trait in card(name).traits if trait.endswith("gb")]
+    sizes = [int(trait[:-2]) for trait in card_name(name).traits if trait.endswith("gb")]
     return max(sizes, default=0)
 
 
-@lru_cache(maxsize=KNOWN)
+@lru_cache(maxsize=CACHED_NAMES)
 def processor(name: str) -> Words:
     """The model of a CPU: `Intel(R) Xeon(R) Platinum 8480+ CPU @ 2.00GHz` is `platinum 8480`.
 

@@ -16,7 +16,7 @@ CLASS_ANNOTATION = "joulie.io/workload-class"
 PROFILE_LABEL = "joulie.io/power-profile"
 UNKNOWN_ANNOTATION = "unknown-annotation"
 
-TELLING = frozenset({CLASS_ANNOTATION})  # the annotations that an ask depends on
+CLASS_ANNOTATIONS = frozenset({CLASS_ANNOTATION})  # the annotations that an ask depends on
 _MIRROR = "kubernetes.io/config.mirror"
 _CRITICAL_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
@@ -24,30 +24,30 @@ _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _CRITICAL_PRIORITY = 2_000_000_000  # Kubernetes' own line between users and the system
 
 
-class Classified(NamedTuple):
+class Classification(NamedTuple):
     workload: WorkloadClass
     placement: Placement
     rule: str
 
 
-def classify(pod: Pod, namespace_class: str | None = None) -> Classified:
+def classify(pod: Pod, namespace_class: str | None = None) -> Classification:
     """`namespace_class` is the namespace's own annotation, if the namespace is known."""
     placement = placement_of(pod)
     annotation = (pod.metadata.annotations or {}).get(CLASS_ANNOTATION)
     if annotation is not None:
-        return Classified(*_from_annotation(annotation, placement))
+        return Classification(*_from_annotation(annotation, placement))
     if placement == "performance-only":
-        return Classified("performance", placement, "constraint")
+        return Classification("performance", placement, "constraint")
     if placement == "eco-only":
-        return Classified("standard", placement, "constraint")
+        return Classification("standard", placement, "constraint")
     match (namespace_class or "").strip():
         case "performance" | "standard" as workload:
-            return Classified(workload, placement, "namespace")
+            return Classification(workload, placement, "namespace")
         case _:
-            return Classified("standard", placement, "default")
+            return Classification("standard", placement, "default")
 
 
-def in_namespace(pod: PodAsk, given: WorkloadClass | None) -> PodAsk:
+def with_namespace_class(pod: PodAsk, given: WorkloadClass | None) -> PodAsk:
     """A pod that was understood without its namespace, once that is known: the same as with it."""
     if given is None or pod.rule != "default":
         return pod

@@ -12,9 +12,8 @@ from joulie_bus.events import GpuAsk, PodAsk
 from joulie_bus.events.bounds import MOST_BYTES, MOST_CARDS, MOST_CPU_MILLI, MOST_GPU_MILLI
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES, MIG
 from joulie_projections.hardware.mig import fraction, profile_of
-from joulie_projections.pods.classify import TELLING, classify, exemption
-from joulie_projections.pods.gpu_request import TELLING as GPU_TELLING
-from joulie_projections.pods.gpu_request import gpu_ask_of
+from joulie_projections.pods.classify import CLASS_ANNOTATIONS, classify, exemption
+from joulie_projections.pods.gpu_request import GPU_ANNOTATIONS, gpu_ask_of
 from joulie_projections.pods.kubernetes_pod import (
     Affinity,
     Container,
@@ -26,8 +25,8 @@ from joulie_projections.pods.kubernetes_pod import (
 from joulie_projections.quantities import Quantity, parse, rounded_up
 
 TEAM_LABEL = "joulie.io/team"
-KNOWN = 8192  # different ways of asking, some 8 MiB; all pods of a deployment ask in one
-_TELLING = TELLING | GPU_TELLING  # annotations
+CACHED_ASKS = 8192  # different ways of asking, some 8 MiB; all pods of a deployment ask in one
+_READ_ANNOTATIONS = CLASS_ANNOTATIONS | GPU_ANNOTATIONS  # annotations
 
 
 class Demand(NamedTuple):
@@ -37,7 +36,7 @@ class Demand(NamedTuple):
     gpu_cards: int = 0  # whole ones
 
 
-class _Kind(msgspec.Struct, array_like=True):
+class _AskInputs(msgspec.Struct, array_like=True):
     """What of a pod its ask depends on, but for who it is."""
 
     annotations: dict[str, str] | None
@@ -50,11 +49,11 @@ class _Kind(msgspec.Struct, array_like=True):
     affinity: Affinity | None
 
     @classmethod
-    def of(cls, pod: Pod) -> "_Kind":
+    def of(cls, pod: Pod) -> "_AskInputs":
         metadata, spec = pod.metadata, pod.spec
         said = metadata.annotations
         return cls(
-            said and {name: text for name, text in said.items() if name in _TELLING},
+            said and {name: text for name, text in said.items() if name in _READ_ANNOTATIONS},
             (metadata.labels or {}).get(TEAM_LABEL, ""),
             spec.containers,
             spec.init_containers,
@@ -81,14 +80,17 @@ class _Kind(msgspec.Struct, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Kind).decode
+_decode = msgspec.msgpack.Decoder(_AskInputs).decode
 
 
 def ask_of(
     pod: Pod, namespace_class: str | None = None, gpu_resources: tuple[str, ...] = GPU_RESOURCES
 ) -> PodAsk:
     """Everything that Joulie wants to know of a pod, once, in the form that facts carry."""
-    asked, who = _asked(_encode(_Kind.of(pod)), namespace_class, gpu_resources), pod.metadata
+    asked, who = (
+        _cached_ask(_encode(_AskInputs.of(pod)), namespace_class, gpu_resources),
+        pod.metadata,
+    )
     return msgspec.structs.replace(
         asked,
         uid=who.uid or "",
@@ -98,8 +100,8 @@ def ask_of(
     )
 
 
-@lru_cache(maxsize=KNOWN)
-def _asked(kind: bytes, namespace_class: str | None, gpu_resources: tuple[str, ...]) -> PodAsk:
+@lru_cache(maxsize=CACHED_ASKS)
+def _cached_ask(kind: bytes, namespace_class: str | None, gpu_resources: tuple[str, ...]) -> PodAsk:
     """Of nobody yet. Once for all pods of one deployment: exact fractions take their time."""
     pod = _decode(kind).pod()
     workload, placement, rule = classify(pod, namespace_class)

@@ -16,9 +16,9 @@ MODEL = ("joulie.io/gpu-model", "gpu-extender.mle.com/model")
 VRAM_MB = ("joulie.io/gpu-vram-mb", "gpu-extender.mle.com/vram-mb")
 TOPOLOGY = ("joulie.io/gpu-topology",)
 SHARE = ("joulie.io/gpu-share",)
-GIVEN = "joulie.io/gpus"  # the cards that its Binding named, with commas between
+ASSIGNED_CARDS = "joulie.io/gpus"  # the cards that its Binding named, with commas between
 
-TELLING = frozenset({*MODEL, *VRAM_MB, *TOPOLOGY, *SHARE, GIVEN})
+GPU_ANNOTATIONS = frozenset({*MODEL, *VRAM_MB, *TOPOLOGY, *SHARE, ASSIGNED_CARDS})
 _NOTHING = GpuAsk()  # what nearly all pods want
 _MB = re.compile(r"0*(\d{1,9})", re.ASCII)
 _LONGEST = 1000  # characters of a number that are looked at
@@ -27,24 +27,26 @@ _SHARE = re.compile(r"(?:0?\.\d{1,3}|1(?:\.0{1,3})?)", re.ASCII)
 
 def gpu_ask_of(annotations: Mapping[str, str]) -> GpuAsk:
     """Raises BadAnnotation."""
-    if TELLING.isdisjoint(annotations):
+    if GPU_ANNOTATIONS.isdisjoint(annotations):
         return _NOTHING
     return GpuAsk(
         model=_model(annotations),
         vram_mb=_vram_mb(annotations),
         topology=_topology(annotations),
         share_milli=_share_milli(annotations),
-        given=given_cards(annotations),
+        given=assigned_cards(annotations),
     )
 
 
-def given_cards(annotations: Mapping[str, str]) -> tuple[str, ...]:
+def assigned_cards(annotations: Mapping[str, str]) -> tuple[str, ...]:
     """Raises BadAnnotation where these can be no cards."""
-    text = annotations.get(GIVEN, "")
+    text = annotations.get(ASSIGNED_CARDS, "")
     named = (name.strip() for name in text.split(",", MOST_GIVEN))
     names = tuple(dict.fromkeys(name for name in named if name))
     if len(names) > MOST_GIVEN or not all(map(is_name, names)):
-        raise BadAnnotation(GIVEN, text, f"at most {MOST_GIVEN} uuids of cards, commas between")
+        raise BadAnnotation(
+            ASSIGNED_CARDS, text, f"at most {MOST_GIVEN} uuids of cards, commas between"
+        )
     return names
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from joulie_bus.events import PodAsk
 
-LEAST_CPU_MILLI = {"performance": 500, "standard": 250}  # of a pod that asks for no CPU
+DEFAULT_CPU_MILLI = {"performance": 500, "standard": 250}  # of a pod that asks for no CPU
 _GIB = 2**30
 _MOST_GIB = 30  # memory makes cores dearer by 1 % a GiB, up to 30 %
 
@@ -34,7 +34,7 @@ class Load(msgspec.Struct, frozen=True, array_like=True, gc=False):
         )
 
 
-NOTHING = Load()
+NO_LOAD = Load()
 
 
 def total_of(loads: Iterable[Load]) -> Load:
@@ -49,7 +49,7 @@ def total_of(loads: Iterable[Load]) -> Load:
 
 
 def load_of(pod: PodAsk) -> Load:
-    cpu_milli = pod.cpu_milli or LEAST_CPU_MILLI[pod.workload]
+    cpu_milli = pod.cpu_milli or DEFAULT_CPU_MILLI[pod.workload]
     dearer = min(_MOST_GIB * _GIB, pod.memory_bytes)
     warm = cpu_milli * 1000 + cpu_milli * 10 * dearer // _GIB
     performance = pod.workload == "performance"

@@ -29,14 +29,14 @@ from joulie_projections.fold import snapshots
 from joulie_projections.fold.commit import Checkpoint, Input
 from joulie_projections.fold.quarantine_quota import all_positions, positions_of
 from joulie_projections.fold.sequence import (
-    Sequenced,
-    Standing,
+    FoldCursor,
+    SequencedBatch,
+    quarantined_batch,
+    revert,
     sequence,
-    set_aside,
-    take_back,
 )
-from joulie_projections.projector.liveness import Liveness
-from joulie_projections.state.deltas import Beat, delta_of, encode, packed
+from joulie_projections.projector.liveness import Progress
+from joulie_projections.state.deltas import Heartbeat, encode, encode_delta, pack_digests
 from joulie_projections.state.rows import cluster_state_of
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store.bisection import write_bisecting
@@ -99,7 +99,7 @@ class ProjectorSettings:
 class _RefusedCommit(NamedTuple):
     """A batch whose values the database does not take."""
 
-    done: Sequenced
+    done: SequencedBatch
     records: Sequence[Record]
     why: str
 
@@ -128,9 +128,9 @@ class Projector:
         self._in_flight = 0
         self._lag_s = 0.0
         self._cluster_state = ClusterState()
-        self._standing = Standing(0, {}, {}, b"")  # committed
-        self._folded = self._standing
-        self._snapshot_position = 0  # position of the newest snapshot, made or in the making
+        self._cursor = FoldCursor(0, {}, {}, b"")  # committed
+        self._folded = self._cursor
+        self._kept_at = 0  # position of the newest snapshot, made or in the making
         self._readers: dict[Stream, Reader] = {}
         self._keeping: asyncio.Task[None] | None = None
         self._created: dict[Stream, str] = {}
@@ -139,7 +139,7 @@ class Projector:
     @property
     def position(self) -> int:
         """What is committed."""
-        return self._standing.position
+        return self._cursor.position
 
     async def run(self) -> None:
         """For ever; raises when it was fenced or a stream is not what it was."""
@@ -211,9 +211,9 @@ class Projector:
 
     async def _boot(self, held: Checkpoint) -> None:
         _, rows = await self._calls.until_done(self._store.load)
-        self._standing = Standing(held.position, held.inputs, held.digests, held.head)
-        snapshots.require_intact("The rows", rows, self._standing)
-        self._folded = self._standing
+        self._cursor = FoldCursor(held.position, held.inputs, held.digests, held.head)
+        snapshots.require_intact("The rows", rows, self._cursor)
+        self._folded = self._cursor
         self._cluster_state = cluster_state_of(rows)
         self._leadership = Leadership(held.epoch, held.incarnation)
         self._snapshot_position = await self._calls.until_done(self._store.newest_snapshot)
@@ -225,9 +225,9 @@ class Projector:
     async def _reset_incarnation(self) -> None:
         """An older copy of the database: what readers believe is of a future that never was."""
         fresh = secrets.token_hex(8)
-        log.warning("restored", position=self._standing.position, incarnation=fresh)
-        await self._calls.until_done(self._store.reset_incarnation, self._leadership.epoch, fresh)
-        self._leadership = Leadership(self._leadership.epoch, fresh)
+        log.warning("restored", position=self._cursor.position, incarnation=fresh)
+        await self._calls.until_done(self._store.begin_anew, self._lead.epoch, fresh)
+        self._lead = Lead(self._lead.epoch, fresh)
 
     # --- facts --------------------------------------------------------------------------------
 
@@ -262,15 +262,15 @@ class Projector:
                         commit = self._commit(write, done, records, moment, bell)
                         before = tasks.create_task(commit)
 
-    def _fold_ahead(self, records: Sequence[Record]) -> Sequenced:
+    def _fold_ahead(self, records: Sequence[Record]) -> SequencedBatch:
         done = sequence(self._cluster_state, self._folded, records, self._created, time.time_ns())
         done.draft.commit()
-        self._folded = done.standing
+        self._folded = done.cursor
         return done
 
-    def _take_back(self, done: Sequenced) -> None:
-        take_back(self._cluster_state, done.changes)
-        self._folded = self._standing
+    def _take_back(self, done: SequencedBatch) -> None:
+        revert(self._cluster_state, done.changes)
+        self._folded = self._cursor
 
     async def _recover_refused(self) -> None:
         """After a refused commit: its facts are put in halves, the one that is in the way is found
@@ -281,31 +281,33 @@ class Projector:
         (done, records, why), self._refused = self._refused, None
         log.error("commit_refused", positions=_span(done), why=why, what="looking for the message")
         self._take_back(done)
-        self._snapshot_position = min(self._snapshot_position, self._standing.position)
-        await write_bisecting(records, self._put, self._set_aside)
+        self._kept_at = min(self._kept_at, self._cursor.position)
+        await put_in_halves(records, self._put, self._set_aside)
 
     async def _put(self, records: Sequence[Record]) -> None:
         """Changes the world only once the database has taken it."""
         now = time.time_ns()
-        done = sequence(self._cluster_state, self._standing, records, self._created, now)
+        done = sequence(self._cluster_state, self._cursor, records, self._created, now)
         await self._write(self._calls.until_done, done, records)
         done.draft.commit()
-        self._folded = self._standing
+        self._folded = self._cursor
 
     async def _set_aside(self, record: Record, why: str) -> None:
         told = f"the database refused its rows: {why}"
         now = time.time_ns()
-        done = set_aside(self._cluster_state, self._standing, record, self._created, now, told)
+        done = quarantined_batch(
+            self._cluster_state, self._cursor, record, self._created, now, told
+        )
         await self._write(self._calls.until_done, done, [record])
         done.draft.commit()
-        self._folded = self._standing
+        self._folded = self._cursor
 
     @contextlib.asynccontextmanager
     async def _reading(self, bell: asyncio.Event) -> AsyncGenerator[dict[Stream, Reader], None]:
         async with contextlib.AsyncExitStack() as stack:
             readers = {}
             for stream in MERGE_ORDER:
-                at = self._standing.inputs.get(stream, Input("", 0))
+                at = self._cursor.inputs.get(stream, Input("", 0))
                 reading = self._bus.reading(stream, at.sequence, at.created, bell, at.digest)
                 readers[stream] = await stack.enter_async_context(reading)
             yield readers
@@ -336,9 +338,9 @@ class Projector:
     async def _commit(
         self,
         write: Callable[..., Awaitable[None]],
-        done: Sequenced,
+        done: SequencedBatch,
         records: Sequence[Record],
-        moment: snapshots.Moment | None,
+        moment: snapshots.FrozenState | None,
         bell: asyncio.Event,
     ) -> None:
         try:
@@ -351,32 +353,32 @@ class Projector:
             self._keeping = asyncio.create_task(self._keep(moment), name="snapshot")
 
     async def _write(
-        self, write: Callable[..., Awaitable[None]], done: Sequenced, records: Sequence[Record]
+        self, write: Callable[..., Awaitable[None]], done: SequencedBatch, records: Sequence[Record]
     ) -> None:
         started = time.perf_counter()
         await write(self._store.commit, self._leadership.epoch, done.commit)
         metrics.COMMIT_SECONDS.observe(time.perf_counter() - started)
-        self._standing = done.standing
+        self._cursor = done.cursor
         self._lag_s = max(0.0, (time.time_ns() - min(record.at for record in records)) / 1e9)
         self._in_flight -= len(records)
         self._oldest = 0
         _count(done)
         limit = self._bus.max_payload // 2
         manifest = done.commit.manifest
-        delta = delta_of(manifest.p_from, manifest.p_to, done.standing.digests, done.rows, limit)
+        delta = encode_delta(manifest.p_from, manifest.p_to, done.cursor.digests, done.rows, limit)
         # A reader who misses it reads the database.
         await self._bus.tell(self._subjects.delta, delta)
 
     # --- snapshots ----------------------------------------------------------------------------
 
-    def _snapshot_if_due(self) -> snapshots.Moment | None:
+    def _moment_now_and_then(self) -> snapshots.FrozenState | None:
         every = self._settings.snapshot_every
         if not every or self._folded.position - self._snapshot_position < every:
             return None
-        self._snapshot_position = self._folded.position
-        return snapshots.moment_of(self._cluster_state, self._folded)
+        self._kept_at = self._folded.position
+        return snapshots.frozen_state_of(self._cluster_state, self._folded)
 
-    async def _keep(self, moment: snapshots.Moment) -> None:
+    async def _keep(self, moment: snapshots.FrozenState) -> None:
         """Beside the fold. One that fails is missed; the next one is on its way."""
         made = await asyncio.to_thread(snapshots.pack, moment, time.time_ns())
         try:
@@ -400,12 +402,12 @@ class Projector:
             lag_s = max(age_s, self._lag_s if lag else 0.0)
             metrics.LAG_EVENTS.set(lag)
             metrics.LAG_SECONDS.set(lag_s)
-            self.progress.saw(self._standing.position, lag)
-            beat = Beat(
-                self._standing.position,
-                packed(self._standing.digests),
-                self._leadership.incarnation,
-                self._leadership.epoch,
+            self.progress.saw(self._cursor.position, lag)
+            beat = Heartbeat(
+                self._cursor.position,
+                pack_digests(self._cursor.digests),
+                self._lead.incarnation,
+                self._lead.epoch,
                 lag,
                 int(self._lag_s * 1000),
                 self._decision_writer.entries,
@@ -422,11 +424,11 @@ class Projector:
             await asyncio.sleep(LOST_EVERY_S)
 
 
-def _span(done: Sequenced) -> str:
+def _span(done: SequencedBatch) -> str:
     return f"{done.commit.manifest.p_from} to {done.commit.manifest.p_to}"
 
 
-def _count(done: Sequenced) -> None:
+def _count(done: SequencedBatch) -> None:
     manifest = done.commit.manifest
     poisoned = len(all_positions(done.commit.poison))
     total = manifest.p_to - manifest.p_from + 1

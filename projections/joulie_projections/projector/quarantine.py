@@ -10,7 +10,7 @@ from joulie_bus.streams.authority import is_refusal
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Stream, Subjects, stream_of
 from joulie_projections.fold.commit import Poison
-from joulie_projections.fold.quarantine_quota import is_whole
+from joulie_projections.fold.quarantine_quota import is_single
 
 
 def to_readable(body: bytes) -> Any:
@@ -38,7 +38,7 @@ def retry_message(poison: Poison, subjects: Subjects) -> Message:
             f"sent: sent again, it would come from a sender that may. If it was meant, give its "
             f"sender the role or the subject that docs/security.md names, and let it report anew."
         )
-    if not is_whole(poison):
+    if not is_single(poison):
         raise NotRetryable(
             f"The message at {at} was one of many, and its body was not kept. Nothing was sent. "
             f"Its producer, or whoever can read {poison.stream}, may send it again."

@@ -21,15 +21,15 @@ from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.fold.commit import Checkpoint, Input, Inputs, Poison
 from joulie_projections.fold.manifest import CODE_VERSION, Manifest, merkle_root
-from joulie_projections.fold.quarantine_quota import all_positions, in_short
-from joulie_projections.fold.sequence import Standing, step
+from joulie_projections.fold.quarantine_quota import all_positions, within_quota
+from joulie_projections.fold.sequence import FoldCursor, step
 from joulie_projections.fold.snapshots import Snapshot, unpack
 from joulie_projections.history.history import History
 from joulie_projections.state.rows import (
     Row,
     cluster_state_of,
+    empty_digests,
     encode,
-    no_rows,
     state_digest,
     tables_of,
 )
@@ -107,7 +107,9 @@ class _Refold:
     """What the facts give, position by position."""
 
     def __init__(self, start: Snapshot | None) -> None:
-        self.standing, rows = unpack(start) if start else (Standing(0, {}, no_rows(), b""), [])
+        self.cursor, rows = (
+            unpack(start) if start else (FoldCursor(0, {}, empty_digests(), b""), [])
+        )
         self.cluster_state: ClusterState = cluster_state_of(rows)
         self.events = 0
         self.differs_at = 0
@@ -117,7 +119,7 @@ class _Refold:
     async def follow(self, past: FactSource, reading: OpenHistory, calls: DatabaseExecutor) -> None:
         """As far as there are manifests."""
         while True:
-            after = self.standing.position
+            after = self.cursor.position
             manifests, aside = await calls.until_done(_manifests, reading, after)
             if not manifests:
                 return
@@ -129,11 +131,11 @@ class _Refold:
     ) -> None:
         if merkle_root([record.data for record in records]) != manifest.merkle_root:
             raise StateDamaged("What the streams hold", manifest.p_to)
-        draft, folded, _, rows, digests = step(self.cluster_state, self.standing, records, aside)
+        draft, folded, _, rows, digests = step(self.cluster_state, self.cursor, records, aside)
         draft.commit()
-        self.poison += in_short(folded.poison)
+        self.poison += within_quota(folded.poison)
         self._changed.update({(row.table, row.key): row for row in rows})
-        self.standing = Standing(manifest.p_to, {}, digests, manifest.head)
+        self.cursor = FoldCursor(manifest.p_to, {}, digests, manifest.head)
         self.events += len(records)
         is_ours = manifest.fold_version == CODE_VERSION
         if is_ours and not self.differs_at and state_digest(digests) != manifest.state_digest:
@@ -172,7 +174,7 @@ async def rebuild(
                 held = await calls.until_done(Store(writer).checkpoint)
                 assert held is not None, "there is nothing to rebuild"
                 past = await stack.enter_async_context(
-                    StreamCursor.on(bus, refold.standing.inputs, held.inputs)
+                    Past.on(bus, again.cursor.inputs, held.inputs)
                 )
                 source = HistorySource(lambda: History.on(writer), past)
             return await _rebuild(writer, calls, owner, refold, source)
@@ -185,13 +187,13 @@ async def _rebuild(
 ) -> RebuildResult:
     began, store, call = time.perf_counter(), Store(writer), calls.until_done
     generation = await call(store.begin_generation)
-    await refold.follow(past.facts, past.reading, calls)
-    await call(store.fill, generation, refold.every_row(), refold.standing.position)
+    await again.follow(past.facts, past.reading, calls)
+    await call(store.fill, generation, again.every_row(), again.cursor.position)
     leading = await call(_take_over, store, owner)
     await refold.follow(past.facts, past.reading, calls)
     await call(store.fill, generation, refold.changed(), leading.position)
     reached = leading._replace(
-        digests=refold.standing.digests, incarnation=secrets.token_hex(8), generation=generation
+        digests=again.cursor.digests, incarnation=secrets.token_hex(8), generation=generation
     )
     made = GenerationInfo(CODE_VERSION, time.time_ns(), refold.poison)
     await call(store.activate_generation, leading.epoch, generation, reached, made)

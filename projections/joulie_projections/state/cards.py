@@ -46,7 +46,7 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     claims: dict[str, Claim] = {}  # by the pod's uid: a card's memory can be shared
 
 
-def sighted(card: CardState | None, fact: CardFact, at: int) -> CardState | None:
+def after_sighting(card: CardState | None, fact: CardFact, at: int) -> CardState | None:
     """The newest sighting counts, whoever made it. Claims are not its business."""
     claims = card.claims if card is not None else {}
     match fact:
@@ -70,7 +70,7 @@ def sighted(card: CardState | None, fact: CardFact, at: int) -> CardState | None
             assert_never(fact)
 
 
-def claimed(card: CardState | None, fact: ClaimEvent, at: int) -> CardState | None:
+def after_claim(card: CardState | None, fact: ClaimEvent, at: int) -> CardState | None:
     """A pod has at most one claim on a card; confirming or releasing what is not there is nothing.
 
     Whoever wrote the claim had read all before it (compare-and-set), so it is not questioned here.
@@ -103,10 +103,10 @@ def _claim(made: CardClaimed, at: int) -> Claim:
 
 # --- what is left of a card -------------------------------------------------------------------
 
-NOBODY: frozenset[str] = frozenset()
+NO_PODS: frozenset[str] = frozenset()
 
 
-def used_mb(card: CardState, gone: frozenset[str] = NOBODY) -> int:
+def used_mb(card: CardState, gone: frozenset[str] = NO_PODS) -> int:
     """What is seen of it and what is claimed, counted once where one is the other.
 
     `gone` are pods that count as if they had ended, and whatever was seen with them.
@@ -118,7 +118,7 @@ def used_mb(card: CardState, gone: frozenset[str] = NOBODY) -> int:
     return max(seen_mb, claimed_mb) if owned else seen_mb + claimed_mb
 
 
-def room_mb(card: CardState, gone: frozenset[str] = NOBODY) -> int:
+def free_mb(card: CardState, gone: frozenset[str] = NO_PODS) -> int:
     """Nothing is left beside a pod that has the card and has claimed nothing of it: how much of
     the card it uses, and whether it can share, is not known."""
     owner = owner_of(card)
@@ -127,7 +127,7 @@ def room_mb(card: CardState, gone: frozenset[str] = NOBODY) -> int:
     return max(0, card.total_mb - used_mb(card, gone))
 
 
-def is_idle(card: CardState, gone: frozenset[str] = NOBODY) -> bool:
+def is_idle(card: CardState, gone: frozenset[str] = NO_PODS) -> bool:
     """No pod has the card, and none has claimed any of it."""
     owner = owner_of(card)
     return card.claims.keys() <= gone and (not owner or owner in gone)

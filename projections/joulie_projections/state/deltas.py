@@ -14,7 +14,7 @@ class Delta(msgspec.Struct, frozen=True, array_like=True):
     rows: list[tuple[str, str, bytes | None]] | None
 
 
-class Beat(msgspec.Struct, frozen=True, array_like=True):
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True):
     """Four times a second: tells silence from loss, and one database from another."""
 
     position: int
@@ -28,21 +28,21 @@ class Beat(msgspec.Struct, frozen=True, array_like=True):
 
 encode = msgspec.msgpack.Encoder().encode
 decode_delta = msgspec.msgpack.Decoder(Delta).decode
-decode_beat = msgspec.msgpack.Decoder(Beat).decode
+decode_heartbeat = msgspec.msgpack.Decoder(Heartbeat).decode
 
 
-def packed(digests: Digests) -> dict[str, bytes]:
+def pack_digests(digests: Digests) -> dict[str, bytes]:
     return {table: digests[table].to_bytes(32) for table in VIEWED}
 
 
-def unpacked(digests: dict[str, bytes]) -> Digests:
+def unpack_digests(digests: dict[str, bytes]) -> Digests:
     return {table: int.from_bytes(value) for table, value in digests.items()}
 
 
-def delta_of(p_from: int, p_to: int, digests: Digests, rows: list[Row], limit: int) -> bytes:
+def encode_delta(p_from: int, p_to: int, digests: Digests, rows: list[Row], limit: int) -> bytes:
     """At most `limit` bytes: what is larger says so instead of failing."""
     seen = [tuple(row) for row in rows if row.table in VIEWED]
-    data = encode(Delta(p_from, p_to, packed(digests), seen))  # type: ignore[arg-type]
+    data = encode(Delta(p_from, p_to, pack_digests(digests), seen))  # type: ignore[arg-type]
     if len(data) <= limit:
         return data
-    return encode(Delta(p_from, p_to, packed(digests), None))
+    return encode(Delta(p_from, p_to, pack_digests(digests), None))

@@ -18,13 +18,13 @@ from joulie_bus.events import GpuAsk, HardwareDiscovered, PodAsk
 from joulie_projections.state.cards import CardState, Claim
 from joulie_projections.state.state import NodeState, PodState, State
 
-ALIKE = 4096  # numbers and wishes that are remembered; others are just not shared
+CACHE_SIZE = 4096  # numbers and wishes that are remembered; others are just not shared
 _POD_TEXTS = ("namespace", "rule", "exempt", "team")
 _POD_NUMBERS = ("cpu_milli", "memory_bytes", "gpu_milli")
 _CARD_TEXTS = ("node", "model", "nvlink_group", "source")
 
 
-def told_once(key: str, state: State) -> None:
+def intern_state(key: str, state: State) -> None:
     """`state` has just been decoded from the row of this key."""
     match state:
         case PodState():
@@ -46,8 +46,8 @@ def _share_pod(uid: str, pod: PodAsk) -> None:
     force_setattr(pod, "uid", uid)
     _share_texts(pod, _POD_TEXTS)
     _share_numbers(pod, _POD_NUMBERS)
-    if pod.gpu is not _NO_WISH and not pod.gpu.given:
-        force_setattr(pod, "gpu", _same_wish(pod.gpu))
+    if pod.gpu is not _NO_GPU_ASK and not pod.gpu.given:
+        force_setattr(pod, "gpu", _same_gpu_ask(pod.gpu))
 
 
 def _share_claim(claim: Claim) -> None:
@@ -79,14 +79,14 @@ def _defaults_of(kind: type[msgspec.Struct]) -> dict[str, object]:
     return {field.name: field.default for field in fields(kind)}
 
 
-@lru_cache(maxsize=ALIKE)
+@lru_cache(maxsize=CACHE_SIZE)
 def _same_number(value: int) -> int:
     return value
 
 
-@lru_cache(maxsize=ALIKE)
-def _same_wish(wish: GpuAsk) -> GpuAsk:
+@lru_cache(maxsize=CACHE_SIZE)
+def _same_gpu_ask(wish: GpuAsk) -> GpuAsk:
     return wish
 
 
-_NO_WISH = _defaults_of(PodAsk)["gpu"]
+_NO_GPU_ASK = _defaults_of(PodAsk)["gpu"]

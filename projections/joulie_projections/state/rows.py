@@ -12,7 +12,7 @@ import msgspec
 
 from joulie_projections.state import unchecked
 from joulie_projections.state.cards import CardState
-from joulie_projections.state.interning import told_once
+from joulie_projections.state.interning import intern_state
 from joulie_projections.state.state import (
     ClusterRow,
     ClusterState,
@@ -36,10 +36,12 @@ STATES: Mapping[str, type[State]] = {
 # What readers follow. Producers matter to the projector alone, and change with every message.
 VIEWED = ("node", "pod", "gpu", "facility", "cluster")
 # Rows that change with every message. Of the others there are too many that hardly ever do.
-REMEMBERED = frozenset({"node", "producer"})
+CACHED_TABLES = frozenset({"node", "producer"})
 
 Digests = dict[str, int]
-Prints = dict[tuple[str, str], tuple[State, int]]  # by table and key: a state, and its fingerprint
+Fingerprints = dict[
+    tuple[str, str], tuple[State, int]
+]  # by table and key: a state, and its fingerprint
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 _DECODERS = {table: msgspec.msgpack.Decoder(state) for table, state in STATES.items()}
 
@@ -61,7 +63,7 @@ def decode(table: str, body: bytes) -> State:
         return unchecked.decode(body, STATES[table])
 
 
-def no_rows() -> Digests:
+def empty_digests() -> Digests:
     return dict.fromkeys(STATES, 0)
 
 
@@ -70,14 +72,14 @@ def fingerprint(table: str, key: str, body: bytes) -> int:
 
 
 def changed_rows(
-    changes: Iterable[Change], digests: Digests, prints: Prints | None = None
+    changes: Iterable[Change], digests: Digests, fingerprints: Fingerprints | None = None
 ) -> tuple[list[Row], Digests]:
     """The rows to write, and the digests once they are.
 
-    Who keeps `prints` from one call to the next encodes and hashes what there was before only once.
+    With `fingerprints` kept between calls, the rows before the change are not encoded again.
     """
     rows, after = [], dict(digests)
-    known = prints if prints is not None else {}
+    known = fingerprints if fingerprints is not None else {}
     for table, key, before, state in changes:
         old = _print_of(table, key, before, known)
         body = encode(state) if state is not None else None
@@ -88,16 +90,16 @@ def changed_rows(
         rows.append(Row(table, key, body))
         if state is None:
             known.pop((table, key), None)
-        elif table in REMEMBERED:
+        elif table in CACHED_TABLES:
             known[table, key] = state, new
     return rows, after
 
 
-def _print_of(table: str, key: str, state: State | None, prints: Prints) -> int:
+def _print_of(table: str, key: str, state: State | None, fingerprints: Fingerprints) -> int:
     """0 for what is not there, which no hash is."""
     if state is None:
         return 0
-    held = prints.get((table, key))
+    held = fingerprints.get((table, key))
     # States are frozen: this very one gives what it gave. A draft may have been thrown away.
     if held is not None and held[0] is state:
         return held[1]
@@ -112,7 +114,7 @@ def state_digest(digests: Digests) -> bytes:
 
 def digests_of(rows: Iterable[Row]) -> Digests:
     """From scratch: what any incremental digest must be equal to."""
-    digests = no_rows()
+    digests = empty_digests()
     for table, key, body in rows:
         if body is not None:
             digests[table] = (digests[table] + fingerprint(table, key, body)) % MODULUS
@@ -121,11 +123,11 @@ def digests_of(rows: Iterable[Row]) -> Digests:
 
 def cluster_state_of(rows: Iterable[Row]) -> ClusterState:
     cluster_state = ClusterState()
-    put(cluster_state, rows)
+    apply_rows(cluster_state, rows)
     return cluster_state
 
 
-def put(cluster_state: ClusterState, rows: Iterable[Row]) -> None:
+def apply_rows(cluster_state: ClusterState, rows: Iterable[Row]) -> None:
     """Rows that are already true (read from the database, or committed by the projector)."""
     for table, key, body in rows:
         held = tables_of(cluster_state)[table]
@@ -133,7 +135,7 @@ def put(cluster_state: ClusterState, rows: Iterable[Row]) -> None:
             held.pop(key, None)
         else:
             state = held[key] = decode(table, body)
-            told_once(key, state)
+            intern_state(key, state)
 
 
 def tables_of(cluster_state: ClusterState) -> dict[str, dict[str, State]]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from joulie_bus.events import HardwareDiscovered, PlanMade, PodAsk, WorkloadClass
-from joulie_projections.pods.load import NOTHING, Load
+from joulie_projections.pods.load import NO_LOAD, Load
 from joulie_projections.state.cards import CardState
 
 CLUSTER = "cluster"  # the only key of its table
@@ -54,7 +54,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     provider: str = ""
     pods: int = 0  # bound and not finished
     performance_pods: int = 0  # without those that are exempt: a drain does not wait for them
-    load: Load = NOTHING  # what these pods ask for
+    load: Load = NO_LOAD  # what these pods ask for
     arrivals: tuple[Arrival, ...] = ()  # those of them that the last reading may lack
     gpu_units: int = 0  # that pods ask for, where one is less than a card
     gpu_vendor: str = ""
@@ -95,7 +95,7 @@ class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     namespaces: dict[str, WorkloadClass] = {}  # those that give their pods a class
 
 
-class Reading(msgspec.Struct, frozen=True, array_like=True):
+class FacilityReading(msgspec.Struct, frozen=True, array_like=True):
     at: int
     value: int
 
@@ -103,9 +103,9 @@ class Reading(msgspec.Struct, frozen=True, array_like=True):
 class FacilityState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The last reading of each kind, however old."""
 
-    ambient_mdeg: Reading | None = None
-    it_mw: Reading | None = None
-    cooling_mw: Reading | None = None
+    ambient_mdeg: FacilityReading | None = None
+    it_mw: FacilityReading | None = None
+    cooling_mw: FacilityReading | None = None
 
 
 State = NodeState | PodState | CardState | FacilityState | ProducerState | ClusterRow
@@ -122,7 +122,7 @@ class ClusterState:
         self.producers: dict[str, ProducerState] = {}
         self.cluster: dict[str, ClusterRow] = {}  # one row, once there is something to say
         # What rows gave when they were last hashed, for rows.changed_rows; no part of the state.
-        self.prints: dict[tuple[str, str], tuple[State, int]] = {}
+        self.fingerprints: dict[tuple[str, str], tuple[State, int]] = {}
 
     @property
     def planned_at(self) -> int:

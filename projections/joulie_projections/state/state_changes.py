@@ -17,7 +17,7 @@ from joulie_projections.state.state import (
 S = TypeVar("S", bound=State)
 
 
-class Below(Protocol[S]):
+class OverlayBase(Protocol[S]):
     """What changes are made on top of: a table of the world, or another overlay of it."""
 
     def get(self, key: str, /) -> S | None: ...
@@ -30,7 +30,7 @@ class Below(Protocol[S]):
 class Overlay(Generic[S]):
     """A table with changes on top: reads see them, the table below does not."""
 
-    def __init__(self, base: Below[S]) -> None:
+    def __init__(self, base: OverlayBase[S]) -> None:
         self._base = base
         self.changes: dict[str, S | None] = {}
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, Table, bindparam, delete, func, selec
 from sqlalchemy.dialects import postgresql, sqlite
 
 from joulie_bus.errors import Fenced, StateDamaged
-from joulie_projections.fold.commit import Bound, Checkpoint, Commit, Cut, Inputs, Poison
+from joulie_projections.fold.commit import Checkpoint, Commit, Cut, FirstBinding, Inputs, Poison
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.fold.snapshots import Snapshot
 from joulie_projections.state import rows as rowlib
@@ -265,11 +265,8 @@ def insert_new(db: Connection, table: Table, values: Mapping[str, object]) -> No
         db.execute(sqlite.insert(table).values(**values).on_conflict_do_nothing())
 
 
-def _first_checkpoint(incarnation: str) -> dict[str, object]:
-    return empty_checkpoint(NAME) | {
-        "digests": pack_digests(rowlib.no_rows()),
-        "incarnation": incarnation,
-    }
+def _first(incarnation: str) -> dict[str, object]:
+    return blank(NAME) | {"digests": packed(rowlib.empty_digests()), "incarnation": incarnation}
 
 
 def empty_checkpoint(name: str) -> dict[str, object]:
@@ -380,5 +377,5 @@ def changes_of(work: Commit) -> list[RowChange]:
     if work.poison:
         changes.append(InsertRows(quarantine.name, Poison._fields, work.poison))
     if work.bound:
-        changes.append(InsertRows(outcome_due.name, Bound._fields, work.bound))
+        changes.append(Put(outcome_due.name, FirstBinding._fields, work.bound))
     return changes

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from joulie_projections.hardware import models
-from joulie_projections.state.cards import CardState, is_idle, room_mb, used_mb
+from joulie_projections.state.cards import CardState, free_mb, is_idle, used_mb
 from joulie_projections.twin.arrays import Bools, Ints
 
 NO_LINK = 0  # of a card that is linked to none, and of rows without a card
-NOWHERE = 0  # the node of a card that nobody has shown, or whose node nobody has
+NO_NODE = 0  # the node of a card that nobody has shown, or whose node nobody has
 
 _COLUMNS: dict[str, type] = {
     "node": np.int64,  # its row on the board; 0 if nobody has shown the card or its node
@@ -32,7 +32,7 @@ _USE = ("used_mb", "free_mb", "idle")
 Columns = dict[str, npt.NDArray[Any]]
 
 
-class Numbers:
+class NameNumbers:
     """Numbers for names; they are only ever added, so that all positions may share them."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Numbers:
 
     def bundle(self, card: CardState) -> int:
         """However each of them is spelled."""
-        model = models.card(card.model).text
+        model = models.card_name(card.model).text
         return self.bundles.setdefault((card.node, model), len(self.bundles))
 
     def link(self, card: CardState) -> int:
@@ -55,7 +55,7 @@ class Numbers:
         return self.links.setdefault(key, len(self.links) + 1)
 
 
-class Places(NamedTuple):
+class CardRows(NamedTuple):
     """Which card is in which row, and the other way round."""
 
     rows: dict[str, int]  # by the card's uuid
@@ -63,7 +63,7 @@ class Places(NamedTuple):
     states: list[CardState | None]
 
 
-class Hosts:
+class CardsByNode:
     """Which rows a node's cards are in: sorted when first asked for, as long as none moves."""
 
     def __init__(self, column: Ints) -> None:
@@ -87,9 +87,9 @@ class Cards:
 
     def __init__(
         self,
-        places: Places,
+        places: CardRows,
         columns: Columns,
-        numbers: Numbers,
+        numbers: NameNumbers,
         holders: dict[str, tuple[int, ...]],
         twin_columns_rows: Mapping[str, int],
     ) -> None:
@@ -99,12 +99,12 @@ class Cards:
         self.holders = holders  # a pod's uid: the cards that it has or has claimed
         self.memo: dict[object, object] = {}  # what readers compute once for these cards
         self._twin_columns_rows = twin_columns_rows
-        self._hosts = Hosts(columns["node"])
+        self._hosts = CardsByNode(columns["node"])
 
     @classmethod
     def empty(cls) -> "Cards":
         columns: Columns = {name: np.zeros(0, dtype) for name, dtype in _COLUMNS.items()}
-        return cls(Places({}, [], []), columns, Numbers(), {}, {})
+        return cls(CardRows({}, [], []), columns, NameNumbers(), {}, {})
 
     @classmethod
     def of(cls, cards: Mapping[str, CardState], twin_columns_rows: Mapping[str, int]) -> "Cards":
@@ -124,7 +124,7 @@ class Cards:
 
     def nodes_of(self, uids: Iterable[str]) -> Ints:
         """The rows of the board on which these pods hold cards."""
-        nodes = {self.columns["node"].item(at) for at in self.held_by(uids)} - {NOWHERE}
+        nodes = {self.columns["node"].item(at) for at in self.held_by(uids)} - {NO_NODE}
         return np.array(sorted(nodes), np.int64)
 
     def on(self, nodes: Ints, gone: Iterable[str] = ()) -> "Cards":
@@ -132,7 +132,7 @@ class Cards:
         there, absent = self._hosts.rows_of(nodes), frozenset(gone)
         columns = {name: column[there] for name, column in self.columns.items()}
         rows: list[int] = there.tolist()
-        places = Places({}, [self.uuids[row] for row in rows], [self.states[row] for row in rows])
+        places = CardRows({}, [self.uuids[row] for row in rows], [self.states[row] for row in rows])
         held = set(self.held_by(absent))
         for at, (row, state) in enumerate(zip(rows, places.states, strict=True)):
             if row in held and state is not None:
@@ -179,7 +179,7 @@ class Cards:
         before = None if at is None else self.states[at]
         return before is not None and state is not None and _fixed(before) == _fixed(state)
 
-    def _placed(self, changes: Mapping[str, CardState | None]) -> Places:
+    def _placed(self, changes: Mapping[str, CardState | None]) -> CardRows:
         """A new card takes the row of one that is gone, or the next one."""
         rows, uuids, states = self.rows, self.uuids, list(self.states)
         if any((uuid in rows) != (state is not None) for uuid, state in changes.items()):
@@ -199,7 +199,7 @@ class Cards:
                     uuids.append(uuid)
                 uuids[at] = uuid
             states[at] = state
-        return Places(rows, uuids, states)
+        return CardRows(rows, uuids, states)
 
     def _write(
         self, columns: Columns, at: int, state: CardState | None, rows: Mapping[str, int]
@@ -252,7 +252,7 @@ def _uids(card: CardState) -> set[str]:
 
 def _write_use(columns: Columns, at: int, state: CardState, gone: frozenset[str]) -> None:
     columns["used_mb"][at] = used_mb(state, gone)
-    columns["free_mb"][at] = room_mb(state, gone)
+    columns["free_mb"][at] = free_mb(state, gone)
     columns["idle"][at] = is_idle(state, gone)
 
 

@@ -18,9 +18,9 @@ from joulie_projections.twin.arrays import Floats, Ints
 from joulie_projections.twin.card_columns import Cards
 from joulie_projections.twin.cooling import Heat, linear
 from joulie_projections.twin.facility import NO_HALLS, Halls, halls_of
-from joulie_projections.twin.labels import NONE, Labels
+from joulie_projections.twin.labels import NO_LABELS, Labels
 from joulie_projections.twin.power import Coefficients, LoadWatts, Rated, modelled_w
-from joulie_projections.twin.twin import Reading, Row, Source, reading_of, row_of
+from joulie_projections.twin.twin import ReadingColumns, Source, TwinRow, reading_of, row_of
 
 # Of `twins.Row`, in its order.
 _COLUMNS: dict[str, type] = {
@@ -62,10 +62,10 @@ _NO_ROWS: Ints = np.zeros(0, np.int64)
 _ALL = slice(None)
 ROWS_PER_CHANGE = 8  # at least; where more have changed all are looked at again
 NO_CARDS = Cards.empty()
-NO_LABELS = Labels()
+EMPTY_LABELS = Labels()
 
 
-class Since(NamedTuple):
+class ChangesSince(NamedTuple):
     """What readers have worked out for an earlier board, and which rows have changed since then."""
 
     memo: dict[object, object]
@@ -82,7 +82,7 @@ class TwinColumns:
         planned_at: int,
         halls: Halls = NO_HALLS,
         cards: Cards = NO_CARDS,
-        labels: Labels = NO_LABELS,
+        labels: Labels = EMPTY_LABELS,
     ) -> None:
         self.rows = names  # node name -> row, of the nodes that are there
         self.columns = columns
@@ -91,7 +91,7 @@ class TwinColumns:
         self.cards = cards  # that these nodes have
         self.labels = labels
         self.memo: dict[object, object] = {}  # what readers compute once for this board
-        self.since: Since | None = None  # if little has changed
+        self.since: ChangesSince | None = None  # if little has changed
 
     @classmethod
     def empty(cls) -> "TwinColumns":
@@ -105,7 +105,7 @@ class TwinColumns:
         return cls.empty().updated(nodes.items(), planned_at, halls)
 
     @classmethod
-    def believing(cls, cluster_state: ClusterState) -> "TwinColumns":
+    def of_state(cls, cluster_state: ClusterState) -> "TwinColumns":
         """All of a world at once."""
         return cls.empty().following(cluster_state, cluster_state.nodes, cluster_state.gpus)
 
@@ -145,8 +145,8 @@ class TwinColumns:
         where = np.fromiter((node.ordinal + 1 for node in nodes), np.int64, len(nodes))
         values = zip(*map(reading_of, nodes), strict=True)
         columns = self.columns | {
-            name: _saying(self.columns[name], where, these)
-            for name, these in zip(Reading._fields, values, strict=True)
+            name: _with_values(self.columns[name], where, these)
+            for name, these in zip(ReadingColumns._fields, values, strict=True)
         }
         twin_columns = TwinColumns(
             self.rows, columns, self.planned_at, self.halls, self.cards, self.labels
@@ -177,7 +177,7 @@ class TwinColumns:
         up in it need not do so again.
         """
         names = self.rows
-        rows, blanks = list[tuple[int, Row]](), list[int]()
+        rows, blanks = list[tuple[int, TwinRow]](), list[int]()
         labelled: dict[int, Mapping[str, str]] = {}
         for name, node in changes:
             at = None if node is None else node.ordinal + 1
@@ -196,8 +196,8 @@ class TwinColumns:
         where = np.array([at for at, _ in rows], np.int64)
         values = zip(*(_values_of(row) for _, row in rows), strict=True) if rows else ()
         for name, these in zip(_COLUMNS, values, strict=False):
-            columns[name] = _saying(columns[name], where, these)
-        labels = self.labels.following({**dict.fromkeys(blanks, NONE), **labelled})
+            columns[name] = _with_values(columns[name], where, these)
+        labels = self.labels.following({**dict.fromkeys(blanks, NO_LABELS), **labelled})
         touched = np.union1d(where, np.array(blanks, np.int64))
         columns |= self._rooms(columns, halls, touched)
         return self._followed_by(
@@ -209,17 +209,19 @@ class TwinColumns:
         if halls != self.halls or len(columns["at"]) > len(self.columns["at"]):
             return _in_rooms(columns, halls)
         changed = _in_rooms({name: columns[name][touched] for name in _ROOMS_REST_ON}, halls)
-        return {name: _saying(self.columns[name], touched, changed[name]) for name in _OF_ROOMS}
+        return {
+            name: _with_values(self.columns[name], touched, changed[name]) for name in _OF_ROOMS
+        }
 
     def _followed_by(self, twin_columns: "TwinColumns", touched: Ints) -> "TwinColumns":
         """On which these rows are others, and what was worked out for the rest still holds."""
         same = (twin_columns.halls, twin_columns.planned_at) == (self.halls, self.planned_at)
-        before = Since(self.memo, _NO_ROWS) if self.memo else self.since
+        before = ChangesSince(self.memo, _NO_ROWS) if self.memo else self.since
         height = len(twin_columns.columns["at"])
         if before is not None and same and height == len(self.columns["at"]):
             rows = np.union1d(before.rows, touched)
             if len(rows) * ROWS_PER_CHANGE <= height:
-                twin_columns.since = Since(before.memo, rows)
+                twin_columns.since = ChangesSince(before.memo, rows)
         return twin_columns
 
     def only(self, rows: Ints) -> "TwinColumns":
@@ -293,7 +295,7 @@ def _blanked(column: Column, height: int, blanks: list[int]) -> Column:
     return blanked
 
 
-def _saying(column: Column, where: Ints, values: npt.ArrayLike) -> Column:
+def _with_values(column: Column, where: Ints, values: npt.ArrayLike) -> Column:
     """With these values; the very same if it has them, as most columns do: readings change few."""
     said = np.asarray(values, column.dtype)
     if column[where].tobytes() == said.tobytes():

@@ -16,14 +16,14 @@ class Hall(NamedTuple):
     is_polled: bool = False  # whether the efficiency is the facility's own, and no assumption
 
 
-NOWHERE = Hall()
+DEFAULT_HALL = Hall()
 
 
 class Halls(NamedTuple):
     """Every facility that was polled, by number. Number 0 is for nodes that name none of them."""
 
     names: tuple[str, ...] = ()
-    halls: tuple[Hall, ...] = (NOWHERE,)
+    halls: tuple[Hall, ...] = (DEFAULT_HALL,)
 
     def number(self, zone: str) -> int:
         return self.names.index(zone) + 1 if zone in self.names else 0
@@ -43,7 +43,7 @@ def halls_of(facilities: Mapping[str, FacilityState]) -> Halls:
         return NO_HALLS
     names = tuple(sorted(facilities))
     halls = [hall_of(facilities[name]) for name in names]
-    return Halls(names, (halls[0] if len(halls) == 1 else NOWHERE, *halls))
+    return Halls(names, (halls[0] if len(halls) == 1 else DEFAULT_HALL, *halls))
 
 
 def hall_of(polled: FacilityState) -> Hall:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-NONE: Mapping[str, str] = MappingProxyType({})
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 class Labels:
@@ -14,14 +14,14 @@ class Labels:
         self.memo: dict[object, object] = {}  # what readers compute once for these labels
 
     def of(self, row: int) -> Mapping[str, str]:
-        return self.rows[row] if row < len(self.rows) else NONE
+        return self.rows[row] if row < len(self.rows) else NO_LABELS
 
     def following(self, changes: Mapping[int, Mapping[str, str]]) -> "Labels":
         news = {row: labels for row, labels in changes.items() if self.of(row) != labels}
         if not news:
             return self
         rows = list(self.rows)
-        rows.extend([NONE] * (max(news) + 1 - len(rows)))
+        rows.extend([NO_LABELS] * (max(news) + 1 - len(rows)))
         for row, labels in news.items():
             rows[row] = labels
         return Labels(tuple(rows))

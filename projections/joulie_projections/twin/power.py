@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from joulie_bus.events import PodAsk
 from joulie_projections.hardware.models import vendor_of
-from joulie_projections.pods.load import LEAST_CPU_MILLI, Load
+from joulie_projections.pods.load import DEFAULT_CPU_MILLI, Load
 
 Column = npt.NDArray[np.float64]
 
 UNKNOWN_GPU_W = 350.0
 UNKNOWN_AMD_GPU_W = 400.0
-MOST_WARM = 1.3  # what memory can make of the cores that it stands beside
+MAX_MEMORY_FACTOR = 1.3  # what memory can make of the cores that it stands beside
 
 
 class Coefficients(NamedTuple):
@@ -59,7 +59,7 @@ def guessed_gpu_max_w(model: str, vendor: str = "") -> float:
 
 
 def cores_of(pod: PodAsk) -> float:
-    return (pod.cpu_milli or LEAST_CPU_MILLI[pod.workload]) / 1000
+    return (pod.cpu_milli or DEFAULT_CPU_MILLI[pod.workload]) / 1000
 
 
 def memory_factor(pod: PodAsk, coefficients: Coefficients) -> float:
@@ -104,7 +104,7 @@ def load_w(load: Load, cores: float, cpu_max_w: float, gpus: float, gpu_max_w: f
     standard = min(load.gpu_standard_milli / 1000, gpus - performance)
     return NodeWatts(
         min(1.0, load.cpu_milli / whole) * cpu_max_w,
-        min(MOST_WARM, load.warm_cpu_micro / (whole * 1000)) * cpu_max_w,
+        min(MAX_MEMORY_FACTOR, load.warm_cpu_micro / (whole * 1000)) * cpu_max_w,
         standard * gpu_max_w,
         performance * gpu_max_w,
     )

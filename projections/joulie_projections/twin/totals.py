@@ -35,7 +35,7 @@ class Measurement(NamedTuple):
         return self.cpu_tdp_w + self.gpu_tdp_w
 
 
-Drawn = tuple[PowerSource, float]
+PowerReading = tuple[PowerSource, float]
 
 
 def measurement_of(
@@ -64,7 +64,7 @@ def measurement_of(
     )
 
 
-def _drawn(node: NodeState, is_fresh: bool, rates: Coefficients, capped_w: float) -> Drawn:
+def _drawn(node: NodeState, is_fresh: bool, rates: Coefficients, capped_w: float) -> PowerReading:
     if is_fresh:
         source: PowerSource = "utilization" if node.source == "utilization" else "kepler"
         return source, node.samples[-1].power_mw / 1000

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from joulie_projections.pods.load import NOTHING, Load, total_of
+from joulie_projections.pods.load import NO_LOAD, Load, total_of
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.cooling import Heat, linear
 from joulie_projections.twin.facility import NO_HALLS, ZONE_LABEL, Halls
@@ -33,7 +33,7 @@ class Source(IntEnum):
     DISCOVERED = 2
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class TwinRow(msgspec.Struct, frozen=True, kw_only=True):
     """What a node's own state says of it: one row of the board."""
 
     present: bool  # Kubernetes shows it
@@ -66,7 +66,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     new_gpu_performance_w: float
 
 
-class Reading(NamedTuple):
+class ReadingColumns(NamedTuple):
     """The part of a row that readings change."""
 
     at: int
@@ -79,7 +79,7 @@ class Reading(NamedTuple):
     new_gpu_performance_w: float
 
 
-class Twin(Row, frozen=True, kw_only=True):
+class Twin(TwinRow, frozen=True, kw_only=True):
     """A row in its room."""
 
     ambient_c: float
@@ -110,23 +110,23 @@ def hardware_of(node: NodeState) -> Hardware:
     vendor = found.gpu_vendor or (node.gpu_vendor if not found.gpu_model else "")
     gpu_w = found.gpu_max_mw / 1000 or guessed_gpu_max_w(found.gpu_model, vendor)
     cards = found.gpu_count or node.gpus
-    gpus = Gpus(cards, gpu_w, node.gpu_units or node.gpus)
+    gpus = GpuUnits(cards, gpu_w, node.gpu_units or node.gpus)
     return _as_asked_for(Source.DISCOVERED, cores, cpu_w or guessed_cpu_max_w(cores), gpus)
 
 
 def _allocatable(node: NodeState) -> Hardware:
     cores = node.cpu_milli / 1000
-    gpus = Gpus(node.gpus, guessed_gpu_max_w("", node.gpu_vendor), node.gpu_units)
+    gpus = GpuUnits(node.gpus, guessed_gpu_max_w("", node.gpu_vendor), node.gpu_units)
     return _as_asked_for(Source.ALLOCATABLE, cores, guessed_cpu_max_w(cores), gpus)
 
 
-class Gpus(NamedTuple):
+class GpuUnits(NamedTuple):
     cards: int
     card_w: float
     units: int  # that the node gives out
 
 
-def _as_asked_for(source: Source, cores: float, cpu_w: float, gpus: Gpus) -> Hardware:
+def _as_asked_for(source: Source, cores: float, cpu_w: float, gpus: GpuUnits) -> Hardware:
     """A node that gives out more than it has cards gives out parts of them, with their share of
     the watts.
     """
@@ -164,13 +164,13 @@ def twin_of(node: NodeState, halls: Halls = NO_HALLS) -> Twin:
     )
 
 
-def row_of(node: NodeState, halls: Halls) -> Row:
+def row_of(node: NodeState, halls: Halls) -> TwinRow:
     hardware = hardware_of(node)
     cpu_cap = 100 if node.cpu_cap_pct is None else node.cpu_cap_pct
     gpu_cap = 100 if node.gpu_cap_pct is None else node.gpu_cap_pct
     gpus_w = hardware.gpu_max_w * hardware.gpus
     pods = _load_w(node.load, hardware)
-    return Row(
+    return TwinRow(
         present=node.present,
         node_class=class_of(node),
         eco_label=node.labels.get(PROFILE_LABEL) == "eco",
@@ -193,10 +193,10 @@ def row_of(node: NodeState, halls: Halls) -> Row:
     )
 
 
-def reading_of(node: NodeState) -> Reading:
+def reading_of(node: NodeState) -> ReadingColumns:
     last = node.samples[-1] if node.samples else None
     new = _load_w(_arrived(node), hardware_of(node)) if node.arrivals else _NO_WATTS
-    return Reading(
+    return ReadingColumns(
         node.at,
         last.at if last else 0,
         last.power_mw / 1000 if last else 0.0,
@@ -208,7 +208,7 @@ def reading_of(node: NodeState) -> Reading:
     )
 
 
-def is_only_read(before: NodeState, after: NodeState) -> bool:
+def differs_only_in_readings(before: NodeState, after: NodeState) -> bool:
     """Are their rows the same but for what was read?"""
     read = msgspec.structs.replace(
         before,
@@ -229,7 +229,7 @@ _NO_WATTS = NodeWatts(0.0, 0.0, 0.0, 0.0)
 
 
 def _load_w(load: Load, on: Hardware) -> NodeWatts:
-    if on.source == Source.NONE or load == NOTHING:
+    if on.source == Source.NONE or load == NO_LOAD:
         return _NO_WATTS
     return load_w(load, on.cores, on.cpu_max_w, on.gpus, on.gpu_max_w)
 

@@ -4,20 +4,20 @@ from collections.abc import Sequence
 
 from joulie_projections.state import rows as rowlib
 from joulie_projections.state.cards import CardState
-from joulie_projections.state.deltas import unpacked
+from joulie_projections.state.deltas import unpack_digests
 from joulie_projections.state.rows import Row
 from joulie_projections.state.state import ClusterState, NodeState
 from joulie_projections.twin.columns import TwinColumns
-from joulie_projections.twin.twin import is_only_read
+from joulie_projections.twin.twin import differs_only_in_readings
 
 
-class Held:
+class HeldRows:
     """Owned by one view; whoever boots it may do so in another thread."""
 
     def __init__(self) -> None:
         self.cluster_state = ClusterState()
         self.position = -1
-        self._digests = rowlib.no_rows()
+        self._digests = rowlib.empty_digests()
         self._prints: dict[str, dict[str, int]] = {table: {} for table in rowlib.VIEWED}
         self._twin_columns = TwinColumns.empty()
         self._dirty: dict[str, NodeState | None] = {}
@@ -29,7 +29,7 @@ class Held:
         before = {
             row.key: self.cluster_state.nodes.get(row.key) for row in rows if row.table == "node"
         }
-        rowlib.put(self.cluster_state, rows)
+        rowlib.apply_rows(self.cluster_state, rows)
         for name, node in before.items():
             self._keep_dirty(name, node)
         for row in rows:
@@ -52,11 +52,13 @@ class Held:
         return self._twin_columns
 
     def agrees(self, digests: dict[str, bytes]) -> bool:
-        return all(self._digests[table] == value for table, value in unpacked(digests).items())
+        return all(
+            self._digests[table] == value for table, value in unpack_digests(digests).items()
+        )
 
     def _keep_dirty(self, name: str, before: NodeState | None) -> None:
         after = self.cluster_state.nodes.get(name)
-        if name not in self._dirty and before and after and is_only_read(before, after):
+        if name not in self._dirty and before and after and differs_only_in_readings(before, after):
             self._read[name] = after
         else:
             self._read.pop(name, None)

@@ -24,12 +24,12 @@ from joulie_bus.runtime.tasks import background, rung
 from joulie_bus.streams.log import Log
 from joulie_bus.streams.subjects import Subjects
 from joulie_projections.fold.commit import Checkpoint
-from joulie_projections.state.deltas import Beat, Delta, decode_beat, decode_delta
+from joulie_projections.state.deltas import Delta, Heartbeat, decode_delta, decode_heartbeat
 from joulie_projections.state.rows import VIEWED, Row
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store.store import Store
 from joulie_projections.twin.columns import TwinColumns
-from joulie_projections.view.rows_held import Held
+from joulie_projections.view.rows_held import HeldRows
 
 SILENCE_S = 1.0  # four beats missed: ask the database
 POLL_S = 0.25
@@ -37,7 +37,7 @@ BACKWARDS = 4  # beats in a row from before our position: the database is not th
 log = get_logger("view")
 
 
-class Snapshot(NamedTuple):
+class ViewSnapshot(NamedTuple):
     """One moment; every number that is read from it belongs together."""
 
     position: int
@@ -53,7 +53,7 @@ class View:
         self._store = Store(engine)
         self._subjects = subjects
         self._thread = ThreadPoolExecutor(1, "view")
-        self._held = Held()
+        self._held = HeldRows()
         self._incarnation = ""
         self._waiting: list[Delta] = []  # came while the database was being read
         self._reading = asyncio.Lock()
@@ -63,7 +63,7 @@ class View:
         self._moves = 0
         self._reload = ""
         self._backwards = 0
-        self.last_beat: Beat | None = None
+        self.last_beat: Heartbeat | None = None
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -104,8 +104,8 @@ class View:
     def age_ms(self) -> int:
         return int(min(self.age_s, 1e9) * 1000)
 
-    def snapshot(self) -> Snapshot:
-        return Snapshot(
+    def snapshot(self) -> ViewSnapshot:
+        return ViewSnapshot(
             self.position, self._held.twin_columns(), self.age_ms, self.cluster_state.namespaces
         )
 
@@ -148,7 +148,7 @@ class View:
         self._tell()
 
     def _on_beat(self, data: bytes) -> None:
-        beat = decode_beat(data)  # what is none is no sign of life
+        beat = decode_heartbeat(data)  # what is none is no sign of life
         self._heard = time.monotonic()
         self.last_beat = beat
         if not self.is_ready:
@@ -206,7 +206,7 @@ class View:
     def _booted(self) -> "_Booted | None":
         """In the thread, so that answers go on meanwhile; in portions, so that no row is in memory
         as bytes and as what it says for long."""
-        held = Held()
+        held = HeldRows()
         with self._store.reading(VIEWED) as (found, portions):
             if found is None:
                 return None
@@ -250,4 +250,4 @@ class View:
 
 class _Booted(NamedTuple):
     found: Checkpoint
-    held: Held
+    held: HeldRows

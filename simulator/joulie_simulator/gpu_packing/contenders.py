@@ -12,7 +12,7 @@ from joulie_bus.events import CardClaimed, ClaimConfirmed, GpuAsk, PodAsk
 from joulie_extender.gpu import GpuWeights
 from joulie_extender.gpu_pick import pick
 from joulie_extender.scoring import Weights, gpu_score
-from joulie_projections.state.cards import CardState, claimed
+from joulie_projections.state.cards import CardState, after_claim
 from joulie_projections.state.state import NodeState
 from joulie_projections.twin.arrays import Ints
 from joulie_projections.twin.card_columns import Cards
@@ -89,8 +89,8 @@ class Ours(KubeDefault):
                 mb=mb,
                 expires_s=1,
             )
-            reserved = claimed(self._cards[uuid], made, _AT)
-            held = claimed(reserved, ClaimConfirmed(card=uuid, pod_uid=pod.uid), _AT)
+            reserved = after_claim(self._cards[uuid], made, _AT)
+            held = after_claim(reserved, ClaimConfirmed(card=uuid, pod_uid=pod.uid), _AT)
             assert held is not None
             changes[uuid] = self._cards[uuid] = held
         twin_columns = self._twin_columns

@@ -26,11 +26,11 @@ from joulie_bus.errors import ArchiveBroken
 from joulie_bus.streams.records import Record
 from joulie_bus.testing import NOON, ask, node_seen, power
 from joulie_projections.fold.manifest import Manifest
-from joulie_projections.fold.quarantine_quota import FULL_OF_SUBJECT
-from joulie_projections.fold.sequence import Sequenced, Standing, sequence
+from joulie_projections.fold.quarantine_quota import BODIES_PER_SUBJECT
+from joulie_projections.fold.sequence import FoldCursor, SequencedBatch, sequence
 from joulie_projections.history.history import History
 from joulie_projections.state.state import ClusterState
-from joulie_projections.testing import edited
+from joulie_projections.testing import tamper
 
 pytestmark = pytest.mark.anyio
 FOR_EVER = 2**62
@@ -194,7 +194,7 @@ async def test_no_fact_is_taken_from_the_archive_of_another_log(
     small: Past, tmp_path: Path
 ) -> None:
     await archived(small, tmp_path / "a", Segment())
-    edited(small.database, "UPDATE batch SET ranges = x'90' WHERE p_to = 12")
+    tamper(small.database, "UPDATE batch SET ranges = x'90' WHERE p_to = 12")
     async with small.reading() as (history, _):
         with pytest.raises(ArchiveBroken, match="its facts are those of another log"):
             await replay(history, ArchivedFacts(Archive.of(tmp_path / "a"), Gone()))
@@ -279,7 +279,7 @@ async def test_what_was_set_aside_stays_aside_in_a_restored_log(
 async def test_what_was_set_aside_without_its_body_stays_aside_in_a_restored_log(
     small: Past, tmp_path: Path, form: Format
 ) -> None:
-    await small.maker.poisoned(*(power("n1", watts) for watts in range(1, FULL_OF_SUBJECT + 51)))
+    await small.maker.poisoned(*(power("n1", watts) for watts in range(1, BODIES_PER_SUBJECT + 51)))
     await small.maker.answer(ask("after"))
     small.maker.sign()
     await archived(small, tmp_path / "a", form)
@@ -290,7 +290,7 @@ async def test_what_was_set_aside_without_its_body_stays_aside_in_a_restored_log
         async with small.reading() as (before, _):
             assert (before.quarantined(), before.set_aside()) == (kept, aside)
 
-    assert (len(kept), len(aside)) == (FULL_OF_SUBJECT + 1, FULL_OF_SUBJECT + 50)
+    assert (len(kept), len(aside)) == (BODIES_PER_SUBJECT + 1, BODIES_PER_SUBJECT + 50)
     assert done.mismatches == 0
 
 
@@ -356,9 +356,9 @@ async def test_facts_that_fold_otherwise_are_not_restored(
 
 
 def _otherwise(
-    cluster_state: ClusterState, standing: Standing, records: Sequence[Record], *rest: Any
-) -> Sequenced:
-    return sequence(cluster_state, standing, [r._replace(at=r.at + 1) for r in records], *rest)
+    cluster_state: ClusterState, cursor: FoldCursor, records: Sequence[Record], *rest: Any
+) -> SequencedBatch:
+    return sequence(cluster_state, cursor, [r._replace(at=r.at + 1) for r in records], *rest)
 
 
 async def test_what_is_archived_is_its_owners_alone_also_what_was_there_before(

@@ -105,7 +105,7 @@ async def test_any_candidates_terms_are_computed_as_they_were(small: Past) -> No
         weights = weights_in(history, found.settings)
         assert found.scored is not None
         assert weights is not None
-        twin_columns = TwinColumns.believing(cluster_state)
+        twin_columns = TwinColumns.of_state(cluster_state)
         again = [terms_again(found.scored, name, twin_columns, weights) for name in NAMES]
 
     assert sorted(again, key=lambda t: t.node if t else "") == sorted(
@@ -120,7 +120,7 @@ async def test_the_terms_of_no_candidate_are_nobodys(small: Past) -> None:
         weights = weights_in(history, found.settings)
         assert found.scored is not None
         assert weights is not None
-        twin_columns = TwinColumns.believing(cluster_state)
+        twin_columns = TwinColumns.of_state(cluster_state)
 
         assert terms_again(found.scored, "n9", twin_columns, weights) is None
 

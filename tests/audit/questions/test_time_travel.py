@@ -13,7 +13,7 @@ from joulie_audit.testing import Gone, Past, Since
 from joulie_bus.events import PlanMade
 from joulie_bus.testing import caps, eco, power
 from joulie_projections.state.rows import digests_of
-from joulie_projections.testing import edited
+from joulie_projections.testing import tamper
 from joulie_projections.twin.twin import NodeClass
 
 pytestmark = pytest.mark.anyio
@@ -128,7 +128,7 @@ async def test_travel_reads_no_fact_before_the_nearest_snapshot(small: Past) -> 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 async def test_a_damaged_snapshot_is_told_and_an_earlier_one_used(small: Past, damage: str) -> None:
     first, second = await grown(small, 2)
-    edited(small.database, damage.format(at=second))
+    tamper(small.database, damage.format(at=second))
     async with small.reading() as (history, facts):
         with capture_logs() as lines:
             cluster_state = await cluster_state_at(history, Since(facts, first), second)
@@ -139,7 +139,7 @@ async def test_a_damaged_snapshot_is_told_and_an_earlier_one_used(small: Past, d
 
 async def test_without_any_sound_snapshot_travel_starts_at_the_beginning(small: Past) -> None:
     kept = await grown(small, 2)
-    edited(small.database, "UPDATE snapshot SET digest = zeroblob(32)")
+    tamper(small.database, "UPDATE snapshot SET digest = zeroblob(32)")
     async with small.reading() as (history, facts):
         with capture_logs() as lines:
             cluster_state = await cluster_state_at(history, facts, kept[-1])

@@ -34,7 +34,7 @@ from joulie_projections.decision_log.entry import header_of
 from joulie_projections.fold.manifest import CODE_VERSION as FOLDED_BY
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History
-from joulie_projections.testing import edited
+from joulie_projections.testing import tamper
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import marginal_w
 
@@ -75,8 +75,8 @@ async def test_an_entry_under_a_header_that_it_does_not_say_is_named(small: Past
     async with small.reading() as (history, _):
         entry = history.entry(5)
     assert entry is not None
-    body = header_of(entry.fields._replace(pod="team/other")) + entry.message
-    edited(small.database, "UPDATE decision SET body = ? WHERE pos = 5", body)
+    body = header(entry.about._replace(pod="team/other")) + entry.message
+    tamper(small.database, "UPDATE decision SET body = ? WHERE pos = 5", body)
 
     done = await replayed(small)
 
@@ -173,7 +173,7 @@ async def test_a_view_beyond_the_end_is_told(small: Past) -> None:
     await small.maker.facts(power("n1", 100))
     await small.maker.answer(ask("last"))
     end = small.maker.position
-    edited(small.database, f"DELETE FROM batch WHERE p_to = {end}")
+    tamper(small.database, f"DELETE FROM batch WHERE p_to = {end}")
 
     done = await replayed(small)
 
@@ -238,7 +238,7 @@ async def test_a_changed_fact_is_named_by_its_batch(
 
 
 async def test_rows_that_the_facts_do_not_give_are_told_by_their_table(either: Past) -> None:
-    edited(either.database, ANOTHER_NODES_TWIN)
+    tamper(either.database, ANOTHER_NODES_TWIN)
 
     done = await replayed(either)
 
@@ -318,7 +318,7 @@ async def test_a_part_reads_no_fact_before_its_snapshot(long: Past) -> None:
 async def test_behind_a_damaged_snapshot_an_earlier_one_serves(long: Past) -> None:
     async with long.reading() as (history, _):
         second, third = history.starts()[1:3]
-    edited(long.database, "UPDATE snapshot SET digest = zeroblob(32) WHERE position = ?", third)
+    tamper(long.database, "UPDATE snapshot SET digest = zeroblob(32) WHERE position = ?", third)
     async with long.reading() as (history, facts):
         done = await replay(history, Since(facts, second), Scope(first=third + 1))
 
@@ -377,7 +377,7 @@ async def test_what_another_process_cannot_read_is_told(long: Past, tmp_path: Pa
 
 async def test_the_work_of_other_code_is_told_first(small: Past) -> None:
     await small.maker.say(SettingsDeclared(settings="old", code="joulie/0", values={}))
-    edited(small.database, "UPDATE batch SET fold_version = '0' WHERE p_to = 8")
+    tamper(small.database, "UPDATE batch SET fold_version = '0' WHERE p_to = 8")
 
     async with small.reading() as (history, _):
         found = other_versions(history)

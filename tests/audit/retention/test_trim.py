@@ -34,7 +34,7 @@ from joulie_projections.history.history import EntryQuery, History
 from joulie_projections.history.trimming import TrimStore
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
-from joulie_projections.testing import edited
+from joulie_projections.testing import tamper
 
 pytestmark = pytest.mark.anyio
 FOR_EVER = 2**62
@@ -232,13 +232,13 @@ FORGED = {
 @pytest.mark.parametrize("statement", FORGED.values(), ids=FORGED.keys())
 async def test_a_forged_cut_is_a_flaw(kept: Kept, statement: str) -> None:
     await kept.trim()
-    edited(kept.past.database, statement)
+    tamper(kept.past.database, statement)
 
     assert (await checked(kept)).flaw is not None
 
 
 async def test_rows_that_were_deleted_without_a_cut_are_a_flaw(kept: Kept) -> None:
-    edited(kept.past.database, "DELETE FROM decision WHERE pos < 5")
+    tamper(kept.past.database, "DELETE FROM decision WHERE pos < 5")
 
     assert (await checked(kept)).flaw == Flaw(1, "entry 1 is missing; the log goes on at 5")
 
@@ -288,7 +288,7 @@ async def test_a_head_from_elsewhere_in_front_of_the_cut_is_held_against_the_arc
 
 async def test_a_cut_that_names_another_part_of_the_archive_is_a_flaw(kept: Kept) -> None:
     await kept.trim()
-    edited(kept.past.database, "UPDATE cut SET log_seal = 'another'")
+    tamper(kept.past.database, "UPDATE cut SET log_seal = 'another'")
 
     assert "is not the part that the log was cut by" in str(archive_checked(kept).flaw)
 
@@ -341,7 +341,7 @@ async def test_an_answer_whose_outcome_is_due_stays(kept: Kept) -> None:
     values = "(1, 1, '{uid}', 'team', 'late-1', 'n1', 1)"
     with History.of(kept.past.database) as history:
         uid = explain_pod(history, "team/late-1").pod.uid
-    edited(kept.past.database, f"INSERT INTO outcome_due VALUES {values.format(uid=uid)}")
+    tamper(kept.past.database, f"INSERT INTO outcome_due VALUES {values.format(uid=uid)}")
 
     done = await kept.trim()
 
@@ -349,7 +349,7 @@ async def test_an_answer_whose_outcome_is_due_stays(kept: Kept) -> None:
 
 
 async def test_no_snapshot_no_cut(kept: Kept) -> None:
-    edited(kept.past.database, "DELETE FROM snapshot")
+    tamper(kept.past.database, "DELETE FROM snapshot")
 
     assert (await kept.trim()).cut is None
 
@@ -373,7 +373,7 @@ async def test_an_archive_that_does_not_read_back_lets_nothing_go(kept: Kept, ta
 
 
 async def test_a_database_that_differs_from_the_archive_lets_nothing_go(kept: Kept) -> None:
-    edited(kept.past.database, "UPDATE batch SET committed_at = committed_at + 1 WHERE p_to = 8")
+    tamper(kept.past.database, "UPDATE batch SET committed_at = committed_at + 1 WHERE p_to = 8")
 
     with pytest.raises(NotTrimmed, match="differ at positions 1 to"):
         await kept.trim()
@@ -469,7 +469,7 @@ async def test_settings_that_answers_behind_the_cut_name_stay(kept: Kept) -> Non
 async def test_what_a_rebuild_set_aside_after_it_was_archived_stays(kept: Kept) -> None:
     """Also in front of the cut, where nothing but the database knows of it."""
     into = "INSERT INTO quarantine (position, stream, sequence, why, body)"
-    edited(kept.past.database, f"{into} VALUES (9, 'JOULIE_TEL', 1, 'late', ?)", b"x")
+    tamper(kept.past.database, f"{into} VALUES (9, 'JOULIE_TEL', 1, 'late', ?)", b"x")
 
     done = await kept.trim()
 

@@ -22,7 +22,7 @@ from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.history.history import EntryQuery, History
 from joulie_projections.store import database
-from joulie_projections.testing import edited
+from joulie_projections.testing import tamper
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -447,7 +447,7 @@ def test_a_folder_without_data_is_told_so(joulie: Run, tmp_path: Path, words: li
 def test_a_database_of_an_older_schema_is_told_so(
     joulie: Run, empty: Path, words: list[str]
 ) -> None:
-    edited(empty / "joulie.db", "UPDATE alembic_version SET version_num = '0001'")
+    tamper(empty / "joulie.db", "UPDATE alembic_version SET version_num = '0001'")
     Signer.of(empty / "head.key").publish(empty / "head.pub")
 
     said = joulie(*words, data=empty)

@@ -20,7 +20,7 @@ from joulie_bus.testing import ask
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.keyring import ENDLESS, Ring
 from joulie_projections.decision_log.signed import Head, KeyStatement
-from joulie_projections.testing import edited
+from joulie_projections.testing import tamper
 
 pytestmark = pytest.mark.anyio
 CHECKER = Path(__file__).parents[3] / "docs" / "check_proof.py"
@@ -42,10 +42,10 @@ async def verified(past: Past, ring: Ring | None = None, *anchored: Head) -> Rep
 
 
 def put(past: Past, head: Head) -> None:
-    edited(past.database, "DELETE FROM head WHERE pos = ?", head.pos)
+    tamper(past.database, "DELETE FROM head WHERE pos = ?", head.pos)
     row = head.as_row()
     statement = f"INSERT INTO head ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"
-    edited(past.database, statement, *row.values())
+    tamper(past.database, statement, *row.values())
 
 
 async def hash_of(past: Past, pos: int) -> bytes:
@@ -88,8 +88,8 @@ async def test_an_old_key_signs_nothing_behind_its_handover(either: Past, tmp_pa
 
 async def test_a_handover_for_another_log_is_a_flaw(rotated: Past) -> None:
     ring = rotated.maker.signer.public
-    edited(rotated.database, "DELETE FROM decision WHERE pos > 8")
-    edited(rotated.database, "DELETE FROM head WHERE pos > 7")
+    tamper(rotated.database, "DELETE FROM decision WHERE pos > 8")
+    tamper(rotated.database, "DELETE FROM head WHERE pos > 7")
 
     report = await verified(rotated, ring)
 
@@ -102,8 +102,8 @@ async def test_a_compromised_key_rewrites_no_history(either: Past, tmp_path: Pat
     old = made.signer
     made.rotate()
     made.retire(old.key_id, since=7)
-    edited(either.database, "DELETE FROM decision WHERE pos > 8")
-    edited(either.database, "DELETE FROM head WHERE pos > 7")
+    tamper(either.database, "DELETE FROM decision WHERE pos > 8")
+    tamper(either.database, "DELETE FROM head WHERE pos > 7")
     put(either, old.sign(8, await hash_of(either, 8), 1))
 
     report = await verified(either, made.signer.public)

@@ -21,8 +21,8 @@ from joulie_bus.streams.records import Message
 from joulie_bus.testing import CLUSTER, ask
 from joulie_projections.decision_log.entry import EntryFields, chain_hash, has_header, header_of
 from joulie_projections.decision_log.heads import Head, Signer
-from joulie_projections.history.history import EntryQuery
-from joulie_projections.testing import Postgres, edited
+from joulie_projections.history.history import Wanted
+from joulie_projections.testing import Postgres, tamper
 
 pytestmark = pytest.mark.anyio
 
@@ -85,7 +85,7 @@ CHANGES = {
 
 @pytest.mark.parametrize(("statement", "flaw"), CHANGES.values(), ids=CHANGES)
 async def test_a_change_is_named_by_its_place(either: Past, statement: str, flaw: Flaw) -> None:
-    edited(either.database, statement)
+    tamper(either.database, statement)
 
     report = await verified(either)
 
@@ -98,7 +98,7 @@ async def test_a_walk_that_is_shared_ends_where_one_alone_would(
     small: Past, statement: str, jobs: int
 ) -> None:
     if statement:
-        edited(small.database, statement)
+        tamper(small.database, statement)
     async with small.reading() as (history, _):
         alone = walk(history, EVERYTHING, {7, 9})
         spans = spans_of(EVERYTHING, history.tip(), jobs)
@@ -114,7 +114,7 @@ async def test_a_walk_that_is_shared_ends_where_one_alone_would(
 async def test_several_processes_name_the_place_that_one_does(small: Past, change: str) -> None:
     statement, flaw = CHANGES[change]
     assert (await verified(small, jobs=3)).flaw is None
-    edited(small.database, statement)
+    tamper(small.database, statement)
 
     assert await verified(small, jobs=3) == await verified(small)
     assert (await verified(small, jobs=3)).flaw == flaw
@@ -123,7 +123,7 @@ async def test_several_processes_name_the_place_that_one_does(small: Past, chang
 async def test_any_flipped_byte_of_any_snapshot_is_named(small: Past) -> None:
     at = small.maker.snapshot()
     assert (await verified(small))[3:6] == (1, [], None)
-    edited(small.database, "UPDATE snapshot SET body = CAST(substr(body, 1, 50) || 'x' AS BLOB)")
+    tamper(small.database, "UPDATE snapshot SET body = CAST(substr(body, 1, 50) || 'x' AS BLOB)")
 
     report = await verified(small)
 
@@ -133,7 +133,7 @@ async def test_any_flipped_byte_of_any_snapshot_is_named(small: Past) -> None:
 
 async def test_a_snapshot_of_another_place_in_the_chain_is_named(small: Past) -> None:
     at = small.maker.snapshot()
-    edited(small.database, f"UPDATE snapshot SET position = {at - 1}")
+    tamper(small.database, f"UPDATE snapshot SET position = {at - 1}")
 
     report = await verified(small)
 
@@ -147,10 +147,10 @@ async def test_any_flipped_byte_of_any_body_is_found(small: Past) -> None:
     for pos, body in bodies.items():
         at = (pos * 7919) % len(body)
         changed = body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]
-        edited(small.database, "UPDATE decision SET body = ? WHERE pos = ?", changed, pos)
+        tamper(small.database, "UPDATE decision SET body = ? WHERE pos = ?", changed, pos)
 
         assert (await verified(small)).flaw is not None
-        edited(small.database, "UPDATE decision SET body = ? WHERE pos = ?", body, pos)
+        tamper(small.database, "UPDATE decision SET body = ? WHERE pos = ?", body, pos)
 
     assert (await verified(small)).flaw is None
 
@@ -161,7 +161,7 @@ async def test_an_entry_that_was_rewritten_with_its_hash_breaks_the_next_link(sm
     message = codec.seal(replace(codec.open_envelope(entry.message, "entry"), ts=1))
     body = header_of(entry.fields) + message
     statement = "UPDATE decision SET body = ?, hash = ? WHERE pos = 4"
-    edited(small.database, statement, body, chain_hash(entry.prev, body))
+    tamper(small.database, statement, body, chain_hash(entry.prev, body))
 
     report = await verified(small)
 
@@ -169,7 +169,7 @@ async def test_an_entry_that_was_rewritten_with_its_hash_breaks_the_next_link(sm
 
 
 async def test_an_entry_that_was_given_another_number_is_missed_at_its_own(small: Past) -> None:
-    edited(small.database, "UPDATE decision SET pos = 19 WHERE pos = 9")
+    tamper(small.database, "UPDATE decision SET pos = 19 WHERE pos = 9")
 
     report = await verified(small)
 
@@ -180,7 +180,7 @@ async def test_a_log_that_was_cut_off_is_found_by_a_head_that_was_kept(small: Pa
     async with small.reading() as (history, _):
         kept = history.heads()[-1]
     for table in ("decision", "head"):
-        edited(small.database, f"DELETE FROM {table} WHERE pos > 7")
+        tamper(small.database, f"DELETE FROM {table} WHERE pos > 7")
 
     report = await verified(small, kept)
 
@@ -205,7 +205,7 @@ async def test_a_part_hangs_on_the_entry_before_it(small: Past) -> None:
 
 
 async def test_a_part_finds_what_is_in_it_and_nothing_else(small: Past) -> None:
-    edited(small.database, "UPDATE decision SET body = prev WHERE pos = 3")
+    tamper(small.database, "UPDATE decision SET body = prev WHERE pos = 3")
 
     inside, behind = await verified(small, part=Part(2, 5)), await verified(small, part=Part(4, 9))
 
@@ -230,7 +230,7 @@ async def test_a_column_of_postgres_that_says_other_than_its_entry_is_named(
     postgres: Postgres, tmp_path: Path, column: str
 ) -> None:
     async with small_past_in(postgres.migrated(), tmp_path) as past:
-        edited(past.database, f"UPDATE decision SET {column} = ? WHERE pos = 5", OTHER[column])
+        tamper(past.database, f"UPDATE decision SET {column} = ? WHERE pos = 5", OTHER[column])
 
         report = await verified(past)
 
@@ -240,11 +240,11 @@ async def test_a_column_of_postgres_that_says_other_than_its_entry_is_named(
 @pytest.mark.parametrize("column", EntryFields._fields)
 async def test_a_column_of_sqlite_cannot_be_changed_at_all(small: Past, column: str) -> None:
     with pytest.raises(sqlite3.OperationalError, match="cannot UPDATE generated column"):
-        edited(small.database, f"UPDATE decision SET {column} = {column}")
+        tamper(small.database, f"UPDATE decision SET {column} = {column}")
 
 
 async def test_what_sqlite_finds_an_entry_by_is_hashed_with_it(small: Past) -> None:
-    edited(
+    tamper(
         small.database,
         "UPDATE decision SET body = CAST(replace(body, 'team/', 'work/') AS BLOB) WHERE pos = 5",
     )
@@ -262,10 +262,8 @@ async def test_what_is_put_beside_an_entry_with_a_header_changes_nothing(small: 
     async with small.reading() as (history, _):
         was = list(history.entries())
 
-    edited(
-        small.database,
-        "UPDATE decision SET beside = ?",
-        header_of(EntryFields("a", "b", "c", "d", 5, 6)),
+    tamper(
+        small.database, "UPDATE decision SET beside = ?", header(About("a", "b", "c", "d", 5, 6))
     )
 
     async with small.reading() as (history, _):
@@ -280,7 +278,7 @@ NONSENSE = ["@", "@\n", "@0022003300440055", "@-001" * 9, f"@{'9' * 200}"]
 async def test_a_header_that_is_nonsense_stops_nobody_and_is_named(
     small: Past, nonsense: str
 ) -> None:
-    edited(small.database, "UPDATE decision SET body = ? WHERE pos = 5", nonsense.encode())
+    tamper(small.database, "UPDATE decision SET body = ? WHERE pos = 5", nonsense.encode())
 
     async with small.reading() as (history, _):
         found = [entry.pos for entry in history.find(EntryQuery(namespace="team"))]
@@ -296,7 +294,7 @@ async def test_bytes_that_are_no_text_stop_nobody_and_are_named(small: Past) -> 
         entry = history.entry(5)
     assert entry is not None
     body = entry.body.replace(b"team/", b"te\xffm/", 1)
-    edited(small.database, "UPDATE decision SET body = ? WHERE pos = 5", body)
+    tamper(small.database, "UPDATE decision SET body = ? WHERE pos = 5", body)
 
     async with small.reading() as (history, _):
         assert [entry.pod[:5] for entry in history.entries(5, 6)] == ["te\ufffdm/", "team/"]
@@ -308,7 +306,7 @@ async def test_bytes_that_are_no_text_stop_nobody_and_are_named(small: Past) -> 
 @pytest.mark.parametrize("column", ["body", "prev", "hash"])
 async def test_bytes_that_are_said_to_be_text_are_named(small: Past, column: str) -> None:
     """One bit in the file makes one of the other."""
-    edited(small.database, f"UPDATE decision SET {column} = CAST({column} AS TEXT) WHERE pos = 5")
+    tamper(small.database, f"UPDATE decision SET {column} = CAST({column} AS TEXT) WHERE pos = 5")
 
     report = await verified(small)
 
@@ -334,7 +332,7 @@ async def test_nonsense_that_was_hashed_is_named_by_the_head_that_signed_another
     assert entry is not None
     body = nonsense.encode()
     statement = "UPDATE decision SET body = ?, hash = ? WHERE pos = 9"
-    edited(small.database, statement, body, chain_hash(entry.prev, body))
+    tamper(small.database, statement, body, chain_hash(entry.prev, body))
 
     report = await verified(small)
 
@@ -412,10 +410,10 @@ async def test_what_stands_beside_an_entry_is_compared_with_what_it_says(
         entry = history.entry(5)
     assert entry is not None
     if isinstance(older.database, Path):
-        other = EntryFields._make([*entry.fields[:at], OTHER[column], *entry.fields[at + 1 :]])
-        edited(older.database, "UPDATE decision SET beside = ? WHERE pos = 5", header_of(other))
+        other = About._make([*entry.about[:at], OTHER[column], *entry.about[at + 1 :]])
+        tamper(older.database, "UPDATE decision SET beside = ? WHERE pos = 5", header(other))
     else:
-        edited(older.database, f"UPDATE decision SET {column} = ? WHERE pos = 5", OTHER[column])
+        tamper(older.database, f"UPDATE decision SET {column} = ? WHERE pos = 5", OTHER[column])
 
     report = await verified(older)
 
@@ -425,7 +423,7 @@ async def test_what_stands_beside_an_entry_is_compared_with_what_it_says(
 async def test_an_entry_that_nothing_stands_beside_is_named(older: Past) -> None:
     if not isinstance(older.database, Path):
         pytest.skip("PostgreSQL keeps columns, and none of them may be empty")
-    edited(older.database, "UPDATE decision SET beside = NULL WHERE pos = 5")
+    tamper(older.database, "UPDATE decision SET beside = NULL WHERE pos = 5")
 
     report = await verified(older)
 

@@ -36,7 +36,7 @@ from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
 from joulie_projections.twin.columns import TwinColumns
-from joulie_projections.view.view import Snapshot, View
+from joulie_projections.view.view import View, ViewSnapshot
 
 HALF_FREE: list[AnyEvent] = [hardware("half", watts=600), power("half", 300), eco("half")]
 NEARLY_FULL: list[AnyEvent] = [hardware("full", watts=600), power("full", 590), performance("full")]
@@ -74,8 +74,8 @@ class Shown:
         self.position = len(events)
         self.last_beat = None
 
-    def snapshot(self) -> Snapshot:
-        return Snapshot(self.position, TwinColumns.of(self.cluster_state.nodes, NOON), 0)
+    def snapshot(self) -> ViewSnapshot:
+        return ViewSnapshot(self.position, TwinColumns.of(self.cluster_state.nodes, NOON), 0)
 
 
 def shown(events: Sequence[AnyEvent]) -> View:

@@ -23,7 +23,7 @@ from joulie_operator.observe.fact_publisher import Facts
 from joulie_operator.observe.facts_from_objects import GpuKind, Node, NodeKind, PodKind, Told
 from joulie_operator.observe.hardware_inventory import Inventory
 from joulie_operator.observe.watch import Cluster, watch_cluster
-from joulie_projections.hardware.catalog_file import shipped
+from joulie_projections.hardware.catalog_file import shipped_catalog
 from joulie_projections.pods.kubernetes_pod import Pod
 from joulie_projections.view.view import View
 from kube_api import ADMIN, ApiServer
@@ -57,7 +57,8 @@ async def watching(
         server.listening(),
         Api.of(server.kubeconfig(tmp, ADMIN)) as api,
         background(
-            watch_cluster(api, bus, CLUSTER, view, Cluster.unseen(), Inventory(shipped())), "watch"
+            watch_cluster(api, bus, CLUSTER, view, Cluster.unseen(), Inventory(shipped_catalog())),
+            "watch",
         ) as task,
     ):
         yield task

@@ -13,7 +13,7 @@ from joulie_operator.observe.facts_from_objects import Node, NodeKind, PodKind
 from joulie_operator.observe.hardware_inventory import HardwareKind, MachineKind
 from joulie_projections.fold.registry import evolve
 from joulie_projections.hardware.catalog import EMPTY, Catalog
-from joulie_projections.hardware.catalog_file import shipped
+from joulie_projections.hardware.catalog_file import shipped_catalog
 from joulie_projections.pods.demand import ask_of
 from joulie_projections.pods.kubernetes_pod import Pod
 from joulie_projections.state.state import ClusterState, NodeState
@@ -21,7 +21,7 @@ from joulie_projections.state.state_changes import Draft
 from joulie_projections.twin.power import Coefficients, Rated, marginal_w
 from joulie_projections.twin.twin import Hardware, hardware_of
 
-CATALOG = shipped()
+CATALOG = shipped_catalog()
 EPYC = {"joulie.io/hw.cpu-model": "AMD EPYC 9654"}
 MODEL, PRODUCT, GFD = "joulie.io/hw.gpu-model", "joulie.io/gpu.product", "nvidia.com/gpu.product"
 

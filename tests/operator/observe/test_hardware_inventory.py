@@ -10,11 +10,11 @@ from joulie_operator.kube.custom_resources import NodeHardware
 from joulie_operator.observe.facts_from_objects import Node, Told
 from joulie_operator.observe.hardware_inventory import HardwareKind, MachineKind, machines_told
 from joulie_projections.fold.registry import evolve
-from joulie_projections.hardware.catalog import EMPTY, Catalog, parsed
+from joulie_projections.hardware.catalog import EMPTY, Catalog, parse_catalog
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
 
-CATALOG: Catalog = parsed(
+CATALOG: Catalog = parse_catalog(
     b"""
 [[cpu]]
 model = "AMD EPYC 9654"

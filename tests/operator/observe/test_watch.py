@@ -17,7 +17,7 @@ from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.observe import resource_watcher
 from joulie_operator.observe.hardware_inventory import Inventory
 from joulie_operator.observe.watch import Cluster, watch_cluster
-from joulie_projections.hardware.catalog_file import shipped
+from joulie_projections.hardware.catalog_file import shipped_catalog
 from joulie_projections.view.view import View
 from kube_api import ADMIN, ApiServer, Trouble
 from kube_builders import card as gpu
@@ -65,7 +65,9 @@ async def watching(
     cluster = Cluster.unseen()
     async with (
         Api.of(server.kubeconfig(tmp, token)) as api,
-        background(watch_cluster(api, bus, CLUSTER, view, cluster, Inventory(shipped())), "watch"),
+        background(
+            watch_cluster(api, bus, CLUSTER, view, cluster, Inventory(shipped_catalog())), "watch"
+        ),
     ):
         yield cluster
 

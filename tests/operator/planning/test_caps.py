@@ -18,8 +18,8 @@ from joulie_operator.planning.caps import (
     under_catalog_names,
 )
 from joulie_operator.planning.rules import Rules
-from joulie_projections.hardware.catalog import EMPTY, rated
-from joulie_projections.hardware.catalog_file import shipped
+from joulie_projections.hardware.catalog import EMPTY, with_catalog_figures
+from joulie_projections.hardware.catalog_file import shipped_catalog
 from joulie_projections.state.state import NodeState
 
 CPUS = replace(hardware("n", watts=400), cpu_sockets=2, cpu_min_mw_per_socket=150_000)
@@ -155,7 +155,9 @@ def test_cpu_watts_stay_within_what_the_maker_allows_where_the_node_tells_no_ran
     bare = replace(CPUS, cpu_max_mw_per_socket=0, cpu_min_mw_per_socket=0)
     rules = Rules(cpu_absolute=True, cpu_eco_w=watts, cpu_performance_w=watts)
 
-    assert intended(profile, node(rated(bare, shipped())), rules) == Intent(pct, None, mw)
+    assert intended(profile, node(with_catalog_figures(bare, shipped_catalog())), rules) == Intent(
+        pct, None, mw
+    )
 
 
 @pytest.mark.parametrize("model", ["NVIDIA L4", "NVIDIA-L4", "L4", "NVIDIA-L4-SHARED"])
@@ -170,7 +172,7 @@ def test_caps_of_a_model_are_found_however_it_is_spelled(model: str, said: str) 
 def test_caps_under_another_name_of_the_catalog_are_those_of_the_model() -> None:
     said = '{"NVIDIA-H100-80GB-HBM3": {"minCapWatts": 200, "maxCapWatts": 500}}'
 
-    named = under_catalog_names(said, shipped())
+    named = under_catalog_names(said, shipped_catalog())
 
     assert gpu_range(node(replace(SILENT, gpu_model="NVIDIA H100 SXM5")), named) == (200, 500)
     assert under_catalog_names(SAID, EMPTY) == SAID
@@ -184,7 +186,7 @@ def test_two_ranges_of_one_model_are_a_mistake(other: str) -> None:
         model_caps(said)
     two = '{"H100": {"maxCapWatts": 60}, "H100 SXM5": {"maxCapWatts": 72}}'
     with pytest.raises(ValueError, match="another range is given"):
-        under_catalog_names(two, shipped())
+        under_catalog_names(two, shipped_catalog())
 
 
 def test_what_is_in_force_can_be_compared_with_what_is_meant() -> None:

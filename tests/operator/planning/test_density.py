@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from joulie_bus.events import HardwareDiscovered
 from joulie_bus.testing import NOON
 from joulie_operator.planning.eligible import candidates
-from joulie_projections.hardware.catalog import rated
-from joulie_projections.hardware.catalog_file import shipped
+from joulie_projections.hardware.catalog import with_catalog_figures
+from joulie_projections.hardware.catalog_file import shipped_catalog
 from joulie_projections.state.state import NodeState
 
-CATALOG = shipped()
+CATALOG = shipped_catalog()
 BARE = HardwareDiscovered(
     node="n", cpu_model="AMD EPYC 9554", cpu_sockets=1, cpu_cores=64, cpu_max_mw_per_socket=0
 )
@@ -20,7 +20,7 @@ BARE = HardwareDiscovered(
 
 def node(gpu: str = "", gpus: int = 0, **fields: object) -> NodeState:
     found = replace(BARE, gpu_model=gpu, gpu_count=gpus, **fields)
-    return of(rated(found, CATALOG))
+    return of(with_catalog_figures(found, CATALOG))
 
 
 def of(found: HardwareDiscovered) -> NodeState:
@@ -49,7 +49,7 @@ def test_eight_cards_count_at_least_as_much_as_all_cores() -> None:
     cores = replace(BARE, cpu_model="AMD EPYC 9965", cpu_cores=192)
     a100 = node("NVIDIA A100-SXM4-40GB", 8, cpu_model="AMD EPYC 7742", cpu_sockets=2, cpu_cores=128)
 
-    assert densities(of(rated(cores, CATALOG)))[0] == 0.5 < densities(a100)[0]
+    assert densities(of(with_catalog_figures(cores, CATALOG)))[0] == 0.5 < densities(a100)[0]
 
 
 def test_cards_that_nobody_knows_are_neither_the_best_nor_the_worst() -> None:
@@ -61,7 +61,7 @@ def test_cards_that_nobody_knows_are_neither_the_best_nor_the_worst() -> None:
 def test_threads_are_no_cores() -> None:
     threads = replace(BARE, cpu_cores=128, source="labels")
 
-    assert densities(node(), of(rated(threads, CATALOG))) == [64 / 192 / 2] * 2
+    assert densities(node(), of(with_catalog_figures(threads, CATALOG))) == [64 / 192 / 2] * 2
 
 
 @given(st.integers(0, 1024), st.integers(0, 64), st.integers(0, 5000))

@@ -25,11 +25,11 @@ from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.decision_log.signed import Handover, Head, Retirement, Signed, decode_any
 from joulie_projections.history.history import History
 from joulie_projections.store.database import Place
-from joulie_projections.testing import edited
+from joulie_projections.testing import tamper
 
 pytestmark = pytest.mark.anyio
 Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
-Tell = Callable[..., Awaitable[None]]
+Publish = Callable[..., Awaitable[None]]
 Signing = Callable[[int], Awaitable[list[Head]]]
 
 
@@ -72,7 +72,7 @@ def signed(connection: Connection, place: Place) -> Signing:
 
 async def test_a_running_projector_hands_over_before_its_next_head(
     projecting: Projecting,
-    tell: Tell,
+    publish: Publish,
     connection: Connection,
     place: Place,
     key: Path,
@@ -80,11 +80,11 @@ async def test_a_running_projector_hands_over_before_its_next_head(
 ) -> None:
     old = Signer.of(key).key_id
     async with projecting():
-        await tell(decided("a"))
+        await publish(decided("a"))
         await signed(1)
         new = key_change.request_rotation(key)
         await until(lambda: not next_path(key).exists())
-        await tell(decided("b"))
+        await publish(decided("b"))
         first, second = await signed(2)
 
     ring, said = public_key(ring_path(key)), await anchored(connection)
@@ -98,7 +98,7 @@ async def test_a_running_projector_hands_over_before_its_next_head(
 
 async def test_a_running_projector_retires_a_key(
     projecting: Projecting,
-    tell: Tell,
+    publish: Publish,
     connection: Connection,
     place: Place,
     key: Path,
@@ -106,7 +106,7 @@ async def test_a_running_projector_retires_a_key(
 ) -> None:
     old = Signer.of(key).key_id
     async with projecting():
-        await tell(decided("a"))
+        await publish(decided("a"))
         await signed(1)
         key_change.request_rotation(key)
         await until(lambda: not next_path(key).exists())
@@ -122,7 +122,7 @@ async def test_a_running_projector_retires_a_key(
 
 async def test_what_a_crash_left_in_between_is_gone_on_with(
     projecting: Projecting,
-    tell: Tell,
+    publish: Publish,
     connection: Connection,
     place: Place,
     key: Path,
@@ -130,13 +130,13 @@ async def test_what_a_crash_left_in_between_is_gone_on_with(
 ) -> None:
     """Written into the ring, and then nothing more: neither anchored nor in force."""
     async with projecting():
-        await tell(decided("a"))
+        await publish(decided("a"))
         (first,) = await signed(1)
     new = key_change.request_rotation(key)
     begun = key_change.prepare(Signer.of(key), first.pos, first.hash, noon())
 
     async with projecting():
-        await tell(decided("b"))
+        await publish(decided("b"))
         _, second = await signed(2)
 
     assert second.key_id == new
@@ -145,27 +145,27 @@ async def test_what_a_crash_left_in_between_is_gone_on_with(
 
 
 async def test_a_standby_signs_with_the_key_that_is_in_force_when_it_leads(
-    projecting: Projecting, tell: Tell, place: Place, key: Path, signed: Signing
+    projecting: Projecting, publish: Publish, place: Place, key: Path, signed: Signing
 ) -> None:
     """The key was changed while it stood by, with the old one in its memory."""
     async with projecting() as leader:
-        await tell(decided("a"))
+        await publish(decided("a"))
         await signed(1)
         async with projecting():
             new = key_change.request_rotation(key)
             await until(lambda: not next_path(key).exists())
             leader.cancel()
             await asyncio.wait([leader])
-            await tell(decided("b"))
+            await publish(decided("b"))
             assert (await signed(2))[-1].key_id == new
 
 
 async def test_a_change_that_cannot_be_made_leaves_the_old_key_in_force(
-    projecting: Projecting, tell: Tell, place: Place, key: Path, signed: Signing
+    projecting: Projecting, publish: Publish, place: Place, key: Path, signed: Signing
 ) -> None:
     next_path(key).write_text("no key")
     async with projecting():
-        await tell(decided("a"))
+        await publish(decided("a"))
         (head,) = await signed(1)
 
     assert head.key_id == Signer.of(key).key_id
@@ -173,7 +173,7 @@ async def test_a_change_that_cannot_be_made_leaves_the_old_key_in_force(
 
 async def test_heads_that_an_older_copy_lost_come_back_with_their_entries(
     projecting: Projecting,
-    tell: Tell,
+    publish: Publish,
     connection: Connection,
     place: Place,
     key: Path,
@@ -181,13 +181,13 @@ async def test_heads_that_an_older_copy_lost_come_back_with_their_entries(
 ) -> None:
     async with projecting():
         for count, uid in enumerate("abc", 1):
-            await tell(decided(uid))
+            await publish(decided(uid))
             await signed(count)
     kept = heads(place)
-    edited(place, "DELETE FROM head WHERE pos > 1")
+    tamper(place, "DELETE FROM head WHERE pos > 1")
 
     async with projecting():
-        await tell(decided("d"))
+        await publish(decided("d"))
         await signed(4)
 
     assert heads(place)[:3] == kept
@@ -196,7 +196,7 @@ async def test_heads_that_an_older_copy_lost_come_back_with_their_entries(
 
 async def test_a_newest_message_that_is_no_statement_hides_no_head(
     projecting: Projecting,
-    tell: Tell,
+    publish: Publish,
     connection: Connection,
     place: Place,
     key: Path,
@@ -205,11 +205,11 @@ async def test_a_newest_message_that_is_no_statement_hides_no_head(
     """Any user can have the broker store an answer on the subject of heads."""
     async with projecting():
         for count, uid in enumerate("ab", 1):
-            await tell(decided(uid))
+            await publish(decided(uid))
             await signed(count)
     kept = heads(place)
     await connection.request(CLUSTER.heads, b'{"stream":"JOULIE_OBS","seq":7}')
-    edited(place, "DELETE FROM head WHERE pos > 1")
+    tamper(place, "DELETE FROM head WHERE pos > 1")
 
     async with projecting():
         await until(lambda: len(heads(place)) == 2)

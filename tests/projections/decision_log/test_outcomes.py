@@ -10,15 +10,15 @@ from msgspec.structs import replace
 
 from joulie_bus.events import Candidates, NodeGone, OutcomeSeen, PodGone, PrioritizeDecided, codec
 from joulie_bus.testing import CLUSTER, ask, bound, node_seen, noon, one_of_each, producer, until
-from joulie_projections.decision_log.outcomes import ROW_REASSIGNED, message_of, outcome_of
-from joulie_projections.fold.commit import Bound
+from joulie_projections.decision_log.outcomes import MOVED, message_of, outcome_of
+from joulie_projections.fold.commit import FirstBinding
 from joulie_projections.history.history import History
 from joulie_projections.store.database import Place
 from joulie_projections.view.view import View
 
 Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
 Viewing = Callable[[], AbstractAsyncContextManager[View]]
-Tell = Callable[..., Awaitable[None]]
+Publish = Callable[..., Awaitable[None]]
 
 
 def prioritized(
@@ -41,8 +41,8 @@ def answer(
     return producer("extender").stamp(prioritized("p", ordinals, scores, strangers)).data
 
 
-def pod(ordinal: int, node: str = "n") -> Bound:
-    return Bound(7, noon(), "p", "team", "web", node, ordinal)
+def pod(ordinal: int, node: str = "n") -> FirstBinding:
+    return FirstBinding(7, noon(), "p", "team", "web", node, ordinal)
 
 
 def seen(**more: object) -> OutcomeSeen:
@@ -127,11 +127,11 @@ def outcomes(place: Place) -> list[OutcomeSeen]:
 
 @pytest.mark.anyio
 async def test_a_bound_pod_gets_its_rank_in_the_log(
-    projecting: Projecting, tell: Tell, place: Place
+    projecting: Projecting, publish: Publish, place: Place
 ) -> None:
     async with projecting():
-        await tell(node_seen("a"), node_seen("b"), prioritized("p", [0, 1], [70, 20]))
-        await tell(bound("p", "b"))
+        await publish(node_seen("a"), node_seen("b"), prioritized("p", [0, 1], [70, 20]))
+        await publish(bound("p", "b"))
         await until(lambda: bool(outcomes(place)))
 
     [outcome] = outcomes(place)
@@ -141,14 +141,14 @@ async def test_a_bound_pod_gets_its_rank_in_the_log(
 
 @pytest.mark.anyio
 async def test_a_node_that_got_the_row_of_another_is_not_taken_for_it(
-    projecting: Projecting, tell: Tell, place: Place
+    projecting: Projecting, publish: Publish, place: Place
 ) -> None:
     asked = prioritized("p", [0, 1], [70, 20])
     async with projecting():
-        await tell(node_seen("a"), node_seen("b"))
+        await publish(node_seen("a"), node_seen("b"))
         await until(lambda: committed(place) == 2)
-        await tell(replace(asked, basis=replace(asked.basis, view=2)))
-        await tell(NodeGone(node="b"), node_seen("c"), bound("p", "c"))
+        await publish(replace(asked, basis=replace(asked.basis, view=2)))
+        await publish(NodeGone(node="b"), node_seen("c"), bound("p", "c"))
         await until(lambda: bool(outcomes(place)))
 
     [outcome] = outcomes(place)
@@ -157,11 +157,11 @@ async def test_a_node_that_got_the_row_of_another_is_not_taken_for_it(
 
 @pytest.mark.anyio
 async def test_a_pod_waits_for_an_answer_that_is_still_on_its_way(
-    projecting: Projecting, tell: Tell, place: Place
+    projecting: Projecting, publish: Publish, place: Place
 ) -> None:
     async with projecting(outcome_grace_s=60):
-        await tell(node_seen("a"), bound("p", "a"), PodGone(uid="p"))
-        await tell(prioritized("p", [0], [70]))
+        await publish(node_seen("a"), bound("p", "a"), PodGone(uid="p"))
+        await publish(prioritized("p", [0], [70]))
         await until(lambda: bool(outcomes(place)))
 
     assert [outcome.rank for outcome in outcomes(place)] == [1]
@@ -169,15 +169,15 @@ async def test_a_pod_waits_for_an_answer_that_is_still_on_its_way(
 
 @pytest.mark.anyio
 async def test_each_pod_has_one_outcome_however_often_the_projector_falls(
-    projecting: Projecting, viewing: Viewing, tell: Tell, place: Place
+    projecting: Projecting, viewing: Viewing, publish: Publish, place: Place
 ) -> None:
     pods = [f"p{number}" for number in range(40)]
-    await tell(node_seen("a"), *(bound(uid, "a") for uid in pods))
+    await publish(node_seen("a"), *(bound(uid, "a") for uid in pods))
     for position in (5, 20, 41):
         async with projecting(outcome_grace_s=0.1), viewing() as view:
             await view.wait_for(position, 5)
     async with projecting(outcome_grace_s=0.1):
         await until(lambda: len(outcomes(place)) >= len(pods))
-        await tell(*(bound(uid, "a") for uid in pods))  # seen again by a watcher that restarts
+        await publish(*(bound(uid, "a") for uid in pods))  # seen again by a watcher that restarts
 
     assert sorted(outcome.pod_uid for outcome in outcomes(place)) == sorted(pods)

@@ -26,7 +26,7 @@ from joulie_bus.testing import (
 from joulie_projections.fold.node_facts import SETTLING_NS
 from joulie_projections.fold.producers import LATER_LIMIT
 from joulie_projections.fold.sequence import DECISIONS, fold
-from joulie_projections.pods.load import NOTHING, Load, load_of
+from joulie_projections.pods.load import NO_LOAD, Load, load_of
 from joulie_projections.state.rows import encode, tables_of
 from joulie_projections.state.state import ClusterState, PodState
 from joulie_projections.state.state_changes import Draft
@@ -78,10 +78,10 @@ def test_what_nodes_carry_equals_a_recount(facts: list[Fact]) -> None:
     recount: dict[str, Load] = {}
     for pod in cluster_state.pods.values():
         if pod.node and not pod.finished:
-            recount[pod.node] = recount.get(pod.node, NOTHING) + load_of(pod.pod)
+            recount[pod.node] = recount.get(pod.node, NO_LOAD) + load_of(pod.pod)
 
     assert {name: node.load for name, node in cluster_state.nodes.items() if node.pods} == recount
-    assert all(node.load == NOTHING for node in cluster_state.nodes.values() if not node.pods)
+    assert all(node.load == NO_LOAD for node in cluster_state.nodes.values() if not node.pods)
 
 
 @given(facts=FACTS)
@@ -259,17 +259,17 @@ MEASURE = """
 from joulie_bus.testing import bound, caps, eco, hardware, node_seen, power, records
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.state.state_changes import Draft
-from joulie_projections.state.rows import changed_rows, no_rows
+from joulie_projections.state.rows import changed_rows, empty_digests
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState
 
-world, digests = ClusterState(), no_rows()
+world, digests = ClusterState(), empty_digests()
 
 
-def tell(*facts, name, start_s=0.0):
+def publish(*facts, name, start_s=0.0):
     draft = Draft(world)
     fold(draft, records(*facts, name=name, start_s=start_s, step_s=0), 0)
-    digests.update(changed_rows(draft.changed(), digests, world.prints)[1])
+    digests.update(changed_rows(draft.changed(), digests, world.fingerprints)[1])
     draft.commit()
 
 
@@ -281,10 +281,10 @@ def life_of(name):
 
 for first in range(0, len(names), 10):
     facts = [fact for name in names[first : first + 10] for fact in life_of(name)]
-    tell(*facts, name=f"watcher-{first}")
+    publish(*facts, name=f"watcher-{first}")
 for number in range(31):
     readings = (power(name, 300) for name in names)
-    tell(*readings, name=f"meter-{number}", start_s=60 + number * 10)
+    publish(*readings, name=f"meter-{number}", start_s=60 + number * 10)
 board = TwinColumns.of(world.nodes, 0)
 samples = sum(len(node.samples) for node in world.nodes.values())
 # Of this program alone: what getrusage tells starts with the peak of the one that started it.

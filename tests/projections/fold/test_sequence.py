@@ -24,26 +24,26 @@ from joulie_bus.testing import (
     records,
 )
 from joulie_projections.fold import sequence as sequence_module
-from joulie_projections.fold.commit import Bound, Input, Inputs
+from joulie_projections.fold.commit import FirstBinding, Input, Inputs
 from joulie_projections.fold.manifest import Range, chained, merkle_root
-from joulie_projections.fold.quarantine_quota import FULL_OF_SUBJECT, all_positions
+from joulie_projections.fold.quarantine_quota import BODIES_PER_SUBJECT, all_positions
 from joulie_projections.fold.registry import evolve
 from joulie_projections.fold.sequence import (
-    Sequenced,
-    Standing,
+    FoldCursor,
+    SequencedBatch,
     fold,
     poison_of,
     ranges_of,
+    revert,
     sequence,
-    take_back,
 )
 from joulie_projections.pods.load import Load
-from joulie_projections.state.rows import changed_rows, no_rows, state_digest, tables_of
+from joulie_projections.state.rows import changed_rows, empty_digests, state_digest, tables_of
 from joulie_projections.state.state import ClusterState, Life, ProducerState
 from joulie_projections.state.state_changes import Draft
 
 FACTS = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), min_size=1, max_size=30)
-START = Standing(0, {}, no_rows(), b"")
+START = FoldCursor(0, {}, empty_digests(), b"")
 CREATED = dict.fromkeys(Stream, "then")
 
 
@@ -53,17 +53,17 @@ def merged(*facts: Fact) -> list[Record]:
 
 
 def sequenced(
-    told: list[Record], standing: Standing = START, cluster_state: ClusterState | None = None
-) -> Sequenced:
-    return sequence(cluster_state or ClusterState(), standing, told, CREATED, noon())
+    told: list[Record], cursor: FoldCursor = START, cluster_state: ClusterState | None = None
+) -> SequencedBatch:
+    return sequence(cluster_state or ClusterState(), cursor, told, CREATED, noon())
 
 
-def the_rest_counts(told: list[Record], done: Sequenced) -> list[int]:
+def the_rest_counts(told: list[Record], done: SequencedBatch) -> list[int]:
     """What was set aside changes nothing, and all else counts; the positions set aside."""
     positions = [poison.position for poison in done.commit.poison]
     draft = Draft(ClusterState())
     fold(draft, told, 0, frozenset(positions))
-    assert changed_rows(draft.changed(), no_rows()) == (done.rows, done.commit.digests)
+    assert changed_rows(draft.changed(), empty_digests()) == (done.rows, done.commit.digests)
     return positions
 
 
@@ -78,7 +78,7 @@ def wire(event_id: str = "x:y:1", kind: str = "node.gone", **data: object) -> by
 
 def test_a_batch_names_its_positions_its_messages_and_its_place_in_the_chain() -> None:
     told = merged(power("a", 1), eco("a"), power("a", 2), node_seen("a"))
-    before = Standing(41, {Stream.DEC: Input("d", 7)}, no_rows(), b"head")
+    before = FoldCursor(41, {Stream.DEC: Input("d", 7)}, empty_digests(), b"head")
 
     manifest = sequenced(told, before).commit.manifest
 
@@ -127,22 +127,22 @@ def test_an_input_of_an_older_database_has_no_digest() -> None:
 def test_positions_are_contiguous_and_ranges_name_every_message_once(
     facts: list[Fact], batch: int
 ) -> None:
-    cluster_state, standing, told = ClusterState(), START, records(*facts)
+    cluster_state, cursor, told = ClusterState(), START, records(*facts)
     named: list[tuple[Stream, int]] = []
     for first in range(0, len(told), batch):
-        done = sequenced(told[first : first + batch], standing, cluster_state)
+        done = sequenced(told[first : first + batch], cursor, cluster_state)
         done.draft.commit()
 
         manifest = done.commit.manifest
-        assert manifest.p_from == standing.position + 1
+        assert manifest.p_from == cursor.position + 1
         assert (manifest.prev, manifest.state_digest) == (
-            standing.head,
-            state_digest(done.standing.digests),
+            cursor.head,
+            state_digest(done.cursor.digests),
         )
         named += [(r.stream, n) for r in manifest.ranges for n in range(r.first, r.last + 1)]
-        standing = done.standing
+        cursor = done.cursor
 
-    assert standing.position == len(told)
+    assert cursor.position == len(told)
     assert named == [(record.stream, record.sequence) for record in told]
 
 
@@ -156,9 +156,9 @@ def test_wherever_batches_are_cut_the_digest_at_a_position_is_the_same(
 
     first = sequenced(told[:cut], START, cluster_state)
     first.draft.commit()
-    last = sequenced(told[cut:], first.standing, cluster_state) if told[cut:] else first
+    last = sequenced(told[cut:], first.cursor, cluster_state) if told[cut:] else first
 
-    assert last.standing.digests == sequenced(told).standing.digests
+    assert last.cursor.digests == sequenced(told).cursor.digests
 
 
 def test_ranges_break_where_the_stream_changes() -> None:
@@ -177,7 +177,7 @@ def test_a_repeat_takes_a_position_and_changes_nothing() -> None:
     done = sequenced([*told, told[1], told[0]])
 
     once = sequenced(told)
-    assert (done.duplicates, done.standing.position) == (2, 4)
+    assert (done.duplicates, done.cursor.position) == (2, 4)
     assert (done.rows, done.commit.poison) == (once.rows, [])
 
 
@@ -291,7 +291,7 @@ def test_the_number_after_the_largest_one_is_no_number_by_either_way() -> None:
 def test_whatever_bytes_come_the_order_goes_on(data: bytes) -> None:
     done = sequenced([garbage(data)])
 
-    assert (done.standing.position, len(done.commit.poison)) == (1, 1)
+    assert (done.cursor.position, len(done.commit.poison)) == (1, 1)
 
 
 # --- what was set aside -----------------------------------------------------------------------
@@ -364,7 +364,7 @@ def test_a_batch_of_nothing_but_facts_that_cannot_be_folded_takes_no_longer_than
 
     kept = sequenced(told).commit.poison
     assert all_positions(kept) == frozenset(range(1, 3001))
-    assert len(kept) == FULL_OF_SUBJECT + 1
+    assert len(kept) == BODIES_PER_SUBJECT + 1
     assert calls == 3001
 
 
@@ -384,10 +384,10 @@ def test_what_is_taken_back_was_never_there() -> None:
     first.draft.commit()
     before = {table: dict(held) for table, held in tables_of(cluster_state).items()}
     later = merged(node_seen("c"), eco("a"), NodeGone(node="b"), bound("p", "a"))
-    second = sequenced(later, first.standing, cluster_state)
+    second = sequenced(later, first.cursor, cluster_state)
     second.draft.commit()
 
-    take_back(cluster_state, second.changes)
+    revert(cluster_state, second.changes)
 
     assert tables_of(cluster_state) == before
 
@@ -412,6 +412,6 @@ def test_a_pod_is_bound_once_however_often_it_is_seen() -> None:
     done = sequenced(told)
 
     assert done.commit.bound == [
-        Bound(2, noon(1), "p", "team", "p", "a", 0),
-        Bound(4, noon(3), "q", "team", "q", "nowhere", 1),
+        FirstBinding(2, noon(1), "p", "team", "p", "a", 0),
+        FirstBinding(4, noon(3), "q", "team", "q", "nowhere", 1),
     ]

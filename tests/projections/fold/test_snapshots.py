@@ -12,13 +12,13 @@ from sqlalchemy import Engine, event
 from joulie_bus.errors import Fenced, StateDamaged
 from joulie_bus.testing import ANY_FACTS, any_fact, node_seen, noon, power, records, until
 from joulie_projections.fold.manifest import CODE_VERSION
-from joulie_projections.fold.sequence import Sequenced, Standing, sequence
-from joulie_projections.fold.snapshots import Snapshot, moment_of, pack, unpack
+from joulie_projections.fold.sequence import FoldCursor, SequencedBatch, sequence
+from joulie_projections.fold.snapshots import Snapshot, frozen_state_of, pack, unpack
 from joulie_projections.history.history import History
 from joulie_projections.state.rows import (
     cluster_state_of,
     digests_of,
-    no_rows,
+    empty_digests,
     state_digest,
     tables_of,
 )
@@ -29,13 +29,13 @@ from joulie_projections.view.view import View
 
 Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
 Viewing = Callable[[], AbstractAsyncContextManager[View]]
-Tell = Callable[..., Awaitable[None]]
+Publish = Callable[..., Awaitable[None]]
 
 
-def folded(cluster_state: ClusterState, *numbers: int) -> Sequenced:
+def folded(cluster_state: ClusterState, *numbers: int) -> SequencedBatch:
     told = records(*(any_fact(number) for number in numbers))
     created = {record.stream: "then" for record in told}
-    done = sequence(cluster_state, Standing(0, {}, no_rows(), b""), told, created, noon())
+    done = sequence(cluster_state, FoldCursor(0, {}, empty_digests(), b""), told, created, noon())
     done.draft.commit()
     return done
 
@@ -44,17 +44,17 @@ def folded(cluster_state: ClusterState, *numbers: int) -> Sequenced:
 @settings(deadline=None, max_examples=60)
 def test_what_is_unpacked_is_what_was_packed(numbers: list[int]) -> None:
     cluster_state = ClusterState()
-    standing = folded(cluster_state, *numbers).standing
+    cursor = folded(cluster_state, *numbers).cursor
 
-    again, rows = unpack(pack(moment_of(cluster_state, standing), noon()))
+    again, rows = unpack(pack(frozen_state_of(cluster_state, cursor), noon()))
 
-    assert again == standing
+    assert again == cursor
     assert tables_of(cluster_state_of(rows)) == tables_of(cluster_state)
 
 
 def test_a_moment_stays_as_it_was_while_the_cluster_state_goes_on() -> None:
     cluster_state = ClusterState()
-    moment = moment_of(cluster_state, folded(cluster_state, 1, 2, 3).standing)
+    moment = frozen_state_of(cluster_state, folded(cluster_state, 1, 2, 3).cursor)
     before = pack(moment, noon())
     folded(cluster_state, 4, 5, 6)
 
@@ -64,7 +64,7 @@ def test_a_moment_stays_as_it_was_while_the_cluster_state_goes_on() -> None:
 @pytest.mark.parametrize("part", ["body", "digest"])
 def test_a_snapshot_that_was_changed_is_not_believed(part: str) -> None:
     cluster_state = ClusterState()
-    made = pack(moment_of(cluster_state, folded(cluster_state, 1).standing), noon())
+    made = pack(frozen_state_of(cluster_state, folded(cluster_state, 1).cursor), noon())
     changed = made._replace(**{part: getattr(made, part)[:-1] + b"?"})
 
     with pytest.raises(StateDamaged, match="The snapshot at position 1"):
@@ -73,7 +73,7 @@ def test_a_snapshot_that_was_changed_is_not_believed(part: str) -> None:
 
 def test_rows_that_do_not_add_up_are_not_believed() -> None:
     cluster_state = ClusterState()
-    moment = moment_of(cluster_state, folded(cluster_state, *range(9)).standing)
+    moment = frozen_state_of(cluster_state, folded(cluster_state, *range(9)).cursor)
     forged = moment._replace(tables={**moment.tables, "node": {}, "pod": {}, "producer": {}})
 
     with pytest.raises(StateDamaged):
@@ -138,10 +138,10 @@ def test_a_crash_while_keeping_one_leaves_the_old_ones(store: Store, writer: Eng
 
 
 @pytest.fixture
-async def kept(projecting: Projecting, viewing: Viewing, tell: Tell, place: Place) -> Place:
+async def kept(projecting: Projecting, viewing: Viewing, publish: Publish, place: Place) -> Place:
     async with projecting(snapshot_every=10, snapshots=2), viewing() as view:
         for watts in range(5):
-            await tell(*(power(f"n{number}", watts) for number in range(9)), node_seen("n"))
+            await publish(*(power(f"n{number}", watts) for number in range(9)), node_seen("n"))
             await view.wait_for((watts + 1) * 10, 5)
         await until(lambda: positions(place)[-1:] != [], 5)
     return place
@@ -163,6 +163,6 @@ async def test_the_projector_keeps_one_now_and_then_and_it_is_the_cluster_state_
         made = history.snapshot_before(found[-1])
         digests = {m.p_to: m.state_digest for m in history.manifests()}
     assert made is not None
-    standing, rows = unpack(made)
-    assert digests_of(rows) == standing.digests
-    assert state_digest(standing.digests) == digests[standing.position]
+    cursor, rows = unpack(made)
+    assert digests_of(rows) == cursor.digests
+    assert state_digest(cursor.digests) == digests[cursor.position]

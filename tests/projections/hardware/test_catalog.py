@@ -10,13 +10,19 @@ from joulie_bus.events import HardwareDiscovered, ModelFigures
 from joulie_bus.runtime.settings import Source
 from joulie_bus.testing import hardware, node_seen, records
 from joulie_projections.fold.sequence import fold
-from joulie_projections.hardware.catalog import Catalog, from_labels, parsed, rated, unreadable
-from joulie_projections.hardware.catalog_file import CatalogSettings, shipped
+from joulie_projections.hardware.catalog import (
+    Catalog,
+    from_labels,
+    invalid_counts,
+    parse_catalog,
+    with_catalog_figures,
+)
+from joulie_projections.hardware.catalog_file import CatalogSettings, shipped_catalog
 from joulie_projections.hardware.models import words
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
 
-CATALOG = shipped()
+CATALOG = shipped_catalog()
 OURS = b"""
 [[cpu]]
 model = "AMD EPYC 9654"
@@ -137,7 +143,7 @@ def test_no_cap_range_excludes_what_the_model_draws() -> None:
 
 
 def test_a_users_file_replaces_models_and_adds_to_them() -> None:
-    both = parsed(OURS, "ours.toml", CATALOG)
+    both = parse_catalog(OURS, "ours.toml", CATALOG)
 
     own, new = both.cpu("AMD EPYC 9654"), both.gpu("acme one-x")
     assert own is not None
@@ -166,14 +172,14 @@ def test_a_users_file_replaces_models_and_adds_to_them() -> None:
 )
 def test_a_bad_catalog_is_refused_with_what_is_wrong(text: bytes, why: str) -> None:
     with pytest.raises(BadCatalog, match=r"ours\.toml cannot be used") as told:
-        parsed(text, "ours.toml")
+        parse_catalog(text, "ours.toml")
 
     assert why in str(told.value)
 
 
 def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(BadCatalog, match=r"2 mistake\(s\)"):
-        parsed(entry(tdp_w=0) + b"\n" + entry(cores=0), "ours.toml")
+        parse_catalog(entry(tdp_w=0) + b"\n" + entry(cores=0), "ours.toml")
 
 
 def test_a_bad_file_stops_the_start(tmp_path: Path) -> None:
@@ -204,7 +210,9 @@ def test_without_a_file_the_catalog_is_ours() -> None:
 
 
 def test_figures_that_a_discovery_lacks_come_from_the_catalog() -> None:
-    found = rated(discovered("AMD EPYC 9654", "NVIDIA H100 80GB HBM3", gpus=8), CATALOG)
+    found = with_catalog_figures(
+        discovered("AMD EPYC 9654", "NVIDIA H100 80GB HBM3", gpus=8), CATALOG
+    )
 
     assert (found.cpu_cores, found.cpu_max_mw_per_socket) == (192, 360_000)
     assert found.gpu_max_mw == 700_000
@@ -212,7 +220,7 @@ def test_figures_that_a_discovery_lacks_come_from_the_catalog() -> None:
 
 def test_figures_of_a_discovery_stay_what_they_are() -> None:
     own = replace(hardware("n", watts=333, gpus=1), cpu_min_mw_per_socket=99_000)
-    found = rated(own, CATALOG)
+    found = with_catalog_figures(own, CATALOG)
 
     assert found.figures == ModelFigures(cores_per_socket=96, gpu_tflops=989)
     assert replace(found, figures=own.figures, gpu_vendor="") == own
@@ -220,7 +228,7 @@ def test_figures_of_a_discovery_stay_what_they_are() -> None:
 
 @pytest.mark.parametrize(("watts", "low_mw"), [(400, 320_000), (320, 320_000), (300, 0)])
 def test_a_node_that_tells_only_its_maximum_has_the_makers_minimum(watts: int, low_mw: int) -> None:
-    found = rated(hardware("n", watts=watts), CATALOG)
+    found = with_catalog_figures(hardware("n", watts=watts), CATALOG)
 
     assert found.cpu_min_mw_per_socket == low_mw
     assert found.cpu_max_mw_per_socket == watts * 1000
@@ -230,7 +238,7 @@ def test_a_node_that_tells_only_its_maximum_has_the_makers_minimum(watts: int, l
 def test_hardware_that_nobody_knows_keeps_its_gaps() -> None:
     unknown = discovered("Abacus", "Beads", gpus=1)
 
-    assert rated(unknown, CATALOG) == unknown
+    assert with_catalog_figures(unknown, CATALOG) == unknown
 
 
 def test_labels_tell_the_models_and_what_can_be_allocated_the_rest() -> None:
@@ -268,7 +276,7 @@ def test_a_label_that_holds_no_number_leaves_it_to_what_can_be_allocated(
 def test_labels_that_should_hold_a_number_and_do_not_are_named() -> None:
     labels = {"joulie.io/hw.cpu-sockets": "2", "joulie.io/hw.gpu-count": "eight", "x": "y"}
 
-    assert unreadable(labels) == {"joulie.io/hw.gpu-count": "eight"}
+    assert invalid_counts(labels) == {"joulie.io/hw.gpu-count": "eight"}
 
 
 def test_a_node_without_such_labels_tells_nothing_more() -> None:

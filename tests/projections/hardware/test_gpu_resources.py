@@ -3,7 +3,7 @@ import pytest
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime.settings import Source
 from joulie_projections.hardware.catalog_file import GpuResourceSettings
-from joulie_projections.hardware.gpu_resources import GPU_RESOURCES, Counted, counted
+from joulie_projections.hardware.gpu_resources import GPU_RESOURCES, CardCount, count_cards
 
 
 def test_the_resources_that_are_gpus_are_a_setting() -> None:
@@ -32,30 +32,34 @@ def test_what_names_no_resource_stops_the_start(text: str, why: str) -> None:
 
 
 def test_a_node_without_gpus_has_none() -> None:
-    assert counted({"cpu": "4"}, {}, GPU_RESOURCES, "n") == Counted()
+    assert count_cards({"cpu": "4"}, {}, GPU_RESOURCES, "n") == CardCount()
 
 
 def test_whole_and_sliced_cards_of_one_node_add_up() -> None:
     allocatable = {"nvidia.com/gpu": 2, "nvidia.com/mig-1g.5gb": 14}
 
-    assert counted(allocatable, {}, GPU_RESOURCES, "n") == Counted(4, 0, "nvidia")
+    assert count_cards(allocatable, {}, GPU_RESOURCES, "n") == CardCount(4, 0, "nvidia")
 
 
 def test_slices_that_pods_share_by_turns_are_no_more_slices() -> None:
     labels = {"nvidia.com/mig-1g.5gb.replicas": "4"}
 
-    assert counted({"nvidia.com/mig-1g.5gb": 28}, labels, GPU_RESOURCES, "n").cards == 1
+    assert count_cards({"nvidia.com/mig-1g.5gb": 28}, labels, GPU_RESOURCES, "n").cards == 1
 
 
 def test_a_resource_that_says_it_is_shared_has_the_labels_of_the_device() -> None:
     labels = {"nvidia.com/gpu.replicas": "4"}
     names = (*GPU_RESOURCES, "nvidia.com/gpu.shared")
 
-    assert counted({"nvidia.com/gpu.shared": 8}, labels, names, "n") == Counted(2, 8, "nvidia")
+    assert count_cards({"nvidia.com/gpu.shared": 8}, labels, names, "n") == CardCount(
+        2, 8, "nvidia"
+    )
 
 
 @pytest.mark.parametrize("replicas", ["", "four", "0", "1"])
 def test_replicas_that_are_no_number_change_nothing(replicas: str) -> None:
     labels = {"nvidia.com/gpu.replicas": replicas}
 
-    assert counted({"nvidia.com/gpu": 8}, labels, GPU_RESOURCES, "n") == Counted(8, 0, "nvidia")
+    assert count_cards({"nvidia.com/gpu": 8}, labels, GPU_RESOURCES, "n") == CardCount(
+        8, 0, "nvidia"
+    )

@@ -2,10 +2,10 @@
 
 import pytest
 
-from joulie_projections.hardware.catalog_file import shipped
-from joulie_projections.hardware.models import card, mig_profile, vendor_of, whole_card
+from joulie_projections.hardware.catalog_file import shipped_catalog
+from joulie_projections.hardware.models import card_name, mig_profile, vendor_of, whole_card
 
-CATALOG = shipped()
+CATALOG = shipped_catalog()
 
 # As device plugins and feature discovery label them, as nvidia-smi and the DCGM exporter
 # (modelName) print them, as rocm-smi, amd-smi, lspci and Intel's plugin do, and as people write.
@@ -201,4 +201,4 @@ def test_a_maker_is_known_by_resource_vendor_or_model(said: list[str], vendor: s
 
 
 def test_a_name_of_a_maker_alone_is_that_of_no_card() -> None:
-    assert card("NVIDIA").words == ("nvidia",)
+    assert card_name("NVIDIA").words == ("nvidia",)

@@ -7,11 +7,11 @@ import pytest
 
 from joulie_bus.events import WorkloadClass
 from joulie_projections.pods.classify import (
-    Classified,
+    Classification,
     classify,
     exemption,
-    in_namespace,
     placement_of,
+    with_namespace_class,
 )
 from joulie_projections.pods.demand import ask_of
 from joulie_projections.pods.kubernetes_pod import Pod
@@ -161,7 +161,7 @@ def test_without_an_annotation_constraints_come_before_the_namespace(
 def test_a_namespace_that_is_known_later_makes_no_difference(
     read: Pod, given: WorkloadClass | None
 ) -> None:
-    assert in_namespace(ask_of(read), given) == ask_of(read, given)
+    assert with_namespace_class(ask_of(read), given) == ask_of(read, given)
 
 
 Meta = dict[str, object]
@@ -281,5 +281,5 @@ def test_what_go_writes_as_null_is_like_absent() -> None:
         Pod,
     )
 
-    assert classify(nulls) == Classified("standard", "general", "default")
+    assert classify(nulls) == Classification("standard", "general", "default")
     assert exemption(nulls) == ""

@@ -284,11 +284,11 @@ def wish(pod: Pod) -> GpuAsk:
 
 
 def test_pods_that_differ_by_who_they_are_are_understood_once() -> None:
-    demand._asked.cache_clear()
+    demand._cached_ask.cache_clear()
 
     for number in range(20):
         metadata = {"uid": str(number), "name": f"web-{number}", "annotations": {"at": str(number)}}
         told = {"metadata": metadata, "spec": {"nodeName": f"n{number}", "containers": []}}
         ask_of(msgspec.convert(told, Pod))
 
-    assert demand._asked.cache_info().misses == 1
+    assert demand._cached_ask.cache_info().misses == 1

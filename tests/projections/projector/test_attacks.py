@@ -15,7 +15,12 @@ from joulie_bus.events.codec import Envelope, seal
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.streams.records import Message
 from joulie_bus.testing import CLUSTER, ask, bound, decided, node_seen, noon, power, producer, until
-from joulie_projections.fold.quarantine_quota import FULL, FULL_OF_SUBJECT, is_whole, positions_of
+from joulie_projections.fold.quarantine_quota import (
+    BODIES_PER_COMMIT,
+    BODIES_PER_SUBJECT,
+    is_single,
+    positions_of,
+)
 from joulie_projections.history.history import History
 from joulie_projections.projector.rebuild import rebuild
 from joulie_projections.store.database import Place
@@ -132,8 +137,8 @@ async def test_a_flood_of_garbage_does_not_fill_the_database(
         kept, aside, commits = history.quarantined(), history.set_aside(), list(history.manifests())
         assert history.counts().quarantined == count
     assert aside == frozenset(range(1, count + 1))
-    assert len(kept) <= len(commits) * (FULL_OF_SUBJECT + 1) < FULL
-    short = [poison for poison in kept if not is_whole(poison)]
+    assert len(kept) <= len(commits) * (BODIES_PER_SUBJECT + 1) < BODIES_PER_COMMIT
+    short = [poison for poison in kept if not is_single(poison)]
     assert {poison.body for poison in short} == {b""}
     assert sum(len(positions_of(poison)) for poison in kept) == count
     done = await rebuild(bus, writer, "rebuild")

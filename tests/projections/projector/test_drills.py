@@ -46,21 +46,21 @@ from joulie_projections.fold.manifest import merkle_root
 from joulie_projections.fold.sequence import fold
 from joulie_projections.history.history import History, StoredEntry
 from joulie_projections.projector.projector import ProjectorSettings
-from joulie_projections.state.rows import changed_rows, no_rows, state_digest
+from joulie_projections.state.rows import changed_rows, empty_digests, state_digest
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
 from joulie_projections.store.tables import checkpoint
-from joulie_projections.testing import STOOD_DOWN, Fall, Postgres, Victim
+from joulie_projections.testing import EXIT_FENCED, KillPoint, Postgres, ProjectorProcess
 
 pytestmark = pytest.mark.anyio
 
 SETTINGS = ProjectorSettings(
     batch=20, lease_s=0.4, snapshot_every=50, snapshots=3, outcome_grace_s=0.2
 )
-Start = Callable[..., Victim]
+Start = Callable[..., ProjectorProcess]
 Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
 Shortage = Callable[[Path], AbstractContextManager[None]]
 
@@ -74,12 +74,12 @@ async def broker(tmp_path: Path) -> AsyncGenerator[Embedded, None]:
 
 @pytest.fixture
 def start(broker: Embedded, place: Place, tmp_path: Path) -> Generator[Start, None, None]:
-    lives: list[Victim] = []
+    lives: list[ProjectorProcess] = []
 
-    def begin(fall: Fall | None = None, at: Place = place) -> Victim:
+    def begin(fall: KillPoint | None = None, at: Place = place) -> ProjectorProcess:
         key = tmp_path / "signing.key"
         address = broker.address_of(Role.PROJECTOR)
-        lives.append(Victim(address, CLUSTER, at, key, SETTINGS, fall))
+        lives.append(ProjectorProcess(address, CLUSTER, at, key, SETTINGS, fall))
         return lives[-1]
 
     yield begin
@@ -95,7 +95,7 @@ class Story:
         self._rng = random.Random(seed)
         self._says = producer()
 
-    async def tell(self, count: int) -> None:
+    async def publish(self, count: int) -> None:
         messages = [self._says.stamp(self._event()) for _ in range(count)]
         again = [m._replace(id=f"again {m.id}") for m in self._rng.sample(messages, count // 10)]
         await self._bus.publish([*messages, *again])
@@ -138,7 +138,7 @@ def is_at(place: Place, last: dict[Stream, int]) -> bool:
         engine.dispose()
 
 
-async def pause_between_commits(victim: Victim, place: Place) -> None:
+async def pause_between_commits(victim: ProjectorProcess, place: Place) -> None:
     """Who is paused within one keeps the database locked; nobody commits until it goes on."""
     async with asyncio.timeout(30):
         while True:
@@ -168,7 +168,7 @@ async def require_whole(connection: Connection, place: Place) -> None:
         manifests, held = list(history.manifests()), history.checkpoint()
         aside = frozenset(poison.position for poison in history.quarantined())
         digests, entries = history.digests(), list(history.entries())
-    cluster_state, position, now = ClusterState(), 0, no_rows()
+    cluster_state, position, now = ClusterState(), 0, empty_digests()
     for manifest in manifests:
         assert manifest.p_from == position + 1
         records = [r for at in manifest.ranges for r in facts[at.stream][at.first - 1 : at.last]]
@@ -194,11 +194,11 @@ async def require_every_answer(connection: Connection, entries: list[StoredEntry
     assert len(set(outcomes)) == len(outcomes)
 
 
-def is_dead(victim: Victim) -> bool:
+def is_dead(victim: ProjectorProcess) -> bool:
     return victim.exit_code is not None
 
 
-async def dies(victim: Victim) -> int | None:
+async def dies(victim: ProjectorProcess) -> int | None:
     async with asyncio.timeout(20):
         while not is_dead(victim):
             await asyncio.sleep(0.01)
@@ -207,16 +207,16 @@ async def dies(victim: Victim) -> int | None:
 
 METHODS = ("commit", "save_snapshot", "append")
 ENOUGH = 150  # for two snapshots of a second life, wherever the batches of both end
-FALLS = [Fall(method, when) for method in METHODS for when in ("before", "after")]
+FALLS = [KillPoint(method, when) for method in METHODS for when in ("before", "after")]
 
 
 @pytest.mark.parametrize("fall", FALLS, ids=lambda fall: f"{fall.when} {fall.method}")
 async def test_a_projector_killed_at_the_worst_moment_loses_nothing(
-    fall: Fall, start: Start, bus: JetStreamLog, connection: Connection, place: Place
+    fall: KillPoint, start: Start, bus: JetStreamLog, connection: Connection, place: Place
 ) -> None:
     story = Story(bus, seed=1)
     for nth in (1, 2):
-        await story.tell(ENOUGH)
+        await story.publish(ENOUGH)
         assert await dies(start(fall._replace(nth=nth))) == -signal.SIGKILL
     start()
     await came_to_the_end(connection, place)
@@ -230,7 +230,7 @@ async def test_two_projectors_at_once_are_one(
     story = Story(bus, seed=2)
     lives = [start(), start()]
     for _ in range(5):
-        await story.tell(60)
+        await story.publish(60)
 
     def one_lives() -> None:
         """Both may have been too slow for their leases; a supervisor starts another."""
@@ -240,23 +240,23 @@ async def test_two_projectors_at_once_are_one(
     await came_to_the_end(connection, place, one_lives)
     await require_whole(connection, place)
 
-    assert {victim.exit_code for victim in lives} <= {None, STOOD_DOWN}
+    assert {victim.exit_code for victim in lives} <= {None, EXIT_FENCED}
 
 
 async def test_a_paused_projector_that_wakes_after_its_lease_stands_down(
     start: Start, bus: JetStreamLog, connection: Connection, place: Place
 ) -> None:
     story, paused = Story(bus, seed=3), start()
-    await story.tell(60)
+    await story.publish(60)
     await came_to_the_end(connection, place)
     await pause_between_commits(paused, place)
-    await story.tell(60)
+    await story.publish(60)
     start()
     await came_to_the_end(connection, place)
 
     paused.signal(signal.SIGCONT)
 
-    assert await dies(paused) == STOOD_DOWN
+    assert await dies(paused) == EXIT_FENCED
     await require_whole(connection, place)
 
 
@@ -266,7 +266,7 @@ async def test_a_broker_that_falls_and_comes_back_is_read_on(
     story = Story(bus, seed=4)
     victim = start()
     for _ in range(3):
-        await story.tell(60)
+        await story.publish(60)
         broker.kill()
         await broker.wait()
         await broker.start()
@@ -290,9 +290,9 @@ async def test_a_postgres_that_falls_and_comes_back_lacks_nothing(
     place, story = own.migrated(), Story(bus, seed=5)
     victim = start(at=place)
     for _ in range(3):
-        await story.tell(100)
+        await story.publish(100)
         await asyncio.to_thread(own.stop, signal.SIGQUIT)
-        await story.tell(20)
+        await story.publish(20)
         await asyncio.to_thread(own.start)
     await came_to_the_end(connection, place)
     await require_whole(connection, place)
@@ -309,13 +309,13 @@ async def test_an_older_copy_of_the_database_catches_up_and_says_that_it_is_anot
     tmp_path: Path,
 ) -> None:
     story, first = Story(bus, seed=6), start()
-    await story.tell(100)
+    await story.publish(100)
     await came_to_the_end(connection, place)
     first.signal(signal.SIGTERM)
     await dies(first)
     older = copy_of(place, postgres, tmp_path)
     second = start()
-    await story.tell(100)
+    await story.publish(100)
     await came_to_the_end(connection, place)
     second.signal(signal.SIGTERM)  # a clean end: the last head is signed and anchored
     await dies(second)
@@ -375,13 +375,13 @@ async def test_a_stream_that_was_set_back_and_grew_past_us_stops_the_projector( 
     place: Place,
     tmp_path: Path,
 ) -> None:
-    async def tell(boot: str, times: int) -> None:
+    async def publish(boot: str, times: int) -> None:
         says = producer(boot=boot)
         await bus.publish([says.stamp(OF_EACH[stream]) for _ in range(times)])
 
-    await tell("b1", 1)
+    await publish("b1", 1)
     backup = await Backup.of(broker, tmp_path / "broker")
-    await tell("b2", 2)
+    await publish("b2", 2)
     async with contextlib.AsyncExitStack() as first:
         running = await first.enter_async_context(projecting())
         await came_to_the_end(connection, place)
@@ -389,7 +389,7 @@ async def test_a_stream_that_was_set_back_and_grew_past_us_stops_the_projector( 
             await first.aclose()
         before = positions(place)
         await backup.set_back()
-        await tell("b3", 4)
+        await publish("b3", 4)
         again = running if is_running else await first.enter_async_context(projecting())
         with pytest.raises(ExceptionGroup) as ended:
             await asyncio.wait_for(again, 20)
@@ -490,12 +490,12 @@ async def without_room(
     story = Story(bus, seed=9)
     with capture_logs() as told:
         async with projecting(batch=100, outcome_grace_s=0.2) as running:
-            await story.tell(60)
+            await story.publish(60)
             await came_to_the_end(connection, place)
             with shortage:
                 while not running.done() and not any(line["event"] == "refused" for line in told):
-                    await story.tell(100)
-            await story.tell(20)
+                    await story.publish(100)
+            await story.publish(20)
             await came_to_the_end(connection, place)
             assert not running.done()
 
@@ -579,7 +579,7 @@ async def test_a_hundred_kills_at_any_moment_lose_nothing(
     story, rng = Story(bus, seed=7), random.Random(7)
     for kill in range(100):
         victim = start()
-        await story.tell(rng.randrange(20, 60))
+        await story.publish(rng.randrange(20, 60))
         await asyncio.sleep(rng.uniform(0, 0.4))
         if kill % 20 == 19:
             broker.kill()

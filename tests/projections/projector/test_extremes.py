@@ -35,12 +35,12 @@ from joulie_bus.testing import ask, hardware, noon, one_of_each, plan_made, powe
 from joulie_projections.decision_log.entry import chain_hash, entry_of
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Input
-from joulie_projections.fold.sequence import Sequenced, Standing, fold, sequence
+from joulie_projections.fold.sequence import FoldCursor, SequencedBatch, fold, sequence
 from joulie_projections.history.history import History
 from joulie_projections.pods.load import Load, load_of
 from joulie_projections.state import unchecked
 from joulie_projections.state.cards import CardState, Claim
-from joulie_projections.state.rows import changed_rows, decode, encode, no_rows, state_digest
+from joulie_projections.state.rows import changed_rows, decode, empty_digests, encode, state_digest
 from joulie_projections.state.state import (
     Arrival,
     ClusterRow,
@@ -81,7 +81,7 @@ SENT: tuple[object, ...] = (
     *(*INTEGERS, *TEXTS, None, 2**64, 10**400, "\ud800", math.nan, math.inf, []),
 )
 CREATED = dict.fromkeys(Stream, "then")
-START = Standing(0, {}, no_rows(), b"")
+START = FoldCursor(0, {}, empty_digests(), b"")
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -161,26 +161,26 @@ def test_every_extreme_takes_a_position_and_a_refold_gives_the_same(
     place: Place, writer: Engine
 ) -> None:
     told = facts()
-    store, cluster_state, standing = Store(writer), ClusterState(), START
+    store, cluster_state, cursor = Store(writer), ClusterState(), START
     assert store.acquire("me", noon(10), noon(), "i", lambda _: False) is not None
 
     for part in in_parts(told, 1000):
-        done: Sequenced = sequence(cluster_state, standing, part, CREATED, noon())
+        done: SequencedBatch = sequence(cluster_state, cursor, part, CREATED, noon())
         store.commit(1, done.commit)
         done.draft.commit()
-        standing = done.standing
+        cursor = done.cursor
 
     with History.of(place) as history:
         held, aside, digests = history.checkpoint(), history.set_aside(), history.digests()
         assert history.counts().quarantined == len(aside)
     assert held is not None
     assert held.position == len(told) > 5000
-    assert held.digests == digests == standing.digests
+    assert held.digests == digests == cursor.digests
     assert 0 < len(told) - len(aside) < len(told)
     again = Draft(ClusterState())
     refolded = fold(again, told, 0, aside)
     assert refolded.poison == []
-    _, refold = changed_rows(again.changed(), no_rows())
+    _, refold = changed_rows(again.changed(), empty_digests())
     assert state_digest(refold) == state_digest(digests)
 
 

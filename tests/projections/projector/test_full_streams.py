@@ -19,7 +19,7 @@ from joulie_projections.store.database import Place
 pytestmark = pytest.mark.anyio
 
 Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
-Tell = Callable[..., Awaitable[None]]
+Publish = Callable[..., Awaitable[None]]
 [ANSWER] = [event for event in one_of_each() if isinstance(event, FilterDecided)]
 
 
@@ -46,14 +46,18 @@ async def is_anchored(bus: JetStreamLog, pos: int) -> None:
 
 
 async def test_a_full_stream_of_heads_keeps_nothing_from_being_written_and_gets_the_newest_head(
-    projecting: Projecting, tell: Tell, bus: JetStreamLog, connection: Connection, place: Place
+    projecting: Projecting,
+    publish: Publish,
+    bus: JetStreamLog,
+    connection: Connection,
+    place: Place,
 ) -> None:
     before = refusals("heads")
     async with projecting() as running:
         async with full(connection, Stream.HEADS):
-            await tell(ANSWER)
+            await publish(ANSWER)
             await until(lambda: refusals("heads") >= before + 3)
-            await tell(node_seen("a"))
+            await publish(node_seen("a"))
             assert (kinds(place), await anchored(bus)) == ([ANSWER.TYPE], 0)
         await is_anchored(bus, 1)
 
@@ -61,24 +65,24 @@ async def test_a_full_stream_of_heads_keeps_nothing_from_being_written_and_gets_
 
 
 async def test_a_head_that_no_life_could_publish_is_published_by_the_next_one(
-    projecting: Projecting, tell: Tell, bus: JetStreamLog, connection: Connection
+    projecting: Projecting, publish: Publish, bus: JetStreamLog, connection: Connection
 ) -> None:
     before = refusals("heads")
     async with full(connection, Stream.HEADS), projecting():
-        await tell(ANSWER)
+        await publish(ANSWER)
         await until(lambda: refusals("heads") > before)
     async with projecting():
         await is_anchored(bus, 1)
 
 
 async def test_outcomes_that_a_full_stream_refuses_are_published_later(
-    projecting: Projecting, tell: Tell, connection: Connection, place: Place
+    projecting: Projecting, publish: Publish, connection: Connection, place: Place
 ) -> None:
     before = refusals("outcomes")
     facts: list[AnyEvent] = [node_seen("a"), bound("p", "a")]
     async with projecting(outcome_grace_s=0.0) as running:
         async with full(connection, Stream.DEC):
-            await tell(*facts)
+            await publish(*facts)
             await until(lambda: refusals("outcomes") >= before + 3)
             assert (kinds(place), running.done()) == ([], False)
         await until(lambda: kinds(place) == [OutcomeSeen.TYPE])

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.anyio
 
 Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
 Viewing = Callable[[], AbstractAsyncContextManager[View]]
-Tell = Callable[..., Awaitable[None]]
+Publish = Callable[..., Awaitable[None]]
 
 
 def manifests(place: Place) -> list[Manifest]:
@@ -48,10 +48,10 @@ def manifests(place: Place) -> list[Manifest]:
 
 
 async def test_facts_become_twins_that_a_reader_sees(
-    projecting: Projecting, viewing: Viewing, tell: Tell
+    projecting: Projecting, viewing: Viewing, publish: Publish
 ) -> None:
     async with projecting(), viewing() as view:
-        await tell(node_seen("a", cores=8), power("a", 120), node_seen("b"), power("b", 80))
+        await publish(node_seen("a", cores=8), power("a", 120), node_seen("b"), power("b", 80))
         await view.wait_for(4, 5)
 
         twin_columns = view.snapshot().twin_columns
@@ -65,14 +65,14 @@ async def test_facts_become_twins_that_a_reader_sees(
 async def test_a_restarted_projector_goes_on_with_nothing_lost_or_doubled(
     projecting: Projecting,
     viewing: Viewing,
-    tell: Tell,
+    publish: Publish,
     connection: Connection,
     place: Place,
 ) -> None:
     rng, total = random.Random(7), 0
     for _ in range(4):
         facts = [any_fact(rng.randrange(ANY_FACTS)) for _ in range(60)]
-        await tell(*facts)
+        await publish(*facts)
         async with projecting(), viewing() as view:
             await view.wait_for(total + rng.randrange(1, 60), 5)  # and it is stopped in the middle
         total += len(facts)
@@ -105,14 +105,14 @@ async def test_what_is_sent_twice_counts_once(
 
 
 async def test_a_standby_leads_when_the_lease_is_over_and_not_before(
-    projecting: Projecting, viewing: Viewing, tell: Tell, writer: Engine, place: Place
+    projecting: Projecting, viewing: Viewing, publish: Publish, writer: Engine, place: Place
 ) -> None:
     now = time.time_ns()
     until = now + 500_000_000
     Store(writer).acquire("elsewhere:1", until, now, "i", lambda _: False)
 
     async with projecting(), viewing() as view:
-        await tell(node_seen("a"))
+        await publish(node_seen("a"))
         await view.wait_for(1, 5)
 
         assert view.last_beat is None or view.last_beat.epoch == 2
@@ -120,16 +120,16 @@ async def test_a_standby_leads_when_the_lease_is_over_and_not_before(
 
 
 async def test_a_projector_that_lost_its_lease_stands_down(
-    projecting: Projecting, viewing: Viewing, tell: Tell, writer: Engine
+    projecting: Projecting, viewing: Viewing, publish: Publish, writer: Engine
 ) -> None:
     async with viewing() as view, projecting() as first:
-        await tell(node_seen("a"))
+        await publish(node_seen("a"))
         await view.wait_for(1, 5)
         Store(writer).acquire("another", 0, time.time_ns(), "i", lambda _: True)
         async with projecting() as second:
             with pytest.raises(ExceptionGroup) as ended:
                 await asyncio.wait_for(first, 5)
-            await tell(node_seen("b"))
+            await publish(node_seen("b"))
             await view.wait_for(2, 5)
 
             assert ended.group_contains(Fenced)
@@ -137,36 +137,36 @@ async def test_a_projector_that_lost_its_lease_stands_down(
 
 
 async def test_a_clean_end_gives_the_lease_back(
-    projecting: Projecting, viewing: Viewing, tell: Tell
+    projecting: Projecting, viewing: Viewing, publish: Publish
 ) -> None:
     async with viewing() as view:
         async with projecting(lease_s=60):
-            await tell(node_seen("a"))
+            await publish(node_seen("a"))
             await view.wait_for(1, 5)
         async with projecting(lease_s=60):
-            await tell(node_seen("b"))
+            await publish(node_seen("b"))
             await view.wait_for(2, 5)
 
 
 async def test_a_second_projector_of_one_process_waits_for_the_lease(
-    projecting: Projecting, viewing: Viewing, tell: Tell
+    projecting: Projecting, viewing: Viewing, publish: Publish
 ) -> None:
     async with viewing() as view, projecting(lease_s=1.0) as first:
-        await tell(node_seen("a"))
+        await publish(node_seen("a"))
         await view.wait_for(1, 5)
         async with projecting(lease_s=1.0) as second:
             await asyncio.sleep(1.5)
 
             assert (first.done(), second.done()) == (False, False)
-        await tell(node_seen("b"))
+        await publish(node_seen("b"))
         await view.wait_for(2, 5)
 
 
 async def test_a_stream_that_was_made_anew_stops_the_projector(
-    projecting: Projecting, viewing: Viewing, tell: Tell, connection: Connection
+    projecting: Projecting, viewing: Viewing, publish: Publish, connection: Connection
 ) -> None:
     async with projecting() as running, viewing() as view:
-        await tell(power("a", 100), power("a", 200))
+        await publish(power("a", 100), power("a", 200))
         await view.wait_for(2, 5)
 
         await connection.api(f"STREAM.DELETE.{Stream.TEL}")
@@ -178,14 +178,14 @@ async def test_a_stream_that_was_made_anew_stops_the_projector(
 
 
 async def test_a_projector_does_not_start_on_a_stream_of_another_history(
-    projecting: Projecting, viewing: Viewing, tell: Tell, connection: Connection
+    projecting: Projecting, viewing: Viewing, publish: Publish, connection: Connection
 ) -> None:
     async with projecting(), viewing() as view:
-        await tell(power("a", 100))
+        await publish(power("a", 100))
         await view.wait_for(1, 5)
     await connection.api(f"STREAM.DELETE.{Stream.TEL}")
     await ensure(connection, CLUSTER)
-    await tell(power("a", 200), power("a", 300))
+    await publish(power("a", 200), power("a", 300))
 
     async with projecting() as again:
         with pytest.raises(ExceptionGroup) as ended:
@@ -196,14 +196,14 @@ async def test_a_projector_does_not_start_on_a_stream_of_another_history(
 async def test_garbage_ends_in_quarantine_and_the_projector_goes_on(
     projecting: Projecting,
     viewing: Viewing,
-    tell: Tell,
+    publish: Publish,
     bus: JetStreamLog,
     place: Place,
 ) -> None:
     garbage = Message(f"{CLUSTER.of(power('a', 1))}", "garbage", b"\xff" * 100)
     async with projecting(), viewing() as view:
         await bus.publish([garbage])
-        await tell(power("a", 100))
+        await publish(power("a", 100))
         await view.wait_for(2, 5)
 
         assert list(view.cluster_state.nodes) == ["a"]
@@ -214,13 +214,13 @@ async def test_garbage_ends_in_quarantine_and_the_projector_goes_on(
 async def test_decisions_are_written_beside_the_facts_and_their_end_is_anchored_on_the_bus(
     projecting: Projecting,
     viewing: Viewing,
-    tell: Tell,
+    publish: Publish,
     connection: Connection,
     place: Place,
 ) -> None:
     events: list[AnyEvent] = [decided("p1"), power("a", 100), decided("p2")]
     async with projecting(), viewing() as view:
-        await tell(*events)
+        await publish(*events)
         await until(lambda: view.last_beat is not None and view.last_beat.decisions == 2)
 
     with History.of(place) as history:

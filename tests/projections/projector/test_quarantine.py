@@ -25,7 +25,7 @@ from joulie_projections.view.view import View
 
 Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
 Viewing = Callable[[], AbstractAsyncContextManager[View]]
-Tell = Callable[..., Awaitable[None]]
+Publish = Callable[..., Awaitable[None]]
 
 
 def poison(body: bytes) -> Poison:

@@ -39,15 +39,15 @@ pytestmark = pytest.mark.anyio
 
 Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
 Viewing = Callable[[], AbstractAsyncContextManager[View]]
-Tell = Callable[..., Awaitable[None]]
+Publish = Callable[..., Awaitable[None]]
 TOTAL = 120
 
 
 @pytest.fixture
-async def told(projecting: Projecting, viewing: Viewing, tell: Tell) -> None:
+async def told(projecting: Projecting, viewing: Viewing, publish: Publish) -> None:
     rng = random.Random(11)
     async with projecting(snapshot_every=50), viewing() as view:
-        await tell(*(any_fact(rng.randrange(ANY_FACTS)) for _ in range(TOTAL)))
+        await publish(*(any_fact(rng.randrange(ANY_FACTS)) for _ in range(TOTAL)))
         await view.wait_for(TOTAL, 10)
         await until(lambda: view.last_beat is not None and view.last_beat.position == TOTAL)
 
@@ -112,12 +112,12 @@ async def test_rows_that_somebody_changed_are_right_again(
 
 
 async def test_nobody_waits_for_a_rebuild(
-    projecting: Projecting, viewing: Viewing, tell: Tell, bus: JetStreamLog, place: Place
+    projecting: Projecting, viewing: Viewing, publish: Publish, bus: JetStreamLog, place: Place
 ) -> None:
     async with viewing() as view, kept_up(projecting) as lives:
-        await tell(*(power(f"n{number}", 1) for number in range(30)))
+        await publish(*(power(f"n{number}", 1) for number in range(30)))
         await view.wait_for(30, 10)
-        telling = asyncio.ensure_future(tell(*(power(f"n{n % 9}", n) for n in range(500))))
+        telling = asyncio.ensure_future(publish(*(power(f"n{n % 9}", n) for n in range(500))))
 
         done = await again(bus, place)
         await telling
@@ -156,11 +156,11 @@ async def kept_up(
 
 
 async def test_a_rebuild_leaves_out_what_was_set_aside_when_it_came(
-    projecting: Projecting, viewing: Viewing, tell: Tell, bus: JetStreamLog, place: Place
+    projecting: Projecting, viewing: Viewing, publish: Publish, bus: JetStreamLog, place: Place
 ) -> None:
     async with projecting(), viewing() as view:
         await bus.publish([Message(CLUSTER.of(power("a", 1)), "garbage", b"\xff" * 9)])
-        await tell(power("a", 100))
+        await publish(power("a", 100))
         await view.wait_for(2, 5)
     _, rows = held(place)
 

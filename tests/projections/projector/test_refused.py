@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
 Viewing = Callable[[], AbstractAsyncContextManager[View]]
-Tell = Callable[..., Awaitable[None]]
+Publish = Callable[..., Awaitable[None]]
 # What psycopg calls a DataError, and what it calls an OperationalError, as if it passed.
 DIVISION_BY_ZERO, PROGRAM_LIMIT = "22012", "54000"
 
@@ -62,28 +62,30 @@ def holding(place: Place, word: str) -> str:
 class Running(NamedTuple):
     projecting: Projecting
     viewing: Viewing
-    tell: Tell
+    publish: Publish
     bus: JetStreamLog
 
 
 @pytest.fixture
-def running(projecting: Projecting, viewing: Viewing, tell: Tell, bus: JetStreamLog) -> Running:
-    return Running(projecting, viewing, tell, bus)
+def running(
+    projecting: Projecting, viewing: Viewing, publish: Publish, bus: JetStreamLog
+) -> Running:
+    return Running(projecting, viewing, publish, bus)
 
 
 @pytest.mark.parametrize("batch", [7, 1000], ids=["small commits", "a large one"])
 async def test_facts_whose_rows_are_refused_are_set_aside_and_all_others_count(
     running: Running, place: Place, writer: Engine, state: str, batch: int
 ) -> None:
-    projecting, viewing, tell, bus = running
+    projecting, viewing, publish, bus = running
     refuses(place, "node_twin", "NEW.key = 'evil'", state)
     names = [f"n{number}" for number in range(400)]
     names[5], names[311] = "evil", "evil"
-    await tell(*(node_seen(name) for name in names), *(power(f"n{n}", 9) for n in range(300)))
+    await publish(*(node_seen(name) for name in names), *(power(f"n{n}", 9) for n in range(300)))
 
     async with projecting(batch=batch) as task, viewing() as view:
         await view.wait_for(700, 20)
-        await tell(node_seen("after"))
+        await publish(node_seen("after"))
         await view.wait_for(701, 5)
         assert not task.done()
         assert sorted(view.cluster_state.nodes) == sorted(

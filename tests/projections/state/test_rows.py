@@ -19,8 +19,8 @@ from joulie_projections.state.rows import (
     changed_rows,
     cluster_state_of,
     digests_of,
+    empty_digests,
     encode,
-    no_rows,
     state_digest,
     tables_of,
 )
@@ -38,7 +38,7 @@ def rows_of(cluster_state: ClusterState) -> list[Row]:
 
 def after_each(facts: list[Fact], batch: int) -> tuple[ClusterState, Digests, list[Row]]:
     """The world, the digests as they were carried along, and every row that was written."""
-    cluster_state, digests = ClusterState(), no_rows()
+    cluster_state, digests = ClusterState(), empty_digests()
     written: list[Row] = []
     story = records(*facts)
     for first in range(0, len(story), batch):
@@ -75,12 +75,12 @@ def test_the_rows_that_were_written_are_the_cluster_state(facts: list[Fact], bat
 def test_hashes_that_are_remembered_change_nothing(
     facts: list[Fact], batch: int, thrown_away: set[int]
 ) -> None:
-    cluster_state, digests = ClusterState(), no_rows()
+    cluster_state, digests = ClusterState(), empty_digests()
     story = records(*facts)
     for number, first in enumerate(range(0, len(story), batch)):
         draft = Draft(cluster_state)
         fold(draft, story[first : first + batch], first)
-        found = changed_rows(draft.changed(), digests, cluster_state.prints)
+        found = changed_rows(draft.changed(), digests, cluster_state.fingerprints)
 
         assert found == changed_rows(draft.changed(), digests)
         if number not in thrown_away:
@@ -110,7 +110,7 @@ def test_a_row_that_appears_and_goes_in_one_draft_leaves_no_trace() -> None:
     draft = Draft(ClusterState())
     draft.nodes.drop("never there")
 
-    assert changed_rows(draft.changed(), no_rows()) == ([], no_rows())
+    assert changed_rows(draft.changed(), empty_digests()) == ([], empty_digests())
 
 
 @pytest.mark.parametrize(

@@ -49,19 +49,19 @@ from joulie_projections.fold.producers import (
     NAMES_LIMIT,
     REMEMBERED_LIVES,
     RETIRED_LIVES,
-    is_news,
+    is_new,
 )
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.rows import encode, tables_of
 from joulie_projections.state.state import (
     ClusterRow,
     ClusterState,
+    FacilityReading,
     FacilityState,
     Life,
     NodeState,
     PodState,
     ProducerState,
-    Reading,
     Sample,
 )
 from joulie_projections.state.state_changes import Draft
@@ -310,7 +310,7 @@ def test_a_reading_that_failed_leaves_the_last_one_with_its_age() -> None:
 
     assert cluster_state.facilities == {
         "hall": FacilityState(
-            ambient_mdeg=Reading(noon(1), -3000), it_mw=Reading(noon(0), 30_000_000)
+            ambient_mdeg=FacilityReading(noon(1), -3000), it_mw=FacilityReading(noon(0), 30_000_000)
         )
     }
 
@@ -399,7 +399,7 @@ def test_however_readings_come_few_are_kept_and_the_newest_is_last(steps: list[i
 
 def heard(*numbers: int, boot: str = "b1", draft: Draft | None = None) -> tuple[list[bool], Draft]:
     draft = draft or Draft(ClusterState())
-    return [is_news(draft, Origin("op", boot, number)) for number in numbers], draft
+    return [is_new(draft, Origin("op", boot, number)) for number in numbers], draft
 
 
 def life(draft: Draft) -> Life:
@@ -501,13 +501,13 @@ def two_readings(boot: str) -> list[Record]:
 def test_a_family_has_room_for_so_many_names_and_the_reason_says_what_to_do() -> None:
     draft = Draft(ClusterState())
     for number in range(NAMES_LIMIT):
-        is_news(draft, Origin(f"obs:p{number}", "b", 1))
+        is_new(draft, Origin(f"obs:p{number}", "b", 1))
     heard(1, draft=draft)  # of another family
 
     with pytest.raises(Undecodable, match=r"4000 producers .* names that stay over restarts"):
-        is_news(draft, Origin("obs:one more", "b", 1))
+        is_new(draft, Origin("obs:one more", "b", 1))
 
-    assert is_news(draft, Origin("obs:p7", "another life", 1))
+    assert is_new(draft, Origin("obs:p7", "another life", 1))
     assert draft.producers.get("obs:one more") is None
 
 

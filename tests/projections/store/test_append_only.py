@@ -22,8 +22,8 @@ from joulie_projections.decision_log.entry import EntryFields, entry_of, header_
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Input
-from joulie_projections.fold.sequence import Standing, sequence
-from joulie_projections.state.rows import no_rows
+from joulie_projections.fold.sequence import FoldCursor, sequence
+from joulie_projections.state.rows import empty_digests
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
@@ -55,7 +55,7 @@ def fill(writer: Engine, key: Path) -> None:
     told = [entry_of(record) for record in records(*answers, *answers, name="extender")]
     log.append(1, told, Input("then", 2))
     log.sign_head(1, Signer.of(key), noon())
-    start = Standing(0, {}, no_rows(), b"")
+    start = FoldCursor(0, {}, empty_digests(), b"")
     garbage = [Record(Stream.TEL, 1, noon(), b"garbage")]
     store.commit(1, sequence(ClusterState(), start, garbage, dict.fromkeys(Stream, ""), 1).commit)
 

@@ -16,9 +16,9 @@ from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import bound, node_seen, noon, pending, power, records
 from joulie_projections.fold.commit import Checkpoint, Commit, Poison
-from joulie_projections.fold.sequence import Standing, sequence
+from joulie_projections.fold.sequence import FoldCursor, sequence
 from joulie_projections.history.history import History
-from joulie_projections.state.rows import VIEWED, Row, cluster_state_of, digests_of, no_rows
+from joulie_projections.state.rows import VIEWED, Row, cluster_state_of, digests_of, empty_digests
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
@@ -46,8 +46,8 @@ def following(store: Store, told: Sequence[Record]) -> Commit:
     """The commit of some messages, on top of what the store holds."""
     held, rows = store.load()
     assert held is not None
-    standing = Standing(held.position, held.inputs, held.digests, held.head)
-    return sequence(cluster_state_of(rows), standing, told, CREATED, noon()).commit
+    cursor = FoldCursor(held.position, held.inputs, held.digests, held.head)
+    return sequence(cluster_state_of(rows), cursor, told, CREATED, noon()).commit
 
 
 def commit(store: Store, *facts: Fact, name: str = "tester") -> Commit:
@@ -259,7 +259,7 @@ def test_rows_that_changed_since_any_position_make_up_for_what_a_reader_lacks(
 def test_a_free_lease_is_taken_in_the_first_epoch(store: Store) -> None:
     held = store.acquire("me", noon(10), noon(), "first", nobody)
 
-    assert held == Checkpoint(0, 1, {}, no_rows(), b"", "first")
+    assert held == Checkpoint(0, 1, {}, empty_digests(), b"", "first")
 
 
 def test_a_held_lease_keeps_others_waiting(leading: Store) -> None:

@@ -5,10 +5,10 @@ import pytest
 from joulie_bus.events import FacilityPolled, Fact
 from joulie_bus.testing import eco, hardware, node_seen, polled, records
 from joulie_projections.fold.sequence import fold
-from joulie_projections.state.state import ClusterState, FacilityState, Reading
+from joulie_projections.state.state import ClusterState, FacilityReading, FacilityState
 from joulie_projections.state.state_changes import Draft
 from joulie_projections.twin.columns import TwinColumns
-from joulie_projections.twin.facility import NOWHERE, Hall, hall_of, halls_of
+from joulie_projections.twin.facility import DEFAULT_HALL, Hall, hall_of, halls_of
 from joulie_projections.twin.twin import Twin, twin_of
 
 
@@ -33,17 +33,17 @@ def twin(*facts: Fact) -> Twin:
     ("it", "cooling", "hall"),
     [
         pytest.param(10_000, 6_000, Hall(20, 1.6, True), id="both polled"),
-        pytest.param(10_000, None, NOWHERE, id="without what cooling draws"),
-        pytest.param(None, 6_000, NOWHERE, id="without what computing draws"),
-        pytest.param(0, 6_000, NOWHERE, id="nothing runs"),
+        pytest.param(10_000, None, DEFAULT_HALL, id="without what cooling draws"),
+        pytest.param(None, 6_000, DEFAULT_HALL, id="without what computing draws"),
+        pytest.param(0, 6_000, DEFAULT_HALL, id="nothing runs"),
     ],
 )
 def test_the_efficiency_is_the_facilitys_own_or_one(
     it: int | None, cooling: int | None, hall: Hall
 ) -> None:
     state = FacilityState(
-        it_mw=None if it is None else Reading(1, it),
-        cooling_mw=None if cooling is None else Reading(2, cooling),
+        it_mw=None if it is None else FacilityReading(1, it),
+        cooling_mw=None if cooling is None else FacilityReading(2, cooling),
     )
 
     assert hall_of(state) == hall

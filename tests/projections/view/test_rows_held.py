@@ -15,7 +15,7 @@ import plain
 from joulie_bus.events import Fact, GpuAsk, PodAsk
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import ANY_FACTS, NOON, any_fact, ask, hardware, noon, records
-from joulie_projections.fold.sequence import Standing, fold, sequence
+from joulie_projections.fold.sequence import FoldCursor, fold, sequence
 from joulie_projections.state import interning
 from joulie_projections.state.cards import CardState, Claim
 from joulie_projections.state.rows import (
@@ -31,7 +31,7 @@ from joulie_projections.state.state_changes import Draft
 from joulie_projections.store import store as store_module
 from joulie_projections.store.store import Store
 from joulie_projections.twin.columns import TwinColumns
-from joulie_projections.view.rows_held import Held
+from joulie_projections.view.rows_held import HeldRows
 
 MODEL, NODE_NAME = "NVIDIA-H100-80GB-HBM3", "node-1.example"
 WANTED = replace(ask("a-pod-of-mine"), cpu_milli=2500, gpu=GpuAsk(model=MODEL, vram_mb=40_000))
@@ -100,7 +100,7 @@ SAID = [
 
 @pytest.mark.parametrize("pods", list(permutations([*LEFT_OUT, *SAID])))
 def test_what_is_equal_to_a_default_is_written_again_as_it_was_read(pods: list[PodAsk]) -> None:
-    interning._same_wish.cache_clear()
+    interning._same_gpu_ask.cache_clear()
     rows = [row("pod", pod.uid, PodState(pod=pod)) for pod in pods]
 
     lengths = {key: len(body or b"") for _, key, body in rows}
@@ -114,7 +114,7 @@ def rows_of(cluster_state: ClusterState) -> list[Row]:
 
 
 def test_a_row_that_came_again_or_went_leaves_the_digest_of_those_that_are_there() -> None:
-    held, moved = Held(), replace(POD, node="n2")
+    held, moved = HeldRows(), replace(POD, node="n2")
     held.put([row("pod", "p", POD), row("gpu", "c", CARD)], 1)
     held.put([row("pod", "p", moved), Row("gpu", "c", None), Row("gpu", "never", None)], 2)
 
@@ -167,7 +167,7 @@ def content(twin_columns: TwinColumns) -> tuple[dict[str, int], dict[str, bytes]
 def test_whatever_comes_in_a_delta_the_twin_columns_is_the_one_of_all_that_came(
     course: list[Turn],
 ) -> None:
-    held, nodes = Held(), dict[str, NodeState]()
+    held, nodes = HeldRows(), dict[str, NodeState]()
     for position, turn in enumerate(course):
         told = dict[str, NodeState | None]()
         for name, state in turn.changes.items():
@@ -189,7 +189,7 @@ def test_whatever_comes_in_a_delta_the_twin_columns_is_the_one_of_all_that_came(
 
 
 def test_of_a_node_that_was_read_nothing_else_is_derived_anew() -> None:
-    held = Held()
+    held = HeldRows()
     held.put([row("node", NODE_NAME, NODE)], 1)
     before = held.twin_columns()
 
@@ -212,8 +212,8 @@ def test_rows_are_the_same_in_whatever_portions_they_are_read(
     leased = store.acquire("me", noon(10), noon(), "inc", lambda _: True)
     assert leased is not None
     told = records(*map(any_fact, range(ANY_FACTS)))
-    standing = Standing(0, {}, leased.digests, b"")
-    done = sequence(ClusterState(), standing, told, dict.fromkeys(Stream, ""), noon())
+    cursor = FoldCursor(0, {}, leased.digests, b"")
+    done = sequence(ClusterState(), cursor, told, dict.fromkeys(Stream, ""), noon())
     store.commit(leased.epoch, done.commit)
     monkeypatch.setattr(store_module, "PORTION", portion)
 
@@ -234,11 +234,11 @@ MEASURE = """
 from joulie_bus.events import GpuAsk, PodAsk
 from joulie_bus.testing import NOON, SECOND, hardware
 from joulie_projections.state.cards import CardState
-from joulie_projections.view.rows_held import Held
+from joulie_projections.view.rows_held import HeldRows
 from joulie_projections.state.rows import Row, encode
 from joulie_projections.state.state import NodeState, PodState, Sample
 
-held = Held()
+held = HeldRows()
 for number in range(5000):
     name = f"node-{number:05d}.example.internal"
     samples = tuple(Sample(NOON + at * SECOND + number, 300_000 + at + number) for at in range(31))

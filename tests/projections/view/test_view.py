@@ -23,22 +23,22 @@ from joulie_bus.testing import (
     records,
     until,
 )
-from joulie_projections.fold.sequence import Sequenced, Standing, sequence
-from joulie_projections.state.deltas import Beat, delta_of, packed
+from joulie_projections.fold.sequence import FoldCursor, SequencedBatch, sequence
+from joulie_projections.state.deltas import Heartbeat, encode_delta, pack_digests
 from joulie_projections.state.deltas import encode as on_the_bus
-from joulie_projections.state.rows import Row, encode, no_rows
+from joulie_projections.state.rows import Row, empty_digests, encode
 from joulie_projections.state.state import ClusterState, NodeState
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
-from joulie_projections.testing import edited
+from joulie_projections.testing import tamper
 from joulie_projections.view.view import POLL_S, View
 
 pytestmark = pytest.mark.anyio
 
 Projecting = Callable[[], AbstractAsyncContextManager[asyncio.Task[None]]]
 Viewing = Callable[[], AbstractAsyncContextManager[View]]
-Tell = Callable[..., Awaitable[None]]
+Publish = Callable[..., Awaitable[None]]
 
 
 class ByHand:
@@ -48,42 +48,40 @@ class ByHand:
         self._store = Store(engine)
         self._bus = bus
         self._cluster_state = ClusterState()
-        self._standing = Standing(0, {}, no_rows(), b"")
+        self._cursor = FoldCursor(0, {}, empty_digests(), b"")
         self._says = 0
         self._incarnation = "first"
         self._store.acquire("hand", noon(10), noon(), self._incarnation, lambda _: False)
 
-    def commit(self, *facts: Fact) -> Sequenced:
+    def commit(self, *facts: Fact) -> SequencedBatch:
         self._says += 1
         told = records(*facts, name=f"n{self._says}")
-        done = sequence(
-            self._cluster_state, self._standing, told, dict.fromkeys(Stream, ""), noon()
-        )
+        done = sequence(self._cluster_state, self._cursor, told, dict.fromkeys(Stream, ""), noon())
         self._store.commit(1, done.commit)
         done.draft.commit()
-        self._standing = done.standing
+        self._cursor = done.cursor
         return done
 
-    async def tell(self, done: Sequenced, limit: int = 1_000_000) -> None:
+    async def publish(self, done: SequencedBatch, limit: int = 1_000_000) -> None:
         manifest = done.commit.manifest
-        delta = delta_of(manifest.p_from, manifest.p_to, done.standing.digests, done.rows, limit)
+        delta = encode_delta(manifest.p_from, manifest.p_to, done.cursor.digests, done.rows, limit)
         await self._bus.tell(CLUSTER.delta, delta)
 
     async def forge(self, row: Row) -> None:
         """A change that no commit has made."""
-        here = self._standing.position + 1
-        delta = delta_of(here, here, self._standing.digests, [row], 1_000_000)
+        here = self._cursor.position + 1
+        delta = encode_delta(here, here, self._cursor.digests, [row], 1_000_000)
         await self._bus.tell(CLUSTER.delta, delta)
 
-    async def beat(self, of: Standing | None = None) -> None:
-        standing = of or self._standing
-        digests = packed(standing.digests)
-        beat = Beat(standing.position, digests, self._incarnation, 1, 0, 0, 0)
+    async def beat(self, of: FoldCursor | None = None) -> None:
+        cursor = of or self._cursor
+        digests = pack_digests(cursor.digests)
+        beat = Heartbeat(cursor.position, digests, self._incarnation, 1, 0, 0, 0)
         await self._bus.tell(CLUSTER.beat, on_the_bus(beat))
 
-    def restored(self, standing: Standing) -> None:
+    def restored(self, cursor: FoldCursor) -> None:
         """The database is a copy of an earlier day."""
-        self._incarnation, self._standing = "restored", standing
+        self._incarnation, self._cursor = "restored", cursor
 
 
 @pytest.fixture
@@ -114,7 +112,7 @@ async def test_a_view_boots_from_the_database_and_follows_what_is_told(
     async with viewing() as view:
         await view.wait_ready(5)
         booted = (view.position, watts(view))
-        await hand.tell(hand.commit(power("b", 3), power("c", 4)))
+        await hand.publish(hand.commit(power("b", 3), power("c", 4)))
         await view.wait_for(4, 5)
 
         assert booted == (2, {"a": 1, "b": 2})
@@ -128,7 +126,7 @@ async def test_a_snapshot_stays_as_it_was_while_the_view_goes_on(
     async with viewing() as view:
         await view.wait_ready(5)
         before = view.snapshot()
-        await hand.tell(hand.commit(power("a", 900)))
+        await hand.publish(hand.commit(power("a", 900)))
         await view.wait_for(2, 5)
 
         assert (before.position, before.twin_columns.floats("measured_w").tolist()) == (1, [0, 1])
@@ -140,8 +138,8 @@ async def test_what_is_told_twice_or_late_changes_nothing(hand: ByHand, viewing:
     async with viewing() as view:
         await view.wait_ready(5)
         for old in (second, first, second):
-            await hand.tell(old)
-        await hand.tell(hand.commit(power("b", 3)))
+            await hand.publish(old)
+        await hand.publish(hand.commit(power("b", 3)))
         await view.wait_for(3, 5)
 
         assert watts(view) == {"a": 2, "b": 3}
@@ -156,10 +154,10 @@ async def test_a_view_before_any_projector_is_not_ready_and_says_so(viewing: Vie
 
 
 async def test_a_view_is_ready_as_soon_as_a_projector_has_led(
-    projecting: Projecting, viewing: Viewing, tell: Tell
+    projecting: Projecting, viewing: Viewing, publish: Publish
 ) -> None:
     async with viewing() as view:
-        await tell(power("a", 1))
+        await publish(power("a", 1))
         async with projecting():
             await view.wait_for(1, 5)
 
@@ -192,7 +190,7 @@ async def test_a_view_that_missed_a_delta_reads_the_database(
     async with viewing() as view:
         await view.wait_ready(5)
         hand.commit(power("b", 2))  # nobody tells
-        await hand.tell(hand.commit(power("c", 3)))
+        await hand.publish(hand.commit(power("c", 3)))
         await view.wait_for(3, 5)
 
         assert watts(view) == {"a": 1, "b": 2, "c": 3}
@@ -216,7 +214,7 @@ async def test_a_change_too_large_to_be_told_is_read(hand: ByHand, viewing: View
     hand.commit(power("a", 1))
     async with viewing() as view:
         await view.wait_ready(5)
-        await hand.tell(hand.commit(*(pending(f"p{number}") for number in range(20))), limit=500)
+        await hand.publish(hand.commit(*(pending(f"p{number}") for number in range(20))), limit=500)
         await view.wait_for(21, 5)
 
         assert len(view.cluster_state.pods) == 20
@@ -240,7 +238,7 @@ async def test_a_view_whose_rows_are_not_the_projectors_starts_anew(
 async def test_a_restored_database_replaces_everything_that_was_believed(
     hand: ByHand, viewing: Viewing, writer: Engine
 ) -> None:
-    earlier = hand.commit(node_seen("a")).standing
+    earlier = hand.commit(node_seen("a")).cursor
     hand.commit(node_seen("b"))
     async with viewing() as view:
         await view.wait_for(2, 5)
@@ -258,15 +256,15 @@ async def test_a_restored_database_replaces_everything_that_was_believed(
 
 
 async def test_a_beat_that_a_delta_overtook_reloads_nothing(hand: ByHand, viewing: Viewing) -> None:
-    earlier = hand.commit(power("a", 1)).standing
+    earlier = hand.commit(power("a", 1)).cursor
     async with viewing() as view:
         await view.wait_ready(5)
         before = reloads("another database")
-        await hand.tell(hand.commit(power("a", 2)))
+        await hand.publish(hand.commit(power("a", 2)))
         await view.wait_for(2, 5)
         await hand.beat(earlier)
         await until(lambda: view.last_beat is not None and view.last_beat.position == 1)
-        await hand.tell(hand.commit(power("a", 3)))
+        await hand.publish(hand.commit(power("a", 3)))
         await view.wait_for(3, 5)
 
         assert (watts(view), reloads("another database")) == ({"a": 3}, before)
@@ -296,8 +294,8 @@ async def test_a_view_from_before_a_trim_reads_everything_anew(
         hand.commit(NodeGone(node="a"))
         hand.commit(power("c", 3))
         row = "(1, 1, ?, 3, ?, '', '', ?, 0, '', ?, 0, '')"
-        edited(place, f"INSERT INTO cut VALUES {row}", *[b"\x80"] * 4)
-        edited(place, "DELETE FROM gone")
+        tamper(place, f"INSERT INTO cut VALUES {row}", *[b"\x80"] * 4)
+        tamper(place, "DELETE FROM gone")
         await view.wait_for(4, 5)
         await until(lambda: reloads("trimmed") > before)
 
@@ -309,7 +307,7 @@ async def test_a_reader_behind_the_newest_cut_is_not_handed_changes(
 ) -> None:
     for number in range(1, 4):
         hand.commit(power("a", number))
-    edited(place, "INSERT INTO cut VALUES (1, 1, ?, 2, ?, '', '', ?, 0, '', ?, 0, '')", *[b"x"] * 4)
+    tamper(place, "INSERT INTO cut VALUES (1, 1, ?, 2, ?, '', '', ?, 0, '', ?, 0, '')", *[b"x"] * 4)
     store = Store(writer)
 
     assert [store.changes_since(at, ("node",))[1] is None for at in (0, 1, 2, 3)] == [
@@ -318,10 +316,10 @@ async def test_a_reader_behind_the_newest_cut_is_not_handed_changes(
 
 
 async def test_a_view_opened_late_knows_what_was_told_before(
-    projecting: Projecting, viewing: Viewing, tell: Tell
+    projecting: Projecting, viewing: Viewing, publish: Publish
 ) -> None:
     async with projecting(), viewing() as early:
-        await tell(power("a", 1), power("b", 2), power("a", 3))
+        await publish(power("a", 1), power("b", 2), power("a", 3))
         await early.wait_for(3, 5)
         async with viewing() as late:
             await late.wait_for(3, 5)
@@ -333,11 +331,11 @@ async def test_a_view_opened_late_knows_what_was_told_before(
 
 
 async def test_a_view_without_a_projector_keeps_answering_and_grows_old(
-    projecting: Projecting, viewing: Viewing, tell: Tell
+    projecting: Projecting, viewing: Viewing, publish: Publish
 ) -> None:
     async with viewing() as view:
         async with projecting():
-            await tell(power("a", 100))
+            await publish(power("a", 100))
             await view.wait_for(1, 5)
         left = view.snapshot()
         await until(lambda: view.age_s > 1.2)
