@@ -133,7 +133,7 @@ class LogMaker:
     def snapshot(self) -> int:
         """Kept as the projector would; its position."""
         made = pack(frozen_state_of(self.cluster_state, self._cursor), self.clock())
-        self._store.keep(self._epoch, made, 100)
+        self._store.save_snapshot(self._epoch, made, 100)
         return made.position
 
     def drop(self) -> None:

@@ -33,7 +33,7 @@ def data(tmp_path: Path) -> Path:
         for at in range(1, COUNT + 1)
     ]
     with owner.begin() as db:
-        make(db, Put(quarantine.name, Poison._fields, within_quota(poison)))
+        apply_change(db, InsertRows(quarantine.name, Poison._fields, within_quota(poison)))
     owner.dispose()
     return directory.path
 

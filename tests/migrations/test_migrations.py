@@ -26,7 +26,7 @@ from joulie_projections.decision_log.entry import (
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Input
 from joulie_projections.fold.sequence import FoldCursor, sequence
-from joulie_projections.history.history import History, Logged, Wanted
+from joulie_projections.history.history import EntryQuery, History, StoredEntry
 from joulie_projections.state.rows import empty_digests
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store import database

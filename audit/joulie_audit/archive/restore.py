@@ -78,7 +78,7 @@ class _Restoring:
         if self.position - self._kept_at >= EVERY:
             self._kept_at = self.position
             made = pack(frozen_state_of(self._cluster_state, self._cursor), now)
-            self._store.keep(self._epoch, made, AT_MOST)
+            self._store.save_snapshot(self._epoch, made, AT_MOST)
 
 
 def _require_version(place: str, manifest: Manifest) -> None:

@@ -26,7 +26,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     poison = _at(found, args.position)
     if args.action == "retry":
         asyncio.run(_retry(wires, poison))
-    body = quarantine.legible(poison.body) if is_single(poison) else None
+    body = quarantine.to_readable(poison.body) if is_single(poison) else None
     told_one = _as_json(poison) | {"body": body}
     print(json.dumps(told_one, indent=None if args.json else 2))
     return 0

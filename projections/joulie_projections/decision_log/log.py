@@ -16,10 +16,15 @@ from joulie_projections.decision_log.entry import (
     message_in,
 )
 from joulie_projections.decision_log.heads import Head, Signer
-from joulie_projections.decision_log.outcomes import MOVED
+from joulie_projections.decision_log.outcomes import ROW_REASSIGNED
 from joulie_projections.fold.commit import FirstBinding, Input
-from joulie_projections.store.statements import Put, make
-from joulie_projections.store.store import blank, insert_new, require_epoch, rows_moved_at
+from joulie_projections.store.statements import InsertRows, apply_change
+from joulie_projections.store.store import (
+    empty_checkpoint,
+    insert_new,
+    require_epoch,
+    rows_reassigned_at,
+)
 from joulie_projections.store.tables import checkpoint, decision, head, outcome_due
 
 NAME = "decisions"
@@ -73,7 +78,7 @@ class DecisionLog:
         with self._engine.connect() as db, db.begin():
             oldest = select(outcome_due).order_by(outcome_due.c.position).limit(at_most)
             due = list(map(FirstBinding._make, db.execute(oldest)))
-            answers, moved_at = _last_answers(db, due), rows_moved_at(db)
+            answers, moved_at = _last_answers(db, due), rows_reassigned_at(db)
             return [_with_answer(bound, answers.get(bound.pod_uid), moved_at) for bound in due]
 
     def drop_settled(self, epoch: int) -> None:

@@ -32,8 +32,8 @@ from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.decision_log.signed import Head, KeyStatement, Signed, decode_any, encode
 from joulie_projections.fold.commit import FirstBinding, Input
 from joulie_projections.fold.sequence import input_after
-from joulie_projections.store.bisection import put_in_halves
-from joulie_projections.store.retrying import PASSING, DatabaseCalls
+from joulie_projections.store.bisection import write_bisecting
+from joulie_projections.store.retrying import TRANSIENT, DatabaseExecutor
 
 HEAD_EVERY_S = 10.0
 HEAD_EVERY_ROWS = 1000
@@ -101,7 +101,7 @@ class DecisionWriter:
         self, leadership: Leadership, records: Sequence[Record], created: str
     ) -> None:
         async def put(some: Sequence[Record]) -> None:
-            await self._put(lead, list(map(entry_of, some)), input_after(created, some[-1]))
+            await self._put(leadership, list(map(entry_of, some)), input_after(created, some[-1]))
 
         async def set_aside(record: Record, why: str) -> None:
             """As an entry that cannot be read; without its bytes if those are refused."""

@@ -35,7 +35,7 @@ from joulie_projections.fold.sequence import (
     revert,
     sequence,
 )
-from joulie_projections.projector.liveness import Progress
+from joulie_projections.projector.liveness import Liveness
 from joulie_projections.state.deltas import Heartbeat, encode, encode_delta, pack_digests
 from joulie_projections.state.rows import cluster_state_of
 from joulie_projections.state.state import ClusterState
@@ -130,7 +130,7 @@ class Projector:
         self._cluster_state = ClusterState()
         self._cursor = FoldCursor(0, {}, {}, b"")  # committed
         self._folded = self._cursor
-        self._kept_at = 0  # position of the newest snapshot, made or in the making
+        self._snapshot_position = 0  # position of the newest snapshot, made or in the making
         self._readers: dict[Stream, Reader] = {}
         self._keeping: asyncio.Task[None] | None = None
         self._created: dict[Stream, str] = {}
@@ -226,8 +226,8 @@ class Projector:
         """An older copy of the database: what readers believe is of a future that never was."""
         fresh = secrets.token_hex(8)
         log.warning("restored", position=self._cursor.position, incarnation=fresh)
-        await self._calls.until_done(self._store.begin_anew, self._lead.epoch, fresh)
-        self._lead = Lead(self._lead.epoch, fresh)
+        await self._calls.until_done(self._store.reset_incarnation, self._leadership.epoch, fresh)
+        self._leadership = Leadership(self._leadership.epoch, fresh)
 
     # --- facts --------------------------------------------------------------------------------
 
@@ -281,8 +281,8 @@ class Projector:
         (done, records, why), self._refused = self._refused, None
         log.error("commit_refused", positions=_span(done), why=why, what="looking for the message")
         self._take_back(done)
-        self._kept_at = min(self._kept_at, self._cursor.position)
-        await put_in_halves(records, self._put, self._set_aside)
+        self._snapshot_position = min(self._snapshot_position, self._cursor.position)
+        await write_bisecting(records, self._put, self._set_aside)
 
     async def _put(self, records: Sequence[Record]) -> None:
         """Changes the world only once the database has taken it."""
@@ -371,11 +371,11 @@ class Projector:
 
     # --- snapshots ----------------------------------------------------------------------------
 
-    def _moment_now_and_then(self) -> snapshots.FrozenState | None:
+    def _snapshot_if_due(self) -> snapshots.FrozenState | None:
         every = self._settings.snapshot_every
         if not every or self._folded.position - self._snapshot_position < every:
             return None
-        self._kept_at = self._folded.position
+        self._snapshot_position = self._folded.position
         return snapshots.frozen_state_of(self._cluster_state, self._folded)
 
     async def _keep(self, moment: snapshots.FrozenState) -> None:
@@ -406,8 +406,8 @@ class Projector:
             beat = Heartbeat(
                 self._cursor.position,
                 pack_digests(self._cursor.digests),
-                self._lead.incarnation,
-                self._lead.epoch,
+                self._leadership.incarnation,
+                self._leadership.epoch,
                 lag,
                 int(self._lag_s * 1000),
                 self._decision_writer.entries,

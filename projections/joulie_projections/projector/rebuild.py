@@ -174,7 +174,7 @@ async def rebuild(
                 held = await calls.until_done(Store(writer).checkpoint)
                 assert held is not None, "there is nothing to rebuild"
                 past = await stack.enter_async_context(
-                    Past.on(bus, again.cursor.inputs, held.inputs)
+                    StreamCursor.on(bus, refold.cursor.inputs, held.inputs)
                 )
                 source = HistorySource(lambda: History.on(writer), past)
             return await _rebuild(writer, calls, owner, refold, source)
@@ -187,13 +187,13 @@ async def _rebuild(
 ) -> RebuildResult:
     began, store, call = time.perf_counter(), Store(writer), calls.until_done
     generation = await call(store.begin_generation)
-    await again.follow(past.facts, past.reading, calls)
-    await call(store.fill, generation, again.every_row(), again.cursor.position)
+    await refold.follow(past.facts, past.reading, calls)
+    await call(store.fill, generation, refold.every_row(), refold.cursor.position)
     leading = await call(_take_over, store, owner)
     await refold.follow(past.facts, past.reading, calls)
     await call(store.fill, generation, refold.changed(), leading.position)
     reached = leading._replace(
-        digests=again.cursor.digests, incarnation=secrets.token_hex(8), generation=generation
+        digests=refold.cursor.digests, incarnation=secrets.token_hex(8), generation=generation
     )
     made = GenerationInfo(CODE_VERSION, time.time_ns(), refold.poison)
     await call(store.activate_generation, leading.epoch, generation, reached, made)

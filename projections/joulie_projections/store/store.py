@@ -265,8 +265,11 @@ def insert_new(db: Connection, table: Table, values: Mapping[str, object]) -> No
         db.execute(sqlite.insert(table).values(**values).on_conflict_do_nothing())
 
 
-def _first(incarnation: str) -> dict[str, object]:
-    return blank(NAME) | {"digests": packed(rowlib.empty_digests()), "incarnation": incarnation}
+def _first_checkpoint(incarnation: str) -> dict[str, object]:
+    return empty_checkpoint(NAME) | {
+        "digests": pack_digests(rowlib.empty_digests()),
+        "incarnation": incarnation,
+    }
 
 
 def empty_checkpoint(name: str) -> dict[str, object]:
@@ -377,5 +380,5 @@ def changes_of(work: Commit) -> list[RowChange]:
     if work.poison:
         changes.append(InsertRows(quarantine.name, Poison._fields, work.poison))
     if work.bound:
-        changes.append(Put(outcome_due.name, FirstBinding._fields, work.bound))
+        changes.append(InsertRows(outcome_due.name, FirstBinding._fields, work.bound))
     return changes

@@ -75,7 +75,7 @@ async def test_an_entry_under_a_header_that_it_does_not_say_is_named(small: Past
     async with small.reading() as (history, _):
         entry = history.entry(5)
     assert entry is not None
-    body = header(entry.about._replace(pod="team/other")) + entry.message
+    body = header_of(entry.fields._replace(pod="team/other")) + entry.message
     tamper(small.database, "UPDATE decision SET body = ? WHERE pos = 5", body)
 
     done = await replayed(small)

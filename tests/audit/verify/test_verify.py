@@ -21,7 +21,7 @@ from joulie_bus.streams.records import Message
 from joulie_bus.testing import CLUSTER, ask
 from joulie_projections.decision_log.entry import EntryFields, chain_hash, has_header, header_of
 from joulie_projections.decision_log.heads import Head, Signer
-from joulie_projections.history.history import Wanted
+from joulie_projections.history.history import EntryQuery
 from joulie_projections.testing import Postgres, tamper
 
 pytestmark = pytest.mark.anyio
@@ -263,7 +263,9 @@ async def test_what_is_put_beside_an_entry_with_a_header_changes_nothing(small: 
         was = list(history.entries())
 
     tamper(
-        small.database, "UPDATE decision SET beside = ?", header(About("a", "b", "c", "d", 5, 6))
+        small.database,
+        "UPDATE decision SET beside = ?",
+        header_of(EntryFields("a", "b", "c", "d", 5, 6)),
     )
 
     async with small.reading() as (history, _):
@@ -410,8 +412,8 @@ async def test_what_stands_beside_an_entry_is_compared_with_what_it_says(
         entry = history.entry(5)
     assert entry is not None
     if isinstance(older.database, Path):
-        other = About._make([*entry.about[:at], OTHER[column], *entry.about[at + 1 :]])
-        tamper(older.database, "UPDATE decision SET beside = ? WHERE pos = 5", header(other))
+        other = EntryFields._make([*entry.fields[:at], OTHER[column], *entry.fields[at + 1 :]])
+        tamper(older.database, "UPDATE decision SET beside = ? WHERE pos = 5", header_of(other))
     else:
         tamper(older.database, f"UPDATE decision SET {column} = ? WHERE pos = 5", OTHER[column])
 
