@@ -1,12 +1,12 @@
-"""Which life of which process holds a lease, so that a process that is known to be gone need not be
-waited for.
+"""Identifies the process that holds a lease, so that the lease of a dead process is taken over at
+once instead of after its expiry.
 
     8c1b...-boot-id/4026531836/4711/8123456/9f0a...
-    boot of the machine / PID namespace / process id / when it started / one of several within it
+    boot id / PID namespace / process id / start time / random part, one per owner in a process
 
-A container's host name and process id are no identity: two containers may have the same ones. Only
-within one PID namespace of one boot does the absence of a process say anything; anything else is
-"not known to be gone", and the lease is waited for.
+Host name and process id do not identify a process in a container: two containers may share both.
+The absence of a process is conclusive only within one PID namespace of one boot. In all other cases
+the owner is not known to be gone, and the lease has to expire.
 """
 
 import os
@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 _PROC = Path("/proc")
-_STARTED = 19  # among the fields of /proc/PID/stat behind the name: in clock ticks since the boot
+_STARTED = 19  # index in /proc/PID/stat after the name: start time, in clock ticks since the boot
 
 
-class _Life(NamedTuple):
+class _ProcessIdentity(NamedTuple):
     boot: str
     namespace: str
     pid: str
@@ -27,32 +27,33 @@ class _Life(NamedTuple):
 
 
 def new_owner() -> str:
-    """Of this process, and of no other reader in it."""
-    life = _life_of(os.getpid()) or _Life("unknown", socket.gethostname(), str(os.getpid()), "0")
-    return "/".join((*life, secrets.token_hex(8)))
+    """A new owner in this process; no two calls return the same one."""
+    pid = os.getpid()
+    unknown = _ProcessIdentity("unknown", socket.gethostname(), str(pid), "0")
+    return "/".join((*(_identity_of(pid) or unknown), secrets.token_hex(8)))
 
 
 def is_gone(owner: str) -> bool:
-    """Whether the process is certainly no more. False for what cannot be known."""
+    """Whether the process has certainly ended. False if that cannot be determined."""
     *parts, _ = owner.split("/")
-    own = _life_of(os.getpid())
+    own = _identity_of(os.getpid())
     if own is None or len(parts) != len(own):
         return False
-    life = _Life(*parts)
-    if life[:2] != own[:2] or not life.pid.isdecimal():
+    process = _ProcessIdentity(*parts)
+    if process[:2] != own[:2] or not process.pid.isdecimal():
         return False
     try:
-        return _started(int(life.pid)) != life.started
+        return _started(int(process.pid)) != process.started
     except (OSError, ValueError):
-        return not _exists(int(life.pid))  # /proc may hide processes of other users
+        return not _exists(int(process.pid))  # /proc may hide processes of other users
 
 
-def _life_of(pid: int) -> _Life | None:
-    """None where the system does not tell: then nothing is known of others, too."""
+def _identity_of(pid: int) -> _ProcessIdentity | None:
+    """None on a system without /proc; no process is known to be gone there."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         namespace = str((_PROC / "self/ns/pid").stat().st_ino)
-        return _Life(boot, namespace, str(pid), _started(pid))
+        return _ProcessIdentity(boot, namespace, str(pid), _started(pid))
     except (OSError, ValueError):
         return None
 
@@ -68,9 +69,9 @@ def _exists(pid: int) -> bool:
 
 
 def _started(pid: int) -> str:
-    """A number of another process may be given again, but not with the same start."""
+    """The start time, which tells a process from a later one with the same id."""
     stat = (_PROC / str(pid) / "stat").read_text()
-    fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
+    fields = stat.rpartition(")")[2].split()  # the process name before it may hold any character
     if len(fields) <= _STARTED:
         raise ValueError(f"/proc/{pid}/stat has {len(fields)} fields")
     return fields[_STARTED]

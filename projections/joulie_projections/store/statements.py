@@ -1,10 +1,10 @@
-"""What is written for every batch, in the words that each database is quickest with.
+"""The statements of a commit, in the fastest form for each database.
 
-SQLite: many rows in one statement, which runs without Python's lock, so that the fold goes on
-meanwhile; what is left over through `executemany`. Its driver is called directly: what SQLAlchemy
-does around a statement takes as long as a small one. PostgreSQL: one statement over arrays, which
-beats COPY into a table of its own by a little, and row by row by half (benchmarks/projector.py);
-and all that a commit writes in one statement, which is one way there and back instead of six.
+SQLite: statements of many rows, which run without the GIL, so that the fold continues meanwhile;
+the remainder goes through `executemany`. The driver is called directly: the overhead of SQLAlchemy
+takes as long as a small statement. PostgreSQL: one statement over arrays, slightly faster than COPY
+into a staging table and twice as fast as row by row (benchmarks/projector.py); all changes of a
+commit form one statement, which takes one round trip instead of six.
 """
 
 import sqlite3
@@ -19,18 +19,18 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.dml import ReturningUpdate
 
 Values = Sequence[Sequence[object]]
-_ROWS_PER_STATEMENT = 256  # rows in one statement of SQLite; more of them are no quicker
+_ROWS_PER_STATEMENT = 256  # in SQLite; larger statements are no faster
 _TYPES = {str: "text", int: "bigint", bytes: "bytea"}
 
 
 class InsertRows(NamedTuple):
-    """Rows of one table. Where there are keys, the newest row of each stays."""
+    """Inserts rows into a table. With `keys` it is an upsert: the newest row of each key stays."""
 
     table: str
     columns: Sequence[str]
     values: Values
     keys: Sequence[str] = ()
-    is_generational: bool = False  # belongs to a generation, whose column comes first
+    is_generational: bool = False  # the table has a generation, in its first column
 
     def into(self) -> str:
         first = "generation, " if self.is_generational else ""
@@ -48,7 +48,7 @@ class InsertRows(NamedTuple):
 
 
 class DeleteRows(NamedTuple):
-    """Rows of a generation that are gone."""
+    """Deletes rows of a generation by key."""
 
     table: str
     keys: Sequence[str]
@@ -58,7 +58,10 @@ RowChange = InsertRows | DeleteRows
 
 
 class Fence:
-    """The update that lets pass the one who may write, and tells him the generation that serves."""
+    """A conditional update that only the current writer passes; it returns the generation in use.
+
+    The changes of a commit are applied only if the update matches a row.
+    """
 
     def __init__(self, statement: ReturningUpdate[Any]) -> None:
         in_sqlite = statement.compile(dialect=sqlite.dialect())
@@ -69,7 +72,7 @@ class Fence:
     def apply(
         self, db: Connection, values: dict[str, object], changes: Sequence[RowChange]
     ) -> int | None:
-        """Makes the changes, and says of which generation; None, and no change, if it is shut."""
+        """Applies the changes and returns their generation; None, without a change, if fenced."""
         given = {**self._fixed, **values}
         if db.dialect.name == "postgresql":
             return self._apply_in_postgres(db, given, changes)
@@ -95,7 +98,7 @@ class Fence:
 
 
 def apply_change(db: Connection, change: RowChange, generation: int = 0) -> None:
-    """`generation` for what belongs to one."""
+    """Applies one change; `generation` is that of generational tables."""
     if db.dialect.name == "postgresql":
         db.exec_driver_sql(*_for_postgres(change, str(generation), "", "c"))
     elif isinstance(change, InsertRows):
@@ -108,18 +111,18 @@ def apply_change(db: Connection, change: RowChange, generation: int = 0) -> None
 def _for_postgres(
     change: RowChange, generation: str, source: str, name: str
 ) -> tuple[str, dict[str, object]]:
-    """Beside a `source` nothing happens unless it has a row."""
+    """SQL and arrays of a change. With a `source`, it takes effect only if that has a row."""
     if isinstance(change, DeleteRows):
         using = f" USING {source}" if source else ""
         where = f"t.generation = {generation} AND t.key = ANY(%({name})b::text[])"
         return f"DELETE FROM {change.table} AS t{using} WHERE {where}", {name: list(change.keys)}
     columns = [list(column) for column in zip(*change.values, strict=True)]
     arrays: dict[str, object] = {f"{name}_{at}": column for at, column in enumerate(columns)}
-    # %b: the binary form. As text each byte of a body would travel as two, and be parsed.
+    # %b: the binary format. The text format doubles the size of each body and has to be parsed.
     types = [_TYPES[type(column[0])] for column in columns]
     marks = ", ".join(f"%({it})b::{kind}[]" for it, kind in zip(arrays, types, strict=True))
     beside = f"{source}, " if source else ""
-    # Whoever writes several keys takes their locks in one order: rows come as they are given.
+    # Row locks are taken in the order of the given rows.
     rows = f"SELECT {change.row(generation, 't.*')} FROM {beside}unnest({marks}) AS t"
     return f"{change.into()} {rows}{change.on_conflict()}", arrays
 
@@ -157,5 +160,5 @@ def _driver(db: Connection) -> sqlite3.Connection:
 
 
 def _as_sqlalchemy_error(error: sqlite3.Error, sql: str) -> BaseException:
-    """Who has patience with a database knows its errors by these names."""
+    """The error in the form that the retries recognize."""
     return DBAPIError.instance(sql, None, error, sqlite3.Error)

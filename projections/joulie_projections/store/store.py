@@ -1,4 +1,4 @@
-"""Rows, position and manifest: committed together or not at all, by the one holder of the lease."""
+"""Commits rows, position and manifest in one transaction, fenced by the epoch of the lease."""
 
 import contextlib
 from collections import defaultdict
@@ -36,7 +36,7 @@ from joulie_projections.store.tables import (
 )
 
 NAME = "projector"
-PORTION = 1000  # rows that are read at once
+PORTION = 1000  # rows per read
 _INPUTS = msgspec.msgpack.Decoder(Inputs)
 _DIGESTS = msgspec.msgpack.Decoder(dict[str, bytes])
 _ROW = ("key", "position", "body")
@@ -70,11 +70,11 @@ def _advance_values(epoch: int, before: int, work: Commit) -> dict[str, object]:
 
 
 class GenerationInfo(NamedTuple):
-    """How another generation of the rows came about."""
+    """How a generation of the rows was built."""
 
     fold_version: str
     at: int
-    poison: Sequence[Poison] = ()  # what was folded before, and is set aside from here on
+    poison: Sequence[Poison] = ()  # messages that were folded before and are now in quarantine
 
 
 class Store:
@@ -82,7 +82,7 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        # There a commit is one statement, which needs nothing around it.
+        # In PostgreSQL a commit is a single statement, which needs no BEGIN and COMMIT.
         self._commit_engine = (
             engine.execution_options(isolation_level="AUTOCOMMIT")
             if engine.dialect.name == "postgresql"
@@ -92,11 +92,11 @@ class Store:
     def acquire(
         self, owner: str, until: int, now: int, incarnation: str, is_gone: Callable[[str], bool]
     ) -> Checkpoint | None:
-        """Takes the lease if it is free, over, or its owner is known to be gone: a new epoch."""
+        """Takes the lease in a new epoch if it is free, expired, or its owner has ended."""
         with self._engine.begin() as db:
             insert_new(db, checkpoint, _first_checkpoint(incarnation))
             mine = checkpoint.c.name == NAME
-            # Two that come at the same moment come one after the other.
+            # Serializes concurrent attempts.
             found = db.execute(select(checkpoint).where(mine).with_for_update()).one()
             if found.until >= now and not is_gone(found.owner):
                 return None
@@ -108,7 +108,7 @@ class Store:
         self._change(epoch, until=until)
 
     def reset_incarnation(self, epoch: int, incarnation: str) -> None:
-        """Tells every reader that this is not the database that it knew."""
+        """Sets a new incarnation, so that every reader reloads all rows."""
         self._change(epoch, incarnation=incarnation)
 
     def _change(self, epoch: int, **values: object) -> None:
@@ -118,7 +118,7 @@ class Store:
                 raise Fenced(epoch, -1)
 
     def commit(self, epoch: int, work: Commit) -> None:
-        """The fence is the first statement: who is no longer the projector changes nothing."""
+        """Raises Fenced, without a change, if another projector holds the lease."""
         before = work.manifest.p_from - 1
         with self._commit_engine.begin() as db:
             apply = _ADVANCE_CHECKPOINT.apply(
@@ -134,7 +134,7 @@ class Store:
     def load(
         self, tables: Sequence[str] = tuple(rowlib.STATES)
     ) -> tuple[Checkpoint | None, list[Row]]:
-        """Rows and position of one moment."""
+        """Rows and position of one database snapshot."""
         with self._engine.connect() as db, db.begin():
             found = read_checkpoint(db)
             return found, read_rows(db, tables, found.generation) if found else []
@@ -143,7 +143,7 @@ class Store:
     def reading(
         self, tables: Sequence[str]
     ) -> Generator[tuple[Checkpoint | None, Iterator[list[Row]]], None, None]:
-        """The same in portions, while the block lasts: never all of them in memory at once."""
+        """Like `load`, in portions, so that not all rows are in memory at once."""
         with self._engine.connect() as db, db.begin():
             found = read_checkpoint(db)
             yield found, read_portions(db, tables, found.generation) if found else iter(())
@@ -151,9 +151,10 @@ class Store:
     def changes_since(
         self, position: int, tables: Sequence[str]
     ) -> tuple[Checkpoint | None, list[Row] | None]:
-        """What a reader at `position` lacks, of one moment. None instead of rows: it lacks more.
+        """The rows that changed after `position`, in one database snapshot.
 
-        Which keys had gone by the newest cut is forgotten: a reader from before it reads anew.
+        None instead of rows means that the reader has to load all of them: a trim removes the keys
+        that were deleted before its cut.
         """
         with self._engine.connect() as db, db.begin():
             found = read_checkpoint(db)
@@ -180,7 +181,7 @@ class Store:
             return db.scalar(select(func.max(snapshot.c.position))) or 0
 
     def save_snapshot(self, epoch: int, made: Snapshot, at_most: int) -> None:
-        """A snapshot, whole or not at all; the oldest ones make room."""
+        """Inserts a snapshot, and deletes the oldest ones beyond `at_most`."""
         with self._engine.begin() as db:
             require_epoch(db, epoch)
             insert_new(db, snapshot, made._asdict())
@@ -191,7 +192,7 @@ class Store:
     # --- another generation of the rows -------------------------------------------------------
 
     def begin_generation(self) -> int:
-        """The number of the next one, and an empty place for it."""
+        """Returns the number of the next generation, and deletes rows of unused ones."""
         with self._engine.begin() as db:
             found = read_checkpoint(db)
             assert found is not None, "there is nothing to rebuild"
@@ -206,9 +207,9 @@ class Store:
     def activate_generation(
         self, epoch: int, generation: int, reached: Checkpoint, made: GenerationInfo
     ) -> None:
-        """From here on the generation serves. The lease that was taken for this is given back.
+        """Makes readers use the generation, and releases the lease that the rebuild took.
 
-        What readers will boot from is hashed once more: two rebuilds may have met in it.
+        The rows are hashed once more: two concurrent rebuilds may have written to one generation.
         """
         with self._engine.begin() as db:
             touched = db.execute(
@@ -239,7 +240,7 @@ class Store:
                 apply_change(db, InsertRows(quarantine.name, Poison._fields, made.poison))
 
     def drop_old_generations(self) -> None:
-        """What no longer serves goes."""
+        """Deletes the rows of all generations that are not in use."""
         with self._engine.begin() as db:
             found = read_checkpoint(db)
             if found is not None:
@@ -247,7 +248,9 @@ class Store:
 
 
 def _is_committed(found: Checkpoint | None, epoch: int, manifest: Manifest) -> bool:
-    """A connection that broke on COMMIT does not tell whether the database took it; it may have."""
+    """Whether this commit is already stored: a connection that breaks during COMMIT leaves that
+    open, and the commit is retried.
+    """
     reached = (epoch, manifest.p_to, manifest.head)
     return found is not None and (found.epoch, found.position, found.head) == reached
 
@@ -258,7 +261,7 @@ def _drop_generations(db: Connection, but: int) -> None:
 
 
 def insert_new(db: Connection, table: Table, values: Mapping[str, object]) -> None:
-    """Unless its key is there already."""
+    """Inserts the row unless its key exists."""
     if db.dialect.name == "postgresql":
         db.execute(postgresql.insert(table).values(**values).on_conflict_do_nothing())
     else:
@@ -311,7 +314,7 @@ def read_checkpoint(db: Connection) -> Checkpoint | None:
 
 
 def require_epoch(db: Connection, epoch: int) -> None:
-    """And nobody begins another one before this transaction ends."""
+    """Raises Fenced in another epoch; the row lock keeps the epoch until the transaction ends."""
     mine = select(checkpoint.c.epoch).where(checkpoint.c.name == NAME)
     if db.scalar(mine.with_for_update(read=True)) != epoch:
         raise Fenced(epoch, -1)
@@ -335,7 +338,7 @@ def read_portions(
 
 
 def read_cut(db: Connection) -> Cut | None:
-    """The newest one."""
+    """The newest cut."""
     found = db.execute(select(cut).order_by(cut.c.number.desc()).limit(1)).first()
     return Cut._make(found)._replace(inputs=_INPUTS.decode(found.inputs)) if found else None
 
@@ -346,9 +349,10 @@ def trimmed_to(db: Connection) -> int:
 
 
 def rows_reassigned_at(db: Connection) -> int:
-    """Since then no node has gone, so that every row is still the node's that it was.
+    """The last position at which a row may have passed from one node to another.
 
-    A rebuild forgets what had gone before it, and may give rows to nodes in another order.
+    That is the last removal of a node, or the last rebuild: a rebuild drops the keys that were
+    removed before it, and may assign rows to nodes in another order.
     """
     went = select(func.max(gone.c.position)).where(gone.c.table_name == "node")
     return max(db.scalar(went) or 0, db.scalar(select(func.max(rebuilt.c.position))) or 0)
