@@ -151,7 +151,7 @@ class LogMaker:
 
     def _change_key(self) -> None:
         end = self._log.signed_to(self._epoch)
-        self.signer = key_change.prepare(self.signer, *end, self.clock()).done()
+        self.signer = key_change.prepare(self.signer, *end, self.clock()).complete()
 
     def sign(self) -> Head:
         head = self._log.sign_head(self._epoch, self.signer, self.clock())

@@ -1,9 +1,9 @@
-"""Which key may sign which head: the keys of a log, one after the other. Pure.
+"""The keys of a log in their order: which key may sign which head. Pure.
 
 Each key signs the heads of a range of entries. A handover ends the range of the old key and begins
-the range of the new one, and both sign it. A retirement names the entry since which a key counts as
-compromised: a head that it signed behind that entry is right only if a head of another key, or a
-handover to one, stands at or behind it in the same log.
+the range of the new one; both keys sign it. A retirement names the entry after which a key counts
+as compromised: a head that it signed after that entry is valid only if a head of another key, or a
+handover to one, is at the same or a later entry of the same log.
 """
 
 from collections.abc import Iterable
@@ -29,14 +29,14 @@ ENDLESS = 2**63 - 1
 
 
 class Key(NamedTuple):
-    """Signs the heads at the entries behind `after`, to `until`."""
+    """A key that signs the heads of the entries from `after` (exclusive) to `until` (inclusive)."""
 
     id: str
     checker: Checker
     raw: bytes = b""  # the public key; a secret has none
     after: int = 0
     until: int = ENDLESS
-    since: int = ENDLESS  # behind this entry it counts as compromised
+    since: int = ENDLESS  # after this entry it counts as compromised
     began_at: int = 0
     ended_at: int = 0
 
@@ -53,7 +53,7 @@ class Ring:
 
     @cached_property
     def keys(self) -> tuple[Key, ...]:
-        """The oldest first; the last one signs now."""
+        """Oldest first; the last one is the signing key."""
         keys = [self.first]
         for statement in self.handovers:
             keys[-1] = keys[-1]._replace(until=statement.pos, ended_at=statement.signed_at)
@@ -82,7 +82,7 @@ class Ring:
     # --- heads --------------------------------------------------------------------------------
 
     def flaw_of(self, head: Head) -> str:
-        """Why this head is none of ours; a compromised key is looked at by `unconfirmed`."""
+        """Why the head is not valid; empty if it is. `unconfirmed` checks compromised keys."""
         key = self.key(head.key_id)
         if key is None or not has_signed(key.checker, head.signature, head.text):
             return f"the signature of the head at {head.pos} is not ours"
@@ -94,14 +94,14 @@ class Ring:
         return ""
 
     def stands_alone(self, head: Head) -> bool:
-        """It is ours, and needs no other head to be believed."""
+        """Whether the head is valid without confirmation by another head."""
         key = self.key(head.key_id)
         return key is not None and head.pos <= key.since and not self.flaw_of(head)
 
     def unconfirmed(self, heads: Iterable[Head], last: int) -> Head | None:
-        """The first head of a compromised key that no head of another key covers.
+        """The first head of a compromised key that no head of another key confirms.
 
-        `last` is the newest entry that was looked at: a handover behind it confirms nothing.
+        `last` is the newest verified entry: a handover after it confirms nothing.
         """
         heads = sorted(heads, key=lambda head: head.pos)
         good = [head.pos for head in heads if self.stands_alone(head)]
@@ -113,7 +113,7 @@ class Ring:
     # --- statements about keys ----------------------------------------------------------------
 
     def with_all(self, statements: Iterable[KeyStatement]) -> tuple["Ring", list[str]]:
-        """Goes on with what was said elsewhere; what cannot be right is named and left out."""
+        """Adds statements from other places; returns the flaws of those that are left out."""
         ring, flaws = self, list[str]()
         for statement in statements:
             if statement in ring.handovers or statement in ring.retirements:
@@ -162,7 +162,7 @@ class Ring:
         )
 
     def _comes_before(self, statement: Handover) -> bool:
-        """A later key that is trusted vouches for the one before it."""
+        """Whether it extends the ring backward: a trusted key confirms the one before it."""
         is_first = key_id_of(statement.new) == self.first.id
         return is_first and self.key(key_id_of(statement.old)) is None
 
@@ -206,6 +206,6 @@ def encoded(ring: Ring) -> bytes:
 
 
 def decoded(content: bytes) -> tuple[Ring, list[str]]:
-    """And what is wrong with it; raises DecodeError where it is no ring of this version."""
+    """The ring and its flaws; raises DecodeError if the content is not a ring of this version."""
     file = msgspec.json.decode(content, type=_File)
     return Ring(key_of(file.first)).with_all([*file.handovers, *file.retirements])

@@ -1,4 +1,4 @@
-"""The decision log: gapless, chained, append-only. Every answer is there once."""
+"""The decision log: gapless, chained, append-only. Every answer has exactly one entry."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -31,20 +31,20 @@ NAME = "decisions"
 
 
 class Tip(NamedTuple):
-    """Where the log ends."""
+    """The position and the hash of the last entry."""
 
     pos: int
     hash: bytes
 
 
 class DecisionLog:
-    """The one writer's side. Each append is one transaction, fenced by the projector's lease."""
+    """The writer's side of the log. Each append is one transaction, fenced by the lease."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def open(self) -> tuple[Tip, Input]:
-        """Where the log ends, and how far its stream was read to get there."""
+        """The end of the log, and how far its stream was read."""
         with self._engine.begin() as db:
             insert_new(db, checkpoint, empty_checkpoint(NAME))
             return _tip(db), decision_input(db)
@@ -55,7 +55,10 @@ class DecisionLog:
             return decision_input(db).sequence
 
     def append(self, epoch: int, entries: Sequence[Entry], read: Input) -> int:
-        """Adds what is new of `entries`, and the position of the stream, together. How many."""
+        """Adds the new ones of `entries` and the position in the stream in one transaction.
+
+        Returns how many were added.
+        """
         with self._engine.begin() as db:
             require_epoch(db, epoch)
             tip = _tip(db)
@@ -68,13 +71,13 @@ class DecisionLog:
                 .where(checkpoint.c.name == NAME)
                 .values(inputs=inputs, position=last, epoch=epoch)
             )
-            told = [fields.pod_uid for fields, _ in entries if fields.kind == OutcomeSeen.TYPE]
-            if told:
-                db.execute(delete(outcome_due).where(outcome_due.c.pod_uid.in_(told)))
+            settled = [fields.pod_uid for fields, _ in entries if fields.kind == OutcomeSeen.TYPE]
+            if settled:
+                db.execute(delete(outcome_due).where(outcome_due.c.pod_uid.in_(settled)))
             return len(placed)
 
     def due(self, at_most: int) -> list[tuple[FirstBinding, bytes | None]]:
-        """Pods that are bound and have no outcome yet, each with the last score it was given."""
+        """Bound pods without an outcome, each with the last answer that scored it."""
         with self._engine.connect() as db, db.begin():
             oldest = select(outcome_due).order_by(outcome_due.c.position).limit(at_most)
             due = list(map(FirstBinding._make, db.execute(oldest)))
@@ -82,7 +85,7 @@ class DecisionLog:
             return [_with_answer(bound, answers.get(bound.pod_uid), moved_at) for bound in due]
 
     def drop_settled(self, epoch: int) -> None:
-        """A pod that is seen bound a second time is due again, and has its outcome already."""
+        """Deletes due pods that have an outcome: a pod seen bound again becomes due again."""
         has_one = select(decision.c.pos).where(
             decision.c.pod_uid == outcome_due.c.pod_uid, decision.c.kind == OutcomeSeen.TYPE
         )
@@ -91,7 +94,7 @@ class DecisionLog:
             db.execute(delete(outcome_due).where(has_one.exists()))
 
     def sign_head(self, epoch: int, signer: Signer, now: int) -> Head | None:
-        """Signs where the log ends; nothing if that has been signed already."""
+        """Signs the end of the log; None if it is signed already or the key may not sign it."""
         with self._engine.begin() as db:
             require_epoch(db, epoch)
             tip = _tip(db)
@@ -109,7 +112,7 @@ class DecisionLog:
         return Head(**found) if found is not None else None
 
     def signed_to(self, epoch: int) -> Tip:
-        """Where the newest head stands."""
+        """The entry of the newest head."""
         with self._engine.begin() as db:
             require_epoch(db, epoch)
             newest = select(head.c.pos, head.c.hash).order_by(head.c.pos.desc()).limit(1)
@@ -117,7 +120,7 @@ class DecisionLog:
             return Tip(found.pos, found.hash) if found else Tip(0, FIRST_PREV)
 
     def restore_lost_heads(self, epoch: int, anchored: Sequence[Head]) -> None:
-        """Heads that an older copy of the database lost, once the log has come to them again."""
+        """Inserts anchored heads that an older copy of the database lacks, if the entries match."""
         with self._engine.begin() as db:
             require_epoch(db, epoch)
             at = [made.pos for made in anchored]
@@ -131,7 +134,7 @@ class DecisionLog:
                 db.execute(insert(head), [made.as_row() for made in lost.values()])
 
     def import_heads(self, epoch: int, heads: Sequence[Head]) -> None:
-        """Heads that were signed before, as they were: for a log that is restored."""
+        """Inserts heads that were signed before, when a log is restored."""
         with self._engine.begin() as db:
             require_epoch(db, epoch)
             if heads:
@@ -169,7 +172,7 @@ _SQLITE_COLUMNS = (
     "prev",
     "hash",
     "beside",
-)  # SQLite makes the other columns of these
+)  # SQLite generates the others
 
 
 def _insert(db: Connection, placed: Sequence[_ChainedEntry]) -> None:
@@ -194,7 +197,7 @@ def _tip(db: Connection) -> Tip:
 
 
 def _without_known(db: Connection, entries: Sequence[Entry]) -> list[Entry]:
-    """Without those that are there already, and without repeats among themselves."""
+    """Drops entries that the log has already, and repeats within `entries`."""
     by_id = {entry.fields.event_id: entry for entry in reversed(entries)}
     ids = [entry.fields.event_id for entry in entries]
     known = set(db.scalars(select(decision.c.event_id).where(decision.c.event_id.in_(ids))))
@@ -208,7 +211,7 @@ class _Answer(NamedTuple):
 
 
 def _last_answers(db: Connection, due: Sequence[FirstBinding]) -> dict[str, _Answer]:
-    """The last score that each pod was given, by its uid."""
+    """The last answer that scored each pod, by its uid."""
     theirs = decision.c.pod_uid.in_([bound.pod_uid for bound in due])
     scored = select(func.max(decision.c.pos)).where(
         theirs, decision.c.kind == PrioritizeDecided.TYPE
@@ -223,7 +226,7 @@ def _last_answers(db: Connection, due: Sequence[FirstBinding]) -> dict[str, _Ans
 def _with_answer(
     bound: FirstBinding, answer: _Answer | None, moved_at: int
 ) -> tuple[FirstBinding, bytes | None]:
-    """The row that an answer names is no longer its node's for sure, once any node has gone."""
+    """Marks the ordinal as reassigned if a node was removed after the view of the answer."""
     if answer is None:
         return bound, None
     known = bound._replace(ordinal=ROW_REASSIGNED) if answer.view_position < moved_at else bound

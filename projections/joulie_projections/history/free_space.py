@@ -1,4 +1,4 @@
-"""How much room is left: in the streams, in the database, on the disk of the data directory."""
+"""Measures free space: in the streams, in the database, on the disk of the data directory."""
 
 import asyncio
 import contextlib
@@ -20,26 +20,26 @@ from joulie_projections.store import database
 from joulie_projections.store.database import Place, sqlite_file
 
 POLL_S = 15.0
-log = get_logger("room")
+log = get_logger("free_space")
 
 
 class FreeSpaceMonitor:
-    """Shown as metrics; alerts and `joulie status` read them."""
+    """Sets the metrics of free space, which alerts and `joulie status` read."""
 
     def __init__(self, bus: Log, place: Place, directory: Path) -> None:
         self._bus = bus
         self._place = place
         self._directory = directory
         self._growth = {stream: Growth() for stream in Stream}
-        self._trouble = ""
+        self._error = ""
 
     async def run(self) -> None:
-        """For ever. What cannot be measured keeps its last value, and is logged once."""
+        """Runs until cancelled. After an error the metrics keep their last values."""
         while True:
-            trouble = await self._try_measure()
-            if trouble not in ("", self._trouble):
-                log.warning("room_unknown", why=trouble)
-            self._trouble = trouble
+            error = await self._try_measure()
+            if error not in ("", self._error):
+                log.warning("free_space_unknown", why=error)
+            self._error = error
             await asyncio.sleep(POLL_S)
 
     async def _try_measure(self) -> str:
@@ -55,9 +55,9 @@ class FreeSpaceMonitor:
         metrics.DATA_SIZE_BYTES.set(usage.total)
         metrics.DATABASE_BYTES.set(await asyncio.to_thread(_size_of, self._place))
         for stream in Stream:
-            await self._measure(stream, time.time_ns())
+            await self._measure_stream(stream, time.time_ns())
 
-    async def _measure(self, stream: Stream, now: int) -> None:
+    async def _measure_stream(self, stream: Stream, now: int) -> None:
         size, growth = await self._bus.size(stream), self._growth[stream]
         growth.saw(size, now)
         metrics.STREAM_BYTES.labels(stream=stream).set(size.bytes)

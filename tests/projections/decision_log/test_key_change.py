@@ -268,7 +268,7 @@ def rotated(key: Path) -> str:
     """By hand; the id of the old key."""
     old = Signer.of(key)
     key_change.request_rotation(key)
-    key_change.prepare(old, 7, bytes(32), noon()).done()
+    key_change.prepare(old, 7, bytes(32), noon()).complete()
     return old.key_id
 
 
@@ -297,6 +297,6 @@ def test_a_key_that_handed_over_is_no_longer_in_force(key: Path) -> None:
     change = key_change.prepare(old, 7, bytes(32), noon())
 
     assert not key_change.is_in_force(old)
-    assert key_change.is_in_force(change.done())
+    assert key_change.is_in_force(change.complete())
     ring_path(key).write_text("{}")
     assert not key_change.is_in_force(old)

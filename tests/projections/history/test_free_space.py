@@ -54,4 +54,4 @@ async def test_what_cannot_be_measured_is_logged_once_and_tried_again(
             missing.mkdir()
             await until(lambda: (shown("joulie_data_size_bytes") or 0) > 0)
 
-    assert [line["event"] for line in lines] == ["room_unknown"]
+    assert [line["event"] for line in lines] == ["free_space_unknown"]
