@@ -1,8 +1,8 @@
-"""An entry of the decision log begins with a header: what it is found by, hashed with the rest.
+"""Begin each entry of the decision log with a header: its indexed fields, hashed with the message.
 
-SQLite makes its columns of it and keeps them nowhere else. The table is written anew, which takes
-the room of the log once more while it lasts. What was logged before keeps its body and its hash.
-Code of schema 0002 cannot read what is logged from now on: it is stopped before.
+SQLite generates the other columns from the header. The table is rewritten, which temporarily takes
+the space of the log once more. Existing entries keep their bodies and hashes. Code of schema 0002
+cannot read new entries, and has to be stopped before.
 
 Revision ID: 0003
 """

@@ -1,4 +1,4 @@
-"""What an entry of the decision log says, and how it is decision_table. Pure.
+"""The content and the encoding of an entry of the decision log. Pure.
 
     @00380054005800690074extender-0:b1:7   decision.filter   uid   team/train   4711   1792324800...
     the message, byte for byte as received

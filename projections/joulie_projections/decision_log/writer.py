@@ -222,7 +222,9 @@ class DecisionWriter:
             try:
                 due = await self._calls.once(self._log.due, DUE_BATCH)
                 overdue = time.time_ns() - int(grace_s * 1e9)
-                ripe = [(pod, answer) for pod, answer in due if answer or pod.at < overdue]
+                ripe = [
+                    (pod, answer) for pod, answer in due if answer is not None or pod.at < overdue
+                ]
                 if ripe:
                     # The pod is due until the published outcome is an entry of the log.
                     await self._bus.publish(list(self._outcomes(ripe)))

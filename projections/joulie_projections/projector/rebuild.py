@@ -1,7 +1,8 @@
-"""Folds the log again into another generation of the rows, beside the one that serves.
+"""Folds the log again into a new generation of the rows, beside the one in use.
 
-Nearly all of it happens next to the projector. For the last few positions the lease is taken from
-it, so that nothing moves; then the checkpoint names the new generation, and the lease is free.
+Most of the rebuild runs while the projector works. For the last positions the rebuild takes the
+lease, so that the position stands still; then it sets the new generation in the checkpoint and
+releases the lease.
 """
 
 import asyncio
@@ -37,9 +38,9 @@ from joulie_projections.state.state import ClusterState
 from joulie_projections.store.retrying import DatabaseExecutor
 from joulie_projections.store.store import GenerationInfo, Store
 
-MANIFESTS_PER_READ = 10_000  # manifests in memory
-FETCH_TIMEOUT_S = 10.0  # for the broker to hand over the next messages
-LEASE_NS = 30_000_000_000  # for the last few positions; a rebuild that dies here is waited for
+MANIFESTS_PER_READ = 10_000
+FETCH_TIMEOUT_S = 10.0  # for the next messages from the broker
+LEASE_NS = 30_000_000_000  # for the last positions; the projector waits this long if a rebuild dies
 
 
 class RebuildResult(NamedTuple):
@@ -47,12 +48,12 @@ class RebuildResult(NamedTuple):
     position: int
     events: int
     seconds: float
-    differs_at: int  # the first position where the same code gave another state then; 0 for none
-    set_aside: int = 0  # messages that were folded before, and lie in quarantine now
+    differs_at: int  # the first position where the same code committed another state; 0 for none
+    set_aside: int = 0  # messages that were folded before and are in quarantine now
 
 
 class FactSource(Protocol):
-    """Where the facts of a batch come from."""
+    """Provides the facts of a batch."""
 
     async def of(self, manifest: Manifest) -> list[Record]: ...
 
@@ -61,14 +62,14 @@ OpenHistory = Callable[[], AbstractContextManager[History]]
 
 
 class HistorySource(NamedTuple):
-    """A past that an archive holds the beginning of: its manifests, and its facts."""
+    """The manifests and the facts of a log, of which an archive may hold the beginning."""
 
     reading: OpenHistory
     facts: FactSource
 
 
 class StreamCursor:
-    """The streams, read forward once, in the order that the manifests ask for."""
+    """Reads the streams forward once, in the order of the manifests."""
 
     def __init__(self, readers: dict[Stream, Reader], bell: asyncio.Event) -> None:
         self._readers = readers
@@ -79,7 +80,7 @@ class StreamCursor:
     async def on(
         cls, bus: Log, start: Inputs, known: Inputs
     ) -> AsyncGenerator["StreamCursor", None]:
-        """`known` says which streams of those names are meant."""
+        """Opens the streams at `start`; `known` holds the creation time of each stream."""
         bell = asyncio.Event()
         async with contextlib.AsyncExitStack() as stack:
             readers = {}
@@ -104,7 +105,7 @@ class StreamCursor:
 
 
 class _Refold:
-    """What the facts give, position by position."""
+    """Folds the facts again, batch by batch."""
 
     def __init__(self, start: Snapshot | None) -> None:
         self.cursor, rows = (
@@ -113,11 +114,11 @@ class _Refold:
         self.cluster_state: ClusterState = cluster_state_of(rows)
         self.events = 0
         self.differs_at = 0
-        self.poison: list[Poison] = []  # what older code folded, and this code refuses
+        self.poison: list[Poison] = []  # messages that older code folded and this code refuses
         self._changed: dict[tuple[str, str], Row] = {}
 
     async def follow(self, past: FactSource, reading: OpenHistory, calls: DatabaseExecutor) -> None:
-        """As far as there are manifests."""
+        """Folds until there are no more manifests."""
         while True:
             after = self.cursor.position
             manifests, aside = await calls.until_done(_manifests, reading, after)
@@ -150,7 +151,7 @@ class _Refold:
         ]
 
     def changed(self) -> list[Row]:
-        """Since the rows were last asked for."""
+        """The rows that changed since the last call of this method or of `every_row`."""
         rows = list(self._changed.values())
         self._changed.clear()
         return rows
@@ -163,9 +164,9 @@ async def rebuild(
     start: Snapshot | None = None,
     source: HistorySource | None = None,
 ) -> RebuildResult:
-    """Readers notice by the incarnation, and load the rows anew.
+    """Rebuilds the rows from the first fact, or from `start`.
 
-    From the first fact, unless `start` is given: of a log that was trimmed it is `source`.
+    A trimmed log needs `source`. Readers notice the new incarnation, and reload the rows.
     """
     calls, refold = DatabaseExecutor(), _Refold(start)
     try:
@@ -212,7 +213,9 @@ def _manifests(reading: OpenHistory, after: int) -> tuple[list[Manifest], frozen
 
 
 def _take_over(store: Store, owner: str) -> Checkpoint:
-    """From whoever leads: its next commit is fenced, and it comes back on the new rows."""
+    """Takes the lease from the projector: its next commit is fenced, and it restarts on the new
+    rows.
+    """
     now = time.time_ns()
     held = store.acquire(owner, now + LEASE_NS, now, "", lambda _: True)
     assert held is not None

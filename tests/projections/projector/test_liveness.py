@@ -9,26 +9,26 @@ class Watched:
 
     def __init__(self) -> None:
         self._clock = VirtualClock(0)
-        self.progress = Liveness(60, lambda: self._clock.now / 1e9)
+        self.liveness = Liveness(60, lambda: self._clock.now / 1e9)
 
     def beats(self, seconds: int, position: int, lag: int) -> None:
         for _ in range(seconds):
             self._clock.advance(1)
-            self.progress.saw(position, lag)
+            self.liveness.observe(position, lag)
 
     def is_silent_for(self, seconds: float) -> None:
         self._clock.advance(seconds)
 
     @property
     def alive(self) -> str:
-        return self.progress.alive()
+        return self.liveness.alive()
 
 
 def test_who_has_nothing_to_do_is_alive() -> None:
     watched = Watched()
     watched.beats(3600, position=7, lag=0)
 
-    assert (watched.alive, watched.progress.ready()) == ("", "")
+    assert (watched.alive, watched.liveness.ready()) == ("", "")
 
 
 def test_whose_position_moves_is_alive_however_far_behind() -> None:
@@ -60,7 +60,7 @@ def test_who_says_nothing_is_not() -> None:
 
 def test_before_it_leads_or_stands_by_it_is_not_ready() -> None:
     watched = Watched()
-    before = watched.progress.ready()
-    watched.progress.mark_standby()
+    before = watched.liveness.ready()
+    watched.liveness.mark_standby()
 
-    assert (before, watched.progress.ready()) == ("waiting for the database", "")
+    assert (before, watched.liveness.ready()) == ("waiting for the database", "")
