@@ -251,7 +251,7 @@ def test_without_a_key_nothing_is_handed_over(tmp_path: Path) -> None:
 def test_the_key_that_signs_cannot_be_retired(key: Path) -> None:
     with pytest.raises(KeyChangeRefused, match="joulie keys rotate"):
         key_change.request_retirement(key, Signer.of(key).key_id, 5)
-    with pytest.raises(KeyChangeRefused, match="no key of this log"):
+    with pytest.raises(KeyChangeRefused, match="not a key of this log"):
         key_change.request_retirement(key, "other", 5)
 
 
