@@ -20,14 +20,14 @@ from joulie_projections.decision_log.entry import (
     parse_header,
 )
 
-said = st.text(st.characters(min_codepoint=32, exclude_categories=["Cs"]), max_size=300)
+texts = st.text(st.characters(min_codepoint=32, exclude_categories=["Cs"]), max_size=300)
 number = st.integers(-MAX_COLUMN_INT, MAX_COLUMN_INT)
-abouts = st.builds(EntryFields, said, said, said, said, number, number)
+entry_fields = st.builds(EntryFields, texts, texts, texts, texts, number, number)
 PLAIN = EntryFields("a:1:7", "k", "u", "t/p", 1, 2)
 
 
-@given(abouts, st.binary())
-def test_a_body_is_its_header_and_the_message_as_it_came(
+@given(entry_fields, st.binary())
+def test_a_body_is_its_header_and_the_message_as_received(
     fields: EntryFields, message: bytes
 ) -> None:
     body = header_of(fields) + message
@@ -35,12 +35,12 @@ def test_a_body_is_its_header_and_the_message_as_it_came(
     assert has_header(body)
     assert (parse_header(body), message_in(body)) == (fields, message)
     ids = [fields.event_id, "a:1:7", fields.event_id]
-    assert event_ids_in([body, header_of(PLAIN), body]) == [said.encode() for said in ids]
+    assert event_ids_in([body, header_of(PLAIN), body]) == [texts.encode() for texts in ids]
     assert detached_header(Entry(fields, body)) is None
 
 
-@given(abouts)
-def test_a_message_without_a_header_has_it_beside(fields: EntryFields) -> None:
+@given(entry_fields)
+def test_a_message_without_a_header_has_a_detached_one(fields: EntryFields) -> None:
     message = b"\x85message\n@"
 
     assert not has_header(message)
@@ -50,11 +50,11 @@ def test_a_message_without_a_header_has_it_beside(fields: EntryFields) -> None:
 
 
 @settings(deadline=None)
-@given(fields=abouts, message=st.binary(), apart=st.booleans())
-def test_sqlite_finds_an_entry_by_what_it_says(
-    fields: EntryFields, message: bytes, apart: bool
+@given(fields=entry_fields, message=st.binary(), is_detached=st.booleans())
+def test_sqlite_generates_the_columns_from_the_header(
+    fields: EntryFields, message: bytes, is_detached: bool
 ) -> None:
-    body = b"\x85" + message if apart else header_of(fields) + message
+    body = b"\x85" + message if is_detached else header_of(fields) + message
 
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
         db.execute(decision_table.TABLE)
@@ -74,11 +74,11 @@ def found_by(body: bytes) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("body", [b"", b"x", b"\x85", b"x@", b"0@0022"])
-def test_what_has_no_header_and_none_beside_is_found_by_its_number(body: bytes) -> None:
+def test_an_entry_without_any_header_is_found_by_its_position(body: bytes) -> None:
     assert found_by(body) == ("?7", "", "", "", 0, 0)
 
 
-NONSENSE = {
+MALFORMED = {
     b"@": b"",
     b"@\n": b"",
     b"@0022": b"",
@@ -89,8 +89,8 @@ NONSENSE = {
 }
 
 
-@pytest.mark.parametrize(("body", "event_id"), NONSENSE.items())
-def test_a_header_that_is_nonsense_raises_no_error(body: bytes, event_id: bytes) -> None:
+@pytest.mark.parametrize(("body", "event_id"), MALFORMED.items())
+def test_a_malformed_header_raises_no_error(body: bytes, event_id: bytes) -> None:
     assert len(found_by(body)) == len(EntryFields._fields)
     assert event_ids_in([body]) == [event_id]
     with pytest.raises(ValueError, match=r"."):

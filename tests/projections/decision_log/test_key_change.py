@@ -62,7 +62,11 @@ def signed(connection: Connection, place: Place) -> Signing:
     async def wait(count: int) -> list[Head]:
         async with asyncio.timeout(10):
             while True:
-                outside = [said for said in await anchored(connection) if isinstance(said, Head)]
+                outside = [
+                    statements
+                    for statements in await anchored(connection)
+                    if isinstance(statements, Head)
+                ]
                 if len(outside) == len(heads(place)) == count:
                     return outside
                 await asyncio.sleep(0.02)
@@ -87,10 +91,10 @@ async def test_a_running_projector_hands_over_before_its_next_head(
         await publish(decided("b"))
         first, second = await signed(2)
 
-    ring, said = public_key(ring_path(key)), await anchored(connection)
+    ring, statements = public_key(ring_path(key)), await anchored(connection)
     assert (first.key_id, second.key_id) == (old, new)
     assert Signer.of(key).key_id == new
-    assert said == [first, *ring.handovers, second]
+    assert statements == [first, *ring.handovers, second]
     assert [(key.after, key.until) for key in ring.keys] == [(0, 1), (1, 2**63 - 1)]
     assert (ring.handovers[0].pos, ring.handovers[0].hash) == (first.pos, first.hash)
     assert {ring.flaw_of(head) for head in (first, second)} == {""}
@@ -113,14 +117,14 @@ async def test_a_running_projector_retires_a_key(
         key_change.request_retirement(key, old, 0)
         await until(lambda: not key_change.retirement_path(key).exists())
 
-    said = await anchored(connection)
-    assert [type(one) for one in said] == [Head, Handover, Retirement]
+    statements = await anchored(connection)
+    assert [type(one) for one in statements] == [Head, Handover, Retirement]
     ring = public_key(ring_path(key))
     assert [known.since == 0 for known in ring.keys] == [True, False]
-    assert ring.retirements == (said[2],)
+    assert ring.retirements == (statements[2],)
 
 
-async def test_what_a_crash_left_in_between_is_gone_on_with(
+async def test_a_change_that_a_crash_interrupted_is_completed(
     projecting: Projecting,
     publish: Publish,
     connection: Connection,
@@ -171,7 +175,7 @@ async def test_a_change_that_cannot_be_made_leaves_the_old_key_in_force(
     assert head.key_id == Signer.of(key).key_id
 
 
-async def test_heads_that_an_older_copy_lost_come_back_with_their_entries(
+async def test_heads_that_an_older_copy_lacks_are_restored_with_their_entries(
     projecting: Projecting,
     publish: Publish,
     connection: Connection,
@@ -194,7 +198,7 @@ async def test_heads_that_an_older_copy_lost_come_back_with_their_entries(
     assert await anchored(connection) == heads(place)
 
 
-async def test_a_newest_message_that_is_no_statement_hides_no_head(
+async def test_a_newest_message_that_is_not_a_statement_hides_no_head(
     projecting: Projecting,
     publish: Publish,
     connection: Connection,
@@ -217,7 +221,7 @@ async def test_a_newest_message_that_is_no_statement_hides_no_head(
     assert heads(place) == kept
 
 
-async def test_who_was_fenced_signs_nothing(writer: Engine, tmp_path: Path) -> None:
+async def test_a_fenced_writer_signs_nothing(writer: Engine, tmp_path: Path) -> None:
     log = DecisionLog(writer)
     log.open()
 
@@ -228,7 +232,7 @@ async def test_who_was_fenced_signs_nothing(writer: Engine, tmp_path: Path) -> N
 # --- asking -------------------------------------------------------------------------------------
 
 
-def test_asking_twice_asks_for_one_key(key: Path) -> None:
+def test_two_requests_create_one_key(key: Path) -> None:
     assert key_change.request_rotation(key) == key_change.request_rotation(key)
     assert next_path(key).stat().st_mode & 0o777 == 0o600
 
@@ -281,7 +285,7 @@ def test_an_old_key_beside_a_newer_ring_is_refused(key: Path) -> None:
         Signer.of(key).publish(ring_path(key))
 
 
-def test_no_new_key_is_made_beside_a_ring(key: Path) -> None:
+def test_no_new_key_is_created_beside_a_ring(key: Path) -> None:
     rotated(key)
     key.unlink()
 

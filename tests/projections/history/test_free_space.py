@@ -42,7 +42,7 @@ async def test_streams_database_and_disk_are_measured(
     assert 0 < (free or 0) < (size or 0)
 
 
-async def test_what_cannot_be_measured_is_logged_once_and_tried_again(
+async def test_a_failed_measurement_is_logged_once_and_retried(
     bus: JetStreamLog, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(free_space, "LOOK_S", 0.02)

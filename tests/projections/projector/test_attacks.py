@@ -71,7 +71,7 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("messages", ATTACKS.values(), ids=ATTACKS)
-async def test_the_projector_sets_it_aside_and_goes_on(
+async def test_the_projector_quarantines_the_message_and_continues(
     projecting: Projecting,
     viewing: Viewing,
     bus: JetStreamLog,
@@ -79,11 +79,11 @@ async def test_the_projector_sets_it_aside_and_goes_on(
     writer: Engine,
     messages: Sequence[bytes],
 ) -> None:
-    says, count = producer(), len(messages)
+    sender, count = producer(), len(messages)
     subject = CLUSTER.of(NODE)
     async with projecting() as running, viewing() as view:
         await bus.publish([Message(subject, f"m{n}", body) for n, body in enumerate(messages)])
-        await bus.publish([says.stamp(node_seen("after"))])
+        await bus.publish([sender.stamp(node_seen("after"))])
         await view.wait_for(count + 1, 10)
         assert not running.done()
         assert list(view.cluster_state.nodes) == ["after"]
@@ -99,7 +99,7 @@ async def test_the_projector_sets_it_aside_and_goes_on(
 
 
 @pytest.mark.parametrize("name", [LONG, "\0", "a\0b", "x" * 254], ids=["8 kB", "NUL", "b", "254"])
-async def test_an_answer_about_an_impossible_pod_is_an_entry_that_cannot_be_read(
+async def test_an_answer_about_an_invalid_pod_is_an_unreadable_entry(
     projecting: Projecting, bus: JetStreamLog, place: Place, name: str
 ) -> None:
     fine = producer("extender")
@@ -125,10 +125,10 @@ async def test_an_answer_about_an_impossible_pod_is_an_entry_that_cannot_be_read
 async def test_a_flood_of_garbage_does_not_fill_the_database(
     projecting: Projecting, viewing: Viewing, bus: JetStreamLog, place: Place, writer: Engine
 ) -> None:
-    says, count = producer(), 3000
+    sender, count = producer(), 3000
     flood = [Message(CLUSTER.of(NODE), f"m{n}", b"garbage %d " % n * 50) for n in range(count)]
     await bus.publish(flood)
-    await bus.publish([says.stamp(node_seen("after"))])
+    await bus.publish([sender.stamp(node_seen("after"))])
     async with projecting(batch=5000), viewing() as view:
         await view.wait_for(count + 1, 20)
         assert list(view.cluster_state.nodes) == ["after"]

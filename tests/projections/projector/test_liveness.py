@@ -24,14 +24,14 @@ class Watched:
         return self.liveness.alive()
 
 
-def test_who_has_nothing_to_do_is_alive() -> None:
+def test_an_idle_projector_is_alive() -> None:
     watched = Watched()
     watched.beats(3600, position=7, lag=0)
 
     assert (watched.alive, watched.liveness.ready()) == ("", "")
 
 
-def test_whose_position_moves_is_alive_however_far_behind() -> None:
+def test_a_projector_whose_position_moves_is_alive_at_any_lag() -> None:
     watched = Watched()
     for position in range(10):
         watched.beats(59, position, lag=1_000_000)
@@ -39,7 +39,7 @@ def test_whose_position_moves_is_alive_however_far_behind() -> None:
     assert watched.alive == ""
 
 
-def test_who_stands_still_with_events_waiting_is_not_and_is_again_once_it_moves() -> None:
+def test_a_projector_stuck_with_pending_events_is_not_alive_until_it_moves() -> None:
     watched = Watched()
     watched.beats(1, position=7, lag=0)
     watched.beats(62, position=7, lag=5)
@@ -50,7 +50,7 @@ def test_who_stands_still_with_events_waiting_is_not_and_is_again_once_it_moves(
     assert watched.alive == ""
 
 
-def test_who_says_nothing_is_not() -> None:
+def test_a_projector_without_beats_is_not_alive() -> None:
     watched = Watched()
     watched.beats(1, position=7, lag=0)
     watched.is_silent_for(61)
@@ -58,7 +58,7 @@ def test_who_says_nothing_is_not() -> None:
     assert watched.alive == "no sign of life for 61 s"
 
 
-def test_before_it_leads_or_stands_by_it_is_not_ready() -> None:
+def test_a_projector_is_not_ready_before_it_leads_or_stands_by() -> None:
     watched = Watched()
     before = watched.liveness.ready()
     watched.liveness.mark_standby()

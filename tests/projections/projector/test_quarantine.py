@@ -36,7 +36,7 @@ SAMPLE = producer().stamp(power("n", 1)).data
 UNKNOWN = SAMPLE.replace(b"telemetry.sampled", b"telemetry.shuffle")
 
 
-def test_what_can_be_read_of_it_is_shown() -> None:
+def test_a_body_is_shown_as_far_as_it_can_be_decoded() -> None:
     known, unknown = quarantine.to_readable(SAMPLE), quarantine.to_readable(UNKNOWN)
 
     assert (known["type"], known["data"]) == ("telemetry.sampled", {"node": "n", "power_mw": 1000})
@@ -45,19 +45,19 @@ def test_what_can_be_read_of_it_is_shown() -> None:
     assert quarantine.to_readable(b"\xc1\xc1") == {"bytes": "c1c1"}
 
 
-def test_what_still_cannot_be_read_is_not_told_again() -> None:
+def test_a_message_that_still_cannot_be_read_is_not_retried() -> None:
     with pytest.raises(NotRetryable, match="position 7 still cannot be read: nobody here knows"):
         quarantine.retry_message(poison(UNKNOWN), CLUSTER)
 
 
-def test_a_decision_among_facts_is_not_told_again() -> None:
+def test_a_decision_among_facts_is_not_retried() -> None:
     [*_, outcome] = one_of_each()
 
     with pytest.raises(NotRetryable, match="is a decision"):
         quarantine.retry_message(poison(producer().stamp(outcome).data), CLUSTER)
 
 
-def test_a_refused_message_is_not_sent_again() -> None:
+def test_a_refused_message_is_not_retried() -> None:
     """An administrator would send it, and the broker refuses an administrator nothing."""
     agents = producer(agent_name("evil")).stamp(power("n", 1))
     record = Record(Stream.TEL, 3, NOON, agents.data, "joulie.agent.test.evil")
@@ -67,17 +67,17 @@ def test_a_refused_message_is_not_sent_again() -> None:
         quarantine.retry_message(refused, CLUSTER)
 
 
-def test_what_was_unreadable_is_not_sent_into_another_stream() -> None:
+def test_a_message_is_not_retried_into_another_stream() -> None:
     plan = producer().stamp(eco("n")).data
 
     with pytest.raises(NotRetryable, match="stored in JOULIE_TEL, and plan"):
         quarantine.retry_message(poison(plan), CLUSTER)
 
 
-def test_it_is_told_again_as_it_was() -> None:
-    told = quarantine.retry_message(poison(SAMPLE), CLUSTER)
+def test_a_retry_has_the_same_body() -> None:
+    message = quarantine.retry_message(poison(SAMPLE), CLUSTER)
 
-    assert told == (CLUSTER.of(power("n", 1)), "retry:7", SAMPLE)
+    assert message == (CLUSTER.of(power("n", 1)), "retry:7", SAMPLE)
 
 
 @pytest.mark.anyio
@@ -89,7 +89,7 @@ async def test_a_retry_gets_its_own_position_and_every_refold_follows(
     writer: object,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    says, read = producer(), codec.read
+    sender, read = producer(), codec.read
 
     def not_yet(envelope: codec.Envelope, where: str) -> AnyEvent:
         """Code that does not know readings of node b."""
@@ -100,7 +100,7 @@ async def test_a_retry_gets_its_own_position_and_every_refold_follows(
     monkeypatch.setattr(codec, "read", not_yet)
     monkeypatch.setattr(codec, "open_sample", lambda _: None)  # nor by the short way
     async with projecting(), viewing() as view:
-        await bus.publish([says.stamp(power("a", 1)), says.stamp(power("b", 2))])
+        await bus.publish([sender.stamp(power("a", 1)), sender.stamp(power("b", 2))])
         await view.wait_for(2, 5)
         assert list(view.cluster_state.nodes) == ["a"]
     monkeypatch.setattr(codec, "read", read)

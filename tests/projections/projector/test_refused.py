@@ -31,7 +31,7 @@ def state(request: pytest.FixtureRequest) -> str:
     return found
 
 
-def refuses(place: Place, table: str, when: str, state: str) -> None:
+def refuse_rows(place: Place, table: str, when: str, state: str) -> None:
     """From now on the database itself refuses some rows of a table."""
     owner = database.migrator(place)
     with owner.begin() as db:
@@ -52,7 +52,7 @@ def _trigger(dialect: str, table: str, when: str, state: str) -> list[str]:
     ]
 
 
-def holding(place: Place, word: str) -> str:
+def body_contains(place: Place, word: str) -> str:
     """SQL: the body of an entry holds the word."""
     if database.sqlite_file(place) is not None:
         return f"instr(NEW.body, CAST('{word}' AS BLOB))"
@@ -74,11 +74,11 @@ def running(
 
 
 @pytest.mark.parametrize("batch", [7, 1000], ids=["small commits", "a large one"])
-async def test_facts_whose_rows_are_refused_are_set_aside_and_all_others_count(
+async def test_facts_with_refused_rows_are_quarantined_and_all_others_are_folded(
     running: Running, place: Place, writer: Engine, state: str, batch: int
 ) -> None:
     projecting, viewing, publish, bus = running
-    refuses(place, "node_twin", "NEW.key = 'evil'", state)
+    refuse_rows(place, "node_twin", "NEW.key = 'evil'", state)
     names = [f"n{number}" for number in range(400)]
     names[5], names[311] = "evil", "evil"
     await publish(*(node_seen(name) for name in names), *(power(f"n{n}", 9) for n in range(300)))
@@ -109,11 +109,11 @@ async def test_facts_whose_rows_are_refused_are_set_aside_and_all_others_count(
 async def test_an_answer_that_is_refused_is_an_unreadable_entry(
     running: Running, place: Place, state: str, refused: str, is_kept: bool
 ) -> None:
-    refuses(place, "decision", holding(place, refused), state)
-    says = producer("extender")
-    told = [says.stamp(decided(f"p{number}")) for number in range(20)]
-    told[11] = says.stamp(decided("evil"))
-    await running.bus.publish(told)
+    refuse_rows(place, "decision", body_contains(place, refused), state)
+    sender = producer("extender")
+    messages = [sender.stamp(decided(f"p{number}")) for number in range(20)]
+    messages[11] = sender.stamp(decided("evil"))
+    await running.bus.publish(messages)
 
     def written() -> bool:
         with History.of(place) as history:
@@ -127,5 +127,5 @@ async def test_an_answer_that_is_refused_is_an_unreadable_entry(
         entries = list(history.entries())
     assert [entry.kind for entry in entries].count("unreadable") == 1
     assert entries[11].kind == "unreadable"
-    assert (entries[11].message == told[11].data) == is_kept
+    assert (entries[11].message == messages[11].data) == is_kept
     assert is_kept or b"bytes that the database refused, sha256 " in entries[11].message

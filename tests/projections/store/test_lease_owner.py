@@ -44,13 +44,13 @@ def test_a_process_that_ended_is_gone_and_one_that_runs_is_not() -> None:
 
 
 @linux_only
-def test_another_process_with_the_same_number_does_not_keep_the_lease() -> None:
+def test_another_process_with_the_same_id_does_not_keep_the_lease() -> None:
     assert is_gone(changed(new_owner(), 3, "1"))
 
 
 @linux_only
 @pytest.mark.parametrize("field", [0, 1], ids=["another boot", "another PID namespace"])
-def test_what_another_machine_or_container_runs_is_not_known_to_be_gone(field: int) -> None:
+def test_a_process_of_another_machine_or_container_is_not_known_to_be_gone(field: int) -> None:
     """There, the process may run that is none here, or have the number that another has here."""
     owner = changed(new_owner(), field, "another")
 
@@ -59,9 +59,7 @@ def test_what_another_machine_or_container_runs_is_not_known_to_be_gone(field: i
 
 
 @linux_only
-def test_two_containers_with_one_host_name_and_process_1_do_not_take_the_lease_of_each_other() -> (
-    None
-):
+def test_two_containers_with_the_same_host_name_and_process_id_have_different_owners() -> None:
     unshare = ["unshare", "--pid", "--fork", "--kill-child"]
     if os.geteuid() != 0 or subprocess.run([*unshare, "true"], capture_output=True).returncode:
         pytest.skip("only root may make PID namespaces")
