@@ -1,4 +1,4 @@
-"""The schema that the migrations make is the one that the code thinks of; old and new meet."""
+"""The migrations give the schema of the code, and old and new versions work side by side."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -59,7 +59,7 @@ NEXT = (
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """With nothing in it."""
+    """An empty database."""
     if request.param == "sqlite":
         return tmp_path / "empty.db"
     server: Postgres = request.getfixturevalue("postgres")
@@ -75,7 +75,7 @@ def empty(place: Place) -> Generator[Engine, None, None]:
 
 @pytest.fixture
 def next_release(tmp_path: Path) -> Steps:
-    """What the next version of the code brings: one step before its roll-out, one after."""
+    """The steps of the next version: one pre step and one post step."""
     return release(tmp_path, 2, oldest="0094", newest="0095")
 
 
@@ -95,7 +95,7 @@ def test_the_migrated_schema_equals_the_tables_of_the_code(empty: Engine) -> Non
 
 
 def differences(engine: Engine) -> list[Any]:
-    """But for what SQLite alone keeps, and nobody asks for."""
+    """The differences, except for the column that only SQLite has."""
     with engine.connect() as db:
         found = compare_metadata(MigrationContext.configure(db), metadata)
     is_beside = [change[0] == "remove_column" and change[3].name == "beside" for change in found]
@@ -209,7 +209,7 @@ def test_entries_from_before_headers_are_unchanged(empty: Engine, place: Place) 
 
 @pytest.fixture
 def current_schema(empty: Engine, place: Place) -> Engine:
-    """At today's schema, with data in place."""
+    """A database at the current schema, with data."""
     joulie_migrations.upgrade(empty)
     writer = database.writer(place)
     run_projector(writer)
@@ -218,7 +218,7 @@ def current_schema(empty: Engine, place: Place) -> Engine:
 
 
 def run_projector(writer: Engine) -> None:
-    """What this code's projector does, on top of what is there."""
+    """Commits facts like the projector of this code."""
     store = Store(writer)
     held = store.acquire("me", noon(10), noon(), "i", lambda _: True)
     assert held is not None

@@ -1,4 +1,4 @@
-"""A projector and views on one database and one broker, gone at the end of each block."""
+"""A projector and views on one database and one broker."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ class Migrating(Protocol):
 
 @pytest.fixture(params=["database_file", "postgres"], ids=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest) -> Place:
-    """A database at today's schema, of either kind: what holds for one holds for the other."""
+    """A SQLite or PostgreSQL database with the current schema."""
     found: Path | Migrating = request.getfixturevalue(request.param)
     return found if isinstance(found, Path) else found.migrated()
 
@@ -52,7 +52,7 @@ async def broker(server: Embedded) -> Embedded:
 
 @pytest.fixture
 def projecting(bus: JetStreamLog, place: Place, tmp_path: Path) -> Projecting:
-    """Small batches and a short lease; how the task ended is for the test to say."""
+    """Runs a projector with small batches and a short lease; the test checks how it ended."""
     signer = Signer.of(tmp_path / "signing.key")
 
     @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""What an entry is found by stands in its first line, and a database reads there what we wrote."""
+"""The header of an entry holds its fields, and the database reads the same fields from it."""
 
 import contextlib
 import sqlite3

@@ -1,4 +1,4 @@
-"""Signed heads: whoever keeps one can tell whether the log was rewritten."""
+"""Signed heads and the keys that verify them."""
 
 from pathlib import Path
 from typing import Any

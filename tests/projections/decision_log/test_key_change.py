@@ -1,4 +1,4 @@
-"""A change of keys while the projector runs, and after a crash at any step of it."""
+"""Changes of keys while the projector runs, and after a crash at any step."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -57,7 +57,7 @@ async def anchored(connection: Connection) -> list[Signed]:
 
 @pytest.fixture
 def signed(connection: Connection, place: Place) -> Signing:
-    """Returns when so many heads are in the database and outside of it."""
+    """Waits until the database and the stream have this number of heads."""
 
     async def wait(count: int) -> list[Head]:
         async with asyncio.timeout(10):
@@ -132,7 +132,7 @@ async def test_a_change_that_a_crash_interrupted_is_completed(
     key: Path,
     signed: Signing,
 ) -> None:
-    """Written into the ring, and then nothing more: neither anchored nor in force."""
+    """The change was written into the ring, but neither anchored nor put in force."""
     async with projecting():
         await publish(decided("a"))
         (first,) = await signed(1)
@@ -151,7 +151,7 @@ async def test_a_change_that_a_crash_interrupted_is_completed(
 async def test_a_standby_signs_with_the_key_that_is_in_force_when_it_leads(
     projecting: Projecting, publish: Publish, place: Place, key: Path, signed: Signing
 ) -> None:
-    """The key was changed while it stood by, with the old one in its memory."""
+    """The key was changed while the standby had the old one in memory."""
     async with projecting() as leader:
         await publish(decided("a"))
         await signed(1)
@@ -206,7 +206,7 @@ async def test_a_newest_message_that_is_not_a_statement_hides_no_head(
     key: Path,
     signed: Signing,
 ) -> None:
-    """Any user can have the broker store an answer on the subject of heads."""
+    """Any user can make the broker store a reply on the subject of heads."""
     async with projecting():
         for count, uid in enumerate("ab", 1):
             await publish(decided(uid))
@@ -229,7 +229,7 @@ async def test_a_fenced_writer_signs_nothing(writer: Engine, tmp_path: Path) -> 
         log.sign_head(3, Signer.of(tmp_path / "head.key"), noon())
 
 
-# --- asking -------------------------------------------------------------------------------------
+# --- requests -----------------------------------------------------------------------------------
 
 
 def test_two_requests_create_one_key(key: Path) -> None:
@@ -269,7 +269,7 @@ def test_a_second_retirement_waits_for_the_first(key: Path) -> None:
 
 
 def rotated(key: Path) -> str:
-    """By hand; the id of the old key."""
+    """Rotates the key without a projector; returns the id of the old key."""
     old = Signer.of(key)
     key_change.request_rotation(key)
     key_change.prepare(old, 7, bytes(32), noon()).complete()

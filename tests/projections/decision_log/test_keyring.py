@@ -1,4 +1,4 @@
-"""Which key may sign which head, and what is believed of one that leaked."""
+"""Which key may sign which head, and which heads of a compromised key are valid."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +27,7 @@ def signed_hash(pos: int) -> bytes:
 
 
 class Keys(NamedTuple):
-    """Three keys: the first signs to entry 10, the second to 20, the third from there on."""
+    """Three keys: the first signs up to entry 10, the second up to 20, the third after that."""
 
     one: Ed25519Signer
     two: Ed25519Signer
@@ -185,7 +185,7 @@ def test_heads_after_the_leak_need_confirmation_by_a_good_key(keys: Keys) -> Non
     assert ring.unconfirmed([doubtful], last=9) == doubtful
     assert ring.unconfirmed([keys.head("one", 5), doubtful], last=9) == doubtful
     assert ring.unconfirmed([doubtful, keys.head("two", 11)], last=11) is None
-    assert ring.unconfirmed([doubtful], last=10) is None  # the handover is the second key's, too
+    assert ring.unconfirmed([doubtful], last=10) is None  # the second key signed the handover, too
 
 
 def test_two_keys_that_leaked_do_not_confirm_each_other(keys: Keys) -> None:

@@ -1,4 +1,4 @@
-"""The decision log only grows: chained, gapless, and shut to everything but the next entry."""
+"""The decision log: append-only, chained and gapless."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,7 +58,7 @@ def declared() -> SettingsDeclared:
 
 
 def is_answer(event: AnyEvent) -> bool:
-    """Whether it is an answer: given about a pod, from a view."""
+    """Whether the event is an answer about a pod, computed from a view."""
     return isinstance(event, ANSWERS)
 
 
@@ -67,14 +67,14 @@ def decision_records(*events: AnyEvent) -> list[Record]:
 
 
 def unbounded(event: AnyEvent) -> bytes:
-    """As a replica that looks at no bounds would send it."""
+    """The message of a replica that does not check bounds."""
     data = msgspec.Raw(msgspec.msgpack.encode(event))
     return seal(Envelope(id="extender:b1:1", type=event.TYPE, v=1, key="k", ts=noon(), data=data))
 
 
 @pytest.fixture
 def log(writer: Engine) -> DecisionLog:
-    """Of a projector in epoch 1."""
+    """The log of a projector in epoch 1."""
     Store(writer).acquire("me", noon(10), noon(), "i", lambda _: False)
     made = DecisionLog(writer)
     made.open()
@@ -224,9 +224,9 @@ def test_a_head_names_the_end_of_the_log_and_is_signed_once(
     assert is_genuine(head, signer.public)
 
 
-# --- what was decided in a span of time -------------------------------------------------------
+# --- entries of a time range ------------------------------------------------------------------
 
-# Replicas ship late: entry 3 is of 12:00, though 12:05 stands before it.
+# Replicas ship late: entry 3 is of 12:00, after an entry of 12:05.
 MINUTES = (1, 5, 0, 6, 7, 2, 9, 9, 8, 12)
 
 
@@ -279,7 +279,7 @@ def test_few_entries_of_a_long_log_are_looked_up_without_a_scan(
         return 0
 
     with History.of(place) as history:
-        # Each ten instructions of the database; reading back through everything takes hundreds.
+        # Called every ten instructions of the database; a scan of the log takes hundreds of calls.
         history._db.connection.dbapi_connection.set_progress_handler(look, 10)  # type: ignore[union-attr]
         found = [entry.pos for entry in history.find(EntryQuery(since=at_minute(498)))]
 

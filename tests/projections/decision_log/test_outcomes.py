@@ -1,4 +1,4 @@
-"""What became of an answer: one entry for each pod that is bound, whatever falls meanwhile."""
+"""Outcomes: one entry for each bound pod, with the rank of its node in the answer."""
 
 import asyncio
 import struct

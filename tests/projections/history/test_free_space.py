@@ -1,4 +1,4 @@
-"""What a projector measures of streams, database and disk."""
+"""The free space of streams, database and disk that a projector measures."""
 
 from pathlib import Path
 

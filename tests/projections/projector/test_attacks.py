@@ -1,4 +1,4 @@
-"""Messages that once ended a projector or were retried for ever, by their exact values."""
+"""Messages that ended earlier versions of the projector or were retried forever."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ LONG = "x" * 8000
 
 
 def wire(event: AnyEvent, number: int, **changed: Any) -> bytes:
-    """As a producer without our bounds would send it."""
+    """The message of a producer that does not check bounds."""
     data: dict[str, Any] = msgspec.to_builtins(event, builtin_types=(bytes,))
     raw = msgspec.msgpack.encode(data | changed)
     return seal(
@@ -50,7 +50,7 @@ def wire(event: AnyEvent, number: int, **changed: Any) -> bytes:
 
 
 def pod_of(**asked: int) -> dict[str, Any]:
-    """A bound pod's own part, with what it asks for."""
+    """The pod of a binding, with the given requests."""
     pod: dict[str, Any] = msgspec.to_builtins(ask("u")) | asked
     return pod
 

@@ -1,4 +1,4 @@
-"""Whatever falls, wherever: no position is lost, none is there twice, and the rows add up."""
+"""Failure drills: no position is lost or repeated, and the rows match the streams."""
 
 import asyncio
 import contextlib
@@ -67,7 +67,7 @@ Shortage = Callable[[Path], AbstractContextManager[None]]
 
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncGenerator[Embedded, None]:
-    """Of this test alone: it may be killed."""
+    """A broker of this test only: it may be killed."""
     async with running_broker(tmp_path / "broker") as running:
         yield running
 
@@ -88,7 +88,7 @@ def start(broker: Embedded, place: Place, tmp_path: Path) -> Generator[Start, No
 
 
 class Workload:
-    """Facts and answers without an end; each producer sends some of it twice."""
+    """Endless facts and answers; some messages are sent twice."""
 
     def __init__(self, bus: JetStreamLog, seed: int) -> None:
         self._bus = bus
@@ -113,7 +113,7 @@ class Workload:
 async def caught_up(
     connection: Connection, place: Place, meanwhile: Callable[[], None] = lambda: None
 ) -> None:
-    """Until everything that the streams hold is committed, answers and outcomes too."""
+    """Waits until all messages of the streams are committed, answers and outcomes too."""
     async with asyncio.timeout(30):
         while not await asyncio.to_thread(is_at, place, await ends(connection)):
             meanwhile()
@@ -133,13 +133,13 @@ def is_at(place: Place, last: dict[Stream, int]) -> bool:
         at = {stream: logged[stream].sequence if stream in logged else 0 for stream in MERGE_ORDER}
         return {**at, Stream.DEC: log.read_to()} == last and not log.due(1)
     except (DatabaseError, OSError):
-        return False  # it is down, or somebody is just coming
+        return False  # the database is down, or another process is opening it
     finally:
         engine.dispose()
 
 
 async def pause_between_commits(victim: ProjectorProcess, place: Place) -> None:
-    """Who is paused within one keeps the database locked; nobody commits until it goes on."""
+    """A process that is paused within a commit would keep the database locked."""
     async with asyncio.timeout(30):
         while True:
             victim.signal(signal.SIGSTOP)
@@ -162,7 +162,7 @@ def may_be_written(place: Place) -> bool:
 
 
 async def require_complete(connection: Connection, place: Place) -> None:
-    """Folds the streams again by what the manifests say, and compares everything."""
+    """Folds the streams again by the manifests, and compares rows, digests and entries."""
     facts = {stream: await stored(connection, stream) for stream in MERGE_ORDER}
     with History.of(place) as history:
         manifests, held = list(history.manifests()), history.checkpoint()
@@ -206,7 +206,7 @@ async def exit_code_of(victim: ProjectorProcess) -> int | None:
 
 
 METHODS = ("commit", "save_snapshot", "append")
-ENOUGH = 150  # for two snapshots of a second life, wherever the batches of both end
+ENOUGH = 150  # events for two snapshots after a restart, wherever the batches end
 FALLS = [KillPoint(method, when) for method in METHODS for when in ("before", "after")]
 
 
@@ -233,7 +233,7 @@ async def test_of_two_concurrent_projectors_one_commits(
         await workload.publish(60)
 
     def restart_if_both_ended() -> None:
-        """Both may have been too slow for their leases; a supervisor starts another."""
+        """Both may have lost their leases on a slow machine; a supervisor starts another one."""
         if all(victim.exit_code is not None for victim in processes):
             processes.append(start())
 
@@ -278,7 +278,7 @@ async def test_reading_continues_after_the_broker_restarts(
 
 @pytest.fixture
 def own_postgres() -> Generator[Postgres, None, None]:
-    """A server that may be killed, and that asks the disk."""
+    """A server with fsync that may be killed."""
     with Postgres.running(durable=True) as server:
         yield server
 
@@ -351,7 +351,7 @@ def bodies(place: Place) -> list[bytes]:
         return [entry.message for entry in history.entries()]
 
 
-# --- a broker that was set back to an older state ----------------------------------------------
+# --- a broker that was restored to an older state ----------------------------------------------
 
 OF_EACH: dict[Stream, AnyEvent] = {
     Stream.TEL: power("a", 100),
@@ -363,7 +363,7 @@ OF_EACH: dict[Stream, AnyEvent] = {
 
 
 @pytest.mark.parametrize("place", ["database_file"], indirect=True)
-@pytest.mark.parametrize("is_running", [False, True], ids=["between two lives", "under it"])
+@pytest.mark.parametrize("is_running", [False, True], ids=["while stopped", "while running"])
 @pytest.mark.parametrize("stream", OF_EACH)
 async def test_a_stream_that_was_restored_and_grew_past_the_position_stops_the_projector(  # noqa: PLR0913
     stream: Stream,
@@ -394,7 +394,7 @@ async def test_a_stream_that_was_restored_and_grew_past_the_position_stops_the_p
         with pytest.raises(ExceptionGroup) as ended:
             await asyncio.wait_for(again, 20)
 
-    # Under it, the projector may look before the stream has grown again, and see its last sequence.
+    # A running projector may compare before the stream has grown again, and see its last sequence.
     what = "(a different message 3|sequence [12]) " if is_running else "a different message 3 "
     logged = f"{stream} is at {what}.*Restore the stream"
     assert ended.group_contains(StreamReplaced, match=logged)
@@ -435,7 +435,7 @@ def mounted(disk: Path, size: str) -> Generator[Path, None, None]:
 
 @contextlib.contextmanager
 def full(disk: Path) -> Generator[None, None, None]:
-    """Somebody else has filled it to the last byte."""
+    """Another process has filled the disk."""
     filling = disk / "filling"
     with contextlib.suppress(OSError), open(filling, "wb", buffering=0) as file:
         while True:
@@ -448,7 +448,7 @@ def full(disk: Path) -> Generator[None, None, None]:
 
 @contextlib.contextmanager
 def limited(disk: Path) -> Generator[None, None, None]:
-    """A quota: no file may be larger than the log of the database is now."""
+    """A quota: no file may grow beyond the current size of the largest database file."""
     was = resource.getrlimit(resource.RLIMIT_FSIZE)
     grown = max(file.stat().st_size for file in disk.glob("joulie.db*"))
     resource.setrlimit(resource.RLIMIT_FSIZE, (grown, was[1]))
@@ -486,7 +486,7 @@ async def without_room(
     place: Place,
     shortage: AbstractContextManager[None],
 ) -> set[str]:
-    """What was said while there was none; in the end everything is there."""
+    """Runs a projector through a shortage; returns the logged reasons. Nothing is lost."""
     workload = Workload(bus, seed=9)
     with capture_logs() as logged:
         async with projecting(batch=100, outcome_grace_s=0.2) as running:
@@ -505,7 +505,7 @@ async def without_room(
 
 
 class SmallDiskPostgres(NamedTuple):
-    """A server whose database lies on a disk that is small."""
+    """A server whose database is on a small disk."""
 
     server: Postgres
     disk: Path
@@ -535,11 +535,11 @@ async def test_a_projector_whose_postgres_has_a_full_disk_continues_without_loss
     assert all("No space left on device" in why for why in reasons)
 
 
-# --- a stream that was trimmed past our position -----------------------------------------------
+# --- a stream that was trimmed past the position -----------------------------------------------
 
 
 async def trim(connection: Connection, stream: Stream, left: int) -> int:
-    """As the broker itself does where a stream is full; the first sequence that is left."""
+    """Trims like the broker does for a full stream; returns the first sequence that is left."""
     config = (await connection.api(f"STREAM.INFO.{stream}"))["config"]
     await connection.api(f"STREAM.UPDATE.{stream}", {**config, "max_msgs": left})
     return (await state_of(connection, stream)).first

@@ -1,5 +1,5 @@
-"""Every field of every event at its extremes: all positions are committed, and what cannot be read
-is set aside, on either database. Nothing ends, nothing is retried, and a refold gives the same.
+"""Every field of every event at its extremes, on both databases: all positions are committed,
+unreadable messages are quarantined, nothing fails or is retried, and a replay gives the same state.
 """
 
 import math
@@ -71,10 +71,10 @@ TEXTS = (
 ODD: tuple[object, ...] = (
     *(None, True, b"\0", [], {}, ["\0"], {"\0": "\0"}, [[[]]], {"a": {"b": [None]}}),
     *(math.nan, math.inf, -math.inf, 1e308, 0.5),
-    msgspec.Raw(b"\xa3\xed\xa0\x80"),  # half of a surrogate pair, where a text should be
-    msgspec.Raw(b"\x91" * 3000 + b"\xc0"),  # nested without end
+    msgspec.Raw(b"\xa3\xed\xa0\x80"),  # a text with half of a surrogate pair
+    msgspec.Raw(b"\x91" * 3000 + b"\xc0"),  # deeply nested
     msgspec.Raw(b"\xcf" + b"\xff" * 8),
-    msgspec.Raw(b"\xc1"),  # nothing at all
+    msgspec.Raw(b"\xc1"),  # a byte that MessagePack never uses
 )
 EXTREMES = (*INTEGERS, *TEXTS, *ODD)
 SENT: tuple[object, ...] = (
@@ -86,7 +86,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def variants(value: object) -> Iterator[object]:
-    """The value with one part of it replaced by something extreme; dicts with strange keys, too."""
+    """The value with one part replaced by an extreme; dicts also get unusual keys."""
     yield from EXTREMES
     if isinstance(value, dict):
         for name, part in value.items():
@@ -101,14 +101,14 @@ def variants(value: object) -> Iterator[object]:
 
 
 def plain(event: AnyEvent) -> dict[str, Any]:
-    """Every field, also those that are as they are by default."""
+    """All fields, including those with default values."""
     fields = {name: getattr(event, name) for name in event.__struct_fields__}
     made: dict[str, Any] = msgspec.to_builtins(fields, builtin_types=(bytes,))
     return made
 
 
 def messages_of(event: AnyEvent) -> Iterator[bytes]:
-    """One for each extreme of each field of the event, and of its envelope."""
+    """A message for each extreme of each field of the event and of its envelope."""
     number = 0
     for name, value in plain(event).items():
         for other in variants(value):
@@ -136,7 +136,7 @@ def sealed(event: AnyEvent, number: int, data: object, **changed: object) -> byt
 
 
 def key_of(event: AnyEvent, data: object) -> str:
-    """Of the event that a reader makes of the data, as its sender would write it."""
+    """The key of the event that a reader decodes from the data."""
     try:
         return msgspec.msgpack.decode(_encode(data), type=type(event)).key
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

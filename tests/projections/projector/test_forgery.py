@@ -1,6 +1,6 @@
-"""What a credential that has leaked can and cannot do: real roles, a real broker, a real projector.
+"""The limits of a leaked credential: real roles, a real broker, a real projector.
 
-Each test sends what an attacker would send, as the role whose credential the attacker has.
+Each test sends the messages of an attacker, with the role of the leaked credential.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ async def watched(
 
 
 def _stamped(name: str, *events: AnyEvent) -> list[Message]:
-    """Each stream is counted by itself."""
+    """Stamps events; each stream has its own producer."""
     by_stream: dict[str, Producer] = {}
     made = []
     for event in events:
@@ -269,11 +269,11 @@ async def test_a_replica_that_calls_itself_projector_writes_no_decision(
     assert [entry.kind for entry in entries(place)] == [UNREADABLE]
 
 
-# --- what the broker sends for a client -----------------------------------------------------------
+# --- messages that the broker sends on behalf of a client -----------------------------------------
 
 
 async def pull_to(broker: Embedded, stream: Stream, reply: str, count: int = 9) -> None:
-    """As a role that reads: the broker sends old messages wherever the request says."""
+    """As a reading role: the broker sends old messages to the subject in the request."""
     create = f"CONSUMER.CREATE.{stream}.evil"
     config = {"name": "evil", "deliver_policy": "all", "ack_policy": "none", "mem_storage": True}
     pull = json.dumps({"batch": count, "expires": 1_000_000_000}).encode()
@@ -284,7 +284,7 @@ async def pull_to(broker: Embedded, stream: Stream, reply: str, count: int = 9) 
 
 
 async def forget_ids(connection: Connection, stream: Stream) -> None:
-    """As if the window were over in which the broker itself drops repeats."""
+    """Ends the window in which the broker drops repeats."""
     config = (await connection.api(f"STREAM.INFO.{stream}"))["config"]
     config |= {"duplicate_window": 100_000_000}
     await connection.api(f"STREAM.UPDATE.{stream}", config)
@@ -325,7 +325,7 @@ async def test_an_old_message_resent_into_another_stream_is_refused(
 async def test_a_reply_of_the_broker_to_a_subject_of_facts_changes_nothing(
     watched: View, broker: Embedded, place: Place
 ) -> None:
-    """Any user may name any subject as the one for its answer, and the broker asks for no right."""
+    """Any user may name any reply subject, and the broker checks no permission for it."""
     before = _cluster_state(watched)
 
     async with connected(broker, role=Role.AGENT) as connection:

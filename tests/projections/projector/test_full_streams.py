@@ -1,4 +1,4 @@
-"""The projector beside streams that take nothing more."""
+"""The projector with full streams."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

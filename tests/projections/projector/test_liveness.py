@@ -1,11 +1,11 @@
-"""Alive means: the position moved, or there was nothing to do."""
+"""A projector is alive while its position moves or it has no events to fold."""
 
 from joulie_bus.testing import VirtualClock
 from joulie_projections.projector.liveness import Liveness
 
 
 class Watched:
-    """A projector that may stand still for 60 s; time is ours."""
+    """A projector with a timeout of 60 s and a virtual clock."""
 
     def __init__(self) -> None:
         self._clock = VirtualClock(0)

@@ -1,4 +1,4 @@
-"""The projector with a real broker and a real database: nothing lost, nothing doubled."""
+"""The projector with a real broker and a real database: nothing is lost or repeated."""
 
 import asyncio
 import random
@@ -74,7 +74,7 @@ async def test_a_restarted_projector_loses_and_repeats_nothing(
         facts = [any_fact(rng.randrange(ANY_FACTS)) for _ in range(60)]
         await publish(*facts)
         async with projecting(), viewing() as view:
-            await view.wait_for(total + rng.randrange(1, 60), 5)  # and it is stopped in the middle
+            await view.wait_for(total + rng.randrange(1, 60), 5)  # then it is stopped in the middle
         total += len(facts)
     async with projecting(), viewing() as view:
         await view.wait_for(total, 5)
@@ -96,7 +96,7 @@ async def test_a_fact_sent_twice_counts_once(
     projecting: Projecting, viewing: Viewing, bus: JetStreamLog
 ) -> None:
     stamped = producer().stamp(bound("p", "a"))
-    again = stamped._replace(id="the broker does not know it again")
+    again = stamped._replace(id="another message id")
     async with projecting(), viewing() as view:
         await bus.publish([stamped, again])
         await view.wait_for(2, 5)

@@ -1,4 +1,4 @@
-"""What could not be folded: visible, and told again under a position of its own."""
+"""Messages that could not be folded are visible, and can be retried at a new position."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -58,7 +58,7 @@ def test_a_decision_among_facts_is_not_retried() -> None:
 
 
 def test_a_refused_message_is_not_retried() -> None:
-    """An administrator would send it, and the broker refuses an administrator nothing."""
+    """A retry comes from an administrator, and the broker refuses an administrator nothing."""
     agents = producer(agent_name("evil")).stamp(power("n", 1))
     record = Record(Stream.TEL, 3, NOON, agents.data, "joulie.agent.test.evil")
     [refused] = fold(Draft(ClusterState()), [record], 6).poison
@@ -92,7 +92,7 @@ async def test_a_retry_gets_its_own_position_and_every_refold_follows(
     sender, read = producer(), codec.read
 
     def not_yet(envelope: codec.Envelope, where: str) -> AnyEvent:
-        """Code that does not know readings of node b."""
+        """Simulates code that cannot decode readings of node b."""
         if envelope.key == "b":
             raise Undecodable(where, "nobody here knows it")
         return read(envelope, where)

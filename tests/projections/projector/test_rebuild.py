@@ -1,4 +1,4 @@
-"""The rows made anew beside those that serve: the same at the same position, and nobody waits."""
+"""A rebuild gives the same rows at the same position, without blocking readers or producers."""
 
 import asyncio
 import contextlib
@@ -125,7 +125,7 @@ async def test_readers_and_producers_do_not_wait_for_a_rebuild(
         await publishing
         await view.wait_for(530, 10)
         await until(lambda: view.last_beat is not None and view.last_beat.position == 530)
-        await until(lambda: len(runs) >= 2)  # what was before the rebuild stood down
+        await until(lambda: len(runs) >= 2)  # the projector from before the rebuild exited
 
         assert view.is_ready
         assert isinstance(runs[0].exception(), ExceptionGroup)
@@ -140,7 +140,7 @@ async def test_readers_and_producers_do_not_wait_for_a_rebuild(
 async def kept_up(
     projecting: Projecting,
 ) -> AsyncGenerator[Sequence[asyncio.Task[None]], None]:
-    """A projector that is started again when it falls, as its supervisor does."""
+    """A projector that is restarted when it exits, like under a supervisor."""
     runs: list[asyncio.Task[None]] = []
 
     async def live() -> None:
@@ -190,7 +190,9 @@ async def test_a_rebuild_quarantines_messages_that_the_code_now_refuses(
         assert history.digests() == held.digests
     assert done.set_aside == len(found) > 0
     assert all("its fold failed: KeyError('a bug')" in poison.why for poison in found)
-    rebuilt = await rebuild_again(bus, place)  # and it stays aside, though it could be folded now
+    rebuilt = await rebuild_again(
+        bus, place
+    )  # it stays in quarantine, although it could be folded now
     assert (rebuilt.set_aside, rebuilt.events) == (0, TOTAL)
     with History.of(place) as history:
         assert (history.quarantined(), history.digests()) == (found, held.digests)

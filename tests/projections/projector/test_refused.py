@@ -1,4 +1,4 @@
-"""A value that the database refuses: the message that holds it is set aside, all others count."""
+"""Values that the database refuses: their messages are quarantined, all others are folded."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,8 @@ pytestmark = pytest.mark.anyio
 Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
 Viewing = Callable[[], AbstractAsyncContextManager[View]]
 Publish = Callable[..., Awaitable[None]]
-# What psycopg calls a DataError, and what it calls an OperationalError, as if it passed.
+# psycopg raises DataError for the first, and OperationalError for the second, although both are
+# permanent.
 DIVISION_BY_ZERO, PROGRAM_LIMIT = "22012", "54000"
 
 
@@ -32,7 +33,7 @@ def state(request: pytest.FixtureRequest) -> str:
 
 
 def refuse_rows(place: Place, table: str, when: str, state: str) -> None:
-    """From now on the database itself refuses some rows of a table."""
+    """Adds a trigger that refuses some rows of a table."""
     owner = database.migrator(place)
     with owner.begin() as db:
         for statement in _trigger(owner.dialect.name, table, when, state):
@@ -53,7 +54,7 @@ def _trigger(dialect: str, table: str, when: str, state: str) -> list[str]:
 
 
 def body_contains(place: Place, word: str) -> str:
-    """SQL: the body of an entry holds the word."""
+    """A SQL condition: the body of the entry contains the word."""
     if database.sqlite_file(place) is not None:
         return f"instr(NEW.body, CAST('{word}' AS BLOB))"
     return f"position('{word}'::bytea IN NEW.body) > 0"

@@ -1,4 +1,4 @@
-"""The rooms run on the log in memory as they run on the real one; time is the test's own."""
+"""Projector and view on the in-memory log, with a virtual clock."""
 
 import asyncio
 import contextlib

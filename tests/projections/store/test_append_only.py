@@ -1,4 +1,4 @@
-"""The logs only grow, in both databases, whoever asks: each layer by itself refuses the rest."""
+"""The logs are append-only in both databases: each layer refuses changes by itself."""
 
 import contextlib
 import re
@@ -30,13 +30,13 @@ from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
 from joulie_projections.testing import Postgres
 
-# What each database keeps of an entry: SQLite makes the other columns.
+# The stored columns of an entry in each database: SQLite generates the others.
 SQLITE = "pos, body, prev, hash, beside"
 POSTGRES = "pos, body, prev, hash, event_id, kind, pod_uid, pod, view_position, decided_at"
 
 
 def sql_for(place: Place, statement: str) -> str:
-    """With the columns that are kept there, and with what an entry called `<id>` is found by."""
+    """The SQL for the database: its stored columns, and the fields of an entry for each `<id>`."""
     if database.sqlite_file(place) is None:
         return re.sub("<(.*?)>", r"'\1', kind, pod_uid, pod, 0, 0", statement).format(kept=POSTGRES)
 
@@ -47,7 +47,7 @@ def sql_for(place: Place, statement: str) -> str:
 
 
 def fill(writer: Engine, key: Path) -> None:
-    """Two decisions, a head, a batch and something in quarantine."""
+    """Writes two decisions, a head, a batch and a message in quarantine."""
     store, log = Store(writer), DecisionLog(writer)
     store.acquire("me", noon(10), noon(), "i", lambda _: False)
     log.open()
@@ -86,7 +86,7 @@ CHANGES = [
 
 
 def contents_of(place: Place) -> list[list[Any]]:
-    """Everything that must not change."""
+    """The rows of all append-only tables."""
     engine = database.migrator(place)
     with engine.connect() as db:
         found = [list(db.execute(text(f"SELECT * FROM {table}"))) for table in GROWING]
@@ -107,7 +107,7 @@ def test_the_writer_cannot_change_existing_rows(
 
 
 def insert_entry(pos: int, prev: str, event_id: str = "new") -> str:
-    """An entry of its own making, without a header; `prev` is SQL."""
+    """SQL that inserts an entry without a header; `prev` is SQL."""
     return (
         f"INSERT INTO decision ({{kept}}) SELECT {pos}, substr(body, 2), ({prev}), hash, "
         f"<{event_id}> FROM decision WHERE pos = 1"
@@ -122,7 +122,7 @@ MISPLACED = [
     pytest.param(insert_entry(0, "prev"), id="before the first"),
     pytest.param(
         insert_entry(3, "SELECT hash FROM decision WHERE pos = 2", "extender:b1:1"),
-        id="said before",
+        id="a repeat",
     ),
 ]
 
@@ -145,7 +145,7 @@ def test_the_writers_other_tables_stay_writable(filled: Engine) -> None:
         db.exec_driver_sql("DELETE FROM node_twin")
 
 
-# --- SQLite: somebody with the file, and without our guards -----------------------------------
+# --- SQLite: a connection without the authorizer ----------------------------------------------
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ def postgres_url(postgres: Postgres, tmp_path: Path) -> str:
 def writer_login(
     postgres_url: str, postgres: Postgres
 ) -> Generator[psycopg.Connection, None, None]:
-    """Logs in by himself, and has what the writer has."""
+    """A login with the role of the writer."""
     name = make_url(postgres_url).database or ""
     user = f"clerk_{name}"
     postgres.execute(name, f"CREATE ROLE {user} LOGIN IN ROLE joulie_writer")

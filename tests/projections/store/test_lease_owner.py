@@ -1,4 +1,4 @@
-"""Which life holds a lease, and when it is certain that it is over."""
+"""The identity of the owner of a lease, and when its process is certain to have ended."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from joulie_projections.store import lease_owner
 from joulie_projections.store.lease_owner import is_gone, new_owner
 
-linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 PRINT_OWNER = (
     "from joulie_projections.store.lease_owner import new_owner; print(new_owner(), flush=True)"
 )
@@ -51,7 +51,7 @@ def test_another_process_with_the_same_id_does_not_keep_the_lease() -> None:
 @linux_only
 @pytest.mark.parametrize("field", [0, 1], ids=["another boot", "another PID namespace"])
 def test_a_process_of_another_machine_or_container_is_not_known_to_be_gone(field: int) -> None:
-    """There, the process may run that is none here, or have the number that another has here."""
+    """A process id of another machine or namespace says nothing about processes here."""
     owner = changed(new_owner(), field, "another")
 
     assert not is_gone(owner)
@@ -75,7 +75,7 @@ def test_two_containers_with_the_same_host_name_and_process_id_have_different_ow
 def test_a_process_that_proc_hides_is_not_known_to_be_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with `hidepid`, for processes of other users."""
+    """Like `hidepid` does for processes of other users."""
     owner, process = owner_of_a_process(stays=True)
     for name in ("sys", "self", str(os.getpid())):
         (tmp_path / name).symlink_to(Path("/proc") / name)

@@ -1,4 +1,4 @@
-"""Where a call to the database runs: small and quick here, everything else beside the loop."""
+"""Database calls: inline while the database is fast, otherwise in the thread; with retries."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 async def executor() -> AsyncGenerator[DatabaseExecutor, None]:
     made = DatabaseExecutor()
-    await made.once(runs_here)  # which was quick
+    await made.once(runs_here)  # a quick call
     yield made
     made.close()
 
@@ -49,7 +49,7 @@ async def test_after_a_slow_call_calls_run_in_the_thread_until_one_is_quick(
 ) -> None:
     assert await executor.try_inline(slowly)
     assert not await executor.try_inline(slowly)
-    assert not await executor.try_inline(runs_here)  # which was quick
+    assert not await executor.try_inline(runs_here)  # a quick call
     assert await executor.try_inline(runs_here)
 
 

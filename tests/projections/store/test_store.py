@@ -1,4 +1,4 @@
-"""Rows, position and manifest: committed together or not at all, by the one who may."""
+"""Rows, position and manifest are committed together or not at all, by the holder of the lease."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ def leading(store: Store) -> Store:
 
 
 def next_commit(store: Store, messages: Sequence[Record]) -> Commit:
-    """The commit of some messages, on top of what the store holds."""
+    """The commit of messages that follows the state of the store."""
     held, rows = store.load()
     assert held is not None
     cursor = FoldCursor(held.position, held.inputs, held.digests, held.head)
@@ -115,7 +115,7 @@ def test_a_commit_with_a_refused_row_changes_nothing(leading: Store, place: Plac
         assert [manifest.p_to for manifest in history.manifests()] == [1]
 
 
-# PostgreSQL has no such moment: there a commit is one statement.
+# Not for PostgreSQL, where a commit is one statement.
 @pytest.mark.parametrize("place", ["database_file"], indirect=True)
 def test_a_crash_on_commit_leaves_rows_position_and_manifest_as_they_were(
     leading: Store, writer: Engine, place: Place
