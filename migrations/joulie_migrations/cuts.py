@@ -10,7 +10,7 @@ from joulie_migrations.guards import GROWING, READER, WRITER
 
 TRIMMER = "joulie_trimmer"
 # The rows of each log that may be deleted, by the newest cut.
-BEHIND = {
+DELETABLE = {
     "decision": "pos < {newest_pos}",
     "batch": "p_to < {newest_p_to}",
     "head": "pos < {newest_pos}",
@@ -46,7 +46,7 @@ def statements(dialect: str) -> list[str]:
 
 
 def _is_behind(table: str) -> str:
-    where = BEHIND[table].format(
+    where = DELETABLE[table].format(
         newest_pos="coalesce((SELECT max(pos) FROM cut), 0)",
         newest_p_to="coalesce((SELECT max(p_to) FROM cut), 0)",
     )

@@ -1,9 +1,9 @@
 """The table of decisions in SQLite: bodies, their hash chain, and columns generated from them.
 
-A body begins with a header, whose first numbers give the end of each field, so that SQL expressions
-extract a column from it; a malformed header gives values without an error. Older bodies have no
-header: the column `beside` holds it. Step 0003; later steps change the table by their own
-statements, and this stays as released.
+A body begins with a header. Its first numbers give the end of each field, so that SQL expressions
+can extract a column; a malformed header gives values without an error. Older bodies have no header:
+the column `beside` holds it. Step 0003; later steps change the table by their own statements, and
+this stays as released.
 """
 
 MARK = "@"  # the first character of a header; no message begins with it

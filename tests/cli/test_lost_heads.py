@@ -177,7 +177,7 @@ CASES: dict[str, tuple[Callable[[Both], Awaitable[None]], str, str]] = {
         "stream",
         "JOULIE_HEADS #3 is neither a head nor about a key",
     ),
-    "a handover that is forged": (a_forged_handover, "stream", "its old key is not ours"),
+    "a handover that is forged": (a_forged_handover, "stream", "its old key is not of this log"),
 }
 
 

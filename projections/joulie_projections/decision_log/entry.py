@@ -73,7 +73,7 @@ class Entry(NamedTuple):
 def entry_of(record: Record) -> Entry:
     """The entry of a message.
 
-    A message that cannot be decoded, or whose sender may not write it, becomes an unreadable entry:
+    A message that cannot be decoded, or that its sender may not write, becomes an unreadable entry:
     its bytes are kept, and it does not count as a decision.
     """
     where = f"{record.stream} #{record.sequence}"
@@ -89,13 +89,13 @@ def entry_of(record: Record) -> Entry:
 
 
 def unreadable_entry(record: Record) -> Entry:
-    """An entry whose only index field is the sequence of the message in its stream."""
+    """An entry that is indexed only by the sequence of the message in its stream."""
     fields = EntryFields(f"{UNREADABLE}:{record.sequence}", UNREADABLE, "", "", 0, 0)
     return Entry(fields, header_of(fields) + record.data)
 
 
 def placeholder_body(record: Record) -> bytes:
-    """Replaces a message whose bytes the database refuses: its length and its digest."""
+    """Replaces the bytes of a message that the database refuses by their length and digest."""
     digest = hashlib.sha256(record.data).hexdigest()
     return f"{len(record.data)} bytes that the database refused, sha256 {digest}".encode()
 
@@ -193,7 +193,7 @@ def _end_in(start: bytes) -> int | None:
 
 
 def detached_header(entry: Entry) -> bytes | None:
-    """The header of an entry whose body does not begin with it; None if it does."""
+    """The header of an entry, unless its body begins with it."""
     line = header_of(entry.fields)
     return None if entry.body.startswith(line) else line
 

@@ -42,7 +42,7 @@ _SECRET = "joulie-hmac-sha256"
 
 
 class Signer:
-    """Signs heads with one key, whose kind is a setting.
+    """Signs heads with one key; the kind of key is a setting.
 
     `public` is the key ring of the log: this key and those that signed before it.
     """

@@ -85,10 +85,10 @@ class Ring:
         """Why the head is not valid; empty if it is. `unconfirmed` checks compromised keys."""
         key = self.key(head.key_id)
         if key is None or not has_signed(key.checker, head.signature, head.text):
-            return f"the signature of the head at {head.pos} is not ours"
+            return f"the head at {head.pos} is not signed by a key of this log"
         what = f"the head at {head.pos} is signed by key {key.id}, which signs"
         if head.pos <= key.after:
-            return f"{what} behind entry {key.after}"
+            return f"{what} after entry {key.after}"
         if head.pos > key.until:
             return f"{what} up to entry {key.until}"
         return ""
@@ -150,7 +150,7 @@ class Ring:
             of_ours = (
                 f"key {old} handed over at entry {known.until}"
                 if known
-                else "its old key is not ours"
+                else "its old key is not of this log"
             )
             return f"{what} is forged: {of_ours}"
         if self.key(new):
@@ -170,10 +170,10 @@ class Ring:
         what = f"the retirement of key {statement.key_id} since entry {statement.since}"
         ids = [key.id for key in self.keys]
         if statement.key_id not in ids:
-            return f"{what} is of a key that is not ours"
+            return f"{what} is of a key that is not of this log"
         by = self.key(statement.by)
         if by is None or ids.index(by.id) <= ids.index(statement.key_id):
-            return f"{what} is not signed by a later key of ours"
+            return f"{what} is not signed by a later key of this log"
         return (
             ""
             if has_signed(by.checker, statement.signature, statement.text)

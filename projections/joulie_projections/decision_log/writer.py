@@ -172,7 +172,7 @@ class DecisionWriter:
             self._heads_refused.ended()
 
     async def _restore_lost(self, leadership: Leadership) -> None:
-        """Restores the lost heads whose entries are in the log again."""
+        """Restores the lost heads up to the current end of the log."""
         entries = self.entries
         due = [head for head in self._lost if head.pos <= entries]
         for start in range(0, len(due), LOST_BATCH):
@@ -192,7 +192,7 @@ class DecisionWriter:
                 change = key_change.prepare(self._signer, *end, time.time_ns())
                 await self._bus.publish([_anchoring(self._subjects, change.statement)])
                 self._signer = change.complete()
-                log.info("key_changed", signs=self._signer.key_id, behind=end.pos)
+                log.info("key_changed", signs=self._signer.key_id, after=end.pos)
         except (*key_change.FAILURES, msgspec.DecodeError) as error:
             if time.monotonic() - self._key_error_logged_at >= HEAD_EVERY_S:
                 log.error("key_change_failed", why=str(error), signs=self._signer.key_id)
@@ -203,7 +203,7 @@ class DecisionWriter:
     # --- outcomes -----------------------------------------------------------------------------
 
     def _outcomes(self, ripe: Sequence[tuple[FirstBinding, bytes | None]]) -> Iterator[Message]:
-        """Messages of the outcomes, except for pods whose names exceed the bounds of events."""
+        """Messages of the outcomes, without pods that exceed the bounds of events."""
         for pod, answer in ripe:
             try:
                 yield outcomes.message_of(pod, answer, self._subjects)

@@ -119,7 +119,7 @@ class IndexedHistory(History):
         raise NotImplementedError
 
     def parts_begun_by(self, time_ns: int) -> frozenset[str]:
-        """Seals of the parts with facts whose first batch was committed at or before the time."""
+        """Seals of the parts with facts that begin at or before the time."""
         begun = text("SELECT seal FROM part WHERE kind = 'facts' AND began_at <= :time")
         return frozenset(self._db.scalars(begun, {"time": time_ns}))
 

@@ -150,7 +150,7 @@ class History:
         """Calls `look` with position, body, previous hash and hash of each entry until it fails.
 
         SQLite calls `look` itself, which is faster than fetching millions of rows. In PostgreSQL
-        an entry whose columns differ from its header ends the check, too.
+        a difference between columns and header ends the check, too.
         """
         if self._has_generated_columns():
             self._check_in_sqlite(first, last, look)
@@ -337,7 +337,7 @@ class History:
         return rows.cluster_state_of(read_rows(self._db, rows.VIEWED, self._generation()))
 
     def digests(self) -> rows.Digests:
-        """The digests of the stored rows, computed anew."""
+        """The digests of the stored rows, computed again."""
         return rows.digests_of(read_rows(self._db, tuple(rows.STATES), self._generation()))
 
     def _generation(self) -> int:
@@ -346,7 +346,7 @@ class History:
         return held.generation if held else 1
 
     def set_aside(self) -> frozenset[int]:
-        """Positions whose messages were not folded; a replay leaves them out, too."""
+        """Positions of messages that were not folded; a replay leaves them out, too."""
         held = select(quarantine.c.position).where(quarantine.c.rest == b"")
         return frozenset(self._db.scalars(held)) | all_positions(self._kept_in_short())
 

@@ -29,7 +29,7 @@ class Liveness:
         """The reason why it is not alive; empty if it is."""
         now = self._clock()
         if now - self._seen > self._timeout_s:
-            return f"no sign of life for {now - self._seen:.0f} s"
+            return f"no beat for {now - self._seen:.0f} s"
         if now - self._moved > self._timeout_s:
             return (
                 f"at position {self._position} for {now - self._moved:.0f} s, with events waiting"

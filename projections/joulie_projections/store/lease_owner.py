@@ -69,7 +69,7 @@ def _exists(pid: int) -> bool:
 
 
 def _started(pid: int) -> str:
-    """The start time, which tells a process from a later one with the same id."""
+    """The start time, which distinguishes a process from a later one with the same id."""
     stat = (_PROC / str(pid) / "stat").read_text()
     fields = stat.rpartition(")")[2].split()  # the process name before it may hold any character
     if len(fields) <= _STARTED:

@@ -62,11 +62,11 @@ CHANGES = {
     ),
     "a signature": (
         "UPDATE head SET signature = hash WHERE pos = 7",
-        Flaw(7, "the signature of the head at 7 is not ours"),
+        Flaw(7, "the head at 7 is not signed by a key of this log"),
     ),
     "a signed moment": (
         "UPDATE head SET signed_at = signed_at + 1 WHERE pos = 9",
-        Flaw(9, "the signature of the head at 9 is not ours"),
+        Flaw(9, "the head at 9 is not signed by a key of this log"),
     ),
     "a manifest": (
         "UPDATE batch SET state_digest = head WHERE p_to = 12",
@@ -203,7 +203,7 @@ async def test_the_heads_of_another_log_are_not_ours(small: Past, tmp_path: Path
 
     report = await verified(small, stranger)
 
-    assert report.flaw == Flaw(7, "the signature of the head at 7 is not ours")
+    assert report.flaw == Flaw(7, "the head at 7 is not signed by a key of this log")
 
 
 # --- a part of it -----------------------------------------------------------------------------

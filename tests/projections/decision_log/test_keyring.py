@@ -71,9 +71,9 @@ def test_each_key_signs_heads_of_its_range(keys: Keys, name: str, pos: int) -> N
     ("name", "pos", "what"),
     [
         ("one", 11, "up to entry 10"),
-        ("two", 10, "behind entry 10"),
+        ("two", 10, "after entry 10"),
         ("two", 21, "up to entry 20"),
-        ("three", 20, "behind entry 20"),
+        ("three", 20, "after entry 20"),
     ],
 )
 def test_a_head_outside_the_range_of_its_key_is_a_flaw(
@@ -89,7 +89,7 @@ def test_a_head_outside_the_range_of_its_key_is_a_flaw(
 def test_a_head_with_the_id_of_another_key_is_not_valid(keys: Keys) -> None:
     borrowed = msgspec.structs.replace(keys.head("one", 15), key_id=keys.two.key_id)
 
-    assert keys.ring.flaw_of(borrowed) == "the signature of the head at 15 is not ours"
+    assert keys.ring.flaw_of(borrowed) == "the head at 15 is not signed by a key of this log"
     assert keys.ring.flaw_of(keys.head("stranger", 5)) != ""
 
 
@@ -126,7 +126,7 @@ FORGED: dict[str, tuple[Callable[[Keys], KeyStatement], str]] = {
     ),
     "one of another log": (
         lambda keys: keys.stranger.hand_over(keys.stranger, 25, signed_hash(25), noon()),
-        "its old key is not ours",
+        "its old key is not of this log",
     ),
     "back to a key that signed before": (
         lambda keys: keys.three.hand_over(keys.one, 25, signed_hash(25), noon()),
@@ -205,7 +205,7 @@ def test_only_a_later_key_retires_one(keys: Keys, name: str) -> None:
 
     assert flaws == [
         f"the retirement of key {keys.one.key_id} since entry 5 is not signed by a later key of "
-        "ours"
+        "this log"
     ]
 
 

@@ -50,7 +50,7 @@ def seen(**more: object) -> OutcomeSeen:
 
 
 @pytest.mark.parametrize(
-    ("where", "said", "rank", "score", "regret"),
+    ("where", "message", "rank", "score", "regret"),
     [
         pytest.param(3, answer(ordinals=[1, 3], scores=[40, 90]), 1, 90, 0, id="the best"),
         pytest.param(1, answer(ordinals=[1, 3], scores=[40, 90]), 2, 40, 50, id="the second"),
@@ -58,7 +58,7 @@ def seen(**more: object) -> OutcomeSeen:
         pytest.param(0, answer(ordinals=[0, 1, 2], scores=[5, 7, 7]), 3, 5, 2, id="behind two"),
         pytest.param(
             -1, answer(ordinals=[-1, 4, -1], scores=[1, 2, 3], strangers=["m", "n"]), 1, 3, 0,
-            id="a stranger",
+            id="an unknown node",
         ),
     ],
 )  # fmt: skip
@@ -93,7 +93,7 @@ def test_a_node_named_among_the_best_keeps_its_rank(place: int, rank: int, score
     assert outcome_of(pod(ROW_REASSIGNED), message) == expected
 
 
-@pytest.mark.parametrize("said", [None, b"garbage"])
+@pytest.mark.parametrize("message", [None, b"garbage"])
 def test_without_an_answer_the_outcome_is_empty(message: bytes | None) -> None:
     assert outcome_of(pod(1), message) == seen()
 

@@ -65,7 +65,7 @@ ATTACKS = {
     "a NUL in a node's name": [wire(NODE, 1, node="n\0")],
     "a name beyond an index entry": [wire(NODE, 1, node=LONG)],
     "a node bound to a NUL": [wire(POD, 1, node="\0")],
-    "a NUL where a word of ours belongs": [wire(power("n1", 9), 1, source="a\0b")],
+    "a NUL in a word": [wire(power("n1", 9), 1, source="a\0b")],
     "more cards than a number holds": [wire(NODE, 1, gpus=2**64 - 1)],
 }
 

@@ -76,10 +76,10 @@ async def broker(tmp_path: Path) -> AsyncGenerator[Embedded, None]:
 def start(broker: Embedded, place: Place, tmp_path: Path) -> Generator[Start, None, None]:
     processes: list[ProjectorProcess] = []
 
-    def begin(fall: KillPoint | None = None, at: Place = place) -> ProjectorProcess:
+    def begin(kill: KillPoint | None = None, at: Place = place) -> ProjectorProcess:
         key = tmp_path / "signing.key"
         address = broker.address_of(Role.PROJECTOR)
-        processes.append(ProjectorProcess(address, CLUSTER, at, key, SETTINGS, fall))
+        processes.append(ProjectorProcess(address, CLUSTER, at, key, SETTINGS, kill))
         return processes[-1]
 
     yield begin
@@ -186,11 +186,11 @@ async def require_complete(connection: Connection, place: Place) -> None:
 
 
 async def require_every_decision(connection: Connection, entries: list[StoredEntry]) -> None:
-    said = dict.fromkeys(record.data for record in await stored(connection, Stream.DEC))
+    published = dict.fromkeys(record.data for record in await stored(connection, Stream.DEC))
     outcomes = [entry.pod_uid for entry in entries if entry.kind == OutcomeSeen.TYPE]
 
     assert [entry.pos for entry in entries] == list(range(1, len(entries) + 1))
-    assert [entry.message for entry in entries] == list(said)
+    assert [entry.message for entry in entries] == list(published)
     assert len(set(outcomes)) == len(outcomes)
 
 
@@ -207,17 +207,17 @@ async def exit_code_of(victim: ProjectorProcess) -> int | None:
 
 METHODS = ("commit", "save_snapshot", "append")
 ENOUGH = 150  # events for two snapshots after a restart, wherever the batches end
-FALLS = [KillPoint(method, when) for method in METHODS for when in ("before", "after")]
+KILL_POINTS = [KillPoint(method, when) for method in METHODS for when in ("before", "after")]
 
 
-@pytest.mark.parametrize("fall", FALLS, ids=lambda fall: f"{fall.when} {fall.method}")
+@pytest.mark.parametrize("kill", KILL_POINTS, ids=lambda kill: f"{kill.when} {kill.method}")
 async def test_a_projector_killed_around_a_commit_loses_nothing(
-    fall: KillPoint, start: Start, bus: JetStreamLog, connection: Connection, place: Place
+    kill: KillPoint, start: Start, bus: JetStreamLog, connection: Connection, place: Place
 ) -> None:
     workload = Workload(bus, seed=1)
     for nth in (1, 2):
         await workload.publish(ENOUGH)
-        assert await exit_code_of(start(fall._replace(nth=nth))) == -signal.SIGKILL
+        assert await exit_code_of(start(kill._replace(nth=nth))) == -signal.SIGKILL
     start()
     await caught_up(connection, place)
 
@@ -505,7 +505,7 @@ async def without_room(
 
 
 class SmallDiskPostgres(NamedTuple):
-    """A server whose database is on a small disk."""
+    """A server with its database on a small disk."""
 
     server: Postgres
     disk: Path

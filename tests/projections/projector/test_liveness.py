@@ -55,7 +55,7 @@ def test_a_projector_without_beats_is_not_alive() -> None:
     watched.beats(1, position=7, lag=0)
     watched.is_silent_for(61)
 
-    assert watched.alive == "no sign of life for 61 s"
+    assert watched.alive == "no beat for 61 s"
 
 
 def test_a_projector_is_not_ready_before_it_leads_or_stands_by() -> None:
