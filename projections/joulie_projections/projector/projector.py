@@ -228,15 +228,15 @@ class Projector:
         async with self._reading(bell) as readers:
             self._readers = readers
             self._created = {stream: reader.created for stream, reader in readers.items()}
-            before = tasks.create_task(asyncio.sleep(0))
+            previous = tasks.create_task(asyncio.sleep(0))
             while True:
                 await rung(bell)
                 await self._recover_refused()
                 while records := await self._next(readers, bell):
                     batch = self._fold_ahead(records)
-                    await before
+                    await previous
                     if self._refused is not None:  # the fold was based on the refused batch
-                        self._take_back(batch)
+                        self._revert(batch)
                         await self._recover_refused()
                         batch = self._fold_ahead(records)
                     frozen = self._snapshot_if_due()
@@ -246,7 +246,7 @@ class Projector:
                     else:
                         write = self._calls.until_done
                         commit = self._commit(write, batch, records, frozen, bell)
-                        before = tasks.create_task(commit)
+                        previous = tasks.create_task(commit)
 
     def _fold_ahead(self, records: Sequence[Record]) -> SequencedBatch:
         batch = sequence(self._cluster_state, self._folded, records, self._created, time.time_ns())
@@ -254,7 +254,7 @@ class Projector:
         self._folded = batch.cursor
         return batch
 
-    def _take_back(self, batch: SequencedBatch) -> None:
+    def _revert(self, batch: SequencedBatch) -> None:
         revert(self._cluster_state, batch.changes)
         self._folded = self._cursor
 
@@ -266,11 +266,11 @@ class Projector:
             return
         (batch, records, why), self._refused = self._refused, None
         log.error("commit_refused", positions=_span(batch), why=why, what="looking for the message")
-        self._take_back(batch)
+        self._revert(batch)
         self._snapshot_position = min(self._snapshot_position, self._cursor.position)
-        await write_bisecting(records, self._put, self._set_aside)
+        await write_bisecting(records, self._commit_part, self._quarantine)
 
-    async def _put(self, records: Sequence[Record]) -> None:
+    async def _commit_part(self, records: Sequence[Record]) -> None:
         """Changes the cluster state only after the database has accepted the commit."""
         now = time.time_ns()
         batch = sequence(self._cluster_state, self._cursor, records, self._created, now)
@@ -278,7 +278,7 @@ class Projector:
         batch.draft.commit()
         self._folded = self._cursor
 
-    async def _set_aside(self, record: Record, why: str) -> None:
+    async def _quarantine(self, record: Record, why: str) -> None:
         reason = f"the database refused its rows: {why}"
         now = time.time_ns()
         batch = quarantined_batch(
