@@ -43,8 +43,8 @@ class ThroughHistory(History):
         before = self._old.entries(first, min(last, at - 1)) if first < at else ()
         return chain(before, super().entries(max(first, at), last))
 
-    def find(self, wanted: EntryQuery, limit: int | None = None) -> Iterator[StoredEntry]:
-        found = chain(super().find(wanted, limit), _later(lambda: self._old.find(wanted, limit)))
+    def find(self, query: EntryQuery, limit: int | None = None) -> Iterator[StoredEntry]:
+        found = chain(super().find(query, limit), _later(lambda: self._old.find(query, limit)))
         return islice(found, limit)
 
     def pod_names(self, limit: int) -> list[str]:
@@ -72,9 +72,9 @@ class ThroughHistory(History):
     def entries_after(self, pos: int, limit: int) -> list[StoredEntry]:
         return list(islice(self.entries(pos + 1), limit))
 
-    def entries_before(self, pos: int, wanted: EntryQuery) -> Iterator[StoredEntry]:
-        earlier = _later(lambda: self._old.entries_before(pos, wanted))
-        return chain(super().entries_before(pos, wanted), earlier)
+    def entries_before(self, pos: int, query: EntryQuery) -> Iterator[StoredEntry]:
+        earlier = _later(lambda: self._old.entries_before(pos, query))
+        return chain(super().entries_before(pos, query), earlier)
 
     def newest_answers(self, count: int) -> Sequence[StoredEntry]:
         newest = super().newest_answers(count)

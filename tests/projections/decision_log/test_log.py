@@ -250,7 +250,7 @@ def test_entries_of_a_time_range_are_found_newest_first_with_and_without_the_ind
     span: dict[str, int],
     found: list[int],
 ) -> None:
-    monkeypatch.setattr("joulie_projections.history.history.FEW", few)
+    monkeypatch.setattr("joulie_projections.history.history.MAX_TIME_LOOKUP", few)
     append(log, decision_records(*(filtered(now=at_minute(minute)) for minute in MINUTES)))
     times = {end: at_minute(minute) for end, minute in span.items()}
     wanted = EntryQuery(since=times.get("since"), until=times.get("until"))

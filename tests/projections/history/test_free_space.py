@@ -45,7 +45,7 @@ async def test_streams_database_and_disk_are_measured(
 async def test_a_failed_measurement_is_logged_once_and_retried(
     bus: JetStreamLog, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(free_space, "LOOK_S", 0.02)
+    monkeypatch.setattr(free_space, "POLL_S", 0.02)
     missing = tmp_path / "missing"
     metrics.DATA_SIZE_BYTES.set(-1)
     with capture_logs() as lines:

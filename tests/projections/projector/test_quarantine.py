@@ -98,7 +98,7 @@ async def test_a_retry_gets_its_own_position_and_every_refold_follows(
         return read(envelope, where)
 
     monkeypatch.setattr(codec, "read", not_yet)
-    monkeypatch.setattr(codec, "open_sample", lambda _: None)  # nor by the short way
+    monkeypatch.setattr(codec, "open_sample", lambda _: None)  # nor by the fast path
     async with projecting(), viewing() as view:
         await bus.publish([sender.stamp(power("a", 1)), sender.stamp(power("b", 2))])
         await view.wait_for(2, 5)
