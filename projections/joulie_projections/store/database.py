@@ -68,9 +68,7 @@ def reader(place: Place) -> Engine:
 
 
 def database_url(text: str) -> str:
-    """Takes sqlite:///path, postgresql://user:password@host/name, or an empty text for the default
-    file in the data directory.
-    """
+    """sqlite:///path, postgresql://user:password@host/name, or empty for a file in the directory"""
     if not text:
         return text
     try:
