@@ -101,7 +101,9 @@ def written(file: Path, names: list[str], events: int) -> Held:
         store.commit(lease.epoch, done.commit)
         done.draft.commit()
         if done.cursor.position // SNAPSHOT_EVERY > cursor.position // SNAPSHOT_EVERY:
-            store.keep(lease.epoch, pack(frozen_state_of(cluster_state, done.cursor), NOON), 1000)
+            store.save_snapshot(
+                lease.epoch, pack(frozen_state_of(cluster_state, done.cursor), NOON), 1000
+            )
         cursor = done.cursor
     writer.dispose()
     return held

@@ -22,7 +22,7 @@ from joulie_operator.planning.reconcile import Moment as PlanView
 from joulie_operator.planning.reconcile import plan
 from joulie_operator.planning.rules import Rules
 from joulie_projections.decision_log import key_change
-from joulie_projections.decision_log.entry import Entry, about_before_bounds, entry_of
+from joulie_projections.decision_log.entry import Entry, entry_of, fields_before_bounds
 from joulie_projections.decision_log.heads import Head, Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Input, Poison
@@ -133,7 +133,7 @@ class LogBuilder:
     def snapshot(self) -> int:
         """Keeps a snapshot as the projector does; returns its position."""
         made = pack(frozen_state_of(self.cluster_state, self._cursor), self.clock())
-        self._store.keep(self._epoch, made, 100)
+        self._store.save_snapshot(self._epoch, made, 100)
         return made.position
 
     def skip_number(self) -> None:
@@ -142,16 +142,16 @@ class LogBuilder:
 
     def rotate(self) -> None:
         """Changes the key that signs the next head."""
-        key_change.ask_rotation(self.signer.path)
+        key_change.request_rotation(self.signer.path)
         self._change_key()
 
     def retire(self, key_id: str, since: int) -> None:
-        key_change.ask_retirement(self.signer.path, key_id, since)
+        key_change.request_retirement(self.signer.path, key_id, since)
         self._change_key()
 
     def _change_key(self) -> None:
         end = self._decision_log.signed_to(self._epoch)
-        self.signer = key_change.begun(self.signer, *end, self.clock()).done()
+        self.signer = key_change.prepare(self.signer, *end, self.clock()).complete()
 
     def sign(self) -> Head:
         head = self._decision_log.sign_head(self._epoch, self.signer, self.clock())
@@ -173,7 +173,7 @@ class RecordedLog(NamedTuple):
 
 
 def _entry_without_header(record: Record) -> Entry:
-    return Entry(about_before_bounds(record.data, str(record.stream)), record.data)
+    return Entry(fields_before_bounds(record.data, str(record.stream)), record.data)
 
 
 async def record_small_log(recorded: RecordedLog) -> None:

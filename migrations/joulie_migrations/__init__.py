@@ -1,9 +1,9 @@
-"""The schema, one step at a time. Run by `joulie migrate`; never by a process that serves.
+"""The migrations of the schema. Run by `joulie migrate`, never by a serving process.
 
-A step is `pre` or `post`. Pre steps only add, so that code of the last version works on beside
-them: they run before the new code is rolled out. Post steps take away, when none but the new code
-is left; each raises the floor: code that wants an older schema is refused from then on. One that
-the new code cannot do without is taken in between, while neither works.
+A step is `pre` or `post`. Pre steps only add, so that code of the last version keeps working: they
+run before the new code is rolled out. Post steps remove, after the old code is gone; each raises
+the floor: code that needs an older schema is refused afterwards. A post step that the new code
+requires is run in between, while neither version runs.
 """
 
 from collections.abc import Iterator
@@ -19,50 +19,50 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from alembic.script import ScriptDirectory
 
-OLDEST = "0005"  # the schema that this code needs at least
-NEWEST = "0005"  # the last one that it knows
+OLDEST = "0005"  # the oldest schema that this code works with
+NEWEST = "0005"  # the newest schema that it knows
 PHASES = ("pre", "post")
 _HERE = Path(str(files(__name__)))
 _VERSIONS = "alembic_version"
 
 
 class Steps(NamedTuple):
-    """A sequence of steps, and what the code beside it can work with."""
+    """A sequence of steps, and the range of schemas that the code works with."""
 
     folders: tuple[Path, ...]
     oldest: str
     newest: str
 
 
-OURS = Steps((_HERE / "versions",), OLDEST, NEWEST)
+RELEASED = Steps((_HERE / "versions",), OLDEST, NEWEST)
 
 
 def current(engine: Engine) -> str:
-    """The schema that the database has; empty for none."""
+    """The schema of the database; empty if there is none."""
     with engine.connect() as connection:
         if not inspect(connection).has_table(_VERSIONS):
             return ""
         return connection.scalar(text(f"SELECT version_num FROM {_VERSIONS}")) or ""
 
 
-def require(engine: Engine, steps: Steps = OURS) -> None:
-    """Refuses to work on a schema that this code was not written for, older or newer."""
+def require(engine: Engine, steps: Steps = RELEASED) -> None:
+    """Raises SchemaMismatch if this code does not work with the schema."""
     found = current(engine)
     if found < steps.oldest:
         raise SchemaMismatch(found or "none", steps.oldest)
     _require_young_enough(engine, found, steps)
 
 
-def upgrade(engine: Engine, phase: str = "", steps: Steps = OURS) -> str:
-    """Takes the steps of a phase, or all. Returns the schema that the database is at then."""
-    # Alembic takes most of a second to import, and only a migration needs it.
+def upgrade(engine: Engine, phase: str = "", steps: Steps = RELEASED) -> str:
+    """Runs the steps of a phase, or all, and returns the schema that the database has then."""
+    # Importing Alembic takes most of a second, and only a migration needs it.
     from alembic import command
 
     found = current(engine)
     if found:
         _require_young_enough(engine, found, steps)
     if found > steps.newest:
-        return found  # a newer version has added to it, and asks nobody to take that away
+        return found  # additions of a newer version stay
     config, scripts = _alembic(steps)
     wanted = _goal(scripts, found, phase, steps)
     if wanted == found:
@@ -75,8 +75,8 @@ def upgrade(engine: Engine, phase: str = "", steps: Steps = OURS) -> str:
 
 
 def _goal(scripts: "ScriptDirectory", found: str, phase: str, steps: Steps) -> str:
-    """How far to go. Before the roll-out: up to the first step that takes something away."""
-    if phase != "pre" or not found:  # nobody works yet on a database that is empty
+    """The revision to upgrade to; in the phase `pre`, the one before the first post step."""
+    if phase != "pre" or not found:  # no code uses an empty database yet
         return steps.newest
     goal = found
     for revision, kind in _in_order(scripts):
@@ -86,11 +86,11 @@ def _goal(scripts: "ScriptDirectory", found: str, phase: str, steps: Steps) -> s
             break
         goal = revision
     if goal < steps.oldest:
-        told = (
-            f"Steps after {goal} take away what the code that runs now may need. Stop it, then "
+        hint = (
+            f"Steps after {goal} remove what the running code may need. Stop it, then "
             f"run `joulie migrate` without a phase."
         )
-        raise SchemaMismatch(found, steps.oldest, told)
+        raise SchemaMismatch(found, steps.oldest, hint)
     return goal
 
 
@@ -104,12 +104,12 @@ def _raise_floor(connection: Connection, scripts: "ScriptDirectory", reached: st
 
 
 def _require_young_enough(engine: Engine, found: str, steps: Steps) -> None:
-    """Steps that we do not know are no harm as long as none of them took something away."""
+    """Raises SchemaMismatch if an unknown post step was run; unknown pre steps are harmless."""
     with engine.connect() as connection:
         floor = connection.scalar(text("SELECT max(oldest) FROM schema_floor")) or ""
     if floor > steps.newest:
-        told = "This code is older than the database: use the version of joulie that migrated it."
-        raise SchemaMismatch(found, steps.newest, told)
+        hint = "This code is older than the database: use the version of joulie that migrated it."
+        raise SchemaMismatch(found, steps.newest, hint)
 
 
 def _alembic(steps: Steps) -> tuple["Config", "ScriptDirectory"]:
@@ -124,6 +124,6 @@ def _alembic(steps: Steps) -> tuple["Config", "ScriptDirectory"]:
 
 
 def _in_order(scripts: "ScriptDirectory") -> Iterator[tuple[str, str]]:
-    """Every step with its phase, oldest first. Numbers sort as they follow one another."""
+    """Every step with its phase, oldest first; revisions sort in their order."""
     for script in sorted(scripts.walk_revisions(), key=lambda script: script.revision):
         yield script.revision, script.module.phase

@@ -1,16 +1,16 @@
-"""What may leave the logs: rows behind the newest cut, and nothing else. Step 0005 makes it so.
+"""The triggers and grants of cuts: only rows before the newest cut may be deleted. Step 0005.
 
-A cut is a row that says up to where an archive holds the log. It can name only an entry that a
-signed head covers, and a batch whose state a snapshot at or behind it holds. The entry and the
-batch of the cut stay: the chains go on from them. The triggers of both databases allow a DELETE in
-front of the newest cut; on PostgreSQL only the role of the trimmer has the right to one besides.
+A cut records up to where an archive holds the log. Its entry must have a signed head, and a
+snapshot at or after its batch must exist. The entry and the batch of the cut stay: the chains
+continue from them. The triggers of both databases allow a DELETE before the newest cut; on
+PostgreSQL only the role of the trimmer also has the right to delete.
 """
 
 from joulie_migrations.guards import GROWING, READER, WRITER
 
 TRIMMER = "joulie_trimmer"
-# What may be deleted of each log, by the newest cut.
-BEHIND = {
+# The rows of each log that may be deleted, by the newest cut.
+DELETABLE = {
     "decision": "pos < {newest_pos}",
     "batch": "p_to < {newest_p_to}",
     "head": "pos < {newest_pos}",
@@ -25,7 +25,7 @@ _FITS = (
     "WHERE pos > NEW.pos OR p_to > NEW.p_to OR number >= NEW.number)"
 )
 _NO_PLACE = "the archive cannot be cut off there"
-# What the trimmer may do beyond reading.
+# The rights of the trimmer.
 GRANTS = {
     **dict.fromkeys(GROWING, "SELECT, DELETE"),
     "cut": "SELECT, INSERT",
@@ -46,7 +46,7 @@ def statements(dialect: str) -> list[str]:
 
 
 def _is_behind(table: str) -> str:
-    where = BEHIND[table].format(
+    where = DELETABLE[table].format(
         newest_pos="coalesce((SELECT max(pos) FROM cut), 0)",
         newest_p_to="coalesce((SELECT max(p_to) FROM cut), 0)",
     )
@@ -68,7 +68,7 @@ def _on_sqlite() -> list[str]:
             f"CREATE TRIGGER cut_no_{verb.lower()} BEFORE {verb} ON cut BEGIN {refuse}; END"
         )
     made.append(
-        # REPLACE deletes without asking the delete trigger, by SQLite's own key too.
+        # REPLACE deletes without firing the delete trigger, also by rowid.
         "CREATE TRIGGER cut_fits BEFORE INSERT ON cut "
         f"WHEN NOT ({_FITS}) OR EXISTS (SELECT 1 FROM cut WHERE rowid = NEW.rowid) "
         f"BEGIN SELECT RAISE(ABORT, '{_NO_PLACE}'); END"

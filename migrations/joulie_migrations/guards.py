@@ -1,14 +1,14 @@
-"""What keeps the logs append-only inside the database: triggers, checks and grants.
+"""The triggers, checks and grants that keep the logs append-only in the database. Step 0001.
 
-One layer of several (docs/decisions/0004): the chain shows what gets past them. This is how step
-0001 makes them: a later step changes them by statements of its own, and leaves these alone.
+They are one of several layers (docs/decisions/0004): the hash chain shows changes that get past
+them. Later steps change them by their own statements; these stay as released.
 """
 
 GROWING = {"decision": "pos", "batch": "p_to", "head": "pos", "quarantine": "position"}
 WRITER, READER = "joulie_writer", "joulie_reader"
 
-# What the writer may do, and nothing else. Nobody but the tables' owner may UPDATE, DELETE or
-# TRUNCATE what only grows, and the owner is stopped by the triggers.
+# All rights of the writer. Only the owner of the tables has the right to UPDATE, DELETE or TRUNCATE
+# the append-only ones, and the triggers refuse that to the owner, too.
 GRANTS = {
     **dict.fromkeys(GROWING, "SELECT, INSERT"),
     "rebuilt": "SELECT, INSERT",
@@ -35,7 +35,7 @@ def _on_sqlite() -> list[str]:
 
 
 def of_decisions_on_sqlite() -> list[str]:
-    """They go with the table: who makes it anew makes them anew."""
+    """The triggers of the table of decisions: a step that recreates the table recreates them."""
     return [
         *_sqlite_guards("decision"),
         "CREATE TRIGGER decision_chained BEFORE INSERT ON decision WHEN NOT ("
@@ -47,8 +47,8 @@ def of_decisions_on_sqlite() -> list[str]:
 
 def _sqlite_guards(table: str) -> list[str]:
     refuse = f"SELECT RAISE(ABORT, 'the table {table} only grows')"
-    # REPLACE deletes without asking the delete trigger: an existing key is refused on its way in.
-    # SQLite's own key, the rowid, counts too: whoever names one replaces by it.
+    # REPLACE deletes without firing the delete trigger, so an insert of an existing key is refused.
+    # That includes the rowid: a statement may replace a row by it.
     keys = [GROWING[table], "rowid", *(["event_id"] if table == "decision" else [])]
     exists = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE {k} = NEW.{k})" for k in keys)
     return [
@@ -64,10 +64,10 @@ def _on_postgres() -> list[str]:
 
 
 def _roles() -> list[str]:
-    """Two roles without a login: an administrator makes users, and gives them one of these."""
+    """Two roles without login, which an administrator grants to users."""
     made = [
         f"DO $$ BEGIN CREATE ROLE {role} NOLOGIN; "
-        # Two databases of one server share their roles, and may be made at the same time.
+        # The databases of a server share roles, and two may be created at the same time.
         "EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
         for role in (WRITER, READER)
     ]

@@ -204,13 +204,17 @@ def _programs() -> Path:
 class KillPoint(NamedTuple):
     """SIGKILL at the nth call of a method, just before or just after its COMMIT."""
 
-    method: str  # commit, keep or append
+    method: str  # commit, save_snapshot or append
     when: str  # before or after
     nth: int = 1
 
 
 PRELOADED = [__name__]  # imported once, by the process that victims are forked from
-EXIT_FENCED = 3  # exit code of a projector that lost its lease
+EXIT_FENCED = 3  # imported once, of a process that lost its lease
+=======
+PRELOADED = [__name__]  # imported once, by the process that projectors are forked from
+EXIT_FENCED = 3  # exit code of a projector that found another one leading
+>>>>>>> room/rq
 
 
 class ProjectorProcess:

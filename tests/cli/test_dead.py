@@ -12,7 +12,7 @@ from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_projections.fold.commit import Poison
 from joulie_projections.fold.quarantine_quota import BODIES_PER_SUBJECT, within_quota
 from joulie_projections.store import database
-from joulie_projections.store.statements import Put, make
+from joulie_projections.store.statements import InsertRows, apply_change
 from joulie_projections.store.store import Store
 from joulie_projections.store.tables import quarantine
 
@@ -33,7 +33,7 @@ def data(tmp_path: Path) -> Path:
         for at in range(1, COUNT + 1)
     ]
     with owner.begin() as db:
-        make(db, Put(quarantine.name, Poison._fields, within_quota(poison)))
+        apply_change(db, InsertRows(quarantine.name, Poison._fields, within_quota(poison)))
     owner.dispose()
     return directory.path
 

@@ -117,7 +117,7 @@ async def garbage_in_the_stream(both: Both) -> None:
 
 
 async def a_forged_handover(both: Both) -> None:
-    thief = Ed25519Signer.kept_in(both.data / "thief.key")
+    thief = Ed25519Signer.load_or_create(both.data / "thief.key")
     await both.anchor(encode(thief.hand_over(thief, 9, bytes(32), 1)))
 
 
@@ -177,7 +177,7 @@ CASES: dict[str, tuple[Callable[[Both], Awaitable[None]], str, str]] = {
         "stream",
         "JOULIE_HEADS #3 is neither a head nor about a key",
     ),
-    "a handover that is forged": (a_forged_handover, "stream", "its old key is not ours"),
+    "a handover that is forged": (a_forged_handover, "stream", "its old key is not of this log"),
 }
 
 

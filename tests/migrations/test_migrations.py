@@ -1,4 +1,4 @@
-"""The schema that the migrations make is the one that the code thinks of; old and new meet."""
+"""The migrations give the schema of the code, and old and new versions work side by side."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -14,19 +14,19 @@ from sqlalchemy import Engine, insert, inspect, text
 import joulie_migrations
 from joulie_bus.errors import SchemaMismatch
 from joulie_bus.testing import node_seen, noon, one_of_each, power, records
-from joulie_migrations import OURS, Steps
+from joulie_migrations import RELEASED, Steps
 from joulie_projections.decision_log.entry import (
     FIRST_PREV,
     UNREADABLE,
-    About,
     Entry,
+    EntryFields,
     chain_hash,
     entry_of,
 )
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Input
 from joulie_projections.fold.sequence import FoldCursor, sequence
-from joulie_projections.history.history import History, Logged, Wanted
+from joulie_projections.history.history import EntryQuery, History, StoredEntry
 from joulie_projections.state.rows import empty_digests
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store import database
@@ -48,10 +48,10 @@ phase = "{phase}"
 def upgrade() -> None:
     op.execute(sa.text("{sql}"))
 """
-FIRST = OURS._replace(newest="0001")
+FIRST = RELEASED._replace(newest="0001")
 # The release after this one: it adds a column, and takes one away when the old code is gone.
 NEXT = (
-    ("0094", OURS.newest, "pre", "ALTER TABLE quarantine ADD COLUMN hint TEXT"),
+    ("0094", RELEASED.newest, "pre", "ALTER TABLE quarantine ADD COLUMN hint TEXT"),
     ("0095", "0094", "post", "ALTER TABLE rebuilt DROP COLUMN flipped_at"),
     ("0096", "0095", "pre", "ALTER TABLE quarantine ADD COLUMN more TEXT"),
 )
@@ -59,7 +59,7 @@ NEXT = (
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """With nothing in it."""
+    """An empty database."""
     if request.param == "sqlite":
         return tmp_path / "empty.db"
     server: Postgres = request.getfixturevalue("postgres")
@@ -74,8 +74,8 @@ def empty(place: Place) -> Generator[Engine, None, None]:
 
 
 @pytest.fixture
-def later(tmp_path: Path) -> Steps:
-    """What the next version of the code brings: one step before its roll-out, one after."""
+def next_release(tmp_path: Path) -> Steps:
+    """The steps of the next version: one pre step and one post step."""
     return release(tmp_path, 2, oldest="0094", newest="0095")
 
 
@@ -85,17 +85,17 @@ def release(tmp_path: Path, steps: int, *, oldest: str, newest: str) -> Steps:
     for number, before, phase, sql in NEXT[:steps]:
         step = STEP.format(number=number, before=before, phase=phase, sql=sql)
         (folder / f"{number}_{phase}.py").write_text(step)
-    return Steps((*OURS.folders, folder), oldest, newest)
+    return Steps((*RELEASED.folders, folder), oldest, newest)
 
 
-def test_the_upgraded_schema_is_the_one_the_code_works_with(empty: Engine) -> None:
+def test_the_migrated_schema_equals_the_tables_of_the_code(empty: Engine) -> None:
     joulie_migrations.upgrade(empty)
 
     assert differences(empty) == []
 
 
 def differences(engine: Engine) -> list[Any]:
-    """But for what SQLite alone keeps, and nobody asks for."""
+    """The differences, except for the column that only SQLite has."""
     with engine.connect() as db:
         found = compare_metadata(MigrationContext.configure(db), metadata)
     is_beside = [change[0] == "remove_column" and change[3].name == "beside" for change in found]
@@ -113,7 +113,7 @@ def test_the_newest_schema_is_the_last_migration_and_the_oldest_has_every_pre_st
     assert max(pre) <= joulie_migrations.OLDEST <= joulie_migrations.NEWEST
 
 
-def test_every_step_says_when_it_is_taken() -> None:
+def test_every_step_has_a_phase() -> None:
     config = Config()
     config.set_main_option("script_location", str(HERE))
     steps = list(ScriptDirectory.from_config(config).walk_revisions())
@@ -135,7 +135,7 @@ def test_an_empty_database_is_refused_and_left_empty(empty: Engine) -> None:
 
 
 @pytest.mark.parametrize("phase", ["", "pre", "post"])
-def test_any_phase_makes_an_empty_database_whole(empty: Engine, phase: str) -> None:
+def test_any_phase_migrates_an_empty_database_completely(empty: Engine, phase: str) -> None:
     assert joulie_migrations.upgrade(empty, phase) == joulie_migrations.NEWEST
 
 
@@ -150,10 +150,12 @@ def test_upgrading_twice_is_harmless(empty: Engine) -> None:
         assert db.scalar(text("SELECT count(*) FROM schema_floor")) == 2
 
 
-def test_a_database_of_the_first_release_gets_what_came_since(empty: Engine, place: Place) -> None:
+def test_a_database_of_the_first_release_is_migrated_to_the_newest_schema(
+    empty: Engine, place: Place
+) -> None:
     joulie_migrations.upgrade(empty, steps=FIRST)
     writer = database.writer(place)
-    work(writer)
+    run_projector(writer)
     writer.dispose()
 
     joulie_migrations.upgrade(empty)
@@ -164,21 +166,21 @@ def test_a_database_of_the_first_release_gets_what_came_since(empty: Engine, pla
         assert db.scalar(text("SELECT max(position) FROM node_twin")) == 2
 
 
-ABOUT = [
-    About("extender-0:b1:1", "settings.declared", "", "", 0, noon()),
-    About("extender-0:b1:2", "decision.filter", "u-1", 'team/"quoted" \\ and ünï', 7, noon(1)),
-    About("unreadable:3", UNREADABLE, "", "", 0, 0),
+FIELDS = [
+    EntryFields("extender-0:b1:1", "settings.declared", "", "", 0, noon()),
+    EntryFields(
+        "extender-0:b1:2", "decision.filter", "u-1", 'team/"quoted" \\ and ünï', 7, noon(1)
+    ),
+    EntryFields("unreadable:3", UNREADABLE, "", "", 0, 0),
 ]
 BODIES = [b"\x81one", b"\x81two\n\0\xff", b""]
 
 
-def test_what_was_logged_before_entries_had_headers_is_what_it_was(
-    empty: Engine, place: Place
-) -> None:
-    joulie_migrations.upgrade(empty, steps=OURS._replace(oldest="0002", newest="0002"))
+def test_entries_from_before_headers_are_unchanged(empty: Engine, place: Place) -> None:
+    joulie_migrations.upgrade(empty, steps=RELEASED._replace(oldest="0002", newest="0002"))
     before, prev = [], FIRST_PREV
-    for pos, (about, body) in enumerate(zip(ABOUT, BODIES, strict=True), 1):
-        before.append(Logged(pos, *about, body, prev, chain_hash(prev, body)))
+    for pos, (fields, body) in enumerate(zip(FIELDS, BODIES, strict=True), 1):
+        before.append(StoredEntry(pos, *fields, body, prev, chain_hash(prev, body)))
         prev = before[-1].hash
     with empty.begin() as db:
         db.execute(insert(decision), [entry._asdict() for entry in before])
@@ -192,97 +194,103 @@ def test_what_was_logged_before_entries_had_headers_is_what_it_was(
     assert held is not None
     log = DecisionLog(writer)
     log.open()
-    again, new = Entry(ABOUT[1], BODIES[1]), entry_of(records(*one_of_each()[-1:])[0])
+    again, new = Entry(FIELDS[1], BODIES[1]), entry_of(records(*one_of_each()[-1:])[0])
     assert log.append(held.epoch, [again, new], Input("", 4)) == 1
     writer.dispose()
     with History.of(place) as history:
         after = list(history.entries())
-        assert [entry.pos for entry in history.find(Wanted(pod_uid="u-1"))] == [2]
+        assert [entry.pos for entry in history.find(EntryQuery(pod_uid="u-1"))] == [2]
     assert after[:3] == before
-    assert [(entry.about, entry.body, entry.prev) for entry in after[3:]] == [(*new, prev)]
+    assert [(entry.fields, entry.body, entry.prev) for entry in after[3:]] == [(*new, prev)]
 
 
 # --- the next version -------------------------------------------------------------------------
 
 
 @pytest.fixture
-def old(empty: Engine, place: Place) -> Engine:
-    """At today's schema, with data in place."""
+def current_schema(empty: Engine, place: Place) -> Engine:
+    """A database at the current schema, with data."""
     joulie_migrations.upgrade(empty)
     writer = database.writer(place)
-    work(writer)
+    run_projector(writer)
     writer.dispose()
     return empty
 
 
-def work(writer: Engine) -> None:
-    """What this code's projector does, on top of what is there."""
+def run_projector(writer: Engine) -> None:
+    """Commits facts like the projector of this code."""
     store = Store(writer)
     held = store.acquire("me", noon(10), noon(), "i", lambda _: True)
     assert held is not None
     cursor = FoldCursor(held.position, held.inputs, held.digests or empty_digests(), held.head)
-    told = records(node_seen("a"), power("a", 1), name=f"n{held.position}")
-    done = sequence(ClusterState(), cursor, told, {told[0].stream: "", told[1].stream: ""}, noon())
+    messages = records(node_seen("a"), power("a", 1), name=f"n{held.position}")
+    done = sequence(
+        ClusterState(), cursor, messages, {messages[0].stream: "", messages[1].stream: ""}, noon()
+    )
     store.commit(held.epoch, done.commit)
 
 
-def test_code_of_the_last_version_works_on_beside_the_steps_before_a_roll_out(
-    old: Engine, place: Place, later: Steps
+def test_code_of_the_last_version_keeps_working_after_the_pre_steps(
+    current_schema: Engine, place: Place, next_release: Steps
 ) -> None:
-    assert joulie_migrations.upgrade(old, "pre", later) == "0094"
+    assert joulie_migrations.upgrade(current_schema, "pre", next_release) == "0094"
 
-    joulie_migrations.require(old)
-    joulie_migrations.require(old, later)
+    joulie_migrations.require(current_schema)
+    joulie_migrations.require(current_schema, next_release)
     writer = database.writer(place)
-    work(writer)
+    run_projector(writer)
     held = Store(writer).checkpoint()
     writer.dispose()
     assert held is not None
     assert held.position == 4
 
 
-def test_the_steps_after_a_roll_out_shut_the_last_version_out(old: Engine, later: Steps) -> None:
-    joulie_migrations.upgrade(old, "pre", later)
-
-    assert joulie_migrations.upgrade(old, "post", later) == "0095"
-
-    joulie_migrations.require(old, later)
-    with pytest.raises(SchemaMismatch, match="older than the database"):
-        joulie_migrations.require(old)
-    with pytest.raises(SchemaMismatch, match="older than the database"):
-        joulie_migrations.upgrade(old)
-
-
-def test_new_code_does_not_start_on_an_old_schema(old: Engine, later: Steps) -> None:
-    with pytest.raises(SchemaMismatch, match=f"at schema {OURS.newest}, this code wants 0094"):
-        joulie_migrations.require(old, later)
-
-
-def test_old_code_asked_to_migrate_leaves_the_additions_of_newer_code_alone(
-    old: Engine, later: Steps
+def test_the_post_steps_exclude_the_last_version(
+    current_schema: Engine, next_release: Steps
 ) -> None:
-    joulie_migrations.upgrade(old, "pre", later)
+    joulie_migrations.upgrade(current_schema, "pre", next_release)
 
-    assert joulie_migrations.upgrade(old) == "0094"
+    assert joulie_migrations.upgrade(current_schema, "post", next_release) == "0095"
+
+    joulie_migrations.require(current_schema, next_release)
+    with pytest.raises(SchemaMismatch, match="older than the database"):
+        joulie_migrations.require(current_schema)
+    with pytest.raises(SchemaMismatch, match="older than the database"):
+        joulie_migrations.upgrade(current_schema)
 
 
-def test_data_is_there_after_every_step(old: Engine, later: Steps) -> None:
-    with old.connect() as db:
+def test_new_code_does_not_start_on_an_old_schema(
+    current_schema: Engine, next_release: Steps
+) -> None:
+    with pytest.raises(SchemaMismatch, match=f"at schema {RELEASED.newest}, this code wants 0094"):
+        joulie_migrations.require(current_schema, next_release)
+
+
+def test_a_migration_by_old_code_keeps_the_additions_of_newer_code(
+    current_schema: Engine, next_release: Steps
+) -> None:
+    joulie_migrations.upgrade(current_schema, "pre", next_release)
+
+    assert joulie_migrations.upgrade(current_schema) == "0094"
+
+
+def test_data_survives_every_step(current_schema: Engine, next_release: Steps) -> None:
+    with current_schema.connect() as db:
         before = list(db.execute(text("SELECT * FROM node_twin")))
 
-    joulie_migrations.upgrade(old, "", later)
+    joulie_migrations.upgrade(current_schema, "", next_release)
 
-    with old.connect() as db:
+    with current_schema.connect() as db:
         assert list(db.execute(text("SELECT * FROM node_twin"))) == before
         assert db.scalar(text("SELECT hint FROM quarantine")) is None
 
 
-def test_a_version_that_was_left_out_cannot_be_rolled_over_in_one_go(
-    old: Engine, tmp_path: Path
+def test_an_upgrade_that_skips_a_version_needs_a_stop(
+    current_schema: Engine, tmp_path: Path
 ) -> None:
     after_next = release(tmp_path, 3, oldest="0096", newest="0096")
 
     with pytest.raises(SchemaMismatch, match="Stop it, then run `joulie migrate`"):
-        joulie_migrations.upgrade(old, "pre", after_next)
+        joulie_migrations.upgrade(current_schema, "pre", after_next)
 
-    assert joulie_migrations.upgrade(old, "", after_next) == "0096"
+    assert joulie_migrations.upgrade(current_schema, "", after_next) == "0096"

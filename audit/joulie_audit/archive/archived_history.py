@@ -15,7 +15,7 @@ from joulie_projections.fold.commit import Cut
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.fold.snapshots import Snapshot
 from joulie_projections.history.archive_index import IndexedHistory
-from joulie_projections.history.history import NEWEST, History, Logged
+from joulie_projections.history.history import NEWEST, History, StoredEntry
 
 CACHED_PARTS = 3  # replicas ship late, so decisions of one view lie in several parts
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class ArchivedHistory(IndexedHistory):
         with indexed(archive) as file, History.of(file) as index:
             yield cls(index, archive, cut)
 
-    def entry_at(self, pos: int) -> Logged:
+    def entry_at(self, pos: int) -> StoredEntry:
         for place, part in _from(self._log, pos):
             return self._entries.of(place, part)[pos - part.first]
         raise ArchiveBroken(str(self._archive.path), f"entry {pos} is in its index but in no part")
@@ -85,11 +85,11 @@ class ArchivedHistory(IndexedHistory):
                     return each
         return None
 
-    def known_at(self, time: int) -> int:
+    def position_by(self, time: int) -> int:
         found = self.manifest_by(time)
         return found.p_to if found else 0
 
-    def committed_between(self) -> tuple[int, int] | None:
+    def commit_time_range(self) -> tuple[int, int] | None:
         first, last = next(self.manifests(), None), next(self.manifests_back(), None)
         return (first.committed_at, last.committed_at) if first and last else None
 

@@ -33,7 +33,7 @@ from joulie_bus.streams.records import Record
 from joulie_projections.decision_log.signed import KeyStatement
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.fold.snapshots import Snapshot
-from joulie_projections.history.history import History, Logged
+from joulie_projections.history.history import History, StoredEntry
 
 HOUR_NS = 3_600_000_000_000
 PART_ROWS = 100_000  # facts: a reader holds one part in memory, and reads it for one snapshot
@@ -184,9 +184,9 @@ def _facts_by_hour(manifests: Iterable[Manifest]) -> Iterator[tuple[int, list[Ma
         yield hour, batch
 
 
-def _log_by_hour(entries: Iterable[Logged]) -> Iterator[tuple[int, list[Logged]]]:
+def _log_by_hour(entries: Iterable[StoredEntry]) -> Iterator[tuple[int, list[StoredEntry]]]:
     """The hour never decreases, because the clocks of replicas differ a little."""
-    batch: list[Logged] = []
+    batch: list[StoredEntry] = []
     hour = 0
     for entry in entries:
         this_hour = max(hour, entry.decided_at // HOUR_NS)

@@ -18,7 +18,7 @@ from joulie_projections.decision_log.heads import Head
 from joulie_projections.fold.commit import Cut, Poison
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.fold.snapshots import Snapshot
-from joulie_projections.history.history import NEWEST, History, Logged, Wanted
+from joulie_projections.history.history import NEWEST, EntryQuery, History, StoredEntry
 from joulie_projections.store.database import Place
 
 T = TypeVar("T")
@@ -38,45 +38,45 @@ class CombinedHistory(History):
 
     # --- entries ------------------------------------------------------------------------------
 
-    def entries(self, first: int = 1, last: int = NEWEST) -> Iterator[Logged]:
+    def entries(self, first: int = 1, last: int = NEWEST) -> Iterator[StoredEntry]:
         position = self._cut.pos
         before = self._old.entries(first, min(last, position - 1)) if first < position else ()
         return chain(before, super().entries(max(first, position), last))
 
-    def find(self, wanted: Wanted, limit: int | None = None) -> Iterator[Logged]:
-        found = chain(super().find(wanted, limit), _lazily(lambda: self._old.find(wanted, limit)))
+    def find(self, query: EntryQuery, limit: int | None = None) -> Iterator[StoredEntry]:
+        found = chain(super().find(query, limit), _lazily(lambda: self._old.find(query, limit)))
         return islice(found, limit)
 
     def pod_names(self, limit: int) -> list[str]:
         names = chain(super().pod_names(limit), _lazily(lambda: self._old.pod_names(limit)))
         return list(islice(dict.fromkeys(names), limit))
 
-    def answers_by_view(self, first: int = 0, last: int = NEWEST) -> Iterator[Logged]:
+    def answers_by_view(self, first: int = 0, last: int = NEWEST) -> Iterator[StoredEntry]:
         both = self._old.answers_by_view(first, last), super().answers_by_view(first, last)
         return heapq.merge(*both, key=lambda entry: (entry.view_position, entry.pos))
 
     def count_answers(self, first: int = 0, last: int = NEWEST) -> int:
         return self._old.count_answers(first, last) + super().count_answers(first, last)
 
-    def filters(self) -> Iterator[Logged]:
+    def filters(self) -> Iterator[StoredEntry]:
         return chain(self._old.filters(), super().filters())
 
-    def declarations(self, after: int = 0) -> Iterator[Logged]:
+    def declarations(self, after: int = 0) -> Iterator[StoredEntry]:
         """Declarations before the cut stay in the database; the signed ones are in the archive."""
         kept = (each for each in super().declarations(after) if each.pos >= self._cut.pos)
         return chain(self._old.declarations(after), kept)
 
-    def entry(self, pos: int) -> Logged | None:
+    def entry(self, pos: int) -> StoredEntry | None:
         return self._old.entry(pos) if pos < self._cut.pos else super().entry(pos)
 
-    def entries_after(self, pos: int, limit: int) -> list[Logged]:
+    def entries_after(self, pos: int, limit: int) -> list[StoredEntry]:
         return list(islice(self.entries(pos + 1), limit))
 
-    def entries_before(self, pos: int, wanted: Wanted) -> Iterator[Logged]:
-        earlier = _lazily(lambda: self._old.entries_before(pos, wanted))
-        return chain(super().entries_before(pos, wanted), earlier)
+    def entries_before(self, pos: int, query: EntryQuery) -> Iterator[StoredEntry]:
+        earlier = _lazily(lambda: self._old.entries_before(pos, query))
+        return chain(super().entries_before(pos, query), earlier)
 
-    def newest_answers(self, count: int) -> Sequence[Logged]:
+    def newest_answers(self, count: int) -> Sequence[StoredEntry]:
         newest = super().newest_answers(count)
         return [*newest, *self._old.newest_answers(count - len(newest))]
 
@@ -107,12 +107,12 @@ class CombinedHistory(History):
         is_newer = found is not None and found.p_to >= self._cut.p_to
         return found if is_newer else self._old.manifest_by(time_ns)
 
-    def known_at(self, time: int) -> int:
-        found = super().known_at(time)
-        return found if found >= self._cut.p_to else self._old.known_at(time)
+    def position_by(self, time: int) -> int:
+        found = super().position_by(time)
+        return found if found >= self._cut.p_to else self._old.position_by(time)
 
-    def committed_between(self) -> tuple[int, int] | None:
-        old, new = self._old.committed_between(), super().committed_between()
+    def commit_time_range(self) -> tuple[int, int] | None:
+        old, new = self._old.commit_time_range(), super().commit_time_range()
         return (old[0], new[1]) if old and new else old or new
 
     def committed_at(self, position: int) -> int | None:

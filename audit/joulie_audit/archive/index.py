@@ -21,7 +21,7 @@ from joulie_audit.archive.parts import (
     poison_of,
     snapshots_of,
 )
-from joulie_projections.history.archive_index import ABOUT, ArchiveIndex, IndexedPart
+from joulie_projections.history.archive_index import FIELD_COLUMNS, ArchiveIndex, IndexedPart
 
 FILE = ".index.db"
 
@@ -66,6 +66,6 @@ def _add_facts(index: ArchiveIndex, archive: Archive, place: Path, part: Part) -
 
 def _add_log(index: ArchiveIndex, archive: Archive, place: Path, part: Part) -> None:
     entries = archive.read_table(place, part, ENTRIES)
-    rows = list(zip(*(entries[name] for name in ABOUT), strict=True))
+    rows = list(zip(*(entries[name] for name in FIELD_COLUMNS), strict=True))
     heads = heads_of(archive.read_table(place, part, HEADS))
     index.add_log(IndexedPart(part.seal, LOG, 0, ""), rows, heads)

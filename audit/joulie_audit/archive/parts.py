@@ -27,7 +27,7 @@ from joulie_projections.decision_log.signed import Head, KeyStatement, decode_ke
 from joulie_projections.fold.commit import Poison
 from joulie_projections.fold.manifest import Manifest, Range, merkle_root
 from joulie_projections.fold.snapshots import Snapshot
-from joulie_projections.history.history import Logged
+from joulie_projections.history.history import StoredEntry
 
 FORMAT = "joulie-archive/1"
 FACTS, LOG = "facts", "log"
@@ -70,7 +70,7 @@ class FactPart(NamedTuple):
 
 
 class LogPart(NamedTuple):
-    entries: list[Logged]
+    entries: list[StoredEntry]
     heads: list[Head]
     keys: tuple[KeyStatement, ...] = ()
 
@@ -108,7 +108,7 @@ def columns_of_facts(part: FactPart) -> dict[str, Columns]:
 
 def columns_of_log(part: LogPart) -> dict[str, Columns]:
     columns = {
-        ENTRIES: _columns(Logged._fields, part.entries),
+        ENTRIES: _columns(StoredEntry._fields, part.entries),
         HEADS: _columns(Head.__struct_fields__, part.heads),
     }
     keys: Columns = {"statement": [encode(statement) for statement in part.keys]}
@@ -148,7 +148,7 @@ def heads_of(heads: Columns) -> list[Head]:
 
 
 def log_of_columns(tables: Mapping[str, Columns]) -> LogPart:
-    entries = [Logged(**row) for row in _rows(tables[ENTRIES])]
+    entries = [StoredEntry(**row) for row in _rows(tables[ENTRIES])]
     statements = tables.get(KEYS, {"statement": []})["statement"]  # most parts have none
     return LogPart(entries, heads_of(tables[HEADS]), tuple(map(decode_key, statements)))
 

@@ -35,9 +35,9 @@ def restore(archive: Archive, store: Store, log: DecisionLog, held: Checkpoint) 
     entries = 0
     for place, part in archive.parts(LOG):
         found = archive.read_log(place, part)
-        added = [Entry(entry.about, entry.body) for entry in found.entries]
+        added = [Entry(entry.fields, entry.body) for entry in found.entries]
         log.append(held.epoch, added, Input("", 0))
-        log.keep_heads(held.epoch, found.heads)
+        log.import_heads(held.epoch, found.heads)
         entries = part.last
     return Restored(facts.position, entries)
 
@@ -79,7 +79,7 @@ class _FactRestorer:
         if self.position - self._kept_at >= SNAPSHOT_EVERY:
             self._kept_at = self.position
             made = pack(frozen_state_of(self._cluster_state, self._cursor), now)
-            self._store.keep(self._epoch, made, SNAPSHOTS_KEPT)
+            self._store.save_snapshot(self._epoch, made, SNAPSHOTS_KEPT)
 
 
 def _require_version(place: str, manifest: Manifest) -> None:

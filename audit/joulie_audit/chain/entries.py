@@ -17,13 +17,13 @@ from joulie_bus.errors import Undecodable
 from joulie_projections.decision_log.entry import (
     FIRST_PREV,
     UNREADABLE,
-    about_before_bounds,
     chain_hash,
     event_ids_in,
+    fields_before_bounds,
     has_header,
-    header_in,
+    parse_header,
 )
-from joulie_projections.history.history import NEWEST, PAGE, History, Logged, Look
+from joulie_projections.history.history import NEWEST, PAGE, EntryCheck, History, StoredEntry
 from joulie_projections.store.database import Place
 
 
@@ -70,7 +70,7 @@ def walk(history: History, entry_range: EntryRange, signed: Set[int]) -> WalkRes
     walker = _ChainWalker(entry_range, signed)
     flaw = walker.start(history)
     while flaw is None:
-        history.look_through(walker.pos + 1, entry_range.last, walker.fast_check())
+        history.check_entries(walker.pos + 1, entry_range.last, walker.fast_check())
         walker.flush()
         entries = history.entries(walker.pos + 1, min(entry_range.last, walker.pos + PAGE))
         if (first := next(entries, None)) is None:
@@ -154,7 +154,7 @@ class _ChainWalker:
         self._prev = before.hash
         return None
 
-    def fast_check(self) -> Look:
+    def fast_check(self) -> EntryCheck:
         """The hot loop, on plain values: returns whether an entry is correct and follows."""
         expected, prev = self.pos, self._prev
         bodies, hashes = self._bodies, self._hashes
@@ -188,7 +188,7 @@ class _ChainWalker:
         self._hashes.clear()
         return True
 
-    def check_in_full(self, entry: Logged) -> Flaw | None:
+    def check_in_full(self, entry: StoredEntry) -> Flaw | None:
         """The slow path: returns the flaw of the entry, or advances to the next one."""
         expected = self.pos + 1
         if entry.pos != expected:
@@ -209,7 +209,7 @@ def _missing(expected: int, found: int) -> str:
     return f"entry {expected} is missing; the next entry is {found}"
 
 
-def _flaw_of(entry: Logged, prev: bytes) -> str:
+def _flaw_of(entry: StoredEntry, prev: bytes) -> str:
     if entry.prev != prev:
         return f"entry {entry.pos} does not link to the entry before it"
     if not _is_bytes(entry.body) or chain_hash(prev, entry.body) != entry.hash:
@@ -222,18 +222,18 @@ def _is_bytes(value: object) -> bool:
     return isinstance(value, bytes)
 
 
-def _column_flaw(entry: Logged) -> str:
+def _column_flaw(entry: StoredEntry) -> str:
     """Compares the columns with the hashed header, or with the message of an older entry."""
     where, is_unreadable = f"entry {entry.pos}", entry.kind == UNREADABLE
     if is_unreadable and not has_header(entry.body):
         return ""
     try:
         recorded = (
-            header_in(entry.body)
+            parse_header(entry.body)
             if has_header(entry.body)
-            else about_before_bounds(entry.body, where)
+            else fields_before_bounds(entry.body, where)
         )
     except (Undecodable, ValueError) as error:
         return "" if is_unreadable else f"{where}: {error}"
-    column = recorded.differs_from(entry.about)
+    column = recorded.differs_from(entry.fields)
     return column and f"the column {column} of {where} does not match its body"

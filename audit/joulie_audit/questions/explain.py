@@ -27,7 +27,7 @@ from joulie_bus.events import (
 from joulie_extender.decide.decide import answered_scores, names_of, rows_of, weights_of
 from joulie_extender.decide.filter import Codes, Verdict
 from joulie_extender.decide.scoring import Weights, score, terms_of
-from joulie_projections.history.history import History, Logged, Wanted
+from joulie_projections.history.history import EntryQuery, History, StoredEntry
 from joulie_projections.state.rows import decode
 from joulie_projections.state.state import NodeState
 from joulie_projections.twin.columns import TwinColumns
@@ -65,16 +65,16 @@ class Explanation(NamedTuple):
     outcome: Outcome | None
 
 
-def read(entry: Logged) -> AnyEvent | None:
+def read(entry: StoredEntry) -> AnyEvent | None:
     try:
         return codec.read(codec.open_envelope(entry.message, "entry"), "entry")
     except Undecodable:
         return None
 
 
-def attempts_of(history: History, pod: str) -> list[tuple[Logged, AnyEvent]]:
+def attempts_of(history: History, pod: str) -> list[tuple[StoredEntry, AnyEvent]]:
     """All entries about one pod, newest first. Raises if the name is ambiguous."""
-    found = list(history.find(Wanted(pod=pod)))
+    found = list(history.find(EntryQuery(pod=pod)))
     names = {entry.pod for entry in found if entry.pod}
     if not found:
         raise NotInTheLog(_not_there(history, pod))
@@ -119,7 +119,7 @@ def explain_pod(history: History, pod: str, names: Mapping[int, str] | None = No
 
 
 def node_names(history: History) -> dict[int, str]:
-    """Node names by ordinal, now. No ordinal was reassigned after `History.rows_moved_at`."""
+    """Node names by ordinal, now. No ordinal was reassigned after `History.rows_reassigned_at`."""
     named: dict[int, str] = {}
     for row in history.states("node"):
         if row.body is not None and isinstance(state := decode("node", row.body), NodeState):
@@ -175,8 +175,8 @@ def weights_in(history: History, settings: str) -> Weights | None:
 
 
 def _first(
-    logged: list[tuple[Logged, AnyEvent]], kind: type[EventT]
-) -> tuple[Logged, EventT] | None:
+    logged: list[tuple[StoredEntry, AnyEvent]], kind: type[EventT]
+) -> tuple[StoredEntry, EventT] | None:
     return next(((entry, event) for entry, event in logged if isinstance(event, kind)), None)
 
 
@@ -198,7 +198,7 @@ def _codes(filtered: FilterDecided) -> Codes:
     return np.frombuffer(filtered.verdicts, np.uint8)
 
 
-def _outcome_seen(logged: list[tuple[Logged, AnyEvent]]) -> Outcome | None:
+def _outcome_seen(logged: list[tuple[StoredEntry, AnyEvent]]) -> Outcome | None:
     seen = _first(logged, OutcomeSeen)
     if seen is None:
         return None

@@ -19,10 +19,10 @@ from joulie_bus.events import (
     PrioritizeDecided,
     SettingsDeclared,
 )
-from joulie_projections.history.history import History, Logged
+from joulie_projections.history.history import History, StoredEntry
 
 
-def row_of(entry: Logged, event: AnyEvent | None) -> dict[str, Any]:
+def row_of(entry: StoredEntry, event: AnyEvent | None) -> dict[str, Any]:
     """The entry with its decoded data, for JSON."""
     return {
         "entry": entry.pos,
@@ -37,7 +37,7 @@ def row_of(entry: Logged, event: AnyEvent | None) -> dict[str, Any]:
     }
 
 
-def line_of(entry: Logged, event: AnyEvent | None) -> str:
+def line_of(entry: StoredEntry, event: AnyEvent | None) -> str:
     kind = entry.kind.removeprefix("decision.")
     return f"{entry.pos:>9}  {kind:<17} {entry.pod:<32} {answer_of(event)}"
 
@@ -68,13 +68,13 @@ def answer_of(event: AnyEvent | None) -> str:
             return "unreadable"
 
 
-def about_node(history: History, node: str) -> Callable[[Logged], bool]:
+def about_node(history: History, node: str) -> Callable[[StoredEntry], bool]:
     """A predicate: whether an entry has the node as a candidate or as the chosen node."""
     ordinals = {name: ordinal for ordinal, name in node_names(history).items()}
     if node not in ordinals:
         raise NotInTheLog(f"No node {node!r} is known. Known are {similar_names(node, ordinals)}.")
 
-    def is_about(entry: Logged) -> bool:
+    def is_about(entry: StoredEntry) -> bool:
         event = read(entry)
         if isinstance(event, FilterDecided | PrioritizeDecided | PreemptDecided):
             return bool((np.frombuffer(event.candidates.ordinals, "<i4") == ordinals[node]).any())

@@ -18,7 +18,7 @@ from joulie_bus.events import (
 from joulie_bus.events.codec import Envelope
 from joulie_extender.decide.decide import weights_of
 from joulie_extender.decide.scoring import Weights
-from joulie_projections.decision_log.entry import about_event
+from joulie_projections.decision_log.entry import fields_of_event
 from joulie_projections.history.history import NEWEST, History
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def answers_of(
             event = read and read[1]
             if read and isinstance(event, FilterDecided | PrioritizeDecided | PreemptDecided):
                 weights = settings.get(event.basis.settings)
-                header_mismatch = about_event(*read, "decision").differs_from(entry.about)
+                header_mismatch = fields_of_event(*read, "decision").differs_from(entry.fields)
                 yield (
                     entry.view_position,
                     RecordedAnswer(entry.pos, event, weights, header_mismatch),

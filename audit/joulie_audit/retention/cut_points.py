@@ -96,7 +96,7 @@ def _newest_cut_point(history: History, evidence: CutEvidence, before: int) -> _
         and evidence.public.stands_alone(head)
     )
     head = next(allowed, None)
-    manifest = _manifest_at(history, min(facts_to, history.known_at(before)))
+    manifest = _manifest_at(history, min(facts_to, history.position_by(before)))
     previous = history.cut()
     if head is None or manifest is None:
         return None

@@ -54,7 +54,7 @@ class Trimmer:
         is_new = self.cut(anchored, options)
         purged = await self.purge(bus, subjects)
         rows = await _paced(self.store.drop(self.set_aside()))
-        freed = await _paced(self.store.give_back())
+        freed = await _paced(self.store.release_pages())
         cut = self.store.newest()
         return Trimmed(cut, is_new, rows, purged.messages, freed, purged.denied)
 

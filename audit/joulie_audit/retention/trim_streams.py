@@ -90,7 +90,7 @@ async def _last_cut_sequence(bus: Log, history: History, cut: Cut, read: int) ->
     guess = read - (history.tip() - cut.pos)
     while guess >= first:
         found = entry_of(await _message(bus, guess))
-        at = history.position_of(found.about.event_id)
+        at = history.position_of(found.fields.event_id)
         if at is None or at <= cut.pos:
             return guess
         guess -= at - cut.pos

@@ -13,7 +13,7 @@ from joulie_audit.chain.log_start import after_cut, cut_flaw, first_manifest, hi
 from joulie_audit.chain.sequence_gaps import Gap
 from joulie_audit.replay.fold_start import opened
 from joulie_bus.errors import StateDamaged
-from joulie_migrations import written
+from joulie_migrations import decision_table
 from joulie_projections.decision_log.keyring import Ring
 from joulie_projections.decision_log.signed import Head
 from joulie_projections.fold.commit import Cut
@@ -62,7 +62,7 @@ def verify(
         or heads_flaw(heads, walked, public)
         or handover_flaw(handovers, walked)
         or lost_flaw(inside, [head for head in anchored if entry_range.contains(head.pos)])
-        or (end_flaw(history.noted_end(), walked) if is_whole else None)
+        or (end_flaw(history.recorded_end(), walked) if is_whole else None)
         or batch_flaw
         or snapshot_flaw
     )
@@ -71,7 +71,7 @@ def verify(
 
 def _check_columns(history: History) -> Flaw | None:
     """Columns are generated from the body as defined, or stored and compared with it."""
-    if history.defined_as() in (None, written.TABLE):
+    if history.generated_columns() in (None, decision_table.TABLE):
         return None
     return Flaw(0, "the table of decisions was redefined: its columns do not come from the bodies")
 

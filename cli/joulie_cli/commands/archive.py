@@ -102,8 +102,9 @@ def _restore(path: Path, wires: Wiring) -> Restored:
     try:
         if joulie_migrations.current(with_schema):
             raise DataDirectoryError(
-                f"{database.shown(data.database)} exists already; an archive is restored into an "
-                "empty database only. Nothing was changed. Choose another one with --data."
+                f"{database.without_password(data.database)} exists already; an archive is "
+                "restored into an empty database only. Nothing was changed. Choose another one "
+                "with --data."
             )
         joulie_migrations.upgrade(with_schema)
     finally:

@@ -26,14 +26,14 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     poison = _at(found, args.position)
     if args.action == "retry":
         asyncio.run(_retry(wires, poison))
-    body = quarantine.legible(poison.body) if is_single(poison) else None
+    body = quarantine.to_readable(poison.body) if is_single(poison) else None
     told_one = _as_json(poison) | {"body": body}
     print(json.dumps(told_one, indent=None if args.json else 2))
     return 0
 
 
 async def _retry(wires: Wiring, poison: Poison) -> None:
-    message = quarantine.again(poison, wires.subjects)
+    message = quarantine.retry_message(poison, wires.subjects)
     async with connected(wires, Role.ADMIN) as bus:
         await bus.publish([message])
 

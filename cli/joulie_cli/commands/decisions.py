@@ -13,7 +13,7 @@ from joulie_bus.events import DECISION_TYPES
 from joulie_cli.display.time_arguments import HOW, as_time
 from joulie_cli.log_access.past import ArchivePlace, archive_of, history_of
 from joulie_cli.wiring import Wiring
-from joulie_projections.history.history import History, Logged, Wanted
+from joulie_projections.history.history import EntryQuery, History, StoredEntry
 
 SETTINGS = (ArchivePlace,)
 POLL_S = 0.3
@@ -33,8 +33,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     return 0
 
 
-def wanted_of(args: argparse.Namespace, now: int) -> Wanted:
-    return Wanted(
+def wanted_of(args: argparse.Namespace, now: int) -> EntryQuery:
+    return EntryQuery(
         pod=args.pod or "",
         namespace=args.namespace or "",
         kinds=tuple(KINDS[kind] for kind in args.kind or ()),
@@ -52,7 +52,7 @@ def _since(text: str, now: int) -> int:
     return at
 
 
-def _found(history: History, wanted: Wanted, args: argparse.Namespace) -> Iterator[Logged]:
+def _found(history: History, wanted: EntryQuery, args: argparse.Namespace) -> Iterator[StoredEntry]:
     if args.node is None:
         yield from history.find(wanted, args.limit)
         return
@@ -66,7 +66,7 @@ def _found(history: History, wanted: Wanted, args: argparse.Namespace) -> Iterat
                 return
 
 
-def _follow(wires: Wiring, wanted: Wanted, args: argparse.Namespace) -> None:
+def _follow(wires: Wiring, wanted: EntryQuery, args: argparse.Namespace) -> None:
     while True:
         time.sleep(POLL_S)
         with history_of(wires) as history:
@@ -76,7 +76,7 @@ def _follow(wires: Wiring, wanted: Wanted, args: argparse.Namespace) -> None:
         _print(reversed(fresh), args)
 
 
-def _print(entries: Iterator[Logged], args: argparse.Namespace) -> None:
+def _print(entries: Iterator[StoredEntry], args: argparse.Namespace) -> None:
     for entry in entries:
         event = read(entry)
         told: Any = json.dumps(row_of(entry, event)) if args.json else line_of(entry, event)

@@ -32,7 +32,7 @@ from joulie_cli.supervisor.supervisor import Supervisor
 from joulie_cli.wiring import Wiring, run_until_told
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.settings import ServerSettings
-from joulie_projections.history.history import History, Logged
+from joulie_projections.history.history import History, StoredEntry
 from joulie_projections.store import database
 from joulie_projections.view.view import View
 from joulie_simulator.service import SimulatorOptions
@@ -258,11 +258,11 @@ def _told(history: History) -> dict[str, int]:
     return {"decisions": answers, "pods": history.count_pods(), "refused": refused}
 
 
-def _refusal(entry: Logged) -> str:
+def _refusal(entry: StoredEntry) -> str:
     event = _event(entry)
     return event.reason if isinstance(event, FilterDecided) else ""
 
 
-def _event(entry: Logged) -> AnyEvent:
+def _event(entry: StoredEntry) -> AnyEvent:
     where = f"entry {entry.pos}"
     return codec.read(codec.open_envelope(entry.message, where), where)

@@ -95,7 +95,7 @@ async def _pod(args: argparse.Namespace, wires: Wiring, pod: str) -> Told:
 
 async def _names_then(history: History, facts: FactSource, view: int) -> dict[int, str]:
     """Nodes by row, at the position that was looked at; of today, where the facts are away."""
-    if view >= history.rows_moved_at():
+    if view >= history.rows_reassigned_at():
         return node_names(history)
     try:
         cluster_state = await cluster_state_at(history, facts, view)

@@ -36,10 +36,10 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         return _list(args, public_key(wires))
     key = wires.data.key
     if args.action == "rotate":
-        key_change.ask_rotation(key)
+        key_change.request_rotation(key)
         return _wait(args, wires, next_path(key))
     key_id, since = _named(args, public_key(wires)), asyncio.run(_since(args, wires))
-    key_change.ask_retirement(key, key_id, since)
+    key_change.request_retirement(key, key_id, since)
     return _wait(args, wires, key_change.retirement_path(key))
 
 

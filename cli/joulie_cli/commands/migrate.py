@@ -19,7 +19,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     try:
         database.require_reachable(engine)
         reached = joulie_migrations.upgrade(engine, args.phase or "")
-        print(f"{database.shown(wires.data.database)} is at schema {reached}.")
+        print(f"{database.without_password(wires.data.database)} is at schema {reached}.")
     finally:
         engine.dispose()
     if names_a_broker(wires):  # the one in the directory gets its streams whenever it starts

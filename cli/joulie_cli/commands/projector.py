@@ -7,8 +7,8 @@ from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
 from joulie_cli.wiring import Wiring, connected, serve_part
 from joulie_projections.decision_log.heads import Signer
-from joulie_projections.history.free_space import Room
-from joulie_projections.projector.liveness import Progress
+from joulie_projections.history.free_space import FreeSpaceMonitor
+from joulie_projections.projector.liveness import Liveness
 from joulie_projections.projector.projector import Projector, ProjectorSettings
 from joulie_projections.store import database
 
@@ -24,13 +24,13 @@ class Health:
     """Asked from the first moment on, also while there is nobody yet who could answer."""
 
     def __init__(self) -> None:
-        self.progress: Progress | None = None
+        self.liveness: Liveness | None = None
 
     def alive(self) -> str:
-        return self.progress.alive() if self.progress else ""
+        return self.liveness.alive() if self.liveness else ""
 
     def ready(self) -> str:
-        return self.progress.ready() if self.progress else "waiting for the broker"
+        return self.liveness.ready() if self.liveness else "waiting for the broker"
 
 
 async def _project(wires: Wiring, health: Health) -> None:
@@ -44,8 +44,8 @@ async def _project(wires: Wiring, health: Health) -> None:
         signer.publish(wires.data.public_key)
         async with connected(wires, Role.PROJECTOR) as bus:
             projector = Projector(bus, wires.subjects, engine, signer, settings)
-            health.progress = projector.progress
-            room = Room(bus, wires.data.database, wires.data.path)
+            health.liveness = projector.liveness
+            room = FreeSpaceMonitor(bus, wires.data.database, wires.data.path)
             async with background(room.run(), "room"):
                 await projector.run()
     finally:

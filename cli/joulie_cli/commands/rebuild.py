@@ -15,9 +15,9 @@ from joulie_cli.log_access.past import ArchivePlace, archive_of, broker_of, hist
 from joulie_cli.wiring import Wiring
 from joulie_projections.fold.snapshots import Snapshot
 from joulie_projections.history.history import History
-from joulie_projections.projector.rebuild import Elsewhere, Rebuilt, rebuild
+from joulie_projections.projector.rebuild import HistorySource, RebuildResult, rebuild
 from joulie_projections.store import database
-from joulie_projections.store.lives import new_owner
+from joulie_projections.store.lease_owner import new_owner
 
 SETTINGS = (ArchivePlace,)
 
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     return 1 if done.differs_at else 0
 
 
-async def _rebuild(args: argparse.Namespace, wires: Wiring) -> Rebuilt:
+async def _rebuild(args: argparse.Namespace, wires: Wiring) -> RebuildResult:
     wires.data.require()
     engine = database.writer(wires.data.database)
     try:
@@ -46,7 +46,7 @@ async def _rebuild(args: argparse.Namespace, wires: Wiring) -> Rebuilt:
                 created = streams_of(history)
             async with StreamFacts.over(bus, created) as streams:
                 facts = ArchivedFacts(Archive.of(archive), streams)
-                past = Elsewhere(Sources(wires.data.database, archive).reading, facts)
+                past = HistorySource(Sources(wires.data.database, archive).reading, facts)
                 return await rebuild(bus, engine, owner, None, past)
     finally:
         engine.dispose()
@@ -71,7 +71,7 @@ def _newest(wires: Wiring) -> Snapshot:
     return found
 
 
-def _as_text(done: Rebuilt) -> str:
+def _as_text(done: RebuildResult) -> str:
     told = (
         f"{done.events} events folded in {done.seconds:.1f} s; generation {done.generation} of the "
         f"rows serves from position {done.position} on."

@@ -36,7 +36,7 @@ def position_at(text: str, history: History, newest: int, now: int) -> int:
         at = as_time(text, now)
     except ValueError as error:
         raise NotInTheLog(f"{text!r} is not {HOW}.") from error
-    spans = history.committed_between()
+    spans = history.commit_time_range()
     assert spans is not None  # there is a newest position
     first, last = spans
     if at > now:
@@ -50,4 +50,4 @@ def position_at(text: str, history: History, newest: int, now: int) -> int:
         raise NotInTheLog(
             f"Nothing was known at {shown(at)}: the log begins with position 1 at {shown(first)}."
         )
-    return history.known_at(at)
+    return history.position_by(at)

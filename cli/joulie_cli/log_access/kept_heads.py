@@ -31,7 +31,7 @@ NOTHING = Anchors(())
 
 def public_key(wires: Wiring) -> Ring:
     file = wires.data.public_key
-    if not file.exists() and not heads.is_secret(wires.data.key):
+    if not file.exists() and not heads.is_hmac_secret(wires.data.key):
         raise NotInTheLog(
             f"{file} is missing: without the public key no signature can be checked. "
             "The projector writes it when it starts; a copy will do."

@@ -19,7 +19,7 @@ from joulie_cli.log_access.past import broker_of, history_of
 from joulie_cli.wiring import Wiring
 from joulie_projections.history.trimming import TrimStore, require_trimmer
 from joulie_projections.store import database
-from joulie_projections.store.retrying import PASSING
+from joulie_projections.store.retrying import TRANSIENT
 
 MIB = 2**20
 
@@ -39,8 +39,8 @@ async def trim(to: Path, wires: Wiring, keep_s: float) -> Trimmed:
             wish = CutOptions(now - int(keep_s * 1e9), now, f"{socket.gethostname()}:{os.getpid()}")
             trimmer = Trimmer(archive, TrimStore(engine), lambda: history_of(wires), public)
             return await trimmer.run(bus, wires.subjects, anchored, wish)
-    except PASSING as error:
-        place = database.shown(wires.data.database)
+    except TRANSIENT as error:
+        place = database.without_password(wires.data.database)
         raise NotTrimmed(
             f"{place} refused a step of the trim: {error.orig}. What was done before it stands, "
             "and the next run goes on from there."

@@ -14,8 +14,8 @@ from joulie_console.views.cluster_view import MS, Glance
 from joulie_console.views.decision_text import KINDS, Told, candidates_of, explain
 from joulie_console.views.past import Past
 from joulie_console.views.time_travel import Travel
-from joulie_projections.decision_log.entry import LARGEST
-from joulie_projections.history.history import Logged, Wanted
+from joulie_projections.decision_log.entry import MAX_COLUMN_INT
+from joulie_projections.history.history import EntryQuery, StoredEntry
 from joulie_projections.state.state import NodeState, PodState
 
 EXPLAINED = 50  # decisions about one pod that its page shows
@@ -193,7 +193,7 @@ class Console:
         given = await self._given(asked)
         pod = given.glance.moment.cluster_state.pods.get(uid)
         until = None if given.is_now else given.glance.moment.at
-        found = await self._told(Wanted(pod_uid=uid, until=until), EXPLAINED)
+        found = await self._told(EntryQuery(pod_uid=uid, until=until), EXPLAINED)
         if pod is None and not found:
             raise Refused(404, f"Nobody has seen a pod with the uid {uid!r}.")
         return responses.PodDetail(
@@ -215,12 +215,12 @@ class Console:
 
     # --- decisions ----------------------------------------------------------------------------
 
-    async def _told(self, wanted: Wanted, limit: int) -> list[Told]:
+    async def _told(self, wanted: EntryQuery, limit: int) -> list[Told]:
         found = await self._past.newest(requests.LARGEST, wanted, limit, lambda _: True)
         return [self._past.told(entry, self.journal.names) for entry in found.entries]
 
     async def decisions(self, asked: requests.Decisions) -> responses.DecisionList:
-        wanted = Wanted(
+        wanted = EntryQuery(
             pod_uid=asked.uid,
             pod=asked.pod,
             kinds=(KINDS[asked.verb],) if asked.verb else (),
@@ -229,7 +229,7 @@ class Console:
         )
         names, told = self.journal.names, self._past.told
 
-        def fits(entry: Logged) -> bool:
+        def fits(entry: StoredEntry) -> bool:
             if not (asked.node or asked.workload):
                 return True
             found = told(entry, names)
@@ -325,7 +325,7 @@ class Console:
 
 def _ns(instant: datetime) -> int:
     """As far as a column reaches: who asks for the year 9999 means for ever."""
-    return max(-LARGEST, min(LARGEST, int(instant.timestamp() * 1_000_000) * 1_000))
+    return max(-MAX_COLUMN_INT, min(MAX_COLUMN_INT, int(instant.timestamp() * 1_000_000) * 1_000))
 
 
 def _fits_rack(node: NodeState, rack: str) -> bool:

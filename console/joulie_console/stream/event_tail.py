@@ -22,7 +22,7 @@ from joulie_bus.streams.subjects import Stream
 from joulie_console.schema.responses import DecisionBrief
 from joulie_console.views.past import Past, Placed
 from joulie_console.views.plan_text import PlanLine, plan_line
-from joulie_projections.history.history import Logged
+from joulie_projections.history.history import StoredEntry
 
 POLL_S = 0.5  # while the bus is silent, the database is asked so often
 IDLE_S = 2.0  # and so often while nobody listens
@@ -225,7 +225,7 @@ class Journal:
             del self._decisions[:-DECISIONS_KEPT]
         return moved
 
-    def _line(self, logged: Logged) -> DecisionLine:
+    def _line(self, logged: StoredEntry) -> DecisionLine:
         told = self._past.told(logged, self.names)
         return DecisionLine(logged.pos, told.brief, told.nodes, _json(told.brief))
 

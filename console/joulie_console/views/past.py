@@ -15,7 +15,7 @@ from joulie_extender.decide.decide import weights_of
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.decision_log.heads import Head
 from joulie_projections.fold.manifest import Manifest, Range
-from joulie_projections.history.history import History, Logged, Wanted
+from joulie_projections.history.history import EntryQuery, History, StoredEntry
 
 T = TypeVar("T")
 Opening = Callable[[], AbstractContextManager[History]]
@@ -27,7 +27,7 @@ MAPPED_BACK = 200_000  # manifests looked through for the positions of old plans
 class Found(NamedTuple):
     """Entries, and before which one the next question goes on; None if there are no more."""
 
-    entries: list[Logged]
+    entries: list[StoredEntry]
     following: int | None
 
 
@@ -73,7 +73,7 @@ class Past:
         with self._opening() as history:
             return question(history)
 
-    def remember(self, entry: Logged) -> None:
+    def remember(self, entry: StoredEntry) -> None:
         if entry.kind != SettingsDeclared.TYPE:
             return
         try:
@@ -84,10 +84,10 @@ class Past:
             self._declared[event.settings] = event
             self.weights[event.settings] = weights_of(event)
 
-    async def newest_after(self, pos: int) -> Logged | None:
+    async def newest_after(self, pos: int) -> StoredEntry | None:
         """Which settings were declared on the way is remembered."""
 
-        def question(history: History) -> tuple[Logged | None, list[Logged]]:
+        def question(history: History) -> tuple[StoredEntry | None, list[StoredEntry]]:
             if (tip := history.tip()) <= pos:
                 return None, []
             return history.entry(tip), list(history.declarations(pos))
@@ -97,14 +97,14 @@ class Past:
             self.remember(entry)
         return newest
 
-    async def entry(self, pos: int) -> Logged | None:
+    async def entry(self, pos: int) -> StoredEntry | None:
         return await self.ask(lambda history: history.entry(pos))
 
-    async def entries_after(self, pos: int, limit: int) -> list[Logged]:
+    async def entries_after(self, pos: int, limit: int) -> list[StoredEntry]:
         return await self.ask(lambda history: history.entries_after(pos, limit))
 
     async def newest(
-        self, before: int, wanted: Wanted, limit: int, fits: Callable[[Logged], bool]
+        self, before: int, wanted: EntryQuery, limit: int, fits: Callable[[StoredEntry], bool]
     ) -> Found:
         """What no column tells (`fits`) is looked up in the bodies, of so many at most."""
 
@@ -151,7 +151,7 @@ class Past:
     async def last_manifest(self) -> Manifest | None:
         return await self.ask(lambda history: next(history.manifests_back(), None))
 
-    def told(self, entry: Logged, names: Names) -> Told:
+    def told(self, entry: StoredEntry, names: Names) -> Told:
         return tell(line_of(entry), names, self.weights)
 
     def values_of(self, settings: str) -> dict[str, float | str | bool]:
@@ -164,14 +164,14 @@ class Past:
         return self.weights.get(settings, Weights())
 
 
-def line_of(entry: Logged) -> Line:
+def line_of(entry: StoredEntry) -> Line:
     return Line(
         entry.pos, entry.event_id, entry.pod, entry.pod_uid, entry.decided_at, bytes(entry.message)
     )
 
 
-def _page(entries: Iterator[Logged], limit: int, fits: Callable[[Logged], bool]) -> Found:
-    found: list[Logged] = []
+def _page(entries: Iterator[StoredEntry], limit: int, fits: Callable[[StoredEntry], bool]) -> Found:
+    found: list[StoredEntry] = []
     looked = last = 0
     for entry in entries:
         if len(found) == limit or looked == LOOKED_AT:

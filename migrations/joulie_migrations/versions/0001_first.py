@@ -1,4 +1,4 @@
-"""Positions, states, and a decision log that only grows.
+"""Create the tables of positions, states and decisions.
 
 Revision ID: 0001
 """

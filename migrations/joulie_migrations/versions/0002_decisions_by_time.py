@@ -1,7 +1,7 @@
-"""Entries of a span of time are found without going back through the whole log.
+"""Add an index of decisions by time.
 
-While the index is made PostgreSQL lets nobody append to the log: some seconds for millions of
-entries, in which they wait in their stream.
+While PostgreSQL builds the index, no entry can be appended: some seconds for millions of entries,
+during which new ones wait in their stream.
 
 Revision ID: 0002
 """

@@ -1,4 +1,4 @@
-"""Messages in quarantine know their subject, and many of one commit may be kept in one row.
+"""Store the subject of quarantined messages, and allow one row for many messages of a commit.
 
 Revision ID: 0004
 """

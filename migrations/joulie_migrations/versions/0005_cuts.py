@@ -1,4 +1,4 @@
-"""The logs may be trimmed behind an archive: a table of cuts, and triggers that go by it.
+"""Allow to trim the logs after they are archived: a table of cuts, and triggers that use it.
 
 Revision ID: 0005
 """

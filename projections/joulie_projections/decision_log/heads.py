@@ -1,7 +1,7 @@
-"""Signs heads of the log, and reads the keys that check them.
+"""Signs heads of the log, and loads the keys that verify them.
 
-A head is the log's end at a moment, in a form that outlives the database: one head that is kept
-shows for ever whether the log up to there was rewritten.
+A head is the signed end of the log at a point in time. Any head that is kept outside of the
+database shows later whether the log up to that entry was rewritten.
 """
 
 import base64
@@ -42,37 +42,39 @@ _SECRET = "joulie-hmac-sha256"
 
 
 class Signer:
-    """Signs heads with one key; which kind is for the settings to say.
+    """Signs heads with one key; the kind of key is a setting.
 
-    `public` is the ring of its log: this key, and those that signed before it.
+    `public` is the key ring of the log: this key and those that signed before it.
     """
 
     def __init__(self, path: Path, key_id: str, public: Ring) -> None:
         self.path = path
         self.key_id = key_id
         self.public = public
-        self._made = _made(path)
+        self._loaded = _file_identity(path)
 
     def may_sign(self, pos: int) -> bool:
-        """Its range, by the ring: a key that handed over signs nothing more."""
+        """Whether the entry lies in the key's range: after its handover a key signs nothing."""
         key = self.public.key(self.key_id)
         return key is not None and key.after < pos <= key.until
 
     @staticmethod
     def of(path: Path, kind: str = ED25519) -> "Signer":
-        """The key in the file; made, readable by its owner alone, if there is none."""
-        return _HmacSigner.kept_in(path) if kind == HMAC else Ed25519Signer.kept_in(path)
+        """Loads the key; creates the file, readable by its owner only, if it does not exist."""
+        return (
+            _HmacSigner.load_or_create(path) if kind == HMAC else Ed25519Signer.load_or_create(path)
+        )
 
     def is_stale(self) -> bool:
-        """There is another key in the file by now."""
-        return self.path.exists() and self._made != _made(self.path)
+        """Whether the file was replaced since it was loaded."""
+        return self.path.exists() and self._loaded != _file_identity(self.path)
 
-    def read_again(self) -> "Signer":
-        """The key that is in the file now, and its ring."""
+    def reload(self) -> "Signer":
+        """Loads the current key of the file, and its ring."""
         raise NotImplementedError
 
     def publish(self, path: Path) -> None:
-        """The public half, if there is one, for whoever wants to check."""
+        """Writes the public key, if there is one."""
         raise NotImplementedError
 
     def sign(self, pos: int, entry_hash: bytes, now: int) -> Head:
@@ -84,7 +86,7 @@ class Signer:
 
 
 class Ed25519Signer(Signer):
-    """The log's writer holds the key, anybody may check with its public half."""
+    """The writer of the log holds the private key; the public key verifies heads."""
 
     def __init__(self, path: Path, key: Ed25519PrivateKey) -> None:
         self._key = key
@@ -93,31 +95,31 @@ class Ed25519Signer(Signer):
         super().__init__(path, own.id, _ring_beside(path, own))
 
     @classmethod
-    def kept_in(cls, path: Path) -> "Ed25519Signer":
+    def load_or_create(cls, path: Path) -> "Ed25519Signer":
         if not path.exists():
             _require_no_ring(path)
             key = Ed25519PrivateKey.generate()
             pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
             keep_private(path, pem.decode())
-        if is_secret(path):
+        if is_hmac_secret(path):
             raise KeyMismatch(str(path), ED25519, HMAC)
         try:
             loaded = load_pem_private_key(path.read_bytes(), password=None)
-        except ValueError:  # its text may quote the file
+        except ValueError:  # the text of the error may quote the file
             raise KeyMismatch(str(path), ED25519, "no private key in PEM") from None
         if not isinstance(loaded, Ed25519PrivateKey):
             raise KeyMismatch(str(path), ED25519, type(loaded).__name__)
         return cls(path, loaded)
 
-    def read_again(self) -> "Ed25519Signer":
-        return self.kept_in(self.path)
+    def reload(self) -> "Ed25519Signer":
+        return self.load_or_create(self.path)
 
     def publish(self, path: Path) -> None:
         if path.exists() and is_ring(path.read_bytes()):
             self._require_in_force(path)
             return
         half = self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-        if not path.exists() or path.read_bytes() != half:  # somebody may be reading it
+        if not path.exists() or path.read_bytes() != half:  # another process may be reading it
             path.write_bytes(half)
 
     def _require_in_force(self, path: Path) -> None:
@@ -127,23 +129,23 @@ class Ed25519Signer(Signer):
             raise KeyRingBroken(str(path), why)
 
     def hand_over(self, new: "Ed25519Signer", pos: int, entry_hash: bytes, now: int) -> Handover:
-        said = Handover(pos=pos, hash=entry_hash, signed_at=now, old=self.raw, new=new.raw)
+        statement = Handover(pos=pos, hash=entry_hash, signed_at=now, old=self.raw, new=new.raw)
         return msgspec.structs.replace(
-            said,
-            old_signature=self.signature(said.text),
-            new_signature=new.signature(said.text),
+            statement,
+            old_signature=self.signature(statement.text),
+            new_signature=new.signature(statement.text),
         )
 
     def retire(self, key_id: str, since: int, pos: int, now: int) -> Retirement:
-        said = Retirement(key_id=key_id, since=since, pos=pos, signed_at=now, by=self.key_id)
-        return msgspec.structs.replace(said, signature=self.signature(said.text))
+        statement = Retirement(key_id=key_id, since=since, pos=pos, signed_at=now, by=self.key_id)
+        return msgspec.structs.replace(statement, signature=self.signature(statement.text))
 
     def signature(self, data: bytes) -> bytes:
         return self._key.sign(data)
 
 
 class _Secret:
-    """Signs and checks: whoever can check could also have signed."""
+    """Signs and verifies with one secret: every verifier is also able to sign."""
 
     def __init__(self, path: Path) -> None:
         self._secret = base64.b64decode(path.read_text().split()[1])
@@ -159,44 +161,44 @@ class _Secret:
 
 
 class _HmacSigner(Signer):
-    """For where asymmetric keys may not be had: every auditor holds the secret itself."""
+    """For environments without asymmetric keys: every auditor holds the secret."""
 
     def __init__(self, path: Path, secret: _Secret) -> None:
         self._secret = secret
         super().__init__(path, secret.name, Ring(Key(secret.name, secret)))
 
     @classmethod
-    def kept_in(cls, path: Path) -> "_HmacSigner":
+    def load_or_create(cls, path: Path) -> "_HmacSigner":
         if not path.exists():
             secret = base64.b64encode(secrets.token_bytes(32)).decode()
             keep_private(path, f"{_SECRET}\n{secret}\n")
-        if not is_secret(path):
+        if not is_hmac_secret(path):
             raise KeyMismatch(str(path), HMAC, ED25519)
         return cls(path, _Secret(path))
 
-    def read_again(self) -> "_HmacSigner":
-        return self.kept_in(self.path)
+    def reload(self) -> "_HmacSigner":
+        return self.load_or_create(self.path)
 
     def publish(self, path: Path) -> None:
-        path.unlink(missing_ok=True)  # there is no half of it that may be shown
+        path.unlink(missing_ok=True)  # a secret has no public part
 
     def signature(self, data: bytes) -> bytes:
         return self._secret.mac(data)
 
 
-def _made(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_ino, found.st_mtime_ns
+def _file_identity(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns
 
 
-def is_secret(path: Path) -> bool:
+def is_hmac_secret(path: Path) -> bool:
     return path.exists() and path.read_bytes().startswith(_SECRET.encode())
 
 
 def public_key(path: Path) -> Ring:
-    """What checks the heads: a ring, one public key, or, where there is none, the secret beside."""
+    """The keys that verify heads: a ring, one public key, or the secret beside a missing file."""
     secret = path.with_suffix(".key")
-    if not path.exists() and is_secret(secret):
+    if not path.exists() and is_hmac_secret(secret):
         known = _Secret(secret)
         return Ring(Key(known.name, known))
     content = path.read_bytes()
@@ -232,7 +234,7 @@ def ring_path(key: Path) -> Path:
 
 
 def next_path(key: Path) -> Path:
-    """The key that takes over from the one in the file."""
+    """The file of the next key, which `joulie keys rotate` creates."""
     return key.with_name(f"{key.name}.next")
 
 
@@ -244,7 +246,7 @@ def _require_no_ring(key: Path) -> None:
 
 
 def _ring_beside(path: Path, key: Key) -> Ring:
-    """The ring that the key is part of; alone, where there is none."""
+    """The ring that contains the key; a ring of this key alone if there is none."""
     file = ring_path(path)
     if file.exists() and is_ring(content := file.read_bytes()):
         ring = _ring_in(file, content)

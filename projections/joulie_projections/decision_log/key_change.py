@@ -1,11 +1,11 @@
-"""A change of keys: asked for by a command, made by the process that signs.
+"""A change of keys: requested by a command, made by the process that signs.
 
-    head.key.next     the next key; the signer hands over to it, and then it takes head.key's place
-    head.retire       a retirement that is asked for; the signer signs it
+    head.key.next     the next key; the signer hands over to it, then it replaces head.key
+    head.retire       a requested retirement; the signer signs it
 
-Each change is first written into the ring, then anchored beside the heads, then in force. What a
-crash left in between is found by the file that asked for it, and is gone on with: the statement
-that is in the ring already is the one that is anchored.
+Each change is first written into the ring, then anchored beside the heads, then in force. After a
+crash in between, the file of the request is still there, and the change continues with the
+statement that is already in the ring.
 """
 
 import os
@@ -21,7 +21,7 @@ from joulie_projections.decision_log.heads import (
     HMAC,
     Ed25519Signer,
     Signer,
-    is_secret,
+    is_hmac_secret,
     next_path,
     ring_path,
 )
@@ -31,8 +31,8 @@ from joulie_projections.decision_log.signed import Handover, KeyStatement, Retir
 FAILURES = (KeyChangeRefused, KeyMismatch, KeyRingBroken, OSError)
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """What `head.retire` holds."""
+class RetirementRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `head.retire`."""
 
     key_id: str
     since: int
@@ -42,116 +42,116 @@ def retirement_path(key: Path) -> Path:
     return key.with_name(f"{key.stem}.retire")
 
 
-# --- asking -------------------------------------------------------------------------------------
+# --- requests -----------------------------------------------------------------------------------
 
 
-def ask_rotation(key: Path) -> str:
-    """Makes the next key, or finds the one that was asked for before; its id."""
+def request_rotation(key: Path) -> str:
+    """Creates the next key unless it exists, and returns its id."""
     if not key.exists():
         raise KeyChangeRefused(
             f"{key} is missing: there is no key to hand over from. Nothing was changed. "
             "Run this where the projector keeps its data (--data, JOULIE_DATA)."
         )
-    _signing(key)
-    return Ed25519Signer.kept_in(next_path(key)).key_id
+    _require_ed25519(key)
+    return Ed25519Signer.load_or_create(next_path(key)).key_id
 
 
-def ask_retirement(key: Path, key_id: str, since: int) -> None:
-    ring = _signing(key).public
+def request_retirement(key: Path, key_id: str, since: int) -> None:
+    ring = _require_ed25519(key).public
     if key_id not in (known.id for known in ring.keys):
         ids = ", ".join(known.id for known in ring.keys)
         raise KeyChangeRefused(
-            f"{key_id} is no key of this log. Nothing was changed. Its keys are {ids}."
+            f"{key_id} is not a key of this log. Nothing was changed. Its keys are {ids}."
         )
     if key_id == ring.newest.id:
         raise KeyChangeRefused(
-            f"Key {key_id} signs now, and only a later key can retire it. Nothing was changed. "
-            "Run `joulie keys rotate` first, then this again."
+            f"Key {key_id} is the signing key, and only a later key can retire it. Nothing was "
+            "changed. Run `joulie keys rotate` first, then this again."
         )
-    file, wish = retirement_path(key), Wish(key_id=key_id, since=since)
-    keep_private(file, msgspec.json.encode(wish).decode())
-    if (waiting := _wish_in(file)) != wish:
+    file, request = retirement_path(key), RetirementRequest(key_id=key_id, since=since)
+    keep_private(file, msgspec.json.encode(request).decode())
+    if (waiting := _request_in(file)) != request:
         raise KeyChangeRefused(
             f"Key {waiting.key_id} is to be retired first: {file} waits for the projector. "
-            "Nothing was changed. Try again when it is gone."
+            "Nothing was changed. Try again when the projector has removed the file."
         )
 
 
-def _wish_in(file: Path) -> Wish:
-    return msgspec.json.decode(file.read_bytes(), type=Wish)
+def _request_in(file: Path) -> RetirementRequest:
+    return msgspec.json.decode(file.read_bytes(), type=RetirementRequest)
 
 
-def _signing(key: Path) -> Ed25519Signer:
-    if is_secret(key):
+def _require_ed25519(key: Path) -> Ed25519Signer:
+    if is_hmac_secret(key):
         raise KeyChangeRefused(
-            f"{key} holds a secret ({HMAC}), which has no public half that a handover could be "
-            "checked with. Nothing was changed. Archive the log, and begin a new data directory "
-            "with HEAD_SIGNATURE=ed25519 to have keys that rotate."
+            f"{key} holds a secret ({HMAC}), which has no public half to verify a handover with. "
+            "Nothing was changed. Archive the log, and start a new data directory with "
+            "HEAD_SIGNATURE=ed25519 to have keys that rotate."
         )
-    return Ed25519Signer.kept_in(key)
+    return Ed25519Signer.load_or_create(key)
 
 
-# --- making it ----------------------------------------------------------------------------------
+# --- the change ---------------------------------------------------------------------------------
 
 
-class Change(NamedTuple):
-    """One change that was asked for: `statement` is to be anchored, then it is `done`."""
+class KeyChange(NamedTuple):
+    """A requested change: the caller anchors `statement`, then calls `complete`."""
 
     signer: Ed25519Signer
     statement: KeyStatement
-    asked_by: Path
+    requested_by: Path
 
-    def done(self) -> Signer:
-        """In force from now on; the key that signs."""
+    def complete(self) -> Signer:
+        """Puts the change in force, and returns the signing key."""
         if isinstance(self.statement, Handover):
-            self.asked_by.replace(self.signer.path)
+            self.requested_by.replace(self.signer.path)
         else:
-            self.asked_by.unlink()
-        return Ed25519Signer.kept_in(self.signer.path)
+            self.requested_by.unlink()
+        return Ed25519Signer.load_or_create(self.signer.path)
 
 
-def is_asked(signer: Signer) -> bool:
+def is_requested(signer: Signer) -> bool:
     return next_path(signer.path).exists() or retirement_path(signer.path).exists()
 
 
-def begun(signer: Signer, pos: int, entry_hash: bytes, now: int) -> Change:
-    """The change that was asked for, in the ring by now; the newest head stands at `pos`."""
-    current = _signing(signer.path)
+def prepare(signer: Signer, pos: int, entry_hash: bytes, now: int) -> KeyChange:
+    """Writes the requested change into the ring; `pos` is the entry of the newest head."""
+    current = _require_ed25519(signer.path)
     if next_path(signer.path).exists():
         return _rotation(current, pos, entry_hash, now)
     return _retirement(current, pos, now)
 
 
-def _rotation(current: Ed25519Signer, pos: int, entry_hash: bytes, now: int) -> Change:
+def _rotation(current: Ed25519Signer, pos: int, entry_hash: bytes, now: int) -> KeyChange:
     file = next_path(current.path)
-    new = Ed25519Signer.kept_in(file)
+    new = Ed25519Signer.load_or_create(file)
     ring = current.public
     if new.key_id != ring.newest.id:
-        ring = _written(current, current.hand_over(new, pos, entry_hash, now))
-    return Change(current, ring.handovers[-1], file)
+        ring = _add_to_ring(current, current.hand_over(new, pos, entry_hash, now))
+    return KeyChange(current, ring.handovers[-1], file)
 
 
-def _retirement(current: Ed25519Signer, pos: int, now: int) -> Change:
+def _retirement(current: Ed25519Signer, pos: int, now: int) -> KeyChange:
     file = retirement_path(current.path)
-    wish = _wish_in(file)
+    request = _request_in(file)
     for known in current.public.retirements:
-        if (known.key_id, known.since) == (wish.key_id, wish.since):
-            return Change(current, known, file)
-    said = current.retire(wish.key_id, wish.since, pos, now)
-    return Change(current, _written(current, said).retirements[-1], file)
+        if (known.key_id, known.since) == (request.key_id, request.since):
+            return KeyChange(current, known, file)
+    statement = current.retire(request.key_id, request.since, pos, now)
+    return KeyChange(current, _add_to_ring(current, statement).retirements[-1], file)
 
 
-def _written(current: Ed25519Signer, said: Handover | Retirement) -> Ring:
+def _add_to_ring(current: Ed25519Signer, statement: Handover | Retirement) -> Ring:
     ring = current.public
-    if what := ring.flaw_in(said):
+    if what := ring.flaw_in(statement):
         raise KeyChangeRefused(f"A change of keys cannot be made: {what}. Nothing was changed.")
-    ring = ring.with_one(said)
+    ring = ring.with_one(statement)
     _replace(ring_path(current.path), keyring.encoded(ring))
     return ring
 
 
 def _replace(file: Path, content: bytes) -> None:
-    """Whole, and on the disk before anything is built on it."""
+    """Replaces the file atomically; the content is on the disk before the rename."""
     fresh = file.with_name(f".{file.name}.new")
     with fresh.open("wb") as opened:
         opened.write(content)
@@ -161,8 +161,8 @@ def _replace(file: Path, content: bytes) -> None:
 
 
 def is_in_force(signer: Signer) -> bool:
-    """Whether this key is the newest one of the ring as it is on the disk now."""
+    """Whether this key is the newest one of the ring on the disk."""
     try:
-        return signer.read_again().public.newest.id == signer.key_id
+        return signer.reload().public.newest.id == signer.key_id
     except FAILURES:
         return False

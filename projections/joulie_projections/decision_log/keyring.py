@@ -1,9 +1,9 @@
-"""Which key may sign which head: the keys of a log, one after the other. Pure.
+"""The keys of a log in their order: which key may sign which head. Pure.
 
 Each key signs the heads of a range of entries. A handover ends the range of the old key and begins
-the range of the new one, and both sign it. A retirement names the entry since which a key counts as
-compromised: a head that it signed behind that entry is right only if a head of another key, or a
-handover to one, stands at or behind it in the same log.
+the range of the new one; both keys sign it. A retirement names the entry after which a key counts
+as compromised: a head that it signed after that entry is valid only if a head of another key, or a
+handover to one, is at the same or a later entry of the same log.
 """
 
 from collections.abc import Iterable
@@ -29,14 +29,14 @@ ENDLESS = 2**63 - 1
 
 
 class Key(NamedTuple):
-    """Signs the heads at the entries behind `after`, to `until`."""
+    """A key that signs the heads of the entries from `after` (exclusive) to `until` (inclusive)."""
 
     id: str
     checker: Checker
     raw: bytes = b""  # the public key; a secret has none
     after: int = 0
     until: int = ENDLESS
-    since: int = ENDLESS  # behind this entry it counts as compromised
+    since: int = ENDLESS  # after this entry it counts as compromised
     began_at: int = 0
     ended_at: int = 0
 
@@ -53,11 +53,13 @@ class Ring:
 
     @cached_property
     def keys(self) -> tuple[Key, ...]:
-        """The oldest first; the last one signs now."""
+        """Oldest first; the last one is the signing key."""
         keys = [self.first]
-        for said in self.handovers:
-            keys[-1] = keys[-1]._replace(until=said.pos, ended_at=said.signed_at)
-            keys.append(key_of(said.new)._replace(after=said.pos, began_at=said.signed_at))
+        for statement in self.handovers:
+            keys[-1] = keys[-1]._replace(until=statement.pos, ended_at=statement.signed_at)
+            keys.append(
+                key_of(statement.new)._replace(after=statement.pos, began_at=statement.signed_at)
+            )
         return tuple(key._replace(since=self._since(key.id)) for key in keys)
 
     @property
@@ -73,32 +75,33 @@ class Ring:
 
     def _since(self, key_id: str) -> int:
         return min(
-            (said.since for said in self.retirements if said.key_id == key_id), default=ENDLESS
+            (statement.since for statement in self.retirements if statement.key_id == key_id),
+            default=ENDLESS,
         )
 
     # --- heads --------------------------------------------------------------------------------
 
     def flaw_of(self, head: Head) -> str:
-        """Why this head is none of ours; a compromised key is looked at by `unconfirmed`."""
+        """Why the head is not valid; empty if it is. `unconfirmed` checks compromised keys."""
         key = self.key(head.key_id)
         if key is None or not has_signed(key.checker, head.signature, head.text):
-            return f"the signature of the head at {head.pos} is not ours"
+            return f"the head at {head.pos} is not signed by a key of this log"
         what = f"the head at {head.pos} is signed by key {key.id}, which signs"
         if head.pos <= key.after:
-            return f"{what} behind entry {key.after}"
+            return f"{what} after entry {key.after}"
         if head.pos > key.until:
             return f"{what} up to entry {key.until}"
         return ""
 
     def stands_alone(self, head: Head) -> bool:
-        """It is ours, and needs no other head to be believed."""
+        """Whether the head is valid without confirmation by another head."""
         key = self.key(head.key_id)
         return key is not None and head.pos <= key.since and not self.flaw_of(head)
 
     def unconfirmed(self, heads: Iterable[Head], last: int) -> Head | None:
-        """The first head of a compromised key that no head of another key covers.
+        """The first head of a compromised key that no head of another key confirms.
 
-        `last` is the newest entry that was looked at: a handover behind it confirms nothing.
+        `last` is the newest verified entry: a handover after it confirms nothing.
         """
         heads = sorted(heads, key=lambda head: head.pos)
         good = [head.pos for head in heads if self.stands_alone(head)]
@@ -110,62 +113,72 @@ class Ring:
     # --- statements about keys ----------------------------------------------------------------
 
     def with_all(self, statements: Iterable[KeyStatement]) -> tuple["Ring", list[str]]:
-        """Goes on with what was said elsewhere; what cannot be right is named and left out."""
+        """Adds statements from other places; returns the flaws of those that are left out."""
         ring, flaws = self, list[str]()
-        for said in statements:
-            if said in ring.handovers or said in ring.retirements:
+        for statement in statements:
+            if statement in ring.handovers or statement in ring.retirements:
                 continue
-            if what := ring.flaw_in(said):
+            if what := ring.flaw_in(statement):
                 flaws.append(what)
             else:
-                ring = ring.with_one(said)
+                ring = ring.with_one(statement)
         return ring, flaws
 
-    def with_one(self, said: KeyStatement) -> "Ring":
-        if isinstance(said, Retirement):
-            return replace(self, retirements=(*self.retirements, said))
-        if self._comes_before(said):
-            return replace(self, first=key_of(said.old), handovers=(said, *self.handovers))
-        return replace(self, handovers=(*self.handovers, said))
+    def with_one(self, statement: KeyStatement) -> "Ring":
+        if isinstance(statement, Retirement):
+            return replace(self, retirements=(*self.retirements, statement))
+        if self._comes_before(statement):
+            return replace(
+                self, first=key_of(statement.old), handovers=(statement, *self.handovers)
+            )
+        return replace(self, handovers=(*self.handovers, statement))
 
-    def flaw_in(self, said: KeyStatement) -> str:
-        if isinstance(said, Retirement):
-            return self._retirement_flaw(said)
-        return self._handover_flaw(said)
+    def flaw_in(self, statement: KeyStatement) -> str:
+        if isinstance(statement, Retirement):
+            return self._retirement_flaw(statement)
+        return self._handover_flaw(statement)
 
-    def _handover_flaw(self, said: Handover) -> str:
-        old, new = key_id_of(said.old), key_id_of(said.new)
-        what = f"the handover from key {old} to key {new} at entry {said.pos}"
-        if not said.is_genuine:
+    def _handover_flaw(self, statement: Handover) -> str:
+        old, new = key_id_of(statement.old), key_id_of(statement.new)
+        what = f"the handover from key {old} to key {new} at entry {statement.pos}"
+        if not statement.is_genuine:
             return f"{what} is not signed by both keys"
-        if self._comes_before(said):
-            return "" if said.pos <= self.first.until else f"{what} comes after the next one"
+        if self._comes_before(statement):
+            return "" if statement.pos <= self.first.until else f"{what} comes after the next one"
         if old != self.newest.id:
             known = self.key(old)
             of_ours = (
                 f"key {old} handed over at entry {known.until}"
                 if known
-                else "its old key is not ours"
+                else "its old key is not of this log"
             )
             return f"{what} is forged: {of_ours}"
         if self.key(new):
             return f"{what} is forged: the new key has signed before"
-        return "" if said.pos >= self.newest.after else f"{what} comes before the one to key {old}"
+        return (
+            ""
+            if statement.pos >= self.newest.after
+            else f"{what} comes before the one to key {old}"
+        )
 
-    def _comes_before(self, said: Handover) -> bool:
-        """A later key that is trusted vouches for the one before it."""
-        is_first = key_id_of(said.new) == self.first.id
-        return is_first and self.key(key_id_of(said.old)) is None
+    def _comes_before(self, statement: Handover) -> bool:
+        """Whether it extends the ring backward: a trusted key confirms the one before it."""
+        is_first = key_id_of(statement.new) == self.first.id
+        return is_first and self.key(key_id_of(statement.old)) is None
 
-    def _retirement_flaw(self, said: Retirement) -> str:
-        what = f"the retirement of key {said.key_id} since entry {said.since}"
+    def _retirement_flaw(self, statement: Retirement) -> str:
+        what = f"the retirement of key {statement.key_id} since entry {statement.since}"
         ids = [key.id for key in self.keys]
-        if said.key_id not in ids:
-            return f"{what} is of a key that is not ours"
-        by = self.key(said.by)
-        if by is None or ids.index(by.id) <= ids.index(said.key_id):
-            return f"{what} is not signed by a later key of ours"
-        return "" if has_signed(by.checker, said.signature, said.text) else f"{what} is forged"
+        if statement.key_id not in ids:
+            return f"{what} is of a key that is not of this log"
+        by = self.key(statement.by)
+        if by is None or ids.index(by.id) <= ids.index(statement.key_id):
+            return f"{what} is not signed by a later key of this log"
+        return (
+            ""
+            if has_signed(by.checker, statement.signature, statement.text)
+            else f"{what} is forged"
+        )
 
 
 def key_of(raw: bytes) -> Key:
@@ -193,6 +206,6 @@ def encoded(ring: Ring) -> bytes:
 
 
 def decoded(content: bytes) -> tuple[Ring, list[str]]:
-    """And what is wrong with it; raises DecodeError where it is no ring of this version."""
+    """The ring and its flaws; raises DecodeError if the content is not a ring of this version."""
     file = msgspec.json.decode(content, type=_File)
     return Ring(key_of(file.first)).with_all([*file.handovers, *file.retirements])

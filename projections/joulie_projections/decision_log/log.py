@@ -1,4 +1,4 @@
-"""The decision log: gapless, chained, append-only. Every answer is there once."""
+"""The decision log: gapless, chained, append-only. Every answer has exactly one entry."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,47 +8,61 @@ from sqlalchemy import Connection, Engine, delete, func, insert, select
 
 from joulie_bus.events import OutcomeSeen, PrioritizeDecided
 from joulie_bus.streams.subjects import Stream
-from joulie_projections.decision_log.entry import FIRST_PREV, Entry, beside, chain_hash, message_in
+from joulie_projections.decision_log.entry import (
+    FIRST_PREV,
+    Entry,
+    chain_hash,
+    detached_header,
+    message_in,
+)
 from joulie_projections.decision_log.heads import Head, Signer
-from joulie_projections.decision_log.outcomes import MOVED
+from joulie_projections.decision_log.outcomes import ROW_REASSIGNED
 from joulie_projections.fold.commit import FirstBinding, Input
-from joulie_projections.store.statements import Put, make
-from joulie_projections.store.store import blank, insert_new, require_epoch, rows_moved_at
+from joulie_projections.store.statements import InsertRows, apply_change
+from joulie_projections.store.store import (
+    empty_checkpoint,
+    insert_new,
+    require_epoch,
+    rows_reassigned_at,
+)
 from joulie_projections.store.tables import checkpoint, decision, head, outcome_due
 
 NAME = "decisions"
 
 
 class Tip(NamedTuple):
-    """Where the log ends."""
+    """The position and the hash of the last entry."""
 
     pos: int
     hash: bytes
 
 
 class DecisionLog:
-    """The one writer's side. Each append is one transaction, fenced by the projector's lease."""
+    """The writer's side of the log. Each append is one transaction, fenced by the lease."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def open(self) -> tuple[Tip, Input]:
-        """Where the log ends, and how far its stream was read to get there."""
+        """The end of the log, and how far its stream was read."""
         with self._engine.begin() as db:
-            insert_new(db, checkpoint, blank(NAME))
-            return _tip(db), logged_to(db)
+            insert_new(db, checkpoint, empty_checkpoint(NAME))
+            return _tip(db), decision_input(db)
 
     def read_to(self) -> int:
         """How far the stream of decisions was read."""
         with self._engine.connect() as db:
-            return logged_to(db).sequence
+            return decision_input(db).sequence
 
     def append(self, epoch: int, entries: Sequence[Entry], read: Input) -> int:
-        """Adds what is new of `entries`, and the position of the stream, together. How many."""
+        """Adds the new ones of `entries` and the position in the stream in one transaction.
+
+        Returns how many were added.
+        """
         with self._engine.begin() as db:
             require_epoch(db, epoch)
             tip = _tip(db)
-            placed = _chained(tip, _unknown(db, entries))
+            placed = _chained(tip, _without_known(db, entries))
             _insert(db, placed)
             inputs = msgspec.msgpack.encode({Stream.DEC: read})
             last = placed[-1].pos if placed else tip.pos
@@ -57,21 +71,21 @@ class DecisionLog:
                 .where(checkpoint.c.name == NAME)
                 .values(inputs=inputs, position=last, epoch=epoch)
             )
-            told = [about.pod_uid for about, _ in entries if about.kind == OutcomeSeen.TYPE]
-            if told:
-                db.execute(delete(outcome_due).where(outcome_due.c.pod_uid.in_(told)))
+            settled = [fields.pod_uid for fields, _ in entries if fields.kind == OutcomeSeen.TYPE]
+            if settled:
+                db.execute(delete(outcome_due).where(outcome_due.c.pod_uid.in_(settled)))
             return len(placed)
 
     def due(self, at_most: int) -> list[tuple[FirstBinding, bytes | None]]:
-        """Pods that are bound and have no outcome yet, each with the last score it was given."""
+        """Bound pods without an outcome, each with the last answer that scored it."""
         with self._engine.connect() as db, db.begin():
             oldest = select(outcome_due).order_by(outcome_due.c.position).limit(at_most)
             due = list(map(FirstBinding._make, db.execute(oldest)))
-            answers, moved_at = _last_answers(db, due), rows_moved_at(db)
+            answers, moved_at = _last_answers(db, due), rows_reassigned_at(db)
             return [_with_answer(bound, answers.get(bound.pod_uid), moved_at) for bound in due]
 
-    def settle(self, epoch: int) -> None:
-        """A pod that is seen bound a second time is due again, and has its outcome already."""
+    def drop_settled(self, epoch: int) -> None:
+        """Deletes due pods that have an outcome: a pod seen bound again becomes due again."""
         has_one = select(decision.c.pos).where(
             decision.c.pod_uid == outcome_due.c.pod_uid, decision.c.kind == OutcomeSeen.TYPE
         )
@@ -80,7 +94,7 @@ class DecisionLog:
             db.execute(delete(outcome_due).where(has_one.exists()))
 
     def sign_head(self, epoch: int, signer: Signer, now: int) -> Head | None:
-        """Signs where the log ends; nothing if that has been signed already."""
+        """Signs the end of the log; None if it is signed already or the key may not sign it."""
         with self._engine.begin() as db:
             require_epoch(db, epoch)
             tip = _tip(db)
@@ -98,15 +112,15 @@ class DecisionLog:
         return Head(**found) if found is not None else None
 
     def signed_to(self, epoch: int) -> Tip:
-        """Where the newest head stands."""
+        """The entry of the newest head."""
         with self._engine.begin() as db:
             require_epoch(db, epoch)
             newest = select(head.c.pos, head.c.hash).order_by(head.c.pos.desc()).limit(1)
             found = db.execute(newest).first()
             return Tip(found.pos, found.hash) if found else Tip(0, FIRST_PREV)
 
-    def keep_lost_heads(self, epoch: int, anchored: Sequence[Head]) -> None:
-        """Heads that an older copy of the database lost, once the log has come to them again."""
+    def restore_lost_heads(self, epoch: int, anchored: Sequence[Head]) -> None:
+        """Inserts anchored heads that an older copy of the database lacks, if the entries match."""
         with self._engine.begin() as db:
             require_epoch(db, epoch)
             at = [made.pos for made in anchored]
@@ -119,52 +133,61 @@ class DecisionLog:
             if lost:
                 db.execute(insert(head), [made.as_row() for made in lost.values()])
 
-    def keep_heads(self, epoch: int, heads: Sequence[Head]) -> None:
-        """Heads that were signed before, as they were: for a log that is restored."""
+    def import_heads(self, epoch: int, heads: Sequence[Head]) -> None:
+        """Inserts heads that were signed before, when a log is restored."""
         with self._engine.begin() as db:
             require_epoch(db, epoch)
             if heads:
                 db.execute(insert(head), [made.as_row() for made in heads])
 
 
-def logged_to(db: Connection) -> Input:
+def decision_input(db: Connection) -> Input:
     """How far the stream of decisions was read."""
     inputs = db.scalar(select(checkpoint.c.inputs).where(checkpoint.c.name == NAME))
     read = msgspec.msgpack.decode(inputs or b"\x80", type=dict[Stream, Input])
     return read.get(Stream.DEC, Input("", 0))
 
 
-class _Placed(NamedTuple):
+class _ChainedEntry(NamedTuple):
     pos: int
     entry: Entry
     prev: bytes
     hash: bytes
 
 
-def _chained(tip: Tip, entries: Sequence[Entry]) -> list[_Placed]:
-    placed: list[_Placed] = []
+def _chained(tip: Tip, entries: Sequence[Entry]) -> list[_ChainedEntry]:
+    placed: list[_ChainedEntry] = []
     pos, prev = tip
     for entry in entries:
         pos, here = pos + 1, chain_hash(prev, entry.body)
-        placed.append(_Placed(pos, entry, prev, here))
+        placed.append(_ChainedEntry(pos, entry, prev, here))
         prev = here
     return placed
 
 
 _COLUMNS = [column.name for column in decision.c]
-_WRITTEN = ("pos", "body", "prev", "hash", "beside")  # SQLite makes the other columns of these
+_SQLITE_COLUMNS = (
+    "pos",
+    "body",
+    "prev",
+    "hash",
+    "beside",
+)  # SQLite generates the others
 
 
-def _insert(db: Connection, placed: Sequence[_Placed]) -> None:
+def _insert(db: Connection, placed: Sequence[_ChainedEntry]) -> None:
     rows: list[tuple[object, ...]]
     if db.dialect.name == "sqlite":
-        rows = [(pos, entry.body, prev, here, beside(entry)) for pos, entry, prev, here in placed]
-        columns: Sequence[str] = _WRITTEN
+        rows = [
+            (pos, entry.body, prev, here, detached_header(entry))
+            for pos, entry, prev, here in placed
+        ]
+        columns: Sequence[str] = _SQLITE_COLUMNS
     else:
-        rows = [(pos, *about, body, prev, here) for pos, (about, body), prev, here in placed]
+        rows = [(pos, *fields, body, prev, here) for pos, (fields, body), prev, here in placed]
         columns = _COLUMNS
     if rows:
-        make(db, Put(decision.name, columns, rows))
+        apply_change(db, InsertRows(decision.name, columns, rows))
 
 
 def _tip(db: Connection) -> Tip:
@@ -173,10 +196,10 @@ def _tip(db: Connection) -> Tip:
     return Tip(found.pos, found.hash) if found else Tip(0, FIRST_PREV)
 
 
-def _unknown(db: Connection, entries: Sequence[Entry]) -> list[Entry]:
-    """Without those that are there already, and without repeats among themselves."""
-    by_id = {entry.about.event_id: entry for entry in reversed(entries)}
-    ids = [entry.about.event_id for entry in entries]
+def _without_known(db: Connection, entries: Sequence[Entry]) -> list[Entry]:
+    """Drops entries that the log has already, and repeats within `entries`."""
+    by_id = {entry.fields.event_id: entry for entry in reversed(entries)}
+    ids = [entry.fields.event_id for entry in entries]
     known = set(db.scalars(select(decision.c.event_id).where(decision.c.event_id.in_(ids))))
     fresh = [event_id for event_id in dict.fromkeys(ids) if event_id not in known]
     return [by_id[event_id] for event_id in fresh]
@@ -188,7 +211,7 @@ class _Answer(NamedTuple):
 
 
 def _last_answers(db: Connection, due: Sequence[FirstBinding]) -> dict[str, _Answer]:
-    """The last score that each pod was given, by its uid."""
+    """The last answer that scored each pod, by its uid."""
     theirs = decision.c.pod_uid.in_([bound.pod_uid for bound in due])
     scored = select(func.max(decision.c.pos)).where(
         theirs, decision.c.kind == PrioritizeDecided.TYPE
@@ -203,8 +226,8 @@ def _last_answers(db: Connection, due: Sequence[FirstBinding]) -> dict[str, _Ans
 def _with_answer(
     bound: FirstBinding, answer: _Answer | None, moved_at: int
 ) -> tuple[FirstBinding, bytes | None]:
-    """The row that an answer names is no longer its node's for sure, once any node has gone."""
+    """Marks the ordinal as reassigned if a node was removed after the view of the answer."""
     if answer is None:
         return bound, None
-    known = bound._replace(ordinal=MOVED) if answer.view_position < moved_at else bound
+    known = bound._replace(ordinal=ROW_REASSIGNED) if answer.view_position < moved_at else bound
     return known, answer.message

@@ -1,4 +1,4 @@
-"""What became of an answer: how the node that a pod was bound to had ranked. Pure."""
+"""Outcomes of answers: the rank of the node that a pod was bound to. Pure."""
 
 import msgspec
 import numpy as np
@@ -10,16 +10,16 @@ from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Subjects
 from joulie_projections.fold.commit import FirstBinding
 
-MOVED = -2  # in place of an ordinal: since the answer, rows may have passed to other nodes
-REPLICA = "projector"  # whose answer it is, among those that the decision stream carries
+ROW_REASSIGNED = -2  # instead of an ordinal: rows may have passed to other nodes since the answer
+REPLICA = "projector"  # the sender of outcomes in the stream of decisions
 
 
 def message_of(bound: FirstBinding, answer: bytes | None, subjects: Subjects) -> Message:
-    """The same message whenever it is made: what is told twice is an entry once."""
+    """The outcome as a message. It is deterministic, so that publishing twice gives one entry."""
     event = outcome_of(bound, answer)
     try:
         data = codec.encode(event)
-    except OutOfBounds:  # the answer is of a time without bounds
+    except OutOfBounds:  # the answer was given before events had bounds
         event = outcome_of(bound, None)
         data = codec.encode(event)
     event_id = f"outcome:{bound.pod_uid}:1"
@@ -37,7 +37,7 @@ def message_of(bound: FirstBinding, answer: bytes | None, subjects: Subjects) ->
 
 
 def outcome_of(bound: FirstBinding, answer: bytes | None) -> OutcomeSeen:
-    """Without an answer it says so: `decision` is empty, and nothing is claimed about a rank."""
+    """The outcome. Without a readable answer, `decision` and the rank are empty."""
     seen = OutcomeSeen(
         pod_uid=bound.pod_uid, namespace=bound.namespace, name=bound.name, node=bound.node
     )
@@ -59,15 +59,15 @@ def _ranked(seen: OutcomeSeen, given: PrioritizeDecided, bound: FirstBinding) ->
     scores = _numbers("<i2", given.scores)
     at = _place_of(bound, given)
     if at is None or at >= len(scores):
-        return seen  # bound to a node that was no candidate, as far as we can tell
+        return seen  # the node was not among the candidates
     mine = scores[at]
     better = sum(score > mine for score in scores)
     return msgspec.structs.replace(seen, rank=better + 1, score=mine, regret=max(scores) - mine)
 
 
 def _place_of(bound: FirstBinding, given: PrioritizeDecided) -> int | None:
-    """Nodes that were known are named by their ordinals, the others by name, in their order."""
-    if bound.ordinal == MOVED:
+    """The index of the node among the candidates: by ordinal if known, otherwise by name."""
+    if bound.ordinal == ROW_REASSIGNED:
         return _place_by_name(bound.node, given)
     ordinals = _numbers("<i4", given.candidates.ordinals)
     if bound.ordinal >= 0 and bound.ordinal in ordinals:
@@ -80,7 +80,7 @@ def _place_of(bound: FirstBinding, given: PrioritizeDecided) -> int | None:
 
 
 def _place_by_name(node: str, given: PrioritizeDecided) -> int | None:
-    """Only the best are named; the first of them has the highest score, and so on down."""
+    """The index of the node among the top ones, which are named in descending order of score."""
     named = [terms.node for terms in given.top]
     if node not in named:
         return None

@@ -1,6 +1,6 @@
-"""What is signed about the log: its end at a moment, a handover of keys, a compromised key. Pure.
+"""Signed statements about the log: its head, a handover of keys, a retirement of a key. Pure.
 
-Each has a text of its own that is signed, so that no signature of one can serve for another.
+The signed text of each kind begins differently, so that a signature is valid for one kind only.
 """
 
 import base64
@@ -16,7 +16,7 @@ HANDOVER, RETIREMENT = "joulie-handover/1", "joulie-retirement/1"
 
 
 class Checker(Protocol):
-    """What tells a genuine signature: the public half of a key, or the key itself."""
+    """Verifies signatures: a public key, or a secret."""
 
     def verify(self, signature: bytes, data: bytes) -> None:
         """Raises InvalidSignature."""
@@ -39,7 +39,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Handover(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", tag=HANDOVER):
-    """From `pos` on the new key signs. It is a signed head too: of both keys, at that entry."""
+    """After `pos` the new key signs. A handover is also a head at `pos`, signed by both keys."""
 
     pos: int  # the last entry whose head the old key may sign
     hash: bytes
@@ -52,8 +52,8 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", ta
     @property
     def text(self) -> bytes:
         keys = f"{self.old.hex()}\n{self.new.hex()}"
-        said = f"{self.pos}\n{self.hash.hex()}\n{self.signed_at}\n{keys}\n"
-        return f"{HANDOVER}\n{said}".encode()
+        fields = f"{self.pos}\n{self.hash.hex()}\n{self.signed_at}\n{keys}\n"
+        return f"{HANDOVER}\n{fields}".encode()
 
     @property
     def is_genuine(self) -> bool:
@@ -62,19 +62,19 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", ta
 
 
 class Retirement(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", tag=RETIREMENT):
-    """Another could sign with this key: what it signed behind `since` is not enough any more."""
+    """The key is compromised: heads that it signed after `since` need confirmation."""
 
     key_id: str
     since: int
-    pos: int  # of the newest head when it was said
+    pos: int  # the newest head when the retirement was signed
     signed_at: int
     by: str  # the id of a later key
     signature: bytes = b""
 
     @property
     def text(self) -> bytes:
-        said = f"{self.key_id}\n{self.since}\n{self.pos}\n{self.signed_at}\n{self.by}\n"
-        return f"{RETIREMENT}\n{said}".encode()
+        fields = f"{self.key_id}\n{self.since}\n{self.pos}\n{self.signed_at}\n{self.by}\n"
+        return f"{RETIREMENT}\n{fields}".encode()
 
 
 KeyStatement: TypeAlias = Handover | Retirement
@@ -90,7 +90,7 @@ def has_signed(key: Checker, signature: bytes, text: bytes) -> bool:
 
 
 def ed25519_of(raw: bytes) -> Checker:
-    """A key that cannot be one has signed nothing."""
+    """The public key; malformed bytes give a checker that rejects every signature."""
     try:
         return Ed25519PublicKey.from_public_bytes(raw)
     except ValueError:
@@ -123,12 +123,12 @@ def decode(data: bytes) -> Head:
 
 
 def decode_key(data: bytes) -> KeyStatement:
-    said: KeyStatement = msgspec.json.decode(data, type=KeyStatement)
-    return said
+    statement: KeyStatement = msgspec.json.decode(data, type=KeyStatement)
+    return statement
 
 
 def decode_any(data: bytes) -> Signed:
-    """Heads have no format: they were all there was at first."""
+    """A head has no `format` field: the first release knew only heads."""
     if msgspec.json.decode(data, type=_Format).format:
         return decode_key(data)
     return decode(data)

@@ -1,4 +1,4 @@
-"""Writes the decision log: every answer in the order of its stream, signed heads, outcomes."""
+"""Writes the decision log: answers in the order of their stream, signed heads, and outcomes."""
 
 import asyncio
 import contextlib
@@ -20,37 +20,43 @@ from joulie_bus.streams.refusals import Refusals
 from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_bus.streams.whole_stream import everything
 from joulie_projections.decision_log import key_change, outcomes
-from joulie_projections.decision_log.entry import UNREADABLE, Entry, entry_of, stand_in, unreadable
+from joulie_projections.decision_log.entry import (
+    UNREADABLE,
+    Entry,
+    entry_of,
+    placeholder_body,
+    unreadable_entry,
+)
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.decision_log.signed import Head, KeyStatement, Signed, decode_any, encode
 from joulie_projections.fold.commit import FirstBinding, Input
 from joulie_projections.fold.sequence import input_after
-from joulie_projections.store.bisection import put_in_halves
-from joulie_projections.store.retrying import PASSING, DatabaseCalls
+from joulie_projections.store.bisection import write_bisecting
+from joulie_projections.store.retrying import TRANSIENT, DatabaseExecutor
 
 HEAD_EVERY_S = 10.0
 HEAD_EVERY_ROWS = 1000
-LOOK_S = 0.25
-GATHER_S = 0.25  # nobody waits for an entry
-REFUSED_S = 2.0  # until outcomes that the broker refused are published again
-DUE_AT_ONCE = 1000
-LOST_AT_ONCE = 500
+POLL_S = 0.25
+GATHER_S = 0.25  # entries are written in batches: no request waits for one
+REFUSED_S = 2.0  # delay before outcomes that the broker refused are published again
+DUE_BATCH = 1000
+LOST_BATCH = 500
 log = get_logger("decisions")
 
 
-class Lead(NamedTuple):
-    """In whose name is written."""
+class Leadership(NamedTuple):
+    """The lease under which the process writes."""
 
     epoch: int
     incarnation: str
 
 
 class DecisionWriter:
-    """The one writer of the log; every transaction of it is fenced by the projector's epoch."""
+    """The only writer of the log; its transactions are fenced by the epoch of the projector."""
 
     def __init__(
-        self, bus: Log, subjects: Subjects, engine: Engine, calls: DatabaseCalls, signer: Signer
+        self, bus: Log, subjects: Subjects, engine: Engine, calls: DatabaseExecutor, signer: Signer
     ) -> None:
         self._bus = bus
         self._subjects = subjects
@@ -58,18 +64,18 @@ class DecisionWriter:
         self._calls = calls
         self._signer = signer
         self._at = Input("", 0)
-        self._anchored = 0  # entry of the newest head outside of the database
-        self._lost: list[Head] = []  # anchored heads that an older copy of the database lost
+        self._anchored = 0  # entry of the newest head in the stream of heads
+        self._lost: list[Head] = []  # anchored heads that an older copy of the database lacks
         self._signed_at = time.monotonic()
         self._unanchored: Head | None = None  # the newest head, until the broker has it
         self._heads_refused = Refusals("heads", "signed in the database, and published later")
         self._outcomes_refused = Refusals("outcomes", "kept in the database, and published later")
-        self._mute: set[int] = set()  # positions of pods whose outcome cannot be published
-        self._told_at = -HEAD_EVERY_S  # that keys cannot be changed
+        self._unpublishable: set[int] = set()  # positions of pods whose outcome cannot be published
+        self._key_error_logged_at = -HEAD_EVERY_S  # when a failed change of keys was logged
         self.entries = 0
 
     async def open(self, epoch: int) -> bool:
-        """False if the log ends before a head that was anchored elsewhere: a backup of it, then."""
+        """Returns False if the log ends before an anchored head: the database is an older copy."""
         tip, self._at = await self._calls.until_done(self._log.open)
         self.entries = tip.pos
         signed_to = await self._calls.until_done(self._log.signed_to, epoch)
@@ -78,10 +84,10 @@ class DecisionWriter:
             self._lost = await _anchored_behind(self._bus, signed_to.pos)
         newest = await self._calls.until_done(self._log.newest_head)
         if newest is not None and newest.pos > self._anchored:
-            self._unanchored = newest  # the last life could not publish it
+            self._unanchored = newest  # the last process could not publish it
         return self._anchored <= tip.pos
 
-    async def write(self, lead: Lead, at_most: int) -> None:
+    async def write(self, leadership: Leadership, at_most: int) -> None:
         bell = asyncio.Event()
         at = self._at
         reading = self._bus.reading(Stream.DEC, at.sequence, at.created, bell, at.digest)
@@ -89,67 +95,73 @@ class DecisionWriter:
             while True:
                 await rung(bell, gather_s=GATHER_S)
                 while records := reader.take(at_most):
-                    await self._append(lead, records, reader.created)
+                    await self._append(leadership, records, reader.created)
 
-    async def _append(self, lead: Lead, records: Sequence[Record], created: str) -> None:
+    async def _append(
+        self, leadership: Leadership, records: Sequence[Record], created: str
+    ) -> None:
         async def put(some: Sequence[Record]) -> None:
-            await self._put(lead, list(map(entry_of, some)), input_after(created, some[-1]))
+            await self._put(leadership, list(map(entry_of, some)), input_after(created, some[-1]))
 
         async def set_aside(record: Record, why: str) -> None:
-            """As an entry that cannot be read; without its bytes if those are refused."""
+            """Writes an unreadable entry; without the bytes of the message if they are refused."""
             log.error("entry_refused", sequence=record.sequence, why=why)
             read = input_after(created, record)
             try:
-                await self._put(lead, [unreadable(record)], read)
+                await self._put(leadership, [unreadable_entry(record)], read)
             except Unwritable:
-                await self._put(lead, [unreadable(record._replace(data=stand_in(record)))], read)
+                await self._put(
+                    leadership,
+                    [unreadable_entry(record._replace(data=placeholder_body(record)))],
+                    read,
+                )
 
-        await put_in_halves(records, put, set_aside)
+        await write_bisecting(records, put, set_aside)
 
-    async def _put(self, lead: Lead, entries: Sequence[Entry], read: Input) -> None:
-        added = await self._calls.until_done(self._log.append, lead.epoch, entries, read)
+    async def _put(self, leadership: Leadership, entries: Sequence[Entry], read: Input) -> None:
+        added = await self._calls.until_done(self._log.append, leadership.epoch, entries, read)
         self.entries += added
         metrics.DECISIONS_WRITTEN.inc(added)
-        unreadable = sum(entry.about.kind == UNREADABLE for entry in entries)
+        unreadable = sum(entry.fields.kind == UNREADABLE for entry in entries)
         metrics.REFUSED.labels(stream=Stream.DEC).inc(unreadable)
 
     # --- heads --------------------------------------------------------------------------------
 
-    async def sign(self, lead: Lead) -> None:
+    async def sign(self, leadership: Leadership) -> None:
         signed = self.entries
         try:
             while True:
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_S)
                 waited = time.monotonic() - self._signed_at
                 metrics.HEAD_AGE_SECONDS.set(waited if self.entries > signed else 0)
                 if waited >= HEAD_EVERY_S or self.entries - signed >= HEAD_EVERY_ROWS:
-                    with contextlib.suppress(*PASSING):  # the next look tries again
-                        if await self._sign_head(lead):
+                    with contextlib.suppress(*TRANSIENT):  # retried at the next poll
+                        if await self._sign_head(leadership):
                             signed = self.entries
         finally:
-            # A clean end leaves nothing unsigned; the broker is still there, it is stopped last.
+            # A clean shutdown signs the last entries; the broker is stopped last, so it is up.
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(2):
-                    await self._sign_head(lead)
+                    await self._sign_head(leadership)
 
-    async def _sign_head(self, lead: Lead) -> bool:
-        """Signed in the database, and anchored outside of it; False if nothing may be signed."""
+    async def _sign_head(self, leadership: Leadership) -> bool:
+        """Signs a head in the database and anchors it; False if nothing may be signed."""
         if self._lost:
-            await self._keep_lost(lead)
-        if not await self._change_keys(lead):
+            await self._restore_lost(leadership)
+        if not await self._change_keys(leadership):
             return False
         now = time.time_ns()
-        head = await self._calls.once(self._log.sign_head, lead.epoch, self._signer, now)
+        head = await self._calls.once(self._log.sign_head, leadership.epoch, self._signer, now)
         self._signed_at = time.monotonic()
-        self._unanchored = head or self._unanchored  # a newer head stands for all before it
+        self._unanchored = head or self._unanchored  # the newest head covers all before it
         if self._unanchored is not None:
-            await self._anchor(lead, self._unanchored)
+            await self._anchor(leadership, self._unanchored)
 
         return True
 
-    async def _anchor(self, lead: Lead, head: Head) -> None:
-        """What the broker refuses is tried again with the next head, or as soon as one is due."""
-        message_id = f"head:{lead.incarnation}:{head.pos}"
+    async def _anchor(self, leadership: Leadership, head: Head) -> None:
+        """Publishes the head. If the broker refuses it, the next due head is published instead."""
+        message_id = f"head:{leadership.incarnation}:{head.pos}"
         message = Message(self._subjects.heads, message_id, encode(head))
         try:
             await self._bus.publish([message])
@@ -159,81 +171,85 @@ class DecisionWriter:
             self._unanchored, self._anchored = None, head.pos
             self._heads_refused.ended()
 
-    async def _keep_lost(self, lead: Lead) -> None:
-        """They are in the log once more as soon as it has come to their entries."""
+    async def _restore_lost(self, leadership: Leadership) -> None:
+        """Restores the lost heads up to the current end of the log."""
         entries = self.entries
         due = [head for head in self._lost if head.pos <= entries]
-        for start in range(0, len(due), LOST_AT_ONCE):
-            some = due[start : start + LOST_AT_ONCE]
-            await self._calls.once(self._log.keep_lost_heads, lead.epoch, some)
+        for start in range(0, len(due), LOST_BATCH):
+            some = due[start : start + LOST_BATCH]
+            await self._calls.once(self._log.restore_lost_heads, leadership.epoch, some)
         self._lost = [head for head in self._lost if head.pos > entries]
 
-    async def _change_keys(self, lead: Lead) -> bool:
-        """What `joulie keys` asked for is in force before the next head; False if it is stuck."""
+    async def _change_keys(self, leadership: Leadership) -> bool:
+        """Makes the changes that `joulie keys` requested; False if the key is not in force."""
         try:
-            if self._signer.is_stale():  # another projector led meanwhile
-                self._signer = self._signer.read_again()
-            while key_change.is_asked(self._signer):
-                end = await self._calls.once(self._log.signed_to, lead.epoch)
+            if self._signer.is_stale():  # another projector changed the key meanwhile
+                self._signer = self._signer.reload()
+            while key_change.is_requested(self._signer):
+                end = await self._calls.once(self._log.signed_to, leadership.epoch)
                 if end.pos < self._anchored:
-                    return True  # an older copy of the database: once it has caught up
-                change = key_change.begun(self._signer, *end, time.time_ns())
+                    return True  # an older copy of the database: wait until it has caught up
+                change = key_change.prepare(self._signer, *end, time.time_ns())
                 await self._bus.publish([_anchoring(self._subjects, change.statement)])
-                self._signer = change.done()
-                log.info("key_changed", signs=self._signer.key_id, behind=end.pos)
+                self._signer = change.complete()
+                log.info("key_changed", signs=self._signer.key_id, after=end.pos)
         except (*key_change.FAILURES, msgspec.DecodeError) as error:
-            if time.monotonic() - self._told_at >= HEAD_EVERY_S:
+            if time.monotonic() - self._key_error_logged_at >= HEAD_EVERY_S:
                 log.error("key_change_failed", why=str(error), signs=self._signer.key_id)
-                self._told_at = time.monotonic()
+                self._key_error_logged_at = time.monotonic()
             return key_change.is_in_force(self._signer)
         return True
 
     # --- outcomes -----------------------------------------------------------------------------
 
     def _outcomes(self, ripe: Sequence[tuple[FirstBinding, bytes | None]]) -> Iterator[Message]:
-        """Without those of pods that no fact would name today: older code folded them."""
-        for pod, said in ripe:
+        """Messages of the outcomes, without pods that exceed the bounds of events."""
+        for pod, answer in ripe:
             try:
-                yield outcomes.message_of(pod, said, self._subjects)
+                yield outcomes.message_of(pod, answer, self._subjects)
             except OutOfBounds as error:
-                if pod.position not in self._mute:
-                    self._mute.add(pod.position)
+                if pod.position not in self._unpublishable:
+                    self._unpublishable.add(pod.position)
                     log.warning("outcome_left_out", position=pod.position, why=error.why)
 
-    async def tell_outcomes(self, lead: Lead, grace_s: float) -> None:
-        """Into the stream of the answers, and from there into the log like them.
+    async def publish_outcomes(self, leadership: Leadership, grace_s: float) -> None:
+        """Publishes outcomes to the stream of decisions, from where they are written to the log.
 
-        A pod whose answer is not known yet is waited for: its replica may still be shipping it.
+        A pod without an answer waits for `grace_s`: its replica may still be shipping the answer.
         """
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
             try:
-                due = await self._calls.once(self._log.due, DUE_AT_ONCE)
-                patience = time.time_ns() - int(grace_s * 1e9)
-                ripe = [(pod, said) for pod, said in due if said is not None or pod.at < patience]
+                due = await self._calls.once(self._log.due, DUE_BATCH)
+                overdue = time.time_ns() - int(grace_s * 1e9)
+                ripe = [
+                    (pod, answer) for pod, answer in due if answer is not None or pod.at < overdue
+                ]
                 if ripe:
-                    # What is told comes back as an entry, and only then is no longer due.
+                    # The pod is due until the published outcome is an entry of the log.
                     await self._bus.publish(list(self._outcomes(ripe)))
                     self._outcomes_refused.ended()
-                    await self._calls.once(self._log.settle, lead.epoch)
-            except PASSING:
-                continue  # the next look tries again
+                    await self._calls.once(self._log.drop_settled, leadership.epoch)
+            except TRANSIENT:
+                continue  # retried at the next poll
             except BusError as error:
                 self._outcomes_refused.saw(error)  # they stay due
                 await asyncio.sleep(REFUSED_S)
 
 
 async def _newest_anchored(bus: Log, subjects: Subjects) -> int:
-    """The entry of the newest statement outside of the database.
+    """The entry of the newest statement in the stream of heads.
 
-    Any user of a broker can have it store an answer there, which is no statement: the ones before
-    it count.
+    Any user of a broker can make it store a reply there. If the newest message is not a statement,
+    all messages are read.
     """
     newest = await bus.last(Stream.HEADS, subjects.heads)
     if newest is None:
         return 0
-    said = _decoded(newest.data)
-    return said.pos if said else max((each.pos for each in await _anchored(bus)), default=0)
+    statement = _decoded(newest.data)
+    if statement is not None:
+        return statement.pos
+    return max((each.pos for each in await _anchored(bus)), default=0)
 
 
 async def _anchored_behind(bus: Log, pos: int) -> list[Head]:
@@ -242,11 +258,12 @@ async def _anchored_behind(bus: Log, pos: int) -> list[Head]:
 
 async def _anchored(bus: Log) -> list[Signed]:
     records = await everything(bus, Stream.HEADS)
-    return [said for record in records if (said := _decoded(record.data)) is not None]
+    decoded = (_decoded(record.data) for record in records)
+    return [statement for statement in decoded if statement is not None]
 
 
 def _decoded(data: bytes) -> Signed | None:
-    """What is no statement of ours anchors nothing; `joulie verify` names it."""
+    """None for a message that is not a statement; `joulie verify` reports it."""
     try:
         return decode_any(data)
     except msgspec.DecodeError:
@@ -254,6 +271,6 @@ def _decoded(data: bytes) -> Signed | None:
 
 
 def _anchoring(subjects: Subjects, statement: KeyStatement) -> Message:
-    """By its signed text: what is sent again after a crash is the same message."""
+    """The message id derives from the signed text: a resend after a crash is the same message."""
     message_id = f"key:{hashlib.sha256(statement.text).hexdigest()[:32]}"
     return Message(subjects.heads, message_id, encode(statement))

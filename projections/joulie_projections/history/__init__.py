@@ -1,5 +1,5 @@
-"""The past, read only: entries, commits, snapshots, archive index, free space.
+"""The history, read-only: entries, commits, snapshots, archive index; and free space.
 
 Not here: the newest rows (`view`).
-In: a database or an archive. Out: what was committed at a position.
+In: a database or an archive. Out: the state that was committed at a position.
 """

@@ -1,7 +1,7 @@
-"""What lies where in an archive, in one SQLite file: what a `History` is asked, but no bodies.
+"""An index of an archive in one SQLite file: everything that `History` queries except bodies.
 
-It is derived from the archive's parts, and may be deleted. Entries come from the reader of the
-parts; the index only says which.
+It is derived from the parts of the archive, and may be deleted. Bodies of entries are read from the
+parts.
 """
 
 import contextlib
@@ -15,10 +15,10 @@ from sqlalchemy import Select, text
 from joulie_projections.decision_log.heads import Head
 from joulie_projections.fold.commit import Cut, Poison
 from joulie_projections.fold.manifest import CODE_VERSION
-from joulie_projections.history.history import History, Logged
+from joulie_projections.history.history import History, StoredEntry
 
 VERSION = 1
-ABOUT = ("pos", "event_id", "kind", "pod_uid", "pod", "view_position", "decided_at")
+FIELD_COLUMNS = ("pos", "event_id", "kind", "pod_uid", "pod", "view_position", "decided_at")
 _SCHEMA = (
     "CREATE TABLE part (seal TEXT PRIMARY KEY, kind TEXT, began_at BIGINT, versions TEXT)",
     "CREATE TABLE decision (pos INTEGER PRIMARY KEY, event_id TEXT, kind TEXT, pod_uid TEXT, "
@@ -38,16 +38,16 @@ _TABLES = ("part", "decision", "head", "quarantine", "snapshot")
 
 
 class IndexedPart(NamedTuple):
-    """A part of an archive, as far as questions go by it."""
+    """A part of an archive, with the fields that queries use."""
 
     seal: str
     kind: str
     began_at: int
-    versions: str  # of the code that folded it, with spaces between
+    versions: str  # of the code that folded it, separated by spaces
 
 
 class ArchiveIndex:
-    """Fills the file, in one transaction."""
+    """Writes the index, in one transaction."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -56,7 +56,7 @@ class ArchiveIndex:
     @contextlib.contextmanager
     def filling(cls, file: Path) -> Generator["ArchiveIndex", None, None]:
         with contextlib.closing(sqlite3.connect(file, timeout=60, isolation_level=None)) as db:
-            db.execute("PRAGMA synchronous = OFF")  # it can be made again
+            db.execute("PRAGMA synchronous = OFF")  # the index can be rebuilt
             db.execute("BEGIN IMMEDIATE")
             if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
                 for table in _TABLES:
@@ -76,7 +76,7 @@ class ArchiveIndex:
     def add_facts(
         self, part: IndexedPart, aside: Sequence[Poison], snapshots: Sequence[tuple[int, str]]
     ) -> None:
-        """Of snapshots the position and the version."""
+        """Adds a part with facts; `snapshots` are pairs of position and fold version."""
         self._add(part)
         marks = ", ".join("?" * len(Poison._fields))
         self._db.executemany(f"INSERT INTO quarantine VALUES ({marks})", aside)
@@ -85,9 +85,9 @@ class ArchiveIndex:
     def add_log(
         self, part: IndexedPart, rows: Sequence[tuple[object, ...]], heads: Sequence[Head]
     ) -> None:
-        """Of entries what is named in `ABOUT`."""
+        """Adds a part of the decision log; `rows` have the columns of `FIELD_COLUMNS`."""
         self._add(part)
-        into = f"INSERT INTO decision ({', '.join(ABOUT)}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        into = f"INSERT INTO decision ({', '.join(FIELD_COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?, ?)"
         self._db.executemany(into, rows)
         signed = [tuple(head.as_row().values()) for head in heads]
         self._db.executemany("INSERT INTO head VALUES (?, ?, ?, ?, ?)", signed)
@@ -97,7 +97,7 @@ class ArchiveIndex:
 
 
 class IndexedHistory(History):
-    """In front of a cut only; the tables' names stand for that much of them."""
+    """The history before a cut: temporary views hide the rows after it."""
 
     def __init__(self, index: History, cut: Cut) -> None:
         super().__init__(index.connection)
@@ -111,21 +111,21 @@ class IndexedHistory(History):
             self._db.execute(text(view))
 
     def cut(self) -> None:
-        """What is shown is whole."""
+        """None: the archive lacks no entries."""
         return
 
-    def entry_at(self, pos: int) -> Logged:
-        """Out of the part that holds it."""
+    def entry_at(self, pos: int) -> StoredEntry:
+        """Reads the entry from the part that contains it."""
         raise NotImplementedError
 
     def parts_begun_by(self, time_ns: int) -> frozenset[str]:
-        """Seals of the parts with facts whose first batch was committed by then."""
+        """Seals of the parts with facts that begin at or before the time."""
         begun = text("SELECT seal FROM part WHERE kind = 'facts' AND began_at <= :time")
         return frozenset(self._db.scalars(begun, {"time": time_ns}))
 
     def fold_versions(self) -> list[str]:
-        told = self._db.scalars(text("SELECT DISTINCT versions FROM part WHERE kind = 'facts'"))
-        return sorted({version for versions in told for version in versions.split()})
+        found = self._db.scalars(text("SELECT DISTINCT versions FROM part WHERE kind = 'facts'"))
+        return sorted({version for versions in found for version in versions.split()})
 
     def snapshot_positions(self) -> list[int]:
         return list(self._db.scalars(text("SELECT position FROM snapshot ORDER BY position")))
@@ -134,5 +134,5 @@ class IndexedHistory(History):
         usable = text("SELECT position FROM snapshot WHERE fold_version = :v ORDER BY position")
         return list(self._db.scalars(usable, {"v": CODE_VERSION}))
 
-    def _logged(self, query: Select[Any]) -> Iterator[Logged]:
+    def _logged(self, query: Select[Any]) -> Iterator[StoredEntry]:
         return (self.entry_at(row.pos) for row in self._paged(query))

@@ -1,4 +1,4 @@
-"""How much room is left: in the streams, in the database, on the disk of the data directory."""
+"""Measures free space: in the streams, in the database, on the disk of the data directory."""
 
 import asyncio
 import contextlib
@@ -19,45 +19,45 @@ from joulie_bus.streams.subjects import Stream
 from joulie_projections.store import database
 from joulie_projections.store.database import Place, sqlite_file
 
-LOOK_S = 15.0
-log = get_logger("room")
+POLL_S = 15.0
+log = get_logger("free_space")
 
 
-class Room:
-    """Shown as metrics; alerts and `joulie status` read them."""
+class FreeSpaceMonitor:
+    """Sets the metrics of free space, which alerts and `joulie status` read."""
 
     def __init__(self, bus: Log, place: Place, directory: Path) -> None:
         self._bus = bus
         self._place = place
         self._directory = directory
         self._growth = {stream: Growth() for stream in Stream}
-        self._trouble = ""
+        self._error = ""
 
     async def run(self) -> None:
-        """For ever. What cannot be measured keeps its last value, and is logged once."""
+        """Runs until cancelled. After an error the metrics keep their last values."""
         while True:
-            trouble = await self._looked()
-            if trouble not in ("", self._trouble):
-                log.warning("room_unknown", why=trouble)
-            self._trouble = trouble
-            await asyncio.sleep(LOOK_S)
+            error = await self._try_measure()
+            if error not in ("", self._error):
+                log.warning("free_space_unknown", why=error)
+            self._error = error
+            await asyncio.sleep(POLL_S)
 
-    async def _looked(self) -> str:
+    async def _try_measure(self) -> str:
         try:
-            await self.look()
+            await self.measure()
         except (BusError, SQLAlchemyError, OSError) as error:
             return str(error) or type(error).__name__
         return ""
 
-    async def look(self) -> None:
+    async def measure(self) -> None:
         usage = shutil.disk_usage(self._directory)
         metrics.DATA_FREE_BYTES.set(usage.free)
         metrics.DATA_SIZE_BYTES.set(usage.total)
         metrics.DATABASE_BYTES.set(await asyncio.to_thread(_size_of, self._place))
         for stream in Stream:
-            await self._measure(stream, time.time_ns())
+            await self._measure_stream(stream, time.time_ns())
 
-    async def _measure(self, stream: Stream, now: int) -> None:
+    async def _measure_stream(self, stream: Stream, now: int) -> None:
         size, growth = await self._bus.size(stream), self._growth[stream]
         growth.saw(size, now)
         metrics.STREAM_BYTES.labels(stream=stream).set(size.bytes)
@@ -77,7 +77,7 @@ def _size_of(place: Place) -> int:
     file = sqlite_file(place)
     if file is None:
         return _size_in(database.reader(place))
-    beside = (file.with_name(f"{file.name}{suffix}") for suffix in ("", *database.BESIDE))
+    beside = (file.with_name(f"{file.name}{suffix}") for suffix in ("", *database.SQLITE_SUFFIXES))
     return sum(part.stat().st_size for part in beside if part.exists())
 
 

@@ -1,4 +1,4 @@
-"""The past as the database holds it, read only, for audits and for people."""
+"""Read-only queries on the history in the database, for the audit, the console and the CLI."""
 
 import contextlib
 import sqlite3
@@ -23,10 +23,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from joulie_bus.errors import Unreadable
 from joulie_bus.events import FilterDecided, PreemptDecided, PrioritizeDecided, SettingsDeclared
-from joulie_projections.decision_log.entry import About, header, message_in
+from joulie_projections.decision_log.entry import EntryFields, header_of, message_in
 from joulie_projections.decision_log.heads import Head
 from joulie_projections.decision_log.log import NAME as DECISIONS
-from joulie_projections.decision_log.log import logged_to
+from joulie_projections.decision_log.log import decision_input
 from joulie_projections.fold.commit import Checkpoint, Cut, Input, Poison
 from joulie_projections.fold.manifest import CODE_VERSION, Manifest, Range
 from joulie_projections.fold.quarantine_quota import all_positions
@@ -35,18 +35,18 @@ from joulie_projections.state import rows
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
-from joulie_projections.store.store import read_checkpoint, read_cut, read_rows, rows_moved_at
+from joulie_projections.store.store import read_checkpoint, read_cut, read_rows, rows_reassigned_at
 from joulie_projections.store.tables import batch, checkpoint, decision, head, quarantine, snapshot
 
-PAGE = 1000  # rows held in memory while a long table is read
-NEWEST = 2**63 - 1  # as far as there is
-FEW = 10_000  # entries of a span of time that are looked up before the log is read
+PAGE = 1000  # rows in memory while a long table is read
+NEWEST = 2**63 - 1  # no upper bound
+MAX_TIME_LOOKUP = 10_000  # entries that a query looks up by time before it scans the log instead
 ANSWERS = (FilterDecided.TYPE, PrioritizeDecided.TYPE)
 RECOMPUTED = (*ANSWERS, PreemptDecided.TYPE)
 
 
-class Logged(NamedTuple):
-    """One row of the decision log, as it lies there."""
+class StoredEntry(NamedTuple):
+    """One row of the decision log."""
 
     pos: int
     event_id: str
@@ -60,27 +60,29 @@ class Logged(NamedTuple):
     hash: bytes
 
     @property
-    def about(self) -> About:
-        return About(*self[1:7])
+    def fields(self) -> EntryFields:
+        return EntryFields(*self[1:7])
 
     @property
     def message(self) -> bytes:
         return message_in(self.body)
 
 
-Look: TypeAlias = Callable[[int, bytes, bytes, bytes], bool]  # number, body, link, hash
+EntryCheck: TypeAlias = Callable[
+    [int, bytes, bytes, bytes], bool
+]  # position, body, previous hash, hash
 
 
-class Wanted(NamedTuple):
-    """Which entries somebody wants to see; what is left empty does not matter."""
+class EntryQuery(NamedTuple):
+    """A query for entries; empty fields match everything."""
 
     pod: str = ""  # namespace/name, a uid, or a name alone
     pod_uid: str = ""
     namespace: str = ""
     kinds: Sequence[str] = ()
-    since: int | None = None  # of `decided_at`, both included
+    since: int | None = None  # bounds of `decided_at`, both inclusive
     until: int | None = None
-    after: int = 0  # the entry's number
+    after: int = 0  # position of an entry
 
 
 class Counts(NamedTuple):
@@ -92,10 +94,10 @@ class Counts(NamedTuple):
 
 
 class History:
-    """One moment of the database: everything that is read through it belongs together."""
+    """One snapshot of the database: all queries see the same position."""
 
     def __init__(self, db: Connection, since: int = 0) -> None:
-        """`since`: the first entry that counts. A trim may have left some in front of its cut."""
+        """`since` is the first entry to return: a trim may have left older ones before its cut."""
         self._db = db
         self._since = decision.c.pos >= since
 
@@ -113,12 +115,14 @@ class History:
     @classmethod
     @contextlib.contextmanager
     def readable(cls, place: Place) -> Generator["History", None, None]:
-        """The same for those who go on without: what the database refuses has a name."""
+        """Like `of`, but raises Unreadable if the database fails, for callers that continue."""
         try:
             with cls.of(place) as history:
                 yield history
         except SQLAlchemyError as error:
-            raise Unreadable(database.shown(place), str(error).splitlines()[0]) from error
+            raise Unreadable(
+                database.without_password(place), str(error).splitlines()[0]
+            ) from error
 
     @classmethod
     @contextlib.contextmanager
@@ -128,46 +132,46 @@ class History:
 
     @property
     def connection(self) -> Connection:
-        """For a page that shows the same position together with another past."""
+        """For another history on the same snapshot."""
         return self._db
 
     def cut(self) -> Cut | None:
-        """The newest one: in front of it rows may be missing, and an archive has them."""
+        """The newest cut. Rows before it may be missing; an archive has them."""
         return read_cut(self._db)
 
-    def entries(self, first: int = 1, last: int = NEWEST) -> Iterator[Logged]:
-        """Settings from in front of the cut lie there still, and are no part of the chain."""
+    def entries(self, first: int = 1, last: int = NEWEST) -> Iterator[StoredEntry]:
+        """The entries of the chain. Settings before the cut are kept, but not part of the chain."""
         held = self.cut()
         begin = max(first, held.pos) if held else first
         query = select(decision).where(decision.c.pos.between(begin, last))
         return self._logged(query.order_by(decision.c.pos))
 
-    def look_through(self, first: int, last: int, look: Look) -> None:
-        """Shows entries, each number, body, link and hash, until `look` refuses one.
+    def check_entries(self, first: int, last: int, look: EntryCheck) -> None:
+        """Calls `look` with position, body, previous hash and hash of each entry until it fails.
 
-        For those who verify millions: SQLite calls `look` itself, which costs less than to hand
-        out rows. Where columns are kept, one that says other than its header is not shown either.
+        SQLite calls `look` itself, which is faster than fetching millions of rows. In PostgreSQL
+        a difference between columns and header ends the check, too.
         """
-        if self._makes_columns():
-            self._called_by_sqlite(first, last, look)
+        if self._has_generated_columns():
+            self._check_in_sqlite(first, last, look)
             return
         kept = (*_LINKS, *_FOUND_BY)
         query = select(*kept).where(decision.c.pos.between(first, last)).order_by(decision.c.pos)
         for row in self._paged(query):
-            link, about = row[: len(_LINKS)], About._make(row[len(_LINKS) :])
-            if not row.body.startswith(header(about)) or not look(*link):
+            link, fields = row[: len(_LINKS)], EntryFields._make(row[len(_LINKS) :])
+            if not row.body.startswith(header_of(fields)) or not look(*link):
                 return
 
-    def _called_by_sqlite(self, first: int, last: int, look: Look) -> None:
+    def _check_in_sqlite(self, first: int, last: int, look: EntryCheck) -> None:
         db = self._db.connection.driver_connection
         assert db is not None
         db.create_function("is_right", len(_LINKS), look)
         try:
             db.execute(_REFUSED, (first, last)).fetchone()
         except sqlite3.Error as error:
-            # Who looks closely meets it again, and it has a name there. But what somebody raised
-            # who wants us to stop is lost on its way through SQLite, and a value that is no bytes
-            # is all that `look` itself can fail at.
+            # A detailed verification reports the error again. But SQLite hides the exception that
+            # `look` raised: `look` fails only on a value that is not bytes, so without one it was
+            # an interrupt.
             if "user-defined function" in str(error) and not self._has_odd_value(first, last):
                 raise KeyboardInterrupt from error
 
@@ -176,29 +180,29 @@ class History:
         odd = select(decision.c.pos).where(decision.c.pos.between(first, last), or_(*kinds))
         return self._db.scalar(odd.limit(1)) is not None
 
-    def defined_as(self) -> str | None:
-        """How columns are made of bodies; None where they are kept."""
-        if not self._makes_columns():
+    def generated_columns(self) -> str | None:
+        """The SQL of the table that generates columns; None if the columns are stored."""
+        if not self._has_generated_columns():
             return None
         made = text("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = :name")
         return self._db.scalar(made, {"name": decision.name}) or ""
 
-    def _makes_columns(self) -> bool:
+    def _has_generated_columns(self) -> bool:
         return self._db.dialect.name == "sqlite"
 
-    def find(self, wanted: Wanted, limit: int | None = None) -> Iterator[Logged]:
+    def find(self, query: EntryQuery, limit: int | None = None) -> Iterator[StoredEntry]:
         """Newest first."""
-        later = decision.c.pos > wanted.after
-        query = select(decision).where(later, self._since, *self._all_of(wanted))
-        return self._logged(query.order_by(decision.c.pos.desc()).limit(limit))
+        later = decision.c.pos > query.after
+        found = select(decision).where(later, self._since, *self._all_of(query))
+        return self._logged(found.order_by(decision.c.pos.desc()).limit(limit))
 
     def pod_names(self, limit: int) -> list[str]:
-        """Pods that were decided about, the newest first."""
+        """Pods with decisions, newest first."""
         newest = select(decision.c.pod).where(decision.c.pod != "").group_by(decision.c.pod)
         return list(self._db.scalars(newest.order_by(func.max(decision.c.pos).desc()).limit(limit)))
 
-    def answers_by_view(self, first: int = 0, last: int = NEWEST) -> Iterator[Logged]:
-        """Answers that can be computed again, in the order of the positions they looked at."""
+    def answers_by_view(self, first: int = 0, last: int = NEWEST) -> Iterator[StoredEntry]:
+        """Answers that can be recomputed, ordered by the position of their view."""
         answers = select(decision).where(
             decision.c.kind.in_(RECOMPUTED),
             decision.c.view_position.between(first, last),
@@ -211,28 +215,28 @@ class History:
         counted = select(func.count()).where(decision.c.kind.in_(RECOMPUTED), views, self._since)
         return self._db.scalar(counted) or 0
 
-    def filters(self) -> Iterator[Logged]:
+    def filters(self) -> Iterator[StoredEntry]:
         of_filter = decision.c.kind == FilterDecided.TYPE
         return self._logged(select(decision).where(of_filter, self._since))
 
-    def declarations(self, after: int = 0) -> Iterator[Logged]:
+    def declarations(self, after: int = 0) -> Iterator[StoredEntry]:
         about_no_pod = decision.c.pod_uid == "", decision.c.kind == SettingsDeclared.TYPE
         following = select(decision).where(*about_no_pod, decision.c.pos > after)
         return self._logged(following.order_by(decision.c.pos))
 
     def tip(self) -> int:
-        """The newest entry's position; 0 while there is none."""
+        """The position of the newest entry; 0 if there is none."""
         return self._number(func.max(decision.c.pos))
 
-    def noted_end(self) -> int:
-        """The newest entry's position as its writer noted it."""
+    def recorded_end(self) -> int:
+        """The position of the newest entry according to the checkpoint of its writer."""
         return self._number(func.max(checkpoint.c.position).filter(checkpoint.c.name == DECISIONS))
 
-    def entry(self, pos: int) -> Logged | None:
+    def entry(self, pos: int) -> StoredEntry | None:
         return next(self._logged(select(decision).where(decision.c.pos == pos)), None)
 
     def position_of(self, event_id: str) -> int | None:
-        """The entry with that id."""
+        """The position of the entry with the event id."""
         found: int | None = self._db.scalar(
             select(decision.c.pos).where(decision.c.event_id == event_id)
         )
@@ -240,34 +244,34 @@ class History:
 
     def decisions_read(self) -> Input:
         """How far the stream of decisions was read."""
-        return logged_to(self._db)
+        return decision_input(self._db)
 
-    def entries_after(self, pos: int, limit: int) -> list[Logged]:
+    def entries_after(self, pos: int, limit: int) -> list[StoredEntry]:
         following = select(decision).where(decision.c.pos > pos)
         return list(self._logged(following.order_by(decision.c.pos).limit(limit)))
 
-    def entries_before(self, pos: int, wanted: Wanted) -> Iterator[Logged]:
-        """Newest first; who has enough of them stops reading."""
-        earlier = select(decision).where(decision.c.pos < pos, self._since, *self._all_of(wanted))
+    def entries_before(self, pos: int, query: EntryQuery) -> Iterator[StoredEntry]:
+        """Newest first, read lazily."""
+        earlier = select(decision).where(decision.c.pos < pos, self._since, *self._all_of(query))
         return self._logged(earlier.order_by(decision.c.pos.desc()))
 
-    def _all_of(self, wanted: Wanted) -> Iterator[ColumnElement[bool]]:
-        """And where they lie, if that is a small part of the log: it is read back from there.
+    def _all_of(self, query: EntryQuery) -> Iterator[ColumnElement[bool]]:
+        """The conditions of the query; for few entries also the range of their positions.
 
-        Replicas ship late, so that entries are only about in the order of their time.
+        The range limits the scan. Replicas ship late, so entries are not in the order of time.
         """
-        yield from _conditions(wanted)
-        if wanted.since is None:
+        yield from _conditions(query)
+        if query.since is None:
             return
-        found = select(decision.c.pos).where(*_between(decision.c.decided_at, wanted))
-        inside = found.limit(FEW + 1).subquery().c.pos
+        found = select(decision.c.pos).where(*_between(decision.c.decided_at, query))
+        inside = found.limit(MAX_TIME_LOOKUP + 1).subquery().c.pos
         count, first, last = self._db.execute(
             select(func.count(inside), func.min(inside), func.max(inside))
         ).one()
-        if count <= FEW:
+        if count <= MAX_TIME_LOOKUP:
             yield decision.c.pos.between(first or 0, last or 0)
 
-    def newest_answers(self, count: int) -> Sequence[Logged]:
+    def newest_answers(self, count: int) -> Sequence[StoredEntry]:
         answers = select(decision).where(decision.c.kind.in_(ANSWERS), self._since)
         return list(self._logged(answers.order_by(decision.c.pos.desc()).limit(count)))
 
@@ -280,34 +284,34 @@ class History:
         return [Head(**row._mapping) for row in self._db.execute(earlier)]
 
     def manifests(self, first: int = 1, last: int = NEWEST) -> Iterator[Manifest]:
-        """Those that hold one of the positions."""
+        """The manifests that contain a position of the range."""
         touching = select(batch).where(batch.c.p_to >= first, batch.c.p_from <= last)
         return map(_manifest, self._paged(touching.order_by(batch.c.p_to)))
 
     def manifests_back(self, last: int = NEWEST) -> Iterator[Manifest]:
-        """Newest first; the first of them may reach beyond `last`."""
+        """Newest first; the first one may extend beyond `last`."""
         holding = select(func.min(batch.c.p_to)).where(batch.c.p_to >= last).scalar_subquery()
         until = select(batch).where(batch.c.p_to <= func.coalesce(holding, last))
         return map(_manifest, self._paged(until.order_by(batch.c.p_to.desc())))
 
     def manifest_by(self, time_ns: int) -> Manifest | None:
-        """The last one that was committed by then."""
-        # In the order of the key: commits are as monotone as the clock of their writer.
+        """The last manifest that was committed at or before the time."""
+        # In the order of the key: commit times are as monotonic as the clock of the writer.
         known = select(batch).where(batch.c.committed_at <= time_ns)
         row = self._db.execute(known.order_by(batch.c.p_to.desc()).limit(1)).first()
         return _manifest(row) if row else None
 
     def fold_versions(self) -> list[str]:
-        """Of the code that folded what is committed."""
+        """The versions of the code that folded the commits."""
         return list(self._db.scalars(select(batch.c.fold_version).distinct()))
 
-    def known_at(self, time: int) -> int:
-        """The newest position that was committed by then; 0 if none was."""
+    def position_by(self, time: int) -> int:
+        """The newest position that was committed at or before the time; 0 if there is none."""
         committed = select(func.max(batch.c.p_to)).where(batch.c.committed_at <= time)
         return self._db.scalar(committed) or 0
 
-    def committed_between(self) -> tuple[int, int] | None:
-        """When the first and the newest commit were; None if there was none."""
+    def commit_time_range(self) -> tuple[int, int] | None:
+        """The times of the first and of the newest commit; None if there is none."""
         query = select(func.min(batch.c.committed_at), func.max(batch.c.committed_at))
         first, last = self._db.execute(query).one()
         return None if first is None else (first, last)
@@ -318,31 +322,31 @@ class History:
         return found
 
     def states(self, table: str) -> list[rows.Row]:
-        """A table of states, as it lies there now."""
+        """The rows of a state table."""
         return read_rows(self._db, (table,), self._generation())
 
-    def rows_moved_at(self) -> int:
-        """Answers to an older view name nodes by rows that may be other nodes' by now."""
-        return rows_moved_at(self._db)
+    def rows_reassigned_at(self) -> int:
+        """Answers from an older view name rows that may belong to other nodes now."""
+        return rows_reassigned_at(self._db)
 
     def checkpoint(self) -> Checkpoint | None:
         return read_checkpoint(self._db)
 
     def cluster_state(self) -> ClusterState:
-        """As readers see it."""
+        """The cluster state of the view."""
         return rows.cluster_state_of(read_rows(self._db, rows.VIEWED, self._generation()))
 
     def digests(self) -> rows.Digests:
-        """Of the rows as they lie there now, hashed again."""
+        """The digests of the stored rows, computed again."""
         return rows.digests_of(read_rows(self._db, tuple(rows.STATES), self._generation()))
 
     def _generation(self) -> int:
-        """Which of the tables of states serve."""
+        """The generation of the rows in use."""
         held = self.checkpoint()
         return held.generation if held else 1
 
     def set_aside(self) -> frozenset[int]:
-        """Positions whose messages were not folded: the past is folded without them again."""
+        """Positions of messages that were not folded; a replay leaves them out, too."""
         held = select(quarantine.c.position).where(quarantine.c.rest == b"")
         return frozenset(self._db.scalars(held)) | all_positions(self._kept_in_short())
 
@@ -351,12 +355,12 @@ class History:
         return [Poison._make(row) for row in found]
 
     def quarantined(self) -> list[Poison]:
-        """What was set aside, by position."""
+        """The messages in quarantine, by position."""
         found = self._db.execute(select(quarantine).order_by(quarantine.c.position))
         return [Poison._make(row) for row in found]
 
     def snapshot_before(self, position: int) -> Snapshot | None:
-        """The newest one that is not later, if this code can start from any."""
+        """The newest snapshot at or before the position that this code can start from."""
         usable = (snapshot.c.position <= position, snapshot.c.fold_version == CODE_VERSION)
         newest = select(snapshot).where(*usable).order_by(snapshot.c.position.desc()).limit(1)
         found = self._db.execute(newest).first()
@@ -366,12 +370,12 @@ class History:
         return list(self._db.scalars(select(snapshot.c.position).order_by(snapshot.c.position)))
 
     def starts(self) -> list[int]:
-        """Where this code may begin to fold."""
+        """Positions of the snapshots that this code can start from."""
         usable = select(snapshot.c.position).where(snapshot.c.fold_version == CODE_VERSION)
         return list(self._db.scalars(usable.order_by(snapshot.c.position)))
 
     def snapshots(self) -> Iterator[Snapshot]:
-        """All of them, also those of other folds, one in memory at a time."""
+        """All snapshots, also those of other fold versions, one in memory at a time."""
         for position in self.snapshot_positions():
             found = self._db.execute(select(snapshot).where(snapshot.c.position == position)).one()
             yield Snapshot._make(found)
@@ -387,15 +391,15 @@ class History:
         )
 
     def count_pods(self) -> int:
-        """That were answered about."""
+        """The number of pods with answers."""
         pods = func.count(decision.c.pod_uid.distinct())
         return self._number(select(pods).where(decision.c.kind.in_(ANSWERS)).scalar_subquery())
 
     def _number(self, what: Any) -> int:
         return self._db.scalar(select(what)) or 0
 
-    def _logged(self, query: Select[Any]) -> Iterator[Logged]:
-        return (Logged._make(row) for row in self._paged(query))
+    def _logged(self, query: Select[Any]) -> Iterator[StoredEntry]:
+        return (StoredEntry._make(row) for row in self._paged(query))
 
     def _paged(self, query: Select[Any]) -> Iterator[Row[Any]]:
         with self._db.execute(query.execution_options(yield_per=PAGE)) as found:
@@ -407,33 +411,33 @@ _REFUSED = (
     "SELECT pos FROM decision WHERE pos BETWEEN ? AND ? AND NOT is_right(pos, body, prev, hash) "
     "ORDER BY pos LIMIT 1"
 )
-_FOUND_BY = [decision.c[name] for name in About._fields]
+_FOUND_BY = [decision.c[name] for name in EntryFields._fields]
 
 
-def _conditions(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
-    if "/" in wanted.pod:
-        yield decision.c.pod == wanted.pod
-    elif wanted.pod:
-        ends = decision.c.pod.endswith(f"/{wanted.pod}", autoescape=True)
-        yield or_(decision.c.pod_uid == wanted.pod, ends)
-    if wanted.pod_uid:
-        yield decision.c.pod_uid == wanted.pod_uid
-    if wanted.namespace:
-        yield decision.c.pod.startswith(f"{wanted.namespace}/", autoescape=True)
-    if wanted.kinds:
-        yield decision.c.kind.in_(wanted.kinds)
-    yield from _between(_TIME, wanted)
+def _conditions(query: EntryQuery) -> Iterator[ColumnElement[bool]]:
+    if "/" in query.pod:
+        yield decision.c.pod == query.pod
+    elif query.pod:
+        ends = decision.c.pod.endswith(f"/{query.pod}", autoescape=True)
+        yield or_(decision.c.pod_uid == query.pod, ends)
+    if query.pod_uid:
+        yield decision.c.pod_uid == query.pod_uid
+    if query.namespace:
+        yield decision.c.pod.startswith(f"{query.namespace}/", autoescape=True)
+    if query.kinds:
+        yield decision.c.kind.in_(query.kinds)
+    yield from _between(_TIME, query)
 
 
-# By no index: what is read newest first must not be gathered and sorted before.
+# `+` keeps SQLite from using the index of time: it would sort all entries before the first one.
 _TIME = literal_column(f"+{decision.name}.{decision.c.decided_at.name}", BigInteger)
 
 
-def _between(time: ColumnElement[int], wanted: Wanted) -> Iterator[ColumnElement[bool]]:
-    if wanted.since is not None:
-        yield time >= wanted.since
-    if wanted.until is not None:
-        yield time <= wanted.until
+def _between(time: ColumnElement[int], query: EntryQuery) -> Iterator[ColumnElement[bool]]:
+    if query.since is not None:
+        yield time >= query.since
+    if query.until is not None:
+        yield time <= query.until
 
 
 def _manifest(row: Row[Any]) -> Manifest:

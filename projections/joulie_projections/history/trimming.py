@@ -1,7 +1,7 @@
-"""Deletes what an archive holds, in front of the newest cut, portion by portion.
+"""Deletes archived rows before the newest cut, in portions.
 
-The triggers refuse every row that is not in front of a recorded cut. A crash between two portions
-leaves rows that the next run deletes: readers go by the cut, not by the first row that is left.
+The triggers refuse to delete rows that are not before a recorded cut. After a crash between two
+portions the next run deletes the rest: readers use the cut, not the first row that is left.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,21 +29,22 @@ from joulie_projections.store.tables import (
     snapshot,
 )
 
-PORTION = 500  # rows of one transaction: the projector's commits wait for no longer
-PAGES = 500  # of SQLite's file, given back in one transaction
+PORTION = 500  # rows per transaction, which bounds the wait of the projector's commits
+PAGES = 500  # pages of the SQLite file that one transaction releases
 
 
-class _Log(NamedTuple):
-    """A table, the column that orders it, and which of its rows may go."""
+class _TrimRule(NamedTuple):
+    """A table, its ordering column, and the condition of the rows to delete."""
 
     table: Table
     key: ColumnElement[int]
-    behind: ColumnElement[bool]
+    condition: ColumnElement[bool]
 
 
-def _logs(at: Cut) -> list[_Log]:
-    """Snapshots first: one without its manifest is damaged to readers. Settings stay, because
-    entries behind the cut name them, and so does the last node that went.
+def _trim_rules(at: Cut) -> list[_TrimRule]:
+    """Snapshots come first: a snapshot without its manifest counts as damaged.
+
+    Settings stay, because entries after the cut refer to them; so does the last removed node.
     """
     node_went = (
         select(func.max(gone.c.position)).where(gone.c.table_name == "node").scalar_subquery()
@@ -51,28 +52,28 @@ def _logs(at: Cut) -> list[_Log]:
     is_last_node = (gone.c.table_name == "node") & (gone.c.position == node_went)
     is_settings = decision.c.kind == SettingsDeclared.TYPE
     return [
-        _Log(snapshot, snapshot.c.position, snapshot.c.position < at.p_to),
-        _Log(decision, decision.c.pos, (decision.c.pos < at.pos) & ~is_settings),
-        _Log(head, head.c.pos, head.c.pos < at.pos),
-        _Log(batch, batch.c.p_to, batch.c.p_to < at.p_to),
-        _Log(gone, gone.c.position, (gone.c.position <= at.p_to) & ~is_last_node),
+        _TrimRule(snapshot, snapshot.c.position, snapshot.c.position < at.p_to),
+        _TrimRule(decision, decision.c.pos, (decision.c.pos < at.pos) & ~is_settings),
+        _TrimRule(head, head.c.pos, head.c.pos < at.pos),
+        _TrimRule(batch, batch.c.p_to, batch.c.p_to < at.p_to),
+        _TrimRule(gone, gone.c.position, (gone.c.position <= at.p_to) & ~is_last_node),
     ]
 
 
 def require_trimmer(engine: Engine) -> None:
-    """On PostgreSQL the user has to be a member of the trimmer's role."""
+    """On PostgreSQL the user has to be a member of the role of the trimmer."""
     try:
         require_reachable(engine)
     except ProgrammingError as error:
         place, user = engine.url.render_as_string(), engine.url.username
         raise NotTrimmed(
             f"{place} does not let {user} trim: {error.orig}. Nothing was deleted. "
-            f"Its owner can say GRANT {TRIMMER} TO {user}."
+            f"Its owner can run GRANT {TRIMMER} TO {user}."
         ) from error
 
 
 class TrimStore:
-    """The trimmer's side of the database. Every method, and every portion, is one transaction."""
+    """The database access of the trimmer. Every method and every portion is one transaction."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -87,7 +88,7 @@ class TrimStore:
             db.execute(insert(cut).values(**{**made._asdict(), "inputs": inputs}))
 
     def oldest_due(self) -> int | None:
-        """The entry of the oldest answer that an outcome is still to name."""
+        """The entry of the oldest answer that a pending outcome will refer to."""
         theirs = decision.c.pod_uid.in_(select(outcome_due.c.pod_uid))
         scored = theirs & (decision.c.kind == PrioritizeDecided.TYPE)
         with self._engine.connect() as db:
@@ -95,17 +96,17 @@ class TrimStore:
             return found
 
     def drop(self, aside: Sequence[int] = ()) -> Iterator[int]:
-        """Rows that each portion deleted, until nothing is left in front of the newest cut.
+        """Deletes the rows before the newest cut; yields the number of rows of each portion.
 
-        Of what was set aside only what lies at the positions of `aside`: a rebuild may set aside
-        more than the archive has, long after it was written.
+        From quarantine it deletes only the positions in `aside`: a rebuild may have quarantined
+        messages since the archive was written.
         """
         at = self.newest()
         if at is None:
             return
         yield self._drop_set_aside(aside, at)
-        for log in _logs(at):
-            while deleted := self._drop_some(log):
+        for rule in _trim_rules(at):
+            while deleted := self._drop_some(rule):
                 yield deleted
 
     def _drop_set_aside(self, aside: Sequence[int], at: Cut) -> int:
@@ -117,28 +118,28 @@ class TrimStore:
                 deleted += db.execute(delete(quarantine).where(archived)).rowcount
         return deleted
 
-    def _drop_some(self, log: _Log) -> int:
+    def _drop_some(self, rule: _TrimRule) -> int:
         with self._engine.begin() as db:
-            oldest = select(log.key).where(log.behind).order_by(log.key).limit(PORTION).subquery()
-            last = db.scalar(select(func.max(oldest.c[0])))
+            due = select(rule.key).where(rule.condition).order_by(rule.key).limit(PORTION)
+            last = db.scalar(select(func.max(due.subquery().c[0])))
             if last is None:
                 return 0
-            return db.execute(delete(log.table).where(log.behind, log.key <= last)).rowcount
+            return db.execute(delete(rule.table).where(rule.condition, rule.key <= last)).rowcount
 
-    def give_back(self) -> Iterator[int]:
-        """SQLite's empty pages, back to the file system: bytes, portion by portion.
+    def release_pages(self) -> Iterator[int]:
+        """Returns empty pages of SQLite to the file system; yields the bytes of each portion.
 
-        A file that was made before schema 0005 keeps them and fills them again; PostgreSQL has a
-        vacuum of its own.
+        A file that was created before schema 0005 keeps and reuses them; PostgreSQL has its own
+        vacuum.
         """
         if self._engine.dialect.name != "sqlite":
             return
-        while freed := self._give_back_some():
+        while freed := self._release_some_pages():
             yield freed
         with self._engine.connect() as db:
             run_in_sqlite(db, "PRAGMA wal_checkpoint(PASSIVE)")
 
-    def _give_back_some(self) -> int:
+    def _release_some_pages(self) -> int:
         with self._engine.begin() as db:
             before = _pragma(db, "page_count")
             run_in_sqlite(db, f"PRAGMA incremental_vacuum({PAGES})")

@@ -1,4 +1,5 @@
-"""The running projector: merges the streams, folds, commits, announces; rebuilds; quarantine.
+"""The running projector: merges the streams, folds, commits and publishes deltas; also rebuilds and
+quarantine.
 
 Not here: how a fact is folded (`fold`).
 In: messages of the streams. Out: commits, and deltas for the readers.

@@ -1,7 +1,7 @@
-"""The sequencer: merges the streams into one gapless order, folds, commits, tells.
+"""The sequencer: merges the streams into one gapless order, folds, commits and publishes.
 
-Everything that waits or fails happens here; what it computes is in `sequence`. A crash on any line
-loses nothing: position and rows are committed together, and reading goes on from the position.
+All I/O happens here; the computation is in `sequence`. A crash at any point loses nothing: position
+and rows are committed together, and reading continues from the position.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from joulie_bus.streams.log import Log, Reader
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream, Subjects
 from joulie_projections.decision_log.heads import ED25519, HMAC, Signer
-from joulie_projections.decision_log.writer import DecisionWriter, Lead
+from joulie_projections.decision_log.writer import DecisionWriter, Leadership
 from joulie_projections.fold import snapshots
 from joulie_projections.fold.commit import Checkpoint, Input
 from joulie_projections.fold.quarantine_quota import all_positions, positions_of
@@ -35,13 +35,13 @@ from joulie_projections.fold.sequence import (
     revert,
     sequence,
 )
-from joulie_projections.projector.liveness import Progress
+from joulie_projections.projector.liveness import Liveness
 from joulie_projections.state.deltas import Heartbeat, encode, encode_delta, pack_digests
 from joulie_projections.state.rows import cluster_state_of
 from joulie_projections.state.state import ClusterState
-from joulie_projections.store.bisection import put_in_halves
-from joulie_projections.store.lives import is_gone, new_owner
-from joulie_projections.store.retrying import PASSING, DatabaseCalls
+from joulie_projections.store.bisection import write_bisecting
+from joulie_projections.store.lease_owner import is_gone, new_owner
+from joulie_projections.store.retrying import TRANSIENT, DatabaseExecutor
 from joulie_projections.store.store import Store
 
 BATCH = 5000  # events of one transaction: more gain nothing, and a commit takes longer
@@ -50,9 +50,9 @@ STALL_S = 60.0  # with events waiting and no position gained for so long, /healt
 SNAPSHOTS = 400  # of 25,000 events each: what can be looked back at quickly, in bounded room
 OUTCOME_GRACE_S = 30.0  # for the answer about a bound pod to arrive by way of the stream
 BEAT_S = 0.25
-SMALL = 256  # events: what is handed over to the thread takes longer there than here
-LINGER_S = 0.005  # for the broker to go on handing over what it has
-TOLD = 20  # messages of one commit that have a log line of their own
+SMALL = 256  # events: for a smaller commit the thread switch takes longer than the commit
+LINGER_S = 0.005  # how long to wait for further messages from the broker
+LOGGED_PER_COMMIT = 20  # quarantined messages of one commit that are logged individually
 LOST_EVERY_S = 10.0
 RELEASE_S = 2.0
 log = get_logger("projector")
@@ -78,20 +78,20 @@ class ProjectorSettings:
         choice(ED25519, HMAC),
         "HEAD_SIGNATURE",
         ED25519,
-        "How heads are signed; with hmac, whoever checks them needs the secret key itself",
+        "How heads are signed; with hmac, verifying them needs the secret key itself",
     )
 
 
-class _Refused(NamedTuple):
-    """A batch whose values the database does not take."""
+class _RefusedCommit(NamedTuple):
+    """A batch with values that the database refuses."""
 
-    done: SequencedBatch
+    batch: SequencedBatch
     records: Sequence[Record]
     why: str
 
 
 class Projector:
-    """One per database; a second one waits for the lease."""
+    """Projects the streams into one database; a second projector is a standby."""
 
     def __init__(
         self,
@@ -101,45 +101,47 @@ class Projector:
         signer: Signer,
         settings: ProjectorSettings,
     ) -> None:
-        self.progress = Progress(settings.stall_s)
+        self.liveness = Liveness(settings.stall_s)
         self._bus = bus
         self._subjects = subjects
         self._settings = settings
         self._owner = new_owner()
         self._store = Store(engine)
-        self._calls = DatabaseCalls()
-        self._scribe = DecisionWriter(bus, subjects, engine, self._calls, signer)
-        self._lead = Lead(0, "")
-        self._oldest = 0  # when the oldest event was stored that we hold and have not committed
-        self._in_hand = 0
+        self._calls = DatabaseExecutor()
+        self._decision_writer = DecisionWriter(bus, subjects, engine, self._calls, signer)
+        self._leadership = Leadership(0, "")
+        self._oldest = 0  # when the oldest uncommitted event in memory was stored
+        self._in_flight = 0
         self._lag_s = 0.0
         self._cluster_state = ClusterState()
         self._cursor = FoldCursor(0, {}, {}, b"")  # committed
         self._folded = self._cursor
-        self._kept_at = 0  # position of the newest snapshot, made or in the making
+        self._snapshot_position = 0  # position of the newest snapshot, made or in the making
         self._readers: dict[Stream, Reader] = {}
         self._keeping: asyncio.Task[None] | None = None
         self._created: dict[Stream, str] = {}
-        self._refused: _Refused | None = None
+        self._refused: _RefusedCommit | None = None
 
     @property
     def position(self) -> int:
-        """What is committed."""
+        """The committed position."""
         return self._cursor.position
 
     async def run(self) -> None:
-        """For ever; raises when it was fenced or a stream is not what it was."""
+        """Runs until cancelled; raises if it is fenced or a stream was replaced or trimmed."""
         try:
             await self._boot(await self._acquire())
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._project(tasks), name="project")
-                tasks.create_task(self._scribe.write(self._lead, self._settings.batch))
-                tasks.create_task(self._scribe.sign(self._lead))
+                tasks.create_task(
+                    self._decision_writer.write(self._leadership, self._settings.batch)
+                )
+                tasks.create_task(self._decision_writer.sign(self._leadership))
                 grace_s = self._settings.outcome_grace_s
-                tasks.create_task(self._scribe.tell_outcomes(self._lead, grace_s))
+                tasks.create_task(self._decision_writer.publish_outcomes(self._leadership, grace_s))
                 tasks.create_task(self._keep_lease(), name="lease")
                 tasks.create_task(self._beat(), name="beat")
-                tasks.create_task(self._count_lost(), name="lost")
+                tasks.create_task(self._count_missing(), name="lost")
         except* Fenced:
             metrics.FENCED.inc()
             raise
@@ -173,7 +175,7 @@ class Projector:
             if not waited:
                 log.info("standing_by", why="another projector holds the lease")
                 waited = True
-            self.progress.stands_by()
+            self.liveness.mark_standby()
             await asyncio.sleep(self._settings.lease_s / 3)
 
     async def _keep_lease(self) -> None:
@@ -181,17 +183,17 @@ class Projector:
             await asyncio.sleep(self._settings.lease_s / 3)
             until = time.time_ns() + int(self._settings.lease_s * 1e9)
             try:
-                await self._calls.once(self._store.renew, self._lead.epoch, until)
-            except PASSING as error:
+                await self._calls.once(self._store.renew, self._leadership.epoch, until)
+            except TRANSIENT as error:
                 log.warning("lease_not_renewed", error=str(error.orig))
 
     async def _release(self) -> None:
-        """So that the next one need not wait. If it fails, it waits."""
-        if not self._lead.epoch:
+        """Lets a standby take over at once. If this fails, the lease expires."""
+        if not self._leadership.epoch:
             return
-        with contextlib.suppress(Fenced, TimeoutError, *PASSING):
+        with contextlib.suppress(Fenced, TimeoutError, *TRANSIENT):
             async with asyncio.timeout(RELEASE_S):
-                await self._calls.once(self._store.renew, self._lead.epoch, 0)
+                await self._calls.once(self._store.renew, self._leadership.epoch, 0)
 
     async def _boot(self, held: Checkpoint) -> None:
         _, rows = await self._calls.until_done(self._store.load)
@@ -199,91 +201,91 @@ class Projector:
         snapshots.require_intact("The rows", rows, self._cursor)
         self._folded = self._cursor
         self._cluster_state = cluster_state_of(rows)
-        self._lead = Lead(held.epoch, held.incarnation)
-        self._kept_at = await self._calls.until_done(self._store.newest_snapshot)
+        self._leadership = Leadership(held.epoch, held.incarnation)
+        self._snapshot_position = await self._calls.until_done(self._store.newest_snapshot)
         metrics.EPOCH.set(held.epoch)
         metrics.POSITION.set(held.position)
-        if not await self._scribe.open(held.epoch):
-            await self._begin_anew()
+        if not await self._decision_writer.open(held.epoch):
+            await self._reset_incarnation()
 
-    async def _begin_anew(self) -> None:
-        """An older copy of the database: what readers believe is of a future that never was."""
+    async def _reset_incarnation(self) -> None:
+        """For an older copy of the database: readers hold later positions, and have to reload."""
         fresh = secrets.token_hex(8)
         log.warning("restored", position=self._cursor.position, incarnation=fresh)
-        await self._calls.until_done(self._store.begin_anew, self._lead.epoch, fresh)
-        self._lead = Lead(self._lead.epoch, fresh)
+        await self._calls.until_done(self._store.reset_incarnation, self._leadership.epoch, fresh)
+        self._leadership = Leadership(self._leadership.epoch, fresh)
 
     # --- facts --------------------------------------------------------------------------------
 
     async def _project(self, tasks: asyncio.TaskGroup) -> None:
-        """A small batch is committed before anything else is read; while a large one is on its way
-        to the disk, the next one is folded.
+        """Commits a small batch before it reads on; folds the next batch while a large one is being
+        committed.
 
-        The world may be a batch ahead of what is committed; what readers get never is. A
-        commit that the database refuses is taken back, with all that was folded after it.
+        The cluster state may be a batch ahead of the commit; the published deltas never are. If the
+        database refuses a commit, its fold and all later ones are reverted.
         """
         bell = asyncio.Event()
         async with self._reading(bell) as readers:
             self._readers = readers
             self._created = {stream: reader.created for stream, reader in readers.items()}
-            before = tasks.create_task(asyncio.sleep(0))
+            previous = tasks.create_task(asyncio.sleep(0))
             while True:
                 await rung(bell)
-                await self._mend()
+                await self._recover_refused()
                 while records := await self._next(readers, bell):
-                    done = self._fold_ahead(records)
-                    await before
-                    if self._refused is not None:  # what was folded since rests on it
-                        self._take_back(done)
-                        await self._mend()
-                        done = self._fold_ahead(records)
-                    moment = self._moment_now_and_then()
+                    batch = self._fold_ahead(records)
+                    await previous
+                    if self._refused is not None:  # the fold was based on the refused batch
+                        self._revert(batch)
+                        await self._recover_refused()
+                        batch = self._fold_ahead(records)
+                    frozen = self._snapshot_if_due()
                     if len(records) <= SMALL:
-                        await self._commit(self._calls.at_once, done, records, moment, bell)
-                        await self._mend()
+                        await self._commit(self._calls.try_inline, batch, records, frozen, bell)
+                        await self._recover_refused()
                     else:
                         write = self._calls.until_done
-                        commit = self._commit(write, done, records, moment, bell)
-                        before = tasks.create_task(commit)
+                        commit = self._commit(write, batch, records, frozen, bell)
+                        previous = tasks.create_task(commit)
 
     def _fold_ahead(self, records: Sequence[Record]) -> SequencedBatch:
-        done = sequence(self._cluster_state, self._folded, records, self._created, time.time_ns())
-        done.draft.commit()
-        self._folded = done.cursor
-        return done
+        batch = sequence(self._cluster_state, self._folded, records, self._created, time.time_ns())
+        batch.draft.commit()
+        self._folded = batch.cursor
+        return batch
 
-    def _take_back(self, done: SequencedBatch) -> None:
-        revert(self._cluster_state, done.changes)
+    def _revert(self, batch: SequencedBatch) -> None:
+        revert(self._cluster_state, batch.changes)
         self._folded = self._cursor
 
-    async def _mend(self) -> None:
-        """After a refused commit: its facts are put in halves, the one that is in the way is found
-        and set aside, and all others are committed. Slow, and rare.
+    async def _recover_refused(self) -> None:
+        """After a refused commit: bisects the batch, quarantines the refused messages, and commits
+        all others. Slow, and rare.
         """
         if self._refused is None:
             return
-        (done, records, why), self._refused = self._refused, None
-        log.error("commit_refused", positions=_span(done), why=why, what="looking for the message")
-        self._take_back(done)
-        self._kept_at = min(self._kept_at, self._cursor.position)
-        await put_in_halves(records, self._put, self._set_aside)
+        (batch, records, why), self._refused = self._refused, None
+        log.error("commit_refused", positions=_span(batch), why=why, what="looking for the message")
+        self._revert(batch)
+        self._snapshot_position = min(self._snapshot_position, self._cursor.position)
+        await write_bisecting(records, self._commit_part, self._quarantine)
 
-    async def _put(self, records: Sequence[Record]) -> None:
-        """Changes the world only once the database has taken it."""
+    async def _commit_part(self, records: Sequence[Record]) -> None:
+        """Changes the cluster state only after the database has accepted the commit."""
         now = time.time_ns()
-        done = sequence(self._cluster_state, self._cursor, records, self._created, now)
-        await self._write(self._calls.until_done, done, records)
-        done.draft.commit()
+        batch = sequence(self._cluster_state, self._cursor, records, self._created, now)
+        await self._write(self._calls.until_done, batch, records)
+        batch.draft.commit()
         self._folded = self._cursor
 
-    async def _set_aside(self, record: Record, why: str) -> None:
-        told = f"the database refused its rows: {why}"
+    async def _quarantine(self, record: Record, why: str) -> None:
+        reason = f"the database refused its rows: {why}"
         now = time.time_ns()
-        done = quarantined_batch(
-            self._cluster_state, self._cursor, record, self._created, now, told
+        batch = quarantined_batch(
+            self._cluster_state, self._cursor, record, self._created, now, reason
         )
-        await self._write(self._calls.until_done, done, [record])
-        done.draft.commit()
+        await self._write(self._calls.until_done, batch, [record])
+        batch.draft.commit()
         self._folded = self._cursor
 
     @contextlib.asynccontextmanager
@@ -297,12 +299,12 @@ class Projector:
             yield readers
 
     async def _next(self, readers: dict[Stream, Reader], bell: asyncio.Event) -> list[Record]:
-        """What is here; a full batch where there are so many more that none of them is fresh."""
+        """The messages that have arrived; with a backlog, a full batch."""
         while self._is_behind(readers) and await rung(bell, LINGER_S):
             pass
         records = self._merged(readers)
         if records:
-            self._in_hand += len(records)
+            self._in_flight += len(records)
             self._oldest = self._oldest or min(record.at for record in records)
         return records
 
@@ -313,7 +315,7 @@ class Projector:
         return here + sum(reader.pending for reader in readers.values()) >= self._settings.batch
 
     def _merged(self, readers: dict[Stream, Reader]) -> list[Record]:
-        """In merge order: this order is the order of the positions."""
+        """The next messages in merge order, which is the order of the positions."""
         records: list[Record] = []
         for stream in MERGE_ORDER:
             records.extend(readers[stream].take(self._settings.batch - len(records)))
@@ -322,84 +324,89 @@ class Projector:
     async def _commit(
         self,
         write: Callable[..., Awaitable[None]],
-        done: SequencedBatch,
+        batch: SequencedBatch,
         records: Sequence[Record],
-        moment: snapshots.FrozenState | None,
+        frozen: snapshots.FrozenState | None,
         bell: asyncio.Event,
     ) -> None:
         try:
-            await self._write(write, done, records)
+            await self._write(write, batch, records)
         except Unwritable as error:
-            self._refused = _Refused(done, records, error.why)
-            bell.set()  # it is mended where facts are folded
+            self._refused = _RefusedCommit(batch, records, error.why)
+            bell.set()  # the loop that folds recovers
             return
-        if moment is not None:  # only now: what is not committed may yet get other positions
-            self._keeping = asyncio.create_task(self._keep(moment), name="snapshot")
+        if frozen is not None:  # only now: positions are final after the commit
+            self._keeping = asyncio.create_task(self._keep(frozen), name="snapshot")
 
     async def _write(
-        self, write: Callable[..., Awaitable[None]], done: SequencedBatch, records: Sequence[Record]
+        self,
+        write: Callable[..., Awaitable[None]],
+        batch: SequencedBatch,
+        records: Sequence[Record],
     ) -> None:
         started = time.perf_counter()
-        await write(self._store.commit, self._lead.epoch, done.commit)
+        await write(self._store.commit, self._leadership.epoch, batch.commit)
         metrics.COMMIT_SECONDS.observe(time.perf_counter() - started)
-        self._cursor = done.cursor
+        self._cursor = batch.cursor
         self._lag_s = max(0.0, (time.time_ns() - min(record.at for record in records)) / 1e9)
-        self._in_hand -= len(records)
+        self._in_flight -= len(records)
         self._oldest = 0
-        _count(done)
+        _count(batch)
         limit = self._bus.max_payload // 2
-        manifest = done.commit.manifest
-        delta = encode_delta(manifest.p_from, manifest.p_to, done.cursor.digests, done.rows, limit)
-        # A reader who misses it reads the database.
+        manifest = batch.commit.manifest
+        delta = encode_delta(
+            manifest.p_from, manifest.p_to, batch.cursor.digests, batch.rows, limit
+        )
+        # A reader that misses the delta reads the database.
         await self._bus.tell(self._subjects.delta, delta)
 
     # --- snapshots ----------------------------------------------------------------------------
 
-    def _moment_now_and_then(self) -> snapshots.FrozenState | None:
+    def _snapshot_if_due(self) -> snapshots.FrozenState | None:
         every = self._settings.snapshot_every
-        if not every or self._folded.position - self._kept_at < every:
+        if not every or self._folded.position - self._snapshot_position < every:
             return None
-        self._kept_at = self._folded.position
+        self._snapshot_position = self._folded.position
         return snapshots.frozen_state_of(self._cluster_state, self._folded)
 
-    async def _keep(self, moment: snapshots.FrozenState) -> None:
-        """Beside the fold. One that fails is missed; the next one is on its way."""
-        made = await asyncio.to_thread(snapshots.pack, moment, time.time_ns())
+    async def _keep(self, frozen: snapshots.FrozenState) -> None:
+        """Packs and saves a snapshot in the background. After an error the snapshot is skipped."""
+        made = await asyncio.to_thread(snapshots.pack, frozen, time.time_ns())
         try:
             at_most = self._settings.snapshots
-            await self._calls.once(self._store.keep, self._lead.epoch, made, at_most)
+            await self._calls.once(self._store.save_snapshot, self._leadership.epoch, made, at_most)
             metrics.SNAPSHOT_POSITION.set(made.position)
-        except PASSING as error:
+        except TRANSIENT as error:
             log.warning("snapshot_missed", position=made.position, error=str(error.orig))
         except Unwritable as error:
             log.error("snapshot_missed", position=made.position, error=error.why)
         except Fenced:
-            log.warning("snapshot_missed", position=made.position, error="another one leads")
+            log.warning("snapshot_missed", position=made.position, error="another projector leads")
 
-    # --- telling ------------------------------------------------------------------------------
+    # --- beats --------------------------------------------------------------------------------
 
     async def _beat(self) -> None:
         while True:
             lag = sum(len(reader) + reader.pending for reader in self._readers.values())
-            lag += self._in_hand
+            lag += self._in_flight
             age_s = (time.time_ns() - self._oldest) / 1e9 if self._oldest else 0.0
             lag_s = max(age_s, self._lag_s if lag else 0.0)
             metrics.LAG_EVENTS.set(lag)
             metrics.LAG_SECONDS.set(lag_s)
-            self.progress.saw(self._cursor.position, lag)
+            self.liveness.observe(self._cursor.position, lag)
             beat = Heartbeat(
                 self._cursor.position,
                 pack_digests(self._cursor.digests),
-                self._lead.incarnation,
-                self._lead.epoch,
+                self._leadership.incarnation,
+                self._leadership.epoch,
                 lag,
                 int(self._lag_s * 1000),
-                self._scribe.entries,
+                self._decision_writer.entries,
             )
             await self._bus.tell(self._subjects.beat, encode(beat))
             await asyncio.sleep(BEAT_S)
 
-    async def _count_lost(self) -> None:
+    async def _count_missing(self) -> None:
         while True:
             lives = [
                 life for state in self._cluster_state.producers.values() for life in state.lives
@@ -408,21 +415,21 @@ class Projector:
             await asyncio.sleep(LOST_EVERY_S)
 
 
-def _span(done: SequencedBatch) -> str:
-    return f"{done.commit.manifest.p_from} to {done.commit.manifest.p_to}"
+def _span(batch: SequencedBatch) -> str:
+    return f"{batch.commit.manifest.p_from} to {batch.commit.manifest.p_to}"
 
 
-def _count(done: SequencedBatch) -> None:
-    manifest = done.commit.manifest
-    poisoned = len(all_positions(done.commit.poison))
+def _count(batch: SequencedBatch) -> None:
+    manifest = batch.commit.manifest
+    poisoned = len(all_positions(batch.commit.poison))
     total = manifest.p_to - manifest.p_from + 1
     metrics.POSITION.set(manifest.p_to)
-    _FOLDED.inc(total - done.duplicates - poisoned)
-    _DUPLICATE.inc(done.duplicates)
+    _FOLDED.inc(total - batch.duplicates - poisoned)
+    _DUPLICATE.inc(batch.duplicates)
     _QUARANTINED.inc(poisoned)
-    for poison in done.commit.poison[:TOLD]:
+    for poison in batch.commit.poison[:LOGGED_PER_COMMIT]:
         log.warning("quarantined", position=poison.position, why=poison.why)
-    for refused in (poison for poison in done.commit.poison if is_refusal(poison.why)):
+    for refused in (poison for poison in batch.commit.poison if is_refusal(poison.why)):
         metrics.REFUSED.labels(stream=refused.stream).inc(len(positions_of(refused)))
-    if len(done.commit.poison) > TOLD:
+    if len(batch.commit.poison) > LOGGED_PER_COMMIT:
         log.warning("quarantined", messages=poisoned, what="`joulie dead list` shows all of them")

@@ -1,4 +1,4 @@
-"""Messages that could not be folded: what they were, why, and how to tell them again. Pure."""
+"""Messages that could not be folded: how to show and how to retry them. Pure."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from joulie_projections.fold.commit import Poison
 from joulie_projections.fold.quarantine_quota import is_single
 
 
-def legible(body: bytes) -> Any:
-    """As much of it as can be read: the whole, the envelope, any MessagePack, or bytes."""
+def to_readable(body: bytes) -> Any:
+    """The body as JSON values, decoded as far as possible: event, envelope, MessagePack, or hex."""
     try:
         return msgspec.json.decode(codec.to_json(codec.open_envelope(body, "it")))
     except (Undecodable, msgspec.DecodeError, UnicodeDecodeError, ValueError, TypeError):
@@ -25,23 +25,24 @@ def legible(body: bytes) -> Any:
         return {"bytes": body.hex()}
 
 
-def again(poison: Poison, subjects: Subjects) -> Message:
-    """The very same fact as a new message: it gets a position of its own, and replays follow it.
+def retry_message(poison: Poison, subjects: Subjects) -> Message:
+    """The same fact as a new message, which gets a new position; replays include it.
 
-    Its event id stays, so that a fact that did count after all is not counted twice. The id that
-    the broker removes repeats by is another one, or it would take this for one.
+    The event id stays, so that a fact is never counted twice. The message id changes, because the
+    broker drops a message with a known one.
     """
     at = f"position {poison.position}"
     if is_refusal(poison.why):
         raise NotRetryable(
             f"The message at {at} was refused, because its sender may not write it. Nothing was "
-            f"sent: sent again, it would come from a sender that may. If it was meant, give its "
-            f"sender the role or the subject that docs/security.md names, and let it report anew."
+            f"sent: a retry would come from a sender that may. If the message is legitimate, give "
+            f"its sender the role or the subject that docs/security.md names, and let it report "
+            f"again."
         )
     if not is_single(poison):
         raise NotRetryable(
             f"The message at {at} was one of many, and its body was not kept. Nothing was sent. "
-            f"Its producer, or whoever can read {poison.stream}, may send it again."
+            f"Its producer, or a client that can read {poison.stream}, may send it again."
         )
     try:
         envelope = codec.open_envelope(poison.body, at)
@@ -50,16 +51,16 @@ def again(poison: Poison, subjects: Subjects) -> Message:
     except Undecodable as error:
         raise NotRetryable(
             f"The message at {at} still cannot be read: {error.why}. Nothing was sent; it would "
-            f"end in quarantine again. Try again with a version of joulie that knows it."
+            f"end in quarantine again. Try again with a version of joulie that can decode it."
         ) from error
     if stream_of(event) is Stream.DEC:
         raise NotRetryable(
-            f"The message at {at} is a decision in a stream of facts. Nothing was sent; nothing "
-            f"folds a decision."
+            f"The message at {at} is a decision in a stream of facts. Nothing was sent: decisions "
+            f"are not folded."
         )
     if stream_of(event) != poison.stream:
         raise NotRetryable(
-            f"The message at {at} was stored in {poison.stream}, and {event.TYPE} belongs into "
+            f"The message at {at} was stored in {poison.stream}, and {event.TYPE} belongs in "
             f"{stream_of(event)}. Nothing was sent; its sender may not write there."
         )
     return Message(subjects.of(event, producer), f"retry:{poison.position}", poison.body)

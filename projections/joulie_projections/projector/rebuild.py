@@ -1,7 +1,8 @@
-"""Folds the log again into another generation of the rows, beside the one that serves.
+"""Folds the log again into a new generation of the rows, beside the one in use.
 
-Nearly all of it happens next to the projector. For the last few positions the lease is taken from
-it, so that nothing moves; then the checkpoint names the new generation, and the lease is free.
+Most of the rebuild runs while the projector works. For the last positions the rebuild takes the
+lease, so that the position stands still; then it sets the new generation in the checkpoint and
+releases the lease.
 """
 
 import asyncio
@@ -34,41 +35,41 @@ from joulie_projections.state.rows import (
     tables_of,
 )
 from joulie_projections.state.state import ClusterState
-from joulie_projections.store.retrying import DatabaseCalls
-from joulie_projections.store.store import Made, Store
+from joulie_projections.store.retrying import DatabaseExecutor
+from joulie_projections.store.store import GenerationInfo, Store
 
-AT_ONCE = 10_000  # manifests in memory
-PATIENCE_S = 10.0  # for the broker to hand over the next messages
-LEASE_NS = 30_000_000_000  # for the last few positions; a rebuild that dies here is waited for
+MANIFESTS_PER_READ = 10_000
+FETCH_TIMEOUT_S = 10.0  # for the next messages from the broker
+LEASE_NS = 30_000_000_000  # for the last positions; the projector waits this long if a rebuild dies
 
 
-class Rebuilt(NamedTuple):
+class RebuildResult(NamedTuple):
     generation: int
     position: int
     events: int
     seconds: float
-    differs_at: int  # the first position where the same code gave another state then; 0 for none
-    set_aside: int = 0  # messages that were folded before, and lie in quarantine now
+    differs_at: int  # the first position where the same code committed another state; 0 for none
+    set_aside: int = 0  # messages that were folded before and are in quarantine now
 
 
-class Facts(Protocol):
-    """Where the facts of a batch come from."""
+class FactSource(Protocol):
+    """Provides the facts of a batch."""
 
     async def of(self, manifest: Manifest) -> list[Record]: ...
 
 
-Reading = Callable[[], AbstractContextManager[History]]
+OpenHistory = Callable[[], AbstractContextManager[History]]
 
 
-class Elsewhere(NamedTuple):
-    """A past that an archive holds the beginning of: its manifests, and its facts."""
+class HistorySource(NamedTuple):
+    """The manifests and the facts of a log, of which an archive may hold the beginning."""
 
-    reading: Reading
-    facts: Facts
+    reading: OpenHistory
+    facts: FactSource
 
 
-class Past:
-    """The streams, read forward once, in the order that the manifests ask for."""
+class StreamCursor:
+    """Reads the streams forward once, in the order of the manifests."""
 
     def __init__(self, readers: dict[Stream, Reader], bell: asyncio.Event) -> None:
         self._readers = readers
@@ -76,8 +77,10 @@ class Past:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def on(cls, bus: Log, start: Inputs, known: Inputs) -> AsyncGenerator["Past", None]:
-        """`known` says which streams of those names are meant."""
+    async def on(
+        cls, bus: Log, start: Inputs, known: Inputs
+    ) -> AsyncGenerator["StreamCursor", None]:
+        """Opens the streams at `start`; `known` holds the creation time of each stream."""
         bell = asyncio.Event()
         async with contextlib.AsyncExitStack() as stack:
             readers = {}
@@ -97,12 +100,12 @@ class Past:
                 self._bell.clear()
                 records.extend(reader.take(goal - len(records)))
                 if len(records) < goal and not len(reader):
-                    await asyncio.wait_for(self._bell.wait(), PATIENCE_S)
+                    await asyncio.wait_for(self._bell.wait(), FETCH_TIMEOUT_S)
         return records
 
 
-class _Again:
-    """What the facts give, position by position."""
+class _Refold:
+    """Folds the facts again, batch by batch."""
 
     def __init__(self, start: Snapshot | None) -> None:
         self.cursor, rows = (
@@ -111,11 +114,11 @@ class _Again:
         self.cluster_state: ClusterState = cluster_state_of(rows)
         self.events = 0
         self.differs_at = 0
-        self.poison: list[Poison] = []  # what older code folded, and this code refuses
+        self.poison: list[Poison] = []  # messages that older code folded and this code refuses
         self._changed: dict[tuple[str, str], Row] = {}
 
-    async def follow(self, past: Facts, reading: Reading, calls: DatabaseCalls) -> None:
-        """As far as there are manifests."""
+    async def follow(self, past: FactSource, reading: OpenHistory, calls: DatabaseExecutor) -> None:
+        """Folds until there are no more manifests."""
         while True:
             after = self.cursor.position
             manifests, aside = await calls.until_done(_manifests, reading, after)
@@ -148,7 +151,7 @@ class _Again:
         ]
 
     def changed(self) -> list[Row]:
-        """Since the rows were last asked for."""
+        """The rows that changed since the last call of this method or of `every_row`."""
         rows = list(self._changed.values())
         self._changed.clear()
         return rows
@@ -159,56 +162,60 @@ async def rebuild(
     writer: Engine,
     owner: str,
     start: Snapshot | None = None,
-    elsewhere: Elsewhere | None = None,
-) -> Rebuilt:
-    """Readers notice by the incarnation, and load the rows anew.
+    source: HistorySource | None = None,
+) -> RebuildResult:
+    """Rebuilds the rows from the first fact, or from `start`.
 
-    From the first fact, unless `start` is given: of a log that was trimmed it is `elsewhere`.
+    A trimmed log needs `source`. Readers notice the new incarnation, and reload the rows.
     """
-    calls, again = DatabaseCalls(), _Again(start)
+    calls, refold = DatabaseExecutor(), _Refold(start)
     try:
         async with contextlib.AsyncExitStack() as stack:
-            if elsewhere is None:
+            if source is None:
                 held = await calls.until_done(Store(writer).checkpoint)
                 assert held is not None, "there is nothing to rebuild"
                 past = await stack.enter_async_context(
-                    Past.on(bus, again.cursor.inputs, held.inputs)
+                    StreamCursor.on(bus, refold.cursor.inputs, held.inputs)
                 )
-                elsewhere = Elsewhere(lambda: History.on(writer), past)
-            return await _rebuild(writer, calls, owner, again, elsewhere)
+                source = HistorySource(lambda: History.on(writer), past)
+            return await _rebuild(writer, calls, owner, refold, source)
     finally:
         calls.close()
 
 
 async def _rebuild(
-    writer: Engine, calls: DatabaseCalls, owner: str, again: "_Again", past: Elsewhere
-) -> Rebuilt:
+    writer: Engine, calls: DatabaseExecutor, owner: str, refold: "_Refold", past: HistorySource
+) -> RebuildResult:
     began, store, call = time.perf_counter(), Store(writer), calls.until_done
     generation = await call(store.begin_generation)
-    await again.follow(past.facts, past.reading, calls)
-    await call(store.fill, generation, again.every_row(), again.cursor.position)
+    await refold.follow(past.facts, past.reading, calls)
+    await call(store.fill, generation, refold.every_row(), refold.cursor.position)
     leading = await call(_take_over, store, owner)
-    await again.follow(past.facts, past.reading, calls)
-    await call(store.fill, generation, again.changed(), leading.position)
+    await refold.follow(past.facts, past.reading, calls)
+    await call(store.fill, generation, refold.changed(), leading.position)
     reached = leading._replace(
-        digests=again.cursor.digests, incarnation=secrets.token_hex(8), generation=generation
+        digests=refold.cursor.digests, incarnation=secrets.token_hex(8), generation=generation
     )
-    made = Made(CODE_VERSION, time.time_ns(), again.poison)
-    await call(store.flip, leading.epoch, generation, reached, made)
-    await call(store.retire)
+    made = GenerationInfo(CODE_VERSION, time.time_ns(), refold.poison)
+    await call(store.activate_generation, leading.epoch, generation, reached, made)
+    await call(store.drop_old_generations)
     seconds = time.perf_counter() - began
-    aside = len(all_positions(again.poison))
-    return Rebuilt(generation, reached.position, again.events, seconds, again.differs_at, aside)
+    aside = len(all_positions(refold.poison))
+    return RebuildResult(
+        generation, reached.position, refold.events, seconds, refold.differs_at, aside
+    )
 
 
-def _manifests(reading: Reading, after: int) -> tuple[list[Manifest], frozenset[int]]:
+def _manifests(reading: OpenHistory, after: int) -> tuple[list[Manifest], frozenset[int]]:
     with reading() as history:
         aside = history.set_aside()
-        return list(islice(history.manifests(after + 1), AT_ONCE)), aside
+        return list(islice(history.manifests(after + 1), MANIFESTS_PER_READ)), aside
 
 
 def _take_over(store: Store, owner: str) -> Checkpoint:
-    """From whoever leads: its next commit is fenced, and it comes back on the new rows."""
+    """Takes the lease from the projector: its next commit is fenced, and it restarts on the new
+    rows.
+    """
     now = time.time_ns()
     held = store.acquire(owner, now + LEASE_NS, now, "", lambda _: True)
     assert held is not None

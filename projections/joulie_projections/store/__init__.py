@@ -1,5 +1,5 @@
 """The database: engines, tables, transactions with one writer, retries.
 
-Not here: what is written (`fold`, `decision_log`).
-In: commits. Out: rows and positions, durable.
+Not here: the content of commits and entries (`fold`, `decision_log`).
+In: commits. Out: durable rows and positions.
 """

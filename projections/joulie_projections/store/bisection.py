@@ -1,4 +1,4 @@
-"""Finds the one among many that is refused, and puts all the others. Pure but for what it calls."""
+"""Writes a batch by bisection: isolates the items that the database refuses."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -8,20 +8,22 @@ from joulie_bus.errors import Unwritable
 T = TypeVar("T")
 
 
-async def put_in_halves(
+async def write_bisecting(
     items: Sequence[T],
-    put: Callable[[Sequence[T]], Awaitable[None]],
+    write: Callable[[Sequence[T]], Awaitable[None]],
     set_aside: Callable[[T, str], Awaitable[None]],
 ) -> None:
-    """In their order: all together, where that is refused in halves, and what is refused alone goes
-    to `set_aside` with the reason. What `set_aside` raises is not about the values, and goes on.
+    """Writes the items in order, all at once if possible.
+
+    A refused batch is split in halves; a single refused item goes to `set_aside` with the reason.
+    Errors that `set_aside` raises propagate.
     """
     try:
-        await put(items)
+        await write(items)
     except Unwritable as error:
         if len(items) == 1:
             await set_aside(items[0], error.why)
             return
         middle = len(items) // 2
-        await put_in_halves(items[:middle], put, set_aside)
-        await put_in_halves(items[middle:], put, set_aside)
+        await write_bisecting(items[:middle], write, set_aside)
+        await write_bisecting(items[middle:], write, set_aside)

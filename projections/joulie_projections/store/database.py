@@ -1,4 +1,4 @@
-"""Engines for SQLite and PostgreSQL: durable for the one writer, read-only for everybody else."""
+"""Engines for SQLite and PostgreSQL: durable for the writer, read-only for all readers."""
 
 import contextlib
 import sqlite3
@@ -19,19 +19,20 @@ from joulie_migrations.guards import GROWING, READER, WRITER
 from joulie_projections.store.statements import run_in_sqlite
 
 Place: TypeAlias = Path | str  # a file of SQLite, or the URL of either database
-BUSY_MS = 5_000  # a lock that somebody holds is waited for so long
-# A writer that was paused inside a transaction must not hold its locks for ever.
-FORGOTTEN_MS = 10_000
-# 32 MB, and not 4: a commit that also moves the log into the file takes several times as long as
-# the others, and one in a hundred of them is what readers would see as the 99th percentile.
+BUSY_MS = 5_000  # how long a statement waits for a lock of another connection
+# A writer that is paused inside a transaction must not hold its locks forever.
+IDLE_TRANSACTION_MS = 10_000
+# 32 MB instead of the default 4: a commit that also checkpoints the WAL takes several times as
+# long as the others. At 4 MB one commit in a hundred does, and sets the 99th percentile of readers.
 WAL_PAGES = 8000
 CONNECT_S = 5
-BESIDE = ("-wal", "-shm")  # what SQLite writes next to the file
+SQLITE_SUFFIXES = ("-wal", "-shm")  # of the files that SQLite writes beside the database file
 POSTGRES = "postgresql"
 _GUARDED = frozenset({*GROWING, "cut"})
 _TRIMMED = frozenset({*GROWING, "snapshot", "gone"})
 _REFUSED = frozenset({sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_DROP_TABLE})
-# SQLite names the table second here, behind the database, the trigger or the index.
+# For these actions SQLite passes the table as the second argument, after the database, the trigger
+# or the index.
 _REFUSED_BY_SECOND = frozenset(
     {sqlite3.SQLITE_ALTER_TABLE, sqlite3.SQLITE_DROP_TRIGGER, sqlite3.SQLITE_DROP_INDEX}
 )
@@ -39,31 +40,31 @@ _REFUSED_PRAGMAS = frozenset({"writable_schema", "recursive_triggers", "journal_
 
 
 def writer(place: Place) -> Engine:
-    """The projector's. What the triggers guard, its connection cannot even ask for."""
+    """For the projector. Its connection refuses statements that the triggers guard against."""
     if (url := _url(place)) is not None:
         return _postgres(url, WRITER, "")
     return _sqlite(str(_file(place)), "BEGIN IMMEDIATE", _guarded, _file(place))
 
 
 def trimmer(place: Place) -> Engine:
-    """Deletes what lies in front of a cut, and records cuts; the triggers allow no more."""
+    """For the trimmer: deletes rows before a cut and records cuts; the triggers allow no more."""
     if (url := _url(place)) is not None:
         return _postgres(url, TRIMMER, "")
     return _sqlite(str(_file(place)), "BEGIN IMMEDIATE", _trimming, _file(place))
 
 
 def migrator(place: Place) -> Engine:
-    """The owner of the tables."""
+    """For migrations: the owner of the tables."""
     if (url := _url(place)) is not None:
         return _postgres(url, "", "")
     return _sqlite(str(_file(place)), "BEGIN IMMEDIATE", _durable, _file(place))
 
 
 def reader(place: Place) -> Engine:
-    """Cannot write, whatever it tries."""
+    """A read-only engine."""
     if (url := _url(place)) is not None:
         return _postgres(url, READER, "-c default_transaction_read_only=on")
-    return _sqlite(f"file:{_file(place)}?mode=ro&uri=true", "BEGIN", _patient)
+    return _sqlite(f"file:{_file(place)}?mode=ro&uri=true", "BEGIN", _tolerant)
 
 
 def database_url(text: str) -> str:
@@ -79,18 +80,18 @@ def database_url(text: str) -> str:
     return text
 
 
-def shown(place: Place) -> str:
-    """For messages: without the password."""
+def without_password(place: Place) -> str:
+    """The location for messages, with the password masked."""
     return str(place) if isinstance(place, Path) else masked(make_url(place).render_as_string())
 
 
 def sqlite_file(place: Place) -> Path | None:
-    """None where the data is on a server."""
+    """The path of the SQLite file; None for PostgreSQL."""
     return _file(place) if _url(place) is None else None
 
 
 def require_reachable(engine: Engine) -> None:
-    """Says at once, and in one sentence, that there is nobody to talk to."""
+    """Raises DatabaseUnreachable if no connection can be opened."""
     try:
         engine.connect().close()
     except OperationalError as error:
@@ -112,10 +113,13 @@ def _file(place: Place) -> Path:
 
 
 def _make_private(file: Path) -> None:
-    """SQLite gives its log and its index the rights of the file; older ones may have others."""
-    with contextlib.suppress(OSError):  # SQLite says it better
+    """Restricts the file and the files beside it to their owner.
+
+    SQLite creates its log and index with the mode of the file, but existing ones keep theirs.
+    """
+    with contextlib.suppress(OSError):  # the error of SQLite that follows is clearer
         make_private(file)
-    tighten(*(file.with_name(f"{file.name}{suffix}") for suffix in BESIDE))
+    tighten(*(file.with_name(f"{file.name}{suffix}") for suffix in SQLITE_SUFFIXES))
 
 
 def _sqlite(
@@ -124,9 +128,9 @@ def _sqlite(
     prepare: Callable[[sqlite3.Connection], None],
     file: Path | None = None,
 ) -> Engine:
-    """One connection per engine, used by one thread at a time; transactions begin as told.
+    """One connection per engine, used by one thread at a time; `begin` starts a transaction.
 
-    `file` is given where it may be written: then it is its owner's alone.
+    `file` is given for writable engines: its mode is set to owner only.
     """
     engine = create_engine(
         f"sqlite:///{place}", poolclass=StaticPool, connect_args={"check_same_thread": False}
@@ -139,7 +143,8 @@ def _sqlite(
 
     @event.listens_for(engine, "connect")
     def connected(connection: sqlite3.Connection, _: object) -> None:
-        connection.isolation_level = None  # else the driver begins late, and not for reads at all
+        # Otherwise the driver begins late, and does not begin at all for reads.
+        connection.isolation_level = None
         connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
         prepare(connection)
 
@@ -151,15 +156,15 @@ def _sqlite(
 
 
 def _durable(connection: sqlite3.Connection) -> None:
-    # Counts only before the first table is made: pages that a trim empties are given back then.
+    # Takes effect only before the first table is created; lets a trim release empty pages.
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")  # committed means on the disk
+    connection.execute("PRAGMA synchronous = FULL")  # a commit is on the disk
     connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
 
 
-def _patient(connection: sqlite3.Connection) -> None:
-    """What was changed into no text at all stops nobody who reads; `joulie verify` tells."""
+def _tolerant(connection: sqlite3.Connection) -> None:
+    """Invalid UTF-8 does not fail a reader; `joulie verify` reports it."""
     connection.text_factory = partial(str, encoding="utf-8", errors="replace")
 
 
@@ -169,7 +174,7 @@ def _guarded(connection: sqlite3.Connection) -> None:
 
 
 def _authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
-    """Cuts are the trimmer's: the writer of the log cannot even record one."""
+    """Only the trimmer records cuts: the writer of the log may not insert one."""
     refused = _is_refused(action, first, second) or (
         action == sqlite3.SQLITE_INSERT and first == "cut"
     )
@@ -182,7 +187,7 @@ def _trimming(connection: sqlite3.Connection) -> None:
 
 
 def _authorize_trimmer(action: int, first: str | None, second: str | None, *_: object) -> int:
-    """It writes nothing but cuts. Which rows it may delete the triggers say."""
+    """The trimmer inserts cuts only. The triggers decide which rows it may delete."""
     refused = (
         (action == sqlite3.SQLITE_INSERT and first != "cut")
         or action == sqlite3.SQLITE_UPDATE
@@ -201,7 +206,7 @@ def _is_refused(action: int, first: str | None, second: str | None) -> bool:
 
 
 def _postgres(url: URL, role: str, options: str) -> Engine:
-    """One snapshot per transaction, and no more rights than `role` has, whoever logs in."""
+    """One snapshot per transaction, with the rights of `role`, whatever the user of the URL."""
     engine = create_engine(
         url,
         isolation_level="REPEATABLE READ",
@@ -211,13 +216,13 @@ def _postgres(url: URL, role: str, options: str) -> Engine:
             "tcp_user_timeout": 2 * CONNECT_S * 1000,
             "application_name": role or "joulie_migrate",
             "options": f"-c synchronous_commit=on -c lock_timeout={BUSY_MS} "
-            f"-c idle_in_transaction_session_timeout={FORGOTTEN_MS} {options}",
+            f"-c idle_in_transaction_session_timeout={IDLE_TRANSACTION_MS} {options}",
         },
     )
 
     @event.listens_for(engine, "connect")
     def connected(connection: Any, _: object) -> None:
-        # Before the first migration there is no role, and no table to protect either.
+        # Before the first migration neither the role nor the tables exist.
         known = "SELECT 1 FROM pg_roles WHERE rolname = %s"
         if role and connection.execute(known, (role,)).fetchone():
             connection.execute(f"SET ROLE {role}")

@@ -1,7 +1,7 @@
-"""How a process talks to its database: one call after the other, and with patience.
+"""Runs the database calls of a process: one at a time, with retries.
 
-In a thread, so that the event loop goes on meanwhile. What is small and quick may run on the loop
-itself: handing it over and back costs more than it does (docs/decisions/0028).
+Calls run in a thread, so that they do not block the event loop. Small calls may run on the loop
+itself while the database is fast: the thread switch costs more than the call (docs/decisions/0028).
 """
 
 import asyncio
@@ -24,49 +24,49 @@ from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 
 RETRY_S = 0.5
-SLOW_S = 0.01  # a call that took longer: the next one waits in the thread
-TELL_EVERY = 20  # tries: a disk that is full over night is told of every ten seconds
-# Disk full, locked, deadlock, serialization, restart, connection lost: another try may do.
-PASSING = (OperationalError, InterfaceError)
-# Of SQLSTATE: data exceptions, and limits of the program (an index entry that is too long).
-_NEVER = ("22", "54")
+SLOW_S = 0.01  # after a call that took longer, the next one runs in the thread
+LOG_EVERY = 20  # attempts: a full disk is logged every ten seconds
+# Disk full, locked, deadlock, serialization, restart, connection lost: a retry may succeed.
+TRANSIENT = (OperationalError, InterfaceError)
+# Classes of SQLSTATE: data exception, program limit exceeded (an index entry that is too long).
+_PERMANENT = ("22", "54")
 T = TypeVar("T")
 log = get_logger("database")
 
 
-class DatabaseCalls:
-    """One call after the other, wherever each of them runs."""
+class DatabaseExecutor:
+    """Runs one call at a time, in its thread or inline."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "database")
-        self._alone = Lock()
-        self._is_quick = False  # so was the last call
+        self._lock = Lock()
+        self._is_quick = False  # the last call took less than SLOW_S
 
     async def once(self, call: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(
             self._thread, self._in_turn, call, args
         )
 
-    async def at_once(self, call: Callable[..., T], *args: Any) -> T:
-        """Here and now; until done in the thread if the database is slow or busy."""
-        if self._is_quick and self._alone.acquire(blocking=False):
+    async def try_inline(self, call: Callable[..., T], *args: Any) -> T:
+        """Runs on the event loop; if the database is slow or busy, `until_done` in the thread."""
+        if self._is_quick and self._lock.acquire(blocking=False):
             try:
                 return self._timed(call, args)
-            except PASSING:
+            except TRANSIENT:
                 metrics.DATABASE_RETRIES.inc()
             finally:
-                self._alone.release()
+                self._lock.release()
         return await self.until_done(call, *args)
 
     async def until_done(self, call: Callable[..., T], *args: Any) -> T:
-        """Until the database takes it. Nothing is read on before, so nothing piles up here."""
+        """Retries transient errors without a limit. The caller reads nothing further meanwhile."""
         refusals = 0
         while True:
             try:
                 done = await self.once(call, *args)
-            except PASSING as error:
+            except TRANSIENT as error:
                 metrics.DATABASE_RETRIES.inc()
-                if not refusals % TELL_EVERY:
+                if not refusals % LOG_EVERY:
                     log.error(
                         "refused", what=call.__name__, why=str(error.orig), times=refusals + 1
                     )
@@ -78,11 +78,11 @@ class DatabaseCalls:
             return done
 
     def close(self) -> None:
-        """What was begun ends before the database is closed."""
+        """Waits for the call in progress."""
         self._thread.shutdown()
 
     def _in_turn(self, call: Callable[..., T], args: tuple[Any, ...]) -> T:
-        with self._alone:
+        with self._lock:
             return self._timed(call, args)
 
     def _timed(self, call: Callable[..., T], args: tuple[Any, ...]) -> T:
@@ -90,23 +90,23 @@ class DatabaseCalls:
         try:
             return call(*args)
         except Exception as error:
-            if is_about_values(error):
+            if is_permanent(error):
                 raise Unwritable(call.__name__, _first_line(error)) from error
             raise
         finally:
             self._is_quick = time.monotonic() - started < SLOW_S
 
 
-def is_about_values(error: Exception) -> bool:
-    """Will the same values be refused at every try? Another try does not help then."""
+def is_permanent(error: Exception) -> bool:
+    """Whether the database will refuse the same values at every attempt."""
     if isinstance(error, DBAPIError):
         state = getattr(error.orig, "sqlstate", None) or ""
-        return isinstance(error, DataError) or state.startswith(_NEVER)
+        return isinstance(error, DataError) or state.startswith(_PERMANENT)
     return isinstance(error, StatementError | ValueError | TypeError | OverflowError)
 
 
 def _first_line(error: Exception) -> str:
-    """Without the statement and its values, which may be megabytes."""
+    """The message without the statement and its values, which may be megabytes."""
     cause = error.orig if isinstance(error, DBAPIError) else error
-    told = str(cause).strip() or repr(cause)
-    return f"{type(cause).__name__}: {told.splitlines()[0][:300]}"
+    message = str(cause).strip() or repr(cause)
+    return f"{type(cause).__name__}: {message.splitlines()[0][:300]}"

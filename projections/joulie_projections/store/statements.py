@@ -1,10 +1,10 @@
-"""What is written for every batch, in the words that each database is quickest with.
+"""The statements of a commit, in the fastest form for each database.
 
-SQLite: many rows in one statement, which runs without Python's lock, so that the fold goes on
-meanwhile; what is left over through `executemany`. Its driver is called directly: what SQLAlchemy
-does around a statement takes as long as a small one. PostgreSQL: one statement over arrays, which
-beats COPY into a table of its own by a little, and row by row by half (benchmarks/projector.py);
-and all that a commit writes in one statement, which is one way there and back instead of six.
+SQLite: statements of many rows, which run without the GIL, so that the fold continues meanwhile;
+the remainder goes through `executemany`. The driver is called directly: the overhead of SQLAlchemy
+takes as long as a small statement. PostgreSQL: one statement over arrays, slightly faster than COPY
+into a staging table and twice as fast as row by row (benchmarks/projector.py); all changes of a
+commit form one statement, which takes one round trip instead of six.
 """
 
 import sqlite3
@@ -19,18 +19,18 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.dml import ReturningUpdate
 
 Values = Sequence[Sequence[object]]
-_AT_ONCE = 256  # rows in one statement of SQLite; more of them are no quicker
+_ROWS_PER_STATEMENT = 256  # in SQLite; larger statements are no faster
 _TYPES = {str: "text", int: "bigint", bytes: "bytea"}
 
 
-class Put(NamedTuple):
-    """Rows of one table. Where there are keys, the newest row of each stays."""
+class InsertRows(NamedTuple):
+    """Inserts rows into a table. With `keys` it is an upsert: the newest row of each key stays."""
 
     table: str
     columns: Sequence[str]
     values: Values
     keys: Sequence[str] = ()
-    is_generational: bool = False  # belongs to a generation, whose column comes first
+    is_generational: bool = False  # the table has a generation, in its first column
 
     def into(self) -> str:
         first = "generation, " if self.is_generational else ""
@@ -47,18 +47,21 @@ class Put(NamedTuple):
         return f" ON CONFLICT ({', '.join(self.keys)}) DO UPDATE SET {newest}"
 
 
-class Drop(NamedTuple):
-    """Rows of a generation that are gone."""
+class DeleteRows(NamedTuple):
+    """Deletes rows of a generation by key."""
 
     table: str
     keys: Sequence[str]
 
 
-Change = Put | Drop
+RowChange = InsertRows | DeleteRows
 
 
 class Fence:
-    """The update that lets pass the one who may write, and tells him the generation that serves."""
+    """A conditional update that only the current writer passes; it returns the generation in use.
+
+    The changes of a commit are applied only if the update matches a row.
+    """
 
     def __init__(self, statement: ReturningUpdate[Any]) -> None:
         in_sqlite = statement.compile(dialect=sqlite.dialect())
@@ -66,23 +69,23 @@ class Fence:
         self._fixed = in_sqlite.params
         self._in_postgres = statement.compile(dialect=psycopg.dialect()).string  # type: ignore[no-untyped-call]
 
-    def passed(
-        self, db: Connection, values: dict[str, object], changes: Sequence[Change]
+    def apply(
+        self, db: Connection, values: dict[str, object], changes: Sequence[RowChange]
     ) -> int | None:
-        """Makes the changes, and says of which generation; None, and no change, if it is shut."""
+        """Applies the changes and returns their generation; None, without a change, if fenced."""
         given = {**self._fixed, **values}
         if db.dialect.name == "postgresql":
-            return self._passed_in_postgres(db, given, changes)
+            return self._apply_in_postgres(db, given, changes)
         found = run_in_sqlite(db, self._sql, [given[name] for name in self._order])
         if not found:
             return None
         generation: int = found[0][0]
         for change in changes:
-            make(db, change, generation)
+            apply_change(db, change, generation)
         return generation
 
-    def _passed_in_postgres(
-        self, db: Connection, given: dict[str, object], changes: Sequence[Change]
+    def _apply_in_postgres(
+        self, db: Connection, given: dict[str, object], changes: Sequence[RowChange]
     ) -> int | None:
         parts = [f"fence AS ({self._in_postgres})"]
         for number, change in enumerate(changes):
@@ -94,11 +97,11 @@ class Fence:
         return found
 
 
-def make(db: Connection, change: Change, generation: int = 0) -> None:
-    """`generation` for what belongs to one."""
+def apply_change(db: Connection, change: RowChange, generation: int = 0) -> None:
+    """Applies one change; `generation` is that of generational tables."""
     if db.dialect.name == "postgresql":
         db.exec_driver_sql(*_for_postgres(change, str(generation), "", "c"))
-    elif isinstance(change, Put):
+    elif isinstance(change, InsertRows):
         _put_into_sqlite(db, change, str(generation))
     else:
         sql = f"DELETE FROM {change.table} WHERE generation = {generation} AND key = ?"
@@ -106,31 +109,31 @@ def make(db: Connection, change: Change, generation: int = 0) -> None:
 
 
 def _for_postgres(
-    change: Change, generation: str, source: str, name: str
+    change: RowChange, generation: str, source: str, name: str
 ) -> tuple[str, dict[str, object]]:
-    """Beside a `source` nothing happens unless it has a row."""
-    if isinstance(change, Drop):
+    """SQL and arrays of a change. With a `source`, it takes effect only if that has a row."""
+    if isinstance(change, DeleteRows):
         using = f" USING {source}" if source else ""
         where = f"t.generation = {generation} AND t.key = ANY(%({name})b::text[])"
         return f"DELETE FROM {change.table} AS t{using} WHERE {where}", {name: list(change.keys)}
     columns = [list(column) for column in zip(*change.values, strict=True)]
     arrays: dict[str, object] = {f"{name}_{at}": column for at, column in enumerate(columns)}
-    # %b: the binary form. As text each byte of a body would travel as two, and be parsed.
+    # %b: the binary format. The text format doubles the size of each body and has to be parsed.
     types = [_TYPES[type(column[0])] for column in columns]
     marks = ", ".join(f"%({it})b::{kind}[]" for it, kind in zip(arrays, types, strict=True))
     beside = f"{source}, " if source else ""
-    # Whoever writes several keys takes their locks in one order: rows come as they are given.
+    # Row locks are taken in the order of the given rows.
     rows = f"SELECT {change.row(generation, 't.*')} FROM {beside}unnest({marks}) AS t"
     return f"{change.into()} {rows}{change.on_conflict()}", arrays
 
 
-def _put_into_sqlite(db: Connection, put: Put, generation: str) -> None:
+def _put_into_sqlite(db: Connection, put: InsertRows, generation: str) -> None:
     into = f"{put.into()} VALUES "
     row = f"({put.row(generation, ', '.join('?' * len(put.columns)))})"
-    whole = len(put.values) - len(put.values) % _AT_ONCE
-    many = f"{into}{', '.join([row] * _AT_ONCE)}{put.on_conflict()}" if whole else ""
-    for at in range(0, whole, _AT_ONCE):
-        part = put.values[at : at + _AT_ONCE]
+    whole = len(put.values) - len(put.values) % _ROWS_PER_STATEMENT
+    many = f"{into}{', '.join([row] * _ROWS_PER_STATEMENT)}{put.on_conflict()}" if whole else ""
+    for at in range(0, whole, _ROWS_PER_STATEMENT):
+        part = put.values[at : at + _ROWS_PER_STATEMENT]
         run_in_sqlite(db, many, list(chain.from_iterable(part)))
     if rest := put.values[whole:]:
         _run_many_in_sqlite(db, f"{into}{row}{put.on_conflict()}", rest)
@@ -140,14 +143,14 @@ def run_in_sqlite(db: Connection, sql: str, values: Sequence[object] = ()) -> li
     try:
         return _driver(db).execute(sql, values).fetchall()
     except sqlite3.Error as error:
-        raise _as_told_by_sqlalchemy(error, sql) from error
+        raise _as_sqlalchemy_error(error, sql) from error
 
 
 def _run_many_in_sqlite(db: Connection, sql: str, values: Values) -> None:
     try:
         _driver(db).executemany(sql, values)
     except sqlite3.Error as error:
-        raise _as_told_by_sqlalchemy(error, sql) from error
+        raise _as_sqlalchemy_error(error, sql) from error
 
 
 def _driver(db: Connection) -> sqlite3.Connection:
@@ -156,6 +159,6 @@ def _driver(db: Connection) -> sqlite3.Connection:
     return connection
 
 
-def _as_told_by_sqlalchemy(error: sqlite3.Error, sql: str) -> BaseException:
-    """Who has patience with a database knows its errors by these names."""
+def _as_sqlalchemy_error(error: sqlite3.Error, sql: str) -> BaseException:
+    """The error in the form that the retries recognize."""
     return DBAPIError.instance(sql, None, error, sqlite3.Error)

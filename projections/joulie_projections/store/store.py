@@ -1,4 +1,4 @@
-"""Rows, position and manifest: committed together or not at all, by the one holder of the lease."""
+"""Commits rows, position and manifest in one transaction, fenced by the epoch of the lease."""
 
 import contextlib
 from collections import defaultdict
@@ -16,7 +16,13 @@ from joulie_projections.fold.manifest import Manifest
 from joulie_projections.fold.snapshots import Snapshot
 from joulie_projections.state import rows as rowlib
 from joulie_projections.state.rows import Digests, Row
-from joulie_projections.store.statements import Change, Drop, Fence, Put, make
+from joulie_projections.store.statements import (
+    DeleteRows,
+    Fence,
+    InsertRows,
+    RowChange,
+    apply_change,
+)
 from joulie_projections.store.tables import (
     STATE_TABLES,
     batch,
@@ -30,12 +36,12 @@ from joulie_projections.store.tables import (
 )
 
 NAME = "projector"
-PORTION = 1000  # rows that are read at once
+PORTION = 1000  # rows per read
 _INPUTS = msgspec.msgpack.Decoder(Inputs)
 _DIGESTS = msgspec.msgpack.Decoder(dict[str, bytes])
 _ROW = ("key", "position", "body")
 _GONE = ("table_name", "key", "position")
-_ADVANCE = Fence(
+_ADVANCE_CHECKPOINT = Fence(
     update(checkpoint)
     .where(
         checkpoint.c.name == NAME,
@@ -52,23 +58,23 @@ _ADVANCE = Fence(
 )
 
 
-def _advance(epoch: int, before: int, work: Commit) -> dict[str, object]:
+def _advance_values(epoch: int, before: int, work: Commit) -> dict[str, object]:
     return {
         "by": epoch,
         "before": before,
         "to": work.manifest.p_to,
         "inputs": msgspec.msgpack.encode(work.inputs),
-        "digests": packed(work.digests),
+        "digests": pack_digests(work.digests),
         "head": work.manifest.head,
     }
 
 
-class Made(NamedTuple):
-    """How another generation of the rows came about."""
+class GenerationInfo(NamedTuple):
+    """How a generation of the rows was built."""
 
     fold_version: str
     at: int
-    poison: Sequence[Poison] = ()  # what was folded before, and is set aside from here on
+    poison: Sequence[Poison] = ()  # messages that were folded before and are now in quarantine
 
 
 class Store:
@@ -76,8 +82,8 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        # There a commit is one statement, which needs nothing around it.
-        self._whole = (
+        # In PostgreSQL a commit is a single statement, which needs no BEGIN and COMMIT.
+        self._commit_engine = (
             engine.execution_options(isolation_level="AUTOCOMMIT")
             if engine.dialect.name == "postgresql"
             else engine
@@ -86,11 +92,11 @@ class Store:
     def acquire(
         self, owner: str, until: int, now: int, incarnation: str, is_gone: Callable[[str], bool]
     ) -> Checkpoint | None:
-        """Takes the lease if it is free, over, or its owner is known to be gone: a new epoch."""
+        """Takes the lease in a new epoch if it is free, expired, or its owner has ended."""
         with self._engine.begin() as db:
-            insert_new(db, checkpoint, _first(incarnation))
+            insert_new(db, checkpoint, _first_checkpoint(incarnation))
             mine = checkpoint.c.name == NAME
-            # Two that come at the same moment come one after the other.
+            # Serializes concurrent attempts.
             found = db.execute(select(checkpoint).where(mine).with_for_update()).one()
             if found.until >= now and not is_gone(found.owner):
                 return None
@@ -101,8 +107,8 @@ class Store:
     def renew(self, epoch: int, until: int) -> None:
         self._change(epoch, until=until)
 
-    def begin_anew(self, epoch: int, incarnation: str) -> None:
-        """Tells every reader that this is not the database that it knew."""
+    def reset_incarnation(self, epoch: int, incarnation: str) -> None:
+        """Sets a new incarnation, so that every reader reloads all rows."""
         self._change(epoch, incarnation=incarnation)
 
     def _change(self, epoch: int, **values: object) -> None:
@@ -112,11 +118,13 @@ class Store:
                 raise Fenced(epoch, -1)
 
     def commit(self, epoch: int, work: Commit) -> None:
-        """The fence is the first statement: who is no longer the projector changes nothing."""
+        """Raises Fenced, without a change, if another projector holds the lease."""
         before = work.manifest.p_from - 1
-        with self._whole.begin() as db:
-            passed = _ADVANCE.passed(db, _advance(epoch, before, work), changes_of(work))
-            if passed is None and not _is_there(read_checkpoint(db), epoch, work.manifest):
+        with self._commit_engine.begin() as db:
+            apply = _ADVANCE_CHECKPOINT.apply(
+                db, _advance_values(epoch, before, work), changes_of(work)
+            )
+            if apply is None and not _is_committed(read_checkpoint(db), epoch, work.manifest):
                 raise Fenced(epoch, before)
 
     def checkpoint(self) -> Checkpoint | None:
@@ -126,7 +134,7 @@ class Store:
     def load(
         self, tables: Sequence[str] = tuple(rowlib.STATES)
     ) -> tuple[Checkpoint | None, list[Row]]:
-        """Rows and position of one moment."""
+        """Rows and position of one database snapshot."""
         with self._engine.connect() as db, db.begin():
             found = read_checkpoint(db)
             return found, read_rows(db, tables, found.generation) if found else []
@@ -135,7 +143,7 @@ class Store:
     def reading(
         self, tables: Sequence[str]
     ) -> Generator[tuple[Checkpoint | None, Iterator[list[Row]]], None, None]:
-        """The same in portions, while the block lasts: never all of them in memory at once."""
+        """Like `load`, in portions, so that not all rows are in memory at once."""
         with self._engine.connect() as db, db.begin():
             found = read_checkpoint(db)
             yield found, read_portions(db, tables, found.generation) if found else iter(())
@@ -143,9 +151,10 @@ class Store:
     def changes_since(
         self, position: int, tables: Sequence[str]
     ) -> tuple[Checkpoint | None, list[Row] | None]:
-        """What a reader at `position` lacks, of one moment. None instead of rows: it lacks more.
+        """The rows that changed after `position`, in one database snapshot.
 
-        Which keys had gone by the newest cut is forgotten: a reader from before it reads anew.
+        None instead of rows means that the reader has to load all of them: a trim removes the keys
+        that were deleted before its cut.
         """
         with self._engine.connect() as db, db.begin():
             found = read_checkpoint(db)
@@ -171,8 +180,8 @@ class Store:
         with self._engine.connect() as db:
             return db.scalar(select(func.max(snapshot.c.position))) or 0
 
-    def keep(self, epoch: int, made: Snapshot, at_most: int) -> None:
-        """A snapshot, whole or not at all; the oldest ones make room."""
+    def save_snapshot(self, epoch: int, made: Snapshot, at_most: int) -> None:
+        """Inserts a snapshot, and deletes the oldest ones beyond `at_most`."""
         with self._engine.begin() as db:
             require_epoch(db, epoch)
             insert_new(db, snapshot, made._asdict())
@@ -183,7 +192,7 @@ class Store:
     # --- another generation of the rows -------------------------------------------------------
 
     def begin_generation(self) -> int:
-        """The number of the next one, and an empty place for it."""
+        """Returns the number of the next generation, and deletes rows of unused ones."""
         with self._engine.begin() as db:
             found = read_checkpoint(db)
             assert found is not None, "there is nothing to rebuild"
@@ -193,12 +202,14 @@ class Store:
     def fill(self, generation: int, rows: Sequence[Row], position: int) -> None:
         with self._engine.begin() as db:
             for change in changes_of_rows(rows, position):
-                make(db, change, generation)
+                apply_change(db, change, generation)
 
-    def flip(self, epoch: int, generation: int, reached: Checkpoint, made: Made) -> None:
-        """From here on the generation serves. The lease that was taken for this is given back.
+    def activate_generation(
+        self, epoch: int, generation: int, reached: Checkpoint, made: GenerationInfo
+    ) -> None:
+        """Makes readers use the generation, and releases the lease that the rebuild took.
 
-        What readers will boot from is hashed once more: two rebuilds may have met in it.
+        The rows are hashed once more: two concurrent rebuilds may have written to one generation.
         """
         with self._engine.begin() as db:
             touched = db.execute(
@@ -210,7 +221,7 @@ class Store:
                 )
                 .values(
                     generation=generation,
-                    digests=packed(reached.digests),
+                    digests=pack_digests(reached.digests),
                     incarnation=reached.incarnation,
                     until=0,
                 )
@@ -222,20 +233,24 @@ class Store:
                 raise StateDamaged(f"Generation {generation} of the rows", reached.position)
             digest = rowlib.state_digest(reached.digests)
             values = [(generation, reached.position, made.fold_version, digest, made.at)]
-            make(db, Put(rebuilt.name, [column.name for column in rebuilt.c], values))
+            apply_change(
+                db, InsertRows(rebuilt.name, [column.name for column in rebuilt.c], values)
+            )
             if made.poison:
-                make(db, Put(quarantine.name, Poison._fields, made.poison))
+                apply_change(db, InsertRows(quarantine.name, Poison._fields, made.poison))
 
-    def retire(self) -> None:
-        """What no longer serves goes."""
+    def drop_old_generations(self) -> None:
+        """Deletes the rows of all generations that are not in use."""
         with self._engine.begin() as db:
             found = read_checkpoint(db)
             if found is not None:
                 _drop_generations(db, but=found.generation)
 
 
-def _is_there(found: Checkpoint | None, epoch: int, manifest: Manifest) -> bool:
-    """A connection that broke on COMMIT does not tell whether the database took it; it may have."""
+def _is_committed(found: Checkpoint | None, epoch: int, manifest: Manifest) -> bool:
+    """Whether this commit is already stored: a connection that breaks during COMMIT leaves that
+    open, and the commit is retried.
+    """
     reached = (epoch, manifest.p_to, manifest.head)
     return found is not None and (found.epoch, found.position, found.head) == reached
 
@@ -246,18 +261,21 @@ def _drop_generations(db: Connection, but: int) -> None:
 
 
 def insert_new(db: Connection, table: Table, values: Mapping[str, object]) -> None:
-    """Unless its key is there already."""
+    """Inserts the row unless its key exists."""
     if db.dialect.name == "postgresql":
         db.execute(postgresql.insert(table).values(**values).on_conflict_do_nothing())
     else:
         db.execute(sqlite.insert(table).values(**values).on_conflict_do_nothing())
 
 
-def _first(incarnation: str) -> dict[str, object]:
-    return blank(NAME) | {"digests": packed(rowlib.empty_digests()), "incarnation": incarnation}
+def _first_checkpoint(incarnation: str) -> dict[str, object]:
+    return empty_checkpoint(NAME) | {
+        "digests": pack_digests(rowlib.empty_digests()),
+        "incarnation": incarnation,
+    }
 
 
-def blank(name: str) -> dict[str, object]:
+def empty_checkpoint(name: str) -> dict[str, object]:
     return {
         "name": name,
         "position": 0,
@@ -272,11 +290,11 @@ def blank(name: str) -> dict[str, object]:
     }
 
 
-def packed(digests: Digests) -> bytes:
+def pack_digests(digests: Digests) -> bytes:
     return msgspec.msgpack.encode({k: v.to_bytes(32) for k, v in digests.items()})
 
 
-def unpacked(data: bytes) -> Digests:
+def unpack_digests(data: bytes) -> Digests:
     return {table: int.from_bytes(value) for table, value in _DIGESTS.decode(data).items()}
 
 
@@ -288,7 +306,7 @@ def read_checkpoint(db: Connection) -> Checkpoint | None:
         found.position,
         found.epoch,
         _INPUTS.decode(found.inputs),
-        unpacked(found.digests),
+        unpack_digests(found.digests),
         found.head,
         found.incarnation,
         found.generation,
@@ -296,7 +314,7 @@ def read_checkpoint(db: Connection) -> Checkpoint | None:
 
 
 def require_epoch(db: Connection, epoch: int) -> None:
-    """And nobody begins another one before this transaction ends."""
+    """Raises Fenced in another epoch; the row lock keeps the epoch until the transaction ends."""
     mine = select(checkpoint.c.epoch).where(checkpoint.c.name == NAME)
     if db.scalar(mine.with_for_update(read=True)) != epoch:
         raise Fenced(epoch, -1)
@@ -320,7 +338,7 @@ def read_portions(
 
 
 def read_cut(db: Connection) -> Cut | None:
-    """The newest one."""
+    """The newest cut."""
     found = db.execute(select(cut).order_by(cut.c.number.desc()).limit(1)).first()
     return Cut._make(found)._replace(inputs=_INPUTS.decode(found.inputs)) if found else None
 
@@ -330,16 +348,17 @@ def trimmed_to(db: Connection) -> int:
     return db.scalar(select(func.max(cut.c.p_to))) or 0
 
 
-def rows_moved_at(db: Connection) -> int:
-    """Since then no node has gone, so that every row is still the node's that it was.
+def rows_reassigned_at(db: Connection) -> int:
+    """The last position at which a row may have passed from one node to another.
 
-    A rebuild forgets what had gone before it, and may give rows to nodes in another order.
+    That is the last removal of a node, or the last rebuild: a rebuild drops the keys that were
+    removed before it, and may assign rows to nodes in another order.
     """
     went = select(func.max(gone.c.position)).where(gone.c.table_name == "node")
     return max(db.scalar(went) or 0, db.scalar(select(func.max(rebuilt.c.position))) or 0)
 
 
-def changes_of_rows(rows: Sequence[Row], position: int) -> Iterator[Change]:
+def changes_of_rows(rows: Sequence[Row], position: int) -> Iterator[RowChange]:
     puts: dict[str, list[tuple[object, ...]]] = defaultdict(list)
     drops: dict[str, list[str]] = defaultdict(list)
     for table, key, body in rows:
@@ -348,22 +367,22 @@ def changes_of_rows(rows: Sequence[Row], position: int) -> Iterator[Change]:
         else:
             puts[table].append((key, position, body))
     for table, values in puts.items():
-        yield Put(
+        yield InsertRows(
             STATE_TABLES[table].name, _ROW, values, ("generation", "key"), is_generational=True
         )
     for table, keys in drops.items():
-        yield Drop(STATE_TABLES[table].name, keys)
+        yield DeleteRows(STATE_TABLES[table].name, keys)
     if left := [(table, key, position) for table, keys in drops.items() for key in keys]:
         keys_of_gone = ("generation", "table_name", "key")
-        yield Put(gone.name, _GONE, left, keys_of_gone, is_generational=True)
+        yield InsertRows(gone.name, _GONE, left, keys_of_gone, is_generational=True)
 
 
-def changes_of(work: Commit) -> list[Change]:
+def changes_of(work: Commit) -> list[RowChange]:
     manifest = work.manifest._asdict() | {"ranges": msgspec.msgpack.encode(work.manifest.ranges)}
     changes = list(changes_of_rows(work.rows, work.manifest.p_to))
-    changes.append(Put(batch.name, tuple(manifest), [tuple(manifest.values())]))
+    changes.append(InsertRows(batch.name, tuple(manifest), [tuple(manifest.values())]))
     if work.poison:
-        changes.append(Put(quarantine.name, Poison._fields, work.poison))
+        changes.append(InsertRows(quarantine.name, Poison._fields, work.poison))
     if work.bound:
-        changes.append(Put(outcome_due.name, FirstBinding._fields, work.bound))
+        changes.append(InsertRows(outcome_due.name, FirstBinding._fields, work.bound))
     return changes

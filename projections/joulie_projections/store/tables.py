@@ -1,4 +1,4 @@
-"""The tables, as SQLAlchemy sees them. `migrations` makes them; a test holds the two together."""
+"""The tables for SQLAlchemy. `migrations` creates them; a test compares the two."""
 
 from sqlalchemy import (
     BigInteger,
@@ -17,9 +17,9 @@ metadata = MetaData()
 
 
 def _state(name: str) -> Table:
-    """One row per key: the newest state, and the position that it is of.
+    """One row per key: the newest state and its position.
 
-    A rebuild fills another generation while readers look at the one that the checkpoint names.
+    A rebuild fills another generation while readers use the one that the checkpoint names.
     """
     return Table(
         name,
@@ -41,7 +41,7 @@ STATE_TABLES = {
     "cluster": _state("cluster_state"),
 }
 
-# Keys that had a row once: whoever reads only what changed since P must hear of deletions too.
+# Deleted keys: a reader that reads only the changes after a position needs deletions too.
 gone = Table(
     "gone",
     metadata,
@@ -52,7 +52,7 @@ gone = Table(
     Index("gone_by_position", "generation", "position"),
 )
 
-# How far the log was read to get the rows, and who may go on: committed with them or not at all.
+# How far the streams were read for the rows, and the lease: committed together with the rows.
 checkpoint = Table(
     "checkpoint",
     metadata,
@@ -91,13 +91,13 @@ quarantine = Table(
     Column("why", Text, nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("subject", Text, nullable=False, server_default=""),
-    # Where many of one subject were set aside in one commit: the positions of those behind this
-    # one. None of them has its body kept.
+    # For many quarantined messages of one subject in one commit: the positions of the messages
+    # after this one, whose bodies are not kept.
     Column("rest", LargeBinary, nullable=False, server_default=text("''")),
 )
 
-# Pods that were folded as bound and whose outcome is not in the decision log yet: written with the
-# fold, taken away with the entry, so that each is told once.
+# Pods that were folded as bound and whose outcome is not in the decision log yet: inserted with the
+# fold and deleted with the entry, so that each outcome is published once.
 outcome_due = Table(
     "outcome_due",
     metadata,
@@ -110,7 +110,7 @@ outcome_due = Table(
     Column("ordinal", Integer, nullable=False),
 )
 
-# All rows at a position, packed: where time travel and a rebuild may start.
+# All rows at a position, packed: the start of time travel and of a rebuild.
 snapshot = Table(
     "snapshot",
     metadata,
@@ -121,7 +121,7 @@ snapshot = Table(
     Column("body", LargeBinary, nullable=False),
 )
 
-# Which generation of the rows was made from what; the checkpoint names the one that serves.
+# How each generation of the rows was built; the checkpoint names the one in use.
 rebuilt = Table(
     "rebuilt",
     metadata,
@@ -132,8 +132,8 @@ rebuilt = Table(
     Column("flipped_at", BigInteger, nullable=False),
 )
 
-# SQLite keeps number, body and chain, and makes the other columns of the body: see
-# `joulie_migrations.written`. PostgreSQL keeps them all.
+# SQLite stores number, body and chain, and generates the other columns from the body: see
+# `joulie_migrations.decision_table`. PostgreSQL stores all of them.
 decision = Table(
     "decision",
     metadata,
@@ -153,7 +153,7 @@ decision = Table(
     Index("decision_by_pod", "pod"),
     Index("decision_by_view", "view_position"),
     Index("decision_by_time", "decided_at", "pos"),
-    # SQLite has no sha256 of its own; there `joulie verify` is who looks.
+    # SQLite has no sha256 function; `joulie verify` checks the hashes there.
     CheckConstraint("hash = sha256(prev || body)", name="decision_hash").ddl_if("postgresql"),
 )
 
@@ -167,8 +167,8 @@ head = Table(
     Column("signature", LargeBinary, nullable=False),
 )
 
-# Up to where an archive holds the logs: rows in front of the newest cut may be deleted. The entry
-# and the batch of the cut stay, and the chains go on from them.
+# Up to where an archive holds the logs: rows before the newest cut may be deleted. The entry and
+# the batch of the cut stay, and the chains continue from them.
 cut = Table(
     "cut",
     metadata,
@@ -187,5 +187,5 @@ cut = Table(
     Column("made_by", Text, nullable=False),
 )
 
-# Whose code may still work on this schema: a step that takes something away raises it.
+# The oldest code that may use this schema: a step that removes something raises it.
 Table("schema_floor", metadata, Column("oldest", Text, primary_key=True))

@@ -22,7 +22,7 @@ from joulie_bus.testing import NOON, SECOND, ask, bound, hardware, node_seen, on
 from joulie_cli.commands.explain import rules_behind
 from joulie_extender.decide.decide import Moment, decide_prioritize
 from joulie_extender.decide.scoring import Weights
-from joulie_projections.history.history import Wanted
+from joulie_projections.history.history import EntryQuery
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
 
@@ -131,13 +131,13 @@ async def test_a_node_that_is_no_candidate_has_no_terms(small_log: RecordedLog) 
 
 async def test_a_row_that_is_reassigned_to_another_node_is_detected(small_log: RecordedLog) -> None:
     async with small_log.reading() as (history, _):
-        before = history.rows_moved_at()
+        before = history.rows_reassigned_at()
     await small_log.builder.facts(NodeGone(node="n4"), node_seen("n5"))
     async with small_log.reading() as (history, facts):
         view = explain_pod(history, "team/early-1").view
         cluster_state = await cluster_state_at(history, facts, view)
 
-        assert (before, history.rows_moved_at()) == (0, small_log.builder.position)
+        assert (before, history.rows_reassigned_at()) == (0, small_log.builder.position)
         assert node_names(history)[3] == "n5"
         assert {state.ordinal: name for name, state in cluster_state.nodes.items()}[3] == "n4"
 
@@ -186,22 +186,22 @@ def test_similar_names_come_first() -> None:
 
 
 async def test_entries_are_found_by_pod_namespace_kind_and_time(small_log: RecordedLog) -> None:
-    def found(wanted: Wanted, limit: int | None = None) -> list[int]:
+    def found(wanted: EntryQuery, limit: int | None = None) -> list[int]:
         return [entry.pos for entry in history.find(wanted, limit)]
 
     async with small_log.reading() as (history, _):
-        assert found(Wanted(), 3) == [9, 8, 7]
-        assert found(Wanted(pod="team/early-1")) == found(Wanted(pod="early-1")) == [3, 2]
-        assert found(Wanted(namespace="team", kinds=("decision.filter",))) == [8, 6, 4, 2]
-        assert found(Wanted(namespace="tea")) == []
-        assert found(Wanted(after=7)) == [9, 8]
-        assert found(Wanted(since=small_log.builder.clock())) == [9, 8, 7, 6]
+        assert found(EntryQuery(), 3) == [9, 8, 7]
+        assert found(EntryQuery(pod="team/early-1")) == found(EntryQuery(pod="early-1")) == [3, 2]
+        assert found(EntryQuery(namespace="team", kinds=("decision.filter",))) == [8, 6, 4, 2]
+        assert found(EntryQuery(namespace="tea")) == []
+        assert found(EntryQuery(after=7)) == [9, 8]
+        assert found(EntryQuery(since=small_log.builder.clock())) == [9, 8, 7, 6]
 
 
 async def test_wildcards_in_a_name_match_literally(small_log: RecordedLog) -> None:
     async with small_log.reading() as (history, _):
-        assert list(history.find(Wanted(pod="%-1"))) == []
-        assert list(history.find(Wanted(namespace="t_am"))) == []
+        assert list(history.find(EntryQuery(pod="%-1"))) == []
+        assert list(history.find(EntryQuery(namespace="t_am"))) == []
 
 
 async def test_entries_about_a_node_have_it_as_a_candidate(small_log: RecordedLog) -> None:

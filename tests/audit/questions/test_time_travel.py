@@ -89,10 +89,10 @@ async def test_a_time_means_the_newest_position_committed_by_then(
 ) -> None:
     now = small_log.builder.clock()
     async with small_log.reading() as (history, _):
-        assert history.known_at(now) == 23
-        assert history.known_at(now - 1) == 19
-        assert history.known_at(1) == 0
-        assert history.committed_between() == (now - 22_000_000_000, now)
+        assert history.position_by(now) == 23
+        assert history.position_by(now - 1) == 19
+        assert history.position_by(1) == 0
+        assert history.commit_time_range() == (now - 22_000_000_000, now)
         assert history.committed_at(19) == now - 20_000_000_000
         assert history.committed_at(24) is None
 

@@ -37,7 +37,7 @@ from joulie_extender.decide.decide import CODE_VERSION as ANSWERS_BY
 from joulie_extender.decide.decide import Moment, decide_filter, decide_prioritize
 from joulie_extender.decide.scoring import Weights
 from joulie_operator.planning import policies
-from joulie_projections.decision_log.entry import header
+from joulie_projections.decision_log.entry import header_of
 from joulie_projections.fold.manifest import CODE_VERSION as FOLDED_BY
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History
@@ -86,7 +86,7 @@ async def test_a_header_that_differs_from_its_message_is_a_mismatch(
     async with small_log.reading() as (history, _):
         entry = history.entry(5)
     assert entry is not None
-    body = header(entry.about._replace(pod="team/other")) + entry.message
+    body = header_of(entry.fields._replace(pod="team/other")) + entry.message
     tamper(small_log.database, "UPDATE decision SET body = ? WHERE pos = 5", body)
 
     done = await replayed(small_log)

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DatabaseError
 from joulie_audit.testing import RecordedLog, small_log_in
 from joulie_bus.errors import NotTrimmed
 from joulie_bus.testing import ask
-from joulie_migrations.cuts import BEHIND
+from joulie_migrations.cuts import DELETABLE
 from joulie_projections.decision_log.heads import Head
 from joulie_projections.fold.commit import Cut
 from joulie_projections.history.history import History
@@ -77,7 +77,7 @@ def logs(place: Place) -> list[list[Any]]:
     with engine.connect() as db:
         found = [
             [tuple(row) for row in db.execute(text(f"SELECT * FROM {table}"))]
-            for table in (*BEHIND, "cut")
+            for table in (*DELETABLE, "cut")
         ]
     engine.dispose()
     return found

@@ -30,7 +30,7 @@ from joulie_bus.testing import CLUSTER, ask, power
 from joulie_projections.decision_log import heads
 from joulie_projections.decision_log.heads import Head
 from joulie_projections.fold.commit import Input
-from joulie_projections.history.history import History, Wanted
+from joulie_projections.history.history import EntryQuery, History
 from joulie_projections.history.trimming import TrimStore
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
@@ -86,13 +86,13 @@ class ArchivedLog(NamedTuple):
                 [cluster_state.nodes for cluster_state in cluster_states],
                 plans,
                 list(history.entries()),
-                [entry.pos for entry in history.find(Wanted())],
+                [entry.pos for entry in history.find(EntryQuery())],
                 history.heads(),
                 list(history.manifests()),
                 list(history.manifests_back()),
                 [explain_pod(history, f"team/{pod}").entries for pod in PODS],
                 [prove(history, at) for at in (1, 4, 9)],
-                history.committed_between(),
+                history.commit_time_range(),
                 [history.committed_at(at) for at in (1, 8, 9, 20)],
                 history.quarantined(),
             )

@@ -20,7 +20,7 @@ from joulie_cli.log_access.past import paying
 from joulie_cli.main import main
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_projections.decision_log.heads import Signer
-from joulie_projections.history.history import History, Wanted
+from joulie_projections.history.history import EntryQuery, History
 from joulie_projections.store import database
 from joulie_projections.testing import tamper
 
@@ -82,7 +82,7 @@ def kept(data: Path, tmp_path: Path) -> Path:
 def scored(data: Path) -> str:
     """A pod that was scored."""
     with History.of(data / "joulie.db") as history:
-        entry = next(history.find(Wanted(kinds=("decision.prioritize",)), 1))
+        entry = next(history.find(EntryQuery(kinds=("decision.prioritize",)), 1))
         return entry.pod
 
 
@@ -138,7 +138,7 @@ def without_an_outcome(data: Path, copy: Path) -> tuple[Path, str]:
     """A copy of the log that ends with the score of the last pod, without its outcome."""
     shutil.copytree(data, copy)
     with History.of(copy / "joulie.db") as history:
-        entry = next(history.find(Wanted(kinds=("decision.prioritize",)), 1))
+        entry = next(history.find(EntryQuery(kinds=("decision.prioritize",)), 1))
     with sqlite3.connect(copy / "joulie.db") as db:
         db.execute("DROP TRIGGER decision_no_delete")
         db.execute("DELETE FROM decision WHERE pos > ?", (entry.pos,))

@@ -68,7 +68,7 @@ async def test_a_log_with_two_keys_has_no_flaw(rotated: RecordedLog) -> None:
 async def test_one_key_alone_does_not_verify_heads_of_the_other(rotated: RecordedLog) -> None:
     for key, pos in zip(rotated.builder.signer.public.keys, (11, 7), strict=True):
         report = await verified(rotated, Ring(key._replace(after=0, until=ENDLESS)))
-        assert report.flaw == Flaw(pos, f"the signature of the head at {pos} is not ours")
+        assert report.flaw == Flaw(pos, f"the head at {pos} is not signed by a key of this log")
 
 
 async def test_an_old_key_cannot_sign_after_its_handover(
@@ -261,7 +261,7 @@ async def test_an_archive_without_its_handovers_needs_the_ring(
     assert verify_archive(archive, ring).flaw is None
     flaw = verify_archive(archive, Ring(ring.first)).flaw
     assert flaw is not None
-    assert "the signature of the head at 11 is not ours" in flaw
+    assert "the head at 11 is not signed by a key of this log" in flaw
 
 
 async def test_an_archive_that_ends_with_a_compromised_key_is_a_flaw(

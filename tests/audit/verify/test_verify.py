@@ -26,9 +26,9 @@ from joulie_bus.events import Basis, FallbackAnswered, codec
 from joulie_bus.events.codec import Envelope
 from joulie_bus.streams.records import Message
 from joulie_bus.testing import CLUSTER, ask
-from joulie_projections.decision_log.entry import About, chain_hash, has_header, header
+from joulie_projections.decision_log.entry import EntryFields, chain_hash, has_header, header_of
 from joulie_projections.decision_log.heads import Head, Signer
-from joulie_projections.history.history import Wanted
+from joulie_projections.history.history import EntryQuery
 from joulie_projections.testing import Postgres, tamper
 
 pytestmark = pytest.mark.anyio
@@ -71,11 +71,11 @@ CHANGES = {
     ),
     "a signature": (
         "UPDATE head SET signature = hash WHERE pos = 7",
-        Flaw(7, "the signature of the head at 7 is not ours"),
+        Flaw(7, "the head at 7 is not signed by a key of this log"),
     ),
     "a signed time": (
         "UPDATE head SET signed_at = signed_at + 1 WHERE pos = 9",
-        Flaw(9, "the signature of the head at 9 is not ours"),
+        Flaw(9, "the head at 9 is not signed by a key of this log"),
     ),
     "a manifest": (
         "UPDATE batch SET state_digest = head WHERE p_to = 12",
@@ -129,6 +129,9 @@ async def test_worker_processes_report_the_same_position(
 ) -> None:
     statement, flaw = CHANGES[change]
     tamper(small_log.database, statement)
+=======
+    tamper(small.database, statement)
+>>>>>>> room/rq
 
     shared = await verified(small_log, jobs=3)
 
@@ -187,7 +190,7 @@ async def test_an_entry_rewritten_with_its_hash_breaks_the_next_link(
     async with small_log.reading() as (history, _):
         entry = next(history.entries(4, 4))
     message = codec.seal(replace(codec.open_envelope(entry.message, "entry"), ts=1))
-    body = header(entry.about) + message
+    body = header_of(entry.fields) + message
     statement = "UPDATE decision SET body = ?, hash = ? WHERE pos = 4"
     tamper(small_log.database, statement, body, chain_hash(entry.prev, body))
 
@@ -224,7 +227,7 @@ async def test_a_head_of_another_log_is_a_flaw(small_log: RecordedLog, tmp_path:
 
     report = await verified(small_log, foreign_head)
 
-    assert report.flaw == Flaw(7, "the signature of the head at 7 is not ours")
+    assert report.flaw == Flaw(7, "the head at 7 is not signed by a key of this log")
 
 
 # --- a range of entries -----------------------------------------------------------------------
@@ -260,7 +263,7 @@ OTHER: dict[str, object] = {
 }
 
 
-@pytest.mark.parametrize("column", About._fields)
+@pytest.mark.parametrize("column", EntryFields._fields)
 async def test_a_changed_column_in_postgres_is_reported(
     postgres: Postgres, tmp_path: Path, column: str
 ) -> None:
@@ -272,7 +275,7 @@ async def test_a_changed_column_in_postgres_is_reported(
     assert report.flaw == Flaw(5, f"the column {column} of entry 5 does not match its body")
 
 
-@pytest.mark.parametrize("column", About._fields)
+@pytest.mark.parametrize("column", EntryFields._fields)
 async def test_a_column_of_sqlite_cannot_be_changed_at_all(
     small_log: RecordedLog, column: str
 ) -> None:
@@ -306,7 +309,8 @@ async def test_a_value_in_the_beside_column_of_an_entry_with_a_header_is_ignored
     tamper(
         small_log.database,
         "UPDATE decision SET beside = ?",
-        header(About("a", "b", "c", "d", 5, 6)),
+       
+        header_of(EntryFields("a", "b", "c", "d", 5, 6)),
     )
 
     async with small_log.reading() as (history, _):
@@ -324,7 +328,7 @@ async def test_an_invalid_header_stops_no_reader_and_is_reported(
     tamper(small_log.database, "UPDATE decision SET body = ? WHERE pos = 5", nonsense.encode())
 
     async with small_log.reading() as (history, _):
-        found = [entry.pos for entry in history.find(Wanted(namespace="team"))]
+        found = [entry.pos for entry in history.find(EntryQuery(namespace="team"))]
         assert found == [9, 8, 7, 6, 4, 3, 2]
         assert len(list(history.entries())) == 9
     assert (await verified(small_log)).flaw == Flaw(
@@ -365,7 +369,7 @@ async def test_an_interrupt_ends_the_walk(small_log: RecordedLog) -> None:
 
     async with small_log.reading() as (history, _):
         with pytest.raises(KeyboardInterrupt):
-            history.look_through(1, 9, look)
+            history.check_entries(1, 9, look)
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE)
@@ -449,19 +453,19 @@ async def test_a_log_with_headers_from_some_entry_on_has_no_flaw(
     assert report == Report(13, 2, 4, 0, [Gap("extender-0:b1", 12, 12)], None)
 
 
-@pytest.mark.parametrize(("at", "column"), [*enumerate(About._fields)], ids=About._fields)
+@pytest.mark.parametrize(("at", "column"), [*enumerate(EntryFields._fields)], ids=EntryFields._fields)
 async def test_the_columns_of_an_entry_without_a_header_are_compared_with_its_body(
     log_without_headers: RecordedLog, at: int, column: str
 ) -> None:
     async with log_without_headers.reading() as (history, _):
         entry = history.entry(5)
     assert entry is not None
-    if isinstance(log_without_headers.database, Path):
-        other = About._make([*entry.about[:at], OTHER[column], *entry.about[at + 1 :]])
+    if isinstance(log_without_header_ofs.database, Path):
+        other = EntryFields._make([*entry.fields[:at], OTHER[column], *entry.fields[at + 1 :]])
         tamper(
-            log_without_headers.database,
+            log_without_header_ofs.database,
             "UPDATE decision SET beside = ? WHERE pos = 5",
-            header(other),
+            header_of(other),
         )
     else:
         tamper(

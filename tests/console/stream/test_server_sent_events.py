@@ -27,7 +27,7 @@ from joulie_console.testing import (
     showing,
     staging,
 )
-from joulie_projections.history.history import Logged
+from joulie_projections.history.history import StoredEntry
 
 pytestmark = pytest.mark.anyio
 Staging = Callable[..., AbstractAsyncContextManager[Stage]]
@@ -94,7 +94,7 @@ async def test_nothing_is_told_to_nobody_and_who_comes_then_hears_it_all(
 ) -> None:
     told = list[int]()
 
-    def telling(journal: Journal, logged: Logged) -> DecisionLine:
+    def telling(journal: Journal, logged: StoredEntry) -> DecisionLine:
         told.append(logged.pos)
         return line(journal, logged)
 

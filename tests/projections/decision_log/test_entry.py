@@ -1,4 +1,4 @@
-"""What an entry is found by stands in its first line, and a database reads there what we wrote."""
+"""The header of an entry holds its fields, and the database reads the same fields from it."""
 
 import contextlib
 import sqlite3
@@ -7,74 +7,78 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joulie_migrations import written
+from joulie_migrations import decision_table
 from joulie_projections.decision_log.entry import (
-    LARGEST,
-    About,
+    MAX_COLUMN_INT,
     Entry,
-    beside,
+    EntryFields,
+    detached_header,
     event_ids_in,
     has_header,
-    header,
-    header_in,
+    header_of,
     message_in,
+    parse_header,
 )
 
-said = st.text(st.characters(min_codepoint=32, exclude_categories=["Cs"]), max_size=300)
-number = st.integers(-LARGEST, LARGEST)
-abouts = st.builds(About, said, said, said, said, number, number)
-PLAIN = About("a:1:7", "k", "u", "t/p", 1, 2)
+texts = st.text(st.characters(min_codepoint=32, exclude_categories=["Cs"]), max_size=300)
+number = st.integers(-MAX_COLUMN_INT, MAX_COLUMN_INT)
+entry_fields = st.builds(EntryFields, texts, texts, texts, texts, number, number)
+PLAIN = EntryFields("a:1:7", "k", "u", "t/p", 1, 2)
 
 
-@given(abouts, st.binary())
-def test_a_body_is_its_header_and_the_message_as_it_came(about: About, message: bytes) -> None:
-    body = header(about) + message
+@given(entry_fields, st.binary())
+def test_a_body_is_its_header_and_the_message_as_received(
+    fields: EntryFields, message: bytes
+) -> None:
+    body = header_of(fields) + message
 
     assert has_header(body)
-    assert (header_in(body), message_in(body)) == (about, message)
-    ids = [about.event_id, "a:1:7", about.event_id]
-    assert event_ids_in([body, header(PLAIN), body]) == [said.encode() for said in ids]
-    assert beside(Entry(about, body)) is None
+    assert (parse_header(body), message_in(body)) == (fields, message)
+    ids = [fields.event_id, "a:1:7", fields.event_id]
+    assert event_ids_in([body, header_of(PLAIN), body]) == [texts.encode() for texts in ids]
+    assert detached_header(Entry(fields, body)) is None
 
 
-@given(abouts)
-def test_a_message_without_a_header_has_it_beside(about: About) -> None:
+@given(entry_fields)
+def test_a_message_without_a_header_has_a_detached_one(fields: EntryFields) -> None:
     message = b"\x85message\n@"
 
     assert not has_header(message)
-    assert event_ids_in([header(about), message]) is None
+    assert event_ids_in([header_of(fields), message]) is None
     assert message_in(message) == message
-    assert beside(Entry(about, message)) == header(about)
+    assert detached_header(Entry(fields, message)) == header_of(fields)
 
 
 @settings(deadline=None)
-@given(about=abouts, message=st.binary(), apart=st.booleans())
-def test_sqlite_finds_an_entry_by_what_it_says(about: About, message: bytes, apart: bool) -> None:
-    body = b"\x85" + message if apart else header(about) + message
+@given(fields=entry_fields, message=st.binary(), is_detached=st.booleans())
+def test_sqlite_generates_the_columns_from_the_header(
+    fields: EntryFields, message: bytes, is_detached: bool
+) -> None:
+    body = b"\x85" + message if is_detached else header_of(fields) + message
 
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
-        db.execute(written.TABLE)
-        kept = (1, body, b"", b"", beside(Entry(about, body)))
+        db.execute(decision_table.TABLE)
+        kept = (1, body, b"", b"", detached_header(Entry(fields, body)))
         db.execute("INSERT INTO decision (pos, body, prev, hash, beside) VALUES (?,?,?,?,?)", kept)
-        [found] = db.execute(f"SELECT {', '.join(About._fields)}, body FROM decision")
+        [found] = db.execute(f"SELECT {', '.join(EntryFields._fields)}, body FROM decision")
 
-    assert found == (*about, body)
+    assert found == (*fields, body)
 
 
 def found_by(body: bytes) -> tuple[object, ...]:
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
-        db.execute(written.TABLE)
+        db.execute(decision_table.TABLE)
         db.execute("INSERT INTO decision (pos, body, prev, hash) VALUES (7, ?, x'', x'')", (body,))
-        [found] = db.execute(f"SELECT {', '.join(About._fields)} FROM decision")
+        [found] = db.execute(f"SELECT {', '.join(EntryFields._fields)} FROM decision")
     return tuple(found)
 
 
 @pytest.mark.parametrize("body", [b"", b"x", b"\x85", b"x@", b"0@0022"])
-def test_what_has_no_header_and_none_beside_is_found_by_its_number(body: bytes) -> None:
+def test_an_entry_without_any_header_is_found_by_its_position(body: bytes) -> None:
     assert found_by(body) == ("?7", "", "", "", 0, 0)
 
 
-NONSENSE = {
+MALFORMED = {
     b"@": b"",
     b"@\n": b"",
     b"@0022": b"",
@@ -85,15 +89,15 @@ NONSENSE = {
 }
 
 
-@pytest.mark.parametrize(("body", "event_id"), NONSENSE.items())
-def test_a_header_that_is_nonsense_raises_no_error(body: bytes, event_id: bytes) -> None:
-    assert len(found_by(body)) == len(About._fields)
+@pytest.mark.parametrize(("body", "event_id"), MALFORMED.items())
+def test_a_malformed_header_raises_no_error(body: bytes, event_id: bytes) -> None:
+    assert len(found_by(body)) == len(EntryFields._fields)
     assert event_ids_in([body]) == [event_id]
     with pytest.raises(ValueError, match=r"."):
-        header_in(body)
+        parse_header(body)
 
 
 def test_an_id_of_any_length_is_read() -> None:
     long = PLAIN._replace(event_id="x" * 500 + ":b1:7")
 
-    assert event_ids_in([header(PLAIN), header(long)]) == [b"a:1:7", long.event_id.encode()]
+    assert event_ids_in([header_of(PLAIN), header_of(long)]) == [b"a:1:7", long.event_id.encode()]

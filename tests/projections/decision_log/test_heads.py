@@ -1,4 +1,4 @@
-"""Signed heads: whoever keeps one can tell whether the log was rewritten."""
+"""Signed heads and the keys that verify them."""
 
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ def test_a_signed_head_is_genuine(signer: Signer) -> None:
     assert is_genuine(signer.sign(7, b"h" * 32, noon()), signer.public)
 
 
-def test_another_key_signed_something_else(signer: Signer, tmp_path: Path) -> None:
+def test_a_head_is_not_genuine_for_another_key(signer: Signer, tmp_path: Path) -> None:
     other = Signer.of(tmp_path / "other.key")
 
     assert not is_genuine(signer.sign(7, b"h" * 32, noon()), other.public)
@@ -56,14 +56,14 @@ def test_the_private_key_is_readable_by_its_owner_alone(signer: Signer, tmp_path
     assert (tmp_path / "signing.key").stat().st_mode & 0o777 == 0o600
 
 
-def test_the_key_is_made_once(signer: Signer, tmp_path: Path) -> None:
+def test_the_key_is_created_once(signer: Signer, tmp_path: Path) -> None:
     again = Signer.of(tmp_path / "signing.key")
 
     assert again.key_id == signer.key_id
     assert is_genuine(again.sign(1, b"", noon()), signer.public)
 
 
-def test_the_public_half_is_enough_to_check(signer: Signer, tmp_path: Path) -> None:
+def test_the_public_half_is_enough_to_verify(signer: Signer, tmp_path: Path) -> None:
     signer.publish(tmp_path / "public.pem")
     public = public_key(tmp_path / "public.pem")
     head = signer.sign(7, b"h" * 32, noon())
@@ -73,7 +73,7 @@ def test_the_public_half_is_enough_to_check(signer: Signer, tmp_path: Path) -> N
     assert b"PRIVATE" not in (tmp_path / "public.pem").read_bytes()
 
 
-def test_a_head_outlives_the_database_as_text(signer: Signer) -> None:
+def test_a_head_is_encoded_and_decoded_unchanged(signer: Signer) -> None:
     head = signer.sign(7, b"h" * 32, noon())
 
     assert decode(encode(head)) == head
@@ -96,32 +96,32 @@ def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def secretive(tmp_path: Path) -> Signer:
+def hmac_signer(tmp_path: Path) -> Signer:
     return Signer.of(tmp_path / "head.key", HMAC)
 
 
-def test_a_secret_signs_and_checks_and_is_found_where_no_public_half_is(
-    secretive: Signer, tmp_path: Path
+def test_a_secret_signs_and_verifies_without_a_public_half(
+    hmac_signer: Signer, tmp_path: Path
 ) -> None:
-    secretive.publish(tmp_path / "head.pub")
-    head = secretive.sign(7, b"h" * 32, noon())
+    hmac_signer.publish(tmp_path / "head.pub")
+    head = hmac_signer.sign(7, b"h" * 32, noon())
 
     assert not (tmp_path / "head.pub").exists()
     assert is_genuine(head, public_key(tmp_path / "head.pub"))
     assert (tmp_path / "head.key").stat().st_mode & 0o777 == 0o600
 
 
-def test_another_secret_signed_something_else(secretive: Signer, tmp_path: Path) -> None:
+def test_a_head_is_not_genuine_for_another_secret(hmac_signer: Signer, tmp_path: Path) -> None:
     other = Signer.of(tmp_path / "other.key", HMAC)
-    head = secretive.sign(7, b"h" * 32, noon())
+    head = hmac_signer.sign(7, b"h" * 32, noon())
 
     assert not is_genuine(head, other.public)
-    assert not is_genuine(msgspec.structs.replace(head, pos=8), secretive.public)
-    assert secretive.key_id != other.key_id
+    assert not is_genuine(msgspec.structs.replace(head, pos=8), hmac_signer.public)
+    assert hmac_signer.key_id != other.key_id
 
 
 @pytest.mark.parametrize(("made", "asked"), [(HMAC, ED25519), (ED25519, HMAC)])
-def test_a_log_is_not_signed_half_in_one_way_and_half_in_the_other(
+def test_the_kind_of_signature_of_a_log_cannot_change(
     tmp_path: Path, made: str, asked: str
 ) -> None:
     Signer.of(tmp_path / "head.key", made)

@@ -1,4 +1,4 @@
-"""A change of keys while the projector runs, and after a crash at any step of it."""
+"""Changes of keys while the projector runs, and after a crash at any step."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -57,12 +57,16 @@ async def anchored(connection: Connection) -> list[Signed]:
 
 @pytest.fixture
 def signed(connection: Connection, place: Place) -> Signing:
-    """Returns when so many heads are in the database and outside of it."""
+    """Waits until the database and the stream have this number of heads."""
 
     async def wait(count: int) -> list[Head]:
         async with asyncio.timeout(10):
             while True:
-                outside = [said for said in await anchored(connection) if isinstance(said, Head)]
+                outside = [
+                    statements
+                    for statements in await anchored(connection)
+                    if isinstance(statements, Head)
+                ]
                 if len(outside) == len(heads(place)) == count:
                     return outside
                 await asyncio.sleep(0.02)
@@ -82,15 +86,15 @@ async def test_a_running_projector_hands_over_before_its_next_head(
     async with projecting():
         await publish(decided("a"))
         await signed(1)
-        new = key_change.ask_rotation(key)
+        new = key_change.request_rotation(key)
         await until(lambda: not next_path(key).exists())
         await publish(decided("b"))
         first, second = await signed(2)
 
-    ring, said = public_key(ring_path(key)), await anchored(connection)
+    ring, statements = public_key(ring_path(key)), await anchored(connection)
     assert (first.key_id, second.key_id) == (old, new)
     assert Signer.of(key).key_id == new
-    assert said == [first, *ring.handovers, second]
+    assert statements == [first, *ring.handovers, second]
     assert [(key.after, key.until) for key in ring.keys] == [(0, 1), (1, 2**63 - 1)]
     assert (ring.handovers[0].pos, ring.handovers[0].hash) == (first.pos, first.hash)
     assert {ring.flaw_of(head) for head in (first, second)} == {""}
@@ -108,19 +112,19 @@ async def test_a_running_projector_retires_a_key(
     async with projecting():
         await publish(decided("a"))
         await signed(1)
-        key_change.ask_rotation(key)
+        key_change.request_rotation(key)
         await until(lambda: not next_path(key).exists())
-        key_change.ask_retirement(key, old, 0)
+        key_change.request_retirement(key, old, 0)
         await until(lambda: not key_change.retirement_path(key).exists())
 
-    said = await anchored(connection)
-    assert [type(one) for one in said] == [Head, Handover, Retirement]
+    statements = await anchored(connection)
+    assert [type(one) for one in statements] == [Head, Handover, Retirement]
     ring = public_key(ring_path(key))
     assert [known.since == 0 for known in ring.keys] == [True, False]
-    assert ring.retirements == (said[2],)
+    assert ring.retirements == (statements[2],)
 
 
-async def test_what_a_crash_left_in_between_is_gone_on_with(
+async def test_a_change_that_a_crash_interrupted_is_completed(
     projecting: Projecting,
     publish: Publish,
     connection: Connection,
@@ -128,12 +132,12 @@ async def test_what_a_crash_left_in_between_is_gone_on_with(
     key: Path,
     signed: Signing,
 ) -> None:
-    """Written into the ring, and then nothing more: neither anchored nor in force."""
+    """The change was written into the ring, but neither anchored nor put in force."""
     async with projecting():
         await publish(decided("a"))
         (first,) = await signed(1)
-    new = key_change.ask_rotation(key)
-    begun = key_change.begun(Signer.of(key), first.pos, first.hash, noon())
+    new = key_change.request_rotation(key)
+    begun = key_change.prepare(Signer.of(key), first.pos, first.hash, noon())
 
     async with projecting():
         await publish(decided("b"))
@@ -147,12 +151,12 @@ async def test_what_a_crash_left_in_between_is_gone_on_with(
 async def test_a_standby_signs_with_the_key_that_is_in_force_when_it_leads(
     projecting: Projecting, publish: Publish, place: Place, key: Path, signed: Signing
 ) -> None:
-    """The key was changed while it stood by, with the old one in its memory."""
+    """The key was changed while the standby had the old one in memory."""
     async with projecting() as leader:
         await publish(decided("a"))
         await signed(1)
         async with projecting():
-            new = key_change.ask_rotation(key)
+            new = key_change.request_rotation(key)
             await until(lambda: not next_path(key).exists())
             leader.cancel()
             await asyncio.wait([leader])
@@ -171,7 +175,7 @@ async def test_a_change_that_cannot_be_made_leaves_the_old_key_in_force(
     assert head.key_id == Signer.of(key).key_id
 
 
-async def test_heads_that_an_older_copy_lost_come_back_with_their_entries(
+async def test_heads_that_an_older_copy_lacks_are_restored_with_their_entries(
     projecting: Projecting,
     publish: Publish,
     connection: Connection,
@@ -194,7 +198,7 @@ async def test_heads_that_an_older_copy_lost_come_back_with_their_entries(
     assert await anchored(connection) == heads(place)
 
 
-async def test_a_newest_message_that_is_no_statement_hides_no_head(
+async def test_a_newest_message_that_is_not_a_statement_hides_no_head(
     projecting: Projecting,
     publish: Publish,
     connection: Connection,
@@ -202,7 +206,7 @@ async def test_a_newest_message_that_is_no_statement_hides_no_head(
     key: Path,
     signed: Signing,
 ) -> None:
-    """Any user can have the broker store an answer on the subject of heads."""
+    """Any user can make the broker store a reply on the subject of heads."""
     async with projecting():
         for count, uid in enumerate("ab", 1):
             await publish(decided(uid))
@@ -217,7 +221,7 @@ async def test_a_newest_message_that_is_no_statement_hides_no_head(
     assert heads(place) == kept
 
 
-async def test_who_was_fenced_signs_nothing(writer: Engine, tmp_path: Path) -> None:
+async def test_a_fenced_writer_signs_nothing(writer: Engine, tmp_path: Path) -> None:
     log = DecisionLog(writer)
     log.open()
 
@@ -225,11 +229,11 @@ async def test_who_was_fenced_signs_nothing(writer: Engine, tmp_path: Path) -> N
         log.sign_head(3, Signer.of(tmp_path / "head.key"), noon())
 
 
-# --- asking -------------------------------------------------------------------------------------
+# --- requests -----------------------------------------------------------------------------------
 
 
-def test_asking_twice_asks_for_one_key(key: Path) -> None:
-    assert key_change.ask_rotation(key) == key_change.ask_rotation(key)
+def test_two_requests_create_one_key(key: Path) -> None:
+    assert key_change.request_rotation(key) == key_change.request_rotation(key)
     assert next_path(key).stat().st_mode & 0o777 == 0o600
 
 
@@ -238,37 +242,37 @@ def test_a_secret_is_not_rotated(tmp_path: Path) -> None:
     Signer.of(key, HMAC)
 
     with pytest.raises(KeyChangeRefused, match="holds a secret"):
-        key_change.ask_rotation(key)
+        key_change.request_rotation(key)
     assert not next_path(key).exists()
 
 
 def test_without_a_key_nothing_is_handed_over(tmp_path: Path) -> None:
     with pytest.raises(KeyChangeRefused, match="there is no key to hand over from"):
-        key_change.ask_rotation(tmp_path / "head.key")
+        key_change.request_rotation(tmp_path / "head.key")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_key_that_signs_cannot_be_retired(key: Path) -> None:
     with pytest.raises(KeyChangeRefused, match="joulie keys rotate"):
-        key_change.ask_retirement(key, Signer.of(key).key_id, 5)
-    with pytest.raises(KeyChangeRefused, match="no key of this log"):
-        key_change.ask_retirement(key, "other", 5)
+        key_change.request_retirement(key, Signer.of(key).key_id, 5)
+    with pytest.raises(KeyChangeRefused, match="not a key of this log"):
+        key_change.request_retirement(key, "other", 5)
 
 
 def test_a_second_retirement_waits_for_the_first(key: Path) -> None:
     old = rotated(key)
-    key_change.ask_retirement(key, old, 5)
-    key_change.ask_retirement(key, old, 5)
+    key_change.request_retirement(key, old, 5)
+    key_change.request_retirement(key, old, 5)
 
     with pytest.raises(KeyChangeRefused, match="waits for the projector"):
-        key_change.ask_retirement(key, old, 3)
+        key_change.request_retirement(key, old, 3)
 
 
 def rotated(key: Path) -> str:
-    """By hand; the id of the old key."""
+    """Rotates the key without a projector; returns the id of the old key."""
     old = Signer.of(key)
-    key_change.ask_rotation(key)
-    key_change.begun(old, 7, bytes(32), noon()).done()
+    key_change.request_rotation(key)
+    key_change.prepare(old, 7, bytes(32), noon()).complete()
     return old.key_id
 
 
@@ -281,22 +285,22 @@ def test_an_old_key_beside_a_newer_ring_is_refused(key: Path) -> None:
         Signer.of(key).publish(ring_path(key))
 
 
-def test_no_new_key_is_made_beside_a_ring(key: Path) -> None:
+def test_no_new_key_is_created_beside_a_ring(key: Path) -> None:
     rotated(key)
     key.unlink()
 
     with pytest.raises(KeyRingBroken, match="is missing"):
-        Ed25519Signer.kept_in(key)
+        Ed25519Signer.load_or_create(key)
     assert not key.exists()
 
 
 def test_a_key_that_handed_over_is_no_longer_in_force(key: Path) -> None:
     old = Signer.of(key)
     assert key_change.is_in_force(old)
-    key_change.ask_rotation(key)
-    change = key_change.begun(old, 7, bytes(32), noon())
+    key_change.request_rotation(key)
+    change = key_change.prepare(old, 7, bytes(32), noon())
 
     assert not key_change.is_in_force(old)
-    assert key_change.is_in_force(change.done())
+    assert key_change.is_in_force(change.complete())
     ring_path(key).write_text("{}")
     assert not key_change.is_in_force(old)

@@ -1,4 +1,4 @@
-"""Which key may sign which head, and what is believed of one that leaked."""
+"""Which key may sign which head, and which heads of a compromised key are valid."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +27,7 @@ def signed_hash(pos: int) -> bytes:
 
 
 class Keys(NamedTuple):
-    """Three keys: the first signs to entry 10, the second to 20, the third from there on."""
+    """Three keys: the first signs up to entry 10, the second up to 20, the third after that."""
 
     one: Ed25519Signer
     two: Ed25519Signer
@@ -54,7 +54,7 @@ class Keys(NamedTuple):
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Keys:
-    return Keys(*(Ed25519Signer.kept_in(tmp_path / f"{name}.key") for name in Keys._fields))
+    return Keys(*(Ed25519Signer.load_or_create(tmp_path / f"{name}.key") for name in Keys._fields))
 
 
 # --- ranges -------------------------------------------------------------------------------------
@@ -71,9 +71,9 @@ def test_each_key_signs_heads_of_its_range(keys: Keys, name: str, pos: int) -> N
     ("name", "pos", "what"),
     [
         ("one", 11, "up to entry 10"),
-        ("two", 10, "behind entry 10"),
+        ("two", 10, "after entry 10"),
         ("two", 21, "up to entry 20"),
-        ("three", 20, "behind entry 20"),
+        ("three", 20, "after entry 20"),
     ],
 )
 def test_a_head_outside_the_range_of_its_key_is_a_flaw(
@@ -86,10 +86,10 @@ def test_a_head_outside_the_range_of_its_key_is_a_flaw(
     )
 
 
-def test_a_head_that_borrows_the_name_of_another_key_is_not_ours(keys: Keys) -> None:
+def test_a_head_with_the_id_of_another_key_is_not_valid(keys: Keys) -> None:
     borrowed = msgspec.structs.replace(keys.head("one", 15), key_id=keys.two.key_id)
 
-    assert keys.ring.flaw_of(borrowed) == "the signature of the head at 15 is not ours"
+    assert keys.ring.flaw_of(borrowed) == "the head at 15 is not signed by a key of this log"
     assert keys.ring.flaw_of(keys.head("stranger", 5)) != ""
 
 
@@ -126,7 +126,7 @@ FORGED: dict[str, tuple[Callable[[Keys], KeyStatement], str]] = {
     ),
     "one of another log": (
         lambda keys: keys.stranger.hand_over(keys.stranger, 25, signed_hash(25), noon()),
-        "its old key is not ours",
+        "its old key is not of this log",
     ),
     "back to a key that signed before": (
         lambda keys: keys.three.hand_over(keys.one, 25, signed_hash(25), noon()),
@@ -140,7 +140,7 @@ FORGED: dict[str, tuple[Callable[[Keys], KeyStatement], str]] = {
 
 
 @pytest.mark.parametrize(("made", "what"), FORGED.values(), ids=FORGED)
-def test_a_handover_that_does_not_go_on_from_the_ring_is_named(
+def test_a_handover_that_does_not_follow_the_ring_is_reported(
     keys: Keys, made: Callable[[Keys], KeyStatement], what: str
 ) -> None:
     ring, flaws = keys.ring.with_all([made(keys)])
@@ -150,13 +150,13 @@ def test_a_handover_that_does_not_go_on_from_the_ring_is_named(
     assert what in flaws[0]
 
 
-def test_whoever_keeps_the_first_key_alone_is_led_to_the_last(keys: Keys) -> None:
+def test_the_first_key_leads_to_the_last(keys: Keys) -> None:
     ring, flaws = Ring(key_of(keys.one.raw)).with_all([*keys.handovers, *keys.handovers])
 
     assert (ring, flaws) == (keys.ring, [])
 
 
-def test_whoever_keeps_the_last_key_alone_is_led_to_the_first(keys: Keys) -> None:
+def test_the_last_key_leads_to_the_first(keys: Keys) -> None:
     ring, flaws = Ring(key_of(keys.three.raw)).with_all(keys.handovers[::-1])
 
     assert (ring, flaws) == (keys.ring, [])
@@ -171,7 +171,7 @@ def retired(keys: Keys, since: int = 5) -> Ring:
     return ring
 
 
-def test_up_to_the_leak_its_heads_are_believed(keys: Keys) -> None:
+def test_heads_before_the_leak_are_valid(keys: Keys) -> None:
     ring = retired(keys)
 
     assert ring.stands_alone(keys.head("one", 5))
@@ -179,13 +179,13 @@ def test_up_to_the_leak_its_heads_are_believed(keys: Keys) -> None:
     assert ring.unconfirmed([keys.head("one", 5)], last=9) is None
 
 
-def test_behind_the_leak_only_a_good_key_confirms_them(keys: Keys) -> None:
+def test_heads_after_the_leak_need_confirmation_by_a_good_key(keys: Keys) -> None:
     ring, doubtful = retired(keys), keys.head("one", 8)
 
     assert ring.unconfirmed([doubtful], last=9) == doubtful
     assert ring.unconfirmed([keys.head("one", 5), doubtful], last=9) == doubtful
     assert ring.unconfirmed([doubtful, keys.head("two", 11)], last=11) is None
-    assert ring.unconfirmed([doubtful], last=10) is None  # the handover is the second key's, too
+    assert ring.unconfirmed([doubtful], last=10) is None  # the second key signed the handover, too
 
 
 def test_two_keys_that_leaked_do_not_confirm_each_other(keys: Keys) -> None:
@@ -205,15 +205,15 @@ def test_only_a_later_key_retires_one(keys: Keys, name: str) -> None:
 
     assert flaws == [
         f"the retirement of key {keys.one.key_id} since entry 5 is not signed by a later key of "
-        "ours"
+        "this log"
     ]
 
 
 @pytest.mark.parametrize("change", [{"since": 9}, {"signature": bytes(64)}], ids=str)
 def test_a_retirement_that_was_changed_is_forged(keys: Keys, change: dict[str, Any]) -> None:
-    said = keys.two.retire(keys.one.key_id, 5, 12, noon())
+    statement = keys.two.retire(keys.one.key_id, 5, 12, noon())
 
-    _, flaws = keys.ring.with_all([msgspec.structs.replace(said, **change)])
+    _, flaws = keys.ring.with_all([msgspec.structs.replace(statement, **change)])
 
     assert len(flaws) == 1
     assert flaws[0].endswith("is forged")
@@ -222,7 +222,7 @@ def test_a_retirement_that_was_changed_is_forged(keys: Keys, change: dict[str, A
 # --- files and messages -------------------------------------------------------------------------
 
 
-def test_a_ring_lives_in_a_file(keys: Keys, tmp_path: Path) -> None:
+def test_a_ring_is_stored_in_a_file(keys: Keys, tmp_path: Path) -> None:
     file = tmp_path / "ring.pub"
     file.write_bytes(keyring.encoded(retired(keys)))
 
@@ -246,7 +246,7 @@ BROKEN: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 
 
 @pytest.mark.parametrize(("change", "why"), BROKEN.values(), ids=BROKEN)
-def test_a_ring_that_does_not_hang_together_is_refused(
+def test_an_inconsistent_ring_is_refused(
     keys: Keys, tmp_path: Path, change: Callable[[bytes], bytes], why: str
 ) -> None:
     file = tmp_path / "ring.pub"
@@ -256,12 +256,12 @@ def test_a_ring_that_does_not_hang_together_is_refused(
         public_key(file)
 
 
-def test_a_key_file_that_is_none_is_named_and_not_quoted(tmp_path: Path) -> None:
+def test_an_invalid_key_file_is_named_but_not_quoted(tmp_path: Path) -> None:
     (tmp_path / "head.key").write_text("-----BEGIN PRIVATE KEY-----\nhunter2\n")
     (tmp_path / "x.pub").write_text("hunter2")
 
     for read in (
-        lambda: Ed25519Signer.kept_in(tmp_path / "head.key"),
+        lambda: Ed25519Signer.load_or_create(tmp_path / "head.key"),
         lambda: public_key(tmp_path / "x.pub"),
     ):
         with pytest.raises(KeyMismatch) as refused:
@@ -269,7 +269,7 @@ def test_a_key_file_that_is_none_is_named_and_not_quoted(tmp_path: Path) -> None
         assert "hunter2" not in str(refused.value)
 
 
-def test_what_is_anchored_is_read_back_as_what_it_is(keys: Keys) -> None:
+def test_a_statement_is_decoded_as_its_kind(keys: Keys) -> None:
     retirement: Retirement = keys.two.retire(keys.one.key_id, 5, 12, noon())
-    for said in (keys.head("one", 5), keys.handovers[0], retirement):
-        assert decode_any(encode(said)) == said
+    for statement in (keys.head("one", 5), keys.handovers[0], retirement):
+        assert decode_any(encode(statement)) == statement

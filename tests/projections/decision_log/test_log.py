@@ -1,4 +1,4 @@
-"""The decision log only grows: chained, gapless, and shut to everything but the next entry."""
+"""The decision log: append-only, chained and gapless."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,16 +27,16 @@ from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import ask, node_seen, noon, one_of_each, records
 from joulie_projections.decision_log.entry import (
     FIRST_PREV,
-    About,
     Entry,
+    EntryFields,
     chain_hash,
     entry_of,
-    header,
+    header_of,
 )
 from joulie_projections.decision_log.heads import Signer, is_genuine
 from joulie_projections.decision_log.log import DecisionLog, Tip
 from joulie_projections.fold.commit import Input
-from joulie_projections.history.history import History, Logged, Wanted
+from joulie_projections.history.history import EntryQuery, History, StoredEntry
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
 
@@ -58,34 +58,34 @@ def declared() -> SettingsDeclared:
 
 
 def is_answer(event: AnyEvent) -> bool:
-    """Whether it is an answer: given about a pod, from a view."""
+    """Whether the event is an answer about a pod, computed from a view."""
     return isinstance(event, ANSWERS)
 
 
-def said(*events: AnyEvent) -> list[Record]:
+def decision_records(*events: AnyEvent) -> list[Record]:
     return records(*events, name="extender")
 
 
 def unbounded(event: AnyEvent) -> bytes:
-    """As a replica that looks at no bounds would send it."""
+    """The message of a replica that does not check bounds."""
     data = msgspec.Raw(msgspec.msgpack.encode(event))
     return seal(Envelope(id="extender:b1:1", type=event.TYPE, v=1, key="k", ts=noon(), data=data))
 
 
 @pytest.fixture
 def log(writer: Engine) -> DecisionLog:
-    """Of a projector in epoch 1."""
+    """The log of a projector in epoch 1."""
     Store(writer).acquire("me", noon(10), noon(), "i", lambda _: False)
     made = DecisionLog(writer)
     made.open()
     return made
 
 
-def append(log: DecisionLog, told: Sequence[Record], epoch: int = 1) -> int:
-    return log.append(epoch, [entry_of(record) for record in told], READ)
+def append(log: DecisionLog, messages: Sequence[Record], epoch: int = 1) -> int:
+    return log.append(epoch, [entry_of(record) for record in messages], READ)
 
 
-def entries(place: Place) -> list[Logged]:
+def entries(place: Place) -> list[StoredEntry]:
     with History.of(place) as history:
         return list(history.entries())
 
@@ -93,18 +93,18 @@ def entries(place: Place) -> list[Logged]:
 # --- appending --------------------------------------------------------------------------------
 
 
-def test_an_empty_log_ends_at_nothing(log: DecisionLog) -> None:
+def test_an_empty_log_ends_at_position_zero(log: DecisionLog) -> None:
     assert log.open() == (Tip(0, FIRST_PREV), Input("", 0))
 
 
-def test_an_entry_repeats_in_columns_what_its_body_says(log: DecisionLog, place: Place) -> None:
-    told = said(declared(), filtered("u7", view=42))
-    append(log, told)
+def test_the_columns_of_an_entry_repeat_fields_of_its_body(log: DecisionLog, place: Place) -> None:
+    messages = decision_records(declared(), filtered("u7", view=42))
+    append(log, messages)
 
     first, second = entries(place)
     line = f"@00350051005400620065extender:b1:2\tdecision.filter\tu7\tteam/u7\t42\t{noon()}\n"
-    body = line.encode() + told[1].data
-    assert second == Logged(
+    body = line.encode() + messages[1].data
+    assert second == StoredEntry(
         pos=2,
         event_id="extender:b1:2",
         kind="decision.filter",
@@ -116,7 +116,7 @@ def test_an_entry_repeats_in_columns_what_its_body_says(log: DecisionLog, place:
         prev=first.hash,
         hash=chain_hash(first.hash, body),
     )
-    assert (second.about, second.message) == (entry_of(told[1]).about, told[1].data)
+    assert (second.fields, second.message) == (entry_of(messages[1]).fields, messages[1].data)
 
 
 @pytest.mark.parametrize(
@@ -135,40 +135,36 @@ def test_an_entry_repeats_in_columns_what_its_body_says(log: DecisionLog, place:
 def test_every_kind_of_entry_has_its_columns(
     event: AnyEvent, columns: tuple[str, str, int, int]
 ) -> None:
-    [told] = said(event)
+    [messages] = decision_records(event)
 
-    about = About("extender:b1:1", event.TYPE, *columns)
-    assert entry_of(told) == Entry(about, header(about) + told.data)
+    fields = EntryFields("extender:b1:1", event.TYPE, *columns)
+    assert entry_of(messages) == Entry(fields, header_of(fields) + messages.data)
 
 
-def test_entries_are_chained_without_a_gap_over_every_append(
-    log: DecisionLog, place: Place
-) -> None:
-    told = said(declared(), *(filtered(f"p{number}") for number in range(6)))
-    for first in range(0, len(told), 3):
-        append(log, told[first : first + 3])
+def test_entries_are_chained_without_a_gap_across_appends(log: DecisionLog, place: Place) -> None:
+    messages = decision_records(declared(), *(filtered(f"p{number}") for number in range(6)))
+    for first in range(0, len(messages), 3):
+        append(log, messages[first : first + 3])
 
     prev = FIRST_PREV
-    for pos, (entry, record) in enumerate(zip(entries(place), told, strict=True), 1):
+    for pos, (entry, record) in enumerate(zip(entries(place), messages, strict=True), 1):
         assert (entry.pos, entry.prev, entry.message) == (pos, prev, record.data)
         prev = chain_hash(prev, entry.body)
         assert entry.hash == prev
     assert log.open() == (Tip(7, prev), READ)
 
 
-def test_the_same_event_is_there_once_however_often_it_comes(
-    log: DecisionLog, place: Place
-) -> None:
-    told = said(filtered("a"), filtered("b"), filtered("c"))
+def test_a_repeated_event_is_stored_once(log: DecisionLog, place: Place) -> None:
+    messages = decision_records(filtered("a"), filtered("b"), filtered("c"))
 
-    added = [append(log, [told[0], told[0]]), append(log, told), append(log, told)]
+    added = [append(log, [messages[0], messages[0]]), append(log, messages), append(log, messages)]
 
     assert added == [1, 2, 0]
     assert [entry.pod_uid for entry in entries(place)] == ["a", "b", "c"]
 
 
-def test_how_far_the_stream_was_read_moves_with_the_entries(log: DecisionLog) -> None:
-    log.append(1, [entry_of(record) for record in said(filtered())], Input("then", 9))
+def test_the_position_in_the_stream_moves_with_the_entries(log: DecisionLog) -> None:
+    log.append(1, [entry_of(record) for record in decision_records(filtered())], Input("then", 9))
     log.append(1, [], Input("then", 12))
 
     assert (log.read_to(), log.open()[1]) == (12, Input("then", 12))
@@ -185,13 +181,15 @@ def test_how_far_the_stream_was_read_moves_with_the_entries(log: DecisionLog) ->
         pytest.param(b"", id="nothing"),
         pytest.param(unbounded(filtered("tab\t")), id="a name with a tab"),
         pytest.param(unbounded(filtered("x" * 10_000)), id="a name that no header holds"),
-        pytest.param(header(About("a", "b", "c", "d", 1, 2)), id="what looks like a header"),
+        pytest.param(
+            header_of(EntryFields("a", "b", "c", "d", 1, 2)), id="what looks like a header"
+        ),
     ],
 )
-def test_what_cannot_be_read_becomes_an_entry_too(
+def test_an_unreadable_message_becomes_an_entry(
     log: DecisionLog, place: Place, data: bytes
 ) -> None:
-    append(log, [Record(Stream.DEC, 3, noon(), data), *said(filtered())])
+    append(log, [Record(Stream.DEC, 3, noon(), data), *decision_records(filtered())])
 
     first, second = entries(place)
     assert (first.event_id, first.kind, first.message) == ("unreadable:3", "unreadable", data)
@@ -203,7 +201,7 @@ def test_another_epoch_is_fenced_and_appends_nothing(
     log: DecisionLog, place: Place, epoch: int
 ) -> None:
     with pytest.raises(Fenced):
-        append(log, said(filtered()), epoch)
+        append(log, decision_records(filtered()), epoch)
 
     assert (entries(place), log.read_to()) == ([], 0)
 
@@ -211,12 +209,12 @@ def test_another_epoch_is_fenced_and_appends_nothing(
 # --- heads ------------------------------------------------------------------------------------
 
 
-def test_a_head_says_where_the_log_ends_and_is_signed_once(
+def test_a_head_names_the_end_of_the_log_and_is_signed_once(
     log: DecisionLog, tmp_path: Path
 ) -> None:
     signer = Signer.of(tmp_path / "key")
     before = log.sign_head(1, signer, noon())
-    append(log, said(filtered("a"), filtered("b")))
+    append(log, decision_records(filtered("a"), filtered("b")))
 
     head, again = log.sign_head(1, signer, noon(1)), log.sign_head(1, signer, noon(2))
 
@@ -226,9 +224,9 @@ def test_a_head_says_where_the_log_ends_and_is_signed_once(
     assert is_genuine(head, signer.public)
 
 
-# --- what was decided in a span of time -------------------------------------------------------
+# --- entries of a time range ------------------------------------------------------------------
 
-# Replicas ship late: entry 3 is of 12:00, though 12:05 stands before it.
+# Replicas ship late: entry 3 is of 12:00, after an entry of 12:05.
 MINUTES = (1, 5, 0, 6, 7, 2, 9, 9, 8, 12)
 
 
@@ -244,7 +242,7 @@ MINUTES = (1, 5, 0, 6, 7, 2, 9, 9, 8, 12)
         pytest.param({"until": 2}, [6, 3, 1], id="until"),
     ],
 )
-def test_entries_of_a_span_of_time_are_found_newest_first_however_many_there_are(
+def test_entries_of_a_time_range_are_found_newest_first_with_and_without_the_index(
     log: DecisionLog,
     place: Place,
     monkeypatch: pytest.MonkeyPatch,
@@ -252,10 +250,10 @@ def test_entries_of_a_span_of_time_are_found_newest_first_however_many_there_are
     span: dict[str, int],
     found: list[int],
 ) -> None:
-    monkeypatch.setattr("joulie_projections.history.history.FEW", few)
-    append(log, said(*(filtered(now=at_minute(minute)) for minute in MINUTES)))
+    monkeypatch.setattr("joulie_projections.history.history.MAX_TIME_LOOKUP", few)
+    append(log, decision_records(*(filtered(now=at_minute(minute)) for minute in MINUTES)))
     times = {end: at_minute(minute) for end, minute in span.items()}
-    wanted = Wanted(since=times.get("since"), until=times.get("until"))
+    wanted = EntryQuery(since=times.get("since"), until=times.get("until"))
 
     with History.of(place) as history:
         before = [entry.pos for entry in history.entries_before(9, wanted)]
@@ -269,10 +267,10 @@ def at_minute(minute: int) -> int:
 
 
 @pytest.mark.parametrize("place", ["database_file"], indirect=True)
-def test_few_entries_of_a_long_log_are_looked_up_and_not_searched_for(
+def test_few_entries_of_a_long_log_are_looked_up_without_a_scan(
     log: DecisionLog, place: Place
 ) -> None:
-    append(log, said(*(filtered(now=at_minute(minute)) for minute in range(500))))
+    append(log, decision_records(*(filtered(now=at_minute(minute)) for minute in range(500))))
     looks = 0
 
     def look() -> int:
@@ -281,9 +279,9 @@ def test_few_entries_of_a_long_log_are_looked_up_and_not_searched_for(
         return 0
 
     with History.of(place) as history:
-        # Each ten instructions of the database; reading back through everything takes hundreds.
+        # Called every ten instructions of the database; a scan of the log takes hundreds of calls.
         history._db.connection.dbapi_connection.set_progress_handler(look, 10)  # type: ignore[union-attr]
-        found = [entry.pos for entry in history.find(Wanted(since=at_minute(498)))]
+        found = [entry.pos for entry in history.find(EntryQuery(since=at_minute(498)))]
 
     assert found == [500, 499]
     assert looks < 100

@@ -1,4 +1,4 @@
-"""What became of an answer: one entry for each pod that is bound, whatever falls meanwhile."""
+"""Outcomes: one entry for each bound pod, with the rank of its node in the answer."""
 
 import asyncio
 import struct
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from joulie_bus.events import Candidates, NodeGone, OutcomeSeen, PodGone, PrioritizeDecided, codec
 from joulie_bus.testing import CLUSTER, ask, bound, node_seen, noon, one_of_each, producer, until
-from joulie_projections.decision_log.outcomes import MOVED, message_of, outcome_of
+from joulie_projections.decision_log.outcomes import ROW_REASSIGNED, message_of, outcome_of
 from joulie_projections.fold.commit import FirstBinding
 from joulie_projections.history.history import History
 from joulie_projections.store.database import Place
@@ -50,7 +50,7 @@ def seen(**more: object) -> OutcomeSeen:
 
 
 @pytest.mark.parametrize(
-    ("where", "said", "rank", "score", "regret"),
+    ("where", "message", "rank", "score", "regret"),
     [
         pytest.param(3, answer(ordinals=[1, 3], scores=[40, 90]), 1, 90, 0, id="the best"),
         pytest.param(1, answer(ordinals=[1, 3], scores=[40, 90]), 2, 40, 50, id="the second"),
@@ -58,50 +58,50 @@ def seen(**more: object) -> OutcomeSeen:
         pytest.param(0, answer(ordinals=[0, 1, 2], scores=[5, 7, 7]), 3, 5, 2, id="behind two"),
         pytest.param(
             -1, answer(ordinals=[-1, 4, -1], scores=[1, 2, 3], strangers=["m", "n"]), 1, 3, 0,
-            id="a stranger",
+            id="an unknown node",
         ),
     ],
 )  # fmt: skip
-def test_a_rank_counts_who_scored_better(
-    where: int, said: bytes, rank: int, score: int, regret: int
+def test_a_rank_counts_the_nodes_with_a_better_score(
+    where: int, message: bytes, rank: int, score: int, regret: int
 ) -> None:
     expected = seen(decision="extender:b1:1", rank=rank, score=score, regret=regret)
 
-    assert outcome_of(pod(where), said) == expected
+    assert outcome_of(pod(where), message) == expected
 
 
 def test_a_node_that_was_no_candidate_has_no_rank() -> None:
-    said = answer(ordinals=[1, 2], scores=[40, 90])
+    message = answer(ordinals=[1, 2], scores=[40, 90])
 
-    assert outcome_of(pod(7), said) == seen(decision="extender:b1:1")
+    assert outcome_of(pod(7), message) == seen(decision="extender:b1:1")
 
 
-def test_a_row_that_passed_to_another_node_ranks_nobody() -> None:
-    said = answer(ordinals=[1, 3], scores=[40, 90])
+def test_a_reassigned_row_gives_no_rank() -> None:
+    message = answer(ordinals=[1, 3], scores=[40, 90])
 
-    assert outcome_of(pod(MOVED), said) == seen(decision="extender:b1:1")
+    assert outcome_of(pod(ROW_REASSIGNED), message) == seen(decision="extender:b1:1")
 
 
 @pytest.mark.parametrize(("place", "rank", "score"), [(0, 1, 90), (1, 2, 60), (2, 3, 40)])
-def test_whoever_was_named_among_the_best_keeps_its_rank(place: int, rank: int, score: int) -> None:
+def test_a_node_named_among_the_best_keeps_its_rank(place: int, rank: int, score: int) -> None:
     given = prioritized("p", [1, 3, 4], [40, 90, 60])
     top = [replace(given.top[0], node="n" if at == place else f"m{at}") for at in range(3)]
-    said = producer("extender").stamp(replace(given, top=top)).data
+    message = producer("extender").stamp(replace(given, top=top)).data
 
     expected = seen(decision="extender:b1:1", rank=rank, score=score, regret=90 - score)
 
-    assert outcome_of(pod(MOVED), said) == expected
+    assert outcome_of(pod(ROW_REASSIGNED), message) == expected
 
 
-@pytest.mark.parametrize("said", [None, b"garbage"])
-def test_without_an_answer_it_says_so(said: bytes | None) -> None:
-    assert outcome_of(pod(1), said) == seen()
+@pytest.mark.parametrize("message", [None, b"garbage"])
+def test_without_an_answer_the_outcome_is_empty(message: bytes | None) -> None:
+    assert outcome_of(pod(1), message) == seen()
 
 
-def test_it_is_the_same_message_whenever_it_is_made() -> None:
-    said = answer(ordinals=[1, 2], scores=[40, 90])
+def test_the_message_of_an_outcome_is_deterministic() -> None:
+    message = answer(ordinals=[1, 2], scores=[40, 90])
 
-    first, second = (message_of(pod(1), said, CLUSTER) for _ in range(2))
+    first, second = (message_of(pod(1), message, CLUSTER) for _ in range(2))
 
     assert first == second
     assert first.subject == CLUSTER.decisions("projector")
@@ -140,7 +140,7 @@ async def test_a_bound_pod_gets_its_rank_in_the_log(
 
 
 @pytest.mark.anyio
-async def test_a_node_that_got_the_row_of_another_is_not_taken_for_it(
+async def test_a_node_in_a_reassigned_row_is_not_mistaken_for_the_previous_one(
     projecting: Projecting, publish: Publish, place: Place
 ) -> None:
     asked = prioritized("p", [0, 1], [70, 20])
@@ -168,7 +168,7 @@ async def test_a_pod_waits_for_an_answer_that_is_still_on_its_way(
 
 
 @pytest.mark.anyio
-async def test_each_pod_has_one_outcome_however_often_the_projector_falls(
+async def test_each_pod_has_one_outcome_across_restarts_of_the_projector(
     projecting: Projecting, viewing: Viewing, publish: Publish, place: Place
 ) -> None:
     pods = [f"p{number}" for number in range(40)]

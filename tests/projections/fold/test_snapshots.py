@@ -96,7 +96,7 @@ def snapshot(position: int, fold_version: str = CODE_VERSION) -> Snapshot:
 
 def test_the_newest_snapshots_are_kept(store: Store, place: Place) -> None:
     for position in (10, 20, 30, 40):
-        store.keep(1, snapshot(position), at_most=3)
+        store.save_snapshot(1, snapshot(position), at_most=3)
 
     with History.of(place) as history:
         assert history.snapshot_positions() == [20, 30, 40]
@@ -106,8 +106,8 @@ def test_the_newest_snapshots_are_kept(store: Store, place: Place) -> None:
 
 
 def test_a_snapshot_of_another_fold_version_is_not_used(store: Store, place: Place) -> None:
-    store.keep(1, snapshot(10), at_most=9)
-    store.keep(1, snapshot(20, "another"), at_most=9)
+    store.save_snapshot(1, snapshot(10), at_most=9)
+    store.save_snapshot(1, snapshot(20, "another"), at_most=9)
 
     with History.of(place) as history:
         assert history.snapshot_before(99) == snapshot(10)
@@ -115,20 +115,20 @@ def test_a_snapshot_of_another_fold_version_is_not_used(store: Store, place: Pla
 
 def test_a_fenced_projector_stores_no_snapshot(store: Store) -> None:
     with pytest.raises(Fenced):
-        store.keep(7, snapshot(10), at_most=1)
+        store.save_snapshot(7, snapshot(10), at_most=1)
 
     assert store.newest_snapshot() == 0
 
 
 def test_a_failed_commit_of_a_snapshot_keeps_the_earlier_ones(store: Store, writer: Engine) -> None:
-    store.keep(1, snapshot(10), at_most=1)
+    store.save_snapshot(1, snapshot(10), at_most=1)
 
     @event.listens_for(writer, "commit")
     def fail(_: object) -> None:
         raise OSError("no space left on device")
 
     with pytest.raises(OSError, match="no space left"):
-        store.keep(1, snapshot(20), at_most=1)
+        store.save_snapshot(1, snapshot(20), at_most=1)
     event.remove(writer, "commit", fail)
 
     assert store.newest_snapshot() == 10

@@ -1,4 +1,4 @@
-"""What a projector measures of streams, database and disk."""
+"""The free space of streams, database and disk that a projector measures."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, node_seen, producer, until
 from joulie_projections.history import free_space
-from joulie_projections.history.free_space import Room
+from joulie_projections.history.free_space import FreeSpaceMonitor
 from joulie_projections.store.database import Place
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,7 @@ async def test_streams_database_and_disk_are_measured(
     await bus.publish([producer().stamp(node_seen("a"))])
     unlimited = declaration(Stream.PLAN, CLUSTER) | {"max_bytes": -1}
     await connection.api(f"STREAM.UPDATE.{Stream.PLAN}", unlimited)
-    await Room(bus, place, tmp_path).look()
+    await FreeSpaceMonitor(bus, place, tmp_path).measure()
 
     assert (shown("joulie_stream_bytes", Stream.OBS) or 0) > 50
     assert shown("joulie_stream_bytes", Stream.CLAIM) == 0
@@ -42,16 +42,16 @@ async def test_streams_database_and_disk_are_measured(
     assert 0 < (free or 0) < (size or 0)
 
 
-async def test_what_cannot_be_measured_is_logged_once_and_tried_again(
+async def test_a_failed_measurement_is_logged_once_and_retried(
     bus: JetStreamLog, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(free_space, "LOOK_S", 0.02)
+    monkeypatch.setattr(free_space, "POLL_S", 0.02)
     missing = tmp_path / "missing"
     metrics.DATA_SIZE_BYTES.set(-1)
     with capture_logs() as lines:
-        async with background(Room(bus, place, missing).run(), "room"):
+        async with background(FreeSpaceMonitor(bus, place, missing).run(), "room"):
             await until(lambda: bool(lines))
             missing.mkdir()
             await until(lambda: (shown("joulie_data_size_bytes") or 0) > 0)
 
-    assert [line["event"] for line in lines] == ["room_unknown"]
+    assert [line["event"] for line in lines] == ["free_space_unknown"]

@@ -1,4 +1,4 @@
-"""Messages that once ended a projector or were retried for ever, by their exact values."""
+"""Messages that ended earlier versions of the projector or were retried forever."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ LONG = "x" * 8000
 
 
 def wire(event: AnyEvent, number: int, **changed: Any) -> bytes:
-    """As a producer without our bounds would send it."""
+    """The message of a producer that does not check bounds."""
     data: dict[str, Any] = msgspec.to_builtins(event, builtin_types=(bytes,))
     raw = msgspec.msgpack.encode(data | changed)
     return seal(
@@ -50,7 +50,7 @@ def wire(event: AnyEvent, number: int, **changed: Any) -> bytes:
 
 
 def pod_of(**asked: int) -> dict[str, Any]:
-    """A bound pod's own part, with what it asks for."""
+    """The pod of a binding, with the given requests."""
     pod: dict[str, Any] = msgspec.to_builtins(ask("u")) | asked
     return pod
 
@@ -65,13 +65,13 @@ ATTACKS = {
     "a NUL in a node's name": [wire(NODE, 1, node="n\0")],
     "a name beyond an index entry": [wire(NODE, 1, node=LONG)],
     "a node bound to a NUL": [wire(POD, 1, node="\0")],
-    "a NUL where a word of ours belongs": [wire(power("n1", 9), 1, source="a\0b")],
+    "a NUL in a word": [wire(power("n1", 9), 1, source="a\0b")],
     "more cards than a number holds": [wire(NODE, 1, gpus=2**64 - 1)],
 }
 
 
 @pytest.mark.parametrize("messages", ATTACKS.values(), ids=ATTACKS)
-async def test_the_projector_sets_it_aside_and_goes_on(
+async def test_the_projector_quarantines_the_message_and_continues(
     projecting: Projecting,
     viewing: Viewing,
     bus: JetStreamLog,
@@ -79,11 +79,11 @@ async def test_the_projector_sets_it_aside_and_goes_on(
     writer: Engine,
     messages: Sequence[bytes],
 ) -> None:
-    says, count = producer(), len(messages)
+    sender, count = producer(), len(messages)
     subject = CLUSTER.of(NODE)
     async with projecting() as running, viewing() as view:
         await bus.publish([Message(subject, f"m{n}", body) for n, body in enumerate(messages)])
-        await bus.publish([says.stamp(node_seen("after"))])
+        await bus.publish([sender.stamp(node_seen("after"))])
         await view.wait_for(count + 1, 10)
         assert not running.done()
         assert list(view.cluster_state.nodes) == ["after"]
@@ -99,7 +99,7 @@ async def test_the_projector_sets_it_aside_and_goes_on(
 
 
 @pytest.mark.parametrize("name", [LONG, "\0", "a\0b", "x" * 254], ids=["8 kB", "NUL", "b", "254"])
-async def test_an_answer_about_an_impossible_pod_is_an_entry_that_cannot_be_read(
+async def test_an_answer_about_an_invalid_pod_is_an_unreadable_entry(
     projecting: Projecting, bus: JetStreamLog, place: Place, name: str
 ) -> None:
     fine = producer("extender")
@@ -125,10 +125,10 @@ async def test_an_answer_about_an_impossible_pod_is_an_entry_that_cannot_be_read
 async def test_a_flood_of_garbage_does_not_fill_the_database(
     projecting: Projecting, viewing: Viewing, bus: JetStreamLog, place: Place, writer: Engine
 ) -> None:
-    says, count = producer(), 3000
+    sender, count = producer(), 3000
     flood = [Message(CLUSTER.of(NODE), f"m{n}", b"garbage %d " % n * 50) for n in range(count)]
     await bus.publish(flood)
-    await bus.publish([says.stamp(node_seen("after"))])
+    await bus.publish([sender.stamp(node_seen("after"))])
     async with projecting(batch=5000), viewing() as view:
         await view.wait_for(count + 1, 20)
         assert list(view.cluster_state.nodes) == ["after"]

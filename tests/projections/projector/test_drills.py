@@ -1,4 +1,4 @@
-"""Whatever falls, wherever: no position is lost, none is there twice, and the rows add up."""
+"""Failure drills: no position is lost or repeated, and the rows match the streams."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ from joulie_bus.testing import (
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.manifest import merkle_root
 from joulie_projections.fold.sequence import fold
-from joulie_projections.history.history import History, Logged
+from joulie_projections.history.history import History, StoredEntry
 from joulie_projections.projector.projector import ProjectorSettings
 from joulie_projections.state.rows import changed_rows, empty_digests, state_digest
 from joulie_projections.state.state import ClusterState
@@ -67,36 +67,36 @@ Shortage = Callable[[Path], AbstractContextManager[None]]
 
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncGenerator[Embedded, None]:
-    """Of this test alone: it may be killed."""
+    """A broker of this test only: it may be killed."""
     async with running_broker(tmp_path / "broker") as running:
         yield running
 
 
 @pytest.fixture
 def start(broker: Embedded, place: Place, tmp_path: Path) -> Generator[Start, None, None]:
-    lives: list[ProjectorProcess] = []
+    processes: list[ProjectorProcess] = []
 
-    def begin(fall: KillPoint | None = None, at: Place = place) -> ProjectorProcess:
+    def begin(kill: KillPoint | None = None, at: Place = place) -> ProjectorProcess:
         key = tmp_path / "signing.key"
         address = broker.address_of(Role.PROJECTOR)
-        lives.append(ProjectorProcess(address, CLUSTER, at, key, SETTINGS, fall))
-        return lives[-1]
+        processes.append(ProjectorProcess(address, CLUSTER, at, key, SETTINGS, kill))
+        return processes[-1]
 
     yield begin
-    for victim in lives:
+    for victim in processes:
         victim.end()
 
 
-class Story:
-    """Facts and answers without an end; each producer sends some of it twice."""
+class Workload:
+    """Endless facts and answers; some messages are sent twice."""
 
     def __init__(self, bus: JetStreamLog, seed: int) -> None:
         self._bus = bus
         self._rng = random.Random(seed)
-        self._says = producer()
+        self._sender = producer()
 
     async def publish(self, count: int) -> None:
-        messages = [self._says.stamp(self._event()) for _ in range(count)]
+        messages = [self._sender.stamp(self._event()) for _ in range(count)]
         again = [m._replace(id=f"again {m.id}") for m in self._rng.sample(messages, count // 10)]
         await self._bus.publish([*messages, *again])
 
@@ -110,10 +110,10 @@ class Story:
 [ANSWER] = [event for event in one_of_each() if isinstance(event, FilterDecided)]
 
 
-async def came_to_the_end(
+async def caught_up(
     connection: Connection, place: Place, meanwhile: Callable[[], None] = lambda: None
 ) -> None:
-    """Until everything that the streams hold is committed, answers and outcomes too."""
+    """Waits until all messages of the streams are committed, answers and outcomes too."""
     async with asyncio.timeout(30):
         while not await asyncio.to_thread(is_at, place, await ends(connection)):
             meanwhile()
@@ -129,17 +129,17 @@ def is_at(place: Place, last: dict[Stream, int]) -> bool:
     engine = database.reader(place)
     try:
         held, log = Store(engine).checkpoint(), DecisionLog(engine)
-        told = held.inputs if held else {}
-        at = {stream: told[stream].sequence if stream in told else 0 for stream in MERGE_ORDER}
+        logged = held.inputs if held else {}
+        at = {stream: logged[stream].sequence if stream in logged else 0 for stream in MERGE_ORDER}
         return {**at, Stream.DEC: log.read_to()} == last and not log.due(1)
     except (DatabaseError, OSError):
-        return False  # it is down, or somebody is just coming
+        return False  # the database is down, or another process is opening it
     finally:
         engine.dispose()
 
 
 async def pause_between_commits(victim: ProjectorProcess, place: Place) -> None:
-    """Who is paused within one keeps the database locked; nobody commits until it goes on."""
+    """A process that is paused within a commit would keep the database locked."""
     async with asyncio.timeout(30):
         while True:
             victim.signal(signal.SIGSTOP)
@@ -161,8 +161,8 @@ def may_be_written(place: Place) -> bool:
         engine.dispose()
 
 
-async def require_whole(connection: Connection, place: Place) -> None:
-    """Folds the streams again by what the manifests say, and compares everything."""
+async def require_complete(connection: Connection, place: Place) -> None:
+    """Folds the streams again by the manifests, and compares rows, digests and entries."""
     facts = {stream: await stored(connection, stream) for stream in MERGE_ORDER}
     with History.of(place) as history:
         manifests, held = list(history.manifests()), history.checkpoint()
@@ -182,125 +182,125 @@ async def require_whole(connection: Connection, place: Place) -> None:
     assert position == sum(len(records) for records in facts.values())
     assert held is not None
     assert (held.position, held.digests, digests) == (position, now, now)
-    await require_every_answer(connection, entries)
+    await require_every_decision(connection, entries)
 
 
-async def require_every_answer(connection: Connection, entries: list[Logged]) -> None:
-    said = dict.fromkeys(record.data for record in await stored(connection, Stream.DEC))
+async def require_every_decision(connection: Connection, entries: list[StoredEntry]) -> None:
+    published = dict.fromkeys(record.data for record in await stored(connection, Stream.DEC))
     outcomes = [entry.pod_uid for entry in entries if entry.kind == OutcomeSeen.TYPE]
 
     assert [entry.pos for entry in entries] == list(range(1, len(entries) + 1))
-    assert [entry.message for entry in entries] == list(said)
+    assert [entry.message for entry in entries] == list(published)
     assert len(set(outcomes)) == len(outcomes)
 
 
-def is_dead(victim: ProjectorProcess) -> bool:
+def has_ended(victim: ProjectorProcess) -> bool:
     return victim.exit_code is not None
 
 
-async def dies(victim: ProjectorProcess) -> int | None:
+async def exit_code_of(victim: ProjectorProcess) -> int | None:
     async with asyncio.timeout(20):
-        while not is_dead(victim):
+        while not has_ended(victim):
             await asyncio.sleep(0.01)
     return victim.exit_code
 
 
-METHODS = ("commit", "keep", "append")
-ENOUGH = 150  # for two snapshots of a second life, wherever the batches of both end
-FALLS = [KillPoint(method, when) for method in METHODS for when in ("before", "after")]
+METHODS = ("commit", "save_snapshot", "append")
+ENOUGH = 150  # events for two snapshots after a restart, wherever the batches end
+KILL_POINTS = [KillPoint(method, when) for method in METHODS for when in ("before", "after")]
 
 
-@pytest.mark.parametrize("fall", FALLS, ids=lambda fall: f"{fall.when} {fall.method}")
-async def test_a_projector_killed_at_the_worst_moment_loses_nothing(
-    fall: KillPoint, start: Start, bus: JetStreamLog, connection: Connection, place: Place
+@pytest.mark.parametrize("kill", KILL_POINTS, ids=lambda kill: f"{kill.when} {kill.method}")
+async def test_a_projector_killed_around_a_commit_loses_nothing(
+    kill: KillPoint, start: Start, bus: JetStreamLog, connection: Connection, place: Place
 ) -> None:
-    story = Story(bus, seed=1)
+    workload = Workload(bus, seed=1)
     for nth in (1, 2):
-        await story.publish(ENOUGH)
-        assert await dies(start(fall._replace(nth=nth))) == -signal.SIGKILL
+        await workload.publish(ENOUGH)
+        assert await exit_code_of(start(kill._replace(nth=nth))) == -signal.SIGKILL
     start()
-    await came_to_the_end(connection, place)
+    await caught_up(connection, place)
 
-    await require_whole(connection, place)
+    await require_complete(connection, place)
 
 
-async def test_two_projectors_at_once_are_one(
+async def test_of_two_concurrent_projectors_one_commits(
     start: Start, bus: JetStreamLog, connection: Connection, place: Place
 ) -> None:
-    story = Story(bus, seed=2)
-    lives = [start(), start()]
+    workload = Workload(bus, seed=2)
+    processes = [start(), start()]
     for _ in range(5):
-        await story.publish(60)
+        await workload.publish(60)
 
-    def one_lives() -> None:
-        """Both may have been too slow for their leases; a supervisor starts another."""
-        if all(victim.exit_code is not None for victim in lives):
-            lives.append(start())
+    def restart_if_both_ended() -> None:
+        """Both may have lost their leases on a slow machine; a supervisor starts another one."""
+        if all(victim.exit_code is not None for victim in processes):
+            processes.append(start())
 
-    await came_to_the_end(connection, place, one_lives)
-    await require_whole(connection, place)
+    await caught_up(connection, place, restart_if_both_ended)
+    await require_complete(connection, place)
 
-    assert {victim.exit_code for victim in lives} <= {None, EXIT_FENCED}
+    assert {victim.exit_code for victim in processes} <= {None, EXIT_FENCED}
 
 
-async def test_a_paused_projector_that_wakes_after_its_lease_stands_down(
+async def test_a_projector_that_was_paused_beyond_its_lease_exits(
     start: Start, bus: JetStreamLog, connection: Connection, place: Place
 ) -> None:
-    story, paused = Story(bus, seed=3), start()
-    await story.publish(60)
-    await came_to_the_end(connection, place)
+    workload, paused = Workload(bus, seed=3), start()
+    await workload.publish(60)
+    await caught_up(connection, place)
     await pause_between_commits(paused, place)
-    await story.publish(60)
+    await workload.publish(60)
     start()
-    await came_to_the_end(connection, place)
+    await caught_up(connection, place)
 
     paused.signal(signal.SIGCONT)
 
-    assert await dies(paused) == EXIT_FENCED
-    await require_whole(connection, place)
+    assert await exit_code_of(paused) == EXIT_FENCED
+    await require_complete(connection, place)
 
 
-async def test_a_broker_that_falls_and_comes_back_is_read_on(
+async def test_reading_continues_after_the_broker_restarts(
     start: Start, bus: JetStreamLog, connection: Connection, place: Place, broker: Embedded
 ) -> None:
-    story = Story(bus, seed=4)
+    workload = Workload(bus, seed=4)
     victim = start()
     for _ in range(3):
-        await story.publish(60)
+        await workload.publish(60)
         broker.kill()
         await broker.wait()
         await broker.start()
-    await came_to_the_end(connection, place)
-    await require_whole(connection, place)
+    await caught_up(connection, place)
+    await require_complete(connection, place)
 
     assert victim.exit_code is None
 
 
 @pytest.fixture
-def own() -> Generator[Postgres, None, None]:
-    """A server that may be killed, and that asks the disk."""
+def own_postgres() -> Generator[Postgres, None, None]:
+    """A server with fsync that may be killed."""
     with Postgres.running(durable=True) as server:
         yield server
 
 
 @pytest.mark.parametrize("place", ["postgres"], indirect=True)
-async def test_a_postgres_that_falls_and_comes_back_lacks_nothing(
-    start: Start, bus: JetStreamLog, connection: Connection, own: Postgres
+async def test_a_crash_of_postgres_loses_nothing(
+    start: Start, bus: JetStreamLog, connection: Connection, own_postgres: Postgres
 ) -> None:
-    place, story = own.migrated(), Story(bus, seed=5)
+    place, workload = own_postgres.migrated(), Workload(bus, seed=5)
     victim = start(at=place)
     for _ in range(3):
-        await story.publish(100)
-        await asyncio.to_thread(own.stop, signal.SIGQUIT)
-        await story.publish(20)
-        await asyncio.to_thread(own.start)
-    await came_to_the_end(connection, place)
-    await require_whole(connection, place)
+        await workload.publish(100)
+        await asyncio.to_thread(own_postgres.stop, signal.SIGQUIT)
+        await workload.publish(20)
+        await asyncio.to_thread(own_postgres.start)
+    await caught_up(connection, place)
+    await require_complete(connection, place)
 
     assert victim.exit_code is None
 
 
-async def test_an_older_copy_of_the_database_catches_up_and_says_that_it_is_another_one(
+async def test_an_older_copy_of_the_database_catches_up_under_a_new_incarnation(
     start: Start,
     bus: JetStreamLog,
     connection: Connection,
@@ -308,22 +308,22 @@ async def test_an_older_copy_of_the_database_catches_up_and_says_that_it_is_anot
     postgres: Postgres,
     tmp_path: Path,
 ) -> None:
-    story, first = Story(bus, seed=6), start()
-    await story.publish(100)
-    await came_to_the_end(connection, place)
+    workload, first = Workload(bus, seed=6), start()
+    await workload.publish(100)
+    await caught_up(connection, place)
     first.signal(signal.SIGTERM)
-    await dies(first)
+    await exit_code_of(first)
     older = copy_of(place, postgres, tmp_path)
     second = start()
-    await story.publish(100)
-    await came_to_the_end(connection, place)
+    await workload.publish(100)
+    await caught_up(connection, place)
     second.signal(signal.SIGTERM)  # a clean end: the last head is signed and anchored
-    await dies(second)
+    await exit_code_of(second)
 
     start(at=older)
-    await came_to_the_end(connection, older)
+    await caught_up(connection, older)
 
-    await require_whole(connection, older)
+    await require_complete(connection, older)
     assert incarnation(older) != incarnation(place)
     assert bodies(older) == bodies(place)
 
@@ -351,7 +351,7 @@ def bodies(place: Place) -> list[bytes]:
         return [entry.message for entry in history.entries()]
 
 
-# --- a broker that was set back to an older state ----------------------------------------------
+# --- a broker that was restored to an older state ----------------------------------------------
 
 OF_EACH: dict[Stream, AnyEvent] = {
     Stream.TEL: power("a", 100),
@@ -363,9 +363,9 @@ OF_EACH: dict[Stream, AnyEvent] = {
 
 
 @pytest.mark.parametrize("place", ["database_file"], indirect=True)
-@pytest.mark.parametrize("is_running", [False, True], ids=["between two lives", "under it"])
+@pytest.mark.parametrize("is_running", [False, True], ids=["while stopped", "while running"])
 @pytest.mark.parametrize("stream", OF_EACH)
-async def test_a_stream_that_was_set_back_and_grew_past_us_stops_the_projector(  # noqa: PLR0913
+async def test_a_stream_that_was_restored_and_grew_past_the_position_stops_the_projector(  # noqa: PLR0913
     stream: Stream,
     is_running: bool,
     projecting: Projecting,
@@ -376,15 +376,15 @@ async def test_a_stream_that_was_set_back_and_grew_past_us_stops_the_projector( 
     tmp_path: Path,
 ) -> None:
     async def publish(boot: str, times: int) -> None:
-        says = producer(boot=boot)
-        await bus.publish([says.stamp(OF_EACH[stream]) for _ in range(times)])
+        sender = producer(boot=boot)
+        await bus.publish([sender.stamp(OF_EACH[stream]) for _ in range(times)])
 
     await publish("b1", 1)
     backup = await Backup.of(broker, tmp_path / "broker")
     await publish("b2", 2)
     async with contextlib.AsyncExitStack() as first:
         running = await first.enter_async_context(projecting())
-        await came_to_the_end(connection, place)
+        await caught_up(connection, place)
         if not is_running:
             await first.aclose()
         before = positions(place)
@@ -394,10 +394,10 @@ async def test_a_stream_that_was_set_back_and_grew_past_us_stops_the_projector( 
         with pytest.raises(ExceptionGroup) as ended:
             await asyncio.wait_for(again, 20)
 
-    # Under it, the projector may look before the stream has grown again, and see its last sequence.
+    # A running projector may compare before the stream has grown again, and see its last sequence.
     what = "(a different message 3|sequence [12]) " if is_running else "a different message 3 "
-    told = f"{stream} is at {what}.*Restore the stream"
-    assert ended.group_contains(StreamReplaced, match=told)
+    logged = f"{stream} is at {what}.*Restore the stream"
+    assert ended.group_contains(StreamReplaced, match=logged)
     assert positions(place) == before
 
 
@@ -435,7 +435,7 @@ def mounted(disk: Path, size: str) -> Generator[Path, None, None]:
 
 @contextlib.contextmanager
 def full(disk: Path) -> Generator[None, None, None]:
-    """Somebody else has filled it to the last byte."""
+    """Another process has filled the disk."""
     filling = disk / "filling"
     with contextlib.suppress(OSError), open(filling, "wb", buffering=0) as file:
         while True:
@@ -448,7 +448,7 @@ def full(disk: Path) -> Generator[None, None, None]:
 
 @contextlib.contextmanager
 def limited(disk: Path) -> Generator[None, None, None]:
-    """A quota: no file may be larger than the log of the database is now."""
+    """A quota: no file may grow beyond the current size of the largest database file."""
     was = resource.getrlimit(resource.RLIMIT_FSIZE)
     grown = max(file.stat().st_size for file in disk.glob("joulie.db*"))
     resource.setrlimit(resource.RLIMIT_FSIZE, (grown, was[1]))
@@ -466,7 +466,7 @@ def limited(disk: Path) -> Generator[None, None, None]:
     ],
     indirect=["place"],
 )
-async def test_a_projector_without_room_says_so_loses_nothing_and_goes_on_once_there_is_some(
+async def test_a_projector_on_a_full_disk_logs_it_and_continues_without_loss(
     projecting: Projecting,
     bus: JetStreamLog,
     connection: Connection,
@@ -474,9 +474,9 @@ async def test_a_projector_without_room_says_so_loses_nothing_and_goes_on_once_t
     shortage: Shortage,
     why: str,
 ) -> None:
-    why_not = await without_room(projecting, bus, connection, place, shortage(place.parent))
+    reasons = await without_room(projecting, bus, connection, place, shortage(place.parent))
 
-    assert why_not == {why}
+    assert reasons == {why}
 
 
 async def without_room(
@@ -486,26 +486,26 @@ async def without_room(
     place: Place,
     shortage: AbstractContextManager[None],
 ) -> set[str]:
-    """What was said while there was none; in the end everything is there."""
-    story = Story(bus, seed=9)
-    with capture_logs() as told:
+    """Runs a projector through a shortage; returns the logged reasons. Nothing is lost."""
+    workload = Workload(bus, seed=9)
+    with capture_logs() as logged:
         async with projecting(batch=100, outcome_grace_s=0.2) as running:
-            await story.publish(60)
-            await came_to_the_end(connection, place)
+            await workload.publish(60)
+            await caught_up(connection, place)
             with shortage:
-                while not running.done() and not any(line["event"] == "refused" for line in told):
-                    await story.publish(100)
-            await story.publish(20)
-            await came_to_the_end(connection, place)
+                while not running.done() and not any(line["event"] == "refused" for line in logged):
+                    await workload.publish(100)
+            await workload.publish(20)
+            await caught_up(connection, place)
             assert not running.done()
 
-    await require_whole(connection, place)
-    assert any(line["event"] == "accepted" for line in told)
-    return {line["why"] for line in told if line["event"] == "refused"}
+    await require_complete(connection, place)
+    assert any(line["event"] == "accepted" for line in logged)
+    return {line["why"] for line in logged if line["event"] == "refused"}
 
 
-class Crowded(NamedTuple):
-    """A server whose database lies on a disk that is small."""
+class SmallDiskPostgres(NamedTuple):
+    """A server with its database on a small disk."""
 
     server: Postgres
     disk: Path
@@ -515,44 +515,44 @@ class Crowded(NamedTuple):
 
 
 @pytest.fixture
-def crowded(own: Postgres) -> Generator[Crowded, None, None]:
-    with mounted(own.directory / "disk", "24m") as disk:
-        yield Crowded(own, disk)
-        own.stop(signal.SIGQUIT)
+def on_small_disk(own_postgres: Postgres) -> Generator[SmallDiskPostgres, None, None]:
+    with mounted(own_postgres.directory / "disk", "24m") as disk:
+        yield SmallDiskPostgres(own_postgres, disk)
+        own_postgres.stop(signal.SIGQUIT)
 
 
-@pytest.mark.parametrize("place", ["crowded"], indirect=True)
-async def test_neither_does_one_whose_postgres_has_no_room(
+@pytest.mark.parametrize("place", ["on_small_disk"], indirect=True)
+async def test_a_projector_whose_postgres_has_a_full_disk_continues_without_loss(
     projecting: Projecting,
     bus: JetStreamLog,
     connection: Connection,
     place: Place,
-    crowded: Crowded,
+    on_small_disk: SmallDiskPostgres,
 ) -> None:
-    why_not = await without_room(projecting, bus, connection, place, full(crowded.disk))
+    reasons = await without_room(projecting, bus, connection, place, full(on_small_disk.disk))
 
-    assert why_not
-    assert all("No space left on device" in why for why in why_not)
+    assert reasons
+    assert all("No space left on device" in why for why in reasons)
 
 
-# --- a stream that was trimmed past our position -----------------------------------------------
+# --- a stream that was trimmed past the position -----------------------------------------------
 
 
 async def trim(connection: Connection, stream: Stream, left: int) -> int:
-    """As the broker itself does where a stream is full; the first sequence that is left."""
+    """Trims like the broker does for a full stream; returns the first sequence that is left."""
     config = (await connection.api(f"STREAM.INFO.{stream}"))["config"]
     await connection.api(f"STREAM.UPDATE.{stream}", {**config, "max_msgs": left})
     return (await state_of(connection, stream)).first
 
 
-async def test_a_stream_trimmed_past_our_position_is_refused_by_name_and_nothing_is_skipped(
+async def test_a_stream_trimmed_past_the_position_is_refused_by_name_and_nothing_is_skipped(
     projecting: Projecting, bus: JetStreamLog, connection: Connection, place: Place
 ) -> None:
-    says = producer()
+    sender = producer()
     async with projecting():
-        await bus.publish([says.stamp(power("n1", watts)) for watts in range(20)])
-        await came_to_the_end(connection, place)
-    await bus.publish([says.stamp(power("n1", watts)) for watts in range(30)])
+        await bus.publish([sender.stamp(power("n1", watts)) for watts in range(20)])
+        await caught_up(connection, place)
+    await bus.publish([sender.stamp(power("n1", watts)) for watts in range(30)])
     first = await trim(connection, Stream.TEL, left=10)
 
     async with projecting() as refused:
@@ -573,13 +573,13 @@ async def test_a_stream_trimmed_past_our_position_is_refused_by_name_and_nothing
 
 @pytest.mark.drill
 @pytest.mark.timeout(900)
-async def test_a_hundred_kills_at_any_moment_lose_nothing(
+async def test_a_hundred_kills_at_random_times_lose_nothing(
     start: Start, bus: JetStreamLog, connection: Connection, place: Place, broker: Embedded
 ) -> None:
-    story, rng = Story(bus, seed=7), random.Random(7)
+    workload, rng = Workload(bus, seed=7), random.Random(7)
     for kill in range(100):
         victim = start()
-        await story.publish(rng.randrange(20, 60))
+        await workload.publish(rng.randrange(20, 60))
         await asyncio.sleep(rng.uniform(0, 0.4))
         if kill % 20 == 19:
             broker.kill()
@@ -587,6 +587,6 @@ async def test_a_hundred_kills_at_any_moment_lose_nothing(
             await broker.start()
         victim.end()
     start()
-    await came_to_the_end(connection, place)
+    await caught_up(connection, place)
 
-    await require_whole(connection, place)
+    await require_complete(connection, place)

@@ -1,5 +1,5 @@
-"""Every field of every event at its extremes: all positions are committed, and what cannot be read
-is set aside, on either database. Nothing ends, nothing is retried, and a refold gives the same.
+"""Every field of every event at its extremes, on both databases: all positions are committed,
+unreadable messages are quarantined, nothing fails or is retried, and a replay gives the same state.
 """
 
 import math
@@ -71,10 +71,10 @@ TEXTS = (
 ODD: tuple[object, ...] = (
     *(None, True, b"\0", [], {}, ["\0"], {"\0": "\0"}, [[[]]], {"a": {"b": [None]}}),
     *(math.nan, math.inf, -math.inf, 1e308, 0.5),
-    msgspec.Raw(b"\xa3\xed\xa0\x80"),  # half of a surrogate pair, where a text should be
-    msgspec.Raw(b"\x91" * 3000 + b"\xc0"),  # nested without end
+    msgspec.Raw(b"\xa3\xed\xa0\x80"),  # a text with half of a surrogate pair
+    msgspec.Raw(b"\x91" * 3000 + b"\xc0"),  # deeply nested
     msgspec.Raw(b"\xcf" + b"\xff" * 8),
-    msgspec.Raw(b"\xc1"),  # nothing at all
+    msgspec.Raw(b"\xc1"),  # a byte that MessagePack never uses
 )
 EXTREMES = (*INTEGERS, *TEXTS, *ODD)
 SENT: tuple[object, ...] = (
@@ -86,7 +86,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def variants(value: object) -> Iterator[object]:
-    """The value with one part of it replaced by something extreme; dicts with strange keys, too."""
+    """The value with one part replaced by an extreme; dicts also get unusual keys."""
     yield from EXTREMES
     if isinstance(value, dict):
         for name, part in value.items():
@@ -101,14 +101,14 @@ def variants(value: object) -> Iterator[object]:
 
 
 def plain(event: AnyEvent) -> dict[str, Any]:
-    """Every field, also those that are as they are by default."""
+    """All fields, including those with default values."""
     fields = {name: getattr(event, name) for name in event.__struct_fields__}
     made: dict[str, Any] = msgspec.to_builtins(fields, builtin_types=(bytes,))
     return made
 
 
 def messages_of(event: AnyEvent) -> Iterator[bytes]:
-    """One for each extreme of each field of the event, and of its envelope."""
+    """A message for each extreme of each field of the event and of its envelope."""
     number = 0
     for name, value in plain(event).items():
         for other in variants(value):
@@ -136,7 +136,7 @@ def sealed(event: AnyEvent, number: int, data: object, **changed: object) -> byt
 
 
 def key_of(event: AnyEvent, data: object) -> str:
-    """Of the event that a reader makes of the data, as its sender would write it."""
+    """The key of the event that a reader decodes from the data."""
     try:
         return msgspec.msgpack.decode(_encode(data), type=type(event)).key
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -144,10 +144,12 @@ def key_of(event: AnyEvent, data: object) -> str:
 
 
 def facts() -> list[Record]:
-    told = [event for event in one_of_each() if isinstance(event, FACT_TYPES)]
+    messages = [event for event in one_of_each() if isinstance(event, FACT_TYPES)]
     made: list[Record] = []
     for stream in MERGE_ORDER:
-        bodies = [body for each in told if stream_of(each) is stream for body in messages_of(each)]
+        bodies = [
+            body for each in messages if stream_of(each) is stream for body in messages_of(each)
+        ]
         made += [Record(stream, n, noon(n), body) for n, body in enumerate(bodies, 1)]
     return made
 
@@ -161,11 +163,11 @@ def in_parts(records: Sequence[Record], size: int) -> Iterator[Sequence[Record]]
 def test_every_extreme_takes_a_position_and_a_refold_gives_the_same(
     place: Place, writer: Engine
 ) -> None:
-    told = facts()
+    messages = facts()
     store, cluster_state, cursor = Store(writer), ClusterState(), START
     assert store.acquire("me", noon(10), noon(), "i", lambda _: False) is not None
 
-    for part in in_parts(told, 1000):
+    for part in in_parts(messages, 1000):
         done: SequencedBatch = sequence(cluster_state, cursor, part, CREATED, noon())
         store.commit(1, done.commit)
         done.draft.commit()
@@ -175,21 +177,21 @@ def test_every_extreme_takes_a_position_and_a_refold_gives_the_same(
         held, aside, digests = history.checkpoint(), history.set_aside(), history.digests()
         assert history.counts().quarantined == len(aside)
     assert held is not None
-    assert held.position == len(told) > 5000
+    assert held.position == len(messages) > 5000
     assert held.digests == digests == cursor.digests
-    assert 0 < len(told) - len(aside) < len(told)
+    assert 0 < len(messages) - len(aside) < len(messages)
     again = Draft(ClusterState())
-    refolded = fold(again, told, 0, aside)
+    refolded = fold(again, messages, 0, aside)
     assert refolded.poison == []
     _, refold = changed_rows(again.changed(), empty_digests())
     assert state_digest(refold) == state_digest(digests)
 
 
-def test_no_extreme_of_a_decision_keeps_the_others_from_the_log(
+def test_an_extreme_decision_does_not_keep_others_from_the_log(
     place: Place, writer: Engine
 ) -> None:
-    told = [event for event in one_of_each() if not isinstance(event, FACT_TYPES)]
-    bodies = [body for event in told for body in messages_of(event)]
+    messages = [event for event in one_of_each() if not isinstance(event, FACT_TYPES)]
+    bodies = [body for event in messages for body in messages_of(event)]
     records = [Record(Stream.DEC, number, noon(), body) for number, body in enumerate(bodies, 1)]
     Store(writer).acquire("me", noon(10), noon(), "i", lambda _: False)
     log = DecisionLog(writer)
@@ -201,7 +203,7 @@ def test_no_extreme_of_a_decision_keeps_the_others_from_the_log(
         for number, part in enumerate(parts(entries, 400), 1)
     )
 
-    assert added == len({entry.about.event_id for entry in entries}) > 1000
+    assert added == len({entry.fields.event_id for entry in entries}) > 1000
     with History.of(place) as history:
         prev = bytes(32)
         for entry in history.entries():
@@ -216,7 +218,7 @@ def parts(entries: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
 
 
 @pytest.mark.parametrize("event", one_of_each(), ids=lambda event: event.TYPE)
-def test_what_a_producer_sends_every_reader_takes(event: AnyEvent) -> None:
+def test_readers_accept_every_event_that_a_producer_sends(event: AnyEvent) -> None:
     refused = 0
     for name in event.__struct_fields__:
         for extreme in SENT:
@@ -234,15 +236,15 @@ def test_what_a_producer_sends_every_reader_takes(event: AnyEvent) -> None:
 @pytest.mark.parametrize(
     ("name", "boot"), [("", "b"), ("x" * (PRODUCER + 1), "b"), ("a\0", "b"), ("a", "b" * 65)]
 )
-def test_a_producer_that_no_reader_would_hear_is_refused(name: str, boot: str) -> None:
+def test_a_producer_with_an_invalid_name_is_refused(name: str, boot: str) -> None:
     with pytest.raises(OutOfBounds):
         producer(name, boot).stamp(power("n", 1))
 
 
 def test_a_refused_event_takes_no_number() -> None:
-    says = producer()
+    sender = producer()
     with pytest.raises(OutOfBounds):
-        says.stamp(power("n", 1e20))
+        sender.stamp(power("n", 1e20))
     for odd in (
         {"corr": "\0"},
         {"corr": "x" * 254},
@@ -250,9 +252,9 @@ def test_a_refused_event_takes_no_number() -> None:
         {"cause": "\ud800"},
     ):
         with pytest.raises(OutOfBounds):
-            says.stamp(power("n", 1), **odd)
+            sender.stamp(power("n", 1), **odd)
 
-    assert says.stamp(power("n", 1)).id.endswith(":1")
+    assert sender.stamp(power("n", 1)).id.endswith(":1")
 
 
 HUGE = ask("u")
@@ -272,16 +274,14 @@ BEFORE_BOUNDS: list[tuple[str, State]] = [
 
 
 @pytest.mark.parametrize(("table", "state"), BEFORE_BOUNDS)
-def test_rows_of_older_code_are_read_though_they_are_beyond_the_bounds(
-    table: str, state: State
-) -> None:
+def test_rows_of_older_code_beyond_the_bounds_are_readable(table: str, state: State) -> None:
     body = encode(state)
 
     assert unchecked.decode(body, type(state)) == decode(table, body) == state
     assert encode(decode(table, body)) == body
 
 
-def test_a_million_of_the_largest_add_up_to_what_a_row_holds() -> None:
+def test_the_sum_of_a_million_largest_values_fits_a_row() -> None:
     largest = replace(ask("u"), cpu_milli=MOST_CPU_MILLI, memory_bytes=MOST_BYTES)
     largest = replace(largest, gpu_milli=MOST_GPU_MILLI)
 

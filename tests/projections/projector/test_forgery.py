@@ -1,6 +1,6 @@
-"""What a credential that has leaked can and cannot do: real roles, a real broker, a real projector.
+"""The limits of a leaked credential: real roles, a real broker, a real projector.
 
-Each test sends what an attacker would send, as the role whose credential the attacker has.
+Each test sends the messages of an attacker, with the role of the leaked credential.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ from joulie_bus.testing import (
 )
 from joulie_projections.decision_log.entry import UNREADABLE, message_in
 from joulie_projections.fold.commit import Poison
-from joulie_projections.history.history import History, Logged
+from joulie_projections.history.history import History, StoredEntry
 from joulie_projections.state.deltas import encode
 from joulie_projections.store.database import Place
 from joulie_projections.view.view import View
@@ -67,13 +67,13 @@ async def watched(
 
 
 def _stamped(name: str, *events: AnyEvent) -> list[Message]:
-    """Each stream is counted by itself."""
+    """Stamps events; each stream has its own producer."""
     by_stream: dict[str, Producer] = {}
     made = []
     for event in events:
         family = CLUSTER.of(event, name).split(".")[1]
-        says = by_stream.setdefault(family, producer(f"{name}-{family}"))
-        made.append(says.stamp(event))
+        sender = by_stream.setdefault(family, producer(f"{name}-{family}"))
+        made.append(sender.stamp(event))
     return made
 
 
@@ -118,7 +118,7 @@ FORGERIES: dict[str, AnyEvent] = {
 
 @pytest.mark.parametrize("attacker", [AGENT, METER], ids=lambda each: str(each.role))
 @pytest.mark.parametrize("forgery", FORGERIES)
-async def test_what_may_write_telemetry_can_forge_no_other_fact(
+async def test_a_telemetry_credential_can_forge_no_other_fact(
     attacker: Attacker, forgery: str, watched: View, broker: Embedded, place: Place
 ) -> None:
     before, counted = _cluster_state(watched), refused(Stream.TEL)
@@ -149,7 +149,7 @@ def _cluster_state(view: View) -> tuple[object, ...]:
         pytest.param("agent-n=31", "joulie.agent.test.n=31", "n1", id="another spelling of a node"),
     ],
 )
-async def test_an_agent_writes_under_its_own_name_about_its_own_node_alone(
+async def test_an_agent_can_write_only_under_its_own_name_about_its_own_node(
     name: str, subject: str, node: str, watched: View, broker: Embedded, place: Place
 ) -> None:
     before = _cluster_state(watched)
@@ -163,11 +163,11 @@ async def test_an_agent_writes_under_its_own_name_about_its_own_node_alone(
     assert len(quarantined(place)) == 1
 
 
-async def test_an_agent_that_reports_its_own_node_is_heard(
+async def test_reports_of_an_agent_about_its_own_node_are_folded(
     watched: View, broker: Embedded, place: Place
 ) -> None:
-    says = producer(agent_name("n1"))
-    messages = [says.stamp(power("n1", watts)) for watts in (310, 320)]
+    sender = producer(agent_name("n1"))
+    messages = [sender.stamp(power("n1", watts)) for watts in (310, 320)]
 
     await send(broker, Role.AGENT, *messages)
     await watched.wait_for(len(NODE) + len(CLAIMED) + 2, 5)
@@ -194,7 +194,7 @@ async def test_an_agent_that_reports_its_own_node_is_heard(
         ),
     ],
 )
-async def test_a_huge_number_in_one_family_spoils_no_counter_of_another(
+async def test_a_huge_number_in_one_family_affects_no_counter_of_another(
     role: Role,
     forged: AnyEvent,
     following: AnyEvent,
@@ -219,7 +219,7 @@ async def test_a_huge_number_in_one_family_spoils_no_counter_of_another(
 # --- decisions ------------------------------------------------------------------------------------
 
 
-def entries(place: Place) -> list[Logged]:
+def entries(place: Place) -> list[StoredEntry]:
     with History.of(place) as history:
         return list(history.entries())
 
@@ -241,7 +241,7 @@ OUTCOME = OutcomeSeen(pod_uid="p", namespace="team", name="p", node="n1")
         pytest.param("evil", "joulie.dec.test.evil", node_seen("n1"), id="a fact"),
     ],
 )
-async def test_a_replica_writes_decisions_of_its_own_alone(
+async def test_a_replica_can_write_only_its_own_decisions(
     replica: str,
     subject: str,
     event: AnyEvent,
@@ -269,11 +269,11 @@ async def test_a_replica_that_calls_itself_projector_writes_no_decision(
     assert [entry.kind for entry in entries(place)] == [UNREADABLE]
 
 
-# --- what the broker sends for a client -----------------------------------------------------------
+# --- messages that the broker sends on behalf of a client -----------------------------------------
 
 
 async def pull_to(broker: Embedded, stream: Stream, reply: str, count: int = 9) -> None:
-    """As a role that reads: the broker sends old messages wherever the request says."""
+    """As a reading role: the broker sends old messages to the subject in the request."""
     create = f"CONSUMER.CREATE.{stream}.evil"
     config = {"name": "evil", "deliver_policy": "all", "ack_policy": "none", "mem_storage": True}
     pull = json.dumps({"batch": count, "expires": 1_000_000_000}).encode()
@@ -284,14 +284,14 @@ async def pull_to(broker: Embedded, stream: Stream, reply: str, count: int = 9) 
 
 
 async def forget_ids(connection: Connection, stream: Stream) -> None:
-    """As if the window were over in which the broker itself drops repeats."""
+    """Ends the window in which the broker drops repeats."""
     config = (await connection.api(f"STREAM.INFO.{stream}"))["config"]
     config |= {"duplicate_window": 100_000_000}
     await connection.api(f"STREAM.UPDATE.{stream}", config)
     await asyncio.sleep(0.3)
 
 
-async def test_an_old_message_that_a_reader_sends_into_its_stream_again_is_a_repeat(
+async def test_an_old_message_resent_into_its_stream_is_a_repeat(
     watched: View, broker: Embedded, connection: Connection, place: Place
 ) -> None:
     await send(broker, Role.EXTENDER, *_stamped("replica-2", released("GPU-1", "train")))
@@ -309,7 +309,7 @@ async def test_an_old_message_that_a_reader_sends_into_its_stream_again_is_a_rep
     assert quarantined(place) == []
 
 
-async def test_an_old_message_that_a_reader_sends_into_another_stream_is_refused(
+async def test_an_old_message_resent_into_another_stream_is_refused(
     watched: View, broker: Embedded, connection: Connection, place: Place
 ) -> None:
     before = _cluster_state(watched)
@@ -322,10 +322,10 @@ async def test_an_old_message_that_a_reader_sends_into_another_stream_is_refused
     assert ["was refused" in poison.why for poison in quarantined(place)] == [True, True]
 
 
-async def test_an_answer_that_the_broker_sends_onto_a_subject_changes_nothing(
+async def test_a_reply_of_the_broker_to_a_subject_of_facts_changes_nothing(
     watched: View, broker: Embedded, place: Place
 ) -> None:
-    """Any user may name any subject as the one for its answer, and the broker asks for no right."""
+    """Any user may name any reply subject, and the broker checks no permission for it."""
     before = _cluster_state(watched)
 
     async with connected(broker, role=Role.AGENT) as connection:
@@ -338,7 +338,7 @@ async def test_an_answer_that_the_broker_sends_onto_a_subject_changes_nothing(
     assert {poison.stream for poison in quarantined(place)} == {Stream.PLAN, Stream.CLAIM}
 
 
-async def test_an_answer_that_the_broker_sends_into_the_live_view_stops_no_reader(
+async def test_a_reply_of_the_broker_into_the_live_view_stops_no_reader(
     watched: View, broker: Embedded
 ) -> None:
     async with connected(broker, role=Role.AGENT) as connection:
@@ -352,7 +352,7 @@ async def test_an_answer_that_the_broker_sends_into_the_live_view_stops_no_reade
     assert watched.cluster_state.nodes["n1"].samples[-1].power_mw == 777_000
 
 
-async def test_a_stored_message_that_a_reader_sends_into_the_live_view_is_no_beat(
+async def test_a_stored_message_resent_into_the_live_view_is_not_a_beat(
     watched: View, broker: Embedded, connection: Connection
 ) -> None:
     known = watched.last_beat
@@ -360,11 +360,11 @@ async def test_a_stored_message_that_a_reader_sends_into_the_live_view_is_no_bea
     forged = replace(known, position=10**9, incarnation="evil")
     beat = Message("joulie.tel.test.evil", "an id", encode(forged))
     await send(broker, Role.SIMULATOR, beat)
-    heard: list[bytes] = []
-    async with connection.listening(CLUSTER.beat, heard.append):
+    received: list[bytes] = []
+    async with connection.listening(CLUSTER.beat, received.append):
         await pull_to(broker, Stream.TEL, CLUSTER.beat)
         await asyncio.sleep(0.6)  # two beats
 
-    assert beat.data not in heard
+    assert beat.data not in received
     assert watched.last_beat is not None
     assert watched.last_beat.incarnation == known.incarnation

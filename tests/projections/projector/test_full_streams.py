@@ -1,4 +1,4 @@
-"""The projector beside streams that take nothing more."""
+"""The projector with full streams."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -45,7 +45,7 @@ async def is_anchored(bus: JetStreamLog, pos: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_a_full_stream_of_heads_keeps_nothing_from_being_written_and_gets_the_newest_head(
+async def test_a_full_stream_of_heads_blocks_no_writes_and_gets_the_newest_head_later(
     projecting: Projecting,
     publish: Publish,
     bus: JetStreamLog,
@@ -64,7 +64,7 @@ async def test_a_full_stream_of_heads_keeps_nothing_from_being_written_and_gets_
         assert not running.done()
 
 
-async def test_a_head_that_no_life_could_publish_is_published_by_the_next_one(
+async def test_an_unpublished_head_is_published_after_a_restart(
     projecting: Projecting, publish: Publish, bus: JetStreamLog, connection: Connection
 ) -> None:
     before = refusals("heads")
@@ -75,7 +75,7 @@ async def test_a_head_that_no_life_could_publish_is_published_by_the_next_one(
         await is_anchored(bus, 1)
 
 
-async def test_outcomes_that_a_full_stream_refuses_are_published_later(
+async def test_outcomes_refused_by_a_full_stream_are_published_later(
     projecting: Projecting, publish: Publish, connection: Connection, place: Place
 ) -> None:
     before = refusals("outcomes")

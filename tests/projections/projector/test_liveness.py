@@ -1,37 +1,37 @@
-"""Alive means: the position moved, or there was nothing to do."""
+"""A projector is alive while its position moves or it has no events to fold."""
 
 from joulie_bus.testing import VirtualClock
-from joulie_projections.projector.liveness import Progress
+from joulie_projections.projector.liveness import Liveness
 
 
 class Watched:
-    """A projector that may stand still for 60 s; time is ours."""
+    """A projector with a timeout of 60 s and a virtual clock."""
 
     def __init__(self) -> None:
         self._clock = VirtualClock(0)
-        self.progress = Progress(60, lambda: self._clock.now / 1e9)
+        self.liveness = Liveness(60, lambda: self._clock.now / 1e9)
 
     def beats(self, seconds: int, position: int, lag: int) -> None:
         for _ in range(seconds):
             self._clock.advance(1)
-            self.progress.saw(position, lag)
+            self.liveness.observe(position, lag)
 
     def is_silent_for(self, seconds: float) -> None:
         self._clock.advance(seconds)
 
     @property
     def alive(self) -> str:
-        return self.progress.alive()
+        return self.liveness.alive()
 
 
-def test_who_has_nothing_to_do_is_alive() -> None:
+def test_an_idle_projector_is_alive() -> None:
     watched = Watched()
     watched.beats(3600, position=7, lag=0)
 
-    assert (watched.alive, watched.progress.ready()) == ("", "")
+    assert (watched.alive, watched.liveness.ready()) == ("", "")
 
 
-def test_whose_position_moves_is_alive_however_far_behind() -> None:
+def test_a_projector_whose_position_moves_is_alive_at_any_lag() -> None:
     watched = Watched()
     for position in range(10):
         watched.beats(59, position, lag=1_000_000)
@@ -39,7 +39,7 @@ def test_whose_position_moves_is_alive_however_far_behind() -> None:
     assert watched.alive == ""
 
 
-def test_who_stands_still_with_events_waiting_is_not_and_is_again_once_it_moves() -> None:
+def test_a_projector_stuck_with_pending_events_is_not_alive_until_it_moves() -> None:
     watched = Watched()
     watched.beats(1, position=7, lag=0)
     watched.beats(62, position=7, lag=5)
@@ -50,17 +50,17 @@ def test_who_stands_still_with_events_waiting_is_not_and_is_again_once_it_moves(
     assert watched.alive == ""
 
 
-def test_who_says_nothing_is_not() -> None:
+def test_a_projector_without_beats_is_not_alive() -> None:
     watched = Watched()
     watched.beats(1, position=7, lag=0)
     watched.is_silent_for(61)
 
-    assert watched.alive == "no sign of life for 61 s"
+    assert watched.alive == "no beat for 61 s"
 
 
-def test_before_it_leads_or_stands_by_it_is_not_ready() -> None:
+def test_a_projector_is_not_ready_before_it_leads_or_stands_by() -> None:
     watched = Watched()
-    before = watched.progress.ready()
-    watched.progress.stands_by()
+    before = watched.liveness.ready()
+    watched.liveness.mark_standby()
 
-    assert (before, watched.progress.ready()) == ("waiting for the database", "")
+    assert (before, watched.liveness.ready()) == ("waiting for the database", "")

@@ -1,4 +1,4 @@
-"""The projector with a real broker and a real database: nothing lost, nothing doubled."""
+"""The projector with a real broker and a real database: nothing is lost or repeated."""
 
 import asyncio
 import random
@@ -62,7 +62,7 @@ async def test_facts_become_twins_that_a_reader_sees(
         assert twin_columns.floats("cores")[twin_columns.rows["a"]] == 8
 
 
-async def test_a_restarted_projector_goes_on_with_nothing_lost_or_doubled(
+async def test_a_restarted_projector_loses_and_repeats_nothing(
     projecting: Projecting,
     viewing: Viewing,
     publish: Publish,
@@ -74,16 +74,16 @@ async def test_a_restarted_projector_goes_on_with_nothing_lost_or_doubled(
         facts = [any_fact(rng.randrange(ANY_FACTS)) for _ in range(60)]
         await publish(*facts)
         async with projecting(), viewing() as view:
-            await view.wait_for(total + rng.randrange(1, 60), 5)  # and it is stopped in the middle
+            await view.wait_for(total + rng.randrange(1, 60), 5)  # then it is stopped in the middle
         total += len(facts)
     async with projecting(), viewing() as view:
         await view.wait_for(total, 5)
 
-    told = manifests(place)
-    assert [m.p_from for m in told] == [1, *(m.p_to + 1 for m in told[:-1])]
-    assert told[-1].p_to == total
+    commits = manifests(place)
+    assert [m.p_from for m in commits] == [1, *(m.p_to + 1 for m in commits[:-1])]
+    assert commits[-1].p_to == total
     for stream in MERGE_ORDER:
-        spans = [r for manifest in told for r in manifest.ranges if r.stream == stream]
+        spans = [r for manifest in commits for r in manifest.ranges if r.stream == stream]
         read = [number for span in spans for number in range(span.first, span.last + 1)]
         assert read == [record.sequence for record in await stored(connection, stream)]
     with History.of(place) as history:
@@ -92,11 +92,11 @@ async def test_a_restarted_projector_goes_on_with_nothing_lost_or_doubled(
         assert held.digests == history.digests()
 
 
-async def test_what_is_sent_twice_counts_once(
+async def test_a_fact_sent_twice_counts_once(
     projecting: Projecting, viewing: Viewing, bus: JetStreamLog
 ) -> None:
     stamped = producer().stamp(bound("p", "a"))
-    again = stamped._replace(id="the broker does not know it again")
+    again = stamped._replace(id="another message id")
     async with projecting(), viewing() as view:
         await bus.publish([stamped, again])
         await view.wait_for(2, 5)
@@ -104,7 +104,7 @@ async def test_what_is_sent_twice_counts_once(
         assert view.cluster_state.nodes["a"].pods == 1
 
 
-async def test_a_standby_leads_when_the_lease_is_over_and_not_before(
+async def test_a_standby_leads_after_the_lease_expires_and_not_before(
     projecting: Projecting, viewing: Viewing, publish: Publish, writer: Engine, place: Place
 ) -> None:
     now = time.time_ns()
@@ -119,7 +119,7 @@ async def test_a_standby_leads_when_the_lease_is_over_and_not_before(
     assert manifests(place)[0].committed_at > until
 
 
-async def test_a_projector_that_lost_its_lease_stands_down(
+async def test_a_projector_that_lost_its_lease_exits(
     projecting: Projecting, viewing: Viewing, publish: Publish, writer: Engine
 ) -> None:
     async with viewing() as view, projecting() as first:
@@ -136,7 +136,7 @@ async def test_a_projector_that_lost_its_lease_stands_down(
             assert not second.done()
 
 
-async def test_a_clean_end_gives_the_lease_back(
+async def test_a_clean_shutdown_releases_the_lease(
     projecting: Projecting, viewing: Viewing, publish: Publish
 ) -> None:
     async with viewing() as view:
@@ -162,7 +162,7 @@ async def test_a_second_projector_of_one_process_waits_for_the_lease(
         await view.wait_for(2, 5)
 
 
-async def test_a_stream_that_was_made_anew_stops_the_projector(
+async def test_a_recreated_stream_stops_the_projector(
     projecting: Projecting, viewing: Viewing, publish: Publish, connection: Connection
 ) -> None:
     async with projecting() as running, viewing() as view:
@@ -193,7 +193,7 @@ async def test_a_projector_does_not_start_on_a_stream_of_another_history(
         assert ended.group_contains(StreamReplaced)
 
 
-async def test_garbage_ends_in_quarantine_and_the_projector_goes_on(
+async def test_garbage_is_quarantined_and_the_projector_continues(
     projecting: Projecting,
     viewing: Viewing,
     publish: Publish,
@@ -211,7 +211,7 @@ async def test_garbage_ends_in_quarantine_and_the_projector_goes_on(
         assert history.counts().quarantined == 1
 
 
-async def test_decisions_are_written_beside_the_facts_and_their_end_is_anchored_on_the_bus(
+async def test_decisions_are_written_and_their_head_is_anchored_on_the_bus(
     projecting: Projecting,
     viewing: Viewing,
     publish: Publish,

@@ -1,4 +1,4 @@
-"""What could not be folded: visible, and told again under a position of its own."""
+"""Messages that could not be folded are visible, and can be retried at a new position."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -36,48 +36,48 @@ SAMPLE = producer().stamp(power("n", 1)).data
 UNKNOWN = SAMPLE.replace(b"telemetry.sampled", b"telemetry.shuffle")
 
 
-def test_what_can_be_read_of_it_is_shown() -> None:
-    known, unknown = quarantine.legible(SAMPLE), quarantine.legible(UNKNOWN)
+def test_a_body_is_shown_as_far_as_it_can_be_decoded() -> None:
+    known, unknown = quarantine.to_readable(SAMPLE), quarantine.to_readable(UNKNOWN)
 
     assert (known["type"], known["data"]) == ("telemetry.sampled", {"node": "n", "power_mw": 1000})
     assert (unknown["type"], unknown["data"]) == ("telemetry.shuffle", known["data"])
-    assert quarantine.legible(msgspec.msgpack.encode({"a": 1})) == {"a": 1}
-    assert quarantine.legible(b"\xc1\xc1") == {"bytes": "c1c1"}
+    assert quarantine.to_readable(msgspec.msgpack.encode({"a": 1})) == {"a": 1}
+    assert quarantine.to_readable(b"\xc1\xc1") == {"bytes": "c1c1"}
 
 
-def test_what_still_cannot_be_read_is_not_told_again() -> None:
-    with pytest.raises(NotRetryable, match="position 7 still cannot be read: nobody here knows"):
-        quarantine.again(poison(UNKNOWN), CLUSTER)
+def test_a_message_that_still_cannot_be_read_is_not_retried() -> None:
+    with pytest.raises(NotRetryable, match="position 7 still cannot be read: "):
+        quarantine.retry_message(poison(UNKNOWN), CLUSTER)
 
 
-def test_a_decision_among_facts_is_not_told_again() -> None:
+def test_a_decision_among_facts_is_not_retried() -> None:
     [*_, outcome] = one_of_each()
 
     with pytest.raises(NotRetryable, match="is a decision"):
-        quarantine.again(poison(producer().stamp(outcome).data), CLUSTER)
+        quarantine.retry_message(poison(producer().stamp(outcome).data), CLUSTER)
 
 
-def test_a_refused_message_is_not_sent_again() -> None:
-    """An administrator would send it, and the broker refuses an administrator nothing."""
+def test_a_refused_message_is_not_retried() -> None:
+    """A retry comes from an administrator, and the broker refuses an administrator nothing."""
     agents = producer(agent_name("evil")).stamp(power("n", 1))
     record = Record(Stream.TEL, 3, NOON, agents.data, "joulie.agent.test.evil")
     [refused] = fold(Draft(ClusterState()), [record], 6).poison
 
     with pytest.raises(NotRetryable, match="position 7 was refused, because its sender may not"):
-        quarantine.again(refused, CLUSTER)
+        quarantine.retry_message(refused, CLUSTER)
 
 
-def test_what_was_unreadable_is_not_sent_into_another_stream() -> None:
+def test_a_message_is_not_retried_into_another_stream() -> None:
     plan = producer().stamp(eco("n")).data
 
     with pytest.raises(NotRetryable, match="stored in JOULIE_TEL, and plan"):
-        quarantine.again(poison(plan), CLUSTER)
+        quarantine.retry_message(poison(plan), CLUSTER)
 
 
-def test_it_is_told_again_as_it_was() -> None:
-    told = quarantine.again(poison(SAMPLE), CLUSTER)
+def test_a_retry_has_the_same_body() -> None:
+    message = quarantine.retry_message(poison(SAMPLE), CLUSTER)
 
-    assert told == (CLUSTER.of(power("n", 1)), "retry:7", SAMPLE)
+    assert message == (CLUSTER.of(power("n", 1)), "retry:7", SAMPLE)
 
 
 @pytest.mark.anyio
@@ -89,25 +89,25 @@ async def test_a_retry_gets_its_own_position_and_every_refold_follows(
     writer: object,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    says, read = producer(), codec.read
+    sender, read = producer(), codec.read
 
     def not_yet(envelope: codec.Envelope, where: str) -> AnyEvent:
-        """Code that does not know readings of node b."""
+        """Simulates code that cannot decode readings of node b."""
         if envelope.key == "b":
-            raise Undecodable(where, "nobody here knows it")
+            raise Undecodable(where, "an unknown node")
         return read(envelope, where)
 
     monkeypatch.setattr(codec, "read", not_yet)
-    monkeypatch.setattr(codec, "open_sample", lambda _: None)  # nor by the short way
+    monkeypatch.setattr(codec, "open_sample", lambda _: None)  # nor by the fast path
     async with projecting(), viewing() as view:
-        await bus.publish([says.stamp(power("a", 1)), says.stamp(power("b", 2))])
+        await bus.publish([sender.stamp(power("a", 1)), sender.stamp(power("b", 2))])
         await view.wait_for(2, 5)
         assert list(view.cluster_state.nodes) == ["a"]
     monkeypatch.setattr(codec, "read", read)
 
     async with projecting(), viewing() as view:
         [found] = quarantined(place)
-        await bus.publish([quarantine.again(found, CLUSTER)])
+        await bus.publish([quarantine.retry_message(found, CLUSTER)])
         await view.wait_for(3, 5)
         assert sorted(view.cluster_state.nodes) == ["a", "b"]
 

@@ -1,4 +1,4 @@
-"""The rows made anew beside those that serve: the same at the same position, and nobody waits."""
+"""A rebuild gives the same rows at the same position, without blocking readers or producers."""
 
 import asyncio
 import contextlib
@@ -27,12 +27,12 @@ from joulie_bus.testing import (
 from joulie_projections.fold.commit import Checkpoint
 from joulie_projections.fold.registry import evolve
 from joulie_projections.history.history import History
-from joulie_projections.projector.rebuild import Rebuilt, rebuild
+from joulie_projections.projector.rebuild import RebuildResult, rebuild
 from joulie_projections.state.rows import Row
 from joulie_projections.state.state_changes import Draft
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
-from joulie_projections.store.store import Made, Store
+from joulie_projections.store.store import GenerationInfo, Store
 from joulie_projections.view.view import View
 
 pytestmark = pytest.mark.anyio
@@ -44,7 +44,7 @@ TOTAL = 120
 
 
 @pytest.fixture
-async def told(projecting: Projecting, viewing: Viewing, publish: Publish) -> None:
+async def published(projecting: Projecting, viewing: Viewing, publish: Publish) -> None:
     rng = random.Random(11)
     async with projecting(snapshot_every=50), viewing() as view:
         await publish(*(any_fact(rng.randrange(ANY_FACTS)) for _ in range(TOTAL)))
@@ -52,7 +52,7 @@ async def told(projecting: Projecting, viewing: Viewing, publish: Publish) -> No
         await until(lambda: view.last_beat is not None and view.last_beat.position == TOTAL)
 
 
-async def again(bus: Log, place: Place, from_position: int = 0) -> Rebuilt:
+async def rebuild_again(bus: Log, place: Place, from_position: int = 0) -> RebuildResult:
     engine = database.writer(place)
     try:
         with History.of(place) as history:
@@ -70,14 +70,14 @@ def held(place: Place) -> tuple[Checkpoint, list[Row]]:
     return checkpoint, sorted(rows)
 
 
-@pytest.mark.usefixtures("told")
-async def test_the_rows_made_anew_are_the_rows_that_served(bus: JetStreamLog, place: Place) -> None:
+@pytest.mark.usefixtures("published")
+async def test_the_rebuilt_rows_equal_the_previous_rows(bus: JetStreamLog, place: Place) -> None:
     before, rows = held(place)
 
-    done = await again(bus, place)
+    done = await rebuild_again(bus, place)
 
     after, now = held(place)
-    assert done._replace(seconds=0) == Rebuilt(2, TOTAL, TOTAL, 0, 0)
+    assert done._replace(seconds=0) == RebuildResult(2, TOTAL, TOTAL, 0, 0)
     assert now == rows
     assert after == before._replace(
         generation=2, epoch=before.epoch + 1, incarnation=after.incarnation
@@ -85,18 +85,20 @@ async def test_the_rows_made_anew_are_the_rows_that_served(bus: JetStreamLog, pl
     assert after.incarnation != before.incarnation
 
 
-@pytest.mark.usefixtures("told")
-async def test_a_snapshot_saves_most_of_the_work(bus: JetStreamLog, place: Place) -> None:
+@pytest.mark.usefixtures("published")
+async def test_a_rebuild_from_a_snapshot_folds_fewer_events(
+    bus: JetStreamLog, place: Place
+) -> None:
     _, rows = held(place)
 
-    done = await again(bus, place, from_position=TOTAL)
+    done = await rebuild_again(bus, place, from_position=TOTAL)
 
     assert held(place)[1] == rows
     assert 0 < done.events <= TOTAL - 50
 
 
-@pytest.mark.usefixtures("told")
-async def test_rows_that_somebody_changed_are_right_again(
+@pytest.mark.usefixtures("published")
+async def test_a_rebuild_corrects_changed_rows(
     bus: JetStreamLog, place: Place, writer: Engine, projecting: Projecting
 ) -> None:
     _, rows = held(place)
@@ -106,27 +108,27 @@ async def test_rows_that_somebody_changed_are_right_again(
     async with projecting() as refusing:
         with pytest.raises(StateDamaged, match="`joulie rebuild`"):
             await asyncio.wait_for(refusing, 5)
-    await again(bus, place)
+    await rebuild_again(bus, place)
 
     assert held(place)[1] == rows
 
 
-async def test_nobody_waits_for_a_rebuild(
+async def test_readers_and_producers_do_not_wait_for_a_rebuild(
     projecting: Projecting, viewing: Viewing, publish: Publish, bus: JetStreamLog, place: Place
 ) -> None:
-    async with viewing() as view, kept_up(projecting) as lives:
+    async with viewing() as view, kept_up(projecting) as runs:
         await publish(*(power(f"n{number}", 1) for number in range(30)))
         await view.wait_for(30, 10)
-        telling = asyncio.ensure_future(publish(*(power(f"n{n % 9}", n) for n in range(500))))
+        publishing = asyncio.ensure_future(publish(*(power(f"n{n % 9}", n) for n in range(500))))
 
-        done = await again(bus, place)
-        await telling
+        done = await rebuild_again(bus, place)
+        await publishing
         await view.wait_for(530, 10)
         await until(lambda: view.last_beat is not None and view.last_beat.position == 530)
-        await until(lambda: len(lives) >= 2)  # what was before the rebuild stood down
+        await until(lambda: len(runs) >= 2)  # the projector from before the rebuild exited
 
         assert view.is_ready
-        assert isinstance(lives[0].exception(), ExceptionGroup)
+        assert isinstance(runs[0].exception(), ExceptionGroup)
         assert done.differs_at == 0
     with History.of(place) as history:
         checkpoint = history.checkpoint()
@@ -138,24 +140,24 @@ async def test_nobody_waits_for_a_rebuild(
 async def kept_up(
     projecting: Projecting,
 ) -> AsyncGenerator[Sequence[asyncio.Task[None]], None]:
-    """A projector that is started again when it falls, as its supervisor does."""
-    lives: list[asyncio.Task[None]] = []
+    """A projector that is restarted when it exits, like under a supervisor."""
+    runs: list[asyncio.Task[None]] = []
 
     async def live() -> None:
         while True:
             async with projecting() as task:
-                lives.append(task)
+                runs.append(task)
                 await asyncio.wait([task])
 
     keeper = asyncio.create_task(live())
     try:
-        yield lives
+        yield runs
     finally:
         keeper.cancel()
         await asyncio.wait([keeper])
 
 
-async def test_a_rebuild_leaves_out_what_was_set_aside_when_it_came(
+async def test_a_rebuild_leaves_out_quarantined_messages(
     projecting: Projecting, viewing: Viewing, publish: Publish, bus: JetStreamLog, place: Place
 ) -> None:
     async with projecting(), viewing() as view:
@@ -164,13 +166,13 @@ async def test_a_rebuild_leaves_out_what_was_set_aside_when_it_came(
         await view.wait_for(2, 5)
     _, rows = held(place)
 
-    await again(bus, place)
+    await rebuild_again(bus, place)
 
     assert held(place)[1] == rows
 
 
-@pytest.mark.usefixtures("told")
-async def test_a_rebuild_sets_aside_what_was_folded_and_is_refused_today(
+@pytest.mark.usefixtures("published")
+async def test_a_rebuild_quarantines_messages_that_the_code_now_refuses(
     bus: JetStreamLog, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(draft: Draft, fact: Fact, at: int) -> None:
@@ -180,7 +182,7 @@ async def test_a_rebuild_sets_aside_what_was_folded_and_is_refused_today(
 
     with monkeypatch.context() as patch:
         patch.setattr("joulie_projections.fold.sequence.evolve", broken)
-        done = await again(bus, place)
+        done = await rebuild_again(bus, place)
 
     with History.of(place) as history:
         found, held = history.quarantined(), history.checkpoint()
@@ -188,25 +190,27 @@ async def test_a_rebuild_sets_aside_what_was_folded_and_is_refused_today(
         assert history.digests() == held.digests
     assert done.set_aside == len(found) > 0
     assert all("its fold failed: KeyError('a bug')" in poison.why for poison in found)
-    rebuilt = await again(bus, place)  # and it stays aside, though it could be folded now
+    rebuilt = await rebuild_again(
+        bus, place
+    )  # it stays in quarantine, although it could be folded now
     assert (rebuilt.set_aside, rebuilt.events) == (0, TOTAL)
     with History.of(place) as history:
         assert (history.quarantined(), history.digests()) == (found, held.digests)
 
 
-@pytest.mark.usefixtures("told")
-async def test_a_rebuild_reads_only_the_streams_that_its_position_belongs_to(place: Place) -> None:
-    strange, says, before = memory_log(), producer("stranger"), held(place)
-    await strange.publish([says.stamp(any_fact(number)) for number in range(TOTAL)])
+@pytest.mark.usefixtures("published")
+async def test_a_rebuild_refuses_streams_of_another_history(place: Place) -> None:
+    other_log, sender, before = memory_log(), producer("stranger"), held(place)
+    await other_log.publish([sender.stamp(any_fact(number)) for number in range(TOTAL)])
 
     with pytest.raises(StreamReplaced):
-        await again(strange, place)
+        await rebuild_again(other_log, place)
 
     assert held(place) == before
 
 
-@pytest.mark.usefixtures("told")
-async def test_two_rebuilds_at_once_flip_to_nothing_that_does_not_add_up(
+@pytest.mark.usefixtures("published")
+async def test_concurrent_rebuilds_never_activate_inconsistent_rows(
     place: Place, writer: Engine
 ) -> None:
     store = Store(writer)
@@ -216,8 +220,8 @@ async def test_two_rebuilds_at_once_flip_to_nothing_that_does_not_add_up(
     store.fill(2, rows[:-1], checkpoint.position)
 
     with pytest.raises(StateDamaged, match="Generation 2"):
-        store.flip(leading.epoch, 2, leading, Made("1", noon()))
+        store.activate_generation(leading.epoch, 2, leading, GenerationInfo("1", noon()))
     with pytest.raises(Fenced):
-        store.flip(leading.epoch - 1, 2, leading, Made("1", noon()))
+        store.activate_generation(leading.epoch - 1, 2, leading, GenerationInfo("1", noon()))
 
     assert held(place)[1] == rows

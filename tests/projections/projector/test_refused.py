@@ -1,4 +1,4 @@
-"""A value that the database refuses: the message that holds it is set aside, all others count."""
+"""Values that the database refuses: their messages are quarantined, all others are folded."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,8 @@ pytestmark = pytest.mark.anyio
 Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
 Viewing = Callable[[], AbstractAsyncContextManager[View]]
 Publish = Callable[..., Awaitable[None]]
-# What psycopg calls a DataError, and what it calls an OperationalError, as if it passed.
+# psycopg raises DataError for the first, and OperationalError for the second, although both are
+# permanent.
 DIVISION_BY_ZERO, PROGRAM_LIMIT = "22012", "54000"
 
 
@@ -31,8 +32,8 @@ def state(request: pytest.FixtureRequest) -> str:
     return found
 
 
-def refuses(place: Place, table: str, when: str, state: str) -> None:
-    """From now on the database itself refuses some rows of a table."""
+def refuse_rows(place: Place, table: str, when: str, state: str) -> None:
+    """Adds a trigger that refuses some rows of a table."""
     owner = database.migrator(place)
     with owner.begin() as db:
         for statement in _trigger(owner.dialect.name, table, when, state):
@@ -52,8 +53,8 @@ def _trigger(dialect: str, table: str, when: str, state: str) -> list[str]:
     ]
 
 
-def holding(place: Place, word: str) -> str:
-    """SQL: the body of an entry holds the word."""
+def body_contains(place: Place, word: str) -> str:
+    """A SQL condition: the body of the entry contains the word."""
     if database.sqlite_file(place) is not None:
         return f"instr(NEW.body, CAST('{word}' AS BLOB))"
     return f"position('{word}'::bytea IN NEW.body) > 0"
@@ -74,11 +75,11 @@ def running(
 
 
 @pytest.mark.parametrize("batch", [7, 1000], ids=["small commits", "a large one"])
-async def test_facts_whose_rows_are_refused_are_set_aside_and_all_others_count(
+async def test_facts_with_refused_rows_are_quarantined_and_all_others_are_folded(
     running: Running, place: Place, writer: Engine, state: str, batch: int
 ) -> None:
     projecting, viewing, publish, bus = running
-    refuses(place, "node_twin", "NEW.key = 'evil'", state)
+    refuse_rows(place, "node_twin", "NEW.key = 'evil'", state)
     names = [f"n{number}" for number in range(400)]
     names[5], names[311] = "evil", "evil"
     await publish(*(node_seen(name) for name in names), *(power(f"n{n}", 9) for n in range(300)))
@@ -109,11 +110,11 @@ async def test_facts_whose_rows_are_refused_are_set_aside_and_all_others_count(
 async def test_an_answer_that_is_refused_is_an_unreadable_entry(
     running: Running, place: Place, state: str, refused: str, is_kept: bool
 ) -> None:
-    refuses(place, "decision", holding(place, refused), state)
-    says = producer("extender")
-    told = [says.stamp(decided(f"p{number}")) for number in range(20)]
-    told[11] = says.stamp(decided("evil"))
-    await running.bus.publish(told)
+    refuse_rows(place, "decision", body_contains(place, refused), state)
+    sender = producer("extender")
+    messages = [sender.stamp(decided(f"p{number}")) for number in range(20)]
+    messages[11] = sender.stamp(decided("evil"))
+    await running.bus.publish(messages)
 
     def written() -> bool:
         with History.of(place) as history:
@@ -127,5 +128,5 @@ async def test_an_answer_that_is_refused_is_an_unreadable_entry(
         entries = list(history.entries())
     assert [entry.kind for entry in entries].count("unreadable") == 1
     assert entries[11].kind == "unreadable"
-    assert (entries[11].message == told[11].data) == is_kept
+    assert (entries[11].message == messages[11].data) == is_kept
     assert is_kept or b"bytes that the database refused, sha256 " in entries[11].message

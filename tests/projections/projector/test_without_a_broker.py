@@ -1,4 +1,4 @@
-"""The rooms run on the log in memory as they run on the real one; time is the test's own."""
+"""Projector and view on the in-memory log, with a virtual clock."""
 
 import asyncio
 import contextlib
@@ -41,15 +41,15 @@ async def projecting(
         reader.dispose()
 
 
-async def test_a_rising_node_shows_its_trend_minutes_later(
+async def test_a_node_with_rising_power_shows_its_trend(
     writer: Engine, place: Place, tmp_path: Path
 ) -> None:
-    clock, says = VirtualClock(), producer()
+    clock, sender = VirtualClock(), producer()
     bus = memory_log(clock)
     async with projecting(bus, writer, place, tmp_path / "key") as (view, _):
-        await bus.publish([says.stamp(hardware("n"))])
+        await bus.publish([sender.stamp(hardware("n"))])
         for minute in range(5):
-            await bus.publish([says.stamp(power("n", 300 + 20 * minute))])
+            await bus.publish([sender.stamp(power("n", 300 + 20 * minute))])
             clock.advance(60)
         await view.wait_for(6, 10)
 
@@ -57,12 +57,12 @@ async def test_a_rising_node_shows_its_trend_minutes_later(
         assert twin_columns.floats("trend_w_per_min")[twin_columns.rows["n"]] == pytest.approx(20)
 
 
-async def test_a_stream_that_was_trimmed_behind_our_back_stops_the_projector(
+async def test_a_stream_that_was_trimmed_past_the_position_stops_the_projector(
     writer: Engine, place: Place, tmp_path: Path
 ) -> None:
-    broker, says = MemoryBroker(CLUSTER, VirtualClock()), producer()
+    broker, sender = MemoryBroker(CLUSTER, VirtualClock()), producer()
     bus = MemoryLog(broker)
-    await bus.publish([says.stamp(power("n", watts)) for watts in range(10)])
+    await bus.publish([sender.stamp(power("n", watts)) for watts in range(10)])
     broker.trim(Stream.TEL, 5)
 
     with pytest.raises(ExceptionGroup) as ended:

@@ -1,4 +1,4 @@
-"""The logs only grow, in both databases, whoever asks: each layer by itself refuses the rest."""
+"""The logs are append-only in both databases: each layer refuses changes by itself."""
 
 import contextlib
 import re
@@ -18,7 +18,7 @@ from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import noon, one_of_each, records
 from joulie_migrations.guards import GROWING
-from joulie_projections.decision_log.entry import About, entry_of, header
+from joulie_projections.decision_log.entry import EntryFields, entry_of, header_of
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Input
@@ -30,30 +30,30 @@ from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
 from joulie_projections.testing import Postgres
 
-# What each database keeps of an entry: SQLite makes the other columns.
+# The stored columns of an entry in each database: SQLite generates the others.
 SQLITE = "pos, body, prev, hash, beside"
 POSTGRES = "pos, body, prev, hash, event_id, kind, pod_uid, pod, view_position, decided_at"
 
 
-def said_to(place: Place, statement: str) -> str:
-    """With the columns that are kept there, and with what an entry called `<id>` is found by."""
+def sql_for(place: Place, statement: str) -> str:
+    """The SQL for the database: its stored columns, and the fields of an entry for each `<id>`."""
     if database.sqlite_file(place) is None:
         return re.sub("<(.*?)>", r"'\1', kind, pod_uid, pod, 0, 0", statement).format(kept=POSTGRES)
 
     def beside(name: re.Match[str]) -> str:
-        return f"x'{header(About(name[1], 'k', 'u', 'p', 0, 0)).hex()}'"
+        return f"x'{header_of(EntryFields(name[1], 'k', 'u', 'p', 0, 0)).hex()}'"
 
     return re.sub("<(.*?)>", beside, statement).format(kept=SQLITE)
 
 
 def fill(writer: Engine, key: Path) -> None:
-    """Two decisions, a head, a batch and something in quarantine."""
+    """Writes two decisions, a head, a batch and a message in quarantine."""
     store, log = Store(writer), DecisionLog(writer)
     store.acquire("me", noon(10), noon(), "i", lambda _: False)
     log.open()
     answers = [event for event in one_of_each() if isinstance(event, FilterDecided)]
-    told = [entry_of(record) for record in records(*answers, *answers, name="extender")]
-    log.append(1, told, Input("then", 2))
+    entries = [entry_of(record) for record in records(*answers, *answers, name="extender")]
+    log.append(1, entries, Input("then", 2))
     log.sign_head(1, Signer.of(key), noon())
     start = FoldCursor(0, {}, empty_digests(), b"")
     garbage = [Record(Stream.TEL, 1, noon(), b"garbage")]
@@ -61,32 +61,32 @@ def fill(writer: Engine, key: Path) -> None:
 
 
 @pytest.fixture
-def full(writer: Engine, tmp_path: Path) -> Engine:
+def filled(writer: Engine, tmp_path: Path) -> Engine:
     fill(writer, tmp_path / "key")
     return writer
 
 
-def copied(table: str, verb: str = "INSERT", suffix: str = "") -> str:
+def copy_row(table: str, verb: str = "INSERT", suffix: str = "") -> str:
     into, kept = (f"{table} ({{kept}})", "{kept}") if table == "decision" else (table, "*")
     return f"{verb} INTO {into} SELECT {kept} FROM {table} WHERE true LIMIT 1{suffix}"
 
 
-CHANGED = [
+CHANGES = [
     *(f"UPDATE {table} SET {key} = {key}" for table, key in GROWING.items()),
     "UPDATE decision SET body = prev WHERE pos = 1",
     "UPDATE batch SET merkle_root = prev",
     "UPDATE head SET signature = hash",
     *(f"DELETE FROM {table}" for table in GROWING),
-    *(copied(table) for table in GROWING),
+    *(copy_row(table) for table in GROWING),
     *(
-        copied(table, suffix=f" ON CONFLICT ({key}) DO UPDATE SET {key} = excluded.{key}")
+        copy_row(table, suffix=f" ON CONFLICT ({key}) DO UPDATE SET {key} = excluded.{key}")
         for table, key in GROWING.items()
     ),
 ]
 
 
-def snapshot_of(place: Place) -> list[list[Any]]:
-    """Everything that must not change."""
+def contents_of(place: Place) -> list[list[Any]]:
+    """The rows of all append-only tables."""
     engine = database.migrator(place)
     with engine.connect() as db:
         found = [list(db.execute(text(f"SELECT * FROM {table}"))) for table in GROWING]
@@ -94,20 +94,20 @@ def snapshot_of(place: Place) -> list[list[Any]]:
     return [[tuple(row) for row in rows] for rows in found]
 
 
-@pytest.mark.parametrize("statement", CHANGED)
-def test_the_writer_itself_cannot_touch_what_was_written(
-    full: Engine, place: Place, statement: str
+@pytest.mark.parametrize("statement", CHANGES)
+def test_the_writer_cannot_change_existing_rows(
+    filled: Engine, place: Place, statement: str
 ) -> None:
-    was = snapshot_of(place)
+    before = contents_of(place)
 
-    with pytest.raises(DatabaseError), full.begin() as db:
-        db.exec_driver_sql(said_to(place, statement))
+    with pytest.raises(DatabaseError), filled.begin() as db:
+        db.exec_driver_sql(sql_for(place, statement))
 
-    assert snapshot_of(place) == was
+    assert contents_of(place) == before
 
 
-def placed(pos: int, prev: str, event_id: str = "new") -> str:
-    """An entry of its own making, without a header; `prev` is SQL."""
+def insert_entry(pos: int, prev: str, event_id: str = "new") -> str:
+    """SQL that inserts an entry without a header; `prev` is SQL."""
     return (
         f"INSERT INTO decision ({{kept}}) SELECT {pos}, substr(body, 2), ({prev}), hash, "
         f"<{event_id}> FROM decision WHERE pos = 1"
@@ -115,38 +115,43 @@ def placed(pos: int, prev: str, event_id: str = "new") -> str:
 
 
 MISPLACED = [
-    pytest.param(placed(2, "SELECT hash FROM decision WHERE pos = 1"), id="taken"),
-    pytest.param(placed(9, "SELECT hash FROM decision WHERE pos = 2"), id="a gap"),
-    pytest.param(placed(3, "prev"), id="another chain"),
-    pytest.param(placed(3, "SELECT hash FROM decision WHERE pos = 1"), id="a fork"),
-    pytest.param(placed(0, "prev"), id="before the first"),
+    pytest.param(insert_entry(2, "SELECT hash FROM decision WHERE pos = 1"), id="taken"),
+    pytest.param(insert_entry(9, "SELECT hash FROM decision WHERE pos = 2"), id="a gap"),
+    pytest.param(insert_entry(3, "prev"), id="another chain"),
+    pytest.param(insert_entry(3, "SELECT hash FROM decision WHERE pos = 1"), id="a fork"),
+    pytest.param(insert_entry(0, "prev"), id="before the first"),
     pytest.param(
-        placed(3, "SELECT hash FROM decision WHERE pos = 2", "extender:b1:1"), id="said before"
+        insert_entry(3, "SELECT hash FROM decision WHERE pos = 2", "extender:b1:1"),
+        id="a repeat",
     ),
 ]
 
 
 @pytest.mark.parametrize("statement", MISPLACED)
-def test_an_entry_goes_nowhere_but_to_the_end(full: Engine, place: Place, statement: str) -> None:
-    was = snapshot_of(place)
+def test_an_entry_can_only_be_appended_at_the_end(
+    filled: Engine, place: Place, statement: str
+) -> None:
+    before = contents_of(place)
 
-    with pytest.raises(DatabaseError), full.begin() as db:
-        db.exec_driver_sql(said_to(place, statement))
+    with pytest.raises(DatabaseError), filled.begin() as db:
+        db.exec_driver_sql(sql_for(place, statement))
 
-    assert snapshot_of(place) == was
+    assert contents_of(place) == before
 
 
-def test_the_writers_other_tables_stay_writable(full: Engine) -> None:
-    with full.begin() as db:
+def test_the_writers_other_tables_stay_writable(filled: Engine) -> None:
+    with filled.begin() as db:
         db.exec_driver_sql("UPDATE checkpoint SET head = inputs")
         db.exec_driver_sql("DELETE FROM node_twin")
 
 
-# --- SQLite: somebody with the file, and without our guards -----------------------------------
+# --- SQLite: a connection without the authorizer ----------------------------------------------
 
 
 @pytest.fixture
-def bare(database_file: Path, tmp_path: Path) -> Generator[sqlite3.Connection, None, None]:
+def plain_connection(
+    database_file: Path, tmp_path: Path
+) -> Generator[sqlite3.Connection, None, None]:
     engine = database.writer(database_file)
     fill(engine, tmp_path / "key")
     engine.dispose()
@@ -155,12 +160,12 @@ def bare(database_file: Path, tmp_path: Path) -> Generator[sqlite3.Connection, N
     connection.close()
 
 
-REPLACED = [
-    *(copied(table, verb) for table in GROWING for verb in ("REPLACE", "INSERT OR REPLACE")),
-    placed(3, "SELECT hash FROM decision WHERE pos = 2", "extender:b1:1").replace(
+REPLACEMENTS = [
+    *(copy_row(table, verb) for table in GROWING for verb in ("REPLACE", "INSERT OR REPLACE")),
+    insert_entry(3, "SELECT hash FROM decision WHERE pos = 2", "extender:b1:1").replace(
         "INSERT", "REPLACE"
     ),
-    placed(1, "SELECT prev FROM decision WHERE pos = 1")
+    insert_entry(1, "SELECT prev FROM decision WHERE pos = 1")
     .replace("INSERT", "REPLACE")
     .replace("{kept}", SQLITE.replace("pos", "rowid")),
     *(f"UPDATE {table} SET rowid = rowid" for table in GROWING),
@@ -168,20 +173,20 @@ REPLACED = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("statement", [*CHANGED, *MISPLACED, *REPLACED])
-def test_the_file_refuses_a_stranger_too(
-    bare: sqlite3.Connection, database_file: Path, statement: str
+@pytest.mark.parametrize("statement", [*CHANGES, *MISPLACED, *REPLACEMENTS])
+def test_the_triggers_refuse_a_plain_connection_to_the_file(
+    plain_connection: sqlite3.Connection, database_file: Path, statement: str
 ) -> None:
-    was = snapshot_of(database_file)
+    before = contents_of(database_file)
 
     with pytest.raises(sqlite3.DatabaseError, match=r"only grows|no such place"):
-        bare.execute(said_to(database_file, statement))
+        plain_connection.execute(sql_for(database_file, statement))
 
-    assert snapshot_of(database_file) == was
+    assert contents_of(database_file) == before
 
 
-UNBUILT = [
-    *REPLACED,
+SCHEMA_CHANGES = [
+    *REPLACEMENTS,
     *(f"DROP TABLE {table}" for table in GROWING),
     *(f"ALTER TABLE {table} RENAME TO elsewhere" for table in GROWING),
     "ALTER TABLE decision DROP COLUMN kind",
@@ -194,24 +199,28 @@ UNBUILT = [
 ]
 
 
-@pytest.mark.parametrize("statement", UNBUILT)
-def test_the_writer_of_a_file_cannot_take_its_guards_away(
-    bare: sqlite3.Connection, database_file: Path, statement: str
+@pytest.mark.parametrize("statement", SCHEMA_CHANGES)
+def test_the_writer_of_a_file_cannot_remove_its_triggers(
+    plain_connection: sqlite3.Connection, database_file: Path, statement: str
 ) -> None:
     schema = "SELECT name, sql FROM sqlite_master ORDER BY name"
-    was = bare.execute(schema).fetchall(), snapshot_of(database_file)
+    before = plain_connection.execute(schema).fetchall(), contents_of(database_file)
     engine = database.writer(database_file)
 
     with pytest.raises(DatabaseError), engine.begin() as db:
-        db.exec_driver_sql(said_to(database_file, statement))
+        db.exec_driver_sql(sql_for(database_file, statement))
     engine.dispose()
 
-    assert (bare.execute(schema).fetchall(), snapshot_of(database_file)) == was
+    assert (plain_connection.execute(schema).fetchall(), contents_of(database_file)) == before
 
 
-def test_the_first_entry_is_number_one(bare: sqlite3.Connection, tmp_path: Path) -> None:
+def test_the_first_entry_is_number_one(
+    plain_connection: sqlite3.Connection, tmp_path: Path
+) -> None:
     with contextlib.closing(sqlite3.connect(tmp_path / "empty.db")) as other:
-        for (sql,) in bare.execute("SELECT sql FROM sqlite_master WHERE tbl_name = 'decision'"):
+        for (sql,) in plain_connection.execute(
+            "SELECT sql FROM sqlite_master WHERE tbl_name = 'decision'"
+        ):
             other.execute(sql or "SELECT 1")
 
         with pytest.raises(sqlite3.DatabaseError, match="no such place"):
@@ -224,7 +233,7 @@ def test_the_first_entry_is_number_one(bare: sqlite3.Connection, tmp_path: Path)
 
 
 @pytest.fixture
-def served(postgres: Postgres, tmp_path: Path) -> str:
+def postgres_url(postgres: Postgres, tmp_path: Path) -> str:
     url = postgres.migrated()
     engine = database.writer(url)
     fill(engine, tmp_path / "key")
@@ -233,16 +242,18 @@ def served(postgres: Postgres, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def clerk(served: str, postgres: Postgres) -> Generator[psycopg.Connection, None, None]:
-    """Logs in by himself, and has what the writer has."""
-    name = make_url(served).database or ""
+def writer_login(
+    postgres_url: str, postgres: Postgres
+) -> Generator[psycopg.Connection, None, None]:
+    """A login with the role of the writer."""
+    name = make_url(postgres_url).database or ""
     user = f"clerk_{name}"
     postgres.execute(name, f"CREATE ROLE {user} LOGIN IN ROLE joulie_writer")
     with psycopg.connect(postgres.url(name, user), autocommit=True) as connection:
         yield connection
 
 
-TAKEN = [
+OWNER_STATEMENTS = [
     *(f"TRUNCATE {table}" for table in GROWING),
     *(f"DROP TABLE {table}" for table in GROWING),
     *(f"ALTER TABLE {table} DISABLE TRIGGER ALL" for table in GROWING),
@@ -256,45 +267,45 @@ TAKEN = [
 ]
 
 
-@pytest.mark.parametrize("statement", [*CHANGED, *TAKEN])
-def test_the_writers_role_may_not_even_ask(
-    clerk: psycopg.Connection, served: str, statement: str
+@pytest.mark.parametrize("statement", [*CHANGES, *OWNER_STATEMENTS])
+def test_the_role_of_the_writer_has_no_right_to_change_rows(
+    writer_login: psycopg.Connection, postgres_url: str, statement: str
 ) -> None:
-    was = snapshot_of(served)
+    before = contents_of(postgres_url)
 
     refused = r"permission denied|must be owner|duplicate key|no such place"
     with pytest.raises(psycopg.Error, match=refused):
-        clerk.execute(said_to(served, statement).encode())
+        writer_login.execute(sql_for(postgres_url, statement).encode())
 
-    assert snapshot_of(served) == was
+    assert contents_of(postgres_url) == before
 
 
 @pytest.mark.parametrize(
     "statement",
-    [*(f"TRUNCATE {table}" for table in GROWING), *(s for s in CHANGED if "CONFLICT" not in s)],
+    [*(f"TRUNCATE {table}" for table in GROWING), *(s for s in CHANGES if "CONFLICT" not in s)],
 )
 def test_the_owner_is_stopped_by_the_triggers(
-    served: str, postgres: Postgres, statement: str
+    postgres_url: str, postgres: Postgres, statement: str
 ) -> None:
-    was = snapshot_of(served)
+    before = contents_of(postgres_url)
 
     with pytest.raises(psycopg.Error, match=r"only grows|duplicate key|no such place"):
-        postgres.execute(make_url(served).database or "", said_to(served, statement))
+        postgres.execute(make_url(postgres_url).database or "", sql_for(postgres_url, statement))
 
-    assert snapshot_of(served) == was
+    assert contents_of(postgres_url) == before
 
 
-def test_an_entry_whose_hash_is_not_its_own_is_refused(
-    clerk: psycopg.Connection, served: str
+def test_an_entry_with_a_wrong_hash_is_refused(
+    writer_login: psycopg.Connection, postgres_url: str
 ) -> None:
-    statement = placed(3, "SELECT hash FROM decision WHERE pos = 2")
+    statement = insert_entry(3, "SELECT hash FROM decision WHERE pos = 2")
 
     with pytest.raises(psycopg.errors.CheckViolation, match="decision_hash"):
-        clerk.execute(said_to(served, statement).encode())
+        writer_login.execute(sql_for(postgres_url, statement).encode())
 
 
-def test_a_reader_of_postgres_reads_and_that_is_all(served: str, postgres: Postgres) -> None:
-    name = make_url(served).database or ""
+def test_a_reader_of_postgres_can_only_read(postgres_url: str, postgres: Postgres) -> None:
+    name = make_url(postgres_url).database or ""
     user = f"reader_{name}"
     postgres.execute(name, f"CREATE ROLE {user} LOGIN IN ROLE joulie_reader")
 

@@ -1,4 +1,4 @@
-"""Where a call to the database runs: small and quick here, everything else beside the loop."""
+"""Database calls: inline while the database is fast, otherwise in the thread; with retries."""
 
 import asyncio
 import threading
@@ -9,15 +9,15 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from joulie_projections.store import retrying
-from joulie_projections.store.retrying import SLOW_S, DatabaseCalls
+from joulie_projections.store.retrying import SLOW_S, DatabaseExecutor
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def quick() -> AsyncGenerator[DatabaseCalls, None]:
-    made = DatabaseCalls()
-    await made.once(runs_here)  # which was quick
+async def executor() -> AsyncGenerator[DatabaseExecutor, None]:
+    made = DatabaseExecutor()
+    await made.once(runs_here)  # a quick call
     yield made
     made.close()
 
@@ -31,48 +31,48 @@ def slowly() -> bool:
     return runs_here()
 
 
-async def test_what_is_wanted_at_once_runs_on_the_loop(quick: DatabaseCalls) -> None:
-    assert await quick.at_once(runs_here)
-    assert not await quick.once(runs_here)
-    assert not await quick.until_done(runs_here)
+async def test_an_inline_call_runs_on_the_loop(executor: DatabaseExecutor) -> None:
+    assert await executor.try_inline(runs_here)
+    assert not await executor.once(runs_here)
+    assert not await executor.until_done(runs_here)
 
 
-async def test_the_loop_does_not_wait_for_a_database_of_which_nothing_is_known() -> None:
-    unknown = DatabaseCalls()
+async def test_the_first_call_runs_in_the_thread() -> None:
+    unknown = DatabaseExecutor()
 
-    assert not await unknown.at_once(runs_here)
+    assert not await unknown.try_inline(runs_here)
     unknown.close()
 
 
-async def test_after_a_slow_call_the_loop_is_left_alone_until_calls_are_quick_again(
-    quick: DatabaseCalls,
+async def test_after_a_slow_call_calls_run_in_the_thread_until_one_is_quick(
+    executor: DatabaseExecutor,
 ) -> None:
-    assert await quick.at_once(slowly)
-    assert not await quick.at_once(slowly)
-    assert not await quick.at_once(runs_here)  # which was quick
-    assert await quick.at_once(runs_here)
+    assert await executor.try_inline(slowly)
+    assert not await executor.try_inline(slowly)
+    assert not await executor.try_inline(runs_here)  # a quick call
+    assert await executor.try_inline(runs_here)
 
 
-async def test_two_calls_never_run_at_the_same_time(quick: DatabaseCalls) -> None:
-    begun, goes_on = threading.Event(), threading.Event()
+async def test_two_calls_never_run_at_the_same_time(executor: DatabaseExecutor) -> None:
+    begun, may_end = threading.Event(), threading.Event()
 
     def busy() -> str:
         begun.set()
-        goes_on.wait(5)
+        may_end.wait(5)
         return "first"
 
-    first = asyncio.create_task(quick.once(busy))
+    first = asyncio.create_task(executor.once(busy))
     await asyncio.to_thread(begun.wait, 5)
-    second = asyncio.create_task(quick.at_once(runs_here))
+    second = asyncio.create_task(executor.try_inline(runs_here))
     await asyncio.sleep(0.01)  # the loop is free meanwhile
 
     assert not second.done()
-    goes_on.set()
+    may_end.set()
     assert (await first, await second) == ("first", False)
 
 
-async def test_what_is_refused_here_is_tried_again_in_the_thread(
-    quick: DatabaseCalls, monkeypatch: pytest.MonkeyPatch
+async def test_an_inline_call_that_fails_is_retried_in_the_thread(
+    executor: DatabaseExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retrying, "RETRY_S", 0.001)
     tried: list[bool] = []
@@ -83,14 +83,14 @@ async def test_what_is_refused_here_is_tried_again_in_the_thread(
             raise OperationalError("BEGIN", None, Exception("database is locked"))
         return len(tried)
 
-    assert await quick.at_once(locked) == 4
+    assert await executor.try_inline(locked) == 4
     assert tried == [True, False, False, False]
 
 
-async def test_what_no_patience_mends_is_raised_at_once(quick: DatabaseCalls) -> None:
+async def test_a_permanent_error_is_raised_without_a_retry(executor: DatabaseExecutor) -> None:
     def broken() -> None:
         raise KeyError("a bug")
 
     with pytest.raises(KeyError, match="a bug"):
-        await quick.at_once(broken)
-    assert await quick.at_once(runs_here)
+        await executor.try_inline(broken)
+    assert await executor.try_inline(runs_here)

@@ -1,4 +1,4 @@
-"""Rows, position and manifest: committed together or not at all, by the one who may."""
+"""Rows, position and manifest are committed together or not at all, by the holder of the lease."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from joulie_projections.store.store import Store
 CREATED = dict.fromkeys(Stream, "then")
 
 
-def nobody(_: str) -> bool:
+def is_never_gone(_: str) -> bool:
     return False
 
 
@@ -38,20 +38,20 @@ def store(writer: Engine) -> Store:
 @pytest.fixture
 def leading(store: Store) -> Store:
     """Holds the lease, in epoch 1."""
-    store.acquire("me", noon(10), noon(), "first", nobody)
+    store.acquire("me", noon(10), noon(), "first", is_never_gone)
     return store
 
 
-def following(store: Store, told: Sequence[Record]) -> Commit:
-    """The commit of some messages, on top of what the store holds."""
+def next_commit(store: Store, messages: Sequence[Record]) -> Commit:
+    """The commit of messages that follows the state of the store."""
     held, rows = store.load()
     assert held is not None
     cursor = FoldCursor(held.position, held.inputs, held.digests, held.head)
-    return sequence(cluster_state_of(rows), cursor, told, CREATED, noon()).commit
+    return sequence(cluster_state_of(rows), cursor, messages, CREATED, noon()).commit
 
 
 def commit(store: Store, *facts: Fact, name: str = "tester") -> Commit:
-    done = following(store, records(*facts, name=name))
+    done = next_commit(store, records(*facts, name=name))
     store.commit(1, done)
     return done
 
@@ -59,7 +59,7 @@ def commit(store: Store, *facts: Fact, name: str = "tester") -> Commit:
 # --- commits ----------------------------------------------------------------------------------
 
 
-def test_a_commit_is_read_back_whole(leading: Store, place: Place) -> None:
+def test_a_commit_is_read_back_completely(leading: Store, place: Place) -> None:
     done = commit(leading, node_seen("a"), power("a", 100), pending("p"))
 
     held, rows = leading.load()
@@ -78,7 +78,7 @@ def test_a_commit_is_read_back_whole(leading: Store, place: Place) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 255, 256, 257, 600])
-def test_as_many_rows_are_there_as_were_committed(leading: Store, count: int) -> None:
+def test_all_committed_rows_are_stored(leading: Store, count: int) -> None:
     commit(leading, *(node_seen(f"n{number}") for number in range(count)))
     done = commit(leading, *(power(f"n{n}", n) for n in range(count)), name="another")
 
@@ -101,10 +101,10 @@ def test_commits_follow_one_another_and_the_newest_row_stays(leading: Store) -> 
     assert cluster_state_of(rows).nodes["a"].samples[0].power_mw == 100_000
 
 
-def test_a_commit_of_which_one_row_is_refused_changes_nothing(leading: Store, place: Place) -> None:
+def test_a_commit_with_a_refused_row_changes_nothing(leading: Store, place: Place) -> None:
     commit(leading, node_seen("a"))
     before = leading.load()
-    done = following(leading, records(power("a", 100), node_seen("b"), name="another"))
+    done = next_commit(leading, records(power("a", 100), node_seen("b"), name="another"))
     twice = (Poison(2, "OBS", 1, "unreadable", b""),) * 2
 
     with pytest.raises(IntegrityError):
@@ -115,22 +115,22 @@ def test_a_commit_of_which_one_row_is_refused_changes_nothing(leading: Store, pl
         assert [manifest.p_to for manifest in history.manifests()] == [1]
 
 
-# PostgreSQL has no such moment: there a commit is one statement.
+# Not for PostgreSQL, where a commit is one statement.
 @pytest.mark.parametrize("place", ["database_file"], indirect=True)
 def test_a_crash_on_commit_leaves_rows_position_and_manifest_as_they_were(
     leading: Store, writer: Engine, place: Place
 ) -> None:
     commit(leading, node_seen("a"))
     before = leading.load()
-    done = following(leading, records(power("a", 100), node_seen("b"), name="another"))
+    done = next_commit(leading, records(power("a", 100), node_seen("b"), name="another"))
 
     @event.listens_for(writer, "commit")
-    def pull_the_plug(_: object) -> None:
+    def fail_on_commit(_: object) -> None:
         raise OSError("no space left on device")
 
     with pytest.raises(OSError, match="no space left"):
         leading.commit(1, done)
-    event.remove(writer, "commit", pull_the_plug)
+    event.remove(writer, "commit", fail_on_commit)
 
     assert leading.load() == before
     with History.of(place) as history:
@@ -150,14 +150,14 @@ def test_a_commit_of_another_epoch_is_fenced_and_changes_nothing(
     before = leading.load()
 
     with pytest.raises(Fenced):
-        leading.commit(epoch, following(leading, records(power("a", 1), name="another")))
+        leading.commit(epoch, next_commit(leading, records(power("a", 1), name="another")))
 
     assert leading.load() == before
 
 
 def test_a_commit_at_another_position_is_fenced_and_changes_nothing(leading: Store) -> None:
-    first = following(leading, records(node_seen("a")))
-    other = following(leading, records(node_seen("b")))
+    first = next_commit(leading, records(node_seen("a")))
+    other = next_commit(leading, records(node_seen("b")))
     leading.commit(1, first)
     before = leading.load()
 
@@ -167,10 +167,10 @@ def test_a_commit_at_another_position_is_fenced_and_changes_nothing(leading: Sto
     assert leading.load() == before
 
 
-def test_a_commit_whose_answer_was_lost_may_be_made_again_and_is_there_once(
+def test_a_commit_without_a_reply_can_be_retried_and_is_stored_once(
     leading: Store, place: Place
 ) -> None:
-    done = following(leading, records(node_seen("a")))
+    done = next_commit(leading, records(node_seen("a")))
     leading.commit(1, done)
     before = leading.load()
 
@@ -181,9 +181,9 @@ def test_a_commit_whose_answer_was_lost_may_be_made_again_and_is_there_once(
         assert list(history.manifests()) == [done.manifest]
 
 
-def test_poison_lies_in_quarantine_with_its_position(leading: Store, writer: Engine) -> None:
+def test_poison_is_stored_in_quarantine_with_its_position(leading: Store, writer: Engine) -> None:
     garbage = Record(Stream.TEL, 1, noon(), b"garbage")
-    leading.commit(1, following(leading, [garbage, *records(node_seen("a"))]))
+    leading.commit(1, next_commit(leading, [garbage, *records(node_seen("a"))]))
 
     with writer.connect() as db:
         [kept] = db.execute(text("SELECT position, stream, sequence, why, body FROM quarantine"))
@@ -201,7 +201,7 @@ def changed(store: Store, position: int) -> list[tuple[str, str, bool]]:
     return sorted((row.table, row.key, row.body is not None) for row in rows)
 
 
-def test_changes_since_a_position_include_what_is_gone(leading: Store) -> None:
+def test_changes_since_a_position_include_deleted_keys(leading: Store) -> None:
     commit(leading, node_seen("a"), node_seen("b"))
     commit(leading, NodeGone(node="a"), power("b", 1), name="x")
     commit(leading, bound("p", "b"), name="y")
@@ -226,7 +226,7 @@ def test_changes_since_a_position_include_what_is_gone(leading: Store) -> None:
     assert changed(leading, 5) == []
 
 
-def test_what_went_and_came_back_is_there(leading: Store) -> None:
+def test_a_key_that_was_deleted_and_recreated_is_not_reported_as_deleted(leading: Store) -> None:
     commit(leading, node_seen("a"))
     commit(leading, NodeGone(node="a"), name="x")
     commit(leading, node_seen("a"), name="y")
@@ -235,43 +235,43 @@ def test_what_went_and_came_back_is_there(leading: Store) -> None:
     assert ("node", "a", False) not in changed(leading, 1)
 
 
-def test_rows_that_changed_since_any_position_make_up_for_what_a_reader_lacks(
+def test_the_changes_since_any_position_bring_a_reader_up_to_date(
     leading: Store,
 ) -> None:
-    moments: list[list[Row]] = []
-    story: list[Fact] = [node_seen("a"), power("a", 9), pending("p"), NodeGone(node="a")]
-    for number, fact in enumerate(story):
+    snapshots: list[list[Row]] = []
+    facts: list[Fact] = [node_seen("a"), power("a", 9), pending("p"), NodeGone(node="a")]
+    for number, fact in enumerate(facts):
         commit(leading, fact, name=f"n{number}")
-        moments.append(leading.load(VIEWED)[1])
+        snapshots.append(leading.load(VIEWED)[1])
 
-    for position, had in enumerate(moments, 1):
-        mine = {(row.table, row.key): row for row in had}
+    for position, held_rows in enumerate(snapshots, 1):
+        mine = {(row.table, row.key): row for row in held_rows}
         changes = leading.changes_since(position, VIEWED)[1]
         assert changes is not None
         mine |= {(row.table, row.key): row for row in changes}
         there = [row for row in mine.values() if row.body is not None]
-        assert sorted(there) == sorted(moments[-1])
+        assert sorted(there) == sorted(snapshots[-1])
 
 
 # --- the lease --------------------------------------------------------------------------------
 
 
 def test_a_free_lease_is_taken_in_the_first_epoch(store: Store) -> None:
-    held = store.acquire("me", noon(10), noon(), "first", nobody)
+    held = store.acquire("me", noon(10), noon(), "first", is_never_gone)
 
     assert held == Checkpoint(0, 1, {}, empty_digests(), b"", "first")
 
 
 def test_a_held_lease_keeps_others_waiting(leading: Store) -> None:
-    assert leading.acquire("you", noon(20), noon(10), "second", nobody) is None
+    assert leading.acquire("you", noon(20), noon(10), "second", is_never_gone) is None
 
 
-def test_a_lease_that_is_over_goes_to_the_next_in_a_new_epoch_of_the_same_history(
+def test_an_expired_lease_is_taken_in_a_new_epoch_of_the_same_history(
     leading: Store,
 ) -> None:
     commit(leading, node_seen("a"))
 
-    held = leading.acquire("you", noon(20), noon(10.001), "second", nobody)
+    held = leading.acquire("you", noon(20), noon(10.001), "second", is_never_gone)
 
     assert held is not None
     assert (held.epoch, held.position, held.incarnation) == (2, 1, "first")
@@ -287,24 +287,24 @@ def test_a_lease_whose_owner_is_gone_is_taken_at_once(leading: Store) -> None:
 def test_a_renewed_lease_lasts_longer(leading: Store) -> None:
     leading.renew(1, noon(60))
 
-    assert leading.acquire("you", noon(99), noon(59), "second", nobody) is None
+    assert leading.acquire("you", noon(99), noon(59), "second", is_never_gone) is None
 
 
-def test_whoever_lost_the_lease_cannot_renew_it(leading: Store) -> None:
-    leading.acquire("you", noon(20), noon(11), "second", nobody)
+def test_a_lost_lease_cannot_be_renewed(leading: Store) -> None:
+    leading.acquire("you", noon(20), noon(11), "second", is_never_gone)
 
     with pytest.raises(Fenced, match="epoch 1"):
         leading.renew(1, noon(60))
 
 
-def test_of_two_that_come_at_the_same_moment_one_leads(place: Place) -> None:
+def test_of_two_concurrent_attempts_one_takes_the_lease(place: Place) -> None:
     engines = [database.writer(place) for _ in range(2)]
     together = threading.Barrier(2)
 
     def acquire(engine: Engine) -> object:
         together.wait(5)
         try:
-            return Store(engine).acquire(str(id(engine)), noon(10), noon(), "first", nobody)
+            return Store(engine).acquire(str(id(engine)), noon(10), noon(), "first", is_never_gone)
         except OperationalError as error:  # the projector tries again
             return error
 
@@ -318,7 +318,7 @@ def test_of_two_that_come_at_the_same_moment_one_leads(place: Place) -> None:
 
 def test_of_two_writers_at_the_same_position_one_commits(leading: Store, place: Place) -> None:
     engines = [database.writer(place) for _ in range(2)]
-    works = [following(leading, records(node_seen(name))) for name in ("a", "b")]
+    works = [next_commit(leading, records(node_seen(name))) for name in ("a", "b")]
     together = threading.Barrier(2)
 
     def work(engine: Engine, done: Commit) -> bool:
@@ -365,7 +365,7 @@ def test_a_reader_cannot_write(leading: Store, place: Place, statement: str) -> 
     assert len(leading.load(["node"])[1]) == 1
 
 
-def test_a_reader_sees_one_moment_though_the_writer_goes_on(leading: Store, place: Place) -> None:
+def test_a_reader_sees_one_snapshot_while_the_writer_commits(leading: Store, place: Place) -> None:
     commit(leading, node_seen("a"))
     reader = database.reader(place)
 
@@ -379,7 +379,7 @@ def test_a_reader_sees_one_moment_though_the_writer_goes_on(leading: Store, plac
 
 
 @pytest.mark.parametrize("open_again", [database.migrator, database.writer])
-def test_a_database_file_and_what_sqlite_writes_beside_it_is_its_owners_alone(
+def test_only_the_owner_may_read_a_database_file_and_the_files_beside_it(
     tmp_path: Path, open_again: Callable[[Path], Engine]
 ) -> None:
     path = tmp_path / "joulie.db"

@@ -1,4 +1,4 @@
-"""Which life holds a lease, and when it is certain that it is over."""
+"""The identity of the owner of a lease, and when its process is certain to have ended."""
 
 import os
 import subprocess
@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from joulie_projections.store import lives
-from joulie_projections.store.lives import is_gone, new_owner
+from joulie_projections.store import lease_owner
+from joulie_projections.store.lease_owner import is_gone, new_owner
 
-linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
-PRINT_OWNER = "from joulie_projections.store.lives import new_owner; print(new_owner(), flush=True)"
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+PRINT_OWNER = (
+    "from joulie_projections.store.lease_owner import new_owner; print(new_owner(), flush=True)"
+)
 
 
 def owner_of_a_process(*wrapper: str, stays: bool = False) -> tuple[str, "subprocess.Popen[str]"]:
@@ -42,14 +44,14 @@ def test_a_process_that_ended_is_gone_and_one_that_runs_is_not() -> None:
 
 
 @linux_only
-def test_another_process_with_the_same_number_does_not_keep_the_lease() -> None:
+def test_another_process_with_the_same_id_does_not_keep_the_lease() -> None:
     assert is_gone(changed(new_owner(), 3, "1"))
 
 
 @linux_only
 @pytest.mark.parametrize("field", [0, 1], ids=["another boot", "another PID namespace"])
-def test_what_another_machine_or_container_runs_is_not_known_to_be_gone(field: int) -> None:
-    """There, the process may run that is none here, or have the number that another has here."""
+def test_a_process_of_another_machine_or_container_is_not_known_to_be_gone(field: int) -> None:
+    """A process id of another machine or namespace says nothing about processes here."""
     owner = changed(new_owner(), field, "another")
 
     assert not is_gone(owner)
@@ -57,9 +59,7 @@ def test_what_another_machine_or_container_runs_is_not_known_to_be_gone(field: i
 
 
 @linux_only
-def test_two_containers_with_one_host_name_and_process_1_do_not_take_the_lease_of_each_other() -> (
-    None
-):
+def test_two_containers_with_the_same_host_name_and_process_id_have_different_owners() -> None:
     unshare = ["unshare", "--pid", "--fork", "--kill-child"]
     if os.geteuid() != 0 or subprocess.run([*unshare, "true"], capture_output=True).returncode:
         pytest.skip("only root may make PID namespaces")
@@ -75,11 +75,11 @@ def test_two_containers_with_one_host_name_and_process_1_do_not_take_the_lease_o
 def test_a_process_that_proc_hides_is_not_known_to_be_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with `hidepid`, for processes of other users."""
+    """Like `hidepid` does for processes of other users."""
     owner, process = owner_of_a_process(stays=True)
     for name in ("sys", "self", str(os.getpid())):
         (tmp_path / name).symlink_to(Path("/proc") / name)
-    monkeypatch.setattr(lives, "_PROC", tmp_path)
+    monkeypatch.setattr(lease_owner, "_PROC", tmp_path)
     before = is_gone(owner)
     process.communicate("\n")
 

@@ -1,13 +1,13 @@
-"""How SQLite keeps the decision log: bodies, their chain, and columns that are made of them.
+"""The table of decisions in SQLite: bodies, their hash chain, and columns generated from them.
 
-A body begins with a header, whose first numbers say where its fields end, so that a column is cut
-out of it with a few steps of SQLite's own, and whatever stands there stops nobody who reads.
-Older bodies have none: theirs stands beside them. Step 0003 makes it so: a later step changes it
-by statements of its own, and leaves this alone.
+A body begins with a header. Its first numbers give the end of each field, so that SQL expressions
+can extract a column; a malformed header gives values without an error. Older bodies have no header:
+the column `beside` holds it. Step 0003; later steps change the table by their own statements, and
+this stays as released.
 """
 
-MARK = "@"  # a header's first character, and no message's
-WIDTH, FIELDS = 4, 5  # digits of each number; the end of the header ends the sixth field
+MARK = "@"  # the first character of a header; no message begins with it
+WIDTH, FIELDS = 4, 5  # digits of a number, and their count; the header ends with the sixth field
 FIRST = 1 + FIELDS * WIDTH  # characters before the first field
 
 
@@ -21,7 +21,7 @@ def _text(header: str, field: int) -> str:
 
 
 def _number(header: str, field: int) -> str:
-    """As far as there are digits."""
+    """The leading digits of the field."""
     return f"CAST(substr({header}, {_end(header, field - 1)} + 1, 20) AS INTEGER)"
 
 
@@ -56,7 +56,7 @@ INDEXES = {
     "decision_by_time": "decision (decided_at, pos)",
 }
 
-_KEPT = ("event_id", "kind", "pod_uid", "pod", "view_position")  # before the last
+_KEPT = ("event_id", "kind", "pod_uid", "pod", "view_position")  # all but the last
 _ENDS = ", ".join(
     " + ".join([f"{FIRST + field}", *(f"length(CAST({name} AS BLOB))" for name in _KEPT[:field])])
     for field in range(1, FIELDS + 1)
