@@ -17,9 +17,8 @@ from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import CLUSTER, VirtualClock, ask, hardware, node_seen, power
 from joulie_extender.decide import Moment, decide_filter, decide_prioritize, declaration
 from joulie_extender.scoring import Weights
-from joulie_operator.planning.plugins import chosen
-from joulie_operator.planning.reconcile import Moment as Situation
-from joulie_operator.planning.reconcile import plan
+from joulie_operator.planning.plugins import load_policy
+from joulie_operator.planning.reconcile import PlanBasis, plan
 from joulie_operator.planning.rules import Rules
 from joulie_projections.decision_log import key_change
 from joulie_projections.decision_log.entry import Entry, about_before_bounds, entry_of
@@ -106,8 +105,8 @@ class LogMaker:
 
     async def plan(self, rules: Rules = RULES, beside: Sequence[Fact] = ()) -> None:
         """In one batch with what else was said by then."""
-        moment = Situation(self.position, self.clock())
-        made = plan(self.cluster_state, chosen(rules.policy), rules, moment)
+        moment = PlanBasis(self.position, self.clock())
+        made = plan(self.cluster_state, load_policy(rules.policy), rules, moment)
         await self.facts(*beside, made.made, *made.events)
 
     async def declare(self) -> None:

@@ -1,6 +1,6 @@
-"""Settings of the operator's edge: the cluster that it writes to, the building, the power meters.
+"""The operator's settings of the cluster, the facility and the power meters.
 
-Apart from the code that uses them, because that brings the Kubernetes client with it: half a second
+They are separate from the code that uses them, which imports the Kubernetes client: half a second
 and 40 MB that a simulated cluster does not need.
 """
 

@@ -1,4 +1,4 @@
-"""The operator's settings: the names that users have."""
+"""The settings of plans."""
 
 import math
 import re
@@ -38,7 +38,7 @@ def policy_numbers(text: str) -> str:
 
 def policy(name: str) -> str:
     """static_partition, queue_aware_v1, rule_swap_v1, or a policy of your own by its entry point"""
-    plugins.chosen(name)
+    plugins.load_policy(name)
     return name
 
 

@@ -24,7 +24,7 @@ from authority import Authority
 from joulie_bus.broker.embedded import free_port
 from joulie_bus.errors import KubernetesRefused
 from joulie_bus.runtime.child_process import die_with_parent
-from joulie_operator.kube.api_client import CONFLICT, NOT_FOUND, ApiServer, Unanswered
+from joulie_operator.kube.api_client import CONFLICT, NOT_FOUND, ApiServer, ApiUnreachable
 from joulie_operator.kube.custom_resources import GPUS, NODEHARDWARES, NODETWINS
 
 ASSETS, SCHEDULER, RULES = "KUBEBUILDER_ASSETS", "KUBE_SCHEDULER", "KUBE_RULES"
@@ -212,7 +212,7 @@ async def _ready(running: Running) -> None:
     process = running.process
     async with asyncio.timeout(START_PATIENCE_S):
         while process.returncode is None:
-            with contextlib.suppress(KubernetesRefused, *Unanswered):
+            with contextlib.suppress(KubernetesRefused, *ApiUnreachable):
                 if await running.api.get("/readyz") is not None:
                     return
             await asyncio.sleep(0.2)

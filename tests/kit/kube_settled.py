@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from joulie_operator.apply.pending_writes import Clock, Differences, Step, Wishes
+from joulie_operator.apply.pending_writes import Now, WriteOptions, WritePlanner, WriteStep
 from joulie_operator.kube.custom_resources import MANAGER, NodeTwin
 from joulie_operator.observe.facts_from_objects import Node
 from joulie_projections.state.state import ClusterState
@@ -13,7 +13,7 @@ from kube_builders import node
 from kube_fields import Patch, Tree
 
 SELECTOR = {"joulie.io/managed": "true"}
-WISHES = Wishes(SELECTOR, status_s=60, tell_draining=False)
+OPTIONS = WriteOptions(SELECTOR, status_s=60, tell_draining=False)
 
 
 class Kept(dict[str, Any]):
@@ -36,20 +36,20 @@ def settle(server: ApiServer, cluster_state: ClusterState, now_ns: int) -> Settl
         server.put("nodes", node(name))
     seen = Settled(Kept(), Kept())
     seen.nodes.update({name: _read(tree, Node) for name, tree in server.all("nodes").items()})
-    differences = Differences(seen.nodes, seen.twins, WISHES)
-    for errand in differences.look(cluster_state, Clock(0.0, now_ns)):
-        for step in errand.steps:
-            _do(server, seen, errand.name, step)
+    planner = WritePlanner(seen.nodes, seen.twins, OPTIONS)
+    for node_writes in planner.pending_writes(cluster_state, Now(0.0, now_ns)):
+        for step in node_writes.steps:
+            _do(server, seen, node_writes.name, step)
             if step.what == "status":
-                status = differences.status(
-                    seen.twins[errand.name], cluster_state.nodes[errand.name], now_ns
+                status = planner.status(
+                    seen.twins[node_writes.name], cluster_state.nodes[node_writes.name], now_ns
                 )
                 said = {"status": msgspec.to_builtins(status)}
-                seen.twins[errand.name] = _twin(server, errand.name, said, "status")
+                seen.twins[node_writes.name] = _twin(server, node_writes.name, said, "status")
     return seen
 
 
-def _do(server: ApiServer, seen: Settled, name: str, step: Step) -> None:
+def _do(server: ApiServer, seen: Settled, name: str, step: WriteStep) -> None:
     if step.what == "spec":
         seen.twins[name] = _twin(server, name, {"spec": msgspec.to_builtins(step.spec)})
     elif step.what == "label":

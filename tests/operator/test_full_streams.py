@@ -19,7 +19,7 @@ from joulie_bus.testing import CLUSTER, full, node_seen, producer, refusals, unt
 from joulie_operator.cluster_settings import FacilitySettings, PowerSettings
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.observe import resource_watcher
-from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_operator.service import Operator
 from joulie_operator.settings import OperatorSettings
 from joulie_operator.telemetry.facility import poll_facility
@@ -54,7 +54,7 @@ async def test_facts_that_a_full_stream_refused_are_listed_and_published_again(
         contextlib.AsyncExitStack() as stack,
     ):
         async with full(connection, Stream.OBS):
-            watching = watch_cluster(api, bus, CLUSTER, view, Cluster.unseen())
+            watching = watch_cluster(api, bus, CLUSTER, view, ObservedCluster.empty())
             watch = await stack.enter_async_context(background(watching, "watch"))
             await goes_on_after_refusals(watch, "facts")
             assert not view.cluster_state.nodes

@@ -28,8 +28,8 @@ from joulie_bus.testing import (
 )
 from joulie_operator.observe.cluster_visibility import ClusterVisibility
 from joulie_operator.planning.guard import UNKNOWN
-from joulie_operator.planning.plugins import chosen
-from joulie_operator.planning.reconcile import Chosen, Plan, again
+from joulie_operator.planning.plugins import load_policy
+from joulie_operator.planning.reconcile import LoadedPolicy, Plan, recompute
 from joulie_operator.service import Operator, batches
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.view.view import View
@@ -57,7 +57,7 @@ def operator_of(
 ) -> Operator:
     """One to whom a class has settled at once."""
     settings = Source.of(**{"CAPS_SETTLE": "0s", **values}).load(OperatorSettings)
-    return Operator(bus, CLUSTER, view, settings, sight=lambda: saw)
+    return Operator(bus, CLUSTER, view, settings, visibility=lambda: saw)
 
 
 @contextlib.asynccontextmanager
@@ -73,11 +73,13 @@ async def plans(bus: JetStreamLog) -> list[AnyEvent]:
     events: list[AnyEvent] = []
     async with (
         asyncio.timeout(PATIENCE_S),
-        bus.reading(Stream.PLAN, 0, bell=bell) as reader,
+        bus.reading(Stream.PLAN, 0, bell=bell) as decoder_of,
     ):
         while len(events) < count:
             await rung(bell, 0.5)
-            events += [codec.read(codec.open_envelope(r.data, ""), "") for r in reader.take(9999)]
+            events += [
+                codec.read(codec.open_envelope(r.data, ""), "") for r in decoder_of.take(9999)
+            ]
     return events
 
 
@@ -121,7 +123,7 @@ async def test_a_message_that_is_no_plan_stops_no_plans(
         await connection.flush()
     await until(lambda: view.position == 5)
 
-    assert await operator.look() is None
+    assert await operator.reconcile_once() is None
     assert newest(view).changes > 0
 
 
@@ -159,7 +161,7 @@ async def test_an_operator_that_has_not_seen_the_newest_plan_waits(
     await bus.publish([producer(boot="b2").stamp(foreign)])
 
     operator = operator_of(bus, view)
-    await operator.look()
+    await operator.reconcile_once()
 
     assert operator.decide().changes != []
     assert await plans(bus) == [foreign]
@@ -264,11 +266,11 @@ def stopped() -> set[str]:
 
 async def test_a_cluster_that_cannot_be_seen_is_not_planned(bus: JetStreamLog, view: View) -> None:
     await tell(bus, view, *nodes(2))
-    blind = operator_of(
-        bus, view, ClusterVisibility(blind="the API server has not answered for 73 s")
+    problem = operator_of(
+        bus, view, ClusterVisibility(problem="the API server has not answered for 73 s")
     )
 
-    assert await blind.look() == ("cluster", "the API server has not answered for 73 s")
+    assert await problem.reconcile_once() == ("cluster", "the API server has not answered for 73 s")
     assert await plans(bus) == []
 
 
@@ -280,7 +282,7 @@ async def test_a_view_that_is_too_old_is_not_planned_upon(
     operator = operator_of(bus, view, PLAN_MAX_VIEW_AGE="200ms")
     await until(lambda: view.age_s > 0.2)
 
-    assert await operator.look() == (
+    assert await operator.reconcile_once() == (
         "view",
         "the view is older than 0.2 s; does a projector run?",
     )
@@ -289,10 +291,10 @@ async def test_a_view_that_is_too_old_is_not_planned_upon(
 async def test_why_there_are_no_plans_is_measured_until_there_are_again(
     bus: JetStreamLog, view: View
 ) -> None:
-    sights = [ClusterVisibility(), ClusterVisibility(blind="gone")]
+    sights = [ClusterVisibility(), ClusterVisibility(problem="gone")]
     await tell(bus, view, *nodes(1))
     settings = Source.of(CAPS_SETTLE="0s").load(OperatorSettings)
-    operator = Operator(bus, CLUSTER, view, settings, sight=lambda: sights[-1])
+    operator = Operator(bus, CLUSTER, view, settings, visibility=lambda: sights[-1])
     async with background(operator.run(), "operator"):
         await until(lambda: stopped() == {"cluster"})
         sights.pop()
@@ -304,7 +306,7 @@ async def test_a_policy_that_fails_stops_plans_and_nothing_else(
 ) -> None:
     await tell(bus, view, *nodes(1))
     async with operating(bus, view) as operator:
-        failing = Chosen(lambda _: 1 // 0)  # type: ignore[arg-type, return-value]
+        failing = LoadedPolicy(lambda _: 1 // 0)  # type: ignore[arg-type, return-value]
         monkeypatch.setattr(operator, "_policy", failing)
         await until(lambda: stopped() == {"policy"})
 
@@ -328,12 +330,12 @@ async def test_a_plan_of_the_log_can_be_made_again(bus: JetStreamLog, view: View
     await tell(bus, view, *nodes(3), bound("pod-1", "n002", performance=True))
     operator = operator_of(bus, view, STATIC_HP_FRAC="0.4")
     cluster_state = copy.deepcopy(view.cluster_state)
-    await operator.look()
+    await operator.reconcile_once()
     made, *events = await plans(bus)
 
     assert isinstance(made, PlanMade)
     assert made.view == 7
-    assert again(made, cluster_state, chosen(made.policy)).events == events
+    assert recompute(made, cluster_state, load_policy(made.policy)).events == events
 
 
 async def test_a_cluster_without_nodes_needs_no_plan(bus: JetStreamLog, view: View) -> None:

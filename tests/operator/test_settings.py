@@ -7,9 +7,9 @@ import pytest
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime.settings import Source
 from joulie_operator.cluster_settings import ClusterSettings, LeaseSettings
-from joulie_operator.planning.plugins import chosen
+from joulie_operator.planning.plugins import load_policy
 from joulie_operator.planning.policies import BUILT_IN, Share, Situation, static_partition
-from joulie_operator.planning.reconcile import CODE_VERSION, Chosen
+from joulie_operator.planning.reconcile import CODE_VERSION, LoadedPolicy
 from joulie_operator.planning.rules import Rules, rules_of, values_of
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.hardware.catalog_file import shipped
@@ -106,7 +106,7 @@ def test_bounds_that_contradict_each_other_stop_the_start() -> None:
 
 
 def test_our_own_policies_are_found_by_name() -> None:
-    assert chosen("static_partition") == Chosen(static_partition, CODE_VERSION)
+    assert load_policy("static_partition") == LoadedPolicy(static_partition, CODE_VERSION)
 
 
 def test_a_policy_of_another_package_is_found_by_its_entry_point(install: Install) -> None:
@@ -116,8 +116,8 @@ def test_a_policy_of_another_package_is_found_by_its_entry_point(install: Instal
     )
     settings = loaded(POLICY_TYPE="greedy")
 
-    assert chosen(settings.policy).decide(NOWHERE) == Share(7)
-    assert chosen(settings.policy).code == f"{CODE_VERSION} acme 1.2"
+    assert load_policy(settings.policy).decide(NOWHERE) == Share(7)
+    assert load_policy(settings.policy).code == f"{CODE_VERSION} acme 1.2"
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_a_policy_of_another_package_is_found_by_its_entry_point(install: Instal
     [
         ("import nothing_like_this", "acme_policies:policy", "nothing_like_this"),
         ("", "acme_policies:policy", "has no attribute 'policy'"),
-        ("policy = 7", "acme_policies:policy", "acme_policies:policy is no function"),
+        ("policy = 7", "acme_policies:policy", "acme_policies:policy is not callable"),
     ],
-    ids=["does not import", "is not there", "is no function"],
+    ids=["does not import", "is missing", "is not callable"],
 )
 def test_a_policy_that_cannot_be_loaded_stops_the_start(
     install: Install, code: str, value: str, told: str

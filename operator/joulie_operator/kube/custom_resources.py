@@ -1,7 +1,8 @@
-"""Our Kubernetes objects: NodeTwin, NodeHardware, GPU. The one source of their definitions.
+"""The custom resources NodeTwin, NodeHardware and GPU. Pure.
 
-`crds` turns these types into CustomResourceDefinitions; the watchers decode with them and the
-applier encodes with them. All fields may be absent, because others write too. Pure.
+`crds` generates CustomResourceDefinitions from these types; the watchers decode with them and the
+applier encodes with them. Every field is optional, because other components write these objects,
+too.
 """
 
 from collections.abc import Callable
@@ -14,17 +15,17 @@ from joulie_bus.events import Profile
 from joulie_bus.events.bounds import MOST_CARDS, MOST_MW, NAME, WORD, Bytes, CardMb, Uid
 
 GROUP, GPU_GROUP, VERSION = "joulie.io", "gpu.mle.com", "v1alpha1"
-MANAGER = "joulie-operator"  # owns the fields that we apply
+MANAGER = "joulie-operator"  # the field manager of what the operator applies
 NODETWINS = f"/apis/{GROUP}/{VERSION}/nodetwins"
 NODEHARDWARES = f"/apis/{GROUP}/{VERSION}/nodehardwares"
 GPUS = f"/apis/{GPU_GROUP}/{VERSION}/gpus"
 
-# Of a status, whose other writers have words and figures of their own: none of them is refused.
+# Types of status fields. Other writers may use other values, and none of them is refused.
 Score = Annotated[float, Meta(description="0 to 100")]
 Pct = Annotated[float, Meta(ge=0, le=100)]
 Watts = Annotated[float, Meta(ge=0)]
 Number = Annotated[int, Meta(ge=0)]
-# What becomes part of a fact has the bounds of facts; the API server refuses the rest at once.
+# Fields that become part of a fact have the bounds of facts, enforced by the API server.
 ObjectName = Annotated[str, Meta(min_length=1, max_length=NAME)]
 CardName = Annotated[str, Meta(min_length=1, max_length=NAME, pattern=r"^[!-~]+$")]
 ShortText = Annotated[str, Meta(max_length=WORD)]
@@ -33,7 +34,7 @@ HardwareWatts = Annotated[float, Meta(ge=0, le=MOST_MW / 1000)]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
-    """A part of an object; what is absent is not written. `OPEN`: others may say more in it."""
+    """A part of an object; defaults are not written. `OPEN`: the schema keeps unknown fields."""
 
     OPEN: ClassVar[bool] = False
 
@@ -59,7 +60,7 @@ class ObjectMeta(Part, frozen=True, kw_only=True):
 
 
 class CpuCap(Part, frozen=True, kw_only=True):
-    """Absent means no cap."""
+    """A missing field means no cap."""
 
     package_power_cap_pct_of_max: Annotated[
         Pct | None, Meta(description="Share of what the packages can draw")
@@ -85,12 +86,13 @@ class PolicyName(Part, frozen=True, kw_only=True):
 
 class Scheduling(Part, frozen=True, kw_only=True):
     draining: Annotated[
-        bool, Meta(description="Performance pods still run here; the caps wait for them")
+        bool,
+        Meta(description="Performance pods still run here; eco caps are set once they are gone"),
     ] = False
 
 
 class NodeTwinSpec(Part, frozen=True, kw_only=True):
-    """What the node shall be: written by the operator, enforced by the agent."""
+    """The desired power state of the node: written by the operator, enforced by the agent."""
 
     node_name: ObjectName
     profile: Profile | None = None
@@ -111,7 +113,9 @@ class PowerMeasurement(Part, frozen=True, kw_only=True):
     cpu_tdp_w: Watts | None = None
     gpu_tdp_w: Watts | None = None
     power_trend_w_per_min: float | None = None
-    measured_at: Annotated[str, Meta(description="RFC 3339; of the last reading, used or not")] = ""
+    measured_at: Annotated[
+        str, Meta(description="RFC 3339; the time of the last reading, used or not")
+    ] = ""
 
 
 class CapState(Part, frozen=True, kw_only=True):
@@ -129,7 +133,7 @@ class ControlResult(Part, frozen=True, kw_only=True):
 
 
 class ControlStatus(Part, frozen=True, kw_only=True):
-    """What the agent says of the caps; not the operator's to write."""
+    """Reported by the agent about the caps; not written by the operator."""
 
     cpu: ControlResult | None = None
     gpu: ControlResult | None = None
@@ -145,7 +149,7 @@ class Condition(Part, frozen=True, kw_only=True):
 
 
 class NodeTwinStatus(Part, frozen=True, kw_only=True):
-    """What the twin of the node says."""
+    """The state of the node's twin."""
 
     schedulable_class: (
         Annotated[str, Meta(description="performance, eco, draining or unknown")] | None
@@ -164,7 +168,9 @@ class NodeTwinStatus(Part, frozen=True, kw_only=True):
     control_status: ControlStatus | None = None
     conditions: list[Condition] | None = None
     observed_generation: Number | None = None
-    last_updated: Annotated[str, Meta(description="RFC 3339; of the newest fact")] | None = None
+    last_updated: (
+        Annotated[str, Meta(description="RFC 3339; the time of the newest fact")] | None
+    ) = None
 
 
 class NodeTwin(Part, frozen=True, kw_only=True):
@@ -189,9 +195,10 @@ T = TypeVar("T")
 
 
 def read_twin(raw: bytes | msgspec.Raw) -> NodeTwin:
-    """One that another installation wrote may hold what this one never writes. A part that cannot
-    be read counts as absent, so that the operator writes it anew. Raises msgspec.DecodeError for
-    what is no object with metadata.
+    """Decodes a NodeTwin, which another version of the operator may have written.
+
+    An unreadable spec or status counts as absent, so that the operator writes it anew. Raises
+    msgspec.DecodeError without readable metadata.
     """
     try:
         return _read_whole(raw)
@@ -275,7 +282,7 @@ class NodeHardwareStatus(Part, frozen=True, kw_only=True):
 
 
 class NodeHardware(Part, frozen=True, kw_only=True):
-    """What a node is made of, as its agent found it."""
+    """The hardware of a node, as its agent discovered it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeHardwareSpec | None = None
@@ -298,12 +305,12 @@ class GpuStatus(Part, frozen=True, kw_only=True):
     pod_namespace: ShortText = ""
     pod_name: ShortText = ""
     pod_uid: Uid = field(default="", name="podUID")
-    phase: ShortText = ""  # Available, Allocated, or whatever else its writer says
+    phase: ShortText = ""  # Available, Allocated, or another word of its writer
     healthy: bool = True
 
 
 class Gpu(Part, frozen=True, kw_only=True):
-    """One physical card."""
+    """One physical GPU."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: GpuSpec | None = None

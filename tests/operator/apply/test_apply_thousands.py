@@ -18,8 +18,8 @@ from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.kube.custom_resources import NODETWINS, read_twin
 from joulie_operator.observe.facts_from_objects import Node
-from joulie_operator.observe.resource_watcher import Watcher, reader
-from joulie_operator.observe.watch import NODES, Cluster
+from joulie_operator.observe.resource_watcher import Watcher, decoder_of
+from joulie_operator.observe.watch import NODES, ObservedCluster
 from joulie_projections.fold.registry import evolve
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
@@ -32,7 +32,7 @@ NAMES = [f"n{number:04}" for number in range(5_000)]
 CHANGED = NAMES[::50]
 
 
-class Held(NamedTuple):
+class LeaseObject(NamedTuple):
     """A view that moves when the test says so."""
 
     cluster_state: ClusterState
@@ -45,9 +45,9 @@ class Held(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def crowd() -> tuple[ApiServer, Held]:
+def crowd() -> tuple[ApiServer, LeaseObject]:
     """5,000 nodes with hardware, planned eco, and the NodeTwins, labels and statuses of that."""
-    server, view = joulie_server(), Held(ClusterState())
+    server, view = joulie_server(), LeaseObject(ClusterState())
     for name in NAMES:
         view.tell(node_seen(name), hardware(name), eco(name))
     settle(server, view.cluster_state, time.time_ns())
@@ -55,15 +55,15 @@ def crowd() -> tuple[ApiServer, Held]:
 
 
 @contextlib.asynccontextmanager
-async def applying(server: ApiServer, view: Held, tmp: Path) -> AsyncGenerator[None, None]:
+async def applying(server: ApiServer, view: LeaseObject, tmp: Path) -> AsyncGenerator[None, None]:
     """An operator's second life: it lists what its first one has written."""
-    cluster = Cluster.unseen()
+    cluster = ObservedCluster.empty()
     settings = Source.of(APPLY_RATE="10000").load(ApplierSettings)
     server.asked.clear()
     async with server.listening(), Api.of(server.kubeconfig(tmp)) as api:
         applier = Applier(api, view, cluster, SELECTOR, settings)
         async with (
-            background(Watcher(api, NODES, reader(Node), cluster.nodes).run(), "nodes"),
+            background(Watcher(api, NODES, decoder_of(Node), cluster.nodes).run(), "nodes"),
             background(Watcher(api, NODETWINS, read_twin, cluster.twins).run(), "twins"),
             background(applier.run(), "apply"),
         ):
@@ -80,7 +80,7 @@ def wrote(server: ApiServer, verb: str, resource: str, times: int) -> Callable[[
 
 
 async def test_a_hundred_nodes_that_change_their_class_are_a_hundred_patches_of_each_object(
-    crowd: tuple[ApiServer, Held], tmp_path: Path
+    crowd: tuple[ApiServer, LeaseObject], tmp_path: Path
 ) -> None:
     server, view = crowd
     async with applying(server, view, tmp_path):
@@ -100,7 +100,7 @@ async def test_a_hundred_nodes_that_change_their_class_are_a_hundred_patches_of_
 
 
 async def test_a_hundred_nodes_that_are_measured_are_a_hundred_patches(
-    crowd: tuple[ApiServer, Held], tmp_path: Path
+    crowd: tuple[ApiServer, LeaseObject], tmp_path: Path
 ) -> None:
     server, view = crowd
     async with applying(server, view, tmp_path):
@@ -113,7 +113,7 @@ async def test_a_hundred_nodes_that_are_measured_are_a_hundred_patches(
 
 
 async def test_of_thousands_that_are_as_they_should_be_none_is_written(
-    crowd: tuple[ApiServer, Held], tmp_path: Path
+    crowd: tuple[ApiServer, LeaseObject], tmp_path: Path
 ) -> None:
     server, view = crowd
     async with applying(server, view, tmp_path):

@@ -22,10 +22,10 @@ from joulie_extender.caretaker import Caretaker
 from joulie_extender.contract import Binding
 from joulie_extender.ledger import Ledger
 from joulie_extender.scoring import Weights
-from joulie_operator.apply.gpu_status import CardStatus
+from joulie_operator.apply.gpu_status import GpuStatusWriter
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.kube.custom_resources import MANAGER
-from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_projections.view.view import View
 from kube_api import ApiServer
 from kube_builders import articles_pod, card, joulie_server, node
@@ -65,7 +65,7 @@ class Place(NamedTuple):
 
 @pytest.fixture
 async def place(bus: JetStreamLog, view: View, tmp_path: Path) -> AsyncGenerator[Place, None]:
-    server, cluster = joulie_server(), Cluster.unseen()
+    server, cluster = joulie_server(), ObservedCluster.empty()
     server.put("nodes", node("n1", gpus=1))
     server.put("gpus", card("GPU-1", "n1"))
     ledger = Ledger(bus, CLUSTER, view, "r0")
@@ -77,7 +77,7 @@ async def place(bus: JetStreamLog, view: View, tmp_path: Path) -> AsyncGenerator
         caretaker = Caretaker(view, ledger, binder, time.time_ns, grace_s=0.1)
         for name, part in (
             ("watch", watch_cluster(api, bus, CLUSTER, view, cluster)),
-            ("cards", CardStatus(api, view, cluster, 10).run()),
+            ("cards", GpuStatusWriter(api, view, cluster, 10).run()),
             ("claims", caretaker.run()),
         ):
             await stack.enter_async_context(background(part, name))

@@ -14,7 +14,7 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import CLUSTER, claim, confirmed, noon, producer, released
 from joulie_bus.testing import card as shown
-from joulie_operator.apply.gpu_status import CardStatus
+from joulie_operator.apply.gpu_status import GpuStatusWriter
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.kube.custom_resources import (
     MANAGER,
@@ -24,8 +24,8 @@ from joulie_operator.kube.custom_resources import (
     ManagedFields,
     ObjectMeta,
 )
-from joulie_operator.kube.gpu_objects import FREE, Truces, Wish, wish_of
-from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_operator.kube.gpu_objects import FREE, StatusWrite, WriteBackoff, status_write_of
+from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_projections.fold.registry import evolve
 from joulie_projections.state.cards import CardState
 from joulie_projections.state.state import ClusterState
@@ -69,7 +69,7 @@ def gpu(status: GpuStatus | None = None, manager: str = "somebody") -> Gpu:
     ids=["claimed", "confirmed", "shared"],
 )
 async def test_a_card_that_is_claimed_says_by_whom(facts: list[Fact], expected: GpuStatus) -> None:
-    assert wish_of(gpu(), folded(*facts)) == Wish("g", expected)
+    assert status_write_of(gpu(), folded(*facts)) == StatusWrite("g", expected)
 
 
 @pytest.mark.parametrize(
@@ -94,20 +94,20 @@ async def test_a_card_that_is_claimed_says_by_whom(facts: list[Fact], expected: 
 async def test_nothing_is_written_where_there_is_nothing_to_say(
     seen: Gpu, facts: list[Fact]
 ) -> None:
-    assert wish_of(seen, folded(*facts)) is None
+    assert status_write_of(seen, folded(*facts)) is None
 
 
 @pytest.mark.parametrize("card", [folded(), None], ids=["free again", "not known any more"])
 async def test_what_we_said_of_a_card_ends_with_its_last_claim(card: CardState | None) -> None:
-    assert wish_of(gpu(TAKEN, MANAGER), card) == Wish("g", FREE)
+    assert status_write_of(gpu(TAKEN, MANAGER), card) == StatusWrite("g", FREE)
 
 
 async def test_a_hand_that_insists_is_overruled_at_a_growing_pace() -> None:
-    truces, wish = Truces(), Wish("g", TAKEN)
-    let = [second for second in range(20) if truces.lets(wish, second)]
+    truces, write = WriteBackoff(), StatusWrite("g", TAKEN)
+    let = [second for second in range(20) if truces.allows(write, second)]
 
     assert let == [0, 2, 6, 14]
-    assert truces.lets(Wish("g", FREE), 15), "something else to say does not wait"
+    assert truces.allows(StatusWrite("g", FREE), 15), "something else to say does not wait"
 
 
 # --- against an API server --------------------------------------------------------------------
@@ -117,12 +117,12 @@ async def test_a_hand_that_insists_is_overruled_at_a_growing_pace() -> None:
 async def writing(
     server: ApiServer, bus: JetStreamLog, view: View, tmp: Path
 ) -> AsyncGenerator[None, None]:
-    cluster = Cluster.unseen()
+    cluster = ObservedCluster.empty()
     async with (
         server.listening(),
         Api.of(server.kubeconfig(tmp)) as api,
         background(watch_cluster(api, bus, CLUSTER, view, cluster), "watch"),
-        background(CardStatus(api, view, cluster, 10).run(), "cards"),
+        background(GpuStatusWriter(api, view, cluster, 10).run(), "cards"),
     ):
         await testing.until(lambda: len(view.cluster_state.gpus) == 2, PATIENCE_S)
         yield

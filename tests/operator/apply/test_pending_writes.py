@@ -21,7 +21,7 @@ from joulie_bus.testing import (
 from joulie_bus.testing import power as reads
 from joulie_operator.apply import pending_writes
 from joulie_operator.apply.desired import labels_of, spec_of
-from joulie_operator.apply.pending_writes import Clock, Differences, Step, Wishes
+from joulie_operator.apply.pending_writes import Now, WriteOptions, WritePlanner, WriteStep
 from joulie_operator.kube.custom_resources import (
     MANAGER,
     ManagedFields,
@@ -30,13 +30,13 @@ from joulie_operator.kube.custom_resources import (
     NodeTwinStatus,
     ObjectMeta,
 )
-from joulie_operator.kube.object_cache import Mirror
+from joulie_operator.kube.object_cache import ObjectCache
 from joulie_operator.observe.facts_from_objects import Node
 from joulie_projections.fold.registry import evolve
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
 
-WISHES = Wishes(selector={"joulie.io/managed": "true"}, status_s=60, tell_draining=False)
+OPTIONS = WriteOptions(selector={"joulie.io/managed": "true"}, status_s=60, tell_draining=False)
 MANAGED = {"joulie.io/managed": "true"}
 
 
@@ -45,9 +45,9 @@ class Place:
 
     def __init__(self, *facts: Fact) -> None:
         self.cluster_state = ClusterState()
-        self.nodes = Mirror[Node](lambda it: it.metadata)
-        self.twins = Mirror[NodeTwin](lambda it: it.metadata)
-        self.differences = Differences(self.nodes, self.twins, WISHES)
+        self.nodes = ObjectCache[Node](lambda it: it.metadata)
+        self.twins = ObjectCache[NodeTwin](lambda it: it.metadata)
+        self.planner = WritePlanner(self.nodes, self.twins, OPTIONS)
         self.now_s = 0.0
         self.version = 0
         self.tell(*facts)
@@ -65,15 +65,15 @@ class Place:
 
     def settle(self) -> None:
         """Everything is written, as the API server would have it."""
-        self.look()
+        self.pending_writes()
         for name, node in self.cluster_state.nodes.items():
             spec = spec_of(name, node, "")
             twin = NodeTwin(metadata=self._meta(name, generation=1), spec=spec)
-            status = self.differences.status(twin, node, noon(self.now_s))
+            status = self.planner.status(twin, node, noon(self.now_s))
             self.twins.put(msgspec.structs.replace(twin, status=status))
             self.show(name, MANAGED | labels_of(node, tell_draining=False))
-            kept = self.differences.kept(name)
-            kept.told, kept.status, kept.status_at = spec, status, self.now_s
+            state = self.planner.state(name)
+            state.written_spec, state.status, state.status_at = spec, status, self.now_s
 
     def write(self, name: str, spec: NodeTwinSpec) -> None:
         """Somebody else's hand."""
@@ -84,15 +84,15 @@ class Place:
     def status(self, name: str) -> NodeTwinStatus:
         twin = self.twins.get(name)
         assert twin is not None
-        return self.differences.status(twin, self.cluster_state.nodes[name], noon(self.now_s))
+        return self.planner.status(twin, self.cluster_state.nodes[name], noon(self.now_s))
 
-    def look(self) -> dict[str, list[str]]:
-        return {name: [step.what for step in steps] for name, steps in self.errands()}
+    def pending_writes(self) -> dict[str, list[str]]:
+        return {name: [step.what for step in steps] for name, steps in self.pending()}
 
-    def errands(self) -> list[tuple[str, list[Step]]]:
-        clock = Clock(self.now_s, noon(self.now_s))
-        found = self.differences.look(self.cluster_state, clock)
-        return [(errand.name, list(errand.steps)) for errand in found]
+    def pending(self) -> list[tuple[str, list[WriteStep]]]:
+        clock = Now(self.now_s, noon(self.now_s))
+        found = self.planner.pending_writes(self.cluster_state, clock)
+        return [(node_writes.name, list(node_writes.steps)) for node_writes in found]
 
     def _meta(self, name: str, labels: Any = None, *, generation: int = 0) -> ObjectMeta:
         self.version += 1
@@ -109,7 +109,7 @@ def one(*facts: Fact) -> Place:
     """One node, settled."""
     place = Place(node_seen("n1"), hardware("n1", watts=1000), *facts)
     place.settle()
-    assert place.look() == {}
+    assert place.pending_writes() == {}
     return place
 
 
@@ -138,7 +138,7 @@ def test_a_status_knows_the_room_and_the_rack() -> None:
         reads("n1", 15_000),
         replace(polled(it_w=1000), cooling_mw=250_000),
     )
-    place.look()
+    place.pending_writes()
     told = place.status("n1")
 
     assert told.predicted_psu_stress_score == 30
@@ -213,12 +213,12 @@ def test_five_thousand_nodes_that_do_nothing_need_nothing_and_a_hundred_changes_
     names = [f"n{number:04}" for number in range(5000)]
     place = Place(*[fact for name in names for fact in (node_seen(name), eco(name))])
     place.settle()
-    idle = [place.look() for _ in range(3)]
+    idle = [place.pending_writes() for _ in range(3)]
     place.tell(*[performance(name) for name in names[::50]])
 
     assert idle == [{}, {}, {}]
-    assert place.look() == {name: ["spec", "status", "label"] for name in names[::50]}
-    assert place.look() == {}, "what is on its way is not found twice"
+    assert place.pending_writes() == {name: ["spec", "status", "label"] for name in names[::50]}
+    assert place.pending_writes() == {}, "what is on its way is not found twice"
 
 
 @pytest.mark.parametrize(
@@ -232,18 +232,18 @@ def test_five_thousand_nodes_that_do_nothing_need_nothing_and_a_hundred_changes_
 def test_the_order_protects_the_pods(fact: Fact, steps: list[str]) -> None:
     place = Place(node_seen("n1"), fact)
 
-    assert place.look() == {"n1": steps}
+    assert place.pending_writes() == {"n1": steps}
 
 
 def test_a_node_that_drains_gets_its_class_and_keeps_its_label() -> None:
     place = one(performance("n1"), caps("n1", 100))
     place.tell(draining("n1"))
 
-    assert place.look() == {"n1": ["spec", "status"]}
+    assert place.pending_writes() == {"n1": ["spec", "status"]}
 
 
 def test_a_node_without_a_plan_is_left_alone() -> None:
-    assert Place(node_seen("n1"), hardware("n1")).look() == {}
+    assert Place(node_seen("n1"), hardware("n1")).pending_writes() == {}
 
 
 def test_a_reading_that_breathes_is_not_written() -> None:
@@ -251,27 +251,27 @@ def test_a_reading_that_breathes_is_not_written() -> None:
     place.now_s = 70.0
     place.tell(reads("n1", 540))
 
-    assert place.look() == {}
+    assert place.pending_writes() == {}
 
 
 def test_a_reading_that_has_moved_is_written_when_its_time_has_come() -> None:
     place = one(eco("n1"), reads("n1", 500))
     place.tell(reads("n1", 700))
-    at_once = place.look()
+    at_once = place.pending_writes()
     place.now_s = 61.0
 
-    assert (at_once, place.look()) == ({}, {"n1": ["status"]})
+    assert (at_once, place.pending_writes()) == ({}, {"n1": ["status"]})
 
 
 def test_many_nodes_follow_their_readings_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending_writes, "BREATHS_PER_S", 0.01)
+    monkeypatch.setattr(pending_writes, "STATUS_UPDATES_PER_S", 0.01)
     place = one(eco("n1"), reads("n1", 500))
     place.tell(reads("n1", 700))
     place.now_s = 99.0
-    early = place.look()
+    early = place.pending_writes()
     place.now_s = 101.0
 
-    assert (early, place.look()) == ({}, {"n1": ["status"]})
+    assert (early, place.pending_writes()) == ({}, {"n1": ["status"]})
 
 
 def test_an_operator_that_starts_lets_them_take_turns() -> None:
@@ -280,11 +280,11 @@ def test_an_operator_that_starts_lets_them_take_turns() -> None:
     place.tell(*(eco(name) for name in names), *(reads(name, 500) for name in names))
     place.settle()
     for name in names:
-        place.differences.kept(name).status_at = None
+        place.planner.state(name).status_at = None
     place.tell(*(reads(name, 700) for name in names))
     written = list[int]()
     for place.now_s in (0.0, 30.0, 60.0):
-        written.append(len(place.look()))
+        written.append(len(place.pending_writes()))
 
     first, half, everybody = written
     assert (first < 10, 20 < half < 44, everybody) == (True, True, 64)
@@ -293,10 +293,10 @@ def test_an_operator_that_starts_lets_them_take_turns() -> None:
 def test_a_reading_that_has_grown_old_is_said_to_be() -> None:
     place = one(eco("n1"), reads("n1", 500))
     place.now_s = 290.0
-    young = place.look()
+    young = place.pending_writes()
     place.now_s = 400.0
 
-    assert (young, place.look()) == ({}, {"n1": ["status"]})
+    assert (young, place.pending_writes()) == ({}, {"n1": ["status"]})
 
 
 def test_a_status_that_somebody_changes_is_not_raced_for() -> None:
@@ -307,19 +307,19 @@ def test_a_status_that_somebody_changes_is_not_raced_for() -> None:
     other = msgspec.structs.replace(twin.status, schedulable_class="performance")
     meta = msgspec.structs.replace(twin.metadata, resource_version="999")
     place.twins.put(msgspec.structs.replace(twin, metadata=meta, status=other))
-    place.differences.kept("n1").status_at = 0.0
+    place.planner.state("n1").status_at = 0.0
     place.now_s = 30.0
-    early = place.look()
+    early = place.pending_writes()
     place.now_s = 61.0
 
-    assert (early, place.look()) == ({}, {"n1": ["status"]})
+    assert (early, place.pending_writes()) == ({}, {"n1": ["status"]})
 
 
 def test_who_writes_his_own_again_and_again_is_overruled_at_a_growing_pace() -> None:
     place, gaps, last = one(eco("n1")), list[float](), 0.0
     for _ in range(3):
         place.write("n1", NodeTwinSpec(node_name="n1", profile="performance"))
-        while "n1" not in place.look():
+        while "n1" not in place.pending_writes():
             place.now_s += 0.5
         gaps, last = [*gaps, place.now_s - last], place.now_s
         place.settle()
@@ -341,14 +341,14 @@ def test_a_node_that_leaves_loses_what_is_ours(labels: dict[str, str], steps: li
     place = one(eco("n1"))
     place.show("n1", labels)
 
-    assert place.look() == {"n1": steps}
+    assert place.pending_writes() == {"n1": steps}
 
 
 def test_a_node_that_is_gone_takes_its_twin_along() -> None:
     place = one(eco("n1"))
     place.nodes.drop("n1")
 
-    assert place.look() == {"n1": ["delete"]}
+    assert place.pending_writes() == {"n1": ["delete"]}
 
 
 def test_a_twin_that_somebody_made_for_no_node_stays() -> None:
@@ -356,14 +356,14 @@ def test_a_twin_that_somebody_made_for_no_node_stays() -> None:
     spec = NodeTwinSpec(node_name="theirs")
     place.twins.put(NodeTwin(metadata=ObjectMeta(name="theirs"), spec=spec))
 
-    assert place.look() == {}
+    assert place.pending_writes() == {}
 
 
 def test_a_cluster_state_that_has_not_heard_of_a_node_takes_nothing_from_it() -> None:
     place = one(eco("n1"))
     place.cluster_state = ClusterState()
 
-    assert place.look() == {}
+    assert place.pending_writes() == {}
 
 
 def test_nobody_is_always_last() -> None:
@@ -371,18 +371,18 @@ def test_nobody_is_always_last() -> None:
     place = Place(*[fact for name in names for fact in (node_seen(name), eco(name))])
     firsts = set[str]()
     for _ in range(40):
-        found = place.errands()
+        found = place.pending()
         firsts.add(found[0][0])
         for name, _steps in found:
-            place.differences.kept(name).look_again = 0.0
+            place.planner.state(name).next_check_at = 0.0
 
     assert len(firsts) > 5
 
 
 def test_one_that_has_failed_waits_and_the_others_do_not() -> None:
     place = Place(node_seen("n1"), node_seen("n2"), eco("n1"), eco("n2"))
-    place.differences.kept("n1").not_before = 5.0
-    early = set(place.look())
+    place.planner.state("n1").not_before = 5.0
+    early = set(place.pending_writes())
     place.now_s = 6.0
 
-    assert (early, set(place.look())) == ({"n2"}, {"n1"})
+    assert (early, set(place.pending_writes())) == ({"n2"}, {"n1"})

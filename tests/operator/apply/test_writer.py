@@ -27,13 +27,13 @@ from joulie_bus.testing import (
     producer,
 )
 from joulie_operator.apply import writer
-from joulie_operator.apply.pending_writes import Differences
+from joulie_operator.apply.pending_writes import WritePlanner
 from joulie_operator.apply.writer import Applier
 from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.kube.timestamps import rfc3339
 from joulie_operator.observe import resource_watcher
-from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_projections.view.view import View
 from kube_api import ApiServer, Trouble
 from kube_builders import joulie_server, node
@@ -53,7 +53,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> ApiServer:
     """Three managed nodes."""
     monkeypatch.setattr(resource_watcher, "FIRST_PAUSE_S", 0.05)
     monkeypatch.setattr(writer, "FIRST_PAUSE_S", 0.05)
-    monkeypatch.setattr(writer, "LOOK_S", 0.05)
+    monkeypatch.setattr(writer, "CHECK_INTERVAL_S", 0.05)
     made = joulie_server()
     for name in ("n1", "n2", "n3"):
         made.put("nodes", node(name))
@@ -77,7 +77,7 @@ def tell(bus: JetStreamLog, view: View) -> Callable[..., Any]:
 async def applying(
     server: ApiServer, bus: JetStreamLog, view: View, tmp: Path, **values: str
 ) -> AsyncGenerator[None, None]:
-    cluster = Cluster.unseen()
+    cluster = ObservedCluster.empty()
     settings = Source.of(**{"APPLY_RATE": "1000", **values}).load(ApplierSettings)
     async with (
         Api.of(server.kubeconfig(tmp)) as api,
@@ -311,18 +311,18 @@ async def test_looks_that_cost_much_are_few(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However much changes meanwhile: here it never stops."""
-    look, looks, cost_s, while_s = Differences.look, 0, 0.02, 2.0
+    pending_writes, looks, cost_s, while_s = WritePlanner.pending_writes, 0, 0.02, 2.0
 
-    def costly(self: Differences, *args: Any) -> Any:
+    def costly(self: WritePlanner, *args: Any) -> Any:
         nonlocal looks
         looks += 1
         began = time.process_time()
         while time.process_time() - began < cost_s:
             pass
-        return look(self, *args)
+        return pending_writes(self, *args)
 
-    monkeypatch.setattr(writer, "LOOK_S", 0.0)
-    monkeypatch.setattr(Differences, "look", costly)
+    monkeypatch.setattr(writer, "CHECK_INTERVAL_S", 0.0)
+    monkeypatch.setattr(WritePlanner, "pending_writes", costly)
     async with server.listening(), applying(server, bus, view, tmp_path):
         looks = 0
         await asyncio.sleep(while_s)
@@ -341,10 +341,10 @@ async def test_who_has_much_to_do_does_not_rest_before_it_is_done(
     names = [f"m{number:02}" for number in range(40)]
     for name in names:
         server.put("nodes", node(name))
-    carry_out, done = Applier._carry_out, list[str]()
+    carry_out, done = Applier._write_pending, list[str]()
 
-    async def carried_out(self: Applier, errands: Any) -> bool:
-        is_left = await carry_out(self, errands)
+    async def carried_out(self: Applier, pending: Any) -> bool:
+        is_left = await carry_out(self, pending)
         done.append("some are left" if is_left else "all")
         return is_left
 

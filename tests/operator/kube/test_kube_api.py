@@ -290,8 +290,8 @@ async def test_a_server_without_initial_events_says_so_in_the_words_of_the_real_
 @pytest.mark.parametrize(
     "left_out", ["sendInitialEvents", "resourceVersionMatch"], ids=lambda name: f"without {name}"
 )
-async def test_initial_events_are_asked_for_with_both_parameters(left_out: str) -> None:
-    asked = {name: value for name, value in INITIAL.items() if name != left_out}
+async def test_initial_events_are_asked_for_with_both_parameters(report_left_out: str) -> None:
+    asked = {name: value for name, value in INITIAL.items() if name != report_left_out}
     async with talking(ApiServer()) as session:
         answer = await session.get(NODES, params=asked)
         body = await answer.json()

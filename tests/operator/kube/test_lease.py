@@ -15,7 +15,7 @@ from joulie_operator.apply.writer import Applier
 from joulie_operator.cluster_settings import ApplierSettings, LeaseSettings
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.kube.lease import Lease
-from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_operator.service import Operator
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.view.view import View
@@ -167,7 +167,7 @@ async def test_work_ends_at_two_thirds_of_the_duration_though_calls_hang(
 async def test_watching_planning_and_writing_end_with_it_though_their_own_calls_hang(
     bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
-    server, cluster = joulie_server(), Cluster.unseen()
+    server, cluster = joulie_server(), ObservedCluster.empty()
     server.put("nodes", node("n1"))
     ended: list[float] = []
 

@@ -7,9 +7,9 @@ from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, VirtualClock, producer
 from joulie_operator.apply.kubernetes_events import event_of
 from joulie_operator.kube.custom_resources import NodeTwinSpec, ObjectMeta
-from joulie_operator.kube.object_cache import Mirror
-from joulie_operator.observe.fact_publisher import Facts
-from joulie_operator.observe.facts_from_objects import Node, NodeKind, Told
+from joulie_operator.kube.object_cache import ObjectCache
+from joulie_operator.observe.fact_publisher import FactPublisher
+from joulie_operator.observe.facts_from_objects import ChangeFilter, Node, NodeKind
 
 pytestmark = pytest.mark.anyio
 
@@ -19,8 +19,8 @@ def node(name: str, version: str, **labels: str) -> Node:
     return msgspec.convert({"metadata": meta}, Node)
 
 
-def mirror() -> Mirror[Node]:
-    return Mirror[Node](lambda it: it.metadata)
+def mirror() -> ObjectCache[Node]:
+    return ObjectCache[Node](lambda it: it.metadata)
 
 
 def test_an_older_sight_does_not_undo_a_newer_answer() -> None:
@@ -34,10 +34,10 @@ def test_an_older_sight_does_not_undo_a_newer_answer() -> None:
 async def test_what_a_whole_list_does_not_show_is_gone() -> None:
     seen = mirror()
     seen.put(node("n1", "1"))
-    seen.begin()
-    await seen.listed([node("n2", "2")])
+    seen.begin_list()
+    await seen.add_listed([node("n2", "2")])
     before = (sorted(seen.names()), seen.complete.is_set())
-    await seen.whole()
+    await seen.end_list()
 
     assert before == (["n1", "n2"], False)
     assert (seen.names(), seen.complete.is_set()) == (["n2"], True)
@@ -46,12 +46,12 @@ async def test_what_a_whole_list_does_not_show_is_gone() -> None:
 async def test_what_the_log_did_not_take_is_told_when_it_is_seen_again() -> None:
     broker = MemoryBroker(CLUSTER, VirtualClock())
     log = MemoryLog(broker)
-    facts = Facts([Told[Node](NodeKind(), {})], log, producer())
+    facts = FactPublisher([ChangeFilter[Node](NodeKind(), {})], log, producer())
     broker.fill(Stream.OBS)
     with pytest.raises(BrokerRefused):
-        await facts.listed([node("n1", "1")])
+        await facts.add_listed([node("n1", "1")])
     broker.stream(Stream.OBS).limit = None
-    await facts.listed([node("n1", "1")])
+    await facts.add_listed([node("n1", "1")])
 
     assert (await log.state(Stream.OBS)).last == 1
 

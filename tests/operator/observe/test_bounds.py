@@ -19,10 +19,16 @@ from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, memory_log, noon, until
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.kube.custom_resources import Gpu
-from joulie_operator.observe.fact_publisher import Facts
-from joulie_operator.observe.facts_from_objects import GpuKind, Node, NodeKind, PodKind, Told
+from joulie_operator.observe.fact_publisher import FactPublisher
+from joulie_operator.observe.facts_from_objects import (
+    ChangeFilter,
+    GpuKind,
+    Node,
+    NodeKind,
+    PodKind,
+)
 from joulie_operator.observe.hardware_inventory import Inventory
-from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_projections.hardware.catalog_file import shipped
 from joulie_projections.pods.kubernetes_pod import Pod
 from joulie_projections.view.view import View
@@ -57,13 +63,14 @@ async def watching(
         server.listening(),
         Api.of(server.kubeconfig(tmp, ADMIN)) as api,
         background(
-            watch_cluster(api, bus, CLUSTER, view, Cluster.unseen(), Inventory(shipped())), "watch"
+            watch_cluster(api, bus, CLUSTER, view, ObservedCluster.empty(), Inventory(shipped())),
+            "watch",
         ) as task,
     ):
         yield task
 
 
-def left_out(what: str) -> float:
+def report_left_out(what: str) -> float:
     return float(metrics.LEFT_OUT.labels(what=what)._value.get())
 
 
@@ -101,7 +108,7 @@ async def test_whatever_an_api_server_accepts_the_watch_goes_on(
 async def test_a_card_with_an_endless_uuid_is_left_out_and_the_connection_stays(
     bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
-    before = left_out("gpus")
+    before = report_left_out("gpus")
     server = joulie_server()
     server.put("nodes", node("n1"))
     endless = card("GPU-1", "n1")
@@ -112,7 +119,7 @@ async def test_a_card_with_an_endless_uuid_is_left_out_and_the_connection_stays(
     async with watching(server, bus, view, tmp_path):
         await until(lambda: list(view.cluster_state.gpus) == ["GPU-2"])
 
-    assert left_out("gpus") == before + 1
+    assert report_left_out("gpus") == before + 1
 
 
 NODES = [
@@ -129,16 +136,16 @@ async def test_an_object_beyond_the_bounds_keeps_no_other_from_being_told(
     odd: dict[str, Any],
 ) -> None:
     log = memory_log()
-    facts = Facts([Told(NodeKind(), {})], log, Producer("o", CLUSTER, noon))
+    facts = FactPublisher([ChangeFilter(NodeKind(), {})], log, Producer("o", CLUSTER, noon))
     things = [msgspec.convert(each, Node) for each in (odd, {"metadata": {"name": "fine"}})]
-    before = left_out("Node") + left_out(NodeSeen.TYPE)
+    before = report_left_out("Node") + report_left_out(NodeSeen.TYPE)
 
-    await facts.listed(things)
-    await facts.happened([("MODIFIED", thing) for thing in things])
-    await facts.whole()
+    await facts.add_listed(things)
+    await facts.apply_events([("MODIFIED", thing) for thing in things])
+    await facts.end_list()
 
     assert (await log.state(Stream.OBS)).last == 1
-    assert left_out("Node") + left_out(NodeSeen.TYPE) > before
+    assert report_left_out("Node") + report_left_out(NodeSeen.TYPE) > before
 
 
 def test_a_pod_that_asks_for_too_much_is_told_at_the_bound() -> None:

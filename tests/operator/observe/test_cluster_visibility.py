@@ -21,8 +21,8 @@ from joulie_operator.apply.writer import Applier
 from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.observe import resource_watcher
-from joulie_operator.observe.cluster_visibility import ClusterVisibility, Eyes
-from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_operator.observe.cluster_visibility import ClusterVisibility, WatchStatuses
+from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_operator.service import Operator
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.view.view import View
@@ -46,33 +46,35 @@ class Hand:
         return self.now_s
 
 
-def open_eyes(clock: Hand) -> Eyes:
-    eyes = Eyes(clock)
-    for eye in (eyes.nodes, eyes.pods):
-        eye.listed.set()
-        eye.open()
-    eyes.is_folded = True
-    return eyes
+def open_eyes(clock: Hand) -> WatchStatuses:
+    watches = WatchStatuses(clock)
+    for watch_status in (watches.nodes, watches.pods):
+        watch_status.listed.set()
+        watch_status.open()
+    watches.is_view_current = True
+    return watches
 
 
 async def test_open_eyes_see() -> None:
-    assert open_eyes(Hand()).sight(30) == ClusterVisibility()
+    assert open_eyes(Hand()).visibility(30) == ClusterVisibility()
 
 
 async def test_nothing_is_known_before_nodes_and_pods_were_listed() -> None:
-    eyes = Eyes(Hand())
-    unread = eyes.sight(30)
-    eyes.nodes.listed.set()
+    watches = WatchStatuses(Hand())
+    unread = watches.visibility(30)
+    watches.nodes.listed.set()
 
-    assert unread.blind == "the API server has not yet shown its nodes and pods"
-    assert eyes.sight(30).blind == "the API server has not yet shown its pods"
+    assert unread.problem == "the API server has not yet shown its nodes and pods"
+    assert watches.visibility(30).problem == "the API server has not yet shown its pods"
 
 
 async def test_what_was_listed_counts_once_the_view_holds_it() -> None:
-    eyes = open_eyes(Hand())
-    eyes.is_folded = False
+    watches = open_eyes(Hand())
+    watches.is_view_current = False
 
-    assert eyes.sight(30).blind == "the view does not yet hold what the API server has shown"
+    assert (
+        watches.visibility(30).problem == "the view does not yet hold what the API server has shown"
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,33 +94,33 @@ async def test_a_watch_that_breaks_is_waited_for_and_no_longer(
     closed_s: float, expected: ClusterVisibility
 ) -> None:
     clock = Hand()
-    eyes = open_eyes(clock)
-    eyes.nodes.close()
-    eyes.pods.close()
+    watches = open_eyes(clock)
+    watches.nodes.close()
+    watches.pods.close()
     clock.now_s = closed_s
 
-    assert eyes.sight(30) == expected
+    assert watches.visibility(30) == expected
 
 
 async def test_an_outage_begins_with_its_first_failure() -> None:
     clock = Hand()
-    eyes = open_eyes(clock)
-    eyes.nodes.close()
+    watches = open_eyes(clock)
+    watches.nodes.close()
     clock.now_s = 20
-    eyes.nodes.close()
+    watches.nodes.close()
     clock.now_s = 40
 
-    assert eyes.sight(30).blind == "the API server has shown no nodes for 30 s"
+    assert watches.visibility(30).problem == "the API server has shown no nodes for 30 s"
 
 
 async def test_a_watch_that_was_opened_again_sees() -> None:
     clock = Hand()
-    eyes = open_eyes(clock)
-    eyes.nodes.close()
+    watches = open_eyes(clock)
+    watches.nodes.close()
     clock.now_s = 99
-    eyes.nodes.open()
+    watches.nodes.open()
 
-    assert eyes.sight(30) == ClusterVisibility()
+    assert watches.visibility(30) == ClusterVisibility()
 
 
 # --- the whole loop ---------------------------------------------------------------------------
@@ -140,16 +142,16 @@ def server(monkeypatch: pytest.MonkeyPatch) -> ApiServer:
 @contextlib.asynccontextmanager
 async def operating(
     server: ApiServer, bus: JetStreamLog, view: View, tmp: Path, **more: str
-) -> AsyncGenerator[Eyes, None]:
+) -> AsyncGenerator[WatchStatuses, None]:
     """Watches, plans and applies."""
-    cluster = Cluster.unseen()
+    cluster = ObservedCluster.empty()
     values = {"CAPS_SETTLE": "0s", "RECONCILE_INTERVAL": "200ms", "APPLY_RATE": "1000"}
     settings = Source.of(**values | more)
 
-    def sight() -> ClusterVisibility:
-        return cluster.eyes.sight(PLANS_WITHOUT_SIGHT_S)
+    def visibility() -> ClusterVisibility:
+        return cluster.watches.visibility(PLANS_WITHOUT_SIGHT_S)
 
-    operator = Operator(bus, CLUSTER, view, settings.load(OperatorSettings), sight)
+    operator = Operator(bus, CLUSTER, view, settings.load(OperatorSettings), visibility)
     async with (
         Api.of(server.kubeconfig(tmp)) as api,
         background(watch_cluster(api, bus, CLUSTER, view, cluster), "watch"),
@@ -158,7 +160,7 @@ async def operating(
         ),
         background(operator.run(), "operator"),
     ):
-        yield cluster.eyes
+        yield cluster.watches
 
 
 async def until(condition: Callable[[], bool]) -> None:

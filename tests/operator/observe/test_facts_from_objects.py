@@ -18,19 +18,19 @@ from joulie_bus.events.bounds import MOST_CPU_MILLI
 from joulie_bus.testing import ANY_FACTS, any_fact, noon
 from joulie_operator.kube.custom_resources import Gpu
 from joulie_operator.observe.facts_from_objects import (
+    ChangeFilter,
     GpuKind,
     Namespace,
     NamespaceKind,
     Node,
     NodeKind,
     PodKind,
-    Told,
-    believed_cards,
-    believed_namespaces,
-    believed_nodes,
-    believed_pods,
+    logged_cards,
+    logged_namespaces,
+    logged_nodes,
+    logged_pods,
 )
-from joulie_operator.observe.hardware_inventory import believed_hardware
+from joulie_operator.observe.hardware_inventory import logged_hardware
 from joulie_projections.fold.registry import evolve
 from joulie_projections.pods.demand import ask_of
 from joulie_projections.pods.kubernetes_pod import Pod
@@ -129,38 +129,38 @@ def test_pods_of_one_template_differ_in_nothing_that_counts(change: dict[str, ob
 
 
 def test_news_is_told_once() -> None:
-    told = Told[Node](NodeKind(), {})
+    told = ChangeFilter[Node](NodeKind(), {})
     facts = [told.seen(node()), told.seen(node()), told.seen(node(ready="False"))]
 
     assert [fact is None for fact in facts] == [False, True, False]
 
 
 def test_a_node_that_only_breathes_is_no_news() -> None:
-    told = Told[Node](NodeKind(), {})
+    told = ChangeFilter[Node](NodeKind(), {})
     told.seen(node())
 
     assert told.seen(node(**{"example.com/heartbeat": "17"})) is None
 
 
 def test_what_the_log_believes_is_not_told_again() -> None:
-    told = Told[Pod](PodKind(), {"u": PodKind().fact(pod())})
+    told = ChangeFilter[Pod](PodKind(), {"u": PodKind().fact(pod())})
 
     assert told.seen(pod()) is None
     assert isinstance(told.seen(pod(node="n")), PodBound)
 
 
 def test_what_nobody_knows_whether_it_arrived_is_told_again() -> None:
-    told = Told[Pod](PodKind(), {})
+    told = ChangeFilter[Pod](PodKind(), {})
     fact = told.seen(pod())
     assert fact is not None
-    told.doubt([fact])
+    told.mark_unknown([fact])
 
     assert told.seen(pod()) == fact
     assert told.seen(pod()) is None
 
 
 def test_the_very_same_object_is_not_even_looked_at() -> None:
-    told = Told[Pod](PodKind(), {})
+    told = ChangeFilter[Pod](PodKind(), {})
     first, again = pod(version="7"), pod(version="7", node="n")
     told.seen(first)
 
@@ -169,7 +169,7 @@ def test_the_very_same_object_is_not_even_looked_at() -> None:
 
 
 def test_a_deleted_object_says_goodbye_once_and_may_come_back() -> None:
-    told = Told[Node](NodeKind(), {})
+    told = ChangeFilter[Node](NodeKind(), {})
     told.seen(node())
 
     assert (told.deleted(node()), told.deleted(node())) == (NodeGone(node="n"), None)
@@ -177,8 +177,8 @@ def test_a_deleted_object_says_goodbye_once_and_may_come_back() -> None:
 
 
 def test_what_is_missing_from_a_whole_list_says_goodbye() -> None:
-    told = Told[Pod](PodKind(), {"old": None, "older": None, "u": None})
-    told.begin()
+    told = ChangeFilter[Pod](PodKind(), {"old": None, "older": None, "u": None})
+    told.begin_list()
     told.seen(pod())
 
     assert told.missing() == [PodGone(uid="old"), PodGone(uid="older")]
@@ -193,22 +193,22 @@ def test_a_pod_that_cannot_be_read_stays_news() -> None:
         },
         Pod,
     )
-    told = Told[Pod](PodKind(), {})
+    told = ChangeFilter[Pod](PodKind(), {})
     with pytest.raises(BadQuantity):
         told.seen(broken)
 
     assert told.seen(pod(phase="Failed")) == PodFinished(uid="u")
 
 
-def sight(told: Told[Node], *seen: Node) -> list[bool]:
+def visibility(told: ChangeFilter[Node], *seen: Node) -> list[bool]:
     return [told.seen(each) is not None for each in seen]
 
 
 def test_a_node_that_was_made_anew_under_its_name_is_news() -> None:
-    told = Told[Node](NodeKind(), {})
+    told = ChangeFilter[Node](NodeKind(), {})
     anew = msgspec.convert({"metadata": {"name": "n", "uid": "another"}}, Node)
 
-    assert sight(told, node(), anew) == [True, True]
+    assert visibility(told, node(), anew) == [True, True]
 
 
 def space(name: str = "team", given: str | None = None) -> Namespace:
@@ -228,13 +228,15 @@ def space(name: str = "team", given: str | None = None) -> Namespace:
 def test_a_namespace_is_told_if_it_gives_a_class(
     given: str | None, expected: NamespaceSeen | None
 ) -> None:
-    assert Told(NamespaceKind(), {}).seen(space(given=given)) == expected
+    assert ChangeFilter(NamespaceKind(), {}).seen(space(given=given)) == expected
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["by a former operator", "by this one"])
 def test_a_namespace_that_takes_its_class_back_is_told(*, known: bool) -> None:
     believed = NamespaceSeen(namespace="team", workload="performance")
-    told = Told(NamespaceKind(["team"] if known else ()), {"team": believed} if known else {})
+    told = ChangeFilter(
+        NamespaceKind(["team"] if known else ()), {"team": believed} if known else {}
+    )
     told.seen(space(given="performance"))
 
     assert told.seen(space()) == NamespaceSeen(namespace="team")
@@ -279,7 +281,7 @@ def test_a_card_is_held_as_its_resource_says_with_or_without_a_uid(
 def test_telling_again_what_is_believed_changes_no_belief(choices: list[int]) -> None:
     cluster_state, every = (
         ClusterState(),
-        (believed_nodes, believed_hardware, believed_pods, believed_cards, believed_namespaces),
+        (logged_nodes, logged_hardware, logged_pods, logged_cards, logged_namespaces),
     )
     draft = Draft(cluster_state)
     for number, choice in enumerate(choices):

@@ -10,7 +10,7 @@ from joulie_bus.events import HardwareDiscovered, PodAsk
 from joulie_bus.testing import NOON
 from joulie_operator.kube.custom_resources import NodeHardware
 from joulie_operator.observe.facts_from_objects import Node, NodeKind, PodKind
-from joulie_operator.observe.hardware_inventory import HardwareKind, MachineKind
+from joulie_operator.observe.hardware_inventory import HardwareKind, LabelledHardwareKind
 from joulie_projections.fold.registry import evolve
 from joulie_projections.hardware.catalog import EMPTY, Catalog
 from joulie_projections.hardware.catalog_file import shipped
@@ -45,7 +45,7 @@ def described(**status: object) -> NodeHardware:
 def state_of(seen: Node, told: NodeHardware | None = None, catalog: Catalog = CATALOG) -> NodeState:
     """As the log believes it, once all has been told."""
     draft = Draft(cluster_state := ClusterState())
-    hardware = MachineKind(catalog, {}).fact(seen)
+    hardware = LabelledHardwareKind(catalog, {}).fact(seen)
     found = HardwareKind(catalog).fact(told) if told is not None else None
     for fact in (NodeKind().fact(seen), hardware, found):
         if fact is not None:
@@ -126,7 +126,7 @@ def test_a_card_is_known_by_the_first_label_that_has_a_value(
 
 def test_sockets_and_cards_of_labels_count_without_a_model() -> None:
     labels = {"joulie.io/hw.cpu-sockets": "2", "joulie.io/hw.gpu-count": "4"}
-    found = MachineKind(CATALOG, {}).fact(with_gpus({}, labels))
+    found = LabelledHardwareKind(CATALOG, {}).fact(with_gpus({}, labels))
 
     assert found is not None
     assert (found.cpu_sockets, found.gpu_count) == (2, 4)
@@ -136,7 +136,7 @@ def test_sockets_and_cards_of_labels_count_without_a_model() -> None:
 def test_labels_without_a_value_tell_nothing() -> None:
     empty = {"joulie.io/hw.cpu-model": "", MODEL: "", "joulie.io/hw.cpu-sockets": ""}
 
-    assert MachineKind(CATALOG, {}).fact(with_gpus({}, empty)) is None
+    assert LabelledHardwareKind(CATALOG, {}).fact(with_gpus({}, empty)) is None
 
 
 def test_what_an_agent_leaves_out_is_what_can_be_allocated() -> None:
@@ -181,7 +181,7 @@ def test_sockets_are_counted_with_their_threads_unless_a_label_tells_them(
     cpus: str, labels: dict[str, str], sockets: int, watts: int
 ) -> None:
     seen = node(EPYC | labels, cpu=cpus)
-    found = MachineKind(CATALOG, {}).fact(seen)
+    found = LabelledHardwareKind(CATALOG, {}).fact(seen)
 
     assert found is not None
     assert found.cpu_sockets == sockets
@@ -278,7 +278,9 @@ def test_the_names_of_gpus_are_a_setting_for_nodes_and_pods_alike() -> None:
 
 
 def test_a_model_that_no_catalog_knows_keeps_its_name_and_the_defaults() -> None:
-    found = MachineKind(EMPTY, {}).fact(with_gpus({"amd.com/gpu": 2}, {MODEL: "Instinct MI9"}))
+    found = LabelledHardwareKind(EMPTY, {}).fact(
+        with_gpus({"amd.com/gpu": 2}, {MODEL: "Instinct MI9"})
+    )
 
     assert isinstance(found, HardwareDiscovered)
     assert (found.gpu_model, found.gpu_vendor, found.gpu_count) == ("Instinct MI9", "amd", 2)

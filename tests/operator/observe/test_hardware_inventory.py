@@ -7,8 +7,12 @@ from msgspec.structs import replace
 from joulie_bus.events import Fact, HardwareDiscovered
 from joulie_bus.testing import hardware, node_seen, noon
 from joulie_operator.kube.custom_resources import NodeHardware
-from joulie_operator.observe.facts_from_objects import Node, Told
-from joulie_operator.observe.hardware_inventory import HardwareKind, MachineKind, machines_told
+from joulie_operator.observe.facts_from_objects import ChangeFilter, Node
+from joulie_operator.observe.hardware_inventory import (
+    HardwareKind,
+    LabelledHardwareKind,
+    hardware_filters,
+)
 from joulie_projections.fold.registry import evolve
 from joulie_projections.hardware.catalog import EMPTY, Catalog, parsed
 from joulie_projections.state.state import ClusterState
@@ -66,12 +70,14 @@ def described(version: str = "1", **gpu: object) -> NodeHardware:
     return msgspec.convert({"metadata": meta, **said}, NodeHardware)
 
 
-def told_of(*facts: Fact, catalog: Catalog = CATALOG) -> tuple[Told[Node], Told[NodeHardware]]:
+def told_of(
+    *facts: Fact, catalog: Catalog = CATALOG
+) -> tuple[ChangeFilter[Node], ChangeFilter[NodeHardware]]:
     draft = Draft(cluster_state := ClusterState())
     for number, fact in enumerate(facts):
         evolve(draft, fact, noon(number))
     draft.commit()
-    return machines_told(catalog, cluster_state)
+    return hardware_filters(catalog, cluster_state)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +163,7 @@ def test_a_catalog_that_was_changed_is_news() -> None:
 
 def test_a_label_that_holds_no_number_is_told_once_and_not_replaced_in_silence() -> None:
     complaints: list[tuple[str, str]] = []
-    kind = MachineKind(CATALOG, {}, lambda *told: complaints.append(told))
+    kind = LabelledHardwareKind(CATALOG, {}, lambda *told: complaints.append(told))
     for version in ("1", "2"):
         kind.fact(node(version, gpu_count="eight"))
     kind.fact(node("3", gpu_count="8"))

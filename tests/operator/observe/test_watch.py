@@ -16,7 +16,7 @@ from joulie_bus.testing import CLUSTER, card
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.observe import resource_watcher
 from joulie_operator.observe.hardware_inventory import Inventory
-from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_projections.hardware.catalog_file import shipped
 from joulie_projections.view.view import View
 from kube_api import ADMIN, ApiServer, Trouble
@@ -48,7 +48,7 @@ def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
     events, unless the test wants it otherwise.
     """
     monkeypatch.setattr("joulie_operator.kube.api_client.PAGE", 2)
-    monkeypatch.setattr("joulie_operator.kube.api_client.SILENCE_S", 0.5)
+    monkeypatch.setattr("joulie_operator.kube.api_client.STALL_TIMEOUT_S", 0.5)
     monkeypatch.setattr(resource_watcher, "FIRST_PAUSE_S", 0.05)
     made = joulie_server()
     made.initial_events = getattr(request, "param", "sent")
@@ -61,8 +61,8 @@ def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
 @contextlib.asynccontextmanager
 async def watching(
     server: ApiServer, bus: JetStreamLog, view: View, tmp: Path, token: str = ADMIN
-) -> AsyncGenerator[Cluster, None]:
-    cluster = Cluster.unseen()
+) -> AsyncGenerator[ObservedCluster, None]:
+    cluster = ObservedCluster.empty()
     async with (
         Api.of(server.kubeconfig(tmp, token)) as api,
         background(watch_cluster(api, bus, CLUSTER, view, cluster, Inventory(shipped())), "watch"),
@@ -74,10 +74,10 @@ async def told(bus: JetStreamLog, about: str = "") -> list[tuple[str, str]]:
     """Type and key of every observed fact in the log."""
     count, bell = (await bus.state(Stream.OBS)).last, asyncio.Event()
     facts: list[tuple[str, str]] = []
-    async with asyncio.timeout(PATIENCE_S), bus.reading(Stream.OBS, 0, bell=bell) as reader:
+    async with asyncio.timeout(PATIENCE_S), bus.reading(Stream.OBS, 0, bell=bell) as decoder_of:
         while len(facts) < count:
             await rung(bell, 0.5)
-            found = [codec.open_envelope(record.data, "") for record in reader.take(1000)]
+            found = [codec.open_envelope(record.data, "") for record in decoder_of.take(1000)]
             facts += [(envelope.type, envelope.key) for envelope in found]
     return [(kind, key) for kind, key in facts if kind.startswith(about)]
 

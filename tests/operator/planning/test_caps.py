@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from joulie_bus.events import HardwareDiscovered, Profile
 from joulie_bus.testing import NOON, hardware
 from joulie_operator.planning.caps import (
-    Intent,
+    Caps,
     WattRange,
+    caps_for,
+    current_caps,
     gpu_range,
-    in_force,
-    intended,
     model_caps,
     under_catalog_names,
 )
@@ -36,13 +36,13 @@ def node(found: HardwareDiscovered | None, **fields: Any) -> NodeState:
 @pytest.mark.parametrize(
     ("found", "profile", "rules", "expected"),
     [
-        (CPUS, "performance", Rules(), Intent(100)),
-        (CPUS, "eco", Rules(), Intent(60)),
-        (CARDS, "eco", Rules(), Intent(60, 60)),
-        (CARDS, "eco", Rules(cpu_eco_pct=70, gpu_eco_pct=50), Intent(70, 50)),
-        (CARDS, "performance", Rules(cpu_performance_pct=None), Intent(None, 100)),
-        (CARDS, "eco", Rules(gpu_eco_pct=None, gpu_absolute=True), Intent(60)),
-        (None, "eco", Rules(), Intent(60)),
+        (CPUS, "performance", Rules(), Caps(100)),
+        (CPUS, "eco", Rules(), Caps(60)),
+        (CARDS, "eco", Rules(), Caps(60, 60)),
+        (CARDS, "eco", Rules(cpu_eco_pct=70, gpu_eco_pct=50), Caps(70, 50)),
+        (CARDS, "performance", Rules(cpu_performance_pct=None), Caps(None, 100)),
+        (CARDS, "eco", Rules(gpu_eco_pct=None, gpu_absolute=True), Caps(60)),
+        (None, "eco", Rules(), Caps(60)),
     ],
     ids=[
         "performance",
@@ -55,25 +55,25 @@ def node(found: HardwareDiscovered | None, **fields: Any) -> NodeState:
     ],
 )
 def test_a_profile_is_percent_of_the_maximum(
-    found: HardwareDiscovered | None, profile: Profile, rules: Rules, expected: Intent
+    found: HardwareDiscovered | None, profile: Profile, rules: Rules, expected: Caps
 ) -> None:
-    assert intended(profile, node(found), rules) == expected
+    assert caps_for(profile, node(found), rules) == expected
 
 
 def test_cards_that_can_only_be_allocated_are_capped_too() -> None:
-    assert intended("eco", node(None, gpus=8), Rules()) == Intent(60, 60)
+    assert caps_for("eco", node(None, gpus=8), Rules()) == Caps(60, 60)
 
 
 @pytest.mark.parametrize(
     ("profile", "found", "watts", "expected"),
     [
-        ("eco", CPUS, 240, Intent(60, None, 240_000)),
-        ("eco", CPUS, 239, Intent(59, None, 239_000)),
-        ("eco", CPUS, 120, Intent(37, None, 150_000)),
-        ("eco", CPUS, 9999, Intent(100, None, 400_000)),
-        ("performance", CPUS, 240, Intent(100, None, 400_000)),
-        ("eco", None, 120, Intent(None, None, 120_000)),
-        ("eco", replace(CPUS, cpu_max_mw_per_socket=0), 120, Intent(None, None, 120_000)),
+        ("eco", CPUS, 240, Caps(60, None, 240_000)),
+        ("eco", CPUS, 239, Caps(59, None, 239_000)),
+        ("eco", CPUS, 120, Caps(37, None, 150_000)),
+        ("eco", CPUS, 9999, Caps(100, None, 400_000)),
+        ("performance", CPUS, 240, Caps(100, None, 400_000)),
+        ("eco", None, 120, Caps(None, None, 120_000)),
+        ("eco", replace(CPUS, cpu_max_mw_per_socket=0), 120, Caps(None, None, 120_000)),
     ],
     ids=[
         "as asked",
@@ -86,11 +86,11 @@ def test_cards_that_can_only_be_allocated_are_capped_too() -> None:
     ],
 )
 def test_cpu_watts_stay_within_what_the_node_takes(
-    profile: Profile, found: HardwareDiscovered | None, watts: float, expected: Intent
+    profile: Profile, found: HardwareDiscovered | None, watts: float, expected: Caps
 ) -> None:
     rules = Rules(cpu_absolute=True, cpu_eco_w=watts)
 
-    assert intended(profile, node(found), rules) == expected
+    assert caps_for(profile, node(found), rules) == expected
 
 
 @pytest.mark.parametrize(
@@ -127,14 +127,14 @@ def test_gpu_watts_stand_beside_the_percentage(
     found: HardwareDiscovered, percent: int, gpu_pct: int, gpu_mw: int | None
 ) -> None:
     rules = Rules(gpu_eco_pct=percent, gpu_absolute=True)
-    meant = intended("eco", node(found), rules)
+    meant = caps_for("eco", node(found), rules)
 
     assert (meant.gpu_pct, meant.gpu_mw) == (gpu_pct, gpu_mw)
 
 
 def test_a_percentage_is_of_what_the_card_draws_and_not_of_what_a_setting_allows() -> None:
     rules = Rules(gpu_eco_pct=80, gpu_absolute=True, gpu_models=SAID)
-    meant = intended("eco", node(RATED), rules)
+    meant = caps_for("eco", node(RATED), rules)
 
     assert (meant.gpu_pct, meant.gpu_mw) == (75, 240_000)  # of 320 W, and of 300 W
 
@@ -155,7 +155,7 @@ def test_cpu_watts_stay_within_what_the_maker_allows_where_the_node_tells_no_ran
     bare = replace(CPUS, cpu_max_mw_per_socket=0, cpu_min_mw_per_socket=0)
     rules = Rules(cpu_absolute=True, cpu_eco_w=watts, cpu_performance_w=watts)
 
-    assert intended(profile, node(rated(bare, shipped())), rules) == Intent(pct, None, mw)
+    assert caps_for(profile, node(rated(bare, shipped())), rules) == Caps(pct, None, mw)
 
 
 @pytest.mark.parametrize("model", ["NVIDIA L4", "NVIDIA-L4", "L4", "NVIDIA-L4-SHARED"])
@@ -193,7 +193,7 @@ def test_what_is_in_force_can_be_compared_with_what_is_meant() -> None:
     )
     rules = Rules(cpu_absolute=True, cpu_eco_w=240, gpu_absolute=True)
 
-    assert in_force(capped) == intended("eco", capped, rules)
+    assert current_caps(capped) == caps_for("eco", capped, rules)
 
 
 @settings(deadline=None, max_examples=100)
@@ -204,7 +204,7 @@ def test_watts_never_leave_the_range_and_percent_never_exceeds_them(
     found = replace(
         CPUS, cpu_min_mw_per_socket=low * 1000, cpu_max_mw_per_socket=(low + more) * 1000
     )
-    meant = intended("eco", node(found), Rules(cpu_absolute=True, cpu_eco_w=watts))
+    meant = caps_for("eco", node(found), Rules(cpu_absolute=True, cpu_eco_w=watts))
 
     assert meant.cpu_mw_per_socket is not None
     assert meant.cpu_pct is not None

@@ -11,20 +11,20 @@ from joulie_operator.planning.policies import (
     BY_FAMILY,
     BY_NAME,
     NO_SLOT,
+    Assignment,
     Candidate,
     Demand,
-    Seat,
+    DesiredProfiles,
     Share,
     Situation,
-    Wanted,
+    assign,
     by_density,
+    clamp,
+    desired_profiles,
     queue_aware_v1,
     rule_swap_v1,
-    seated,
     share_of,
     static_partition,
-    wanted,
-    within,
 )
 from joulie_operator.planning.rules import Rules
 
@@ -42,12 +42,16 @@ def situation(
     return Situation(by_density(made), demand, now_s, Rules()._replace(**said).numbers())
 
 
-def asked_of(name: str, seen: Situation, *, always: bool = False) -> Wanted:
-    return wanted(name, BUILT_IN[name](seen), seen, floor_always=always)
+def asked_of(name: str, seen: Situation, *, always: bool = False) -> DesiredProfiles:
+    return desired_profiles(name, BUILT_IN[name](seen), seen, floor_always=always)
 
 
-def performing(found: Wanted) -> set[str]:
-    return {name for name, seat in found.seats.items() if seat.profile == "performance"}
+def performing(found: DesiredProfiles) -> set[str]:
+    return {
+        name
+        for name, assignment in found.assignments.items()
+        if assignment.profile == "performance"
+    }
 
 
 @pytest.mark.parametrize(
@@ -91,7 +95,7 @@ def test_the_need_is_rounded_up_from_the_exact_quotient(
     ids=["between", "below", "above", "the upper bound wins"],
 )
 def test_a_number_stays_within_its_bounds(value: int, low: int, high: int, kept: int) -> None:
-    assert within(value, low, high) == kept
+    assert clamp(value, low, high) == kept
 
 
 # --- how many ---------------------------------------------------------------------------------
@@ -157,7 +161,7 @@ def test_the_first_two_nodes_save_in_turn(now_s: float, saves: str) -> None:
     found = asked_of("rule_swap_v1", situation([node(name) for name in "abcd"], now_s=now_s))
 
     assert performing(found) == set("abcd") - {saves}
-    assert found.seats[saves] == Seat("eco", BY_NAME)
+    assert found.assignments[saves] == Assignment("eco", BY_NAME)
 
 
 def test_a_single_node_saves_every_other_time() -> None:
@@ -168,7 +172,10 @@ def test_a_single_node_saves_every_other_time() -> None:
 
 @pytest.mark.parametrize(("asked", "performance"), [(9, 4), (-1, 0), (2, 2)])
 def test_a_policy_gets_no_more_nodes_than_there_are(asked: int, performance: int) -> None:
-    assert wanted("p", Share(asked), situation(4), floor_always=False).performance == performance
+    assert (
+        desired_profiles("p", Share(asked), situation(4), floor_always=False).performance
+        == performance
+    )
 
 
 # --- which ones -------------------------------------------------------------------------------
@@ -177,12 +184,12 @@ def test_a_policy_gets_no_more_nodes_than_there_are(asked: int, performance: int
 def test_the_densest_nodes_perform_and_ties_go_by_name() -> None:
     nodes = [node("d", density=0.9), node("c"), node("a"), node("b"), node("e", density=0.1)]
 
-    assert seated(nodes, 2) == {
-        "d": Seat("performance", BY_FAMILY),
-        "a": Seat("performance", BY_DENSITY),
-        "b": Seat("eco", NO_SLOT),
-        "c": Seat("eco", NO_SLOT),
-        "e": Seat("eco", NO_SLOT),
+    assert assign(nodes, 2) == {
+        "d": Assignment("performance", BY_FAMILY),
+        "a": Assignment("performance", BY_DENSITY),
+        "b": Assignment("eco", NO_SLOT),
+        "c": Assignment("eco", NO_SLOT),
+        "e": Assignment("eco", NO_SLOT),
     }
 
 
@@ -222,9 +229,14 @@ def test_a_node_stays_eco_while_pods_wait_that_run_nowhere_else() -> None:
 
 def test_not_even_a_policy_that_names_nodes_takes_the_last_one_from_them() -> None:
     named = Share(2, pinned={"n000": "performance", "n001": "performance"})
-    found = wanted("p", named, situation(2, Demand(eco_only_pending=1)), floor_always=False)
+    found = desired_profiles(
+        "p", named, situation(2, Demand(eco_only_pending=1)), floor_always=False
+    )
 
-    assert found.seats == {"n000": Seat("performance", BY_NAME), "n001": Seat("eco", NO_SLOT)}
+    assert found.assignments == {
+        "n000": Assignment("performance", BY_NAME),
+        "n001": Assignment("eco", NO_SLOT),
+    }
 
 
 def test_a_wish_says_what_it_rests_on() -> None:
@@ -269,7 +281,7 @@ def test_every_node_gets_exactly_one_seat(
 ) -> None:
     found = asked_of(policy, situation(nodes, demand, now_s), always=always)
 
-    assert found.seats.keys() == {each.name for each in nodes}
+    assert found.assignments.keys() == {each.name for each in nodes}
     assert len(performing(found)) == found.performance
 
 
@@ -324,9 +336,9 @@ def test_the_queue_moves_within_its_bounds(
 @quick
 @given(clusters, st.integers(0, 12))
 def test_no_family_is_left_out_while_there_are_slots(nodes: list[Candidate], count: int) -> None:
-    seats = seated(nodes, count)
+    assignments = assign(nodes, count)
     families = {each.family for each in nodes}
-    served = {each.family for each in nodes if seats[each.name].profile == "performance"}
+    served = {each.family for each in nodes if assignments[each.name].profile == "performance"}
 
     assert len(served) == min(count, len(families), len(nodes))
 

@@ -44,7 +44,14 @@ from joulie_operator.planning.density import density
 from joulie_operator.planning.eligible import candidates, demand_of, is_eligible
 from joulie_operator.planning.guard import DWELLS, LIMITED, UNKNOWN, WAITS
 from joulie_operator.planning.policies import BUILT_IN, Candidate, Demand, Policy, Share, by_density
-from joulie_operator.planning.reconcile import CODE_VERSION, Chosen, Moment, Plan, again, plan
+from joulie_operator.planning.reconcile import (
+    CODE_VERSION,
+    LoadedPolicy,
+    Plan,
+    PlanBasis,
+    plan,
+    recompute,
+)
 from joulie_operator.planning.rules import Rules
 from joulie_projections.fold.sequence import fold
 from joulie_projections.pods.kubernetes_pod import Pod
@@ -88,14 +95,14 @@ def cluster_state_of(*pods: PodState, **nodes: NodeState) -> ClusterState:
     return cluster_state
 
 
-def wanting(profile: Profile, names: Sequence[str] = ("n",)) -> Chosen:
+def wanting(profile: Profile, names: Sequence[str] = ("n",)) -> LoadedPolicy:
     count = len(names) if profile == "performance" else 0
-    return Chosen(lambda _: Share(count, pinned=dict.fromkeys(names, profile)))
+    return LoadedPolicy(lambda _: Share(count, pinned=dict.fromkeys(names, profile)))
 
 
-def planned(state: NodeState, profile: Profile, rules: Rules = USUAL, **moment: Any) -> Plan:
+def planned(state: NodeState, profile: Profile, rules: Rules = USUAL, **basis: Any) -> Plan:
     return plan(
-        cluster_state_of(n=state), wanting(profile), rules, Moment(7, NOON)._replace(**moment)
+        cluster_state_of(n=state), wanting(profile), rules, PlanBasis(7, NOON)._replace(**basis)
     )
 
 
@@ -222,9 +229,9 @@ def happens(cluster_state: ClusterState, *facts: AnyEvent, at_s: float = 500) ->
     draft.commit()
 
 
-def carried_on(cluster_state: ClusterState, **moment: Any) -> list[str]:
+def carried_on(cluster_state: ClusterState, **basis: Any) -> list[str]:
     """One plan towards eco, and the world with it."""
-    found = plan(cluster_state, wanting("eco"), USUAL, Moment(7, noon(530))._replace(**moment))
+    found = plan(cluster_state, wanting("eco"), USUAL, PlanBasis(7, noon(530))._replace(**basis))
     happens(cluster_state, *found.events)
     return [event.TYPE for event in found.events]
 
@@ -289,8 +296,8 @@ def swap(*, limit: int, crowd: dict[str, NodeState] = CROWD) -> Plan:
     pinned: dict[str, Profile] = {
         name: "performance" if name.startswith("e") else "eco" for name in crowd
     }
-    policy = Chosen(lambda _: Share(4, pinned=pinned))
-    return plan(cluster_state_of(**crowd), policy, Rules(max_changes=limit), Moment(7, NOON))
+    policy = LoadedPolicy(lambda _: Share(4, pinned=pinned))
+    return plan(cluster_state_of(**crowd), policy, Rules(max_changes=limit), PlanBasis(7, NOON))
 
 
 @pytest.mark.parametrize(
@@ -377,9 +384,9 @@ def performing_of(names: list[str], equal_nodes: str) -> list[bool]:
     """Half of so many equal nodes."""
     made = plan(
         cluster_state_of(**{name: node() for name in names}),
-        Chosen(BUILT_IN["static_partition"]),
+        LoadedPolicy(BUILT_IN["static_partition"]),
         USUAL._replace(equal_nodes=equal_nodes),
-        Moment(7, NOON),
+        PlanBasis(7, NOON),
     )
     chosen = {event.node: event for event in made.events if isinstance(event, ProfileAssigned)}
     return [chosen[name].profile == "performance" for name in names]
@@ -427,7 +434,7 @@ def test_an_exempt_pod_holds_up_no_drain_and_is_no_demand(exempt: str) -> None:
     cluster_state = lived(
         node_seen("n"), PodBound(pod=pod, node="n"), draining("n"), PodPending(pod=waiting)
     )
-    after = plan(cluster_state, wanting("eco"), USUAL, Moment(7, NOON + 60 * SECOND))
+    after = plan(cluster_state, wanting("eco"), USUAL, PlanBasis(7, NOON + 60 * SECOND))
 
     assert demand_of(cluster_state) == Demand()
     assert cluster_state.nodes["n"].pods == 1
@@ -441,9 +448,9 @@ def test_a_plan_says_all_that_it_rests_on() -> None:
     cluster_state = cluster_state_of(a=performance(), b=eco(), c=performance(performance_pods=1))
     found = plan(
         cluster_state,
-        Chosen(BUILT_IN["static_partition"]),
+        LoadedPolicy(BUILT_IN["static_partition"]),
         Rules(static_hp_frac=0.3),
-        Moment(41, NOON),
+        PlanBasis(41, NOON),
     )
 
     assert replace(found.made, settings={}) == PlanMade(
@@ -475,9 +482,9 @@ def test_a_node_is_told_why_it() -> None:
     cluster_state = cluster_state_of(a=NEW, b=NEW, c=NEW)
     found = plan(
         cluster_state,
-        Chosen(BUILT_IN["static_partition"]),
+        LoadedPolicy(BUILT_IN["static_partition"]),
         Rules(static_hp_frac=0.6),
-        Moment(7, NOON),
+        PlanBasis(7, NOON),
     )
 
     assert [e.because for e in found.events if isinstance(e, ProfileAssigned)] == [
@@ -493,13 +500,15 @@ def test_a_node_is_told_why_it() -> None:
         (lambda _: 1 // 0, "ZeroDivisionError"),
         (lambda _: None, "AttributeError"),
         (lambda _: Share(float("nan")), "ValueError"),  # type: ignore[arg-type]
-        (lambda _: Share(1, {"x": float("inf")}), "no finite number"),
+        (lambda _: Share(1, {"x": float("inf")}), "not a finite number"),
     ],
     ids=["raises", "answers nothing", "no number", "endless"],
 )
 def test_a_policy_that_gives_no_answer_is_told_by_its_name(policy: Policy, told: str) -> None:
     with pytest.raises(PolicyFailed, match=f"policy acme gave no answer: .*{told}"):
-        plan(cluster_state_of(n=NEW), Chosen(policy), Rules(policy="acme"), Moment(7, NOON))
+        plan(
+            cluster_state_of(n=NEW), LoadedPolicy(policy), Rules(policy="acme"), PlanBasis(7, NOON)
+        )
 
 
 facts = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), max_size=30)
@@ -515,35 +524,35 @@ choices: dict[str, st.SearchStrategy[Any]] = {
     "gpu_absolute": st.booleans(),
 }
 rules = st.fixed_dictionaries(choices).map(lambda said: Rules(**said))
-moments = st.builds(Moment, st.integers(0, 99), st.integers(NOON, noon(40)), st.booleans())
+bases = st.builds(PlanBasis, st.integers(0, 99), st.integers(NOON, noon(40)), st.booleans())
 lawful = settings(deadline=None, max_examples=100)
 
 
 @lawful
-@given(facts, rules, moments)
+@given(facts, rules, bases)
 def test_a_plan_can_be_made_again_from_its_own_event(
-    happened: list[AnyEvent], said: Rules, moment: Moment
+    happened: list[AnyEvent], said: Rules, basis: PlanBasis
 ) -> None:
-    policy = Chosen(BUILT_IN[said.policy])
-    found = plan(lived(*happened), policy, said, moment)
+    policy = LoadedPolicy(BUILT_IN[said.policy])
+    found = plan(lived(*happened), policy, said, basis)
     sent = codec.open_envelope(producer().stamp(found.made).data, "here")
     made = codec.read(sent, "here")
 
     assert isinstance(made, PlanMade)
-    assert again(made, lived(*happened), policy) == found
+    assert recompute(made, lived(*happened), policy) == found
 
 
 @lawful
-@given(facts, rules, moments, st.randoms(use_true_random=False))
+@given(facts, rules, bases, st.randoms(use_true_random=False))
 def test_the_order_of_the_nodes_in_memory_changes_nothing(
-    happened: list[AnyEvent], said: Rules, moment: Moment, draw: random.Random
+    happened: list[AnyEvent], said: Rules, basis: PlanBasis, draw: random.Random
 ) -> None:
     cluster_state, shuffled = lived(*happened), lived(*happened)
     names = draw.sample(sorted(cluster_state.nodes), len(cluster_state.nodes))
     shuffled.nodes = {name: shuffled.nodes[name] for name in names}
-    policy = Chosen(BUILT_IN[said.policy])
+    policy = LoadedPolicy(BUILT_IN[said.policy])
 
-    assert plan(shuffled, policy, said, moment) == plan(cluster_state, policy, said, moment)
+    assert plan(shuffled, policy, said, basis) == plan(cluster_state, policy, said, basis)
 
 
 @lawful
@@ -553,7 +562,7 @@ def test_no_plan_lowers_caps_where_performance_pods_run(
 ) -> None:
     cluster_state = lived(*happened)
     said = said._replace(drain_deadline_s=0)
-    found = plan(cluster_state, Chosen(BUILT_IN[said.policy]), said, Moment(7, noon(40)))
+    found = plan(cluster_state, LoadedPolicy(BUILT_IN[said.policy]), said, PlanBasis(7, noon(40)))
     performs = {e.node for e in found.events if isinstance(e, ProfileAssigned)}
 
     for event in found.events:
@@ -565,11 +574,11 @@ def test_no_plan_lowers_caps_where_performance_pods_run(
 @lawful
 @given(facts, rules)
 def test_plans_come_to_rest(happened: list[AnyEvent], said: Rules) -> None:
-    cluster_state, policy = lived(*happened), Chosen(BUILT_IN["static_partition"])
+    cluster_state, policy = lived(*happened), LoadedPolicy(BUILT_IN["static_partition"])
     said = said._replace(max_changes=0, dwell_s=0)
     left = []
     for turn in range(4):
-        found = plan(cluster_state, policy, said, Moment(turn, noon(70 + 10 * turn)))
+        found = plan(cluster_state, policy, said, PlanBasis(turn, noon(70 + 10 * turn)))
         happens(cluster_state, *found.events, at_s=60 + 10 * turn)
         left.append(len(found.events))
 

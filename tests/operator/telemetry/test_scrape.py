@@ -15,7 +15,7 @@ from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import CLUSTER, hardware, node_seen, producer, until
 from joulie_operator.cluster_settings import FacilitySettings, PowerSettings
-from joulie_operator.telemetry.facility import look, poll_facility
+from joulie_operator.telemetry.facility import poll_facility, read_facility
 from joulie_operator.telemetry.readings import Reading
 from joulie_operator.telemetry.scrape import read_power, scrape_power
 from joulie_projections.state.state import NodeState
@@ -208,7 +208,7 @@ def building(meters: Meters, **values: str) -> FacilitySettings:
 
 async def looked(settings: FacilitySettings) -> FacilityPolled | None:
     async with aiohttp.ClientSession() as session:
-        return await look(session, settings)
+        return await read_facility(session, settings)
 
 
 async def test_the_building_is_asked_by_prometheus(meters: Meters) -> None:
