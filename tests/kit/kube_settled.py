@@ -1,4 +1,4 @@
-"""A cluster in which the operator has nothing left to write, put together without a request."""
+"""Builds a cluster without pending writes of the operator, without any request."""
 
 from typing import Any, NamedTuple
 
@@ -17,21 +17,21 @@ OPTIONS = WriteOptions(SELECTOR, status_s=60, tell_draining=False)
 
 
 class Kept(dict[str, Any]):
-    """Objects by name, as the operator looks at them."""
+    """Objects by name, as the operator reads them."""
 
     def names(self) -> list[str]:
         return list(self)
 
 
 class Settled(NamedTuple):
-    """What the operator sees of it."""
+    """The objects that the operator reads."""
 
     nodes: Kept
     twins: Kept
 
 
 def settle(server: ApiServer, cluster_state: ClusterState, now_ns: int) -> Settled:
-    """Every node of the world is there, and has what the operator would have written by now."""
+    """Creates every node of the state, with everything that the operator writes."""
     for name in cluster_state.nodes:
         server.put("nodes", node(name))
     seen = Settled(Kept(), Kept())
@@ -44,8 +44,8 @@ def settle(server: ApiServer, cluster_state: ClusterState, now_ns: int) -> Settl
                 status = planner.status(
                     seen.twins[node_writes.name], cluster_state.nodes[node_writes.name], now_ns
                 )
-                said = {"status": msgspec.to_builtins(status)}
-                seen.twins[node_writes.name] = _twin(server, node_writes.name, said, "status")
+                body = {"status": msgspec.to_builtins(status)}
+                seen.twins[node_writes.name] = _twin(server, node_writes.name, body, "status")
     return seen
 
 
@@ -57,13 +57,13 @@ def _do(server: ApiServer, seen: Settled, name: str, step: WriteStep) -> None:
         seen.nodes[name] = _read(labelled, Node)
 
 
-def _twin(server: ApiServer, name: str, said: Tree, subresource: str = "") -> Any:
-    return _read(_applied(server, "nodetwins", name, said, subresource), NodeTwin)
+def _twin(server: ApiServer, name: str, body: Tree, subresource: str = "") -> Any:
+    return _read(_applied(server, "nodetwins", name, body, subresource), NodeTwin)
 
 
-def _applied(server: ApiServer, plural: str, name: str, said: Tree, subresource: str = "") -> Tree:
+def _applied(server: ApiServer, plural: str, name: str, body: Tree, subresource: str = "") -> Tree:
     patch = Patch(MANAGER, force=True, dry_run=False, subresource=subresource)
-    return server.objects.apply(server.kind(plural), "", name, said, patch)[1]
+    return server.objects.apply(server.kind(plural), "", name, body, patch)[1]
 
 
 def _read(tree: Tree, shape: Any) -> Any:

@@ -40,7 +40,7 @@ SEES_ALL = ClusterVisibility()
 
 
 async def tell(bus: JetStreamLog, view: View, *facts: AnyEvent, boot: str = "b1") -> None:
-    """Returns once the view knows them; nobody else may talk meanwhile."""
+    """Publishes facts; returns once the view contains them. No other producer may be active."""
     says, before = producer(boot=boot), view.position
     await bus.publish([says.stamp(fact) for fact in facts])
     await view.wait_for(before + len(facts), PATIENCE_S)
@@ -55,7 +55,7 @@ async def until(condition: Callable[[], bool]) -> None:
 def operator_of(
     bus: JetStreamLog, view: View, saw: ClusterVisibility = SEES_ALL, /, **values: str
 ) -> Operator:
-    """One to whom a class has settled at once."""
+    """An operator without a settling time for caps."""
     settings = Source.of(**{"CAPS_SETTLE": "0s", **values}).load(OperatorSettings)
     return Operator(bus, CLUSTER, view, settings, visibility=lambda: saw)
 
@@ -102,7 +102,7 @@ def is_planned(view: View) -> bool:
     return all(node.cpu_cap_pct is not None for node in view.cluster_state.nodes.values())
 
 
-async def test_a_plan_is_published_folded_and_seen(bus: JetStreamLog, view: View) -> None:
+async def test_a_plan_is_published_and_reaches_the_view(bus: JetStreamLog, view: View) -> None:
     await tell(bus, view, *nodes(4))
     async with operating(bus, view, STATIC_HP_FRAC="0.25", CPU_ECO_CAP_PCT_OF_MAX="55"):
         await until(lambda: is_planned(view))
@@ -112,10 +112,10 @@ async def test_a_plan_is_published_folded_and_seen(bus: JetStreamLog, view: View
     assert caps == [100, 55, 55, 55]
 
 
-async def test_a_message_that_is_no_plan_stops_no_plans(
+async def test_a_message_that_is_not_a_plan_does_not_stop_plans(
     broker: Embedded, bus: JetStreamLog, view: View
 ) -> None:
-    """The broker sends its answers wherever a client says, and asks for no right to publish."""
+    """A client without the right to publish can make the broker reply to this subject."""
     await tell(bus, view, *nodes(2))
     operator = operator_of(bus, view)
     async with connected(broker, role=Role.AGENT) as connection:
@@ -127,7 +127,7 @@ async def test_a_message_that_is_no_plan_stops_no_plans(
     assert newest(view).changes > 0
 
 
-async def test_a_plan_says_why_before_it_says_what(bus: JetStreamLog, view: View) -> None:
+async def test_a_plan_starts_with_its_reasons(bus: JetStreamLog, view: View) -> None:
     await tell(bus, view, *nodes(2))
     async with operating(bus, view):
         await until(lambda: is_planned(view))
@@ -146,12 +146,12 @@ async def test_an_operator_that_starts_later_changes_nothing(bus: JetStreamLog, 
     async with operating(bus, view):
         await until(lambda: newest(view).view >= 8 + len(before))
 
-    [told] = (await plans(bus))[len(before) :]
-    assert isinstance(told, PlanMade)
-    assert (told.changes, told.nodes) == (0, 4)
+    [made] = (await plans(bus))[len(before) :]
+    assert isinstance(made, PlanMade)
+    assert (made.changes, made.nodes) == (0, 4)
 
 
-async def test_an_operator_that_has_not_seen_the_newest_plan_waits(
+async def test_an_operator_whose_view_lacks_the_newest_plan_waits(
     bus: JetStreamLog, projecting: asyncio.Task[None], view: View
 ) -> None:
     await tell(bus, view, *nodes(2))
@@ -193,7 +193,7 @@ async def test_a_plan_too_large_for_a_batch_arrives_in_parts(bus: JetStreamLog, 
     ]
 
 
-def test_what_happens_to_one_node_is_never_torn_apart() -> None:
+def test_the_events_of_one_node_stay_in_one_batch() -> None:
     pairs: list[list[NodePlan]] = [
         [caps(f"n{at}", 100), performance(f"n{at}")] for at in range(700)
     ]
@@ -225,9 +225,7 @@ async def test_a_node_drains_until_its_last_performance_pod_is_gone(
     ]
 
 
-async def test_caps_come_after_the_class_in_a_plan_of_their_own(
-    bus: JetStreamLog, view: View
-) -> None:
+async def test_caps_follow_the_class_in_a_later_plan(bus: JetStreamLog, view: View) -> None:
     await tell(bus, view, *nodes(2))
     async with operating(bus, view, STATIC_HP_FRAC="0"):
         await until(lambda: is_planned(view))
@@ -241,7 +239,7 @@ async def test_caps_come_after_the_class_in_a_plan_of_their_own(
     ]
 
 
-async def test_a_dry_run_says_what_it_would_do_and_does_nothing(
+async def test_a_dry_run_publishes_its_reasons_and_changes_nothing(
     bus: JetStreamLog, view: View
 ) -> None:
     await tell(bus, view, *nodes(2))
@@ -255,16 +253,16 @@ async def test_a_dry_run_says_what_it_would_do_and_does_nothing(
     assert profiles(view) == {"n000": "", "n001": ""}
 
 
-# --- when there is no plan --------------------------------------------------------------------
+# --- when planning is stopped -----------------------------------------------------------------
 
 
 def stopped() -> set[str]:
-    """The reasons that the metric gives."""
+    """The reasons that the metric reports."""
     samples = next(iter(metrics.PLANS_STOPPED.collect())).samples
     return {sample.labels["reason"] for sample in samples if sample.value}
 
 
-async def test_a_cluster_that_cannot_be_seen_is_not_planned(bus: JetStreamLog, view: View) -> None:
+async def test_no_plan_is_made_without_working_watches(bus: JetStreamLog, view: View) -> None:
     await tell(bus, view, *nodes(2))
     problem = operator_of(
         bus, view, ClusterVisibility(problem="the API server has not answered for 73 s")
@@ -274,7 +272,7 @@ async def test_a_cluster_that_cannot_be_seen_is_not_planned(bus: JetStreamLog, v
     assert await plans(bus) == []
 
 
-async def test_a_view_that_is_too_old_is_not_planned_upon(
+async def test_no_plan_is_made_from_a_stale_view(
     bus: JetStreamLog, projecting: asyncio.Task[None], view: View
 ) -> None:
     await tell(bus, view, *nodes(2))
@@ -288,7 +286,7 @@ async def test_a_view_that_is_too_old_is_not_planned_upon(
     )
 
 
-async def test_why_there_are_no_plans_is_measured_until_there_are_again(
+async def test_the_reason_of_a_stop_is_reported_until_planning_resumes(
     bus: JetStreamLog, view: View
 ) -> None:
     sights = [ClusterVisibility(), ClusterVisibility(problem="gone")]
@@ -301,7 +299,7 @@ async def test_why_there_are_no_plans_is_measured_until_there_are_again(
         await until(lambda: is_planned(view) and stopped() == set())
 
 
-async def test_a_policy_that_fails_stops_plans_and_nothing_else(
+async def test_a_failing_policy_stops_only_plans(
     bus: JetStreamLog, view: View, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await tell(bus, view, *nodes(1))
@@ -314,9 +312,7 @@ async def test_a_policy_that_fails_stops_plans_and_nothing_else(
         await until(lambda: is_planned(view))
 
 
-async def test_nobody_is_downgraded_before_the_pods_are_known(
-    bus: JetStreamLog, view: View
-) -> None:
+async def test_no_node_becomes_eco_before_the_pods_are_known(bus: JetStreamLog, view: View) -> None:
     await tell(bus, view, *nodes(2))
     half_blind = operator_of(bus, view, ClusterVisibility(pods_known=False), STATIC_HP_FRAC="0.5")
     found = half_blind.decide()
@@ -326,7 +322,7 @@ async def test_nobody_is_downgraded_before_the_pods_are_known(
     assert found.made.pods_known is False
 
 
-async def test_a_plan_of_the_log_can_be_made_again(bus: JetStreamLog, view: View) -> None:
+async def test_a_logged_plan_can_be_recomputed(bus: JetStreamLog, view: View) -> None:
     await tell(bus, view, *nodes(3), bound("pod-1", "n002", performance=True))
     operator = operator_of(bus, view, STATIC_HP_FRAC="0.4")
     cluster_state = copy.deepcopy(view.cluster_state)

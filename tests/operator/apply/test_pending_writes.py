@@ -1,4 +1,4 @@
-"""What is found to be written, over a world and the objects of an API server. Pure."""
+"""The writes that a cluster state needs, given the objects of an API server. Pure."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ MANAGED = {"joulie.io/managed": "true"}
 
 
 class Place:
-    """A world, the objects beside it, and a clock that a test moves."""
+    """A cluster state, the objects of an API server, and a clock set by the test."""
 
     def __init__(self, *facts: Fact) -> None:
         self.cluster_state = ClusterState()
@@ -64,7 +64,7 @@ class Place:
         self.nodes.put(Node(metadata=self._meta(name, labels)))
 
     def settle(self) -> None:
-        """Everything is written, as the API server would have it."""
+        """Applies every pending write to the objects."""
         self.pending_writes()
         for name, node in self.cluster_state.nodes.items():
             spec = spec_of(name, node, "")
@@ -76,7 +76,7 @@ class Place:
             state.written_spec, state.status, state.status_at = spec, status, self.now_s
 
     def write(self, name: str, spec: NodeTwinSpec) -> None:
-        """Somebody else's hand."""
+        """Writes the spec of a NodeTwin as another writer."""
         known = self.twins.get(name)
         status = known.status if known else None
         self.twins.put(NodeTwin(metadata=self._meta(name, generation=1), spec=spec, status=status))
@@ -106,14 +106,14 @@ class Place:
 
 
 def one(*facts: Fact) -> Place:
-    """One node, settled."""
+    """One node without pending writes."""
     place = Place(node_seen("n1"), hardware("n1", watts=1000), *facts)
     place.settle()
     assert place.pending_writes() == {}
     return place
 
 
-def test_caps_in_watts_stand_beside_the_percentages_and_alone_where_there_are_none() -> None:
+def test_caps_in_watts_are_written_with_or_without_percentages() -> None:
     both = replace(caps("n1", 50, 60), cpu_cap_mw_per_socket=180_000, gpu_cap_mw=210_500)
     alone = replace(caps("n2"), cpu_cap_mw_per_socket=120_000)
     place = Place(node_seen("n1"), eco("n1"), both, node_seen("n2"), eco("n2"), alone)
@@ -132,23 +132,23 @@ def test_caps_in_watts_stand_beside_the_percentages_and_alone_where_there_are_no
     }
 
 
-def test_a_status_knows_the_room_and_the_rack() -> None:
+def test_a_status_includes_the_facility_and_the_rack() -> None:
     place = one(
         replace(node_seen("n1"), labels={"joulie.io/rack": "r1"} | MANAGED),
         reads("n1", 15_000),
         replace(polled(it_w=1000), cooling_mw=250_000),
     )
     place.pending_writes()
-    told = place.status("n1")
+    status = place.status("n1")
 
-    assert told.predicted_psu_stress_score == 30
-    assert (told.estimated_pue, told.estimated_pue_source) == (1.25, "facility")
+    assert status.predicted_psu_stress_score == 30
+    assert (status.estimated_pue, status.estimated_pue_source) == (1.25, "facility")
 
 
 def test_without_a_facility_the_efficiency_is_assumed() -> None:
-    told = one().status("n1")
+    status = one().status("n1")
 
-    assert (told.estimated_pue, told.estimated_pue_source) == (1.0, "assumed")
+    assert (status.estimated_pue, status.estimated_pue_source) == (1.0, "assumed")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,9 @@ def test_without_a_facility_the_efficiency_is_assumed() -> None:
     ],
     ids=["a reading", "the model of its pods", "its caps"],
 )
-def test_a_status_says_who_says_so(facts: list[Fact], source: str, watts: float) -> None:
+def test_a_status_names_the_source_of_its_power(
+    facts: list[Fact], source: str, watts: float
+) -> None:
     power = one(*facts).status("n1").power_measurement
 
     assert power is not None
@@ -176,7 +178,7 @@ def test_a_status_says_who_says_so(facts: list[Fact], source: str, watts: float)
         ({"joulie.io/hw.gpu-count": "eight"}, "False", "UnreadableLabel"),
     ],
 )
-def test_a_typing_error_in_a_label_stands_where_people_look(
+def test_an_unreadable_label_is_reported_in_a_condition(
     labels: dict[str, str], status: str, reason: str
 ) -> None:
     place = Place(replace(node_seen("n1"), labels=labels | MANAGED), eco("n1"))
@@ -187,7 +189,7 @@ def test_a_typing_error_in_a_label_stands_where_people_look(
 
 
 @pytest.mark.parametrize(
-    ("changes", "status", "told"),
+    ("changes", "status", "message"),
     [
         ({}, "True", ""),
         ({"gpu_max_mw": 0}, "False", "GPU 'NVIDIA H100 SXM5': 350 W are assumed for each; add"),
@@ -197,8 +199,8 @@ def test_a_typing_error_in_a_label_stands_where_people_look(
     ],
     ids=["known", "card", "card of AMD", "processor", "no card"],
 )
-def test_watts_that_are_assumed_are_told_with_the_model(
-    changes: dict[str, int | str], status: str, told: str
+def test_assumed_watts_are_reported_with_their_model(
+    changes: dict[str, int | str], status: str, message: str
 ) -> None:
     found = replace(hardware("n1", gpus=8), **changes)
     place = Place(replace(node_seen("n1"), labels=MANAGED), found, eco("n1"))
@@ -206,10 +208,10 @@ def test_watts_that_are_assumed_are_told_with_the_model(
     [known] = [it for it in place.status("n1").conditions or [] if it.type == "HardwareKnown"]
 
     assert known.status == status
-    assert told in known.message
+    assert message in known.message
 
 
-def test_five_thousand_nodes_that_do_nothing_need_nothing_and_a_hundred_changes_a_hundred() -> None:
+def test_five_thousand_idle_nodes_need_no_writes_and_a_hundred_changes_a_hundred() -> None:
     names = [f"n{number:04}" for number in range(5000)]
     place = Place(*[fact for name in names for fact in (node_seen(name), eco(name))])
     place.settle()
@@ -218,7 +220,7 @@ def test_five_thousand_nodes_that_do_nothing_need_nothing_and_a_hundred_changes_
 
     assert idle == [{}, {}, {}]
     assert place.pending_writes() == {name: ["spec", "status", "label"] for name in names[::50]}
-    assert place.pending_writes() == {}, "what is on its way is not found twice"
+    assert place.pending_writes() == {}, "writes in progress are not found twice"
 
 
 @pytest.mark.parametrize(
@@ -227,7 +229,7 @@ def test_five_thousand_nodes_that_do_nothing_need_nothing_and_a_hundred_changes_
         (eco("n1"), ["label", "spec", "status"]),
         (performance("n1"), ["spec", "status", "label"]),
     ],
-    ids=["to save: no new pods before less power", "to perform: power before new pods"],
+    ids=["eco: label before caps", "performance: caps before label"],
 )
 def test_the_order_protects_the_pods(fact: Fact, steps: list[str]) -> None:
     place = Place(node_seen("n1"), fact)
@@ -235,18 +237,18 @@ def test_the_order_protects_the_pods(fact: Fact, steps: list[str]) -> None:
     assert place.pending_writes() == {"n1": steps}
 
 
-def test_a_node_that_drains_gets_its_class_and_keeps_its_label() -> None:
+def test_a_draining_node_gets_its_class_and_keeps_its_label() -> None:
     place = one(performance("n1"), caps("n1", 100))
     place.tell(draining("n1"))
 
     assert place.pending_writes() == {"n1": ["spec", "status"]}
 
 
-def test_a_node_without_a_plan_is_left_alone() -> None:
+def test_a_node_without_a_plan_needs_no_writes() -> None:
     assert Place(node_seen("n1"), hardware("n1")).pending_writes() == {}
 
 
-def test_a_reading_that_breathes_is_not_written() -> None:
+def test_a_small_change_of_a_reading_is_not_written() -> None:
     place = one(eco("n1"), reads("n1", 500))
     place.now_s = 70.0
     place.tell(reads("n1", 540))
@@ -254,7 +256,7 @@ def test_a_reading_that_breathes_is_not_written() -> None:
     assert place.pending_writes() == {}
 
 
-def test_a_reading_that_has_moved_is_written_when_its_time_has_come() -> None:
+def test_a_changed_reading_is_written_once_per_interval() -> None:
     place = one(eco("n1"), reads("n1", 500))
     place.tell(reads("n1", 700))
     at_once = place.pending_writes()
@@ -263,7 +265,7 @@ def test_a_reading_that_has_moved_is_written_when_its_time_has_come() -> None:
     assert (at_once, place.pending_writes()) == ({}, {"n1": ["status"]})
 
 
-def test_many_nodes_follow_their_readings_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statuses_of_many_nodes_are_written_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pending_writes, "STATUS_UPDATES_PER_S", 0.01)
     place = one(eco("n1"), reads("n1", 500))
     place.tell(reads("n1", 700))
@@ -274,7 +276,7 @@ def test_many_nodes_follow_their_readings_less_often(monkeypatch: pytest.MonkeyP
     assert (early, place.pending_writes()) == ({}, {"n1": ["status"]})
 
 
-def test_an_operator_that_starts_lets_them_take_turns() -> None:
+def test_a_started_operator_spreads_statuses_over_time() -> None:
     names = [f"n{number}" for number in range(64)]
     place = Place(*(fact for name in names for fact in (node_seen(name), hardware(name))))
     place.tell(*(eco(name) for name in names), *(reads(name, 500) for name in names))
@@ -290,7 +292,7 @@ def test_an_operator_that_starts_lets_them_take_turns() -> None:
     assert (first < 10, 20 < half < 44, everybody) == (True, True, 64)
 
 
-def test_a_reading_that_has_grown_old_is_said_to_be() -> None:
+def test_a_stale_reading_is_reported_as_stale() -> None:
     place = one(eco("n1"), reads("n1", 500))
     place.now_s = 290.0
     young = place.pending_writes()
@@ -299,7 +301,7 @@ def test_a_reading_that_has_grown_old_is_said_to_be() -> None:
     assert (young, place.pending_writes()) == ({}, {"n1": ["status"]})
 
 
-def test_a_status_that_somebody_changes_is_not_raced_for() -> None:
+def test_a_status_that_another_writer_changes_waits_for_the_interval() -> None:
     place = one(eco("n1"))
     twin = place.twins.get("n1")
     assert twin is not None
@@ -315,7 +317,7 @@ def test_a_status_that_somebody_changes_is_not_raced_for() -> None:
     assert (early, place.pending_writes()) == ({}, {"n1": ["status"]})
 
 
-def test_who_writes_his_own_again_and_again_is_overruled_at_a_growing_pace() -> None:
+def test_another_writer_of_specs_is_overwritten_with_growing_backoff() -> None:
     place, gaps, last = one(eco("n1")), list[float](), 0.0
     for _ in range(3):
         place.write("n1", NodeTwinSpec(node_name="n1", profile="performance"))
@@ -335,23 +337,25 @@ def test_who_writes_his_own_again_and_again_is_overruled_at_a_growing_pace() -> 
         ({}, ["delete"]),
         ({"joulie.io/power-profile": "eco"}, ["label", "delete"]),
     ],
-    ids=["reserved", "not managed any more", "still labelled"],
+    ids=["reserved", "no longer managed", "still labelled"],
 )
-def test_a_node_that_leaves_loses_what_is_ours(labels: dict[str, str], steps: list[str]) -> None:
+def test_an_unmanaged_node_loses_the_objects_of_the_operator(
+    labels: dict[str, str], steps: list[str]
+) -> None:
     place = one(eco("n1"))
     place.show("n1", labels)
 
     assert place.pending_writes() == {"n1": steps}
 
 
-def test_a_node_that_is_gone_takes_its_twin_along() -> None:
+def test_the_twin_of_a_deleted_node_is_deleted() -> None:
     place = one(eco("n1"))
     place.nodes.drop("n1")
 
     assert place.pending_writes() == {"n1": ["delete"]}
 
 
-def test_a_twin_that_somebody_made_for_no_node_stays() -> None:
+def test_a_twin_of_another_manager_without_a_node_stays() -> None:
     place = Place()
     spec = NodeTwinSpec(node_name="theirs")
     place.twins.put(NodeTwin(metadata=ObjectMeta(name="theirs"), spec=spec))
@@ -359,14 +363,14 @@ def test_a_twin_that_somebody_made_for_no_node_stays() -> None:
     assert place.pending_writes() == {}
 
 
-def test_a_cluster_state_that_has_not_heard_of_a_node_takes_nothing_from_it() -> None:
+def test_a_node_that_the_view_does_not_contain_loses_nothing() -> None:
     place = one(eco("n1"))
     place.cluster_state = ClusterState()
 
     assert place.pending_writes() == {}
 
 
-def test_nobody_is_always_last() -> None:
+def test_no_node_is_always_last() -> None:
     names = [f"n{number}" for number in range(20)]
     place = Place(*[fact for name in names for fact in (node_seen(name), eco(name))])
     firsts = set[str]()
@@ -379,7 +383,7 @@ def test_nobody_is_always_last() -> None:
     assert len(firsts) > 5
 
 
-def test_one_that_has_failed_waits_and_the_others_do_not() -> None:
+def test_a_failed_node_waits_and_the_others_do_not() -> None:
     place = Place(node_seen("n1"), node_seen("n2"), eco("n1"), eco("n2"))
     place.planner.state("n1").not_before = 5.0
     early = set(place.pending_writes())

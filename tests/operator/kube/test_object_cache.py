@@ -19,20 +19,20 @@ def node(name: str, version: str, **labels: str) -> Node:
     return msgspec.convert({"metadata": meta}, Node)
 
 
-def mirror() -> ObjectCache[Node]:
+def cache() -> ObjectCache[Node]:
     return ObjectCache[Node](lambda it: it.metadata)
 
 
-def test_an_older_sight_does_not_undo_a_newer_answer() -> None:
-    seen, newer = mirror(), node("n1", "10", a="new")
+def test_an_older_event_does_not_replace_a_newer_response() -> None:
+    seen, newer = cache(), node("n1", "10", a="new")
     seen.put(newer)
     seen.put(node("n1", "9", a="old"))
 
     assert seen.get("n1") is newer
 
 
-async def test_what_a_whole_list_does_not_show_is_gone() -> None:
-    seen = mirror()
+async def test_objects_missing_from_a_complete_list_are_removed() -> None:
+    seen = cache()
     seen.put(node("n1", "1"))
     seen.begin_list()
     await seen.add_listed([node("n2", "2")])
@@ -43,7 +43,7 @@ async def test_what_a_whole_list_does_not_show_is_gone() -> None:
     assert (seen.names(), seen.complete.is_set()) == (["n2"], True)
 
 
-async def test_what_the_log_did_not_take_is_told_when_it_is_seen_again() -> None:
+async def test_a_fact_that_was_not_stored_is_published_again() -> None:
     broker = MemoryBroker(CLUSTER, VirtualClock())
     log = MemoryLog(broker)
     facts = FactPublisher([ChangeFilter[Node](NodeKind(), {})], log, producer())
@@ -67,9 +67,9 @@ SAVING = NodeTwinSpec(node_name="n1", profile="eco")
         (SAVING, None),
     ],
 )
-def test_an_event_tells_of_a_transition_and_of_nothing_else(
+def test_an_event_is_made_for_transitions_only(
     before: NodeTwinSpec | None, note: str | None
 ) -> None:
-    told = event_of(ObjectMeta(name="n1", uid="u"), before, SAVING, 0)
+    event = event_of(ObjectMeta(name="n1", uid="u"), before, SAVING, 0)
 
-    assert (told and told["note"]) == note
+    assert (event and event["note"]) == note

@@ -24,7 +24,7 @@ from joulie_projections.state.state import NodeState
 
 CPUS = replace(hardware("n", watts=400), cpu_sockets=2, cpu_min_mw_per_socket=150_000)
 CARDS = replace(CPUS, gpu_count=4, gpu_model="L40S", gpu_max_mw=350_000, gpu_min_mw=200_000)
-SILENT = replace(CARDS, gpu_max_mw=0, gpu_min_mw=0)  # says nothing of its cards' watts
+SILENT = replace(CARDS, gpu_max_mw=0, gpu_min_mw=0)  # the watts of its cards are unknown
 RATED = replace(CARDS, gpu_max_mw=320_000, gpu_min_mw=90_000, gpu_by_catalog=True)
 SAID = '{"L40S": {"minCapWatts": 100, "maxCapWatts": 300}}'
 
@@ -54,13 +54,13 @@ def node(found: HardwareDiscovered | None, **fields: Any) -> NodeState:
         "unknown hardware",
     ],
 )
-def test_a_profile_is_percent_of_the_maximum(
+def test_a_profile_caps_at_a_percentage_of_the_maximum(
     found: HardwareDiscovered | None, profile: Profile, rules: Rules, expected: Caps
 ) -> None:
     assert caps_for(profile, node(found), rules) == expected
 
 
-def test_cards_that_can_only_be_allocated_are_capped_too() -> None:
+def test_cards_without_a_description_are_capped_too() -> None:
     assert caps_for("eco", node(None, gpus=8), Rules()) == Caps(60, 60)
 
 
@@ -80,12 +80,12 @@ def test_cards_that_can_only_be_allocated_are_capped_too() -> None:
         "percent rounds down",
         "raised to the lowest",
         "lowered to the highest",
-        "5000 W is all there is",
-        "nothing to compare with",
-        "no maximum to compare with",
+        "5000 W is above the maximum",
+        "no description",
+        "no maximum",
     ],
 )
-def test_cpu_watts_stay_within_what_the_node_takes(
+def test_cpu_watts_stay_within_the_range_of_the_node(
     profile: Profile, found: HardwareDiscovered | None, watts: float, expected: Caps
 ) -> None:
     rules = Rules(cpu_absolute=True, cpu_eco_w=watts)
@@ -103,9 +103,9 @@ def test_cpu_watts_stay_within_what_the_node_takes(
         (replace(SILENT, gpu_model="new"), SAID, None),
         (None, SAID, None),
     ],
-    ids=["the node", "the settings", "the settings alone", "the catalog", "nobody", "no hardware"],
+    ids=["the node", "the settings", "the settings alone", "the catalog", "unknown", "no hardware"],
 )
-def test_the_range_of_a_card_is_the_word_of_who_knows_best(
+def test_the_range_of_a_card_comes_from_the_most_reliable_source(
     found: HardwareDiscovered | None, said: str, expected: WattRange | None
 ) -> None:
     assert gpu_range(node(found), said) == expected
@@ -121,9 +121,9 @@ def test_the_range_of_a_card_is_the_word_of_who_knows_best(
         (RATED, 50, 50, 160_000),
         (replace(SILENT, gpu_model="new"), 50, 50, None),
     ],
-    ids=["eco", "exact", "raised to the lowest", "all of it", "by the catalog", "unknown model"],
+    ids=["eco", "exact", "raised to the lowest", "the maximum", "by the catalog", "unknown model"],
 )
-def test_gpu_watts_stand_beside_the_percentage(
+def test_gpu_watts_come_with_a_percentage(
     found: HardwareDiscovered, percent: int, gpu_pct: int, gpu_mw: int | None
 ) -> None:
     rules = Rules(gpu_eco_pct=percent, gpu_absolute=True)
@@ -132,7 +132,7 @@ def test_gpu_watts_stand_beside_the_percentage(
     assert (meant.gpu_pct, meant.gpu_mw) == (gpu_pct, gpu_mw)
 
 
-def test_a_percentage_is_of_what_the_card_draws_and_not_of_what_a_setting_allows() -> None:
+def test_a_percentage_refers_to_the_card_and_not_to_the_range_of_the_setting() -> None:
     rules = Rules(gpu_eco_pct=80, gpu_absolute=True, gpu_models=SAID)
     meant = caps_for("eco", node(RATED), rules)
 
@@ -149,7 +149,7 @@ def test_a_percentage_is_of_what_the_card_draws_and_not_of_what_a_setting_allows
     ],
     ids=["raised to the lowest", "as asked", "above the usual", "the highest"],
 )
-def test_cpu_watts_stay_within_what_the_maker_allows_where_the_node_tells_no_range(
+def test_cpu_watts_stay_within_the_range_of_the_catalog_if_the_node_reports_none(
     profile: Profile, watts: float, pct: int, mw: int
 ) -> None:
     bare = replace(CPUS, cpu_max_mw_per_socket=0, cpu_min_mw_per_socket=0)
@@ -177,7 +177,7 @@ def test_caps_under_another_name_of_the_catalog_are_those_of_the_model() -> None
 
 
 @pytest.mark.parametrize("other", ["nvidia-l4", "L4"])
-def test_two_ranges_of_one_model_are_a_mistake(other: str) -> None:
+def test_two_ranges_of_one_model_are_refused(other: str) -> None:
     said = f'{{"NVIDIA L4": {{"maxCapWatts": 60}}, "{other}": {{"maxCapWatts": 72}}}}'
 
     with pytest.raises(ValueError, match=r"'NVIDIA L4' and .* are one model with two ranges"):
@@ -187,7 +187,7 @@ def test_two_ranges_of_one_model_are_a_mistake(other: str) -> None:
         under_catalog_names(two, shipped())
 
 
-def test_what_is_in_force_can_be_compared_with_what_is_meant() -> None:
+def test_current_caps_can_be_compared_with_the_caps_of_a_profile() -> None:
     capped = node(
         CARDS, cpu_cap_pct=60, gpu_cap_pct=60, cpu_cap_mw_per_socket=240_000, gpu_cap_mw=210_000
     )
@@ -198,7 +198,7 @@ def test_what_is_in_force_can_be_compared_with_what_is_meant() -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(st.floats(1, 2000), st.integers(1, 1000), st.integers(0, 1000))
-def test_watts_never_leave_the_range_and_percent_never_exceeds_them(
+def test_watts_stay_within_the_range_and_percent_never_exceeds_them(
     watts: float, low: int, more: int
 ) -> None:
     found = replace(

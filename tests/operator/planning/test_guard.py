@@ -35,7 +35,7 @@ PERFORMANCE, DRAINING, ECO = Stage.PERFORMANCE, Stage.DRAINING, Stage.ECO
 def node(
     profile: str = "", *, draining: bool = False, age_s: float = 0, pods: int = 0
 ) -> NodeState:
-    """In its class for `age_s` at noon, with so many performance pods."""
+    """A node in its class for `age_s` at noon, with this number of performance pods."""
     since = NOON - int(age_s * SECOND)
     return NodeState(
         ordinal=0,
@@ -47,7 +47,7 @@ def node(
     )
 
 
-def test_the_drawn_machine_is_the_one_that_runs() -> None:
+def test_the_diagram_matches_the_code() -> None:
     drawn = {Transition(Stage(a), Stage(b), why) for a, b, why in ARROW.findall(PAGE.read_text())}
     counts: tuple[int | None, ...] = (None, 0, 1)
     wishes: tuple[Profile, ...] = ("performance", "eco")
@@ -78,19 +78,19 @@ def test_the_drawn_machine_is_the_one_that_runs() -> None:
         (ECO, None, "performance", Transition(ECO, PERFORMANCE, WANTED)),
     ],
 )
-def test_a_node_goes_one_step_at_a_time(
+def test_each_stage_has_its_next_transition(
     stage: Stage, pods: int | None, wanted: Profile, expected: Transition | Hold | None
 ) -> None:
     assert next_transition(GuardInput(stage, pods), wanted) == expected
 
 
-def test_a_deadline_ends_draining_whoever_runs_there() -> None:
+def test_a_deadline_ends_draining_despite_running_pods() -> None:
     assert next_transition(GuardInput(DRAINING, 3, overdue=True), "eco") == Transition(
         DRAINING, ECO, OVERDUE
     )
 
 
-def test_no_deadline_makes_the_unknown_known() -> None:
+def test_a_deadline_does_not_replace_knowledge_of_the_pods() -> None:
     assert next_transition(GuardInput(DRAINING, None, overdue=True), "eco") == Hold(UNKNOWN)
 
 
@@ -116,7 +116,7 @@ def test_draining_may_end_at_any_time(pods: int, wanted: Profile) -> None:
         (node("eco"), ECO),
     ],
 )
-def test_what_is_believed_of_a_node_names_its_stage(state: NodeState, stage: Stage) -> None:
+def test_the_state_of_a_node_determines_its_stage(state: NodeState, stage: Stage) -> None:
     assert stage_of(state) == stage
 
 
@@ -125,7 +125,7 @@ def test_what_is_believed_of_a_node_names_its_stage(state: NodeState, stage: Sta
     [(59, 60, False), (60, 60, True), (1e6, 0, False)],
     ids=["before", "at the deadline", "no deadline"],
 )
-def test_a_node_is_overdue_from_its_deadline_on(
+def test_a_draining_node_is_overdue_from_its_deadline_on(
     age_s: float, deadline_s: float, overdue: bool
 ) -> None:
     draining = node("performance", draining=True, age_s=age_s)
@@ -134,7 +134,7 @@ def test_a_node_is_overdue_from_its_deadline_on(
     assert facts.overdue is overdue
 
 
-def test_a_node_that_does_not_drain_has_no_deadline() -> None:
+def test_a_node_that_is_not_draining_has_no_deadline() -> None:
     facts = guard_input(node("eco", age_s=99), NOON, pods_known=True, deadline_s=1, dwell_s=0)
 
     assert facts.overdue is False
@@ -153,7 +153,7 @@ def test_a_node_that_was_never_planned_does_not_dwell() -> None:
     assert not guard_input(new, NOON, pods_known=True, deadline_s=0, dwell_s=1e10).dwells
 
 
-def test_pods_that_nobody_knows_are_no_pods_that_are_gone() -> None:
+def test_unknown_pods_do_not_count_as_gone() -> None:
     facts = guard_input(node("eco"), NOON, pods_known=False, deadline_s=0, dwell_s=0)
 
     assert facts.performance_pods is None
@@ -172,11 +172,11 @@ def test_pods_that_nobody_knows_are_no_pods_that_are_gone() -> None:
     ],
     ids=["unplanned", "performance", "busy", "draining", "just eco", "settled", "somebody came"],
 )
-def test_eco_caps_come_when_the_class_has_settled_and_nobody_is_there(
+def test_eco_caps_need_a_settled_class_and_no_performance_pods(
     state: NodeState, expected: str | None
 ) -> None:
     assert caps_profile(state, NOON, pods_known=True, settle_s=5) == expected
 
 
-def test_eco_caps_need_to_know_who_runs_there() -> None:
+def test_eco_caps_need_known_pods() -> None:
     assert caps_profile(node("eco", age_s=99), NOON, pods_known=False, settle_s=5) is None

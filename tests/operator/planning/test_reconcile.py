@@ -66,7 +66,7 @@ NAMED = "the policy names it"
 
 
 def node(**fields: Any) -> NodeState:
-    """There, ready and ours, with GPUs; as it is for a minute."""
+    """A ready, managed node with GPUs, unchanged for a minute."""
     usual = NodeState(
         ordinal=0,
         at=NOON,
@@ -156,33 +156,31 @@ NEW = node(class_at=0)
         (eco(hardware=hardware("n"), gpu_cap_pct=None), "eco", []),
     ],
     ids=[
-        "new to performance: room first",
+        "new to performance: caps first",
         "new to eco: class first",
         "new with performance pods drains",
         "performance stays",
         "performance to eco: class first",
-        "standard pods block nobody",
+        "standard pods do not matter",
         "performance pods make it drain",
-        "performance pods where they belong",
-        "draining waits, caps untouched",
+        "performance pods on a performance node",
+        "draining waits, caps unchanged",
         "drained: class first",
-        "draining is called back",
-        "eco that has settled gets its caps",
-        "eco with a performance pod keeps its caps away",
+        "draining is cancelled",
+        "settled eco gets its caps",
+        "eco with a performance pod gets no caps",
         "eco that has not settled waits",
         "eco stays",
-        "eco to performance: room first",
-        "caps that were changed are set again",
+        "eco to performance: caps first",
+        "caps that differ are set again",
         "without GPUs no GPU cap",
     ],
 )
-def test_the_next_step_of_a_node(
-    state: NodeState, profile: Profile, expected: list[NodePlan]
-) -> None:
+def test_the_events_of_a_node(state: NodeState, profile: Profile, expected: list[NodePlan]) -> None:
     assert planned(state, profile).events == expected
 
 
-def test_a_deadline_brings_class_and_caps_at_once() -> None:
+def test_a_deadline_sets_class_and_caps_at_once() -> None:
     draining = performance(draining=True, performance_pods=2)
 
     assert planned(draining, "eco", Rules(drain_deadline_s=60)).events == [
@@ -199,18 +197,18 @@ def test_a_deadline_brings_class_and_caps_at_once() -> None:
         (performance(), Rules(max_changes=1), ""),
     ],
 )
-def test_who_is_held_is_told_with_the_reason(state: NodeState, rules: Rules, why: str) -> None:
+def test_held_nodes_are_reported_with_the_reason(state: NodeState, rules: Rules, why: str) -> None:
     found = planned(state, "eco", rules)
 
     assert found.held == ({"n": why} if why else {})
     assert (f"1 held: {why}" in found.made.because) is bool(why)
 
 
-# --- performance pods on a node that shall become eco -----------------------------------------
+# --- performance pods on a node that becomes eco ----------------------------------------------
 
 
 def lived(*facts: AnyEvent) -> ClusterState:
-    """The world after these, one second after the other."""
+    """The cluster state after these facts, one per second."""
     cluster_state = ClusterState()
     draft = Draft(cluster_state)
     fold(draft, records(*facts), 0)
@@ -219,7 +217,7 @@ def lived(*facts: AnyEvent) -> ClusterState:
 
 
 def happens(cluster_state: ClusterState, *facts: AnyEvent, at_s: float = 500) -> None:
-    """All at once; half a minute before the next plan, if nothing else is said."""
+    """Folds facts at one time; by default half a minute before the next plan."""
     draft = Draft(cluster_state)
     fold(
         draft,
@@ -230,14 +228,14 @@ def happens(cluster_state: ClusterState, *facts: AnyEvent, at_s: float = 500) ->
 
 
 def carried_on(cluster_state: ClusterState, **basis: Any) -> list[str]:
-    """One plan towards eco, and the world with it."""
+    """Makes one plan towards eco and folds it."""
     found = plan(cluster_state, wanting("eco"), USUAL, PlanBasis(7, noon(530))._replace(**basis))
     happens(cluster_state, *found.events)
     return [event.TYPE for event in found.events]
 
 
 def on_node(phase: str, **metadata: str) -> AnyEvent:
-    """A performance pod there, told as the watcher tells it."""
+    """A fact about a performance pod on the node, as the watcher publishes it."""
     named = {"uid": "a", "annotations": {"joulie.io/workload-class": "performance"}, **metadata}
     seen = {"metadata": named, "spec": {"nodeName": "n"}, "status": {"phase": phase}}
     return PodKind().fact(msgspec.convert(seen, Pod))
@@ -265,34 +263,34 @@ def test_caps_stay_until_the_last_performance_pod_is_gone(fact: AnyEvent) -> Non
     assert ending == [["plan.transition-completed"], ["plan.caps-set"], []]
 
 
-def test_caps_stay_while_it_is_not_known_who_runs_there() -> None:
+def test_caps_stay_while_the_pods_of_the_node_are_unknown() -> None:
     cluster_state = lived(node_seen("n"), hardware("n"))
     steps = [carried_on(cluster_state, pods_known=known) for known in (False, True, False, True)]
 
     assert steps == [[], ["plan.profile-assigned"], [], ["plan.caps-set"]]
 
 
-def test_a_node_whose_state_is_unknown_keeps_what_it_has() -> None:
+def test_a_node_with_unknown_pods_keeps_its_class_and_caps() -> None:
     lost = performance(ready=False)
 
     found = planned(lost, "eco")
     assert (found.events, found.made.nodes) == ([], 0)
 
 
-def test_knowing_nothing_of_pods_hinders_nobody_from_performing() -> None:
+def test_unknown_pods_do_not_block_transitions_to_performance() -> None:
     assert planned(eco(), "performance", pods_known=False).events[-1] == becomes(
         "performance", WANTED
     )
     assert planned(performance(), "eco", pods_known=False).held == {"n": UNKNOWN}
 
 
-# --- not too much at once ---------------------------------------------------------------------
+# --- the limit of changes ---------------------------------------------------------------------
 
 CROWD = {f"n{at}": performance() for at in range(4)} | {f"e{at}": eco() for at in range(4)}
 
 
 def swap(*, limit: int, crowd: dict[str, NodeState] = CROWD) -> Plan:
-    """All that perform shall save, and the other way round."""
+    """A plan that swaps performance and eco nodes."""
     pinned: dict[str, Profile] = {
         name: "performance" if name.startswith("e") else "eco" for name in crowd
     }
@@ -308,7 +306,7 @@ def swap(*, limit: int, crowd: dict[str, NodeState] = CROWD) -> Plan:
         (1, ["e0"]),
     ],
 )
-def test_only_so_many_nodes_change_at_once_and_performance_goes_first(
+def test_the_number_of_changes_is_limited_and_performance_goes_first(
     limit: int, changed: list[str]
 ) -> None:
     found = swap(limit=limit)
@@ -319,20 +317,20 @@ def test_only_so_many_nodes_change_at_once_and_performance_goes_first(
     )
 
 
-def test_what_changed_within_the_interval_counts() -> None:
+def test_changes_within_the_interval_count() -> None:
     recent = CROWD | {"x0": performance(class_at=noon(-59)), "x1": performance(caps_at=noon(-1))}
     found = swap(limit=3, crowd=recent)
 
     assert [group[0].node for group in found.changes] == ["e0", "x0", "x1"]
 
 
-def test_what_changed_before_the_interval_counts_no_more() -> None:
+def test_changes_before_the_interval_do_not_count() -> None:
     found = swap(limit=1, crowd=CROWD | {"x": eco(class_at=noon(-60), labels={})})
 
     assert [group[0].node for group in found.changes] == ["e0"]
 
 
-def test_draining_ends_however_many_change() -> None:
+def test_the_limit_does_not_apply_to_the_end_of_draining() -> None:
     drained = performance(draining=True)
 
     assert planned(drained, "eco", Rules(max_changes=1)).events == [completed(GONE)]
@@ -340,7 +338,7 @@ def test_draining_ends_however_many_change() -> None:
     assert [group[0].node for group in found.changes] == ["e0", "n9"]
 
 
-# --- who is planned for -----------------------------------------------------------------------
+# --- eligible nodes ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -357,11 +355,11 @@ def test_draining_ends_however_many_change() -> None:
     ],
     ids=["fine", "gone", "not ready", "cordoned", "no label", "not managed", "reserved", "free"],
 )
-def test_only_nodes_that_are_ours_and_well_are_planned(state: NodeState, expected: bool) -> None:
+def test_only_managed_and_usable_nodes_are_planned(state: NodeState, expected: bool) -> None:
     assert is_eligible(state, MANAGED) is expected
 
 
-def test_an_empty_selector_takes_every_node() -> None:
+def test_an_empty_selector_selects_every_node() -> None:
     assert is_eligible(node(labels={}), {})
 
 
@@ -381,7 +379,7 @@ def test_an_eligible_node_has_a_family_and_a_density() -> None:
 
 
 def performing_of(names: list[str], equal_nodes: str) -> list[bool]:
-    """Half of so many equal nodes."""
+    """Which of these equal nodes are performance nodes, at a share of one half."""
     made = plan(
         cluster_state_of(**{name: node() for name in names}),
         LoadedPolicy(BUILT_IN["static_partition"]),
@@ -392,17 +390,17 @@ def performing_of(names: list[str], equal_nodes: str) -> list[bool]:
     return [chosen[name].profile == "performance" for name in names]
 
 
-def test_of_equal_nodes_the_first_by_name_supply_performance_or_some_everywhere() -> None:
+def test_equal_nodes_are_chosen_by_name_or_spread() -> None:
     names = [f"node-{number:04}" for number in range(1000)]
     spread = performing_of(names, "spread")
 
     assert performing_of(names, USUAL.equal_nodes) == [True] * 500 + [False] * 500
     assert sum(spread) == 500
-    # What kube-scheduler looks at is a stretch of its list.
+    # kube-scheduler samples a contiguous part of its node list.
     assert all(30 <= sum(spread[at : at + 100]) <= 70 for at in range(900))
 
 
-def test_spreading_takes_no_slot_from_a_denser_node() -> None:
+def test_spreading_does_not_override_density() -> None:
     names = [f"n{number}" for number in range(20)]
     dense = {name: node(hardware=hardware(name, cores=64)) for name in names[:10]}
     sparse = {name: node(hardware=hardware(name, cores=8)) for name in names[10:]}
@@ -412,7 +410,7 @@ def test_spreading_takes_no_slot_from_a_denser_node() -> None:
     assert {each.name for each in ordered[:10]} == set(dense)
 
 
-def test_demand_is_what_waits_and_what_runs() -> None:
+def test_demand_counts_pending_and_bound_pods() -> None:
     saving = PodAsk(uid="s", namespace="t", name="s", placement="eco-only")
     cluster_state = lived(
         node_seen("n"),
@@ -428,7 +426,7 @@ def test_demand_is_what_waits_and_what_runs() -> None:
 
 
 @pytest.mark.parametrize("exempt", ["daemonset", "mirror", "critical"])
-def test_an_exempt_pod_holds_up_no_drain_and_is_no_demand(exempt: str) -> None:
+def test_an_exempt_pod_neither_delays_draining_nor_counts_as_demand(exempt: str) -> None:
     pod = replace(ask("d", performance=True), exempt=exempt)
     waiting = replace(ask("w", performance=True), exempt=exempt)
     cluster_state = lived(
@@ -441,10 +439,10 @@ def test_an_exempt_pod_holds_up_no_drain_and_is_no_demand(exempt: str) -> None:
     assert completed("the last performance pod is gone") in after.events
 
 
-# --- why, and the same again ------------------------------------------------------------------
+# --- reasons, and recomputation ---------------------------------------------------------------
 
 
-def test_a_plan_says_all_that_it_rests_on() -> None:
+def test_a_plan_contains_all_of_its_inputs() -> None:
     cluster_state = cluster_state_of(a=performance(), b=eco(), c=performance(performance_pods=1))
     found = plan(
         cluster_state,
@@ -478,7 +476,7 @@ def test_a_plan_says_all_that_it_rests_on() -> None:
     )
 
 
-def test_a_node_is_told_why_it() -> None:
+def test_the_event_of_a_node_contains_the_reason() -> None:
     cluster_state = cluster_state_of(a=NEW, b=NEW, c=NEW)
     found = plan(
         cluster_state,
@@ -495,7 +493,7 @@ def test_a_node_is_told_why_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "told"),
+    ("policy", "cause"),
     [
         (lambda _: 1 // 0, "ZeroDivisionError"),
         (lambda _: None, "AttributeError"),
@@ -504,8 +502,8 @@ def test_a_node_is_told_why_it() -> None:
     ],
     ids=["raises", "answers nothing", "no number", "endless"],
 )
-def test_a_policy_that_gives_no_answer_is_told_by_its_name(policy: Policy, told: str) -> None:
-    with pytest.raises(PolicyFailed, match=f"policy acme gave no answer: .*{told}"):
+def test_the_error_of_a_failed_policy_contains_its_name(policy: Policy, cause: str) -> None:
+    with pytest.raises(PolicyFailed, match=f"policy acme gave no answer: .*{cause}"):
         plan(
             cluster_state_of(n=NEW), LoadedPolicy(policy), Rules(policy="acme"), PlanBasis(7, NOON)
         )
@@ -530,7 +528,7 @@ lawful = settings(deadline=None, max_examples=100)
 
 @lawful
 @given(facts, rules, bases)
-def test_a_plan_can_be_made_again_from_its_own_event(
+def test_a_plan_can_be_recomputed_from_its_event(
     happened: list[AnyEvent], said: Rules, basis: PlanBasis
 ) -> None:
     policy = LoadedPolicy(BUILT_IN[said.policy])
@@ -557,7 +555,7 @@ def test_the_order_of_the_nodes_in_memory_changes_nothing(
 
 @lawful
 @given(facts, rules)
-def test_no_plan_lowers_caps_where_performance_pods_run(
+def test_no_plan_lowers_the_caps_of_running_performance_pods(
     happened: list[AnyEvent], said: Rules
 ) -> None:
     cluster_state = lived(*happened)
@@ -573,7 +571,7 @@ def test_no_plan_lowers_caps_where_performance_pods_run(
 
 @lawful
 @given(facts, rules)
-def test_plans_come_to_rest(happened: list[AnyEvent], said: Rules) -> None:
+def test_plans_converge(happened: list[AnyEvent], said: Rules) -> None:
     cluster_state, policy = lived(*happened), LoadedPolicy(BUILT_IN["static_partition"])
     said = said._replace(max_changes=0, dwell_s=0)
     left = []
