@@ -16,7 +16,7 @@ SELECTOR = {"joulie.io/managed": "true"}
 OPTIONS = WriteOptions(SELECTOR, status_s=60, tell_draining=False)
 
 
-class Kept(dict[str, Any]):
+class Objects(dict[str, Any]):
     """Objects by name, as the operator reads them."""
 
     def names(self) -> list[str]:
@@ -26,20 +26,20 @@ class Kept(dict[str, Any]):
 class Settled(NamedTuple):
     """The objects that the operator reads."""
 
-    nodes: Kept
-    twins: Kept
+    nodes: Objects
+    twins: Objects
 
 
 def settle(server: ApiServer, cluster_state: ClusterState, now_ns: int) -> Settled:
     """Creates every node of the state, with everything that the operator writes."""
     for name in cluster_state.nodes:
         server.put("nodes", node(name))
-    seen = Settled(Kept(), Kept())
+    seen = Settled(Objects(), Objects())
     seen.nodes.update({name: _read(tree, Node) for name, tree in server.all("nodes").items()})
     planner = WritePlanner(seen.nodes, seen.twins, OPTIONS)
     for node_writes in planner.pending_writes(cluster_state, Now(0.0, now_ns)):
         for step in node_writes.steps:
-            _do(server, seen, node_writes.name, step)
+            _apply_step(server, seen, node_writes.name, step)
             if step.what == "status":
                 status = planner.status(
                     seen.twins[node_writes.name], cluster_state.nodes[node_writes.name], now_ns
@@ -49,7 +49,7 @@ def settle(server: ApiServer, cluster_state: ClusterState, now_ns: int) -> Settl
     return seen
 
 
-def _do(server: ApiServer, seen: Settled, name: str, step: WriteStep) -> None:
+def _apply_step(server: ApiServer, seen: Settled, name: str, step: WriteStep) -> None:
     if step.what == "spec":
         seen.twins[name] = _twin(server, name, {"spec": msgspec.to_builtins(step.spec)})
     elif step.what == "label":

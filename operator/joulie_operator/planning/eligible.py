@@ -1,7 +1,6 @@
 """The nodes that plans cover, and the demand of pods. Pure."""
 
 from collections.abc import Mapping
-from functools import lru_cache
 from zlib import crc32
 
 from joulie_bus.events import PodAsk
@@ -12,7 +11,6 @@ from joulie_projections.state.state import ClusterState, NodeState, PodState
 RESERVED_LABEL = "joulie.io/reserved"
 
 
-@lru_cache(maxsize=8)
 def selector(text: str) -> dict[str, str]:
     """label=value pairs, separated by commas; empty selects every node"""
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]

@@ -5,7 +5,6 @@ It is flat because every `plan.made` contains it: `values_of` encodes it and `ru
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, NamedTuple, get_type_hints
 
 
@@ -76,7 +75,6 @@ def rules_of(values: Mapping[str, float | str | bool]) -> Rules:
     return Rules(**fields)
 
 
-@lru_cache(maxsize=8)
 def numbers(text: str) -> dict[str, float]:
     """name=number pairs, separated by commas"""
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
