@@ -48,6 +48,8 @@ def _clear_stops() -> None:
 
 
 class Operator:
+    """Plans at least once per interval, and whenever a plan changes something."""
+
     def __init__(
         self,
         bus: Log,

@@ -22,6 +22,8 @@ log = get_logger("apply")
 
 
 class GpuStatusWriter:
+    """Keeps the status of GPU resources equal to the claims in the view."""
+
     def __init__(
         self, api: ApiServer, view: View, cluster: ObservedCluster, deadline_s: float
     ) -> None:

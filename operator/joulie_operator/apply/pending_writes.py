@@ -49,6 +49,8 @@ class ObjectLookup(Protocol[T]):
 
 
 class WriteStep(NamedTuple):
+    """One write to the API server."""
+
     what: Literal["label", "spec", "status", "delete"]
     spec: NodeTwinSpec | None = None
     labels: Mapping[str, str] = {}
@@ -95,6 +97,8 @@ class Now(NamedTuple):
 
 
 class WritePlanner:
+    """Computes the pending writes of each pass, and keeps the write state of each node."""
+
     def __init__(
         self, nodes: ObjectLookup[Node], twins: ObjectLookup[NodeTwin], options: WriteOptions
     ) -> None:

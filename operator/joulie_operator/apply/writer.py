@@ -66,6 +66,8 @@ class HasClusterState(Protocol):
 
 
 class Applier:
+    """Applies the view to the cluster, with bounded rate and concurrency."""
+
     def __init__(
         self,
         api: ApiServer,

@@ -100,6 +100,8 @@ class Bookmark(msgspec.Struct):
 
 
 class Page(NamedTuple):
+    """One page of a list."""
+
     items: list[msgspec.Raw]
     version: str  # the resource version of the whole list
 
@@ -112,6 +114,8 @@ _read_bookmark = msgspec.json.Decoder(Bookmark).decode
 
 
 class ApiServer:
+    """A client of the Kubernetes API server."""
+
     def __init__(self, client: ApiClient) -> None:
         self._client = client
 

@@ -26,6 +26,8 @@ CATEGORY = "joulie"  # kubectl get joulie
 
 
 class Column(NamedTuple):
+    """A column that kubectl prints."""
+
     name: str
     type: str
     path: str
@@ -33,6 +35,8 @@ class Column(NamedTuple):
 
 
 class Definition(NamedTuple):
+    """The parameters of one CustomResourceDefinition."""
+
     group: str
     plural: str
     kind: str

@@ -46,6 +46,8 @@ _read = msgspec.json.Decoder(LeaseObject).decode
 
 
 class Lease:
+    """Acquires, renews and releases the Lease of the operator."""
+
     def __init__(self, api: ApiServer, settings: LeaseSettings, identity: str) -> None:
         self._api = api
         self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{settings.namespace}/leases"

@@ -63,6 +63,8 @@ class Node(msgspec.Struct):
 
 
 class Namespace(msgspec.Struct):
+    """The part of a Kubernetes Namespace that Joulie reads."""
+
     metadata: ObjectMeta
 
 
@@ -188,6 +190,8 @@ class NamespaceKind:
 
 
 class GpuKind:
+    """The facts of GPU resources: one per card."""
+
     def key(self, seen: Gpu, /) -> str:
         return seen.spec.uuid if seen.spec else ""
 

@@ -29,6 +29,8 @@ class WattRange(NamedTuple):
 
 
 class Caps(NamedTuple):
+    """The caps of a node; None means no cap."""
+
     cpu_pct: int | None = None
     gpu_pct: int | None = None
     cpu_mw_per_socket: int | None = None
@@ -36,6 +38,8 @@ class Caps(NamedTuple):
 
 
 class ModelCaps(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """The cap range of a GPU model, from the settings."""
+
     max_cap_watts: float
     min_cap_watts: float = 0.0
 

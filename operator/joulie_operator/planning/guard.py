@@ -23,6 +23,8 @@ class Stage(StrEnum):
 
 
 class Transition(NamedTuple):
+    """An allowed change of the stage, with its reason."""
+
     before: Stage
     after: Stage
     why: str

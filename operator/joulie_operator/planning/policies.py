@@ -64,6 +64,8 @@ Policy = Callable[[Situation], Share]
 
 
 class Assignment(NamedTuple):
+    """The profile of a node, with its reason."""
+
     profile: Profile
     why: str
 

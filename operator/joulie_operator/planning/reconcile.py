@@ -59,6 +59,8 @@ class PlanBasis(NamedTuple):
 
 
 class Plan(NamedTuple):
+    """A plan: its event, the events of the nodes, and the nodes that are held."""
+
     made: PlanMade
     changes: list[list[NodePlan]]  # grouped by node
     held: dict[str, str]  # nodes whose transition is not allowed yet, and why

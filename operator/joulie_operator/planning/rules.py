@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, get_type_hints
 
 
 class Rules(NamedTuple):
+    """The settings of plans; the defaults are those of OperatorSettings."""
+
     policy: str = "static_partition"
     policy_numbers: str = ""  # name=number pairs for a custom policy
     selector: str = "joulie.io/managed=true"

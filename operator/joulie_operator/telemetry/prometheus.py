@@ -17,6 +17,8 @@ class NoReading(Exception):
 
 
 class Result(msgspec.Struct):
+    """One series of a query result."""
+
     metric: dict[str, str] = {}
     value: tuple[float, str] = (0.0, "NaN")
 
@@ -27,6 +29,8 @@ class Data(msgspec.Struct, rename="camel"):
 
 
 class Answer(msgspec.Struct, rename="camel"):
+    """The response of the query API."""
+
     status: str = ""
     data: Data = msgspec.field(default_factory=Data)
     error: str = ""

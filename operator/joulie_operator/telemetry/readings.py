@@ -40,6 +40,8 @@ class Series(NamedTuple):
 
 
 class Reading(NamedTuple):
+    """The power of one node."""
+
     watts: float
     provider: str  # the exporters that it comes from
 
