@@ -152,7 +152,7 @@ async def apply_to(cluster_state: ClusterState, cluster: ObservedCluster, nodes:
     _fold(cluster_state, [eco(name) for name in names])
     meter = Meter()
     found = planner.pending_writes(cluster_state, Now(0.0, noon()))
-    meter.tell("applier: every node is new", f"{len(found)} errands")
+    meter.tell("applier: every node is new", f"{len(found)} nodes with writes")
     for node_writes in found:
         spec = next(step.spec for step in node_writes.steps if step.spec)
         twin = NodeTwin(metadata=cluster.nodes.get(node_writes.name).metadata, spec=spec)  # type: ignore[union-attr]
@@ -166,7 +166,7 @@ async def apply_to(cluster_state: ClusterState, cluster: ObservedCluster, nodes:
     _fold(cluster_state, [performance(name) for name in names[:: max(1, nodes // 100)]])
     meter = Meter()
     found = planner.pending_writes(cluster_state, Now(1.0, noon()))
-    meter.tell("applier: a hundred plans", f"{len(found)} errands")
+    meter.tell("applier: a hundred plans", f"{len(found)} nodes with writes")
 
 
 def _fold(cluster_state: ClusterState, facts: list[Any]) -> None:
