@@ -209,6 +209,7 @@ class Fall(NamedTuple):
     nth: int = 1
 
 
+PRELOADED = [__name__]  # imported once, by the process that victims are forked from
 STOOD_DOWN = 3  # exit code of a projector that found another one leading
 
 
@@ -226,7 +227,7 @@ class Victim:
     ) -> None:
         # Forked from a process that has everything imported: a life begins in milliseconds.
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__])
+        context.set_forkserver_preload(PRELOADED)
         self._process = context.Process(
             target=_project, args=(address, subjects, place, key, settings, fall), daemon=True
         )

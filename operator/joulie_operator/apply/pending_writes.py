@@ -34,7 +34,7 @@ from joulie_projections.twin.facility import NO_HALLS, halls_of
 from joulie_projections.twin.totals import RACK_CAPACITY_W, RunningTotals, psu_stress
 from joulie_projections.twin.twin import PROFILE_LABEL
 
-OUR_LABELS = (PROFILE_LABEL, DRAINING_LABEL)
+OUR_LABELS = (PROFILE_LABEL, DRAINING_LABEL)  # the second is removed: older versions set it
 MAX_BACKOFF_S = 60.0
 STATUS_UPDATES_PER_S = 10  # of measured numbers, over all nodes: each costs the server 5 ms
 T = TypeVar("T", covariant=True)
@@ -68,7 +68,6 @@ class WriteOptions(NamedTuple):
 
     selector: Mapping[str, str]
     status_s: float
-    tell_draining: bool
     rack_w: float = RACK_CAPACITY_W
     racks_w: Mapping[str, float] = {}
 
@@ -177,7 +176,7 @@ class WritePlanner:
                 steps = [WriteStep("spec", spec=spec), WriteStep("status")]
         elif state.twin is not None and self._is_due(state, state.twin, node, now):
             steps = [WriteStep("status")]
-        labels = labels_of(node, tell_draining=self._options.tell_draining)
+        labels = labels_of(node)
         found = (state.actual.metadata.labels if state.actual else None) or {}
         if labels != {key: found[key] for key in OUR_LABELS if key in found}:
             # Towards eco the label goes first (no new pods, then less power), else last.

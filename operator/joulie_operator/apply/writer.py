@@ -28,7 +28,7 @@ from joulie_operator.apply.pending_writes import (
     WritePlanner,
     WriteStep,
 )
-from joulie_operator.cluster_settings import ApplierSettings, racks_of
+from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.kube.api_client import TOO_MANY, ApiServer, ApiUnreachable, object_path
 from joulie_operator.kube.custom_resources import NODETWINS, NodeTwin, NodeTwinSpec, read_twin
 from joulie_operator.observe.facts_from_objects import Node
@@ -83,9 +83,8 @@ class Applier:
         options = WriteOptions(
             selector,
             settings.status_s,
-            settings.tell_draining,
-            settings.rack_w,
-            racks_of(settings.racks),
+            settings.racks.default_w,
+            settings.racks.others_w,
         )
         self._planner = WritePlanner(cluster.nodes, cluster.twins, options)
         self._rate_limiter = RateLimiter(settings.rate)

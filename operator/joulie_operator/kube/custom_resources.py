@@ -86,13 +86,12 @@ class PolicyName(Part, frozen=True, kw_only=True):
 
 class Scheduling(Part, frozen=True, kw_only=True):
     draining: Annotated[
-        bool,
-        Meta(description="Performance pods still run here; eco caps are set once they are gone"),
+        bool, Meta(description="Performance pods still run here; the caps wait until they are gone")
     ] = False
 
 
 class NodeTwinSpec(Part, frozen=True, kw_only=True):
-    """The desired power state of the node: written by the operator, enforced by the agent."""
+    """The desired state of the node. The operator writes it, the agent enforces it."""
 
     node_name: ObjectName
     profile: Profile | None = None
@@ -114,7 +113,7 @@ class PowerMeasurement(Part, frozen=True, kw_only=True):
     gpu_tdp_w: Watts | None = None
     power_trend_w_per_min: float | None = None
     measured_at: Annotated[
-        str, Meta(description="RFC 3339; the time of the last reading, used or not")
+        str, Meta(description="RFC 3339, time of the last reading, used or not")
     ] = ""
 
 
@@ -133,7 +132,7 @@ class ControlResult(Part, frozen=True, kw_only=True):
 
 
 class ControlStatus(Part, frozen=True, kw_only=True):
-    """Reported by the agent about the caps; not written by the operator."""
+    """The caps as the agent reports them. The operator does not write it."""
 
     cpu: ControlResult | None = None
     gpu: ControlResult | None = None
@@ -149,7 +148,7 @@ class Condition(Part, frozen=True, kw_only=True):
 
 
 class NodeTwinStatus(Part, frozen=True, kw_only=True):
-    """The state of the node's twin."""
+    """The state and the predictions of the node's twin."""
 
     schedulable_class: (
         Annotated[str, Meta(description="performance, eco, draining or unknown")] | None
@@ -168,9 +167,9 @@ class NodeTwinStatus(Part, frozen=True, kw_only=True):
     control_status: ControlStatus | None = None
     conditions: list[Condition] | None = None
     observed_generation: Number | None = None
-    last_updated: (
-        Annotated[str, Meta(description="RFC 3339; the time of the newest fact")] | None
-    ) = None
+    last_updated: Annotated[str, Meta(description="RFC 3339, time of the newest fact")] | None = (
+        None
+    )
 
 
 class NodeTwin(Part, frozen=True, kw_only=True):

@@ -79,6 +79,7 @@ def wrote(server: ApiServer, verb: str, resource: str, times: int) -> Callable[[
     return lambda: server.count(verb, resource) >= times
 
 
+@pytest.mark.slow
 async def test_a_hundred_changed_nodes_cause_a_hundred_patches_of_each_object(
     crowd: tuple[ApiServer, StaticView], tmp_path: Path
 ) -> None:
@@ -99,6 +100,7 @@ async def test_a_hundred_changed_nodes_cause_a_hundred_patches_of_each_object(
     }
 
 
+@pytest.mark.slow
 async def test_a_hundred_measured_nodes_cause_a_hundred_patches(
     crowd: tuple[ApiServer, StaticView], tmp_path: Path
 ) -> None:
@@ -112,6 +114,7 @@ async def test_a_hundred_measured_nodes_cause_a_hundred_patches(
     assert requests(server) == {("patch", "nodetwins/status"): 101}
 
 
+@pytest.mark.slow
 async def test_nodes_that_are_up_to_date_are_not_written(
     crowd: tuple[ApiServer, StaticView], tmp_path: Path
 ) -> None:

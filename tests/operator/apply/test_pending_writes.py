@@ -36,7 +36,7 @@ from joulie_projections.fold.registry import evolve
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
 
-OPTIONS = WriteOptions(selector={"joulie.io/managed": "true"}, status_s=60, tell_draining=False)
+OPTIONS = WriteOptions(selector={"joulie.io/managed": "true"}, status_s=60)
 MANAGED = {"joulie.io/managed": "true"}
 
 
@@ -71,7 +71,7 @@ class Place:
             twin = NodeTwin(metadata=self._meta(name, generation=1), spec=spec)
             status = self.planner.status(twin, node, noon(self.now_s))
             self.twins.put(msgspec.structs.replace(twin, status=status))
-            self.show(name, MANAGED | labels_of(node, tell_draining=False))
+            self.show(name, MANAGED | labels_of(node))
             state = self.planner.state(name)
             state.written_spec, state.status, state.status_at = spec, status, self.now_s
 
@@ -211,6 +211,7 @@ def test_assumed_watts_are_reported_with_their_model(
     assert message in known.message
 
 
+@pytest.mark.slow
 def test_five_thousand_idle_nodes_need_no_writes_and_a_hundred_changes_a_hundred() -> None:
     names = [f"n{number:04}" for number in range(5000)]
     place = Place(*[fact for name in names for fact in (node_seen(name), eco(name))])

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,13 +144,14 @@ async def operating(
 ) -> AsyncGenerator[WatchStatuses, None]:
     """Watches, plans and applies."""
     cluster = ObservedCluster.empty()
-    values = {"CAPS_SETTLE": "0s", "RECONCILE_INTERVAL": "200ms", "APPLY_RATE": "1000"}
+    values = {"RECONCILE_INTERVAL": "200ms", "APPLY_RATE": "1000"}
     settings = Source.of(**values | more)
 
     def visibility() -> ClusterVisibility:
         return cluster.watches.visibility(PLANS_WITHOUT_SIGHT_S)
 
-    operator = Operator(bus, CLUSTER, view, settings.load(OperatorSettings), visibility)
+    planning = replace(settings.load(OperatorSettings), caps_settle_s=0)
+    operator = Operator(bus, CLUSTER, view, planning, visibility)
     async with (
         Api.of(server.kubeconfig(tmp)) as api,
         background(watch_cluster(api, bus, CLUSTER, view, cluster), "watch"),

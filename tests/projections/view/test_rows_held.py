@@ -162,6 +162,7 @@ def content(twin_columns: TwinColumns) -> tuple[dict[str, int], dict[str, bytes]
     }
 
 
+@pytest.mark.slow
 @given(st.lists(turns, max_size=8))
 @settings(deadline=None, max_examples=300)
 def test_whatever_comes_in_a_delta_the_twin_columns_is_the_one_of_all_that_came(
@@ -204,6 +205,7 @@ def test_of_a_node_that_was_read_nothing_else_is_derived_anew() -> None:
 # --- booting ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("portion", [1, 2, 1000])
 def test_rows_are_the_same_in_whatever_portions_they_are_read(
     writer: Engine, monkeypatch: pytest.MonkeyPatch, portion: int
@@ -260,6 +262,7 @@ print(len(board), len(held.world.pods), len(board.cards), kib // 1024)
 """
 
 
+@pytest.mark.slow
 def test_a_view_of_5000_nodes_with_pods_and_cards_takes_less_than_150_mb() -> None:
     run = subprocess.run(
         [sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True
