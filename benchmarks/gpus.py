@@ -35,15 +35,20 @@ from joulie_bus.testing import (
     running_broker,
     until,
 )
-from joulie_extender.bind import Bindings
-from joulie_extender.candidates import Names
-from joulie_extender.contract import Binding
-from joulie_extender.decide import Sent, filter_decision, preempt_decision, prioritize_decision
-from joulie_extender.gpu_pick import pick
-from joulie_extender.ledger import Ledger
-from joulie_extender.moment import Moment
-from joulie_extender.pretence import PretendedBinder
-from joulie_extender.scoring import Weights
+from joulie_extender.binding.bind import Bindings
+from joulie_extender.binding.claim_log import Ledger
+from joulie_extender.binding.simulated_binder import PretendedBinder
+from joulie_extender.decide.decide import (
+    Sent,
+    filter_decision,
+    preempt_decision,
+    prioritize_decision,
+)
+from joulie_extender.decide.scoring import Weights
+from joulie_extender.decide.snapshot import Moment
+from joulie_extender.gpu.card_choice import pick
+from joulie_extender.protocol.candidates import Names
+from joulie_extender.protocol.kube_scheduler import Binding
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.projector.projector import Projector, ProjectorSettings
 from joulie_projections.state.cards import CardState, Claim

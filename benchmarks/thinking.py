@@ -19,8 +19,8 @@ from joulie_bus.events import PodAsk, TelemetrySampled
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import NOON, SECOND, ask, caps, hardware, node_seen, producer, records
-from joulie_extender.decide import Moment, decide_filter, decide_prioritize
-from joulie_extender.scoring import Weights
+from joulie_extender.decide.decide import Moment, decide_filter, decide_prioritize
+from joulie_extender.decide.scoring import Weights
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.rows import changed_rows, no_rows
 from joulie_projections.state.state import ClusterState

@@ -15,7 +15,7 @@ from joulie_bus.streams.roles import GRANTS, Grant
 from joulie_cli.display.common_options import joined
 from joulie_cli.main import COMMANDS
 from joulie_cli.main import parser as joulie_parser
-from joulie_extender.openapi import DOCUMENT
+from joulie_extender.http.openapi import DOCUMENT
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

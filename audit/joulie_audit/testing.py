@@ -15,8 +15,8 @@ from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import CLUSTER, VirtualClock, ask, hardware, node_seen, power
-from joulie_extender.decide import Moment, decide_filter, decide_prioritize, declaration
-from joulie_extender.scoring import Weights
+from joulie_extender.decide.decide import Moment, decide_filter, decide_prioritize, declaration
+from joulie_extender.decide.scoring import Weights
 from joulie_operator.planning.plugins import load_policy
 from joulie_operator.planning.reconcile import PlanBasis, plan
 from joulie_operator.planning.rules import Rules

@@ -23,8 +23,8 @@ from joulie_bus.streams.roles import Role
 from joulie_bus.testing import CLUSTER, Voices, connected, until
 from joulie_console.service import serve
 from joulie_console.settings import ConsoleSettings
-from joulie_extender.decide import Moment, decide_filter, decide_prioritize, declaration
-from joulie_extender.scoring import Weights
+from joulie_extender.decide.decide import Moment, decide_filter, decide_prioritize, declaration
+from joulie_extender.decide.scoring import Weights
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History

@@ -16,19 +16,19 @@ from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.log import Log
 from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.subjects import Subjects
-from joulie_extender.app import Extender
-from joulie_extender.bind import Bindings
-from joulie_extender.binder import Binder
-from joulie_extender.caretaker import Caretaker
-from joulie_extender.decide import declaration
-from joulie_extender.ledger import Ledger
-from joulie_extender.lookout import Lookout
-from joulie_extender.routes import PROBES, routed
-from joulie_extender.scoring import Weights
-from joulie_extender.server import Door, listening
+from joulie_extender.binding.bind import Bindings
+from joulie_extender.binding.binder import Binder
+from joulie_extender.binding.claim_log import Ledger
+from joulie_extender.binding.claim_reconciler import Caretaker
+from joulie_extender.current_snapshot import CurrentSnapshot
+from joulie_extender.decide.decide import declaration
+from joulie_extender.decide.scoring import Weights
+from joulie_extender.decision_log.shipping import Shipper
+from joulie_extender.decision_log.spool import Spool
+from joulie_extender.http.app import Extender
+from joulie_extender.http.routes import PROBES, routed
+from joulie_extender.http.server import Door, listening
 from joulie_extender.settings import ServerSettings
-from joulie_extender.shipping import Shipper
-from joulie_extender.spool import Spool
 from joulie_projections.view.view import View
 
 FAREWELL_S = 3.0
@@ -45,7 +45,7 @@ class Service:
         self._weights = weights
         self._server = server
         self._subjects = subjects
-        self._lookout = Lookout(weights)
+        self._lookout = CurrentSnapshot(weights)
         self.door: Door | None = None
         self.extender = Extender(
             self._lookout.snapshot,

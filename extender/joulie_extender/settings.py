@@ -17,15 +17,15 @@ from joulie_bus.runtime.settings import (
     token,
 )
 from joulie_bus.streams.subjects import PROJECTOR
-from joulie_extender.app import Conduct
-from joulie_extender.bind import Patience
-from joulie_extender.exchange import Limits
-from joulie_extender.gpu import GpuWeights
-from joulie_extender.gpu_names import aliases_of
-from joulie_extender.preferences import Preference, Preferences, Team, label_scores, teams_in
-from joulie_extender.scoring import Weights
-from joulie_extender.shipping import Durability
-from joulie_extender.tls import Certificates
+from joulie_extender.binding.bind import Patience
+from joulie_extender.decide.preferences import Preference, Preferences, Team, label_scores, teams_in
+from joulie_extender.decide.scoring import Weights
+from joulie_extender.decision_log.shipping import Durability
+from joulie_extender.gpu.fit import GpuWeights
+from joulie_extender.gpu.models import aliases_of
+from joulie_extender.http.app import Conduct
+from joulie_extender.http.certificates import Certificates
+from joulie_extender.protocol.exchange import Limits
 from joulie_projections.hardware.catalog import EMPTY, Catalog
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.twin.cooling import model_names

@@ -11,7 +11,7 @@ from joulie_audit.replay.fold import Past, rows_of
 from joulie_audit.replay.recorded import Queue, answers_of
 from joulie_audit.testing import Gone, restored
 from joulie_bus.events import codec
-from joulie_extender.decide import again
+from joulie_extender.decide.decide import again
 from joulie_projections.history.history import History
 from joulie_projections.state.rows import digests_of, state_digest
 

@@ -11,12 +11,12 @@ from go_http import Client
 from joulie_bus.events import DecisionEntry, codec
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.testing import NOON, SECOND, hardware
-from joulie_extender.app import Conduct, Extender, Record
-from joulie_extender.exchange import Handler, Limits, Request
-from joulie_extender.routes import routed
-from joulie_extender.scoring import Weights
-from joulie_extender.server import Door, listening
-from joulie_extender.tls import Certificates
+from joulie_extender.decide.scoring import Weights
+from joulie_extender.http.app import Conduct, Extender, Record
+from joulie_extender.http.certificates import Certificates
+from joulie_extender.http.routes import routed
+from joulie_extender.http.server import Door, listening
+from joulie_extender.protocol.exchange import Handler, Limits, Request
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.view.view import Snapshot

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from gpu_kit import CARDS, plainly
 from joulie_bus.events import PodAsk
 from joulie_bus.testing import NOON, SECOND, ask, hardware
-from joulie_extender.filter import Verdict
-from joulie_extender.gpu import GpuWeights, asks
-from joulie_extender.preferences import Preference, Preferences, Team
-from joulie_extender.scoring import Basis, Weights
+from joulie_extender.decide.filter import Verdict
+from joulie_extender.decide.preferences import Preference, Preferences, Team
+from joulie_extender.decide.scoring import Basis, Weights
+from joulie_extender.gpu.fit import GpuWeights, asks
 from joulie_projections.pods.load import LEAST_CPU_MILLI, Load
 from joulie_projections.state.cards import CardState
 from joulie_projections.state.state import Arrival, NodeState, Sample

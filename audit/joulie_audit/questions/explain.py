@@ -24,9 +24,9 @@ from joulie_bus.events import (
     Terms,
     codec,
 )
-from joulie_extender.decide import answered_scores, names_of, rows_of, weights_of
-from joulie_extender.filter import Codes, Verdict
-from joulie_extender.scoring import Weights, score, terms_of
+from joulie_extender.decide.decide import answered_scores, names_of, rows_of, weights_of
+from joulie_extender.decide.filter import Codes, Verdict
+from joulie_extender.decide.scoring import Weights, score, terms_of
 from joulie_projections.history.history import History, Logged, Wanted
 from joulie_projections.state.rows import decode
 from joulie_projections.state.state import NodeState

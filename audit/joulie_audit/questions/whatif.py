@@ -16,8 +16,8 @@ from joulie_audit.replay.fold import Past
 from joulie_audit.replay.recompute import Answer
 from joulie_audit.replay.recorded import Queue, answers_of
 from joulie_bus.events import PlanMade, PrioritizeDecided, Terms
-from joulie_extender.decide import again
-from joulie_extender.scoring import Weights
+from joulie_extender.decide.decide import again
+from joulie_extender.decide.scoring import Weights
 from joulie_operator.planning.plugins import load_policy
 from joulie_operator.planning.reconcile import PlanBasis, plan
 from joulie_operator.planning.rules import Rules, rules_of

@@ -16,8 +16,8 @@ from joulie_bus.events import (
     codec,
 )
 from joulie_bus.events.codec import Envelope
-from joulie_extender.decide import weights_of
-from joulie_extender.scoring import Weights
+from joulie_extender.decide.decide import weights_of
+from joulie_extender.decide.scoring import Weights
 from joulie_projections.decision_log.entry import about_event
 from joulie_projections.history.history import NEWEST, History
 

@@ -18,7 +18,7 @@ from joulie_audit.replay.recompute import Mismatch
 from joulie_audit.replay.recorded import Every, Queue, declared_in, plans_of, seen_from
 from joulie_audit.replay.span import KEPT, Span, Spanned, replay_span
 from joulie_audit.workers import processes, telling
-from joulie_extender.decide import CODE_VERSION as ANSWERS_BY
+from joulie_extender.decide.decide import CODE_VERSION as ANSWERS_BY
 from joulie_projections.fold.manifest import CODE_VERSION as FOLDED_BY
 from joulie_projections.history.history import NEWEST, History
 

@@ -195,16 +195,6 @@ ANSWERS_REPEATED = Counter(
     ["verb"],
     registry=EXTENDER,
 )
-REJECTIONS_REMEMBERED = Counter(
-    "joulie_rejections_remembered_total",
-    "Rejections given again from memory: nothing that they rest on had changed",
-    registry=EXTENDER,
-)
-FORESEEN = Counter(
-    "joulie_answers_foreseen_total",
-    "Answers of prioritize that were thought of while kube-scheduler was still on its way to ask",
-    registry=EXTENDER,
-)
 FALLBACKS = Counter(
     "joulie_fallbacks_total",
     "Answers that were open or closed instead of thought about, by reason",

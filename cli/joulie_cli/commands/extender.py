@@ -9,8 +9,8 @@ from joulie_bus.errors import BusError
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.streams.roles import Role
 from joulie_cli.wiring import Wiring, serve_part, viewing
-from joulie_extender.binder import Binder
-from joulie_extender.pretence import PretendedBinder
+from joulie_extender.binding.binder import Binder
+from joulie_extender.binding.simulated_binder import PretendedBinder
 from joulie_extender.service import serving
 from joulie_extender.settings import ScoringSettings, ServerSettings
 from joulie_projections.hardware.catalog_file import CatalogSettings, GpuResourceSettings
@@ -56,7 +56,7 @@ async def _binder(
         yield PretendedBinder(view)
     else:
         # Half a second and 40 MB that nobody else needs.
-        from joulie_extender.binding import KubeBinder
+        from joulie_extender.binding.kubernetes_binding import KubeBinder
 
         async with KubeBinder.of(binds, resources) as binder:
             yield binder

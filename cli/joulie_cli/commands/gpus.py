@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from joulie_cli.log_access.past import history_of
 from joulie_cli.wiring import Wiring
-from joulie_extender.gpu_names import Aliases, aliases_of, is_model
+from joulie_extender.gpu.models import Aliases, aliases_of, is_model
 from joulie_projections.hardware.catalog_file import CatalogSettings
 from joulie_projections.state.cards import (
     UNKNOWN_HOLDER,

@@ -13,7 +13,7 @@ from joulie_bus.errors import SettingsError
 from joulie_bus.runtime.settings import Source, named
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
 from joulie_cli.wiring import Wiring
-from joulie_extender.scoring import Weights
+from joulie_extender.decide.scoring import Weights
 from joulie_extender.settings import ScoringSettings
 from joulie_operator.planning.rules import Rules
 from joulie_operator.settings import OperatorSettings

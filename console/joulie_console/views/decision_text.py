@@ -24,9 +24,9 @@ from joulie_bus.events import (
 from joulie_console.schema.requests import Verb
 from joulie_console.schema.responses import Candidate, DecisionBrief, Loss, TermSet
 from joulie_console.views.cluster_view import MS
-from joulie_extender.decide import names_of, rows_of
-from joulie_extender.filter import Verdict
-from joulie_extender.scoring import Weights, score, terms_digest, terms_of
+from joulie_extender.decide.decide import names_of, rows_of
+from joulie_extender.decide.filter import Verdict
+from joulie_extender.decide.scoring import Weights, score, terms_digest, terms_of
 from joulie_projections.twin.columns import TwinColumns
 
 VERBS: dict[str, Verb] = {

@@ -11,8 +11,8 @@ from joulie_bus.errors import Undecodable
 from joulie_bus.events import SettingsDeclared, codec
 from joulie_bus.streams.subjects import Stream
 from joulie_console.views.decision_text import Line, Names, Told, tell
-from joulie_extender.decide import weights_of
-from joulie_extender.scoring import Weights
+from joulie_extender.decide.decide import weights_of
+from joulie_extender.decide.scoring import Weights
 from joulie_projections.decision_log.heads import Head
 from joulie_projections.fold.manifest import Manifest, Range
 from joulie_projections.history.history import History, Logged, Wanted

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from joulie_bus.events import CardClaimed, ClaimConfirmed, GpuAsk, PodAsk
-from joulie_extender.gpu import GpuWeights
-from joulie_extender.gpu_pick import pick
-from joulie_extender.scoring import Weights, gpu_score
+from joulie_extender.decide.scoring import Weights, gpu_score
+from joulie_extender.gpu.card_choice import pick
+from joulie_extender.gpu.fit import GpuWeights
 from joulie_projections.state.cards import CardState, claimed
 from joulie_projections.state.state import NodeState
 from joulie_projections.twin.arrays import Ints

@@ -20,8 +20,8 @@ from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import DecisionEntry, NodeGone, OutcomeSeen, PrioritizeDecided
 from joulie_bus.testing import NOON, SECOND, ask, bound, hardware, node_seen, one_of_each
 from joulie_cli.commands.explain import rules_behind
-from joulie_extender.decide import Moment, decide_prioritize
-from joulie_extender.scoring import Weights
+from joulie_extender.decide.decide import Moment, decide_prioritize
+from joulie_extender.decide.scoring import Weights
 from joulie_projections.history.history import Wanted
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns

@@ -11,7 +11,7 @@ from joulie_audit.questions.score_changes import Compared, Shift, compared
 from joulie_audit.questions.whatif import Other, what_if
 from joulie_audit.testing import Past
 from joulie_bus.events import Terms
-from joulie_extender.scoring import Weights
+from joulie_extender.decide.scoring import Weights
 from joulie_operator.planning.rules import Rules
 
 pytestmark = pytest.mark.anyio

@@ -57,7 +57,8 @@ async def test_a_changed_coefficient_would_be_noticed(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "joulie_extender.marginal.marginal_w", lambda *args: marginal_w(*args) * 1.0000001
+        "joulie_extender.decide.marginal_power.marginal_w",
+        lambda *args: marginal_w(*args) * 1.0000001,
     )
 
     done = await replayed(history)

@@ -25,10 +25,10 @@ from joulie_bus.events import PrioritizeDecided, SettingsDeclared
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import ask, plan_made, power, producer
-from joulie_extender import marginal
-from joulie_extender.decide import CODE_VERSION as ANSWERS_BY
-from joulie_extender.decide import Moment, decide_filter, decide_prioritize
-from joulie_extender.scoring import Weights
+from joulie_extender.decide import marginal_power
+from joulie_extender.decide.decide import CODE_VERSION as ANSWERS_BY
+from joulie_extender.decide.decide import Moment, decide_filter, decide_prioritize
+from joulie_extender.decide.scoring import Weights
 from joulie_operator.planning import policies
 from joulie_projections.decision_log.entry import header
 from joulie_projections.fold.manifest import CODE_VERSION as FOLDED_BY
@@ -62,7 +62,7 @@ async def test_an_empty_log_has_nothing_that_could_differ(past: Past) -> None:
 async def test_a_weight_that_was_changed_in_the_code_is_named_by_its_score(
     small: Past, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(marginal, "marginal_w", lambda *args: marginal_w(*args) * 2)
+    monkeypatch.setattr(marginal_power, "marginal_w", lambda *args: marginal_w(*args) * 2)
 
     done = await replayed(small)
 

@@ -30,8 +30,8 @@ from joulie_cli.display.screen import (
     heat_map,
     in_use,
 )
-from joulie_extender.decide import Moment, decide_filter, decide_prioritize
-from joulie_extender.scoring import Weights
+from joulie_extender.decide.decide import Moment, decide_filter, decide_prioritize
+from joulie_extender.decide.scoring import Weights
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft

@@ -9,7 +9,7 @@ from joulie_bus.testing import eco, hardware, node_seen, noon, power, records, w
 from joulie_console.views.cluster_view import Glance, Moment, changed_rows, state_of
 from joulie_console.views.decision_text import loss_of, points_of
 from joulie_console.views.health import Signs, warnings_of
-from joulie_extender.scoring import Weights
+from joulie_extender.decide.scoring import Weights
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft

@@ -16,12 +16,12 @@ from joulie_bus import testing
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import CLUSTER
-from joulie_extender.bind import Bindings
-from joulie_extender.binding import KubeBinder
-from joulie_extender.caretaker import Caretaker
-from joulie_extender.contract import Binding
-from joulie_extender.ledger import Ledger
-from joulie_extender.scoring import Weights
+from joulie_extender.binding.bind import Bindings
+from joulie_extender.binding.claim_log import Ledger
+from joulie_extender.binding.claim_reconciler import Caretaker
+from joulie_extender.binding.kubernetes_binding import KubeBinder
+from joulie_extender.decide.scoring import Weights
+from joulie_extender.protocol.kube_scheduler import Binding
 from joulie_operator.apply.gpu_status import GpuStatusWriter
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.kube.custom_resources import MANAGER

@@ -1,0 +1,185 @@
+"""Bindings at the Kubernetes API server: the one place where the extender talks to it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import msgspec
+from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+
+from joulie_bus.errors import BadName, BadQuantity, SettingsError
+from joulie_bus.events.kube_names import path_segment
+from joulie_extender.binding.binder import CannotTell, Found, Order, Told
+from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
+from joulie_projections.pods.demand import ask_of
+from joulie_projections.pods.gpu_request import GIVEN
+from joulie_projections.pods.kubernetes_pod import Pod
+
+IN_CLUSTER = "in-cluster"
+CALL_S = 2.0  # one call; `bind` has a deadline for all of them together
+_FINE, _NOT_FOUND, _CONFLICT, _TOO_MANY, _BROKEN = range(200, 300), 404, 409, 429, 500
+_UNANSWERED = (aiohttp.ClientError, TimeoutError, OSError)
+
+
+class _Status(msgspec.Struct):
+    """Kubernetes' own; not every refusal is one."""
+
+    message: str = ""
+
+
+class _Outcome(msgspec.Struct, rename="camel"):
+    """The reply to a Binding: a Status, or the Binding itself from older servers."""
+
+    class Metadata(msgspec.Struct, frozen=True):
+        name: str = ""
+        uid: str = ""
+
+    class Target(msgspec.Struct, frozen=True):
+        name: str = ""
+
+    kind: str = ""
+    api_version: str = ""
+    status: str = ""
+    metadata: Metadata = Metadata()
+    target: Target = Target()
+
+
+class _Reply(NamedTuple):
+    status: int
+    body: bytes
+
+
+_read_pod = msgspec.json.Decoder(Pod).decode
+_read_outcome = msgspec.json.Decoder(_Outcome).decode
+_read_status = msgspec.json.Decoder(_Status).decode
+
+
+class KubeBinder:
+    def __init__(self, client: ApiClient, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> None:
+        self._client = client
+        self._gpus = gpu_resources
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def of(
+        cls, where: str, gpu_resources: tuple[str, ...] = GPU_RESOURCES
+    ) -> AsyncGenerator["KubeBinder", None]:
+        """`in-cluster`, or the path of a kubeconfig."""
+        configuration = Configuration()
+        try:
+            if where == IN_CLUSTER:
+                load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            else:
+                path = str(Path(where))
+                await load_kube_config(path, client_configuration=configuration)  # type: ignore[no-untyped-call]
+        except (ConfigException, OSError, ValueError) as error:
+            raise SettingsError([f"EXTENDER_BINDS={where!r}: {error}"]) from error
+        async with ApiClient(configuration) as client:
+            yield cls(client, gpu_resources)
+
+    async def bind(self, order: Order) -> Told:
+        try:
+            path = f"{_path_of(order.namespace, order.name)}/binding"
+            reply = await self._call("POST", path, _binding(order))
+        except _UNANSWERED as error:
+            return Told("unclear", str(error) or type(error).__name__)
+        except BadName as error:
+            return Told("gone", str(error))
+        if reply.status not in _FINE:
+            return _told(reply)
+        if _says_bound(reply.body, order):
+            return Told("made")
+        why = f"a reply of code {reply.status} that says nothing of this Binding"
+        return Told("unclear", why)
+
+    async def find(self, namespace: str, name: str, uid: str) -> Found:
+        try:
+            reply = await self._call("GET", _path_of(namespace, name))
+        except _UNANSWERED as error:
+            raise CannotTell(str(error) or type(error).__name__) from error
+        except BadName:
+            return Found("gone")  # no pod has such a name
+        if reply.status == _NOT_FOUND:
+            return Found("gone")
+        if reply.status not in _FINE:
+            raise CannotTell(_why(reply))
+        try:
+            return _found(_read_pod(reply.body), uid, self._gpus)
+        except (msgspec.DecodeError, UnicodeDecodeError, BadQuantity) as error:
+            raise CannotTell(str(error)) from error
+
+    async def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> _Reply:
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        _, url, headers, *_ = await self._client.param_serialize(
+            method, path, header_params=headers, auth_settings=["BearerToken"]
+        )
+        async with asyncio.timeout(CALL_S):
+            answer = await self._client.rest_client.request(  # type: ignore[no-untyped-call]
+                method, url, headers=headers, body=body, _request_timeout=CALL_S
+            )
+            async with answer.response as response:
+                return _Reply(response.status, await response.read())
+
+
+def _path_of(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{path_segment(namespace)}/pods/{path_segment(name)}"
+
+
+def _says_bound(body: bytes, order: Order) -> bool:
+    """Whether it is the API server's reply to this Binding, and not any page with a 2xx."""
+    try:
+        said = _read_outcome(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    if said.api_version != "v1":
+        return False
+    if said.kind == "Status":
+        return said.status == "Success"
+    of_this_pod = (said.metadata.name, said.target.name) == (order.name, order.node)
+    return said.kind == "Binding" and of_this_pod and said.metadata.uid in ("", order.uid)
+
+
+def _binding(order: Order) -> dict[str, Any]:
+    """Cards and node in one write: the server merges these annotations as it sets the node."""
+    notes = {GIVEN: ",".join(order.cards)} if order.cards else {}
+    metadata = {"name": order.name, "namespace": order.namespace, "uid": order.uid}
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {**metadata, "annotations": notes},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": order.node},
+    }
+
+
+def _told(reply: _Reply) -> Told:
+    match reply.status:
+        case 409:
+            return Told("conflict", _why(reply))
+        case 404:
+            return Told("gone", _why(reply))
+        case status if status == _TOO_MANY or status >= _BROKEN:
+            return Told("unclear", _why(reply))
+        case _:
+            return Told("refused", _why(reply))
+
+
+def _why(reply: _Reply) -> str:
+    try:
+        message = _read_status(reply.body).message
+    except msgspec.DecodeError:
+        message = reply.body[:200].decode(errors="replace").strip()
+    return f"{message} (code {reply.status})"
+
+
+def _found(pod: Pod, uid: str, gpus: tuple[str, ...]) -> Found:
+    if pod.metadata.uid != uid:
+        return Found("gone")
+    ask, node = ask_of(pod, gpu_resources=gpus), pod.spec.node_name or ""
+    phase = pod.status.phase if pod.status else None
+    if phase in ("Succeeded", "Failed"):
+        return Found("finished", node, ask.gpu.given, ask)
+    return Found("bound" if node else "waiting", node, ask.gpu.given, ask)

@@ -1,0 +1,135 @@
+"""What people see: what scores are made of, and why a pod was answered as it was. Pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from joulie_bus.events import FilterDecided, PodAsk, PreemptDecided, PrioritizeDecided
+from joulie_extender.debug.recent_answers import Answered
+from joulie_extender.decide import decide
+from joulie_extender.decide.filter import Verdict
+from joulie_extender.decide.node_terms import standing_of
+from joulie_extender.decide.scoring import Weights, score
+from joulie_extender.decide.snapshot import Moment
+from joulie_extender.gpu.fit import GpuVerdict
+from joulie_extender.protocol.candidates import rows_by_name
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.power import Coefficients
+from joulie_projections.twin.twin import NodeClass
+
+# What a node scores before any pod: no marginal power, no bonus, no pressure.
+_NOBODY = PodAsk(uid="", namespace="", name="", workload="performance")
+
+
+def scoring_page(moment: Moment, weights: Weights) -> dict[str, Any]:
+    twin_columns, names = moment.twin_columns, sorted(moment.twin_columns.rows)
+    rows = rows_by_name(twin_columns, names)
+    free = weights._replace(coefficients=Coefficients(0.0, 0.0, 0.0, False))
+    scores = score(_NOBODY, twin_columns, rows, moment.now, moment.view_age_ms, free)
+    standing = standing_of(twin_columns, moment.now, moment.view_age_ms, weights)
+    stale = ~standing.fresh[rows]
+    return {
+        "position": moment.position,
+        "viewAgeMs": moment.view_age_ms,
+        "settings": decide.settings_id(weights),
+        "coefficients": _coefficients(weights),
+        "weights": decide.values_of(weights),
+        "nodes": [
+            {**_row(twin_columns, name), "assumedPowerW": assumed, "baseScore": base, "stale": old}
+            for name, assumed, base, old in zip(
+                names,
+                standing.assumed_w[rows].tolist(),
+                scores.score.tolist(),
+                stale.tolist(),
+                strict=True,
+            )
+        ],
+    }
+
+
+def _coefficients(weights: Weights) -> dict[str, float | bool]:
+    return {
+        "cpuUtilCoeff": weights.coefficients.cpu,
+        "gpuUtilCoeffStandard": weights.coefficients.gpu_standard,
+        "gpuUtilCoeffPerformance": weights.coefficients.gpu_performance,
+        "memoryFactor": weights.coefficients.memory_factor,
+    }
+
+
+def _row(twin_columns: TwinColumns, name: str) -> dict[str, Any]:
+    at = twin_columns.rows[name]
+
+    def value(column: str) -> float:
+        return float(twin_columns.floats(column)[at])
+
+    return {
+        "nodeName": name,
+        "schedulableClass": NodeClass(int(twin_columns.columns["node_class"][at])).name.lower(),
+        "headroom": value("headroom"),
+        "coolingStress": value("cooling"),
+        "measuredPowerW": value("measured_w"),
+        "cappedPowerW": value("capped_w"),
+        "nodeTdpW": value("tdp_w"),
+        "powerTrendWPerMin": value("trend_w_per_min"),
+        "cpuTotalCores": value("cores"),
+        "cpuMaxWattsTotal": value("cpu_max_w"),
+        "gpuCount": int(value("gpus")),
+        "gpuMaxWattsPerGpu": value("gpu_max_w"),
+        "hasGpu": value("gpus") > 0,
+    }
+
+
+def explanation(answers: Iterable[Answered], twin_columns: TwinColumns) -> dict[str, Any] | None:
+    """The newest answers about one pod, oldest first; None if there are none."""
+    known = list(answers)
+    if not known:
+        return None
+    return {
+        "pod": msgspec.to_builtins(known[-1].pod),
+        "answers": [_answer(answer, twin_columns) for answer in known],
+    }
+
+
+def _answer(answer: Answered, twin_columns: TwinColumns) -> dict[str, Any]:
+    names = _names(answer, twin_columns)
+    return {
+        "verb": answer.TYPE.removeprefix("decision."),
+        "basis": msgspec.to_builtins(answer.basis),
+        "candidates": len(names),
+        **_said(answer, names),
+    }
+
+
+def _said(answer: Answered, names: Sequence[str]) -> dict[str, Any]:
+    match answer:
+        case PrioritizeDecided():
+            scores = decide.answered_scores(answer).tolist()
+            return {
+                "scores": dict(zip(names, scores, strict=True)),
+                "clusterTrendWPerMin": answer.cluster_trend_w_per_min,
+                "performancePressure": answer.perf_pressure,
+                "best": msgspec.to_builtins(answer.top),
+            }
+        case FilterDecided():
+            return {"reason": answer.reason, "refused": _refused(answer, names)}
+        case PreemptDecided():
+            return {"refused": _refused(answer, names)}
+
+
+def _refused(answer: FilterDecided | PreemptDecided, names: Sequence[str]) -> dict[str, str]:
+    verdicts = zip(names, answer.verdicts, strict=True)
+    return {name: _named(code) for name, code in verdicts if code}
+
+
+def _named(code: int) -> str:
+    verdict = GpuVerdict(code) if code >= GpuVerdict.NO_CARDS else Verdict(code)
+    return verdict.name.lower()
+
+
+def _names(answer: Answered, twin_columns: TwinColumns) -> list[str]:
+    """A node that has gone since then is shown by its number."""
+    by_row = {row: name for name, row in twin_columns.rows.items()}
+    strangers = iter(answer.candidates.strangers)
+    rows: list[int] = decide.rows_of(answer.candidates).tolist()
+    return [by_row.get(row, f"#{row - 1}") if row else next(strangers) for row in rows]

@@ -1,0 +1,5 @@
+"""Filter and prioritize: which nodes a pod may have, and how good each is, with every term. Pure.
+
+Not here: card choice (`gpu`).
+In: a request and a snapshot. Out: an answer and the decision that explains it.
+"""

@@ -1,0 +1,128 @@
+"""Which candidates a pod may have, as far as energy is concerned. Pure.
+
+Only two kinds of pods are ever refused anything: those that want performance, on nodes that save or
+are about to; and those that can run only on eco, on nodes that are draining.
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+from functools import lru_cache
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from joulie_bus.events import PodAsk
+from joulie_extender.decide.node_terms import Weights, standing_of
+from joulie_extender.decide.snapshot import Moment
+from joulie_projections.twin.arrays import Bools, Ints
+from joulie_projections.twin.twin import NodeClass
+
+Codes = npt.NDArray[np.uint8]
+
+
+class Verdict(IntEnum):
+    """Why a node was refused; the decision log keeps one per candidate."""
+
+    PASSED = 0
+    ECO = 1
+    DRAINING = 2
+    ECO_LABEL = 3  # no class that can be trusted; the label decided
+    STALE = 4  # no class that can be trusted, and the settings say that this is not enough
+
+
+# Fixed sentences without names, numbers or "%": kube-scheduler compares, counts and formats them.
+WANTS_PERFORMANCE = "the node is reserved for saving energy and the pod asks for performance"
+WANTS_FRESH = "the node is not known to be free for a pod that asks for performance"
+WANTS_ECO = "the node is draining and the pod runs only on eco nodes"
+
+
+class Filtered(NamedTuple):
+    verdicts: Codes
+    reason: str  # the one text for all refused nodes; it depends on the pod alone
+
+
+class Case(NamedTuple):
+    """What the rules look at of one candidate."""
+
+    node_class: NodeClass
+    fresh: bool  # is the class one that somebody has kept up to date?
+    known: bool  # is there a twin at all?
+    labelled: bool  # does the label say eco?
+
+
+Rule = Callable[[Case, str], Verdict]
+_EITHER = (False, True)
+_CASES = [Case(*each) for each in product(NodeClass, _EITHER, _EITHER, _EITHER)]
+
+
+def filter_nodes(
+    pod: PodAsk, moment: Moment, rows: Ints, weights: Weights, eco_labels: bytes = b""
+) -> Filtered:
+    """`eco_labels` are those of the nodes that were sent; else the label is the one we know."""
+    if not can_refuse(pod):
+        return Filtered(np.zeros(len(rows), np.uint8), "")
+    twin_columns = moment.twin_columns
+    standing = standing_of(twin_columns, moment.now, moment.view_age_ms, weights)
+    labels = twin_columns.columns["eco_label"]
+    cases = _cases(
+        twin_columns.columns["node_class"].take(rows),
+        standing.fresh.take(rows),
+        rows > 0,
+        np.frombuffer(eco_labels, np.bool_) if eco_labels else labels.take(rows),
+    )
+    if pod.workload == "performance":
+        reason = WANTS_FRESH if weights.filter_stale == "closed" else WANTS_PERFORMANCE
+        return Filtered(_verdicts(refuses_saving, weights.filter_stale).take(cases), reason)
+    return Filtered(_verdicts(refuses_draining, weights.filter_stale).take(cases), WANTS_ECO)
+
+
+def can_refuse(pod: PodAsk) -> bool:
+    """Is there any node at all that this pod might be refused?"""
+    return not pod.exempt and (pod.workload == "performance" or pod.placement == "eco-only")
+
+
+def _cases(classes: Codes, fresh: Bools, known: Bools, labelled: Bools) -> Codes:
+    """Which of `_CASES` each candidate is."""
+    cases = classes.astype(np.uint8)
+    for says in (fresh, known, labelled):
+        cases <<= 1
+        cases |= says
+    return cases
+
+
+@lru_cache
+def _verdicts(rule: Rule, filter_stale: str) -> Codes:
+    """In all cases that there are: five hundred candidates are looked up, and not thought about."""
+    return np.array([rule(case, filter_stale) for case in _CASES], np.uint8)
+
+
+def refuses_saving(case: Case, filter_stale: str) -> Verdict:
+    """The class decides while it is fresh; the label, which outlives us, when it is not."""
+    node_class = case.node_class if _is_trusted(case, filter_stale) else NodeClass.UNKNOWN
+    match node_class:
+        case NodeClass.ECO:
+            return Verdict.ECO
+        case NodeClass.DRAINING:
+            return Verdict.DRAINING
+        case NodeClass.UNKNOWN if case.labelled:
+            return Verdict.ECO_LABEL
+        case _:
+            return _if_stale(case, filter_stale)
+
+
+def refuses_draining(case: Case, filter_stale: str) -> Verdict:
+    if _is_trusted(case, filter_stale) and case.node_class == NodeClass.DRAINING:
+        return Verdict.DRAINING
+    return _if_stale(case, filter_stale)
+
+
+def _is_trusted(case: Case, filter_stale: str) -> bool:
+    return case.fresh or filter_stale == "twin"
+
+
+def _if_stale(case: Case, filter_stale: str) -> Verdict:
+    """A twin that was once known and is too old, where the settings want it refused."""
+    is_refused = filter_stale == "closed" and case.known and not case.fresh
+    return Verdict.STALE if is_refused else Verdict.PASSED

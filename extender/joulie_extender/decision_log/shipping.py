@@ -1,0 +1,139 @@
+"""Decisions on their way into the log: on disk before the reply, at the broker soon after."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from enum import StrEnum
+
+from joulie_bus.errors import BusError
+from joulie_bus.events import DecisionEntry, DecisionsDropped
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.tasks import rung
+from joulie_bus.streams.log import Log
+from joulie_bus.streams.producer import Producer
+from joulie_bus.streams.records import Message
+from joulie_bus.streams.refusals import Refusals
+from joulie_extender.decision_log.spool import Spool
+
+SHIP_AT_ONCE = 500
+GATHER_S = 0.1  # nobody waits
+RETRY_S = 1.0
+HEADROOM = 1024  # bytes that the broker counts beside our own
+log = get_logger("extender")
+
+
+class Durability(StrEnum):
+    """How safe a decision is before its answer goes out. On the local disk it is, always."""
+
+    ASYNC = "async"
+    ACK = "ack"  # the broker has it, or the deadline is over
+    STRICT = "strict"  # the broker has it, or there is no answer
+
+
+class Shipper:
+    """Takes decisions in, keeps them safe, and gets them into the log, in order."""
+
+    def __init__(
+        self, producer: Producer, spool: Spool, durability: Durability = Durability.ASYNC
+    ) -> None:
+        self._producer = producer
+        self._spool = spool
+        self._durability = durability
+        self._waiting: dict[str, asyncio.Future[bool]] = {}
+        self._dropped = 0
+        self._refused = Refusals("decisions", "kept in the spool, and published later")
+        self._news = asyncio.Event()
+        self._news.set()  # what the last life left behind is news to the broker
+
+    def record(self, entry: DecisionEntry) -> asyncio.Future[bool] | None:
+        """Never stops scheduling: what cannot be kept is counted, and its number stays a hole.
+
+        With a durability above `async`, what comes back says whether the broker has it.
+        """
+        message = self._spooled(entry)
+        self._news.set()
+        if self._durability is Durability.ASYNC:
+            return None
+        stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        if message is None:
+            stored.set_result(False)
+        else:
+            self._waiting[message.id] = stored
+            # Who gave up waits no more; an outage must not collect them.
+            stored.add_done_callback(lambda _: self._waiting.pop(message.id, None))
+        return stored
+
+    @property
+    def waiting(self) -> int:
+        """Answers that have not heard yet whether the broker has them."""
+        return len(self._waiting)
+
+    def _spooled(self, entry: DecisionEntry) -> Message | None:
+        message = self._producer.stamp(entry, corr=entry.key)
+        try:
+            self._spool.append(message)
+        except OSError as error:
+            self._drop(error.strerror or str(error), entry.key)
+            return None
+        metrics.DECISIONS_SPOOLED.inc()
+        if self._dropped:
+            self._confess()
+        return message
+
+    def _drop(self, why: str, about: str) -> None:
+        self._dropped += 1
+        self._why = why
+        metrics.DECISIONS_DROPPED.inc()
+        log.error("decision_dropped", error=why, about=about)
+
+    def _confess(self) -> None:
+        """How many numbers are missing; if this does not fit on the disk either, it is one more."""
+        count, self._dropped = self._dropped, 0
+        if self._spooled(DecisionsDropped(count=count, why=self._why)) is None:
+            self._dropped += count
+
+    async def ship(self, bus: Log) -> None:
+        """For ever. What the broker refuses stays in the spool and is tried again."""
+        gather_s = GATHER_S if self._durability is Durability.ASYNC else 0.0
+        while True:
+            await rung(self._news, gather_s=gather_s)
+            while await self._ship_some(bus):
+                pass
+
+    async def _ship_some(self, bus: Log) -> bool:
+        """Is there more? What has come meanwhile is news, and is gathered again."""
+        messages, place = self._spool.unshipped(SHIP_AT_ONCE)
+        metrics.SPOOLED.set(len(messages))
+        try:
+            await bus.publish(self._fitting(messages, bus.max_payload))
+        except BusError as error:
+            self._refused.saw(error)
+            await asyncio.sleep(RETRY_S)
+            return True
+        self._refused.ended()
+        self._spool.shipped(place)
+        self._shipped(messages)
+        metrics.SPOOLED.set(0)
+        return len(messages) == SHIP_AT_ONCE
+
+    def _fitting(self, messages: Sequence[Message], most: int) -> list[Message]:
+        """One that no broker would ever take must not keep all others waiting."""
+        fitting = [each for each in messages if len(each.data) + HEADROOM <= most]
+        for _ in range(len(messages) - len(fitting)):
+            self._drop(f"larger than the broker takes ({most} bytes)", "")
+        return fitting
+
+    def _shipped(self, messages: Sequence[Message]) -> None:
+        metrics.DECISIONS_SHIPPED.inc(len(messages))
+        for message in messages:
+            stored = self._waiting.pop(message.id, None)
+            if stored is not None and not stored.done():
+                stored.set_result(True)
+
+    async def drained(self, patience_s: float) -> None:
+        """At a clean end: give the broker a moment to take what is left; the rest stays on disk."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                while not self._spool.is_empty:
+                    await asyncio.sleep(0.02)

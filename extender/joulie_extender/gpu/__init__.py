@@ -1,0 +1,5 @@
+"""GPU placement: which nodes have the cards, which cards a pod gets. Pure.
+
+Not here: claims on the log (`binding`).
+In: a GPU request and cards as columns. Out: a verdict, chosen cards.
+"""

@@ -1,0 +1,207 @@
+"""Where kube-scheduler comes in: listens, knows who is inside, and sees everybody out."""
+
+import asyncio
+import contextlib
+import math
+import socket
+import time
+from collections.abc import AsyncGenerator, Awaitable
+
+from joulie_bus.errors import PortTaken
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.http_head import Head, HeadRule, Refusal, refusal_of
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.settings import HostPort
+from joulie_bus.runtime.tasks import background
+from joulie_extender.http.byte_budget import Budget
+from joulie_extender.http.certificates import Certificates
+from joulie_extender.http.connection import Connection
+from joulie_extender.protocol.exchange import Handler, Limits, Reply, Request, refusal, rendered
+
+SWEEP_S = 0.5  # how late a slow client may be noticed
+QUIET_S = 60.0  # between two log lines about refusals of one reason
+SHOWN = 200  # characters of a path in the log
+LOOPBACK_NAMES = HeadRule()
+NO_CERTIFICATE = Refusal(
+    403,
+    "certificate",
+    "Only clients with a certificate of EXTENDER_TLS_CLIENT_CA_FILE are answered here.",
+)
+log = get_logger("extender")
+
+
+class Door:
+    """Listens on one address, knows who is inside, and sees them out."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        limits: Limits,
+        certificates: Certificates | None,
+        rule: HeadRule = LOOPBACK_NAMES,
+    ) -> None:
+        self._handler = handler
+        self._certificates = certificates
+        self._rule = rule
+        self._context = certificates.context() if certificates is not None else None
+        self._welcomes: set[asyncio.Task[None]] = set()
+        self._is_shut = False
+        self._logged: dict[str, float] = {}  # when a refusal was logged last, by its reason
+        self.limits = limits
+        self.budget = Budget(limits.buffers)
+        self.arriving: set[Connection] = set()
+        self.connections: set[Connection] = set()
+        self.is_draining = False
+        self.port = 0  # where it really listens; settings may leave it open
+
+    def answer(self, request: Request) -> Reply | Awaitable[Reply]:
+        try:
+            reply = self._handler(request)
+        except Exception:
+            return _unforeseen(request)
+        return reply if isinstance(reply, Reply) else self._later(reply, request)
+
+    async def _later(self, coming: Awaitable[Reply], request: Request) -> Reply:
+        try:
+            return await coming
+        except Exception:
+            return _unforeseen(request)
+
+    def knows(self, transport: asyncio.Transport) -> bool:
+        wants = self._certificates is not None and self._certificates.wants_clients_own
+        return not wants or bool(transport.get_extra_info("peercert"))
+
+    def refusal_of(self, head: Head, is_known: bool) -> Refusal | None:
+        """None if the body of this request may be read."""
+        found = None if is_known or head.path in self._rule.probes else NO_CERTIFICATE
+        found = found or refusal_of(head, self._rule)
+        if found is not None:
+            self._log(found, head)
+        return found
+
+    def _log(self, found: Refusal, head: Head) -> None:
+        """One line a minute and reason: a client may send as many as it likes."""
+        now = time.monotonic()
+        if now - self._logged.get(found.reason, -math.inf) < QUIET_S:
+            return
+        self._logged[found.reason] = now
+        log.warning(
+            "request_refused", reason=found.reason, path=head.path[:SHOWN], why=found.why[:SHOWN]
+        )
+
+    async def admit(self, listener: socket.socket) -> None:
+        """For ever. A client in the TLS handshake counts as a connection too."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                client, _ = await loop.sock_accept(listener)
+            except OSError as error:
+                log.error("not_accepted", error=str(error), what=f"tries again in {SWEEP_S:g} s")
+                await asyncio.sleep(SWEEP_S)
+                continue
+            if self._is_shut:
+                client.close()
+            elif len(self.connections) + len(self.arriving) >= self.limits.connections:
+                self._turn_away(client)
+            else:
+                self._let_in(client)
+
+    def _turn_away(self, client: socket.socket) -> None:
+        metrics.REQUESTS_REFUSED.labels(reason="connections").inc()
+        with contextlib.suppress(OSError), client:
+            if self._context is None:
+                why = f"{self.limits.connections} connections are open, the most there may be."
+                client.send(rendered(refusal(503, why), closes=True))
+
+    def _let_in(self, client: socket.socket) -> None:
+        connection = Connection(self)
+        self.arriving.add(connection)
+        task = asyncio.create_task(self._welcome(connection, client), name="welcome")
+        self._welcomes.add(task)
+        task.add_done_callback(self._welcomes.discard)
+
+    async def _welcome(self, connection: Connection, client: socket.socket) -> None:
+        """Until it is connected; a client that does not finish the handshake never is."""
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection,
+                client,
+                ssl=self._context,
+                ssl_handshake_timeout=None if self._context is None else self.limits.head_s,
+            )
+        except OSError as error:  # TimeoutError and SSLError are such
+            metrics.REQUESTS_REFUSED.labels(reason="handshake").inc()
+            log.debug("no_handshake", error=str(error) or type(error).__name__)
+            client.close()
+        finally:
+            self.arriving.discard(connection)
+
+    async def watch_certificates(self) -> None:
+        """For ever. A pair that cannot be used, such as a half-written one, changes nothing.
+
+        Another pair counts for new connections; those that are open stay.
+        """
+        assert self._certificates is not None
+        while True:
+            await self._certificates.changed()
+            try:
+                self._context = self._certificates.context()
+                log.info("certificates_reloaded")
+            except OSError as error:
+                log.error("certificates_not_reloaded", error=str(error), what="the old ones stay")
+
+    async def sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            now = time.monotonic()
+            for connection in list(self.connections):
+                connection.cut(now)
+
+    async def drain(self) -> None:
+        """Each connection gets one last reply that says so; who asks nothing goes at the end."""
+        self.is_draining = True
+        deadline = time.monotonic() + self.limits.drain_s
+        while self.connections and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        self._is_shut = True
+        for welcome in list(self._welcomes):
+            welcome.cancel()
+        for connection in list(self.connections):
+            connection.close()
+
+
+def _unforeseen(request: Request) -> Reply:
+    log.exception("not_answered", path=request.path)
+    return refusal(500, "This should not have happened; the extender's log says more.")
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    handler: Handler,
+    at: HostPort,
+    limits: Limits = Limits(),  # noqa: B008
+    certificates: Certificates | None = None,
+    rule: HeadRule = LOOPBACK_NAMES,
+) -> AsyncGenerator[Door, None]:
+    door = Door(handler, limits, certificates, rule)
+    async with contextlib.AsyncExitStack() as stack:
+        listener = stack.enter_context(_bound(at))
+        listener.setblocking(False)
+        door.port = listener.getsockname()[1]
+        await stack.enter_async_context(background(door.sweep(), "sweep"))
+        if certificates is not None:
+            watch = door.watch_certificates()
+            await stack.enter_async_context(background(watch, "certificates"))
+        await stack.enter_async_context(background(door.admit(listener), "admit"))
+        try:
+            yield door
+        finally:
+            await door.drain()
+
+
+def _bound(at: HostPort) -> socket.socket:
+    family = socket.AF_INET6 if ":" in at.host else socket.AF_INET
+    try:
+        return socket.create_server(at, family=family, backlog=1024)
+    except OSError as error:
+        raise PortTaken(str(at), error.strerror or str(error)) from error

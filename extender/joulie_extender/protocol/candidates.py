@@ -1,0 +1,206 @@
+"""The list of names in a request, and what can be kept of it for the next one. Pure.
+
+kube-scheduler asks twice per pod: prioritize names, byte for byte, the nodes that filter has just
+let through. And it goes round: of 5,000 nodes it looks at 500 for each pod, the next 500 for the
+next pod, and after ten pods often at the very same ones again, in the same order. So lists are
+remembered by their bytes: no second decoding, no second looking up.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import compress, repeat
+from typing import overload
+
+import msgspec
+import numpy as np
+
+from joulie_bus.events import Candidates
+from joulie_extender.protocol.roster import Roster
+from joulie_extender.protocol.spans import Spans
+from joulie_projections.twin.arrays import Bools, Ints
+from joulie_projections.twin.columns import TwinColumns
+
+REMEMBERED = 64  # lists: a few rounds of a scheduler, with what it asked and what it was answered
+REMEMBERED_BYTES = 4 * 1024 * 1024  # of all of them together, as they were sent
+_END = 64  # bytes that tell most lists of one length apart
+BEFORE_NAMES = b',"Nodes":null,"NodeNames":'  # as kube-scheduler writes it
+Flags = Sequence[bool] | Bools  # one for each name
+_NO_ROWS: Ints = np.zeros(0, np.int64)
+_NOBODY = Candidates(ordinals=b"")
+_encode = msgspec.json.Encoder().encode
+_decode_names = msgspec.json.Decoder(list[str]).decode
+
+
+def rows_by_name(twin_columns: TwinColumns, names: Sequence[str]) -> Ints:
+    return np.fromiter(map(twin_columns.rows.get, names, repeat(0)), np.int64, len(names))
+
+
+def candidates_of(names: Sequence[str], rows: Ints) -> Candidates:
+    """Four bytes a node: its ordinal, which never changes; names only of those we do not know."""
+    ordinals = (rows - 1).astype("<i4").tobytes()
+    if rows.all():
+        return Candidates(ordinals=ordinals)
+    strangers = [names[at] for at in np.flatnonzero(rows == 0).tolist()]
+    return Candidates(ordinals=ordinals, strangers=strangers)
+
+
+class Names(Sequence[str]):
+    """One list, in its order, with the bytes that it came in; decoded only if somebody reads it."""
+
+    def __init__(self, raw: bytes, names: list[str] | None = None) -> None:
+        self.raw = raw
+        self._names = names
+        self._spans: Spans | None = None
+        self._quoted: list[bytes] | None = None
+        self._mapping: object = None
+        self._rows = _NO_ROWS
+        self._candidates = _NOBODY
+
+    @classmethod
+    def of(cls, names: list[str]) -> "Names":
+        return cls(_encode(names), names)
+
+    @classmethod
+    def found(cls, raw: bytes, roster: Roster) -> "Names | None":
+        """If all of them are on the roster, which is what a list mostly is."""
+        found = roster.find(raw)
+        if found is None:
+            return None
+        names = cls._cut(found.spans)
+        names._stand(found.rows, Candidates(ordinals=found.ordinals), roster.rows)
+        return names
+
+    @classmethod
+    def _cut(cls, spans: Spans) -> "Names":
+        names = cls(spans.raw)
+        names._spans = spans
+        return names
+
+    @property
+    def names(self) -> list[str]:
+        if self._names is None:
+            self._names = _decode_names(self.raw)
+        return self._names
+
+    def __len__(self) -> int:
+        return len(self.names) if self._spans is None else len(self._spans)
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[str]: ...
+    def __getitem__(self, at: int | slice) -> str | list[str]:
+        if self._names is None and self._spans is not None and isinstance(at, int):
+            return self._spans.bytes_at(at).decode()
+        return self.names[at]
+
+    def rows_on(self, twin_columns: TwinColumns) -> Ints:
+        if self._mapping is not twin_columns.rows:
+            rows = rows_by_name(twin_columns, self.names)
+            self._stand(rows, candidates_of(self, rows), twin_columns.rows)
+        return self._rows
+
+    def _stand(self, rows: Ints, candidates: Candidates, mapping: object) -> None:
+        self._rows = rows
+        self._candidates = candidates
+        self._mapping = mapping
+
+    def candidates_on(self, twin_columns: TwinColumns) -> Candidates:
+        self.rows_on(twin_columns)
+        return self._candidates
+
+    @property
+    def quoted(self) -> list[bytes]:
+        """Each name as JSON, as it was sent."""
+        if self._quoted is None:
+            parts = self.raw.strip()[1:-1].split(b",")
+            # As many parts as names: no comma but those between them.
+            is_cut = len(parts) == len(self)
+            self._quoted = parts if is_cut else list(map(_encode, self.names))
+        return self._quoted
+
+    def where(self, passed: Flags) -> "Names":
+        """Those that passed, as the reply lists them; where they are on the board is known."""
+        is_kept = np.asarray(passed, np.bool_)
+        if self._spans is not None:
+            kept = Names._cut(self._spans.where(is_kept))
+        else:
+            quoted = list(compress(self.quoted, passed))
+            kept = Names(b"[" + b",".join(quoted) + b"]", list(compress(self.names, passed)))
+            kept._quoted = quoted
+        if self._mapping is not None:
+            kept._stand(self._rows[is_kept], self._candidates_where(is_kept), self._mapping)
+        return kept
+
+    def _candidates_where(self, is_kept: Bools) -> Candidates:
+        ordinals = np.frombuffer(self._candidates.ordinals, "<i4")
+        is_stranger = iter(is_kept[ordinals == -1].tolist())
+        strangers = list(compress(self._candidates.strangers, is_stranger))
+        return Candidates(ordinals=ordinals[is_kept].tobytes(), strangers=strangers)
+
+    def told(self, is_in: Bools, value: bytes) -> bytes:
+        """`"n1":value,"n2":value` of these, each as it was sent."""
+        if self._spans is not None and (told := self._spans.told(is_in, value)) is not None:
+            return told
+        names = zip(self.quoted, is_in.tolist(), strict=True)
+        return b",".join([name + b":" + value for name, is_told in names if is_told])
+
+    @property
+    def repeated(self) -> int:
+        """How many stand there once more."""
+        return len(self) - len(set(self.names))
+
+
+class Remembered:
+    """The lists of late. They are compared whole: equal bytes are equal lists."""
+
+    def __init__(self, limit: int = REMEMBERED_BYTES) -> None:
+        self._limit = limit
+        self._size = 0
+        self._lists: OrderedDict[tuple[int, bytes], Names] = OrderedDict()
+
+    def standing(self, body: bytes, start: int, end: int) -> Names | None:
+        """The list that stands there, if it is known."""
+        key = (end - start, body[max(start, end - _END) : end])
+        known = self._lists.get(key)
+        if known is None or not body.startswith(known.raw, start):
+            return None
+        self._lists.move_to_end(key)
+        return known
+
+    def keep(self, names: Names) -> Names:
+        """The list that is remembered: the one that was known, if there is one of these bytes."""
+        key = (len(names.raw), names.raw[-_END:])
+        known = self._lists.get(key)
+        if known is not None and known.raw == names.raw:
+            self._lists.move_to_end(key)
+            return known
+        self._forget(key)
+        self._lists[key] = names
+        self._size += len(names.raw)
+        while len(self._lists) > REMEMBERED or (self._size > self._limit and len(self._lists) > 1):
+            self._forget(next(iter(self._lists)))
+        return names
+
+    def _forget(self, key: tuple[int, bytes]) -> None:
+        gone = self._lists.pop(key, None)
+        if gone is not None:
+            self._size -= len(gone.raw)
+
+
+def refused(names: Names, passed: Flags, reason: str) -> bytes:
+    """`{"n1":"because","n2":"because"}`: all with the one reason."""
+    return b"{" + names.told(~np.asarray(passed, np.bool_), _encode(reason)) + b"}"
+
+
+def scored(names: Names, scores: Ints) -> bytes:
+    """Each host once, with its score: kube-scheduler would add a second score to the first.
+
+    Written as `Roster.scored` writes it.
+    """
+    lines: dict[str, bytes] = {}
+    values: list[int] = scores.tolist()
+    for name, quoted, score in zip(names.names, names.quoted, values, strict=True):
+        if name not in lines:
+            lines[name] = b'{"Host":%b,"Score":%3d}' % (quoted, score)
+    return b"[" + b",".join(lines.values()) + b"]"

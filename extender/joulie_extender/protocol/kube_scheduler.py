@@ -1,0 +1,424 @@
+"""kube-scheduler's extender contract: what it sends, what it takes for an answer. Pure.
+
+Names are taken from the request and never built: a name that was not sent fails the whole call, or
+worse, gets a pod bound to a node that does not exist. Nothing in a reply is ever null where
+kube-scheduler would stumble over it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import compress
+from typing import Any, NamedTuple
+
+import msgspec
+
+from joulie_bus.errors import BadName, BadQuantity, BadRequest
+from joulie_bus.events import PodAsk
+from joulie_bus.events.bounds import Name, Uid
+from joulie_bus.events.kube_names import first_wrong, require_label, require_subdomain, require_uid
+from joulie_extender.protocol.candidates import (
+    BEFORE_NAMES,
+    Flags,
+    Names,
+    Remembered,
+    refused,
+    scored,
+)
+from joulie_extender.protocol.exchange import Body
+from joulie_extender.protocol.roster import Roster
+from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
+from joulie_projections.pods.classify import PROFILE_LABEL
+from joulie_projections.pods.demand import ask_of
+from joulie_projections.pods.kubernetes_pod import Pod
+from joulie_projections.twin.arrays import Ints
+from joulie_projections.twin.columns import TwinColumns
+
+PODS = 1000  # pods as we understood them, by the bytes that they came in
+_SHORT = 16 * 1024  # bytes of a pod that is worth remembering; all of them at most 16 MiB
+
+
+class _Labels(msgspec.Struct):
+    profile: Any = msgspec.field(name=PROFILE_LABEL, default=None)
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    labels: _Labels | None = None
+
+
+class _Node(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _NodeList(msgspec.Struct):
+    items: list[_Node] | None = None
+
+
+class _Args(msgspec.Struct, rename="pascal"):
+    """Filter and prioritize. An unused field comes as null; keys match whatever their case."""
+
+    pod: Pod | None = None
+    nodes: _NodeList | None = None
+    node_names: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _SentArgs(msgspec.Struct, rename="pascal"):
+    """The same nodes once more, as they were sent."""
+
+    class List(msgspec.Struct):
+        items: list[msgspec.Raw] | None = None
+
+    nodes: List | None = None
+
+
+class _Victim(msgspec.Struct, rename={"uid": "UID"}):
+    """By its UID, or whole; what is not read is skipped."""
+
+    class Metadata(msgspec.Struct):
+        uid: str | None = None
+
+    uid: str | None = None
+    metadata: Metadata | None = None
+
+
+class _Victims(msgspec.Struct, rename={"pods": "Pods", "violations": "NumPDBViolations"}):
+    pods: list[_Victim | None] | None = None
+    violations: int | None = None
+
+
+class _PreemptArgs(msgspec.Struct, rename="pascal"):
+    pod: Pod | None = None
+    node_name_to_victims: dict[str, _Victims | None] | None = None
+    node_name_to_meta_victims: dict[str, _Victims | None] | None = None
+
+
+class Binding(
+    msgspec.Struct,
+    frozen=True,
+    rename={
+        "pod_name": "PodName",
+        "namespace": "PodNamespace",
+        "pod_uid": "PodUID",
+        "node": "Node",
+    },
+):
+    """A pod that kube-scheduler has found a node for."""
+
+    pod_name: Name = ""
+    namespace: Name = "default"
+    pod_uid: Uid = ""
+    node: Name = ""
+
+
+class _PodAlone(msgspec.Struct, rename="pascal"):
+    pod: Pod | None = None
+
+
+class Asked(NamedTuple):
+    """One request, whichever form it came in."""
+
+    pod: PodAsk
+    names: Names
+    whole: Body = b""  # the full form: all that was sent
+    eco_labels: bytes = b""  # the full form: one byte each, 1 where the node says eco
+
+
+class Threatened(NamedTuple):
+    """Nodes that kube-scheduler would clear for a pod, with the pods that would have to go."""
+
+    pod: PodAsk
+    names: Names
+    victims: list[_Victims]
+
+
+_decode_args = msgspec.json.Decoder(_Args).decode
+_decode_sent = msgspec.json.Decoder(_SentArgs).decode
+_decode_preempt = msgspec.json.Decoder(_PreemptArgs).decode
+_decode_binding = msgspec.json.Decoder(Binding).decode
+_decode_any_case = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_names = msgspec.json.Decoder(list[str]).decode
+_decode_node = msgspec.json.Decoder(_Node).decode
+_decode_pod = msgspec.json.Decoder(_PodAlone).decode
+_encode = msgspec.json.Encoder().encode
+_FIELDS = {
+    "pod": "Pod",
+    "nodes": "Nodes",
+    "nodenames": "NodeNames",
+    "nodenametovictims": "NodeNameToVictims",
+    "nodenametometavictims": "NodeNameToMetaVictims",
+    "podname": "PodName",
+    "podnamespace": "PodNamespace",
+    "poduid": "PodUID",
+    "node": "Node",
+}
+_NO_POD = "The body has no Pod. kube-scheduler always sends one."
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+class Reader:
+    """Remembers the lists and pods of the last requests, and finds them again by their bytes."""
+
+    def __init__(self, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> None:
+        self._gpus = gpu_resources
+        self._lists = Remembered()
+        self._roster = Roster({})
+
+    def roster_of(self, twin_columns: TwinColumns) -> Roster:
+        """And from now on, lists are looked up in it as they are read."""
+        if self._roster.rows is not twin_columns.rows:
+            self._roster = Roster(twin_columns.rows)
+        return self._roster
+
+    def read(self, body: Body) -> Asked:
+        """Raises BadRequest for what kube-scheduler never sends, and says where in the body.
+
+        What is so large that it comes as a bytearray is nearly always whole nodes, and a list of
+        names so large is not worth remembering.
+        """
+        if isinstance(body, bytearray):
+            return read_args(body, self._gpus)
+        usual = self._usual(body)
+        if usual is not None:
+            return usual
+        asked = read_args(body, self._gpus)
+        return asked if asked.whole else Asked(asked.pod, self._lists.keep(asked.names))
+
+    def _usual(self, body: bytes) -> Asked | None:
+        """A request by names as kube-scheduler writes it."""
+        before, end = body.find(BEFORE_NAMES), len(body) - 1
+        if before < 0 or not body.endswith(b"]}"):
+            return None
+        pod = _pod_before(body, before, self._gpus)
+        if pod is None:
+            return None
+        start = before + len(BEFORE_NAMES)
+        known = self._lists.standing(body, start, end)
+        if known is not None:
+            return Asked(pod, known)
+        raw = body[start:end]
+        try:
+            names = Names.found(raw, self._roster) or Names(raw, _fit(_decode_names(raw)))
+        except _UNREADABLE:
+            return None
+        return Asked(pod, self._lists.keep(names))
+
+    def expect(self, names: Names) -> Names:
+        """Those let through, which is what prioritize will ask about next."""
+        return self._lists.keep(names)
+
+
+def _pod_before(body: bytes, end: int, gpus: tuple[str, ...]) -> PodAsk | None:
+    """What stands before the list. None if that is not a whole object with a Pod.
+
+    If the head closes to an object, what follows it are members of the same object: the body as a
+    whole means what the parts mean.
+    """
+    head = body[:end] + b"}"
+    try:
+        return _short_pod(head, gpus) if len(head) <= _SHORT else _pod_in(head, gpus)
+    except _UNREADABLE:
+        return None
+
+
+def _pod_in(head: bytes, gpus: tuple[str, ...]) -> PodAsk | None:
+    pod = _decode_pod(head).pod
+    return None if pod is None else _ask_of(pod, gpus)
+
+
+_short_pod = lru_cache(maxsize=PODS)(_pod_in)
+
+
+def read_args(body: Body, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Asked:
+    try:
+        args = _decode_args(body)
+        if args.pod is None or (_is_null(args.node_names) and args.nodes is None):
+            body = _in_pascal_case(body)
+            args = _decode_args(body)
+        if args.pod is None:
+            raise BadRequest(_NO_POD)
+        return _asked(_ask_of(args.pod, gpu_resources), args, body)
+    except _UNREADABLE as error:
+        _require_nodes(body)  # says which one it is
+        raise BadRequest(f"The body is not an ExtenderArgs: {error}.") from error
+
+
+def read_binding(body: Body) -> Binding:
+    try:
+        binding = _decode_binding(body)
+        if not binding.pod_name:
+            binding = _decode_binding(_in_pascal_case(body))
+    except _UNREADABLE as error:
+        raise BadRequest(f"The body is not an ExtenderBindingArgs: {error}.") from error
+    if not (binding.pod_name and binding.pod_uid and binding.node):
+        raise BadRequest("PodName, PodUID and Node must be given. kube-scheduler always does.")
+    require_subdomain(binding.pod_name, "PodName")
+    require_label(binding.namespace, "PodNamespace")
+    require_uid(binding.pod_uid, "PodUID")
+    require_subdomain(binding.node, "Node")
+    return binding
+
+
+def read_preempt(body: Body, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Threatened:
+    try:
+        args = _decode_preempt(body)
+        if args.pod is None or _victims_of(args) is None:
+            args = _decode_preempt(_in_pascal_case(body))
+    except _UNREADABLE as error:
+        raise BadRequest(f"The body is not an ExtenderPreemptionArgs: {error}.") from error
+    if args.pod is None:
+        raise BadRequest(_NO_POD)
+    found = _victims_of(args) or {}  # no node would be cleared: nothing to say about
+    victims = [each or _Victims() for each in found.values()]
+    for uid in filter(None, map(_uid_of, _pods_of(victims))):
+        require_uid(uid, "the UID of a victim")
+    return Threatened(_ask_of(args.pod, gpu_resources), Names.of(_fit(list(found))), victims)
+
+
+def _ask_of(pod: Pod, gpu_resources: tuple[str, ...]) -> PodAsk:
+    """Names that Kubernetes allows, or none: they are logged, shown and looked up."""
+    ask = ask_of(pod, gpu_resources=gpu_resources)
+    require_label(ask.namespace, "the pod's namespace")
+    if ask.name:
+        require_subdomain(ask.name, "the pod's name")
+    if ask.uid:
+        require_uid(ask.uid, "the pod's UID")
+    return ask
+
+
+def _fit(names: list[str]) -> list[str]:
+    """Of nodes; one that no node can have fails the whole list."""
+    wrong = first_wrong(names)
+    if wrong is not None:
+        require_subdomain(names[wrong], f"the name of node {wrong}")
+    return names
+
+
+def _victims_of(args: _PreemptArgs) -> dict[str, _Victims | None] | None:
+    meta = args.node_name_to_meta_victims
+    return args.node_name_to_victims if meta is None else meta
+
+
+def _in_pascal_case(body: Body) -> bytes:
+    """Go decodes keys without regard to case, and so the docs' lower-case examples work too."""
+    fields = _decode_any_case(body)
+    return _encode({_FIELDS.get(key.lower(), key): value for key, value in fields.items()})
+
+
+def _is_null(raw: msgspec.Raw) -> bool:
+    return bytes(raw) == b"null"
+
+
+def _asked(pod: PodAsk, args: _Args, body: Body) -> Asked:
+    if not _is_null(args.node_names):
+        raw = bytes(args.node_names)
+        return Asked(pod, Names(raw, _fit(_names_in(raw))))
+    if args.nodes is not None:
+        nodes = args.nodes.items or []
+        eco = bytes(map(_says_eco, nodes))
+        names = _fit([node.metadata.name for node in nodes])
+        return Asked(pod, Names.of(names), body, eco)
+    raise BadRequest("Both Nodes and NodeNames are null. One of them must list the candidates.")
+
+
+def _names_in(raw: bytes) -> list[str]:
+    try:
+        return _decode_names(raw)
+    except msgspec.ValidationError as error:
+        what, _, place = str(error).rstrip("`").partition(" - at `$")
+        raise BadRequest(
+            f"The body is not an ExtenderArgs: {what} - at `$.NodeNames{place}`."
+        ) from error
+
+
+def _sent_nodes(body: Body) -> list[msgspec.Raw]:
+    nodes = _decode_sent(body).nodes
+    return (nodes.items if nodes else None) or []
+
+
+def _require_nodes(body: Body) -> None:
+    """Raises BadRequest for the first that is none; a body that cannot be read at all has none."""
+    try:
+        sent = _sent_nodes(body)
+    except _UNREADABLE:
+        return
+    for at, item in enumerate(sent):
+        try:
+            _decode_node(item)
+        except _UNREADABLE as error:
+            what = f"$.Nodes.items[{at}] is not a Node with a name: {error}."
+            raise BadRequest(what) from error
+
+
+def _says_eco(node: _Node) -> bool:
+    labels = node.metadata.labels
+    return labels is not None and labels.profile == "eco"
+
+
+# --- answering --------------------------------------------------------------------------------
+
+_NONE_FAILED = b',"FailedNodes":{},"FailedAndUnresolvableNodes":'
+_NO_ERROR = b',"Error":""}'
+
+
+def names_reply(asked: Asked, kept: Names, passed: Flags, reason: str) -> bytes:
+    """Every node of the request in exactly one place; all rejections carry one text.
+
+    Two texts, or a changing one, make kube-scheduler call again at once and for ever; a rejection
+    that preemption could "solve" empties nodes for nothing. Hence one text and the second map.
+    """
+    out = b"{}" if kept is asked.names else refused(asked.names, passed, reason)
+    start = b'{"Nodes":null,"NodeNames":'
+    return b"".join((start, kept.raw, _NONE_FAILED, out, _NO_ERROR))
+
+
+def nodes_reply(asked: Asked, passed: Flags, reason: str) -> bytes:
+    """The same for the full form: the nodes go back byte for byte, for they are scored from."""
+    objects = b",".join(compress(_sent_nodes(asked.whole), passed))
+    out = refused(asked.names, passed, reason)
+    parts = (b'{"Nodes":{"items":[', objects, b']},"NodeNames":null')
+    return b"".join((*parts, _NONE_FAILED, out, _NO_ERROR))
+
+
+def error_reply(why: str) -> bytes:
+    """The pod waits, with a back-off; if the extender is ignorable, kube-scheduler goes on."""
+    nothing = b'{"Nodes":null,"NodeNames":null' + _NONE_FAILED + b"{}"
+    return nothing + b',"Error":' + _encode(why) + b"}"
+
+
+def bind_reply(error: str = "") -> bytes:
+    """Empty means bound, and nobody checks: it is said only of a Binding that is there."""
+    return b'{"Error":' + _encode(error) + b"}"
+
+
+def prioritize_reply(names: Names, scores: Ints) -> bytes:
+    return scored(names, scores)
+
+
+def preempt_reply(asked: Threatened, kept: Sequence[bool]) -> bytes:
+    """Only victims that were sent, only by their UIDs; a null would end kube-scheduler."""
+    pairs = compress(zip(asked.names.names, asked.victims, strict=True), kept)
+    return _encode({"NodeNameToMetaVictims": {name: _meta(found) for name, found in pairs}})
+
+
+def victims_of(asked: Threatened) -> Iterator[str]:
+    return map(_uid_of, _pods_of(asked.victims))
+
+
+def _pods_of(found: Iterable[_Victims]) -> Iterator[_Victim]:
+    for victims in found:
+        yield from (pod for pod in victims.pods or [] if pod is not None)
+
+
+def _meta(victims: _Victims) -> dict[str, Any]:
+    pods = [{"UID": uid} for uid in map(_uid_of, _pods_of([victims])) if uid]
+    return {"Pods": pods, "NumPDBViolations": victims.violations or 0}
+
+
+def _uid_of(pod: _Victim) -> str:
+    return pod.uid or (pod.metadata.uid if pod.metadata else None) or ""
+
+
+BAD_REQUESTS = (BadRequest, BadQuantity, BadName)  # what reading a request may raise

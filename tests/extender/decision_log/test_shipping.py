@@ -1,0 +1,297 @@
+import asyncio
+import contextlib
+import resource
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from joulie_bus.broker.embedded import Embedded
+from joulie_bus.events import DecisionsDropped, FilterDecided, codec
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.tasks import background, rung
+from joulie_bus.streams.producer import Producer
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import CLUSTER, NOON, ask, full, refusals, until
+from joulie_extender.decide.decide import Moment, decide_filter
+from joulie_extender.decide.scoring import Weights
+from joulie_extender.decision_log.shipping import Durability, Shipper
+from joulie_extender.decision_log.spool import RECENT_BYTES, Spool
+from joulie_projections.twin.columns import TwinColumns
+
+pytestmark = pytest.mark.anyio
+PATIENCE_S = 20
+
+
+MIB = 1024 * 1024
+
+
+def decided(number: int, size: int = 1) -> FilterDecided:
+    """Of about so many bytes."""
+    moment, candidates = Moment(TwinColumns.empty(), 1, 0, NOON), ["a" * 250] * (size // 250 + 1)
+    return decide_filter(ask(f"pod-{number}"), candidates, moment, Weights())
+
+
+@contextlib.contextmanager
+def shipper_on(
+    directory: Path, durability: Durability = Durability.ASYNC
+) -> Generator[Shipper, None, None]:
+    """Another life of the same replica."""
+    with contextlib.closing(Spool(directory)) as spool:
+        yield Shipper(Producer("r", CLUSTER, lambda: NOON), spool, durability)
+
+
+@contextlib.asynccontextmanager
+async def shipping(bus: JetStreamLog, shipper: Shipper) -> AsyncGenerator[None, None]:
+    async with background(shipper.ship(bus), "ship"):
+        yield
+
+
+async def shipped_pods(bus: JetStreamLog, count: int) -> list[str]:
+    """The pods of the first decisions in the log, in its order."""
+    bell, pods = asyncio.Event(), list[str]()
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        bus.reading(Stream.DEC, 0, bell=bell) as reader,
+    ):
+        while len(pods) < count:
+            await rung(bell, 0.5)
+            pods += [codec.open_envelope(r.data, "here").key for r in reader.take(1000)]
+    return pods
+
+
+async def stored(bus: JetStreamLog) -> int:
+    return (await bus.state(Stream.DEC)).last
+
+
+async def test_what_is_recorded_arrives_in_order(bus: JetStreamLog, tmp_path: Path) -> None:
+    with shipper_on(tmp_path / "spool") as shipper:
+        async with shipping(bus, shipper):
+            for number in range(700):
+                shipper.record(decided(number))
+            pods = await shipped_pods(bus, 700)
+
+    assert pods == [f"pod-{number}" for number in range(700)]
+
+
+async def test_nothing_is_left_on_disk_once_all_is_shipped(
+    bus: JetStreamLog, tmp_path: Path
+) -> None:
+    with shipper_on(tmp_path / "spool") as shipper:
+        async with shipping(bus, shipper):
+            shipper.record(decided(1))
+            await shipper.drained(PATIENCE_S)
+
+    assert [path.stat().st_size for path in (tmp_path / "spool").iterdir()] == [0]
+
+
+async def test_the_next_life_ships_what_the_last_one_left(
+    bus: JetStreamLog, tmp_path: Path
+) -> None:
+    with shipper_on(tmp_path / "spool") as killed:
+        killed.record(decided(1))
+        killed.record(decided(2))
+    with shipper_on(tmp_path / "spool") as shipper:
+        async with shipping(bus, shipper):
+            pods = await shipped_pods(bus, 2)
+
+    assert pods == ["pod-1", "pod-2"]
+
+
+async def test_a_life_that_ends_in_the_middle_of_shipping_leaves_each_decision_once(
+    bus: JetStreamLog, tmp_path: Path
+) -> None:
+    with shipper_on(tmp_path / "spool") as first:
+        for number in range(3000):
+            first.record(decided(number))
+        async with shipping(bus, first):
+            while not await stored(bus):
+                await asyncio.sleep(0)
+    assert await stored(bus) < 3000
+
+    with shipper_on(tmp_path / "spool") as second:
+        async with shipping(bus, second):
+            await second.drained(PATIENCE_S)
+
+    assert await shipped_pods(bus, 3000) == [f"pod-{number}" for number in range(3000)]
+    assert await stored(bus) == 3000
+
+
+async def test_a_broker_that_dies_and_comes_back_gets_each_decision_once(
+    broker: Embedded, bus: JetStreamLog, tmp_path: Path
+) -> None:
+    with shipper_on(tmp_path / "spool") as shipper:
+        async with shipping(bus, shipper):
+            shipper.record(decided(0))
+            await shipper.drained(PATIENCE_S)
+            broker.kill()
+            await broker.wait()
+            for number in range(1, 100):
+                shipper.record(decided(number))
+            await broker.start()
+            await shipper.drained(PATIENCE_S)
+
+    assert sorted(await shipped_pods(bus, 100)) == sorted(f"pod-{n}" for n in range(100))
+    assert await stored(bus) == 100
+
+
+@contextlib.contextmanager
+def small_disk() -> Generator[None, None, None]:
+    """No file of this process may grow beyond 1 MiB."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def shipped_envelopes(bus: JetStreamLog, count: int) -> list[codec.Envelope]:
+    bell, found = asyncio.Event(), list[codec.Envelope]()
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        bus.reading(Stream.DEC, 0, bell=bell) as reader,
+    ):
+        while len(found) < count:
+            await rung(bell, 0.5)
+            found += [codec.open_envelope(r.data, "here") for r in reader.take(1000)]
+    return found
+
+
+async def test_a_full_disk_costs_the_entry_and_not_the_answer_and_the_log_says_so(
+    bus: JetStreamLog, tmp_path: Path
+) -> None:
+    before = metrics.DECISIONS_DROPPED._value.get()
+    with shipper_on(tmp_path / "spool") as shipper:
+        with small_disk():
+            shipper.record(decided(1, MIB))
+            shipper.record(decided(2, MIB))
+        shipper.record(decided(3))
+        async with shipping(bus, shipper):
+            kept, told = await shipped_envelopes(bus, 2)
+
+    assert (kept.key, codec.origin_of(kept.id, "here").seq) == ("pod-3", 3)
+    assert isinstance(dropped := codec.read(told, "here"), DecisionsDropped)
+    assert (dropped.count, "full" in dropped.why) == (2, True)
+    assert metrics.DECISIONS_DROPPED._value.get() == before + 2
+
+
+async def test_a_decision_that_no_broker_takes_keeps_no_other_waiting(
+    bus: JetStreamLog, tmp_path: Path
+) -> None:
+    with shipper_on(tmp_path / "spool") as shipper:
+        shipper.record(decided(1, bus.max_payload))
+        shipper.record(decided(2))
+        async with shipping(bus, shipper):
+            await shipper.drained(PATIENCE_S)
+            shipper.record(decided(3))
+            found = await shipped_envelopes(bus, 3)
+
+    assert [each.key for each in found] == ["pod-2", "pod-3", "_dropped"]
+
+
+# --- waiting for the broker -------------------------------------------------------------------
+
+
+async def test_nobody_waits_for_the_broker_unless_told_to(tmp_path: Path) -> None:
+    with shipper_on(tmp_path / "spool") as shipper:
+        assert shipper.record(decided(1)) is None
+
+
+@pytest.mark.parametrize("durability", [Durability.ACK, Durability.STRICT])
+async def test_who_waits_is_told_when_the_broker_has_it(
+    bus: JetStreamLog, tmp_path: Path, durability: Durability
+) -> None:
+    with shipper_on(tmp_path / "spool", durability) as shipper:
+        async with shipping(bus, shipper):
+            told = [shipper.record(decided(number)) for number in range(3)]
+            async with asyncio.timeout(PATIENCE_S):
+                acknowledged = [await each for each in told if each is not None]
+
+    assert acknowledged == [True] * 3
+    assert await stored(bus) == 3
+
+
+async def test_who_waits_is_told_at_once_when_the_disk_took_nothing(tmp_path: Path) -> None:
+    with shipper_on(tmp_path / "spool", Durability.ACK) as shipper, small_disk():
+        told = shipper.record(decided(1, MIB))
+
+    assert told is not None
+    assert told.result() is False
+
+
+async def test_who_gave_up_waiting_disturbs_nobody(bus: JetStreamLog, tmp_path: Path) -> None:
+    with shipper_on(tmp_path / "spool", Durability.ACK) as shipper:
+        impatient, patient = shipper.record(decided(1)), shipper.record(decided(2))
+        assert impatient is not None
+        assert patient is not None
+        impatient.cancel()
+        async with shipping(bus, shipper), asyncio.timeout(PATIENCE_S):
+            assert await patient
+
+
+def counted() -> tuple[float, float]:
+    return (metrics.DECISIONS_SPOOLED._value.get(), metrics.DECISIONS_SHIPPED._value.get())
+
+
+async def test_what_is_spooled_and_what_is_shipped_is_counted(
+    bus: JetStreamLog, tmp_path: Path
+) -> None:
+    spooled, shipped = counted()
+    with shipper_on(tmp_path / "spool") as shipper:
+        shipper.record(decided(1))
+        assert counted() == (spooled + 1, shipped)
+        async with shipping(bus, shipper):
+            await shipper.drained(PATIENCE_S)
+
+    assert counted() == (spooled + 1, shipped + 1)
+
+
+async def test_who_gives_up_waiting_in_an_outage_is_forgotten(tmp_path: Path) -> None:
+    with shipper_on(tmp_path / "spool", Durability.ACK) as shipper:
+        for number in range(100):
+            told = shipper.record(decided(number))
+            assert told is not None
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(told, 0)
+        await asyncio.sleep(0)  # done callbacks are called by the loop
+
+        assert shipper.waiting == 0
+
+
+async def test_a_backlog_larger_than_memory_is_shipped_once_and_in_order(
+    bus: JetStreamLog, tmp_path: Path
+) -> None:
+    size = RECENT_BYTES // 50
+    with shipper_on(tmp_path / "spool") as shipper:
+        for number in range(200):  # four times what is remembered
+            shipper.record(decided(number, size))
+        async with shipping(bus, shipper):
+            for number in range(200, 220):
+                shipper.record(decided(number))
+            pods = await shipped_pods(bus, 220)
+            await shipper.drained(PATIENCE_S)
+
+    assert pods == [f"pod-{number}" for number in range(220)]
+    assert await stored(bus) == 220
+
+
+async def test_decisions_that_a_full_stream_refuses_stay_in_the_spool_and_are_shipped_later(
+    bus: JetStreamLog, connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("joulie_extender.decision_log.shipping.RETRY_S", 0.05)
+    before = refusals("decisions")
+    with shipper_on(tmp_path / "spool") as shipper, capture_logs() as lines:
+        async with shipping(bus, shipper):
+            async with full(connection, Stream.DEC):
+                for number in range(5):
+                    shipper.record(decided(number))
+                await until(lambda: refusals("decisions") >= before + 5)
+            pods = await shipped_pods(bus, 5)
+
+    told = [line["event"] for line in lines if "publish" in line["event"]]
+    assert pods == [f"pod-{number}" for number in range(5)]
+    assert told == ["not_published", "published_again"]

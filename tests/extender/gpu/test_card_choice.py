@@ -1,0 +1,95 @@
+"""Which cards of a node a pod gets."""
+
+from hypothesis import given, settings
+
+from gpu_kit import CARDS, MB, PODS, a_card, a_claim, number, plainly, twin_columns_of, wanting
+from joulie_bus.events import PodAsk
+from joulie_extender.gpu.card_choice import pick
+from joulie_extender.gpu.fit import wish_of
+from joulie_projections.state.cards import CardState
+from joulie_projections.twin.card_columns import Cards
+
+
+def picked(pod: PodAsk, **cards: CardState) -> list[str]:
+    found = pick(pod, "n0", twin_columns_of(cards), ())
+    return [taken.card for taken in found.cards] if found else []
+
+
+@given(cards=CARDS, pod=PODS)
+@settings(deadline=None, max_examples=150)
+def test_cards_are_found_where_the_filter_lets_the_pod_pass(
+    cards: dict[str, CardState], pod: PodAsk
+) -> None:
+    twin_columns = twin_columns_of(cards)
+    found = pick(pod, "n0", twin_columns, ())
+
+    if wish_of(pod) is not None:
+        assert (found is not None) == plainly(pod, "n0", cards).fits
+        taken = [cards[each.card] for each in found.cards] if found else []
+        assert len({card.model for card in taken}) <= 1
+        assert found is None or len({each.card for each in found.cards}) == number(pod)
+        shuffled = twin_columns.holding(Cards.of(dict(reversed(cards.items())), twin_columns.rows))
+        assert pick(pod, "n0", shuffled, ()) == found
+
+
+def test_a_share_goes_where_the_least_is_left_over() -> None:
+    cards = {"a": a_card(), "b": a_card(used_mb=8000), "c": a_card(used_mb=20_000)}
+
+    assert picked(wanting(cards=0, vram_mb=20_000), **cards) == ["c"]
+    assert picked(wanting(cards=0, vram_mb=30_000), **cards) == ["b"]
+
+
+def test_a_small_card_is_given_before_a_big_one() -> None:
+    cards = {"a": a_card(mb=81_920), "b": a_card(mb=MB)}
+
+    assert picked(wanting(vram_mb=30_000), **cards) == ["b"]
+    assert picked(wanting(vram_mb=60_000), **cards) == ["a"]
+
+
+def test_a_group_that_nobody_has_touched_stays_whole_while_it_can() -> None:
+    whole = {"a": a_card(group="0"), "b": a_card(group="0")}
+    touched = {"c": a_card(group="1"), "d": a_card(group="1", claims={"x": a_claim()})}
+
+    assert picked(wanting(model="A100"), **whole, **touched) == ["c"]
+    assert picked(wanting(cards=2, model="A100"), **whole, **touched) == ["a", "b"]
+
+
+def test_two_cards_are_linked_where_they_can_be_though_nobody_asked() -> None:
+    cards = {"a": a_card(), "b": a_card(), "c": a_card(group="0"), "d": a_card(group="0")}
+
+    assert picked(wanting(cards=2, model="A100"), **cards) == ["c", "d"]
+
+
+def test_linked_cards_come_from_the_group_that_has_the_fewest_to_spare() -> None:
+    big = {name: a_card(group="0") for name in "abcd"}
+    small = {name: a_card(group="1") for name in "ef"}
+
+    assert picked(wanting(cards=2, topology="nvlink"), **big, **small) == ["e", "f"]
+
+
+def test_a_pod_keeps_the_card_that_it_has_claimed() -> None:
+    cards = {"a": a_card(), "b": a_card(claims={"me": a_claim()})}
+
+    assert picked(wanting("me", model="A100"), **cards) == ["b"]
+
+
+def test_a_whole_card_is_claimed_whole_and_a_share_as_far_as_it_goes() -> None:
+    cards = twin_columns_of({"a": a_card()})
+    whole = pick(wanting(vram_mb=30_000), "n0", cards, ())
+    share = pick(wanting(cards=0, share_milli=250), "n0", cards, ())
+
+    assert [found.cards[0].mb for found in (whole, share) if found] == [MB, MB // 4]
+
+
+def test_a_choice_says_why() -> None:
+    found = pick(
+        wanting(cards=2, topology="nvlink"),
+        "n0",
+        twin_columns_of({n: a_card(group="0") for n in "abc"}),
+        (),
+    )
+
+    assert found is not None
+    assert found.because == (
+        "2 of 3 fitting cards, linked, out of an untouched group, 81920 MB left over"
+    )

@@ -1,0 +1,156 @@
+"""What answers look at is always a board on which all is worked out, and soon the newest one."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from extender_kit import performing, snapshot_of
+from joulie_extender import current_snapshot as module
+from joulie_extender.current_snapshot import NOTHING, SHARE, CurrentSnapshot
+from joulie_extender.decide.node_terms import standing_of
+from joulie_extender.decide.scoring import Weights
+from joulie_projections.view.view import Snapshot
+
+pytestmark = pytest.mark.anyio
+WEIGHTS = Weights()
+
+
+def at(position: int) -> Snapshot:
+    return snapshot_of(performing("a", 0, position), performing("b", 1, 100), position=position)
+
+
+class ByHand:
+    """A view that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.newest, self.age_ms, self.is_ready = NOTHING, 0, False
+        self._moves = 0
+        self._moved = asyncio.Event()
+
+    def snapshot(self) -> Snapshot:
+        return self.newest
+
+    async def moved_since(self, moves: int) -> int:
+        while self._moves <= moves:
+            await self._moved.wait()
+            self._moved.clear()
+        return self._moves
+
+    def move(self, newest: Snapshot, *, is_ready: bool = True) -> None:
+        self.newest, self.is_ready = newest, is_ready
+        self._moves += 1
+        self._moved.set()
+
+
+@contextlib.asynccontextmanager
+async def following() -> AsyncGenerator[tuple[CurrentSnapshot, ByHand], None]:
+    lookout, view = CurrentSnapshot(WEIGHTS), ByHand()
+    task = asyncio.create_task(lookout.follow(view))
+    await asyncio.sleep(0)
+    try:
+        yield lookout, view
+    finally:
+        task.cancel()
+
+
+@pytest.fixture(autouse=True)
+def restless(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHARE", 1.0)
+
+
+async def settled() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_until_a_twin_columns_is_ready_there_is_nothing_to_be_seen() -> None:
+    async with following() as (lookout, view):
+        view.move(at(1), is_ready=False)
+        await settled()
+        assert (lookout.is_ready, lookout.snapshot()) == (False, NOTHING._replace(age_ms=0))
+
+        view.move(at(1))
+        await settled()
+        assert (lookout.is_ready, lookout.snapshot().position) == (True, 1)
+
+
+async def test_answers_that_come_between_see_the_twin_columns_before_and_never_half_of_one() -> (
+    None
+):
+    seen = set[int]()
+    async with following() as (lookout, view):
+        view.move(at(1))
+        await settled()
+        view.move(at(2))
+        for _ in range(10):
+            now = lookout.snapshot()
+            seen.add(now.position)
+            assert WEIGHTS in now.twin_columns.memo, "an answer would have to work it out"
+            await asyncio.sleep(0)
+
+    assert seen == {1, 2}
+
+
+async def test_a_view_that_never_rests_takes_a_quarter_of_a_core_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cost_s, while_s, looks = 0.002, 0.3, 0
+
+    def costly(*_: object) -> None:
+        nonlocal looks
+        looks += 1
+        until = time.thread_time() + cost_s
+        while time.thread_time() < until:
+            pass
+
+    monkeypatch.setattr(module, "SHARE", SHARE)
+    monkeypatch.setattr(module, "standing_of", costly)
+    async with following() as (_, view):
+        ends = time.monotonic() + while_s
+        position = 0
+        while time.monotonic() < ends:
+            view.move(at(position := position + 1))
+            await asyncio.sleep(0)
+
+    assert 1 < looks <= (while_s + cost_s) * SHARE / cost_s + 1
+
+
+async def test_a_view_that_goes_back_to_an_older_database_is_followed() -> None:
+    async with following() as (lookout, view):
+        for position in (5, 3):
+            view.move(at(position))
+            await settled()
+
+        assert lookout.snapshot().position == 3
+
+
+async def test_the_age_is_that_of_the_view_and_grows_while_nothing_moves() -> None:
+    async with following() as (lookout, view):
+        view.move(at(1))
+        await settled()
+        view.age_ms = 4711
+
+        assert lookout.snapshot() == at(1)._replace(
+            twin_columns=lookout.snapshot().twin_columns, age_ms=4711
+        )
+
+
+async def test_a_twin_columns_that_cannot_be_thought_through_is_seen_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async with following() as (lookout, view):
+        monkeypatch.setattr(module, "standing_of", failing)
+        view.move(at(1))
+        await settled()
+        monkeypatch.setattr(module, "standing_of", standing_of)
+        assert (lookout.snapshot().position, lookout.snapshot().twin_columns.memo) == (1, {})
+
+        view.move(at(2))
+        await settled()
+        assert WEIGHTS in lookout.snapshot().twin_columns.memo
