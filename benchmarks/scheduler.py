@@ -48,9 +48,9 @@ from joulie_cli.supervisor.gauges import gauges_of
 from joulie_operator.kube.api_client import Event
 from joulie_process import joulie
 from kube_builders import pod, schedulable
+from kube_conditions import NODES, PODS, profiles
 from kube_real import ASSETS, SCHEDULER, ProgramMissing, Running, program, real_server, started
 from kube_scheduled import deployed_block, scheduling
-from kube_seen import NODES, PODS, profiles
 
 CLUSTER = Subjects("local")
 WARM = 200  # pods that are not counted

@@ -24,20 +24,20 @@ from joulie_bus.streams.memory import MemoryBroker, MemoryLog
 from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_bus.testing import VirtualClock, eco, noon, performance
-from joulie_operator.apply.pending_writes import Clock, Differences, Wishes
+from joulie_operator.apply.pending_writes import Now, WriteOptions, WritePlanner
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.kube.custom_resources import NodeTwin
-from joulie_operator.observe.fact_publisher import Facts
+from joulie_operator.observe.fact_publisher import FactPublisher
 from joulie_operator.observe.facts_from_objects import (
+    ChangeFilter,
     Node,
     NodeKind,
     PodKind,
-    Told,
-    believed_nodes,
-    believed_pods,
+    logged_nodes,
+    logged_pods,
 )
-from joulie_operator.observe.resource_watcher import Watcher, reader
-from joulie_operator.observe.watch import ALIVE, NODES, PODS, Cluster
+from joulie_operator.observe.resource_watcher import Watcher, decoder_of
+from joulie_operator.observe.watch import ALIVE, NODES, PODS, ObservedCluster
 from joulie_projections.fold.registry import evolve
 from joulie_projections.pods.kubernetes_pod import Pod
 from joulie_projections.state.state import ClusterState
@@ -89,22 +89,24 @@ class Meter:
 
 
 async def watching(
-    api: Api, log: MemoryLog, cluster_state: ClusterState, cluster: Cluster
+    api: Api, log: MemoryLog, cluster_state: ClusterState, cluster: ObservedCluster
 ) -> list[Watcher[Any]]:
     """The watchers of nodes and pods."""
     producer = Producer("bench", SUBJECTS, time.time_ns)
-    nodes = Facts([Told(NodeKind(), believed_nodes(cluster_state))], log, producer, cluster.nodes)
-    pods = Facts([Told(PodKind(), believed_pods(cluster_state))], log, producer)
+    nodes = FactPublisher(
+        [ChangeFilter(NodeKind(), logged_nodes(cluster_state))], log, producer, cluster.nodes
+    )
+    pods = FactPublisher([ChangeFilter(PodKind(), logged_pods(cluster_state))], log, producer)
     watchers: list[Watcher[Any]] = [
-        Watcher(api, NODES, reader(Node), nodes),
-        Watcher(api, PODS, reader(Pod), pods, ALIVE),
+        Watcher(api, NODES, decoder_of(Node), nodes),
+        Watcher(api, PODS, decoder_of(Pod), pods, ALIVE),
     ]
     return watchers
 
 
 async def started(watchers: list[Watcher[Any]]) -> list[asyncio.Task[None]]:
     tasks = [asyncio.create_task(watcher.run()) for watcher in watchers]
-    await asyncio.gather(*(watcher.eye.listed.wait() for watcher in watchers))
+    await asyncio.gather(*(watcher.watch_status.listed.wait() for watcher in watchers))
     return tasks
 
 
@@ -119,7 +121,7 @@ async def measure(kubeconfig: str, nodes: int, pods: int) -> None:
     log, cluster_state = MemoryLog(broker), ClusterState()
     async with Api.of(Path(kubeconfig)) as api:
         meter = Meter()
-        tasks = await started(await watching(api, log, cluster_state, Cluster.unseen()))
+        tasks = await started(await watching(api, log, cluster_state, ObservedCluster.empty()))
         published = (await log.state(Stream.OBS)).last
         peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         meter.tell(
@@ -136,7 +138,7 @@ async def measure(kubeconfig: str, nodes: int, pods: int) -> None:
             fact = codec.read(codec.open_envelope(record.data, ""), "")
             evolve(draft, cast(Fact, fact), record.at)
         draft.commit()
-        meter, cluster = Meter(), Cluster.unseen()
+        meter, cluster = Meter(), ObservedCluster.empty()
         tasks = await started(await watching(api, log, cluster_state, cluster))
         news = (await log.state(Stream.OBS)).last - published
         meter.tell("restart, compared with the log", f"{news} facts")
@@ -144,29 +146,29 @@ async def measure(kubeconfig: str, nodes: int, pods: int) -> None:
     await apply_to(cluster_state, cluster, nodes)
 
 
-async def apply_to(cluster_state: ClusterState, cluster: Cluster, nodes: int) -> None:
+async def apply_to(cluster_state: ClusterState, cluster: ObservedCluster, nodes: int) -> None:
     """Measures how the applier finds its writes, without the writes themselves."""
-    wishes = Wishes({"joulie.io/managed": "true"}, 60)
-    differences = Differences(cluster.nodes, cluster.twins, wishes)
+    options = WriteOptions({"joulie.io/managed": "true"}, 60)
+    planner = WritePlanner(cluster.nodes, cluster.twins, options)
     names = sorted(cluster_state.nodes)
     _fold(cluster_state, [eco(name) for name in names])
     meter = Meter()
-    found = differences.look(cluster_state, Clock(0.0, noon()))
-    meter.tell("applier: every node is new", f"{len(found)} errands")
-    for errand in found:
-        spec = next(step.spec for step in errand.steps if step.spec)
-        twin = NodeTwin(metadata=cluster.nodes.get(errand.name).metadata, spec=spec)  # type: ignore[union-attr]
-        status = differences.status(twin, cluster_state.nodes[errand.name], noon())
+    found = planner.pending_writes(cluster_state, Now(0.0, noon()))
+    meter.tell("applier: every node is new", f"{len(found)} nodes with writes")
+    for node_writes in found:
+        spec = next(step.spec for step in node_writes.steps if step.spec)
+        twin = NodeTwin(metadata=cluster.nodes.get(node_writes.name).metadata, spec=spec)  # type: ignore[union-attr]
+        status = planner.status(twin, cluster_state.nodes[node_writes.name], noon())
         cluster.twins.put(NodeTwin(metadata=twin.metadata, spec=spec, status=status))
-    differences.look(cluster_state, Clock(0.1, noon()))
+    planner.pending_writes(cluster_state, Now(0.1, noon()))
     meter, looks = Meter(), 20
     for number in range(looks):
-        differences.look(cluster_state, Clock(0.2 + number / 100, noon()))
+        planner.pending_writes(cluster_state, Now(0.2 + number / 100, noon()))
     meter.tell(f"applier: {looks} looks, nothing changed")
     _fold(cluster_state, [performance(name) for name in names[:: max(1, nodes // 100)]])
     meter = Meter()
-    found = differences.look(cluster_state, Clock(1.0, noon()))
-    meter.tell("applier: a hundred plans", f"{len(found)} errands")
+    found = planner.pending_writes(cluster_state, Now(1.0, noon()))
+    meter.tell("applier: a hundred plans", f"{len(found)} nodes with writes")
 
 
 def _fold(cluster_state: ClusterState, facts: list[Any]) -> None:

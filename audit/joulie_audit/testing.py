@@ -17,7 +17,7 @@ from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import CLUSTER, VirtualClock, ask, hardware, node_seen, power
 from joulie_extender.decide.decide import Moment, decide_filter, decide_prioritize, declaration
 from joulie_extender.decide.scoring import Weights
-from joulie_operator.planning.plugins import chosen
+from joulie_operator.planning.plugins import load_policy
 from joulie_operator.planning.reconcile import Moment as PlanView
 from joulie_operator.planning.reconcile import plan
 from joulie_operator.planning.rules import Rules
@@ -107,7 +107,7 @@ class LogBuilder:
     async def plan(self, rules: Rules = RULES, beside: Sequence[Fact] = ()) -> None:
         """Publishes a plan, in one batch with the facts `beside`."""
         moment = PlanView(self.position, self.clock())
-        made = plan(self.cluster_state, chosen(rules.policy), rules, moment)
+        made = plan(self.cluster_state, load_policy(rules.policy), rules, moment)
         await self.facts(*beside, made.made, *made.events)
 
     async def declare(self) -> None:

@@ -36,16 +36,16 @@ from joulie_bus.testing import (
     performance,
     records,
 )
-from joulie_operator.apply.pending_writes import Clock, Differences
+from joulie_operator.apply.pending_writes import Now, WritePlanner
 from joulie_operator.apply.writer import Applier
 from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.kube.custom_resources import NODETWINS, read_twin
 from joulie_operator.observe.facts_from_objects import Node
-from joulie_operator.observe.resource_watcher import Watcher, reader
-from joulie_operator.observe.watch import NODES, Cluster
+from joulie_operator.observe.resource_watcher import Watcher, decoder_of
+from joulie_operator.observe.watch import NODES, ObservedCluster
 from joulie_operator.planning.policies import BUILT_IN
-from joulie_operator.planning.reconcile import Chosen, Moment, Plan, plan
+from joulie_operator.planning.reconcile import LoadedPolicy, Plan, PlanBasis, plan
 from joulie_operator.planning.rules import Rules
 from joulie_projections.fold.registry import evolve
 from joulie_projections.fold.sequence import fold
@@ -53,7 +53,7 @@ from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
 from kube_api import ApiServer
 from kube_builders import joulie_server
-from kube_settled import SELECTOR, WISHES, settle
+from kube_settled import OPTIONS, SELECTOR, settle
 
 RUNS = 5
 SIZES = (100, 1_000, 5_000, 20_000)
@@ -71,7 +71,9 @@ def happens(cluster_state: ClusterState, events: list[AnyEvent], name: str, at_s
 
 
 def look(cluster_state: ClusterState, now_s: float) -> Plan:
-    return plan(cluster_state, Chosen(BUILT_IN[RULES.policy]), RULES, Moment(1, noon(now_s)))
+    return plan(
+        cluster_state, LoadedPolicy(BUILT_IN[RULES.policy]), RULES, PlanBasis(1, noon(now_s))
+    )
 
 
 def settled(nodes: int) -> ClusterState:
@@ -108,13 +110,13 @@ def cost(cluster_state: ClusterState) -> Cost:
     seen = settle(joulie_server(), cluster_state, noon(600))
     times: list[Cost] = []
     for _ in range(RUNS):
-        differences = Differences(seen.nodes, seen.twins, WISHES)
+        planner = WritePlanner(seen.nodes, seen.twins, OPTIONS)
         marks = [time.process_time()]
         assert not look(cluster_state, 600).changes
         marks.append(time.process_time())
-        assert not differences.look(cluster_state, Clock(0.0, noon(600)))
+        assert not planner.pending_writes(cluster_state, Now(0.0, noon(600)))
         marks.append(time.process_time())
-        assert not differences.look(cluster_state, Clock(0.5, noon(600)))
+        assert not planner.pending_writes(cluster_state, Now(0.5, noon(600)))
         marks.append(time.process_time())
         times.append(Cost(*(after - before for before, after in pairwise(marks))))
     return Cost(*(statistics.median(each) for each in zip(*times, strict=True)))
@@ -163,13 +165,13 @@ def tell(cluster_state: ClusterState, facts: list[Fact]) -> None:
 
 
 async def beside(cluster_state: ClusterState, kubeconfig: str, pipe: Line) -> None:
-    cluster = Cluster.unseen()
+    cluster = ObservedCluster.empty()
     settings = Source.of(APPLY_RATE="10000").load(ApplierSettings)
     async with Api.of(Path(kubeconfig)) as api:
         applier = Applier(api, Held(cluster_state), cluster, SELECTOR, settings)
         began = time.process_time()
         async with (
-            background(Watcher(api, NODES, reader(Node), cluster.nodes).run(), "nodes"),
+            background(Watcher(api, NODES, decoder_of(Node), cluster.nodes).run(), "nodes"),
             background(Watcher(api, NODETWINS, read_twin, cluster.twins).run(), "twins"),
             background(applier.run(), "apply"),
         ):

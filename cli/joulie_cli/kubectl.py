@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from joulie_bus.errors import JoulieError, KubernetesRefused
 from joulie_bus.runtime import logging
 from joulie_bus.runtime.tasks import background
-from joulie_operator.kube.api_client import NOT_FOUND, ApiServer, Unanswered
+from joulie_operator.kube.api_client import NOT_FOUND, ApiServer, ApiUnreachable
 from joulie_operator.kube.custom_resources import (
     NODETWINS,
     GpuPowerCap,
@@ -21,7 +21,7 @@ from joulie_operator.kube.custom_resources import (
     PowerMeasurement,
     read_twin,
 )
-from joulie_operator.kube.object_cache import Mirror
+from joulie_operator.kube.object_cache import ObjectCache
 from joulie_operator.observe.resource_watcher import Watcher
 
 CLASSES = ("performance", "eco", "draining", "unknown")
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         hint = " Is Joulie installed? See deploy/crds." if error.code == NOT_FOUND else ""
         print(f"kubectl joulie: {error}{hint}", file=sys.stderr)
         return 2
-    except (JoulieError, *Unanswered) as error:
+    except (JoulieError, *ApiUnreachable) as error:
         print(f"kubectl joulie: {error or type(error).__name__}", file=sys.stderr)
         return 2
     return 0
@@ -121,7 +121,7 @@ async def _status(args: argparse.Namespace) -> None:
 
 async def _follow(api: ApiServer, args: argparse.Namespace) -> None:
     """A frame whenever something changed, but not more than one a second."""
-    twins = Mirror[NodeTwin](lambda twin: twin.metadata)
+    twins = ObjectCache[NodeTwin](lambda twin: twin.metadata)
     async with background(Watcher(api, NODETWINS, read_twin, twins).run(), "watch"):
         await twins.complete.wait()
         while True:

@@ -1,1 +1,1 @@
-"""What should be: decides which nodes supply performance and which save, and carries it out."""
+"""Plans which nodes are performance nodes and which are eco nodes, and applies the plans."""

@@ -1,6 +1,6 @@
-"""Settings of the operator's edge: the cluster that it writes to, the building, the power meters.
+"""The operator's settings of the cluster, the facility and the power meters.
 
-Apart from the code that uses them, because that brings the Kubernetes client with it: half a second
+They are separate from the code that uses them, which imports the Kubernetes client: half a second
 and 40 MB that a simulated cluster does not need.
 """
 
@@ -13,10 +13,10 @@ from joulie_bus.runtime.settings import boolean, number, setting, some_time, tex
 from joulie_operator.planning.rules import numbers
 from joulie_projections.twin.totals import RACK_CAPACITY_W
 
-WRITES_AT_ONCE = 16  # APPLY_RATE bounds the load; these hide the latency of the API server
-WRITE_DEADLINE_S = 10.0  # one that takes longer is given up and tried again
-STATUS_INTERVAL_S = 60.0  # of a NodeTwin whose numbers alone change, so that writes stay few
-FACILITY = "facility"  # an operator polls one, so the events need no other name
+WRITES_AT_ONCE = 16  # APPLY_RATE bounds the load; concurrency hides latency
+WRITE_DEADLINE_S = 10.0  # a write that takes longer is aborted and retried
+STATUS_INTERVAL_S = 60.0  # of NodeTwins of which only numbers change, so that writes stay few
+FACILITY = "facility"  # an operator polls one facility, so events need no other name
 
 
 class Racks(NamedTuple):
@@ -44,7 +44,7 @@ class ClusterSettings:
         text,
         "KUBECONFIG",
         "",
-        "How to reach the cluster: a file, in-cluster for the service account, empty for none",
+        "Kubeconfig: a file; in-cluster for the service account; empty for no cluster",
     )
 
 
@@ -54,14 +54,20 @@ class LeaseSettings:
         namespace, "POD_NAMESPACE", "default", "Namespace of the Lease that one operator holds"
     )
     duration_s: float = setting(
-        some_time, "LEASE_DURATION", "15s", "After so long a silence another operator takes over"
+        some_time,
+        "LEASE_DURATION",
+        "15s",
+        "Time without a renewal after which another operator takes over",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ApplierSettings:
     rate: float = setting(
-        number(0.1, 10_000), "APPLY_RATE", "100", "Most writes to the API server in a second"
+        number(0.1, 10_000),
+        "APPLY_RATE",
+        "100",
+        "Maximum number of writes to the API server per second",
     )
     at_once: int = WRITES_AT_ONCE
     deadline_s: float = WRITE_DEADLINE_S
@@ -71,30 +77,33 @@ class ApplierSettings:
         racks,
         "RACK_CAPACITY_WATTS",
         str(RACK_CAPACITY_W),
-        "What the feed of a rack carries, and of racks where it carries something else",
+        "Power capacity of a rack in watts, and of racks that differ",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FacilitySettings:
     enabled: bool = setting(
-        boolean, "ENABLE_FACILITY_METRICS", "false", "Ask for the building's temperature and power"
+        boolean,
+        "ENABLE_FACILITY_METRICS",
+        "false",
+        "Poll the temperature and the power of the facility",
     )
     name: str = FACILITY
     interval_s: float = setting(
-        some_time, "FACILITY_POLL_INTERVAL", "30s", "How often the building is asked"
+        some_time, "FACILITY_POLL_INTERVAL", "30s", "How often the facility is polled"
     )
     prometheus: str = setting(
         text,
         "FACILITY_PROMETHEUS_ADDRESS",
         "http://prometheus-operated.monitoring:9090",
-        "The Prometheus server that knows",
+        "The Prometheus server with these metrics",
     )
     http: str = setting(
         text,
         "FACILITY_HTTP_ENDPOINT",
         "",
-        "Instead of Prometheus: an address that answers with one JSON object",
+        "Instead of Prometheus: a URL that returns one JSON object",
     )
     ambient: str = setting(
         text,
@@ -106,13 +115,13 @@ class FacilitySettings:
         text,
         "FACILITY_IT_POWER_METRIC",
         "datacenter_total_it_power_watts",
-        "Watts of all machines",
+        "IT power in watts",
     )
     cooling_power: str = setting(
         text,
         "FACILITY_COOLING_POWER_METRIC",
         "datacenter_cooling_power_watts",
-        "Watts of cooling them",
+        "Cooling power in watts",
     )
 
 
@@ -122,9 +131,9 @@ class PowerSettings:
         text,
         "NODE_POWER_ADDRESS",
         "",
-        "Who measures nodes: a Prometheus server that scrapes Kepler and DCGM; or, with {node} in "
-        "it, a URL that answers with JSON for each node (nodePowerWatts, or packagePowerWatts at "
-        "the top or under cpu); empty for nobody here (agents may)",
+        "Source of measured power: a Prometheus server that scrapes Kepler and DCGM; or a URL with "
+        "{node} that returns JSON for each node (nodePowerWatts, or packagePowerWatts at the top "
+        "or under cpu); empty for none (agents may measure)",
     )
     interval_s: float = setting(
         some_time, "NODE_POWER_INTERVAL", "15s", "How often the power of the nodes is read"
@@ -133,6 +142,6 @@ class PowerSettings:
         text,
         "NODE_POWER_PROMETHEUS_QUERY",
         "",
-        "Watts of whole nodes: with {node} asked for each, else one series per node; "
-        "empty reads Kepler and DCGM by the names of their metrics",
+        "Power of whole nodes in watts: with {node}, one query per node; else one series per node; "
+        "empty reads the metrics of Kepler and DCGM",
     )

@@ -1,7 +1,7 @@
-"""The running operator: looks at the view, decides, publishes. Two of them do no harm.
+"""The operator's control loop: reads the view, plans, publishes.
 
-A plan is published only if the last plan that the broker holds is the one that this plan was made
-upon (compare-and-set), so that of two operators one wins and the other looks again.
+A plan is published only if the last plan in the broker is the one that this plan was computed from
+(compare-and-set). Of two operators one wins, and the other plans again.
 """
 
 import asyncio
@@ -21,19 +21,19 @@ from joulie_bus.streams.producer import Clock, Producer
 from joulie_bus.streams.records import Stored
 from joulie_bus.streams.refusals import Refusals
 from joulie_bus.streams.subjects import Stream, Subjects
-from joulie_operator.observe.cluster_visibility import ClusterVisibility, clear_sight
-from joulie_operator.planning.plugins import chosen
-from joulie_operator.planning.reconcile import Moment, Plan, plan
+from joulie_operator.observe.cluster_visibility import ClusterVisibility, full_visibility
+from joulie_operator.planning.plugins import load_policy
+from joulie_operator.planning.reconcile import Plan, PlanBasis, plan
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.view.view import View
 
-LOOK_S = 0.5  # how soon after an event the operator looks again
-SETTLED_S = 5.0  # a plan is visible in the view long before
+CHECK_INTERVAL_S = 0.5  # shortest time between two reconciliations
+SETTLED_S = 5.0  # longest wait until the view contains an own plan
 log = get_logger("operator")
 
 
-class Stopped(NamedTuple):
-    """Why no plans are made. `reason` is one of `REASONS`; it labels a metric."""
+class PlanningStopped(NamedTuple):
+    """Why no plans are made. `reason` is one of `REASONS`, and a metric label."""
 
     reason: str
     why: str
@@ -42,19 +42,21 @@ class Stopped(NamedTuple):
 REASONS = ("view", "cluster", "policy", "broker")
 
 
-def _no_stops() -> None:
+def _clear_stops() -> None:
     for reason in REASONS:
         metrics.PLANS_STOPPED.labels(reason=reason).set(0)
 
 
 class Operator:
+    """Plans at least once per interval, and whenever a plan changes something."""
+
     def __init__(
         self,
         bus: Log,
         subjects: Subjects,
         view: View,
         settings: OperatorSettings,
-        sight: Callable[[], ClusterVisibility] = clear_sight,
+        visibility: Callable[[], ClusterVisibility] = full_visibility,
         clock: Clock = time.time_ns,
     ) -> None:
         self._bus = bus
@@ -62,49 +64,49 @@ class Operator:
         self._view = view
         self._settings = settings
         self._rules = settings.rules()
-        self._policy = chosen(settings.policy)
-        self._sight = sight
+        self._policy = load_policy(settings.policy)
+        self._visibility = visibility
         self._clock = clock
         self._producer = Producer("operator-plan", subjects, clock)
-        self._refused = Refusals("plans", "not made; the next look plans again")
+        self._refusals = Refusals("plans", "not made; the next reconciliation plans again")
         self._looked = 0.0
-        self._stopped: Stopped | None = None
+        self._stopped: PlanningStopped | None = None
 
     async def run(self) -> None:
-        """For ever. Whatever fails is told, and looked at again."""
-        _no_stops()
+        """Runs until cancelled. Errors are logged and retried."""
+        _clear_stops()
         try:
             while True:
                 began = time.process_time()
-                self._tell_stop(await self._looked_at())
+                self._report_stop(await self._attempt())
                 spent_s = time.process_time() - began
-                await asyncio.sleep(max(LOOK_S, rest_s(spent_s)))
+                await asyncio.sleep(max(CHECK_INTERVAL_S, rest_s(spent_s)))
         finally:
-            _no_stops()  # from now on it is not ours to say
+            _clear_stops()  # another operator may plan from now on
 
-    async def _looked_at(self) -> Stopped | None:
+    async def _attempt(self) -> PlanningStopped | None:
         try:
-            return await self.look()
+            return await self.reconcile_once()
         except PolicyFailed as error:
-            return Stopped("policy", str(error))
+            return PlanningStopped("policy", str(error))
         except TimeoutError:
-            return Stopped("broker", "no answer in time")
+            return PlanningStopped("broker", "no answer in time")
         except BusError as error:
-            self._refused.saw(error)
-            return Stopped("broker", str(error))
+            self._refusals.saw(error)
+            return PlanningStopped("broker", str(error))
 
     def decide(self) -> Plan:
-        """What the policy wants of the world as it is now."""
+        """The plan for the present cluster state."""
         began = time.process_time()
-        moment = Moment(self._view.position, self._clock(), self._sight().pods_known)
-        made = plan(self._view.cluster_state, self._policy, self._rules, moment)
+        basis = PlanBasis(self._view.position, self._clock(), self._visibility().pods_known)
+        made = plan(self._view.cluster_state, self._policy, self._rules, basis)
         metrics.PLAN_CPU_SECONDS.observe(time.process_time() - began)
         metrics.NODES_HELD.set(len(made.held))
         return made
 
-    async def look(self) -> Stopped | None:
-        """One look at the cluster, and a plan if there is something to plan."""
-        stopped = self._obstacle()
+    async def reconcile_once(self) -> PlanningStopped | None:
+        """Plans once, and publishes the plan if it is due or changes something."""
+        stopped = self._stop_reason()
         if stopped is not None or not self._view.cluster_state.nodes:
             return stopped
         made = self.decide()
@@ -112,24 +114,26 @@ class Operator:
         if not due and (not made.changes or self._rules.dry_run):
             return None
         stored = await self._bus.last(Stream.PLAN, self._subjects.plan_meta)
-        if not self._is_upon(stored):
-            return None  # the view has not seen the newest plan yet
+        if not self._includes_plan(stored):
+            return None  # the view does not contain the newest plan yet
         await self._publish(made, stored.sequence if stored else 0)
         self._looked = time.monotonic()
         return None
 
-    def _obstacle(self) -> Stopped | None:
-        """Nodes keep what they have while nobody knows how they are."""
+    def _stop_reason(self) -> PlanningStopped | None:
+        """Why planning is stopped; nodes keep their profiles and caps meanwhile."""
         limit = self._settings.max_view_age_s
         if not self._view.is_ready:
-            return Stopped("view", "the view has not been loaded yet")
+            return PlanningStopped("view", "the view has not been loaded yet")
         if self._view.age_s > limit:
-            return Stopped("view", f"the view is older than {limit:g} s; does a projector run?")
-        blind = self._sight().blind
-        return Stopped("cluster", blind) if blind else None
+            return PlanningStopped(
+                "view", f"the view is older than {limit:g} s; does a projector run?"
+            )
+        problem = self._visibility().problem
+        return PlanningStopped("cluster", problem) if problem else None
 
-    def _tell_stop(self, stopped: Stopped | None) -> None:
-        """Once when it stops, once when it goes on; the metric says it all the time."""
+    def _report_stop(self, stopped: PlanningStopped | None) -> None:
+        """Logs when planning stops and when it resumes; the metric shows the present state."""
         before, self._stopped = self._stopped, stopped
         if before is not None:
             metrics.PLANS_STOPPED.labels(reason=before.reason).set(0)
@@ -138,21 +142,23 @@ class Operator:
             if stopped != before:
                 log.warning("plans_stopped", reason=stopped.reason, why=stopped.why)
         elif before is not None:
-            log.info("plans_go_on", after=before.reason)
+            log.info("plans_resumed", after=before.reason)
 
-    def _is_upon(self, stored: Stored | None) -> bool:
+    def _includes_plan(self, stored: Stored | None) -> bool:
         cluster = next(iter(self._view.cluster_state.cluster.values()), None)
         known = cluster.plan if cluster else None
         if stored is None:
             return known is None
-        newest = _plan_in(stored)
+        newest = _decode_plan(stored)
         if newest is None:
-            log.warning("plan_unreadable", sequence=stored.sequence, what="planned upon the view")
+            log.warning(
+                "plan_unreadable", sequence=stored.sequence, what="planning from the view alone"
+            )
             return True
         return newest == known
 
     async def _publish(self, made: Plan, expected: int) -> None:
-        """In as many batches as it takes, each under compare-and-set on the one before."""
+        """Publishes in batches, each under compare-and-set on the one before."""
         for number, events in enumerate(batches(made), 1):
             messages = [self._producer.stamp(event, corr=made.made.plan) for event in events]
             try:
@@ -162,15 +168,15 @@ class Operator:
                 return
             stored = await self._bus.last(Stream.PLAN, self._subjects.plan_meta)
             if stored is None or stored.data != messages[0].data:
-                # Another operator planned upon this part; the rest is its business now.
+                # Another operator has planned from this part and takes over.
                 log.info("plan_overtaken", plan=made.made.plan, part=number)
                 return
             expected = stored.sequence
-        self._refused.ended()
-        self._tell(made)
-        await self._await_own_plan(expected)
+        self._refusals.ended()
+        self._report_plan(made)
+        await self._wait_for_own_plan(expected)
 
-    def _tell(self, made: Plan) -> None:
+    def _report_plan(self, made: Plan) -> None:
         metrics.PLANS.labels(policy=made.made.policy).inc()
         if made.changes:
             log.info(
@@ -180,18 +186,18 @@ class Operator:
                 why=made.made.because,
             )
 
-    async def _await_own_plan(self, sequence: int) -> None:
-        """Looks again only at a world that has this plan in it."""
+    async def _wait_for_own_plan(self, sequence: int) -> None:
+        """Waits until the view contains the plan, so that the next one builds on it."""
         async with asyncio.timeout(SETTLED_S):
             while True:
                 stored = await self._bus.last(Stream.PLAN, self._subjects.plan_meta)
-                if stored is None or stored.sequence != sequence or self._is_upon(stored):
+                if stored is None or stored.sequence != sequence or self._includes_plan(stored):
                     return
                 await asyncio.sleep(0.02)
 
 
 def batches(made: Plan) -> list[list[PlanEvent]]:
-    """Each led by the plan's own event. A dry run has nothing but that."""
+    """Each batch starts with `plan.made`. A dry run has nothing else."""
     parts = list(_parts([] if made.made.dry_run else made.changes)) or [[]]
     count = len(parts)
     return [
@@ -201,7 +207,7 @@ def batches(made: Plan) -> list[list[PlanEvent]]:
 
 
 def _parts(changes: Sequence[Sequence[NodePlan]]) -> Iterator[list[NodePlan]]:
-    """The changes of one node are never torn apart."""
+    """Splits changes into batches; the changes of one node stay in one batch."""
     part: list[NodePlan] = []
     for group in changes:
         if len(part) + len(group) > MAX_BATCH - 1:
@@ -212,10 +218,10 @@ def _parts(changes: Sequence[Sequence[NodePlan]]) -> Iterator[list[NodePlan]]:
         yield part
 
 
-def _plan_in(stored: Stored) -> AnyEvent | None:
-    """None for what is no event: any user can have the broker send its answers to this subject.
+def _decode_plan(stored: Stored) -> AnyEvent | None:
+    """None if the message is not an event: clients can make the broker reply to this subject.
 
-    No projector folds that, so no view can be waited for that has it in it.
+    Projectors ignore such a message, so no view will contain it.
     """
     try:
         return codec.read(codec.open_envelope(stored.data, "plan"), "plan")

@@ -1,4 +1,4 @@
-"""The operator's settings: the names that users have."""
+"""The settings of plans."""
 
 import math
 import re
@@ -40,8 +40,8 @@ def policy_numbers(text: str) -> str:
 
 
 def policy(name: str) -> str:
-    """static_partition, queue_aware_v1, rule_swap_v1, or a policy of your own by its entry point"""
-    plugins.chosen(name)
+    """static_partition, queue_aware_v1, rule_swap_v1, or a custom policy by its entry point"""
+    plugins.load_policy(name)
     return name
 
 
@@ -55,7 +55,7 @@ def model_caps(text: str) -> str:
 
 
 def percent(text: str) -> int | None:
-    """a number from 1 to 100, of which the whole percent below counts; or none for no cap"""
+    """a number from 1 to 100, rounded down to a whole percent; or none for no cap"""
     if text == "none":
         return None
     if not re.fullmatch(r"\d{1,3}(\.\d{1,6})?", text):
@@ -64,7 +64,7 @@ def percent(text: str) -> int | None:
     if value < 1:
         raise ValueError("less than one percent would stop the hardware")
     if float(text) > 100:
-        raise ValueError("more than all of it")
+        raise ValueError("more than 100 percent")
     return value
 
 
@@ -75,14 +75,19 @@ _watts: Parser[float] = number(1, 1e6)
 @dataclass(frozen=True, kw_only=True)
 class OperatorSettings:
     interval_s: float = setting(
-        some_time, "RECONCILE_INTERVAL", "1m", "Longest time between two looks at the cluster"
+        some_time, "RECONCILE_INTERVAL", "1m", "Longest time between two plans"
     )
     node_selector: str = setting(
         selector, "NODE_SELECTOR", "joulie.io/managed=true", "Nodes that the operator plans for"
     )
-    policy: str = setting(policy, "POLICY_TYPE", "static_partition", "How nodes are divided")
+    policy: str = setting(
+        policy,
+        "POLICY_TYPE",
+        "static_partition",
+        "The policy that divides the nodes",
+    )
     policy_numbers: str = setting(
-        policy_numbers, "POLICY_NUMBERS", "", "What a policy of your own needs to know"
+        policy_numbers, "POLICY_NUMBERS", "", "Numbers for a custom policy"
     )
     family_floor: str = setting(
         choice("within", "always"),
@@ -94,45 +99,45 @@ class OperatorSettings:
         choice("by-name", "spread"),
         "EQUAL_NODES",
         "by-name",
-        "Which of equally dense nodes supply performance: the first by name, or some everywhere",
+        "Which of equally dense nodes are performance nodes: the first by name, or spread by name",
     )
     static_hp_frac: float = setting(
         _share, "STATIC_HP_FRAC", "0.5", "static_partition: share of performance nodes"
     )
     queue_hp_base_frac: float = setting(
-        _share, "QUEUE_HP_BASE_FRAC", "0.6", "queue_aware_v1: share of performance nodes at rest"
+        _share, "QUEUE_HP_BASE_FRAC", "0.6", "queue_aware_v1: base share of performance nodes"
     )
     queue_hp_min: int = setting(
-        integer(0), "QUEUE_HP_MIN", "1", "queue_aware_v1: least performance nodes"
+        integer(0), "QUEUE_HP_MIN", "1", "queue_aware_v1: minimum number of performance nodes"
     )
     queue_hp_max: int = setting(
-        integer(0), "QUEUE_HP_MAX", "1000000", "queue_aware_v1: most performance nodes"
+        integer(0), "QUEUE_HP_MAX", "1000000", "queue_aware_v1: maximum number of performance nodes"
     )
     queue_perf_per_hp_node: int = setting(
         integer(1),
         "QUEUE_PERF_PER_HP_NODE",
         "10",
-        "queue_aware_v1: performance pods that one performance node is for",
+        "queue_aware_v1: performance pods per performance node",
     )
     dwell_s: float = setting(
-        duration, "PROFILE_MIN_DWELL", "0s", "A node keeps its class at least so long"
+        duration, "PROFILE_MIN_DWELL", "0s", "Shortest time between two changes of a class"
     )
     drain_deadline_s: float = setting(
         duration,
         "DRAIN_DEADLINE",
         "0s",
-        "A node that drains for so long gets its eco caps whoever runs there; 0s: never",
+        "Time after which a draining node gets eco caps despite running pods; 0s: never",
     )
     caps_settle_s: float = CAPS_SETTLE_S
     max_changes: int = setting(
         integer(0),
         "MAX_CHANGES_PER_TICK",
         "0",
-        "Nodes that may change within one RECONCILE_INTERVAL; 0: all",
+        "Maximum number of nodes that change within one RECONCILE_INTERVAL; 0: no limit",
     )
     max_view_age_s: float = MAX_VIEW_AGE_S
     dry_run: bool = setting(
-        boolean, "PLAN_DRY_RUN", "false", "Say what would be planned, and change nothing"
+        boolean, "PLAN_DRY_RUN", "false", "Publish plans without changing nodes"
     )
     cpu_performance_pct: int | None = setting(
         percent, "CPU_PERFORMANCE_CAP_PCT_OF_MAX", "100", "CPU cap of performance nodes"
@@ -162,7 +167,7 @@ class OperatorSettings:
         model_caps,
         "GPU_MODEL_CAPS_JSON",
         "{}",
-        "Cap ranges of GPU models, for nodes that do not say theirs",
+        "Cap ranges of GPU models, for nodes that do not report theirs",
     )
 
     def contradictions(self) -> list[str]:

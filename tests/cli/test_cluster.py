@@ -19,7 +19,7 @@ from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import stored, until
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_process import joulie
-from kube_api import ApiServer, Trouble
+from kube_api import ApiServer, Fault
 from kube_builders import card, joulie_server, namespace, node, node_hardware, pod
 from kube_fields import Patch
 
@@ -154,8 +154,8 @@ async def test_a_long_outage_stops_plans_leaves_twins_and_ends_without_a_storm(
     data = tmp_path / "data"
     async with running("up", server, data) as process:
         await so(lambda: profiles(server) == labels(server) == {"performance": 2, "eco": 2})
-        refused = Trouble(lambda _: True, 503, "ServiceUnavailable", times=1_000_000)
-        server.troubles.append(refused)
+        refused = Fault(lambda _: True, 503, "ServiceUnavailable", times=1_000_000)
+        server.faults.append(refused)
         server.cut_watches()
         begun = len(server.asked)
         for number in range(4, 8):
@@ -163,7 +163,7 @@ async def test_a_long_outage_stops_plans_leaves_twins_and_ends_without_a_storm(
         await so(lambda: len(server.asked) > begun + 40)  # several leases' worth
         during, planned = profiles(server), await plans(data)
         assert process.returncode is None
-        server.troubles.clear()
+        server.faults.clear()
         back = len(server.asked)
         await so(lambda: profiles(server) == labels(server) == {"performance": 4, "eco": 4})
 

@@ -29,7 +29,7 @@ from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
 from joulie_bus.testing import CLUSTER, producer, until
 from joulie_operator.kube.api_client import ApiServer as Watched
-from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.projector.projector import Projector, ProjectorSettings
 from joulie_projections.store import database
@@ -216,7 +216,7 @@ async def racing(
         View.open(bus, engine, CLUSTER) as view,
         ApiServer().listening() as api,
         Watched.of(api.kubeconfig(place)) as kube,
-        background(watch_cluster(kube, bus, CLUSTER, view, Cluster.unseen()), "watch"),
+        background(watch_cluster(kube, bus, CLUSTER, view, ObservedCluster.empty()), "watch"),
         contextlib.AsyncExitStack() as stack,
     ):
         replicas = []

@@ -1,4 +1,4 @@
-"""A kube-apiserver with four managed nodes, or what stands in for one."""
+"""A kube-apiserver with four managed nodes, real or stand-in."""
 
 import sys
 from collections.abc import AsyncGenerator
@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from kube_builders import schedulable
+from kube_conditions import NODES
 from kube_real import ASSETS, ProgramMissing, Running, program, real_server
-from kube_seen import NODES
 
 KIT = Path(__file__).parents[1] / "kit"
 
 
 def stand_in(directory: Path) -> Path:
-    """A directory with programs of the same names, that take the same flags."""
+    """A directory with programs of the same names and flags as the real ones."""
     directory.mkdir()
     scripts = {
         "etcd": "sleep 600",
@@ -36,7 +36,7 @@ async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerat
             programs = program(ASSETS, "kube-apiserver").parent
             program(ASSETS, "etcd")
         except ProgramMissing as missing:
-            pytest.skip(f"wants a directory with etcd and kube-apiserver: {missing}")
+            pytest.skip(f"requires a directory with etcd and kube-apiserver: {missing}")
     async with real_server(tmp_path / "server", programs) as running:
         for number in range(4):
             await running.put(NODES, schedulable(f"n{number}"))

@@ -1,5 +1,5 @@
-"""Beside a real kube-apiserver, where there is one; and the same beside the stand-in, so that what
-starts it and the tests themselves are known to work.
+"""The operator with a real kube-apiserver, if available, and with the stand-in, which checks the
+test itself.
 """
 
 from pathlib import Path
@@ -9,21 +9,21 @@ import pytest
 from joulie_operator.kube.custom_resources import NODETWINS
 from joulie_process import joulie
 from kube_builders import node
+from kube_conditions import NODES, TIMEOUT_S, has_twins, profiles_are, wait_until
 from kube_real import Running
-from kube_seen import NODES, PATIENCE_S, are, has_twins, so
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 
 
 async def test_from_nodes_to_applied_twins_and_back(server: Running, tmp_path: Path) -> None:
     operator = server.kubeconfig("operator")
-    async with joulie("up", operator, tmp_path / "data", PATIENCE_S) as process:
-        await so(are(server, performance=2, eco=2))
+    async with joulie("up", operator, tmp_path / "data", TIMEOUT_S) as process:
+        await wait_until(profiles_are(server, performance=2, eco=2))
         await server.put(NODES, node("n4"), node("n5"))
-        await so(are(server, performance=3, eco=3))
+        await wait_until(profiles_are(server, performance=3, eco=3))
         await server.api.delete(f"{NODES}/n5")
-        await so(are(server, performance=3, eco=2))
-        await so(has_twins(server, "n0", "n1", "n2", "n3", "n4"))
+        await wait_until(profiles_are(server, performance=3, eco=2))
+        await wait_until(has_twins(server, "n0", "n1", "n2", "n3", "n4"))
     assert process.returncode == 0
 
     twins = await server.all(NODETWINS)

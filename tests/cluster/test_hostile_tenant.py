@@ -1,4 +1,4 @@
-"""A hostile tenant of a real kube-apiserver, a hostile agent and hostile clients, at once."""
+"""A hostile tenant of a real kube-apiserver, a hostile agent and hostile clients, concurrently."""
 
 import asyncio
 import contextlib
@@ -17,8 +17,8 @@ from joulie_demo import told_by
 from joulie_process import joulie
 from joulie_projections.history.history import History
 from kube_builders import pod
+from kube_conditions import PODS, TIMEOUT_S, profiles_are, wait_until
 from kube_real import Running
-from kube_seen import PATIENCE_S, PODS, are, so
 
 ONLY_REAL = pytest.mark.parametrize("server", ["real"], indirect=True)
 
@@ -53,18 +53,18 @@ async def attacked(server: Running, data: DataDirectory) -> AsyncGenerator[list[
     ],
 )
 @ONLY_REAL
-async def test_attackers_on_every_side_stop_no_part_and_the_log_replays(
+async def test_attackers_stop_no_component_and_the_log_replays(
     server: Running, tmp_path: Path, seconds: float
 ) -> None:
     data = DataDirectory(tmp_path / "data")
-    async with joulie("up", server.kubeconfig("operator"), data.path, PATIENCE_S):
-        await so(are(server, performance=2, eco=2))
+    async with joulie("up", server.kubeconfig("operator"), data.path, TIMEOUT_S):
+        await wait_until(profiles_are(server, performance=2, eco=2))
         async with attacked(server, data) as attackers:
             await asyncio.sleep(seconds)
         honest = pod("honest", namespace="default") | {"kind": "Pod"}
         honest["spec"] = {"nodeName": "n1", "containers": [{"name": "c", "image": "none"}]}
         await server.put(PODS, honest)
-        await so(lambda: asyncio.to_thread(is_known, data, "honest"))
+        await wait_until(lambda: asyncio.to_thread(is_known, data, "honest"))
         found = data.running()
         assert found is not None
         restarts = dict(found.restarts)

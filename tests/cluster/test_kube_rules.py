@@ -1,6 +1,6 @@
-"""Quantities and node affinity beside Kubernetes' own code, on thousands of generated ones.
+"""Quantities and node affinity compared with Kubernetes' own code, on thousands of generated cases.
 
-tests/kit/kube_rules.go asks the modules that kube-scheduler is made of; `make kube` builds it.
+tests/kit/kube_rules.go calls the modules of kube-scheduler; `make kube` builds it.
 """
 
 import random
@@ -48,7 +48,7 @@ def rules() -> Path:
     try:
         return program(RULES)
     except ProgramMissing as missing:
-        pytest.skip(f"wants Kubernetes' own parsers, which are built with Go: {missing}")
+        pytest.skip(f"requires Kubernetes' own parsers, built with Go: {missing}")
 
 
 def asked(rules: Path, questions: Iterable[Tree]) -> list[Answer]:
@@ -60,7 +60,7 @@ def asked(rules: Path, questions: Iterable[Tree]) -> list[Answer]:
 # --- quantities -------------------------------------------------------------------------------
 
 
-def test_a_quantity_is_what_kubernetes_makes_of_it(rules: Path) -> None:
+def test_quantities_are_parsed_as_kubernetes_parses_them(rules: Path) -> None:
     texts = list(quantities(random.Random(7)))
     answers = asked(rules, ({"quantity": text} for text in texts))
 
@@ -83,8 +83,8 @@ def read(text: str) -> tuple[int, int] | None:
 
 
 def expected(text: str, answer: Answer) -> tuple[int, int] | None:
-    """What Kubernetes has, but that a request is never negative, that a value beyond int64 (where
-    Kubernetes caps binary ones) is int64's largest, and that a text without a digit is not 0.
+    """The result of Kubernetes, except that requests are never negative, values beyond int64 are
+    the largest int64 (Kubernetes caps only binary ones), and a text without a digit is invalid.
     """
     if not answer.valid or answer.sign < 0 or not NUMBER.match(text):
         return None
@@ -94,12 +94,12 @@ def expected(text: str, answer: Answer) -> tuple[int, int] | None:
 
 
 def thousandths(value: int, milli: int) -> int:
-    """Nothing where they do not fit into int64: Kubernetes' overflow there."""
+    """0 where they do not fit into int64: Kubernetes overflows there."""
     return milli if value * 1000 <= LARGEST else 0
 
 
 def quantities(dice: random.Random) -> Iterable[str]:
-    """Without longer exponents: Kubernetes works them out, and does not come back."""
+    """Without longer exponents: Kubernetes computes them and does not terminate."""
     count = 0
     while count < QUANTITIES:
         text = number(dice) + suffix(dice)
@@ -140,7 +140,7 @@ def spoilt(dice: random.Random, text: str) -> str:
 # --- node affinity ----------------------------------------------------------------------------
 
 
-def test_a_pod_may_run_where_kube_scheduler_lets_it(rules: Path) -> None:
+def test_node_affinity_matches_as_in_kube_scheduler(rules: Path) -> None:
     pods = list(constrained(random.Random(7)))
     answers = asked(rules, ({"pod": pod, "labels": NODES} for pod in pods))
 
@@ -150,7 +150,7 @@ def test_a_pod_may_run_where_kube_scheduler_lets_it(rules: Path) -> None:
         if (found := allowed(msgspec.convert(pod, Pod))) != answer.matches
     }
     assert differ == {}
-    assert len({tuple(answer.matches or ()) for answer in answers}) == 8, "all there can be"
+    assert len({tuple(answer.matches or ()) for answer in answers}) == 8, "all combinations"
 
 
 def allowed(pod: Pod) -> list[bool]:
@@ -187,7 +187,7 @@ def term(dice: random.Random) -> Tree:
 def expression(dice: random.Random) -> Tree:
     operators = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "in", ""]
     operator = dice.choice(operators[:6] if dice.random() < 0.9 else operators)
-    if dice.random() < 0.15:  # another label, that all nodes have
+    if dice.random() < 0.15:  # another label, which all nodes have
         return dice.choice(
             [
                 {"key": "zone", "operator": "In", "values": ["a"]},

@@ -1,4 +1,4 @@
-"""Beside a real kube-scheduler, with the blocks of deploy/, where there is one."""
+"""The extender with a real kube-scheduler and the blocks of deploy/, if available."""
 
 import asyncio
 import contextlib
@@ -18,25 +18,25 @@ from joulie_extender.gpu.fit import WANTS_CARDS
 from joulie_operator.kube.custom_resources import GPUS
 from joulie_process import joulie
 from kube_builders import articles_pod, card, pod, schedulable
-from kube_real import PLACES, SCHEDULER, ProgramMissing, Running, program
-from kube_scheduled import deployed_block, scheduling
-from kube_seen import (
+from kube_conditions import (
     NODES,
-    PATIENCE_S,
     PODS,
-    are,
+    TIMEOUT_S,
     held_by,
     placed,
     pod_of,
     profiles,
+    profiles_are,
     refused,
-    so,
-    who_stayed,
+    remaining_pods,
+    wait_until,
 )
+from kube_real import PLACES, SCHEDULER, ProgramMissing, Running, program
+from kube_scheduled import deployed_block, scheduling
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 ONLY_REAL = pytest.mark.parametrize("server", ["real"], indirect=True)
-# A hot loop asks 50 times a second. That nobody asks is seen in no other way than by waiting.
+# A hot loop calls 50 times a second. Only waiting shows that no call comes.
 QUIET_S = 20.0
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 CORES = 96  # of a node
@@ -44,7 +44,7 @@ KIND = {"apiVersion": GPUS.removeprefix("/apis/").removesuffix("/gpus"), "kind":
 
 
 class Scheduled(NamedTuple):
-    """A cluster whose kube-scheduler asks us."""
+    """A cluster whose kube-scheduler calls the extender."""
 
     server: Running
     joulie: Process
@@ -69,15 +69,15 @@ class Scheduled(NamedTuple):
 async def scheduled(
     server: Running, tmp_path: Path, block: str = "kube-scheduler.yaml", **environ: str
 ) -> AsyncGenerator[Scheduled, None]:
-    """With a block of deploy/."""
+    """Runs everything with one block of deploy/."""
     try:
         program(SCHEDULER)
     except ProgramMissing as missing:
-        pytest.skip(f"wants a kube-scheduler: {missing}")
+        pytest.skip(f"requires a kube-scheduler: {missing}")
     operator, data = server.kubeconfig("operator"), tmp_path / "data"
     extender = f"127.0.0.1:{free_port()}"
     async with (
-        joulie("up", operator, data, PATIENCE_S, EXTENDER_ADDR=extender, **environ) as ours,
+        joulie("up", operator, data, TIMEOUT_S, EXTENDER_ADDR=extender, **environ) as ours,
         scheduling(server, deployed_block(block, extender)) as theirs,
     ):
         yield Scheduled(server, ours, theirs, extender)
@@ -86,7 +86,7 @@ async def scheduled(
 def asks(
     name: str, workload: str, *, on: str = "", cores: int = 1, priority: str = ""
 ) -> dict[str, Any]:
-    """Evicted, it is gone at once."""
+    """A pod without a grace period: an eviction removes it at once."""
     made = pod(name, workload=workload, namespace="default")
     resources = {"requests": {"cpu": str(cores), "memory": "16Mi"}}
     made["spec"]["containers"] = [{"name": "c", "image": "none", "resources": resources}]
@@ -97,35 +97,35 @@ def asks(
 
 
 async def taken_by_others(server: Running, cores: int) -> list[str]:
-    """A pod of low priority on every node."""
+    """Fills every node with a pod of low priority."""
     others = {f"other-{name}": name for name in await server.all(NODES)}
     await server.put(PRIORITIES, {"metadata": {"name": "urgent"}, "value": 1000})
     await server.put(
         PODS, *[asks(name, "standard", on=on, cores=cores) for name, on in others.items()]
     )
-    await so(placed(server, *others))
+    await wait_until(placed(server, *others))
     return sorted(others)
 
 
 @ONLY_REAL
-async def test_a_real_scheduler_keeps_performance_pods_off_eco_nodes_and_survives_us(
+async def test_a_real_scheduler_keeps_performance_pods_off_eco_nodes_and_survives_the_extender(
     server: Running, tmp_path: Path
 ) -> None:
     names = [f"fast-{number}" for number in range(4)]
     async with scheduled(server, tmp_path) as cluster:
-        await so(are(server, performance=2, eco=2))
+        await wait_until(profiles_are(server, performance=2, eco=2))
         found = await profiles(server)
         an_eco_node = next(name for name, profile in found.items() if profile == "eco")
         await server.put(PODS, *[asks(name, "performance") for name in names])
         await server.put(PODS, asks("refused", "performance", on=an_eco_node))
         await server.put(PODS, asks("slow", "standard", on=an_eco_node))
-        await so(placed(server, *names, "slow"))
-        await so(refused(server, "refused", WANTS_PERFORMANCE))
+        await wait_until(placed(server, *names, "slow"))
+        await wait_until(refused(server, "refused", WANTS_PERFORMANCE))
         pods = await server.all(PODS)
         cluster.joulie.kill()
         await cluster.joulie.wait()
         await server.put(PODS, asks("late", "performance"))
-        await so(placed(server, "late"))
+        await wait_until(placed(server, "late"))
         assert cluster.scheduler.returncode is None
 
     assert {found[pods[name]["spec"]["nodeName"]] for name in names} == {"performance"}
@@ -133,57 +133,57 @@ async def test_a_real_scheduler_keeps_performance_pods_off_eco_nodes_and_survive
 
 
 @ONLY_REAL
-async def test_a_pod_that_is_refused_everywhere_is_filtered_twice_and_rests_and_evicts_nobody(
+async def test_a_pod_refused_by_all_nodes_is_filtered_twice_then_waits_and_evicts_no_pod(
     server: Running, tmp_path: Path
 ) -> None:
-    """Many nodes, because a text that lists them in no order may be the same twice by chance."""
+    """With many nodes: an unordered list of few could be equal twice by chance."""
     await server.put(NODES, *[schedulable(f"n{number}") for number in range(4, 16)])
     async with scheduled(server, tmp_path, STATIC_HP_FRAC="0") as cluster:
-        await so(are(server, eco=16))
+        await wait_until(profiles_are(server, eco=16))
         others = await taken_by_others(server, cores=1)
         await server.put(PODS, asks("urgent", "performance", priority="urgent"))
-        await so(refused(server, "urgent", WANTS_PERFORMANCE))
+        await wait_until(refused(server, "urgent", WANTS_PERFORMANCE))
         await asyncio.sleep(QUIET_S)
 
-        assert await who_stayed(server, others) == others
+        assert await remaining_pods(server, others) == others
         assert await cluster.asked_about("urgent") == ["filter", "filter"]
 
 
 @ONLY_REAL
-async def test_a_refused_pod_of_high_priority_empties_no_full_node(
+async def test_a_refused_pod_of_high_priority_evicts_no_pod(
     server: Running, tmp_path: Path
 ) -> None:
     async with scheduled(server, tmp_path, STATIC_HP_FRAC="0") as cluster:
-        await so(are(server, eco=4))
+        await wait_until(profiles_are(server, eco=4))
         others = await taken_by_others(server, cores=CORES)
         await server.put(PODS, asks("urgent", "performance", priority="urgent"))
-        await so(refused(server, "urgent", "0/4 nodes are available"))
+        await wait_until(refused(server, "urgent", "0/4 nodes are available"))
         await asyncio.sleep(QUIET_S)
 
-        assert await who_stayed(server, others) == others
+        assert await remaining_pods(server, others) == others
         assert await cluster.asked_about("urgent") == ["preempt"]
 
 
 @ONLY_REAL
-async def test_a_pod_of_high_priority_is_made_room_for_where_it_may_run_and_nowhere_else(
+async def test_a_pod_of_high_priority_preempts_only_where_it_may_run(
     server: Running, tmp_path: Path
 ) -> None:
     async with scheduled(server, tmp_path, STATIC_HP_FRAC="0.25"):
-        await so(are(server, performance=1, eco=3))
+        await wait_until(profiles_are(server, performance=1, eco=3))
         found = await profiles(server)
         others = await taken_by_others(server, cores=CORES)
         await server.put(PODS, asks("urgent", "performance", priority="urgent"))
-        await so(placed(server, "urgent"))
+        await wait_until(placed(server, "urgent"))
         on = (await pod_of(server, "urgent"))["spec"]["nodeName"]
 
         assert found[on] == "performance"
-        assert await who_stayed(server, others) == [
+        assert await remaining_pods(server, others) == [
             name for name in others if name != f"other-{on}"
         ]
 
 
 async def may_bind(server: Running) -> None:
-    """What docs/gpus.md says that the extender's account needs, and nothing else."""
+    """Grants exactly the rights that docs/gpus.md lists for the extender's account."""
     rules = [
         {"apiGroups": [""], "resources": ["pods/binding"], "verbs": ["create"]},
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
@@ -196,23 +196,23 @@ async def may_bind(server: Running) -> None:
 
 
 @ONLY_REAL
-async def test_a_real_scheduler_has_us_bind_pods_that_want_cards_and_no_card_goes_to_two(
+async def test_the_extender_binds_gpu_pods_of_a_real_scheduler_and_no_card_is_given_twice(
     server: Running, tmp_path: Path
 ) -> None:
-    """The node says that it has three cards; two of them are known."""
+    """The node has three allocatable GPUs; two cards are known."""
     await server.put(NODES, schedulable("gpu", gpus=3))
     await server.put(GPUS, *[KIND | card(uuid, "gpu") for uuid in ("GPU-1", "GPU-2")])
     await may_bind(server)
-    told = {"EXTENDER_BINDS": str(server.kubeconfig("extender"))}
+    settings = {"EXTENDER_BINDS": str(server.kubeconfig("extender"))}
     names = [f"training-{number}" for number in range(3)]
-    async with scheduled(server, tmp_path, "kube-scheduler-split.yaml", **told):
-        await so(held_by(server, "", ""))
+    async with scheduled(server, tmp_path, "kube-scheduler-split.yaml", **settings):
+        await wait_until(held_by(server, "", ""))
         await server.put(PODS, *map(articles_pod, names[:2]))
-        await so(placed(server, *names[:2]))
-        await so(held_by(server, *names[:2]))
+        await wait_until(placed(server, *names[:2]))
+        await wait_until(held_by(server, *names[:2]))
         await server.put(PODS, articles_pod(names[2]), asks("plain", "standard"))
-        await so(placed(server, "plain"))
-        await so(refused(server, names[2], WANTS_CARDS))
+        await wait_until(placed(server, "plain"))
+        await wait_until(refused(server, names[2], WANTS_CARDS))
         pods = await server.all(PODS)
 
     given = [pods[name]["metadata"]["annotations"].get("joulie.io/gpus", "") for name in names]

@@ -1,4 +1,4 @@
-"""Go's HTTP client, as kube-scheduler uses it: one POST, one timeout, no second try."""
+"""Go's HTTP client as kube-scheduler uses it: one POST, one timeout, no retry."""
 
 import asyncio
 import contextlib
@@ -6,15 +6,15 @@ import gzip
 import ssl
 from typing import NamedTuple
 
-IDLE_S = 90.0  # then it drops the connection
+IDLE_S = 90.0  # idle connections are closed after this time
 _KEEP_METHOD = (307, 308)
 _TO_GET = (301, 302, 303)
-# Out of reach, too late, cut off, or not HTTP (IndexError: no status line).
+# Unreachable, timed out, interrupted, or not HTTP (IndexError: no status line).
 FAILURES = (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError, IndexError)
 
 
 class CallFailed(Exception):
-    """What the pod's condition shows."""
+    """A failed call; the message appears in the pod's condition."""
 
 
 class Response(NamedTuple):
@@ -24,7 +24,7 @@ class Response(NamedTuple):
 
 
 class Client:
-    """Towards one extender."""
+    """A client of one extender."""
 
     def __init__(
         self, host: str, port: int, prefix: str = "", tls: ssl.SSLContext | None = None
@@ -36,7 +36,7 @@ class Client:
         self.last = Response(0, {}, b"")
 
     async def post(self, verb: str, body: bytes, timeout_s: float) -> bytes:
-        """The body of a 200; anything else is a failed call."""
+        """The body of a 200 response; anything else is a failed call."""
         url = f"http://{self._host}:{self._port}{self._prefix}/{verb}"
         try:
             async with asyncio.timeout(timeout_s):
@@ -107,7 +107,7 @@ async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
 
 
 async def _body(reader: asyncio.StreamReader, fields: dict[str, str]) -> bytes:
-    """A body shorter than it was announced is cut: "unexpected EOF" at the decoder."""
+    """A body shorter than announced is truncated: "unexpected EOF" in the decoder."""
     if "content-length" in fields:
         try:
             return await reader.readexactly(int(fields["content-length"]))

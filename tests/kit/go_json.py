@@ -1,7 +1,7 @@
-"""What Go's encoding/json makes of a body: keys in any case, the last of two, wrong types fail.
+"""Decodes JSON as Go's encoding/json: keys in any case, the last duplicate wins, strict types.
 
-A shape turns a parsed value into what Go would hold: null is the zero value, unknown keys are
-skipped, numbers are what they were written as.
+A shape converts a parsed value to Go's value: null is the zero value, unknown keys are skipped,
+numbers keep their spelling.
 """
 
 import json
@@ -13,11 +13,11 @@ _INT64 = 2**63
 
 
 class GoError(Exception):
-    """The whole call fails."""
+    """The body cannot be decoded, so the call fails."""
 
 
 class Pairs(NamedTuple):
-    """An object as it was written, so that two keys of one name are still two."""
+    """An object with its duplicate keys."""
 
     items: list[tuple[str, Any]]
 
@@ -36,7 +36,7 @@ _decoder = json.JSONDecoder(
 
 
 def decode(body: bytes, shape: Shape) -> Any:
-    """The first value of the body; what follows it is not looked at."""
+    """Decodes the first value of the body; the rest is ignored."""
     text = body.decode("utf-8", "replace").lstrip(" \t\r\n")
     if not text:
         raise GoError("EOF")
@@ -96,7 +96,7 @@ def map_of(item: Shape) -> Shape:
 
 
 def struct(**fields: Shape) -> Shape:
-    """A struct by value: null leaves every field at zero."""
+    """A struct by value: null leaves every field at its zero value."""
     by_name = {name.lower(): (name, shape) for name, shape in fields.items()}
 
     def made(value: Any, where: str) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def struct(**fields: Shape) -> Shape:
 
 
 def pointer(to: Shape) -> Shape:
-    """May be nil, which is not the same as zero."""
+    """A pointer: nil differs from the zero value."""
     return lambda value, where: None if value is None else to(value, where)
 
 

@@ -1,7 +1,7 @@
-"""A small kube-apiserver over HTTP, for tests: answers as the recordings in tests/data/kube-api do.
+"""A small kube-apiserver over HTTP, for tests. It responds as recorded in tests/data/kube-api.
 
-Lists in pages, watches with bookmarks, server-side apply with field ownership, leases, bindings,
-rights; and everything that goes wrong: refusals to order, outages, slow and cut streams.
+It supports lists in pages, watches with bookmarks, server-side apply with field ownership, leases,
+bindings and rights; and faults: injected errors, outages, slow and interrupted streams.
 """
 
 import asyncio
@@ -36,18 +36,18 @@ from kube_requests import (
 )
 from kube_watch import Watch
 
-ADMIN = "secret"  # the token of who may do everything
+ADMIN = "secret"  # the token of the administrator
 EXPIRED_LIST = "The resourceVersion for the provided list is too old."
 
 
-# What becomes of sendInitialEvents: as in 1.34; as with the gate off; as before 1.27, where it
-# is not known, and what comes has no end; as over an etcd that is too old.
+# Support of sendInitialEvents: as in 1.34; with the feature gate off; as before 1.27, which ignores
+# the parameter and does not mark the end; with an etcd that is too old.
 InitialEvents = Literal["sent", "refused", "unknown", "unsupported"]
 OLD_ETCD = "a watch stream was requested by the client but the required storage feature is disabled"
 
 
-class Trouble(NamedTuple):
-    """What is answered instead, to requests that `to` picks, so many times."""
+class Fault(NamedTuple):
+    """An error response to requests that `to` selects, for the next `times` of them."""
 
     to: Callable[[Asked], bool]
     status: int = 500
@@ -57,7 +57,7 @@ class Trouble(NamedTuple):
 
 
 class ApiServer:
-    """`async with server.listening():` it answers; `server.objects` is what it holds."""
+    """Serves inside of `async with server.listening():`; `server.objects` is its content."""
 
     def __init__(self) -> None:
         self.objects = Objects()
@@ -68,11 +68,13 @@ class ApiServer:
         self.users: dict[str, tuple[str, set[tuple[str, str, str]] | None]] = {
             ADMIN: ("admin", None)  # None: no limits
         }
-        self.troubles: list[Trouble] = []
+        self.faults: list[Fault] = []
         self.slowness_s = 0.0
         self.bookmark_s = 60.0
         self.initial_events: InitialEvents = "sent"
-        self.midway: Callable[[Watch], None] | None = None  # once, within initial events
+        self.midway: Callable[[Watch], None] | None = (
+            None  # called once, in the middle of initial events
+        )
         self.watches: set[Watch] = set()
         self.most_at_once = 0
         self._now = 0
@@ -112,7 +114,7 @@ users: [{{name: me, user: {{token: {token}}}}}]
         return next(kind for kind in self.objects.kinds.values() if kind.plural == plural)
 
     def put(self, plural: str, body: Tree, namespace: str = "") -> Tree:
-        """Made, or changed where it differs; nodes without the taint of new ones."""
+        """Creates or merges the object; removes the taint of new nodes."""
         kind, name = self.kind(plural), body["metadata"]["name"]
         if (namespace, name) in self.objects.table(kind):
             return self.objects.merge(kind, namespace, name, body)
@@ -138,15 +140,15 @@ users: [{{name: me, user: {{token: {token}}}}}]
         for watch in self.watches:
             watch.cut()
 
-    def forget_the_past(self) -> None:
-        """Watches from before now are gone, as after a compaction."""
-        self.objects.forgotten = self.objects.version
+    def compact(self) -> None:
+        """Compacts the history: watches from older versions get 410."""
+        self.objects.compacted_to = self.objects.version
 
     def count(self, verb: str, resource: str) -> int:
         return sum(asked.verb == verb and asked.resource == resource for asked in self.asked)
 
     def writes(self) -> list[Asked]:
-        """All but leases, which are renewed whatever happens."""
+        """All writes but those of Leases, which are renewed all the time."""
         return [
             asked
             for asked in self.asked
@@ -179,21 +181,21 @@ users: [{{name: me, user: {{token: {token}}}}}]
         asked = self._authorized(request, place)
         if self.slowness_s:
             await asyncio.sleep(self.slowness_s)
-        if (trouble := self._trouble(asked)) is not None:
-            refused = Refused(trouble.status, trouble.reason, "trouble to order")
-            return answered(refused.body, trouble.status, trouble.headers)
+        if (fault := self._fault(asked)) is not None:
+            refused = Refused(fault.status, fault.reason, "injected fault")
+            return answered(refused.body, fault.status, fault.headers)
         if asked.verb == "watch":
             return await self._watch(request, place)
         if asked.verb == "list":
             return self._list(request, place)
         return await self._one(request, place)
 
-    def _trouble(self, asked: Asked) -> Trouble | None:
-        for number, trouble in enumerate(self.troubles):
-            if trouble.to(asked):
-                left = trouble.times - 1
-                self.troubles[number : number + 1] = [trouble._replace(times=left)] if left else []
-                return trouble
+    def _fault(self, asked: Asked) -> Fault | None:
+        for number, fault in enumerate(self.faults):
+            if fault.to(asked):
+                left = fault.times - 1
+                self.faults[number : number + 1] = [fault._replace(times=left)] if left else []
+                return fault
         return None
 
     def _authorized(self, request: web.Request, place: Place) -> Asked:
@@ -202,7 +204,7 @@ users: [{{name: me, user: {{token: {token}}}}}]
         return asked
 
     def _allowed(self, request: web.Request, place: Place, verb: str) -> Asked:
-        """Apply may ask twice: who patches what is not there has to be allowed to create it."""
+        """Checks rights; applying a missing object also requires the right to create it."""
         asked = Asked(
             verb,
             place.kind.group,
@@ -244,8 +246,8 @@ users: [{{name: me, user: {{token: {token}}}}}]
         validation = request.query.get("fieldValidation", "Warn")
         made = self.objects.create(place.kind, place.namespace, body, validation)
         unknown = [key for key in body.get("spec", {}) if key not in made.get("spec", {})]
-        told = ", ".join(f'299 - "unknown field \\"spec.{key}\\""' for key in unknown)
-        return answered(made, 201, {"Warning": told} if unknown and place.kind.schema else {})
+        warnings = ", ".join(f'299 - "unknown field \\"spec.{key}\\""' for key in unknown)
+        return answered(made, 201, {"Warning": warnings} if unknown and place.kind.schema else {})
 
     async def _patch(self, request: web.Request, place: Place) -> web.StreamResponse:
         body, query = await body_of(request), request.query
@@ -272,11 +274,11 @@ users: [{{name: me, user: {{token: {token}}}}}]
         version, start = objects.version, ""
         if more := query.get("continue"):
             version, start = token_read(more)
-            if version < objects.forgotten:
+            if version < objects.compacted_to:
                 raise Refused(410, "Expired", EXPIRED_LIST)
         elif query.get("resourceVersionMatch") == "Exact":
             version = int(query["resourceVersion"])
-            if version < objects.forgotten:
+            if version < objects.compacted_to:
                 raise Refused(410, "Expired", EXPIRED_LIST)
         keys, chosen = self._chosen(request, place)
         first = bisect.bisect_right(keys, start)
@@ -288,7 +290,7 @@ users: [{{name: me, user: {{token: {token}}}}}]
         return self._listed(request, place.kind, page, meta)
 
     def _chosen(self, request: web.Request, place: Place) -> tuple[list[str], list[Tree]]:
-        """What a list holds, in its order; kept for the pages that follow."""
+        """The objects of a list, in order; kept for further pages."""
         query, rows = request.query, self.objects.table(place.kind)
         picks = (query.get("labelSelector"), query.get("fieldSelector"))
         asked = (place, *picks, self.objects.version)
@@ -314,7 +316,7 @@ users: [{{name: me, user: {{token: {token}}}}}]
         return web.Response(body=body, content_type="application/json")
 
     def _item(self, tree: Tree) -> bytes:
-        """Encoded once; built-in kinds do not repeat kind and apiVersion in a list."""
+        """Cached; built-in kinds do not repeat kind and apiVersion in a list."""
         version = int(tree["metadata"]["resourceVersion"])
         found = self._bodies.get(version)
         if found is None:
@@ -343,7 +345,7 @@ users: [{{name: me, user: {{token: {token}}}}}]
         )
         self.watches.add(watch)
         with contextlib.suppress(ConnectionResetError, ConnectionAbortedError, TimeoutError):
-            await self._begin(watch, query)
+            await self._start(watch, query)
             async with asyncio.timeout(float(query.get("timeoutSeconds", 1800))):
                 await watch.follow(bookmarks=query.get("allowWatchBookmarks") == "true")
         self.watches.discard(watch)
@@ -354,18 +356,20 @@ users: [{{name: me, user: {{token: {token}}}}}]
                 await watch.bookmark()
         return response
 
-    async def _begin(self, watch: Watch, query: Mapping[str, str]) -> None:
-        """Without a version, what is there comes first even if nobody asked for its end."""
+    async def _start(self, watch: Watch, query: Mapping[str, str]) -> None:
+        """Without a version, existing objects come first, whether requested or not."""
         watch.version = int(query.get("resourceVersion") or 0)
         wants = query.get("sendInitialEvents") == "true"
         if wants and self.initial_events == "unsupported":
             await watch.fail(Refused(500, "InternalError", OLD_ETCD))
         elif wants or not watch.version:
             knows = wants and self.initial_events == "sent"
-            says_so = knows and query.get("allowWatchBookmarks") == "true"
-            await watch.begin_with_the_list(says_so=says_so, midway=lambda: self._midway(watch))
+            mark_end = knows and query.get("allowWatchBookmarks") == "true"
+            await watch.send_initial_events(
+                mark_end=mark_end, midway=lambda: self._run_midway(watch)
+            )
 
-    def _midway(self, watch: Watch) -> None:
-        happens, self.midway = self.midway, None
-        if happens is not None:
-            happens(watch)
+    def _run_midway(self, watch: Watch) -> None:
+        hook, self.midway = self.midway, None
+        if hook is not None:
+            hook(watch)

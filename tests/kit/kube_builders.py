@@ -1,4 +1,4 @@
-"""Kubernetes objects for tests that say only what matters."""
+"""Builders of Kubernetes objects; tests state only the relevant fields."""
 
 from typing import Any
 
@@ -9,18 +9,18 @@ Tree = dict[str, Any]
 
 
 def joulie_server() -> ApiServer:
-    """With our kinds installed."""
+    """A server with Joulie's CRDs installed."""
     server = ApiServer()
     server.install([definition(each) for each in DEFINITIONS])
     return server
 
 
 def node(name: str, *, cores: int = 96, gpus: int = 0, managed: bool = True, **labels: str) -> Tree:
-    """Ready; `power_profile="eco"` is the label joulie.io/power-profile."""
+    """A ready node; `power_profile="eco"` sets the label joulie.io/power-profile."""
     ours = {"joulie.io/managed": "true"} if managed else {}
-    told = {f"joulie.io/{key.replace('_', '-')}": value for key, value in labels.items()}
+    labelled = {f"joulie.io/{key.replace('_', '-')}": value for key, value in labels.items()}
     return {
-        "metadata": {"name": name, "labels": ours | told},
+        "metadata": {"name": name, "labels": ours | labelled},
         "status": {
             "allocatable": {"cpu": str(cores), "memory": "1Gi"}
             | ({"nvidia.com/gpu": str(gpus)} if gpus else {}),
@@ -30,7 +30,7 @@ def node(name: str, *, cores: int = 96, gpus: int = 0, managed: bool = True, **l
 
 
 def schedulable(name: str, *, cores: int = 96, gpus: int = 0) -> Tree:
-    """As its kubelet would tell kube-scheduler."""
+    """A node as its kubelet reports it to kube-scheduler."""
     made = node(name, cores=cores, gpus=gpus)
     made["metadata"]["labels"]["kubernetes.io/hostname"] = name
     room = made["status"]["allocatable"] | {"pods": "110"}
@@ -55,7 +55,7 @@ def namespace(name: str, workload: str = "") -> Tree:
 
 
 def node_hardware(name: str, *, watts: float = 360, gpus: int = 0) -> Tree:
-    """Two sockets of an EPYC 9654; GPUs of 700 W."""
+    """A NodeHardware with two sockets of an EPYC 9654 and GPUs of 700 W."""
     status: Tree = {
         "cpu": {
             "model": "AMD EPYC 9654",
@@ -82,7 +82,7 @@ def card(uuid: str, node: str, *, used_mb: int = 0) -> Tree:
 def articles_pod(
     name: str = "training-job-resnet50", model: str = "NVIDIA-H100", **annotations: str
 ) -> Tree:
-    """The pod that the article on GPUs shows."""
+    """The example pod of the article on GPUs."""
     return {
         "metadata": {
             "name": name,

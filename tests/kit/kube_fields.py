@@ -1,4 +1,4 @@
-"""Who owns which field of an object: server-side apply, as far as the recordings show it. Pure."""
+"""Field ownership of server-side apply, as far as the recordings cover it. Pure."""
 
 import copy
 import json
@@ -26,7 +26,7 @@ class Kind(NamedTuple):
 
     @property
     def resource(self) -> str:
-        """As messages name it."""
+        """The name in messages."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
@@ -35,7 +35,7 @@ class Kind(NamedTuple):
 
 
 class Refused(Exception):
-    """A Status, as the server says it."""
+    """An error response of the server: a Status."""
 
     def __init__(self, code: int, reason: str, message: str, details: Tree | None = None) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class Refused(Exception):
 
 
 class Patch(NamedTuple):
-    """What a server-side apply says about itself."""
+    """The parameters of a server-side apply."""
 
     manager: str
     force: bool
@@ -63,16 +63,16 @@ class Patch(NamedTuple):
 
 
 def details_of(kind: Kind, name: str, causes: list[Tree] | None = None) -> Tree:
-    told = {"name": name, "group": kind.group, "kind": kind.plural, "causes": causes}
-    return {key: value for key, value in told.items() if value}
+    applied = {"name": name, "group": kind.group, "kind": kind.plural, "causes": causes}
+    return {key: value for key, value in applied.items() if value}
 
 
-def own(tree: Tree, patch: Patch, told: Tree, kind: Kind) -> None:
-    """Puts `told` into the object: what a manager leaves out that it alone had is removed."""
+def own(tree: Tree, patch: Patch, applied: Tree, kind: Kind) -> None:
+    """Applies `applied`; fields that the manager alone owned and now leaves out are removed."""
     entries: list[Tree] = tree["metadata"].setdefault("managedFields", [])
     mine = next((entry for entry in entries if _is_of(entry, patch)), None)
     others = [entry for entry in entries if entry is not mine]
-    wanted = dict(leaves(told, kind.schema))
+    wanted = dict(leaves(applied, kind.schema))
     _refuse_conflicts(tree, wanted, others, patch)
     for path in _paths(mine["fieldsV1"] if mine else {}) - wanted.keys():
         if not any(path in _paths(entry["fieldsV1"]) for entry in others):
@@ -98,8 +98,8 @@ def own(tree: Tree, patch: Patch, told: Tree, kind: Kind) -> None:
 
 
 def _is_of(entry: Tree, patch: Patch) -> bool:
-    said = (entry["manager"], entry["operation"], entry.get("subresource", ""))
-    return said == (patch.manager, "Apply", patch.subresource)
+    owner = (entry["manager"], entry["operation"], entry.get("subresource", ""))
+    return owner == (patch.manager, "Apply", patch.subresource)
 
 
 def _refuse_conflicts(
@@ -118,15 +118,15 @@ def _refuse_conflicts(
             causes.append({"reason": "FieldManagerConflict", "message": cause, "field": field})
     if causes:
         s = "s" if len(causes) > 1 else ""
-        told = "; ".join(f"{cause['message']}: {cause['field']}" for cause in causes)
-        message = f"Apply failed with {len(causes)} conflict{s}: {told}"
+        applied = "; ".join(f"{cause['message']}: {cause['field']}" for cause in causes)
+        message = f"Apply failed with {len(causes)} conflict{s}: {applied}"
         raise Refused(409, "Conflict", message, {"causes": causes})
 
 
 def leaves(
     tree: Mapping[str, Any], schema: Tree | None, at: Path = ()
 ) -> Iterator[tuple[Path, Any]]:
-    """Every field with its path; an item of a list with keys is a field by its keys."""
+    """Every field with its path; items of keyed lists are addressed by their keys."""
     for key, value in tree.items():
         below = (schema or {}).get("properties", {}).get(key)
         if isinstance(value, dict) and value:
@@ -202,7 +202,7 @@ def _put(tree: Tree, path: Path, value: Any) -> None:
 
 
 def _remove(tree: Tree, path: Path) -> None:
-    """The field, and what is empty without it."""
+    """Removes the field, and parents that become empty."""
     above = _look(tree, path[:-1])
     if isinstance(above, dict):
         above.pop(path[-1], None)

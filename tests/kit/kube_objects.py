@@ -1,6 +1,6 @@
 """The objects of the stand-in API server: versions, generations, history. No I/O.
 
-Only what the recordings in tests/data/kube-api show, and what our own code relies on.
+It covers the recordings in tests/data/kube-api and what Joulie depends on.
 """
 
 import copy
@@ -18,7 +18,7 @@ BUILT_IN = (
     Kind("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True),
     Kind("events.k8s.io", "v1", "events", "Event", namespaced=True),
     Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition"),
-    # Kept, and obeyed by nobody: rights are `ApiServer.users`.
+    # Stored without effect: rights come from `ApiServer.users`.
     Kind("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True),
     Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole"),
     Kind("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding"),
@@ -27,7 +27,7 @@ BUILT_IN = (
 )
 
 
-class Happened(NamedTuple):
+class Change(NamedTuple):
     version: int
     type: str
     kind: Kind
@@ -36,12 +36,12 @@ class Happened(NamedTuple):
 
 
 class Objects:
-    """Everything there is, and everything that happened."""
+    """All objects, and their history."""
 
     def __init__(self, version: int = 100) -> None:
         self.version = version
-        self.forgotten = 50  # what happened up to here is gone
-        self.history: list[Happened] = []
+        self.compacted_to = 50  # history up to this version is gone
+        self.history: list[Change] = []
         self.kinds = {(kind.group, kind.plural): kind for kind in BUILT_IN}
         self.tables: dict[tuple[str, str], dict[tuple[str, str], Tree]] = {}
         self.listeners: list[Callable[[], None]] = []
@@ -58,8 +58,8 @@ class Objects:
             message = f'{kind.resource} "{name}" not found'
             raise Refused(404, "NotFound", message, details_of(kind, name)) from None
 
-    def since(self, version: int) -> list[Happened]:
-        if version < self.forgotten:
+    def since(self, version: int) -> list[Change]:
+        if version < self.compacted_to:
             message = f"too old resource version: {version} ({self.version})"
             raise Refused(410, "Expired", message)
         first = len(self.history)
@@ -70,17 +70,17 @@ class Objects:
     # --- writing ------------------------------------------------------------------------------
 
     def create(self, kind: Kind, namespace: str, body: Tree, validation: str = "Warn") -> Tree:
-        """`validation` is fieldValidation: Strict refuses what the schema does not know."""
+        """`validation` is fieldValidation: Strict refuses unknown fields."""
         made = copy.deepcopy(body)
         meta = made.setdefault("metadata", {})
         if "name" not in meta:
             meta["name"] = meta["generateName"] + secrets.token_hex(3)[:5]
         unknown = pruned(made, kind.schema)
         if unknown and validation == "Strict":
-            told = ", ".join(f'unknown field "{field}"' for field in unknown)
+            fields = ", ".join(f'unknown field "{field}"' for field in unknown)
             message = (
                 f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
-                f"strict decoding error: {told}"
+                f"strict decoding error: {fields}"
             )
             raise Refused(400, "BadRequest", message)
         if (namespace, meta["name"]) in self.table(kind):
@@ -149,18 +149,18 @@ class Objects:
     def apply(
         self, kind: Kind, namespace: str, name: str, body: Tree, patch: Patch
     ) -> tuple[int, Tree]:
-        """Server-side apply: the status of the answer, and the object."""
-        told = {key: value for key, value in body.items() if key not in ("apiVersion", "kind")}
-        told["metadata"] = {
+        """Server-side apply: the status code, and the object."""
+        applied = {key: value for key, value in body.items() if key not in ("apiVersion", "kind")}
+        applied["metadata"] = {
             key: value
-            for key, value in told.get("metadata", {}).items()
+            for key, value in applied.get("metadata", {}).items()
             if key in ("labels", "annotations")
         }
         if patch.subresource:
-            told = {patch.subresource: told.get(patch.subresource, {})}
+            applied = {patch.subresource: applied.get(patch.subresource, {})}
         elif kind.has_status:
-            told.pop("status", None)
-        self._declared(kind, name, told)
+            applied.pop("status", None)
+        self._declared(kind, name, applied)
         before = self.table(kind).get((namespace, name))
         if before is None:
             if patch.subresource:
@@ -171,18 +171,18 @@ class Objects:
                 "metadata": {"name": name},
             }
             self._born(kind, namespace, made)
-            own(made, patch, told, kind)
+            own(made, patch, applied, kind)
             check(made, kind)
             return 201, self._store("ADDED", kind, None, made, dry_run=patch.dry_run)
         after = copy.deepcopy(before)
-        own(after, patch, told, kind)
+        own(after, patch, applied, kind)
         check(after, kind)
         return 200, self._changed(kind, before, after, dry_run=patch.dry_run)
 
     # --- inside -------------------------------------------------------------------------------
 
-    def _declared(self, kind: Kind, name: str, told: Tree) -> None:
-        unknown = pruned(copy.deepcopy(told), kind.schema)
+    def _declared(self, kind: Kind, name: str, applied: Tree) -> None:
+        unknown = pruned(copy.deepcopy(applied), kind.schema)
         if unknown:
             message = (
                 f"failed to create typed patch object (/{name}; {kind.api_version}, "
@@ -225,7 +225,7 @@ class Objects:
 
     def _changed(self, kind: Kind, before: Tree, after: Tree, *, dry_run: bool = False) -> Tree:
         if _content(after) == _content(before):
-            return before  # nothing moved: the same version
+            return before  # no change: the same version
         check(after, kind)
         if kind.schema is not None and after.get("spec") != before.get("spec"):
             after["metadata"]["generation"] = before["metadata"]["generation"] + 1
@@ -241,7 +241,7 @@ class Objects:
         meta["resourceVersion"] = str(self.version)
         if what != "DELETED":
             self.table(kind)[meta.get("namespace", ""), meta["name"]] = after
-        self.history.append(Happened(self.version, what, kind, before, after))
+        self.history.append(Change(self.version, what, kind, before, after))
         for listener in list(self.listeners):
             listener()
         return after

@@ -1,4 +1,4 @@
-"""The stand-in as a program with kube-apiserver's flags for port, certificate and tokens."""
+"""The stand-in API server as a program with kube-apiserver's flags."""
 
 import argparse
 import asyncio

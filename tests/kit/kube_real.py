@@ -1,10 +1,10 @@
-"""A kube-apiserver over an etcd of its own, out of a directory of programs.
+"""Runs a kube-apiserver with its own etcd, from a directory of programs.
 
     make kube && .venv/bin/python -m pytest tests/cluster
 
-KUBEBUILDER_ASSETS leads to a directory of others, such as `setup-envtest` fetches. Loopback, free
-ports, TLS, tokens, RBAC; the account of the operator has what deploy/rbac.yaml gives it, and
-nothing else.
+KUBEBUILDER_ASSETS may name another directory, such as `setup-envtest` fetches. The server uses
+loopback, free ports, TLS, tokens and RBAC; the account of the operator has exactly the rights of
+deploy/rbac.yaml.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from authority import Authority
 from joulie_bus.broker.embedded import free_port
 from joulie_bus.errors import KubernetesRefused
 from joulie_bus.runtime.child_process import die_with_parent
-from joulie_operator.kube.api_client import CONFLICT, NOT_FOUND, ApiServer, Unanswered
+from joulie_operator.kube.api_client import CONFLICT, NOT_FOUND, ApiServer, ApiUnreachable
 from joulie_operator.kube.custom_resources import GPUS, NODEHARDWARES, NODETWINS
 
 ASSETS, SCHEDULER, RULES = "KUBEBUILDER_ASSETS", "KUBE_SCHEDULER", "KUBE_RULES"
@@ -36,15 +36,15 @@ BUILT = {
     RULES: ROOT / ".kube/bin/kube-rules",
 }
 START_PATIENCE_S = 90.0
-LAST_WORDS = 2000  # of a program that ended
+OUTPUT_TAIL = 2000  # characters of a failed program's output
 TOKENS = {
     "admin": ("admin", "system:masters"),
     "operator": ("system:serviceaccount:joulie-system:joulie-operator", ""),
     "extender": ("system:serviceaccount:joulie-system:joulie-extender", ""),
 }
-# Nodes without a kubelet stay as they were made; pods need no account.
+# Nodes without a kubelet stay as they were created; pods need no service account.
 NOT_ADMITTED_BY = "ServiceAccount,TaintNodesByCondition"
-ASKED = "asked.jsonl"  # what the operator asked of the server, a line each
+ASKED = "asked.jsonl"  # the requests of the operator, one per line
 Tree = dict[str, Any]
 WRITTEN_DOWN: Tree = {
     "apiVersion": "audit.k8s.io/v1",
@@ -55,11 +55,11 @@ WRITTEN_DOWN: Tree = {
 
 
 class ProgramMissing(Exception):
-    """Why a test cannot be run here."""
+    """Why a test cannot run on this machine."""
 
 
 def program(variable: str, name: str = "") -> Path:
-    """Where a variable of the environment leads, or what `make kube` has built."""
+    """The path in an environment variable, else the program that `make kube` has built."""
     path = Path(os.environ.get(variable) or BUILT[variable]) / name
     if not os.access(path, os.X_OK):
         raise ProgramMissing(f"no program {path}; `make kube`, or set {variable}")
@@ -68,7 +68,7 @@ def program(variable: str, name: str = "") -> Path:
 
 @dataclass
 class Running:
-    """The server, as its administrator reaches it."""
+    """A running server, with the access of its administrator."""
 
     api: ApiServer
     directory: Path
@@ -77,7 +77,7 @@ class Running:
 
     @contextlib.asynccontextmanager
     async def gone(self) -> AsyncGenerator[None, None]:
-        """While the block lasts there is no server; what etcd keeps stays."""
+        """Stops the server inside of the block; etcd keeps its data."""
         self.process.kill()
         await self.process.wait()
         yield
@@ -88,7 +88,7 @@ class Running:
         return self.directory / f"{user}.kubeconfig"
 
     def asked(self) -> list[Tree]:
-        """By the operator, since the beginning: a verb, an object, a code."""
+        """All requests of the operator: verb, object, status code."""
         lines = (self.directory / ASKED).read_bytes().splitlines()
         return [msgspec.json.decode(line) for line in lines]
 
@@ -104,7 +104,7 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def real_server(directory: Path, assets: Path) -> AsyncGenerator[Running, None]:
-    """With our kinds installed, and the rights of the manifest granted."""
+    """A server with the manifests of deploy/ applied."""
     directory.mkdir(parents=True)
     ports = [free_port() for _ in range(3)]
     authority = Authority.made(directory, "authority")
@@ -145,7 +145,7 @@ def _apiserver(directory: Path, cert: Path, key: Path, ports: Sequence[int]) -> 
     return [
         f"--etcd-servers=http://127.0.0.1:{ports[1]}",
         "--bind-address=127.0.0.1",
-        "--advertise-address=192.0.2.1",  # nobody uses it; loopback is refused
+        "--advertise-address=192.0.2.1",  # unused; loopback is refused
         "--endpoint-reconciler-type=none",
         f"--secure-port={ports[0]}",
         f"--tls-cert-file={cert}",
@@ -165,7 +165,7 @@ def _apiserver(directory: Path, cert: Path, key: Path, ports: Sequence[int]) -> 
 
 def _write_kubeconfig(path: Path, port: int, authority: Path, token: str) -> None:
     server = {"server": f"https://127.0.0.1:{port}", "certificate-authority": str(authority)}
-    told = {
+    config = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "here",
@@ -173,12 +173,12 @@ def _write_kubeconfig(path: Path, port: int, authority: Path, token: str) -> Non
         "clusters": [{"name": "here", "cluster": server}],
         "users": [{"name": token, "user": {"token": token}}],
     }
-    path.write_text(yaml.safe_dump(told))
+    path.write_text(yaml.safe_dump(config))
 
 
 @contextlib.asynccontextmanager
 async def started(command: Sequence[str], directory: Path) -> AsyncGenerator[Process, None]:
-    """A program, gone at the end of the block."""
+    """Runs a program inside of the block."""
     process = await _start(command, directory)
     try:
         yield process
@@ -187,8 +187,8 @@ async def started(command: Sequence[str], directory: Path) -> AsyncGenerator[Pro
 
 
 async def _start(command: Sequence[str], directory: Path) -> Process:
-    """Its words go to a file. A session of its own, as services have: Linux may give each session
-    the same share of the processor, and three that share one would have a third of it each.
+    """Starts a program with its output in a file, in a session of its own, as services have: Linux
+    may schedule by session, and three programs in one would share the CPU time of one.
     """
     with (directory / f"{Path(command[0]).name}.log").open("ab") as words:
         return await asyncio.create_subprocess_exec(
@@ -212,12 +212,12 @@ async def _ready(running: Running) -> None:
     process = running.process
     async with asyncio.timeout(START_PATIENCE_S):
         while process.returncode is None:
-            with contextlib.suppress(KubernetesRefused, *Unanswered):
+            with contextlib.suppress(KubernetesRefused, *ApiUnreachable):
                 if await running.api.get("/readyz") is not None:
                     return
             await asyncio.sleep(0.2)
-    said = (running.directory / "kube-apiserver.log").read_text(errors="replace")[-LAST_WORDS:]
-    raise AssertionError(f"kube-apiserver ended with {process.returncode}: {said}")
+    output = (running.directory / "kube-apiserver.log").read_text(errors="replace")[-OUTPUT_TAIL:]
+    raise AssertionError(f"kube-apiserver ended with {process.returncode}: {output}")
 
 
 # --- what is deployed -------------------------------------------------------------------------
@@ -235,7 +235,7 @@ PLACES = {
 
 
 async def _deployed(running: Running) -> None:
-    """The manifests as they are, in the order of the README; "default" is the server's own."""
+    """Applies the manifests in the order of the README. The server creates "default" itself."""
     await _made(running, PLACES["Namespace"], {"metadata": {"name": "default"}})
     for file in [*sorted((DEPLOY / "crds").glob("*.yaml")), DEPLOY / "rbac.yaml"]:
         for tree in filter(None, yaml.safe_load_all(file.read_text())):
@@ -248,7 +248,7 @@ async def _deployed(running: Running) -> None:
 
 
 async def _made(running: Running, path: str, tree: Tree) -> None:
-    """The server makes namespaces of its own, when it gets round to it."""
+    """Creates the object; retries, because the server creates its own namespaces lazily."""
     try:
         await running.put(path, tree)
     except KubernetesRefused as error:

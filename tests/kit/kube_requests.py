@@ -1,4 +1,4 @@
-"""Requests to the stand-in API server: where they lead, what they ask for, how answers look."""
+"""Requests to the stand-in API server: routes, verbs, parameters and responses."""
 
 import base64
 import json
@@ -16,16 +16,16 @@ encode = msgspec.json.Encoder().encode
 
 
 class Asked(NamedTuple):
-    """One request, in the words of RBAC."""
+    """One request, in terms of RBAC."""
 
     verb: str
     group: str
-    resource: str  # with its subresource: nodetwins/status
+    resource: str  # with the subresource: nodetwins/status
     name: str
     user: str = "admin"
-    version: str = ""  # from which a watch begins
+    version: str = ""  # the start of a watch
     more: bool = False  # a further page of a list
-    initial: bool = False  # a watch that begins with what is there
+    initial: bool = False  # a watch with initial events
 
     @property
     def right(self) -> tuple[str, str, str]:
@@ -73,8 +73,8 @@ def forbidden(asked: Asked, kind: Kind, user: str) -> Refused:
     details = {"name": asked.name, "group": asked.group, "kind": kind.plural}
     if asked.name:
         message = message.replace(f"{kind.resource} is", f'{kind.resource} "{asked.name}" is', 1)
-    told = {key: value for key, value in details.items() if value}
-    return Refused(403, "Forbidden", message, told)
+    present = {key: value for key, value in details.items() if value}
+    return Refused(403, "Forbidden", message, present)
 
 
 async def body_of(request: web.Request) -> Tree:
@@ -107,8 +107,8 @@ def partial(tree: Tree) -> bytes:
 
 
 def token_of(version: int, start: str) -> str:
-    told = {"v": "meta.k8s.io/v1", "rv": version, "start": start}
-    return base64.urlsafe_b64encode(encode(told)).decode().rstrip("=")
+    content = {"v": "meta.k8s.io/v1", "rv": version, "start": start}
+    return base64.urlsafe_b64encode(encode(content)).decode().rstrip("=")
 
 
 def token_read(token: str) -> tuple[int, str]:
@@ -129,7 +129,7 @@ NO_EVENTS = "resourceVersionMatch is forbidden for watch unless sendInitialEvent
 
 
 def check_watch(query: Mapping[str, str], *, knows_initial_events: bool) -> None:
-    """As the real server's validateWatchOptions, in its order."""
+    """As validateWatchOptions of the real server, in its order."""
     wants, match = "sendInitialEvents" in query, query.get("resourceVersionMatch")
     wrong = []
     if wants and match != "NotOlderThan":
@@ -144,8 +144,8 @@ def check_watch(query: Mapping[str, str], *, knows_initial_events: bool) -> None
         {"reason": "FieldValueForbidden", "message": f"Forbidden: {why}", "field": field}
         for field, why in wrong
     ]
-    told = [f"{cause['field']}: {cause['message']}" for cause in causes]
-    listed = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    messages = [f"{cause['field']}: {cause['message']}" for cause in causes]
+    listed = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
     details = {"group": "meta.k8s.io", "kind": "ListOptions", "causes": causes}
     raise Refused(422, "Invalid", f'ListOptions.meta.k8s.io "" is invalid: {listed}', details)
 

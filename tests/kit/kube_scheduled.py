@@ -1,6 +1,6 @@
-"""A kube-scheduler beside a kube-apiserver, as deploy/ configures it.
+"""Runs a kube-scheduler with the configuration in deploy/.
 
-KUBE_SCHEDULER leads to another one than that which `make kube` has built.
+KUBE_SCHEDULER may name another program than the one that `make kube` has built.
 """
 
 import contextlib
@@ -14,21 +14,25 @@ from kube_real import DEPLOY, SCHEDULER, Running, Tree, program, started
 
 
 def deployed_block(file: str, extender: str) -> Tree:
-    """A configuration out of deploy/, with our extender at a loopback address, without TLS."""
-    told: Tree = yaml.safe_load((DEPLOY / file).read_text())
-    for block in told["extenders"]:
+    """A configuration of deploy/, with the extender at a loopback address, without TLS."""
+    configuration: Tree = yaml.safe_load((DEPLOY / file).read_text())
+    for block in configuration["extenders"]:
         here = urlsplit(block["urlPrefix"])._replace(scheme="http", netloc=extender)
         block["urlPrefix"] = here.geturl()
         for name in ("enableHTTPS", "tlsConfig"):
             del block[name]
-    return told
+    return configuration
 
 
 @contextlib.asynccontextmanager
-async def scheduling(server: Running, told: Tree, port: int = 0) -> AsyncGenerator[Process, None]:
-    """With that configuration, until the end of the block; tells its metrics at a port, if any."""
-    client = told.get("clientConnection", {}) | {"kubeconfig": str(server.kubeconfig("admin"))}
-    whole = told | {"clientConnection": client, "leaderElection": {"leaderElect": False}}
+async def scheduling(
+    server: Running, configuration: Tree, port: int = 0
+) -> AsyncGenerator[Process, None]:
+    """Runs a scheduler inside of the block; with a port, it serves metrics there."""
+    client = configuration.get("clientConnection", {}) | {
+        "kubeconfig": str(server.kubeconfig("admin"))
+    }
+    whole = configuration | {"clientConnection": client, "leaderElection": {"leaderElect": False}}
     config = server.directory / "scheduler.yaml"
     config.write_text(yaml.safe_dump(whole))
     flags = [

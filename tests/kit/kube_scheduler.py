@@ -1,7 +1,7 @@
-"""A stand-in for kube-scheduler: sends and reads what 1.34 sends and reads, adds up as it does.
+"""A stand-in for kube-scheduler 1.34: the same requests to extenders, the same use of responses.
 
-What is not here: anything an extender cannot see. Time stands still; a pod that was rejected comes
-back at once if its condition changed, as it does since 1.33, and else when something happens.
+It leaves out everything that an extender cannot observe. Time does not pass. A rejected pod is
+retried at once if its condition changed, as since 1.33, else after a cluster event.
 """
 
 import asyncio
@@ -48,16 +48,16 @@ _PREEMPT: Shape = struct(
 
 
 class SchedulerPanics(BaseException):
-    """A nil pointer: kube-scheduler ends, and again after each restart."""
+    """A nil pointer dereference: kube-scheduler crashes, and again after each restart."""
 
 
 class ExtenderFailed(Exception):
-    """Reported on the pod; it is tried again after a real back-off."""
+    """Reported on the pod, which is retried after a backoff."""
 
 
 @dataclass
 class Block:
-    """One entry of `extenders:` with the connection behind it."""
+    """One entry of `extenders:`, with its connection."""
 
     client: Client
     filters: bool = True
@@ -71,7 +71,7 @@ class Block:
     calls: Counter[str] = field(default_factory=Counter[str])
 
     async def call(self, verb: str, args: dict[str, Any], shape: Shape) -> Any:
-        """Capital keys in Go's order, null for what is not used, no blanks."""
+        """Encodes as Go does: capital keys in Go's order, null for unused ones, no blanks."""
         self.calls[verb] += 1
         body = json.dumps(args, separators=(",", ":")).encode()
         try:
@@ -80,7 +80,7 @@ class Block:
             raise ExtenderFailed(str(error)) from error
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """Instead of the scheduler's own binder. No error means bound, whatever really happened."""
+        """Replaces the scheduler's own binder. No error in the response means bound."""
         metadata = pod["metadata"]
         args = {
             "PodName": metadata["name"],
@@ -122,7 +122,7 @@ class Node:
     pods: list[Victim] = field(default_factory=list[Victim])
     labels: dict[str, str] = field(default_factory=dict[str, str])
     is_cordoned: bool = False
-    score: int = 0  # what all plugins together say
+    score: int = 0  # the sum of all plugins
 
     def free(self) -> int:
         return self.cpu - sum(pod.cpu for pod in self.pods)
@@ -136,13 +136,13 @@ class Filtered(NamedTuple):
 
 class Attempt(NamedTuple):
     node: str | None
-    message: str = ""  # of the pod's condition; "" if it was placed
+    message: str = ""  # of the pod's condition; empty if it was placed
     is_error: bool = False
     totals: Mapping[str, int] = MappingProxyType({})
 
 
 class KubeScheduler:
-    """One pod at a time, as kube-scheduler does it."""
+    """Schedules one pod at a time, as kube-scheduler does."""
 
     def __init__(
         self, nodes: dict[str, Node], blocks: Sequence[Block], *, percentage: int = 0
@@ -157,7 +157,7 @@ class KubeScheduler:
         self._start = 0
 
     async def settle(self, pod: Pod, attempts: int = 30) -> list[Attempt]:
-        """Until the pod is placed, or rests, or `attempts` are used up: then it loops for ever."""
+        """Attempts until the pod is placed or waits, or until `attempts` are used up (a loop)."""
         made: list[Attempt] = []
         while len(made) < attempts:
             made.append(await self.attempt(pod))
@@ -181,7 +181,7 @@ class KubeScheduler:
                 if (await self.filter(pod, [nominated])).passed:
                     return self._placed(pod, nominated)
             except ExtenderFailed:
-                pass  # only logged; the same attempt goes on with all nodes
+                pass  # only logged; the attempt continues with all nodes
         feasible, rejected = self._feasible(pod)
         filtered = await self.filter(pod, feasible)
         if not filtered.passed:
@@ -199,7 +199,7 @@ class KubeScheduler:
         return not node.is_cordoned and node.free() >= cpu_of(pod)
 
     def _feasible(self, pod: Pod) -> tuple[list[str], list[str]]:
-        """A window of the nodes that fit, which moves on; and those seen that did not."""
+        """A moving window of the nodes that fit, and the rejected nodes within it."""
         names = list(self.nodes)
         wanted, found, rejected = self.sample_size(len(names)), list[str](), list[str]()
         seen = 0
@@ -221,7 +221,7 @@ class KubeScheduler:
     # --- filter ---
 
     async def filter(self, pod: Pod, names: list[str]) -> Filtered:
-        """One extender after another, each with what the one before left."""
+        """Calls one extender after another, each with the nodes that the last one left."""
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}
         for block in self.blocks:
@@ -260,7 +260,7 @@ class KubeScheduler:
     # --- prioritize ---
 
     async def prioritize(self, pod: Pod, names: list[str]) -> dict[str, int]:
-        """All extenders at once; whatever goes wrong there costs its scores and nothing else."""
+        """Calls all extenders concurrently; a failed call only loses its scores."""
         totals = {name: self.nodes[name].score for name in names}
         asked = [block for block in self.blocks if block.prioritizes and block.wants(pod)]
         for block, scores in zip(
@@ -275,7 +275,7 @@ class KubeScheduler:
         try:
             reply = await block.call("prioritize", self._args(block, pod, names), _PRIORITIES)
         except ExtenderFailed as error:
-            self.failed_prioritize.append(str(error))  # V(5): by default nobody sees it
+            self.failed_prioritize.append(str(error))  # V(5): not logged by default
             return []
         return reply or []
 
@@ -291,15 +291,15 @@ class KubeScheduler:
         return Attempt(None, message + await self._preempt(pod, resolvable))
 
     async def _preempt(self, pod: Pod, resolvable: list[str]) -> str:
-        """Dry runs ask plugins only. Who is evicted is evicted whether or not the pod gets in."""
+        """Dry runs use plugins only. Victims are evicted even if the pod is not placed then."""
         if pod["spec"].get("preemptionPolicy") == "Never":
             return " preemption: not eligible"
         victims = {n: found for n in resolvable if (found := self._victims(pod, n)) is not None}
         if any(not found for found in victims.values()):
             names = [name for name, found in victims.items() if not found]
             self._draw.shuffle(names)
-            told = ", ".join(f'expected at least one victim pod on node "{n}"' for n in names)
-            return f" preemption: [{told}]"
+            errors = ", ".join(f'expected at least one victim pod on node "{n}"' for n in names)
+            return f" preemption: [{errors}]"
         try:
             victims = await self._asked_about(pod, victims)
         except ExtenderFailed as error:
@@ -312,7 +312,7 @@ class KubeScheduler:
         return f" preemption: victims on {chosen}"
 
     def _victims(self, pod: Pod, name: str) -> list[str] | None:
-        """Of lower priority, as few as make room; None if that is not enough."""
+        """The fewest pods of lower priority that make room; None if that is not enough."""
         node, wanted, found = self.nodes.get(name), cpu_of(pod), list[str]()
         if node is None or node.is_cordoned:
             return None
@@ -354,7 +354,7 @@ class KubeScheduler:
         return {"Pod": pod, "NodeNameToVictims": whole, "NodeNameToMetaVictims": None}
 
     def _checked(self, block: Block, reply: dict[str, Any]) -> dict[str, list[str]]:
-        """Node and UID must exist; that the node was a candidate, nobody checks."""
+        """Checks node and UID; whether the node was a candidate is not checked."""
         kept: dict[str, list[str]] = {}
         for name, found in reply.items():
             if found is None or None in (found["Pods"] or []):
@@ -389,22 +389,22 @@ def _passed(block: Block, reply: dict[str, Any], names: list[str]) -> list[str]:
         return list(reply["NodeNames"])
     items = (reply["Nodes"] or {}).get("items") or []
     passed = [item["metadata"]["name"] for item in items]
-    # kube-scheduler checks nothing here and binds the pod to whatever it is told.
+    # kube-scheduler checks nothing here and binds the pod to any node of the response.
     assert known.issuperset(passed), f"a pod would be bound to {set(passed) - known}"
     return passed
 
 
 def event_text(condition: str) -> str:
-    """The event passes the text through a Go format function, without arguments."""
-    told, rest = "", condition
+    """The event passes the text through Go's format function, without arguments."""
+    text, rest = "", condition
     while rest:
         before, percent, rest = rest.partition("%")
-        told += before
+        text += before
         if percent:
             flags = len(rest) - len(rest.lstrip(" +-#0"))
-            told += f"%!{rest[flags : flags + 1]}(MISSING)" if rest else "%!(NOVERB)"
+            text += f"%!{rest[flags : flags + 1]}(MISSING)" if rest else "%!(NOVERB)"
             rest = rest[flags + 1 :]
-    return told
+    return text
 
 
 def uid_of(pod: Pod) -> str:
@@ -425,7 +425,7 @@ def priority_of(pod: Pod) -> int:
 def a_pod(
     uid: str = "p", *, cpu: int = 1, priority: int = 0, workload: str = "", gpus: int | None = None
 ) -> Pod:
-    """As the informer hands it on: whole, with what nobody asked for."""
+    """A pod as the informer passes it on: complete, with fields that Joulie does not use."""
     requests: dict[str, Any] = {"cpu": str(cpu)}
     if gpus is not None:
         requests["nvidia.com/gpu"] = str(gpus)

@@ -1,4 +1,4 @@
-"""What a custom resource's schema takes, prunes and refuses, in the real server's words. Pure."""
+"""Validation and pruning by the schema of a custom resource, with the server's messages. Pure."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from kube_fields import Kind, Refused, Tree, details_of
 
 
 def pruned(tree: Any, schema: Tree | None, at: str = "") -> list[str]:
-    """Takes away what the schema does not know; says which fields."""
+    """Removes unknown fields, and returns them."""
     if schema is None:
         return []
     if schema.get("type") == "array" and isinstance(tree, list):
@@ -37,8 +37,8 @@ def check(tree: Tree, kind: Kind) -> None:
     if not mistakes:
         return
     name = tree["metadata"]["name"]
-    told = [f"{cause['field']}: {cause['message']}" for cause in mistakes]
-    listed = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    messages = [f"{cause['field']}: {cause['message']}" for cause in mistakes]
+    listed = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
     message = f'{kind.title} "{name}" is invalid: {listed}'
     details = details_of(kind, name, mistakes) | {"kind": kind.kind}
     raise Refused(422, "Invalid", message, details)
@@ -77,8 +77,8 @@ def _value_mistakes(value: Any, schema: Tree, at: str) -> Iterator[Tree]:
         return
     if "enum" in schema and value not in schema["enum"]:
         allowed = ", ".join(json.dumps(each) for each in schema["enum"])
-        told = f"Unsupported value: {json.dumps(value)}: supported values: {allowed}"
-        yield _cause("FieldValueNotSupported", told, at)
+        message = f"Unsupported value: {json.dumps(value)}: supported values: {allowed}"
+        yield _cause("FieldValueNotSupported", message, at)
     if "maximum" in schema and value > schema["maximum"]:
         yield _bound(value, at, "less", schema["maximum"])
     if "minimum" in schema and value < schema["minimum"]:
@@ -89,15 +89,15 @@ def _value_mistakes(value: Any, schema: Tree, at: str) -> Iterator[Tree]:
 
 def _text_mistakes(value: str, schema: Tree, at: str) -> Iterator[Tree]:
     if "maxLength" in schema and len(value) > schema["maxLength"]:
-        told = f"Too long: may not be more than {schema['maxLength']} bytes"
-        yield _cause("FieldValueTooLong", told, at)
+        message = f"Too long: may not be more than {schema['maxLength']} bytes"
+        yield _cause("FieldValueTooLong", message, at)
     if not re.search(schema.get("pattern", ""), value):
         yield _cause("FieldValueInvalid", f"Invalid value: {value!r}", at)
 
 
 def _bound(value: float, at: str, which: str, limit: float) -> Tree:
-    told = f"Invalid value: {value}: {at} in body should be {which} than or equal to {limit}"
-    return _cause("FieldValueInvalid", told, at)
+    message = f"Invalid value: {value}: {at} in body should be {which} than or equal to {limit}"
+    return _cause("FieldValueInvalid", message, at)
 
 
 def _cause(reason: str, message: str, field: str) -> Tree:

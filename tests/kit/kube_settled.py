@@ -1,10 +1,10 @@
-"""A cluster in which the operator has nothing left to write, put together without a request."""
+"""Builds a cluster without pending writes of the operator, without any request."""
 
 from typing import Any, NamedTuple
 
 import msgspec
 
-from joulie_operator.apply.pending_writes import Clock, Differences, Step, Wishes
+from joulie_operator.apply.pending_writes import Now, WriteOptions, WritePlanner, WriteStep
 from joulie_operator.kube.custom_resources import MANAGER, NodeTwin
 from joulie_operator.observe.facts_from_objects import Node
 from joulie_projections.state.state import ClusterState
@@ -13,43 +13,43 @@ from kube_builders import node
 from kube_fields import Patch, Tree
 
 SELECTOR = {"joulie.io/managed": "true"}
-WISHES = Wishes(SELECTOR, status_s=60)
+OPTIONS = WriteOptions(SELECTOR, status_s=60)
 
 
-class Kept(dict[str, Any]):
-    """Objects by name, as the operator looks at them."""
+class Objects(dict[str, Any]):
+    """Objects by name, as the operator reads them."""
 
     def names(self) -> list[str]:
         return list(self)
 
 
 class Settled(NamedTuple):
-    """What the operator sees of it."""
+    """The objects that the operator reads."""
 
-    nodes: Kept
-    twins: Kept
+    nodes: Objects
+    twins: Objects
 
 
 def settle(server: ApiServer, cluster_state: ClusterState, now_ns: int) -> Settled:
-    """Every node of the world is there, and has what the operator would have written by now."""
+    """Creates every node of the state, with everything that the operator writes."""
     for name in cluster_state.nodes:
         server.put("nodes", node(name))
-    seen = Settled(Kept(), Kept())
+    seen = Settled(Objects(), Objects())
     seen.nodes.update({name: _read(tree, Node) for name, tree in server.all("nodes").items()})
-    differences = Differences(seen.nodes, seen.twins, WISHES)
-    for errand in differences.look(cluster_state, Clock(0.0, now_ns)):
-        for step in errand.steps:
-            _do(server, seen, errand.name, step)
+    planner = WritePlanner(seen.nodes, seen.twins, OPTIONS)
+    for node_writes in planner.pending_writes(cluster_state, Now(0.0, now_ns)):
+        for step in node_writes.steps:
+            _apply_step(server, seen, node_writes.name, step)
             if step.what == "status":
-                status = differences.status(
-                    seen.twins[errand.name], cluster_state.nodes[errand.name], now_ns
+                status = planner.status(
+                    seen.twins[node_writes.name], cluster_state.nodes[node_writes.name], now_ns
                 )
-                said = {"status": msgspec.to_builtins(status)}
-                seen.twins[errand.name] = _twin(server, errand.name, said, "status")
+                body = {"status": msgspec.to_builtins(status)}
+                seen.twins[node_writes.name] = _twin(server, node_writes.name, body, "status")
     return seen
 
 
-def _do(server: ApiServer, seen: Settled, name: str, step: Step) -> None:
+def _apply_step(server: ApiServer, seen: Settled, name: str, step: WriteStep) -> None:
     if step.what == "spec":
         seen.twins[name] = _twin(server, name, {"spec": msgspec.to_builtins(step.spec)})
     elif step.what == "label":
@@ -57,13 +57,13 @@ def _do(server: ApiServer, seen: Settled, name: str, step: Step) -> None:
         seen.nodes[name] = _read(labelled, Node)
 
 
-def _twin(server: ApiServer, name: str, said: Tree, subresource: str = "") -> Any:
-    return _read(_applied(server, "nodetwins", name, said, subresource), NodeTwin)
+def _twin(server: ApiServer, name: str, body: Tree, subresource: str = "") -> Any:
+    return _read(_applied(server, "nodetwins", name, body, subresource), NodeTwin)
 
 
-def _applied(server: ApiServer, plural: str, name: str, said: Tree, subresource: str = "") -> Tree:
+def _applied(server: ApiServer, plural: str, name: str, body: Tree, subresource: str = "") -> Tree:
     patch = Patch(MANAGER, force=True, dry_run=False, subresource=subresource)
-    return server.objects.apply(server.kind(plural), "", name, said, patch)[1]
+    return server.objects.apply(server.kind(plural), "", name, body, patch)[1]
 
 
 def _read(tree: Tree, shape: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Watches of the stand-in API server: from a version, with bookmarks, until somebody cuts them."""
+"""Watches of the stand-in API server: from a version, with bookmarks, until they are cut."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,12 +7,12 @@ from aiohttp import web
 
 from joulie_bus.runtime.tasks import rung
 from kube_fields import Kind, Refused, Tree
-from kube_objects import Happened, Objects
+from kube_objects import Change, Objects
 from kube_requests import encode
 
 
 class Watch:
-    """One watch that somebody reads."""
+    """One watch of a client."""
 
     def __init__(
         self,
@@ -29,13 +29,13 @@ class Watch:
         self._namespace = namespace
         self._fits = fits
         self._response = response
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self.version = 0
         self.has_failed = False
         self.is_cut = False
 
-    async def begin_with_the_list(self, *, says_so: bool, midway: Callable[[], None]) -> None:
-        """`says_so`: when it was all of it. What happens meanwhile is told before that."""
+    async def send_initial_events(self, *, mark_end: bool, midway: Callable[[], None]) -> None:
+        """`mark_end` adds the final bookmark, after the changes that happened meanwhile."""
         self.version = self._objects.version
         rows = sorted(self._objects.table(self._kind).items())
         for number, (_, tree) in enumerate(rows):
@@ -45,25 +45,25 @@ class Watch:
                 return
             if self._fits(tree):
                 await self._write("ADDED", tree)
-        await self._tell()
-        if says_so:
+        await self._send_changes()
+        if mark_end:
             await self.bookmark({"k8s.io/initial-events-end": "true"})
 
     async def follow(self, *, bookmarks: bool) -> None:
         listeners = self._objects.listeners
-        listeners.append(self._news.set)
+        listeners.append(self._changed.set)
         try:
-            while not self.is_cut and not self.has_failed and await self._tell():
-                if not await rung(self._news, self._bookmark_s) and bookmarks:
+            while not self.is_cut and not self.has_failed and await self._send_changes():
+                if not await rung(self._changed, self._bookmark_s) and bookmarks:
                     await self.bookmark()
         finally:
-            listeners.remove(self._news.set)
+            listeners.remove(self._changed.set)
 
     def cut(self) -> None:
         self.is_cut = True
-        self._news.set()
+        self._changed.set()
 
-    async def _tell(self) -> bool:
+    async def _send_changes(self) -> bool:
         objects = self._objects
         try:
             happened = objects.since(self.version)
@@ -81,8 +81,8 @@ class Watch:
         self.has_failed = True
         await self._write("ERROR", refused.body)
 
-    def _seen(self, event: Happened) -> str | None:
-        """An object that enters the selection is ADDED, one that leaves it DELETED."""
+    def _seen(self, event: Change) -> str | None:
+        """An object that enters the selection is ADDED; one that leaves it is DELETED."""
         if event.kind != self._kind:
             return None
         if self._namespace not in ("", event.after["metadata"].get("namespace", "")):
@@ -98,13 +98,13 @@ class Watch:
         if annotations:
             meta["annotations"] = annotations
         kind = self._kind
-        told = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": meta}
-        await self._write("BOOKMARK", told)
+        bookmark = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": meta}
+        await self._write("BOOKMARK", bookmark)
 
     async def _write(self, kind: str, tree: Tree) -> None:
         await self._response.write(encode({"type": kind, "object": tree}) + b"\n")
 
 
-def _as_it_was(before: Tree, event: Happened) -> Tree:
-    """What leaves a selection is shown as it last was in it, at its new version."""
+def _as_it_was(before: Tree, event: Change) -> Tree:
+    """An object that leaves the selection is sent in its last selected state, newly versioned."""
     return {**before, "metadata": {**before["metadata"], "resourceVersion": str(event.version)}}

@@ -1,4 +1,4 @@
-"""What the operator lives in: a projector that folds, and a view that follows it."""
+"""The surroundings of an operator: a projector that folds, and a view that follows it."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""The operator beside streams that take nothing more: it goes on, and nothing is lost unseen."""
+"""The operator with full streams: it continues, and reports what is lost."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from joulie_bus.testing import CLUSTER, full, node_seen, producer, refusals, unt
 from joulie_operator.cluster_settings import FacilitySettings, PowerSettings
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.observe import resource_watcher
-from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_operator.service import Operator
 from joulie_operator.settings import OperatorSettings
 from joulie_operator.telemetry.facility import poll_facility
@@ -54,7 +54,7 @@ async def test_facts_that_a_full_stream_refused_are_listed_and_published_again(
         contextlib.AsyncExitStack() as stack,
     ):
         async with full(connection, Stream.OBS):
-            watching = watch_cluster(api, bus, CLUSTER, view, Cluster.unseen())
+            watching = watch_cluster(api, bus, CLUSTER, view, ObservedCluster.empty())
             watch = await stack.enter_async_context(background(watching, "watch"))
             await goes_on_after_refusals(watch, "facts")
             assert not view.cluster_state.nodes
@@ -63,7 +63,7 @@ async def test_facts_that_a_full_stream_refused_are_listed_and_published_again(
         )
 
 
-async def test_plans_stop_with_a_reason_and_are_made_once_there_is_room(
+async def test_plans_stop_with_a_reason_and_resume_once_there_is_room(
     bus: JetStreamLog, connection: Connection, view: View
 ) -> None:
     says = producer()
@@ -82,7 +82,7 @@ async def test_plans_stop_with_a_reason_and_are_made_once_there_is_room(
 
 @contextlib.asynccontextmanager
 async def meter() -> AsyncGenerator[str, None]:
-    """Answers every question with one number."""
+    """A server that responds to every query with one number."""
 
     async def answer(_: aiohttp.web.Request) -> aiohttp.web.Response:
         found = {"nodePowerWatts": 200, "ambient": 21.5}
@@ -99,14 +99,14 @@ async def meter() -> AsyncGenerator[str, None]:
         await runner.cleanup()
 
 
-async def test_the_scraper_goes_on_and_the_next_reading_is_stored(
+async def test_the_scraper_continues_and_the_next_reading_is_stored(
     bus: JetStreamLog, connection: Connection, view: View
 ) -> None:
     await bus.publish([producer().stamp(node_seen("n1"))])
     await until(lambda: "n1" in view.cluster_state.nodes)
     async with meter() as url:
-        told = {"NODE_POWER_ADDRESS": f"{url}/{{node}}"}
-        settings = Source.of(**told, NODE_POWER_INTERVAL="50ms").load(PowerSettings)
+        values = {"NODE_POWER_ADDRESS": f"{url}/{{node}}"}
+        settings = Source.of(**values, NODE_POWER_INTERVAL="50ms").load(PowerSettings)
         scraping = scrape_power(bus, CLUSTER, view, settings)
         async with contextlib.AsyncExitStack() as stack:
             async with full(connection, Stream.TEL):
@@ -115,12 +115,12 @@ async def test_the_scraper_goes_on_and_the_next_reading_is_stored(
             await until(lambda: bool(view.cluster_state.nodes["n1"].samples))
 
 
-async def test_the_facility_poller_goes_on_and_the_next_reading_is_stored(
+async def test_the_facility_poller_continues_and_the_next_reading_is_stored(
     bus: JetStreamLog, connection: Connection, view: View
 ) -> None:
     async with meter() as url:
-        told = {"FACILITY_HTTP_ENDPOINT": url, "FACILITY_AMBIENT_TEMP_METRIC": "ambient"}
-        settings = Source.of(**told, FACILITY_POLL_INTERVAL="50ms").load(FacilitySettings)
+        values = {"FACILITY_HTTP_ENDPOINT": url, "FACILITY_AMBIENT_TEMP_METRIC": "ambient"}
+        settings = Source.of(**values, FACILITY_POLL_INTERVAL="50ms").load(FacilitySettings)
         polling = poll_facility(bus, CLUSTER, settings)
         async with contextlib.AsyncExitStack() as stack:
             async with full(connection, Stream.OBS, Stream.TEL):

@@ -29,8 +29,8 @@ from joulie_bus.testing import (
 )
 from joulie_operator.observe.cluster_visibility import ClusterVisibility
 from joulie_operator.planning.guard import UNKNOWN
-from joulie_operator.planning.plugins import chosen
-from joulie_operator.planning.reconcile import Chosen, Plan, again
+from joulie_operator.planning.plugins import load_policy
+from joulie_operator.planning.reconcile import LoadedPolicy, Plan, recompute
 from joulie_operator.service import Operator, batches
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.view.view import View
@@ -41,7 +41,7 @@ SEES_ALL = ClusterVisibility()
 
 
 async def tell(bus: JetStreamLog, view: View, *facts: AnyEvent, boot: str = "b1") -> None:
-    """Returns once the view knows them; nobody else may talk meanwhile."""
+    """Publishes facts; returns once the view contains them. No other producer may be active."""
     says, before = producer(boot=boot), view.position
     await bus.publish([says.stamp(fact) for fact in facts])
     await view.wait_for(before + len(facts), PATIENCE_S)
@@ -56,9 +56,9 @@ async def until(condition: Callable[[], bool]) -> None:
 def operator_of(
     bus: JetStreamLog, view: View, saw: ClusterVisibility = SEES_ALL, /, **values: str
 ) -> Operator:
-    """One to whom a class has settled at once."""
+    """An operator without a settling time for caps."""
     settings = replace(Source.of(**values).load(OperatorSettings), caps_settle_s=0)
-    return Operator(bus, CLUSTER, view, settings, sight=lambda: saw)
+    return Operator(bus, CLUSTER, view, settings, visibility=lambda: saw)
 
 
 @contextlib.asynccontextmanager
@@ -74,11 +74,13 @@ async def plans(bus: JetStreamLog) -> list[AnyEvent]:
     events: list[AnyEvent] = []
     async with (
         asyncio.timeout(PATIENCE_S),
-        bus.reading(Stream.PLAN, 0, bell=bell) as reader,
+        bus.reading(Stream.PLAN, 0, bell=bell) as decoder_of,
     ):
         while len(events) < count:
             await rung(bell, 0.5)
-            events += [codec.read(codec.open_envelope(r.data, ""), "") for r in reader.take(9999)]
+            events += [
+                codec.read(codec.open_envelope(r.data, ""), "") for r in decoder_of.take(9999)
+            ]
     return events
 
 
@@ -101,7 +103,7 @@ def is_planned(view: View) -> bool:
     return all(node.cpu_cap_pct is not None for node in view.cluster_state.nodes.values())
 
 
-async def test_a_plan_is_published_folded_and_seen(bus: JetStreamLog, view: View) -> None:
+async def test_a_plan_is_published_and_reaches_the_view(bus: JetStreamLog, view: View) -> None:
     await tell(bus, view, *nodes(4))
     async with operating(bus, view, STATIC_HP_FRAC="0.25", CPU_ECO_CAP_PCT_OF_MAX="55"):
         await until(lambda: is_planned(view))
@@ -111,10 +113,10 @@ async def test_a_plan_is_published_folded_and_seen(bus: JetStreamLog, view: View
     assert caps == [100, 55, 55, 55]
 
 
-async def test_a_message_that_is_no_plan_stops_no_plans(
+async def test_a_message_that_is_not_a_plan_does_not_stop_plans(
     broker: Embedded, bus: JetStreamLog, view: View
 ) -> None:
-    """The broker sends its answers wherever a client says, and asks for no right to publish."""
+    """A client without the right to publish can make the broker reply to this subject."""
     await tell(bus, view, *nodes(2))
     operator = operator_of(bus, view)
     async with connected(broker, role=Role.AGENT) as connection:
@@ -122,11 +124,11 @@ async def test_a_message_that_is_no_plan_stops_no_plans(
         await connection.flush()
     await until(lambda: view.position == 5)
 
-    assert await operator.look() is None
+    assert await operator.reconcile_once() is None
     assert newest(view).changes > 0
 
 
-async def test_a_plan_says_why_before_it_says_what(bus: JetStreamLog, view: View) -> None:
+async def test_a_plan_starts_with_its_reasons(bus: JetStreamLog, view: View) -> None:
     await tell(bus, view, *nodes(2))
     async with operating(bus, view):
         await until(lambda: is_planned(view))
@@ -145,12 +147,12 @@ async def test_an_operator_that_starts_later_changes_nothing(bus: JetStreamLog, 
     async with operating(bus, view):
         await until(lambda: newest(view).view >= 8 + len(before))
 
-    [told] = (await plans(bus))[len(before) :]
-    assert isinstance(told, PlanMade)
-    assert (told.changes, told.nodes) == (0, 4)
+    [made] = (await plans(bus))[len(before) :]
+    assert isinstance(made, PlanMade)
+    assert (made.changes, made.nodes) == (0, 4)
 
 
-async def test_an_operator_that_has_not_seen_the_newest_plan_waits(
+async def test_an_operator_whose_view_lacks_the_newest_plan_waits(
     bus: JetStreamLog, projecting: asyncio.Task[None], view: View
 ) -> None:
     await tell(bus, view, *nodes(2))
@@ -160,7 +162,7 @@ async def test_an_operator_that_has_not_seen_the_newest_plan_waits(
     await bus.publish([producer(boot="b2").stamp(foreign)])
 
     operator = operator_of(bus, view)
-    await operator.look()
+    await operator.reconcile_once()
 
     assert operator.decide().changes != []
     assert await plans(bus) == [foreign]
@@ -192,7 +194,7 @@ async def test_a_plan_too_large_for_a_batch_arrives_in_parts(bus: JetStreamLog, 
     ]
 
 
-def test_what_happens_to_one_node_is_never_torn_apart() -> None:
+def test_the_events_of_one_node_stay_in_one_batch() -> None:
     pairs: list[list[NodePlan]] = [
         [caps(f"n{at}", 100), performance(f"n{at}")] for at in range(700)
     ]
@@ -224,9 +226,7 @@ async def test_a_node_drains_until_its_last_performance_pod_is_gone(
     ]
 
 
-async def test_caps_come_after_the_class_in_a_plan_of_their_own(
-    bus: JetStreamLog, view: View
-) -> None:
+async def test_caps_follow_the_class_in_a_later_plan(bus: JetStreamLog, view: View) -> None:
     await tell(bus, view, *nodes(2))
     async with operating(bus, view, STATIC_HP_FRAC="0"):
         await until(lambda: is_planned(view))
@@ -240,7 +240,7 @@ async def test_caps_come_after_the_class_in_a_plan_of_their_own(
     ]
 
 
-async def test_a_dry_run_says_what_it_would_do_and_does_nothing(
+async def test_a_dry_run_publishes_its_reasons_and_changes_nothing(
     bus: JetStreamLog, view: View
 ) -> None:
     await tell(bus, view, *nodes(2))
@@ -254,59 +254,59 @@ async def test_a_dry_run_says_what_it_would_do_and_does_nothing(
     assert profiles(view) == {"n000": "", "n001": ""}
 
 
-# --- when there is no plan --------------------------------------------------------------------
+# --- when planning is stopped -----------------------------------------------------------------
 
 
 def stopped() -> set[str]:
-    """The reasons that the metric gives."""
+    """The reasons that the metric reports."""
     samples = next(iter(metrics.PLANS_STOPPED.collect())).samples
     return {sample.labels["reason"] for sample in samples if sample.value}
 
 
-async def test_a_cluster_that_cannot_be_seen_is_not_planned(bus: JetStreamLog, view: View) -> None:
+async def test_no_plan_is_made_without_working_watches(bus: JetStreamLog, view: View) -> None:
     await tell(bus, view, *nodes(2))
-    blind = operator_of(
-        bus, view, ClusterVisibility(blind="the API server has not answered for 73 s")
+    problem = operator_of(
+        bus, view, ClusterVisibility(problem="the API server has not answered for 73 s")
     )
 
-    assert await blind.look() == ("cluster", "the API server has not answered for 73 s")
+    assert await problem.reconcile_once() == ("cluster", "the API server has not answered for 73 s")
     assert await plans(bus) == []
 
 
-async def test_a_view_that_is_too_old_is_not_planned_upon(
+async def test_no_plan_is_made_from_a_stale_view(
     bus: JetStreamLog, projecting: asyncio.Task[None], view: View
 ) -> None:
     await tell(bus, view, *nodes(2))
     projecting.cancel()
     settings = OperatorSettings(max_view_age_s=0.2)
-    operator = Operator(bus, CLUSTER, view, settings, sight=lambda: SEES_ALL)
+    operator = Operator(bus, CLUSTER, view, settings, visibility=lambda: SEES_ALL)
     await until(lambda: view.age_s > 0.2)
 
-    assert await operator.look() == (
+    assert await operator.reconcile_once() == (
         "view",
         "the view is older than 0.2 s; does a projector run?",
     )
 
 
-async def test_why_there_are_no_plans_is_measured_until_there_are_again(
+async def test_the_reason_of_a_stop_is_reported_until_planning_resumes(
     bus: JetStreamLog, view: View
 ) -> None:
-    sights = [ClusterVisibility(), ClusterVisibility(blind="gone")]
+    sights = [ClusterVisibility(), ClusterVisibility(problem="gone")]
     await tell(bus, view, *nodes(1))
     settings = OperatorSettings(caps_settle_s=0)
-    operator = Operator(bus, CLUSTER, view, settings, sight=lambda: sights[-1])
+    operator = Operator(bus, CLUSTER, view, settings, visibility=lambda: sights[-1])
     async with background(operator.run(), "operator"):
         await until(lambda: stopped() == {"cluster"})
         sights.pop()
         await until(lambda: is_planned(view) and stopped() == set())
 
 
-async def test_a_policy_that_fails_stops_plans_and_nothing_else(
+async def test_a_failing_policy_stops_only_plans(
     bus: JetStreamLog, view: View, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await tell(bus, view, *nodes(1))
     async with operating(bus, view) as operator:
-        failing = Chosen(lambda _: 1 // 0)  # type: ignore[arg-type, return-value]
+        failing = LoadedPolicy(lambda _: 1 // 0)  # type: ignore[arg-type, return-value]
         monkeypatch.setattr(operator, "_policy", failing)
         await until(lambda: stopped() == {"policy"})
 
@@ -314,9 +314,7 @@ async def test_a_policy_that_fails_stops_plans_and_nothing_else(
         await until(lambda: is_planned(view))
 
 
-async def test_nobody_is_downgraded_before_the_pods_are_known(
-    bus: JetStreamLog, view: View
-) -> None:
+async def test_no_node_becomes_eco_before_the_pods_are_known(bus: JetStreamLog, view: View) -> None:
     await tell(bus, view, *nodes(2))
     half_blind = operator_of(bus, view, ClusterVisibility(pods_known=False), STATIC_HP_FRAC="0.5")
     found = half_blind.decide()
@@ -326,16 +324,16 @@ async def test_nobody_is_downgraded_before_the_pods_are_known(
     assert found.made.pods_known is False
 
 
-async def test_a_plan_of_the_log_can_be_made_again(bus: JetStreamLog, view: View) -> None:
+async def test_a_logged_plan_can_be_recomputed(bus: JetStreamLog, view: View) -> None:
     await tell(bus, view, *nodes(3), bound("pod-1", "n002", performance=True))
     operator = operator_of(bus, view, STATIC_HP_FRAC="0.4")
     cluster_state = copy.deepcopy(view.cluster_state)
-    await operator.look()
+    await operator.reconcile_once()
     made, *events = await plans(bus)
 
     assert isinstance(made, PlanMade)
     assert made.view == 7
-    assert again(made, cluster_state, chosen(made.policy)).events == events
+    assert recompute(made, cluster_state, load_policy(made.policy)).events == events
 
 
 async def test_a_cluster_without_nodes_needs_no_plan(bus: JetStreamLog, view: View) -> None:

@@ -7,9 +7,9 @@ import pytest
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime.settings import Source
 from joulie_operator.cluster_settings import ApplierSettings, LeaseSettings
-from joulie_operator.planning.plugins import chosen
+from joulie_operator.planning.plugins import load_policy
 from joulie_operator.planning.policies import BUILT_IN, Share, Situation, static_partition
-from joulie_operator.planning.reconcile import CODE_VERSION, Chosen
+from joulie_operator.planning.reconcile import CODE_VERSION, LoadedPolicy
 from joulie_operator.planning.rules import Rules, rules_of, values_of
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.hardware.catalog_file import shipped_catalog
@@ -20,7 +20,7 @@ NOWHERE = Situation([], demand=None, now_s=0, numbers={})  # type: ignore[arg-ty
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """A package of somebody else's, with one policy, as pip would leave it."""
+    """A third-party package with one policy, as pip installs it."""
 
     def put(name: str, code: str, value: str = "acme_policies:policy") -> None:
         (tmp_path / "acme_policies.py").write_text(code)
@@ -41,11 +41,11 @@ def loaded(**values: str) -> OperatorSettings:
     return settings
 
 
-def test_what_nobody_sets_is_what_the_rules_say() -> None:
+def test_the_defaults_of_settings_and_rules_are_equal() -> None:
     assert loaded().rules() == Rules()
 
 
-def test_rules_that_were_written_down_come_back_as_they_were() -> None:
+def test_encoded_rules_are_decoded_unchanged() -> None:
     rules = loaded(
         POLICY_NUMBERS="a=1, b=2.5",
         QUEUE_HP_MIN="3",
@@ -64,23 +64,23 @@ def test_rules_that_were_written_down_come_back_as_they_were() -> None:
     assert (rules.cpu_eco_pct, rules.queue_hp_min, rules.dwell_s) == (None, 3, 90)
 
 
-def test_numbers_reach_policies_by_the_names_of_the_settings() -> None:
+def test_policies_receive_numbers_by_the_names_of_settings() -> None:
     numbers = loaded(STATIC_HP_FRAC="0.25", POLICY_NUMBERS="reserve=3").rules().numbers()
 
     assert (numbers["STATIC_HP_FRAC"], numbers["reserve"]) == (0.25, 3)
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "cause"),
     [
-        ("POLICY_TYPE", "fastest", f"there are {', '.join(BUILT_IN)}"),
+        ("POLICY_TYPE", "fastest", f"available: {', '.join(BUILT_IN)}"),
         ("POLICY_NUMBERS", "a=many", "could not convert"),
         ("POLICY_NUMBERS", "a=nan", "not finite"),
         ("POLICY_NUMBERS", "=1", "not a list of name=number"),
         ("NODE_SELECTOR", "managed", "not a list of label=value"),
         ("FAMILY_FLOOR", "never", "one of within, always"),
-        ("CPU_ECO_CAP_PCT_OF_MAX", "101", "more than all of it; allowed: a number from 1 to 100"),
-        ("CPU_ECO_CAP_PCT_OF_MAX", "100.5", "more than all of it"),
+        ("CPU_ECO_CAP_PCT_OF_MAX", "101", "more than 100 percent; allowed: a number from 1 to 100"),
+        ("CPU_ECO_CAP_PCT_OF_MAX", "100.5", "more than 100 percent"),
         ("CPU_ECO_CAP_PCT_OF_MAX", "-1", "not a percentage; allowed: a number from 1 to 100"),
         ("CPU_ECO_CAP_PCT_OF_MAX", "nan", "not a percentage"),
         ("CPU_ECO_CAP_PCT_OF_MAX", "0", "less than one percent"),
@@ -92,21 +92,21 @@ def test_numbers_reach_policies_by_the_names_of_the_settings() -> None:
         ("ECO_CAP_WATTS", "0", "from 1"),
     ],
 )
-def test_a_setting_that_cannot_be_used_stops_the_start(name: str, value: str, told: str) -> None:
-    with pytest.raises(SettingsError, match=rf"(?s){name}=.*{told}"):
+def test_an_invalid_setting_stops_the_start(name: str, value: str, cause: str) -> None:
+    with pytest.raises(SettingsError, match=rf"(?s){name}=.*{cause}"):
         loaded(**{name: value})
 
 
-def test_bounds_that_contradict_each_other_stop_the_start() -> None:
+def test_contradicting_bounds_stop_the_start() -> None:
     with pytest.raises(SettingsError, match="QUEUE_HP_MIN=3 is above QUEUE_HP_MAX=2"):
         loaded(QUEUE_HP_MIN="3", QUEUE_HP_MAX="2")
 
 
-# --- policies of other people -----------------------------------------------------------------
+# --- policies of other packages ---------------------------------------------------------------
 
 
-def test_our_own_policies_are_found_by_name() -> None:
-    assert chosen("static_partition") == Chosen(static_partition, CODE_VERSION)
+def test_built_in_policies_are_found_by_name() -> None:
+    assert load_policy("static_partition") == LoadedPolicy(static_partition, CODE_VERSION)
 
 
 def test_a_policy_of_another_package_is_found_by_its_entry_point(install: Install) -> None:
@@ -116,29 +116,29 @@ def test_a_policy_of_another_package_is_found_by_its_entry_point(install: Instal
     )
     settings = loaded(POLICY_TYPE="greedy")
 
-    assert chosen(settings.policy).decide(NOWHERE) == Share(7)
-    assert chosen(settings.policy).code == f"{CODE_VERSION} acme 1.2"
+    assert load_policy(settings.policy).decide(NOWHERE) == Share(7)
+    assert load_policy(settings.policy).code == f"{CODE_VERSION} acme 1.2"
 
 
 @pytest.mark.parametrize(
-    ("code", "value", "told"),
+    ("code", "value", "cause"),
     [
         ("import nothing_like_this", "acme_policies:policy", "nothing_like_this"),
         ("", "acme_policies:policy", "has no attribute 'policy'"),
-        ("policy = 7", "acme_policies:policy", "acme_policies:policy is no function"),
+        ("policy = 7", "acme_policies:policy", "acme_policies:policy is not callable"),
     ],
-    ids=["does not import", "is not there", "is no function"],
+    ids=["does not import", "is missing", "is not callable"],
 )
 def test_a_policy_that_cannot_be_loaded_stops_the_start(
-    install: Install, code: str, value: str, told: str
+    install: Install, code: str, value: str, cause: str
 ) -> None:
     install("greedy", code, value)
 
-    with pytest.raises(SettingsError, match=told):
+    with pytest.raises(SettingsError, match=cause):
         loaded(POLICY_TYPE="greedy")
 
 
-def test_an_unknown_policy_is_told_the_names_that_there_are(install: Install) -> None:
+def test_the_error_for_an_unknown_policy_lists_the_available_names(install: Install) -> None:
     install("greedy", "policy = print")
 
     with pytest.raises(SettingsError, match="rule_swap_v1, greedy"):
@@ -157,7 +157,7 @@ def test_an_unknown_policy_is_told_the_names_that_there_are(install: Install) ->
         ("none", None),
     ],
 )
-def test_of_a_percentage_the_whole_percent_below_counts(text: str, percent: int | None) -> None:
+def test_a_percentage_is_rounded_down(text: str, percent: int | None) -> None:
     loaded = Source.of(CPU_ECO_CAP_PCT_OF_MAX=text, GPU_ECO_CAP_PCT_OF_MAX=text)
     settings = loaded.load(OperatorSettings)
     loaded.finish()
@@ -174,9 +174,9 @@ def test_caps_of_one_model_under_two_names_stop_the_start() -> None:
 
 
 def test_racks_with_another_feed_are_named_beside_the_usual_one() -> None:
-    told = Source.of(RACK_CAPACITY_WATTS="40000, r7=30000,r8=1e4").load(ApplierSettings)
+    settings = Source.of(RACK_CAPACITY_WATTS="40000, r7=30000,r8=1e4").load(ApplierSettings)
 
-    assert told.racks == (40_000, {"r7": 30_000, "r8": 10_000})
+    assert settings.racks == (40_000, {"r7": 30_000, "r8": 10_000})
     assert ApplierSettings().racks == (50_000, {})
 
 
@@ -190,7 +190,7 @@ def test_a_capacity_that_no_rack_has_stops_the_start(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "A", "a.b", "", "a" * 64])
-def test_a_namespace_that_cannot_be_stops_the_start(name: str) -> None:
+def test_an_invalid_namespace_stops_the_start(name: str) -> None:
     source = Source.of(POD_NAMESPACE=name)
     source.load(LeaseSettings)
 

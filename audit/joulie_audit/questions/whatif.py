@@ -18,8 +18,8 @@ from joulie_audit.replay.recorded import PositionQueue, answers_of
 from joulie_bus.events import PlanMade, PrioritizeDecided, Terms
 from joulie_extender.decide.decide import again
 from joulie_extender.decide.scoring import Weights
-from joulie_operator.planning.plugins import chosen
-from joulie_operator.planning.reconcile import Moment, plan
+from joulie_operator.planning.plugins import load_policy
+from joulie_operator.planning.reconcile import PlanBasis, plan
 from joulie_operator.planning.rules import Rules, rules_of
 from joulie_projections.fold.registry import evolve
 from joulie_projections.history.history import NEWEST, History
@@ -170,9 +170,9 @@ def _planned_nodes(
     cluster_state: ClusterState, made: PlanMade, rules: Rules, at: int
 ) -> dict[str, NodeState]:
     """The nodes after these rules planned at the time of a recorded plan."""
-    moment = Moment(made.view, made.now, made.pods_known)
+    basis = PlanBasis(made.view, made.now, made.pods_known)
     draft = Draft(cluster_state)
-    for event in plan(cluster_state, chosen(rules.policy), rules, moment).events:
+    for event in plan(cluster_state, load_policy(rules.policy), rules, basis).events:
         evolve(draft, event, at)
     draft.commit()
     return cluster_state.nodes

@@ -15,7 +15,7 @@ from joulie_bus.events import (
 from joulie_extender.decide.decide import again
 from joulie_extender.decide.scoring import Weights
 from joulie_operator.planning import reconcile
-from joulie_operator.planning.reconcile import Chosen
+from joulie_operator.planning.reconcile import LoadedPolicy
 from joulie_projections.state.state import ClusterState
 from joulie_projections.twin.columns import TwinColumns
 
@@ -112,7 +112,7 @@ def _first_field(then: object, now: object) -> str:
 
 
 def check_plan(
-    planned: RecordedPlan, cluster_state: ClusterState, policies: Mapping[str, Chosen]
+    planned: RecordedPlan, cluster_state: ClusterState, policies: Mapping[str, LoadedPolicy]
 ) -> Mismatch | None:
     """Makes the plan again, by its policy and settings, from the same cluster state."""
     made = planned.made
@@ -122,7 +122,7 @@ def check_plan(
     if policy is None:
         what = f"{made.plan}: its policy {made.policy} is not installed here"
         return Mismatch(planned.position, MISSING, what)
-    now = reconcile.again(made, cluster_state, policy)
+    now = reconcile.recompute(made, cluster_state, policy)
     if (before := _without_part(planned.made)) != now.made:
         what = f"{planned.made.plan}: {_first_field(before, now.made)}"
         return Mismatch(planned.position, PLAN, what)

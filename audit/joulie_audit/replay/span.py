@@ -17,8 +17,8 @@ from joulie_audit.replay.recompute import (
     check_plan,
 )
 from joulie_audit.replay.recorded import PositionQueue, Sampling, answers_of
-from joulie_operator.planning.plugins import chosen
-from joulie_operator.planning.reconcile import Chosen
+from joulie_operator.planning.plugins import load_policy
+from joulie_operator.planning.reconcile import LoadedPolicy
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import NEWEST, History
 
@@ -81,19 +81,19 @@ async def _folded(
             yield manifest, folded.advance(records, manifest)
 
 
-def installed(names: Iterable[str]) -> dict[str, Chosen]:
+def installed(names: Iterable[str]) -> dict[str, LoadedPolicy]:
     """The installed policies by name. Plans of other policies cannot be recomputed."""
-    found: dict[str, Chosen] = {}
+    found: dict[str, LoadedPolicy] = {}
     for name in set(names):
         with contextlib.suppress(ValueError):
-            found[name] = chosen(name)
+            found[name] = load_policy(name)
     return found
 
 
 class _SpanChecks:
     """Counts what was checked and collects the mismatches."""
 
-    def __init__(self, policies: Mapping[str, Chosen]) -> None:
+    def __init__(self, policies: Mapping[str, LoadedPolicy]) -> None:
         self._policies = policies
         self.decisions = self.plans = self.mismatches = 0
         self.reported: list[Mismatch] = []

@@ -17,7 +17,11 @@ from joulie_operator.cluster_settings import (
     LeaseSettings,
     PowerSettings,
 )
-from joulie_operator.observe.cluster_visibility import ClusterVisibility, Eyes, clear_sight
+from joulie_operator.observe.cluster_visibility import (
+    ClusterVisibility,
+    WatchStatuses,
+    full_visibility,
+)
 from joulie_operator.planning.eligible import selector
 from joulie_operator.service import Operator
 from joulie_operator.settings import OperatorSettings
@@ -66,12 +70,12 @@ async def _take_turns(wires: Wiring, bus: Log, view: View, cluster: str) -> None
 
 async def _lead(wires: Wiring, bus: Log, view: View, api: "ApiServer") -> None:
     """What only one operator does. Nothing of it survives the loss of the lease."""
-    from joulie_operator.apply.gpu_status import CardStatus
+    from joulie_operator.apply.gpu_status import GpuStatusWriter
     from joulie_operator.apply.writer import Applier
     from joulie_operator.observe.hardware_inventory import GpuNames, Inventory
-    from joulie_operator.observe.watch import Cluster, watch_cluster
+    from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 
-    cluster, load = Cluster.unseen(), wires.source.load
+    cluster, load = ObservedCluster.empty(), wires.source.load
     nodes = selector(load(OperatorSettings).node_selector)
     applier = Applier(api, view, cluster, nodes, load(ApplierSettings))
     async with asyncio.TaskGroup() as tasks:
@@ -80,19 +84,23 @@ async def _lead(wires: Wiring, bus: Log, view: View, api: "ApiServer") -> None:
         tasks.create_task(watch_cluster(api, bus, wires.subjects, view, cluster, inventory))
         tasks.create_task(applier.run())
         deadline_s = load(ApplierSettings).deadline_s
-        tasks.create_task(CardStatus(api, view, cluster, deadline_s).run())
-        tasks.create_task(_plan(wires, bus, view, cluster.eyes))
+        tasks.create_task(GpuStatusWriter(api, view, cluster, deadline_s).run())
+        tasks.create_task(_plan(wires, bus, view, cluster.watches))
 
 
-async def _plan(wires: Wiring, bus: Log, view: View, eyes: Eyes | None = None) -> None:
+async def _plan(wires: Wiring, bus: Log, view: View, watches: WatchStatuses | None = None) -> None:
     load = wires.source.load
     settings = load(OperatorSettings).naming_models_as(load(CatalogSettings).catalog)
 
-    def sight() -> ClusterVisibility:
-        return eyes.sight(settings.max_view_age_s) if eyes is not None else clear_sight()
+    def visibility() -> ClusterVisibility:
+        return (
+            watches.visibility(settings.max_view_age_s)
+            if watches is not None
+            else full_visibility()
+        )
 
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(Operator(bus, wires.subjects, view, settings, sight).run())
+        tasks.create_task(Operator(bus, wires.subjects, view, settings, visibility).run())
         if (facility := load(FacilitySettings)).enabled:
             from joulie_operator.telemetry.facility import poll_facility
 

@@ -1,5 +1,5 @@
-"""Writes plans to the cluster: NodeTwins, labels, GPU status, Kubernetes events.
+"""Writes plans to the cluster: NodeTwins, node labels, GPU status, Kubernetes events.
 
 Not here: the API client (`kube`).
-In: the view. Out: as few writes as make the cluster equal to it.
+In: the view. Out: the writes that make the cluster equal to it, and no others.
 """

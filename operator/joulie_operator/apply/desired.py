@@ -1,7 +1,7 @@
-"""What the cluster's objects shall say, out of what is believed about a node. Pure.
+"""The desired content of NodeTwins and node labels, computed from the state of a node. Pure.
 
-`spec` is the plan, `status` the twin, the label the profile that the node has now. Numbers that
-breathe are written in steps, so that a node that does the same costs no writes.
+`spec` is the plan, `status` the twin, the label the profile that the node has now. Measured numbers
+are compared in steps, so that a node under constant load causes no writes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,34 +40,34 @@ CLASSES: Mapping[NodeClass, str] = {
 }
 PROFILES: Mapping[str, Profile] = {"performance": "performance", "eco": "eco"}
 SCORE_STEP = 5.0  # points of 100
-POWER_STEP = 0.05  # of what the node can draw
+POWER_STEP = 0.05  # of the node's maximum power
 PUE_STEP = 0.05
-FRESH_S = 300.0  # a reading older than this is no reading
+FRESH_S = 300.0  # older readings are ignored
 
 
-class Moment(NamedTuple):
-    """When a status is written, and when the newest fact about its node was stored."""
+class StatusTimes(NamedTuple):
+    """When a status is written, and when the newest fact about the node was stored."""
 
     now_ns: int
     fact_ns: int
 
 
-class Room(NamedTuple):
-    """What a node's own state does not say of it."""
+class NodeContext(NamedTuple):
+    """Inputs of a status that are not part of the node's own state."""
 
     halls: Halls = NO_HALLS
     psu_stress: float = 0.0
 
 
-def belongs(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
-    """Is the node ours to describe? One that is cordoned or not ready still is."""
+def is_managed(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
+    """Whether the operator writes about this node. Cordoned and unready nodes count, too."""
     return selector.items() <= labels.items() and labels.get(RESERVED_LABEL) != "true"
 
 
 def spec_of(name: str, node: NodeState, policy: str) -> NodeTwinSpec | None:
     """None while no plan has named the node.
 
-    A node that drains shall become eco; until it is empty its caps are those that it had.
+    The profile of a draining node is eco already; its caps stay as they are until it is empty.
     """
     profile: Profile | None = "eco" if node.draining else PROFILES.get(node.profile)
     if profile is None:
@@ -83,7 +83,7 @@ def spec_of(name: str, node: NodeState, policy: str) -> NodeTwinSpec | None:
 
 
 def _cpu_cap(node: NodeState) -> CpuCap | None:
-    """Absent without a cap; watts alone where nobody knows of which maximum they are a share."""
+    """None without a cap; only watts where the maximum is unknown."""
     cap = CpuCap(
         package_power_cap_pct_of_max=node.cpu_cap_pct,
         package_power_cap_watts=_watts(node.cpu_cap_mw_per_socket),
@@ -104,33 +104,35 @@ def _watts(milliwatts: int | None) -> float | None:
 
 
 def labels_of(node: NodeState) -> dict[str, str]:
-    """The profile that the node has now: one that drains still supplies what it did."""
+    """The current profile; a draining node keeps its profile until it is empty."""
     return {PROFILE_LABEL: node.profile} if node.profile else {}
 
 
-def status_of(node: NodeState, before: NodeTwin, moment: Moment, room: Room) -> NodeTwinStatus:
-    twin, measured = twin_of(node, room.halls), measurement_of(node, moment.now_ns, FRESH_S)
+def status_of(
+    node: NodeState, before: NodeTwin, times: StatusTimes, context: NodeContext
+) -> NodeTwinStatus:
+    twin, measured = twin_of(node, context.halls), measurement_of(node, times.now_ns, FRESH_S)
     is_fresh = measured.age_s is not None and measured.age_s <= FRESH_S
-    holding = _holding(node, is_fresh=is_fresh)
+    condition_states = _condition_states(node, is_fresh=is_fresh)
     return NodeTwinStatus(
         schedulable_class=CLASSES[twin.node_class],
         predicted_power_headroom_score=round(twin.headroom, 1),
         predicted_cooling_stress_score=round(twin.cooling, 1),
-        predicted_psu_stress_score=round(room.psu_stress, 1),
+        predicted_psu_stress_score=round(context.psu_stress, 1),
         hardware_density_score=round(twin.density, 1),
         estimated_pue=max(1.0, round(twin.pue, 3)),
-        estimated_pue_source="facility" if is_polled(node, room.halls) else "assumed",
+        estimated_pue_source="facility" if is_polled(node, context.halls) else "assumed",
         effective_cap_state=_caps(node),
         power_measurement=_power(node, measured),
         performance_pods=node.performance_pods,
-        conditions=_conditions(before, holding, rfc3339(moment.now_ns)),
+        conditions=_conditions(before, condition_states, rfc3339(times.now_ns)),
         observed_generation=before.metadata.generation,
-        last_updated=rfc3339(moment.fact_ns),
+        last_updated=rfc3339(times.fact_ns),
     )
 
 
 def _caps(node: NodeState) -> CapState | None:
-    """Never an empty object: not every reader gives back what is empty."""
+    """None instead of an empty object: some clients drop empty objects when they read."""
     caps = CapState(
         cpu_pct=node.cpu_cap_pct,
         gpu_pct=node.gpu_cap_pct,
@@ -141,12 +143,12 @@ def _caps(node: NodeState) -> CapState | None:
 
 
 def differs(known: NodeTwinStatus | None, wanted: NodeTwinStatus) -> bool:
-    """In anything that is not a number that breathes."""
+    """Whether anything but the measured numbers differs."""
     return known is None or _plain(known) != _plain(wanted)
 
 
 def has_moved(known: NodeTwinStatus, wanted: NodeTwinStatus) -> bool:
-    """By more than a step, in a number that breathes."""
+    """Whether a measured number differs by more than its step."""
     scores = (
         (known.predicted_power_headroom_score, wanted.predicted_power_headroom_score),
         (known.predicted_cooling_stress_score, wanted.predicted_cooling_stress_score),
@@ -163,24 +165,24 @@ def has_moved(known: NodeTwinStatus, wanted: NodeTwinStatus) -> bool:
     )
     if known.performance_pods != wanted.performance_pods:
         return True
-    if _apart(known.estimated_pue, wanted.estimated_pue, PUE_STEP):
+    if _differ_by(known.estimated_pue, wanted.estimated_pue, PUE_STEP):
         return True
     if (before.source, before.provider) != (after.source, after.provider):
         return True
     step_w = POWER_STEP * (after.node_tdp_w or 0.0)
-    return any(_apart(*pair, SCORE_STEP) for pair in scores) or any(
-        _apart(*pair, step_w) for pair in watts
+    return any(_differ_by(*pair, SCORE_STEP) for pair in scores) or any(
+        _differ_by(*pair, step_w) for pair in watts
     )
 
 
-def _apart(one: float | None, other: float | None, step: float) -> bool:
+def _differ_by(one: float | None, other: float | None, step: float) -> bool:
     if one is None or other is None:
         return one is not other
     return abs(one - other) > step
 
 
 def _plain(status: NodeTwinStatus) -> NodeTwinStatus:
-    """What has to be right at once. Others' fields are none of our business."""
+    """The fields that are written without delay. Fields of other writers are left out."""
     return NodeTwinStatus(
         schedulable_class=status.schedulable_class,
         estimated_pue_source=status.estimated_pue_source,
@@ -195,7 +197,7 @@ def _plain(status: NodeTwinStatus) -> NodeTwinStatus:
 
 
 def _power(node: NodeState, measured: Measurement) -> PowerMeasurement:
-    """Whoever says so: a reading, else a model of the pods, else the caps; `source` tells."""
+    """From a reading, else from the model of the pods, else from the caps; see `source`."""
     return PowerMeasurement(
         source=measured.source,
         provider=measured.provider,
@@ -214,8 +216,8 @@ def _power(node: NodeState, measured: Measurement) -> PowerMeasurement:
 OUR_CONDITIONS = ("Planned", "Draining", "HardwareKnown", "PowerMeasured")
 
 
-class _Holds(NamedTuple):
-    """A condition, before it knows since when."""
+class _ConditionState(NamedTuple):
+    """A condition without its transition time."""
 
     type: str
     holds: bool
@@ -223,11 +225,13 @@ class _Holds(NamedTuple):
     message: str = ""
 
 
-def _conditions(before: NodeTwin, holding: Sequence[_Holds], stamp: str) -> list[Condition]:
-    """Each remembers when it last turned."""
+def _conditions(
+    before: NodeTwin, condition_states: Sequence[_ConditionState], stamp: str
+) -> list[Condition]:
+    """A condition keeps its transition time until its status changes."""
     known = {each.type: each for each in (before.status or NodeTwinStatus()).conditions or []}
     made = []
-    for each in holding:
+    for each in condition_states:
         status: Literal["True", "False"] = "True" if each.holds else "False"
         last = known.get(each.type)
         since = last.last_transition_time if last and last.status == status else ""
@@ -244,44 +248,50 @@ def _conditions(before: NodeTwin, holding: Sequence[_Holds], stamp: str) -> list
     return made
 
 
-def _holding(node: NodeState, *, is_fresh: bool) -> list[_Holds]:
-    planned = _Holds("Planned", bool(node.profile), "Assigned" if node.profile else "NoPlanYet")
-    draining = _Holds("Draining", False, "NotDraining")
+def _condition_states(node: NodeState, *, is_fresh: bool) -> list[_ConditionState]:
+    planned = _ConditionState(
+        "Planned", bool(node.profile), "Assigned" if node.profile else "NoPlanYet"
+    )
+    draining = _ConditionState("Draining", False, "NotDraining")
     if node.draining:
         pods = f"{node.performance_pods} performance pods still run here"
-        draining = _Holds("Draining", True, "PerformancePodsRunning", pods)
+        draining = _ConditionState("Draining", True, "PerformancePodsRunning", pods)
     known = _hardware(node)
-    measured = _Holds("PowerMeasured", False, "NoFreshReading", "the caps stand in for it")
+    measured = _ConditionState("PowerMeasured", False, "NoFreshReading", "the caps stand in for it")
     if is_fresh:
-        measured = _Holds("PowerMeasured", True, "Fresh")
+        measured = _ConditionState("PowerMeasured", True, "Fresh")
     return [planned, draining, known, measured]
 
 
-def _hardware(node: NodeState) -> _Holds:
-    """Labels count only while no agent has described the node; so do their typing errors."""
+def _hardware(node: NodeState) -> _ConditionState:
+    """Labels, and errors in them, count only while no agent has described the node."""
     source = node.hardware.source if node.hardware is not None else ""
-    guessed = _guessed(node)
+    guessed = _assumed_watts(node)
     if source not in ("", "labels"):
-        return guessed or _Holds("HardwareKnown", True, "Discovered")
+        return guessed or _ConditionState("HardwareKnown", True, "Discovered")
     if wrong := invalid_counts(node.labels):
-        told = ", ".join(f"{label}={value!r}" for label, value in wrong.items())
-        return _Holds("HardwareKnown", False, "UnreadableLabel", f"not a number: {told}")
+        listed = ", ".join(f"{label}={value!r}" for label, value in wrong.items())
+        return _ConditionState("HardwareKnown", False, "UnreadableLabel", f"not a number: {listed}")
     if source:
-        return guessed or _Holds("HardwareKnown", True, "Labelled")
-    return _Holds("HardwareKnown", False, "Guessed", "from what Kubernetes can allocate")
+        return guessed or _ConditionState("HardwareKnown", True, "Labelled")
+    return _ConditionState("HardwareKnown", False, "Guessed", "from what Kubernetes can allocate")
 
 
-def _guessed(node: NodeState) -> _Holds | None:
-    """Models whose watts neither the node nor the catalog knows."""
+def _assumed_watts(node: NodeState) -> _ConditionState | None:
+    """The condition for models whose watts neither the node nor the catalog gives."""
     found, assumed = node.hardware, hardware_of(node)
     if found is None:
         return None
-    told = []
+    assumptions = []
     if not found.cpu_max_mw_per_socket:
-        told.append(f"CPU {found.cpu_model!r}: {assumed.cpu_max_w:g} W are assumed for all sockets")
+        assumptions.append(
+            f"CPU {found.cpu_model!r}: {assumed.cpu_max_w:g} W are assumed for all sockets"
+        )
     if assumed.cards and not found.gpu_max_mw:
-        told.append(f"GPU {found.gpu_model!r}: {assumed.gpu_max_w:g} W are assumed for each")
-    if not told:
+        assumptions.append(f"GPU {found.gpu_model!r}: {assumed.gpu_max_w:g} W are assumed for each")
+    if not assumptions:
         return None
     what = "add the model to HARDWARE_CATALOG, or its range to the NodeHardware"
-    return _Holds("HardwareKnown", False, "WattsGuessed", f"{'; '.join(told)}; {what}")
+    return _ConditionState(
+        "HardwareKnown", False, "WattsGuessed", f"{'; '.join(assumptions)}; {what}"
+    )

@@ -1,11 +1,11 @@
-"""Transitions as Kubernetes Events, for people who look with kubectl. Pure."""
+"""Transitions of nodes as Kubernetes Events, for kubectl. Pure."""
 
 from typing import Any
 
 from joulie_operator.kube.custom_resources import NodeTwinSpec, ObjectMeta
 from joulie_operator.kube.timestamps import rfc3339_micro
 
-# Events about objects without a namespace live in this one.
+# Events about cluster-scoped objects are stored in this namespace.
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 CONTROLLER = "joulie.io/operator"
 REASONS = {
@@ -19,7 +19,7 @@ REASONS = {
 def event_of(
     twin: ObjectMeta, before: NodeTwinSpec | None, after: NodeTwinSpec, now_ns: int
 ) -> dict[str, Any] | None:
-    """None if the node stays what it is."""
+    """None if the profile does not change."""
     was, is_ = _state(before), _state(after)
     if was == is_:
         return None
@@ -52,5 +52,5 @@ def _state(spec: NodeTwinSpec | None) -> str:
 def _caps(spec: NodeTwinSpec) -> str:
     cpu = spec.cpu.package_power_cap_pct_of_max if spec.cpu else None
     gpu = spec.gpu.power_cap.cap_pct_of_max if spec.gpu and spec.gpu.power_cap else None
-    told = [f"{what} {cap:g} %" for what, cap in (("CPU", cpu), ("GPU", gpu)) if cap is not None]
-    return f"; caps: {', '.join(told)}" if told else ""
+    caps = [f"{what} {cap:g} %" for what, cap in (("CPU", cpu), ("GPU", gpu)) if cap is not None]
+    return f"; caps: {', '.join(caps)}" if caps else ""

@@ -1,6 +1,6 @@
 """The Kubernetes API server: lists, watches and writes of raw bytes.
 
-The client library brings credentials, TLS and their refresh; its models are not used, because
+The client library provides credentials, TLS and their refresh. Its models are not used, because
 decoding a list of 150,000 pods into them takes minutes and gigabytes.
 """
 
@@ -22,29 +22,29 @@ from joulie_bus.events.kube_names import path_segment
 from joulie_operator.kube.custom_resources import MANAGER
 
 PAGE = 500
-WATCH_S = 300  # the server ends a watch after so long, and it is opened again from where it was
+WATCH_S = 300  # the server ends a watch after this time; the next one resumes at its version
 LIST_TIMEOUT_S = 60
-SILENCE_S = 30.0  # so long a pause within what is there, and it is asked for in pages
+STALL_TIMEOUT_S = 30.0  # longest pause between initial events; then the list is read in pages
 WRITE_TIMEOUT_S = 10
 APPLY = "application/apply-patch+yaml"
 JSON = "application/json"
 
 NOT_FOUND, CONFLICT, GONE, TOO_MANY = 404, 409, 410, 429
-_FINE = frozenset({200, 201, 202})
+_SUCCESS = frozenset({200, 201, 202})
 
 Query = Mapping[str, str]
-FROM_THE_BEGINNING: Query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-# What a call may raise when the server is away, or not itself.
-Unanswered = (aiohttp.ClientError, TimeoutError, OSError)
+SEND_INITIAL_EVENTS: Query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+# What a call raises while the server is unreachable or broken.
+ApiUnreachable = (aiohttp.ClientError, TimeoutError, OSError)
 
 
 def object_path(kind: str, name: str, part: str = "") -> str:
-    """Of one object of a kind, or of a part of it such as its status. Raises BadName."""
+    """The path of an object, or of a subresource such as its status. Raises BadName."""
     return "/".join(filter(None, (kind, path_segment(name), part)))
 
 
-class Silent(TimeoutError):
-    """In the midst of telling what is there, the server fell silent."""
+class InitialListStalled(TimeoutError):
+    """The server stopped sending initial events before the list was complete."""
 
 
 class ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "more": "continue"}):
@@ -63,23 +63,23 @@ class RawEvent(msgspec.Struct):
 
 
 class Event(NamedTuple):
-    """What a watch tells."""
+    """One event of a watch."""
 
     type: str
     object: msgspec.Raw
     version: str
-    ends_list: bool = False  # all that was there has been told by now
+    ends_list: bool = False  # the bookmark after the last initial event
 
 
-class Problem(msgspec.Struct):
-    """Kubernetes' Status, as an answer or as the object of an ERROR event."""
+class ApiStatus(msgspec.Struct):
+    """A Kubernetes Status, as a response body or as the object of an ERROR event."""
 
     code: int = 0
     reason: str = ""
     message: str = ""
 
 
-class Notes(msgspec.Struct, rename={"end": "k8s.io/initial-events-end"}):
+class BookmarkAnnotations(msgspec.Struct, rename={"end": "k8s.io/initial-events-end"}):
     end: str = ""
 
 
@@ -88,7 +88,7 @@ class VersionMeta(msgspec.Struct, rename="camel"):
 
 
 class BookmarkMeta(VersionMeta):
-    annotations: Notes | None = None
+    annotations: BookmarkAnnotations | None = None
 
 
 class Versioned(msgspec.Struct):
@@ -100,25 +100,29 @@ class Bookmark(msgspec.Struct):
 
 
 class Page(NamedTuple):
+    """One page of a list."""
+
     items: list[msgspec.Raw]
-    version: str  # of the moment that the whole list shows
+    version: str  # the resource version of the whole list
 
 
 _read_list = msgspec.json.Decoder(RawList).decode
 _read_event = msgspec.json.Decoder(RawEvent).decode
-_read_problem = msgspec.json.Decoder(Problem).decode
+_read_status = msgspec.json.Decoder(ApiStatus).decode
 _read_version = msgspec.json.Decoder(Versioned).decode
 _read_bookmark = msgspec.json.Decoder(Bookmark).decode
 
 
 class ApiServer:
+    """A client of the Kubernetes API server."""
+
     def __init__(self, client: ApiClient) -> None:
         self._client = client
 
     @classmethod
     @contextlib.asynccontextmanager
     async def of(cls, kubeconfig: Path | None) -> AsyncGenerator["ApiServer", None]:
-        """From outside by a kubeconfig; without one, as a pod with its service account."""
+        """Connects by a kubeconfig; without one, by the service account of the pod."""
         configuration = Configuration()
         try:
             if kubeconfig is not None:
@@ -132,11 +136,11 @@ class ApiServer:
             yield cls(client)
 
     async def pages(self, path: str, query: Query | None = None) -> AsyncIterator[Page]:
-        """All objects of one moment, page by page, so that nobody holds all of them at once."""
+        """All objects at one resource version, page by page, to bound memory."""
         more = ""
         while True:
-            asked = {**(query or {}), "limit": str(PAGE)} | ({"continue": more} if more else {})
-            page = _read_list(await self._get(path, asked))
+            params = {**(query or {}), "limit": str(PAGE)} | ({"continue": more} if more else {})
+            page = _read_list(await self._get(path, params))
             yield Page(page.items or [], page.metadata.resource_version)
             more = page.metadata.more
             if not more:
@@ -145,37 +149,37 @@ class ApiServer:
     async def watch(
         self, path: str, version: str, query: Query | None = None
     ) -> AsyncGenerator[list[Event], None]:
-        """What happens after `version`, as much as has come at once.
+        """Events after `version`, in batches as they arrive, until the server ends the watch.
 
-        Without a version, what is there comes first, up to an event that `ends_list`. The first of
-        all is nothing: the server has agreed to tell. Ends when the server ends it.
+        Without a version, initial events come first, up to an event that `ends_list`. The first
+        batch is empty: the server has accepted the request.
         """
-        start = {"resourceVersion": version} if version else FROM_THE_BEGINNING
-        asked = {
+        start = {"resourceVersion": version} if version else SEND_INITIAL_EVENTS
+        params = {
             **(query or {}),
             **start,
             "watch": "true",
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(int(WATCH_S * random.uniform(0.8, 1.2))),  # not all at once
+            "timeoutSeconds": str(int(WATCH_S * random.uniform(0.8, 1.2))),  # spreads reconnects
         }
         async with asyncio.timeout(LIST_TIMEOUT_S):
-            response = await self._request("GET", path, asked, timeout_s=WATCH_S * 1.3)
-        silence_s = None if version else SILENCE_S
+            response = await self._request("GET", path, params, timeout_s=WATCH_S * 1.3)
+        stall_s = None if version else STALL_TIMEOUT_S
         try:
             yield []
             rest = b""
-            while chunk := await _read(response, silence_s):
+            while chunk := await _read(response, stall_s):
                 *lines, rest = (rest + chunk).split(b"\n")
                 events = [_event(path, line) for line in lines if line.strip()]
                 if any(event.ends_list for event in events):
-                    silence_s = None  # from now on it is quiet while nothing happens
+                    stall_s = None  # from now on, silence means that nothing changes
                 if events:
                     yield events
         finally:
             response.close()
 
     async def get(self, path: str) -> bytes | None:
-        """None if it is not there."""
+        """None if the object does not exist."""
         try:
             return await self._get(path, {})
         except KubernetesRefused as error:
@@ -184,8 +188,8 @@ class ApiServer:
             raise
 
     async def apply(self, path: str, body: Mapping[str, Any]) -> bytes:
-        """Server-side apply: we own what we say; what we no longer say is taken back."""
-        # What we own is ours alone: a hand that changed it is overruled, and seen in the events.
+        """Server-side apply: fields that are no longer in `body` are removed."""
+        # `force`: the operator owns these fields; changes by other managers are overwritten.
         query = {"fieldManager": MANAGER, "force": "true"}
         return await self._send("PATCH", path, query, body, APPLY)
 
@@ -196,7 +200,7 @@ class ApiServer:
         return await self._send("PUT", path, {"fieldManager": MANAGER}, body, JSON)
 
     async def delete(self, path: str) -> None:
-        """What is gone already is fine."""
+        """Succeeds if the object is gone already."""
         try:
             await self._send("DELETE", path, {}, None, JSON)
         except KubernetesRefused as error:
@@ -237,23 +241,23 @@ class ApiServer:
             method, url, headers=headers, body=content[0], _request_timeout=timeout_s
         )
         response: aiohttp.ClientResponse = answer.response
-        if response.status not in _FINE:
+        if response.status not in _SUCCESS:
             async with response:
-                patience = response.headers.get("Retry-After", "")
+                retry_after = response.headers.get("Retry-After", "")
                 body = await response.read()
-            raise _refused(path, body, response.status, patience)
+            raise _refused(path, body, response.status, retry_after)
         return response
 
 
-async def _read(response: aiohttp.ClientResponse, silence_s: float | None) -> bytes:
-    patience = asyncio.timeout(silence_s)
+async def _read(response: aiohttp.ClientResponse, stall_s: float | None) -> bytes:
+    timeout = asyncio.timeout(stall_s)
     try:
-        async with patience:
+        async with timeout:
             chunk: bytes = await response.content.readany()
             return chunk
     except TimeoutError as error:
-        if patience.expired():
-            raise Silent(f"no word for {silence_s:g} s") from error
+        if timeout.expired():
+            raise InitialListStalled(f"no data for {stall_s:g} s") from error
         raise
 
 
@@ -270,13 +274,13 @@ def _event(path: str, line: bytes) -> Event:
 
 
 def _refused(
-    path: str, body: bytes | msgspec.Raw, status: int = 0, patience: str = ""
+    path: str, body: bytes | msgspec.Raw, status: int = 0, retry_after: str = ""
 ) -> KubernetesRefused:
-    """Not every refusal is a Status: a kind that is not installed is plain text."""
+    """Not every error body is a Status: for an unknown resource it is plain text."""
     try:
-        problem = _read_problem(body)
+        problem = _read_status(body)
     except msgspec.DecodeError:
-        problem = Problem(message=bytes(body)[:200].decode(errors="replace").strip())
+        problem = ApiStatus(message=bytes(body)[:200].decode(errors="replace").strip())
     code = problem.code or status
-    retry_after_s = float(patience) if patience.isdecimal() else 0.0
+    retry_after_s = float(retry_after) if retry_after.isdecimal() else 0.0
     return KubernetesRefused(path, code, problem.message or problem.reason, retry_after_s)

@@ -1,8 +1,8 @@
-"""CustomResourceDefinitions out of the types in `resources`, as text for deploy/crds. Pure.
+"""Generates CustomResourceDefinitions from the types in `custom_resources`. Pure.
 
     .venv/bin/python -m joulie_operator.kube.crds nodetwins > deploy/crds/joulie.io_nodetwins.yaml
 
-A test holds the files and this output together.
+A test compares the files in deploy/crds with this output.
 """
 
 import json
@@ -26,6 +26,8 @@ CATEGORY = "joulie"  # kubectl get joulie
 
 
 class Column(NamedTuple):
+    """A column that kubectl prints."""
+
     name: str
     type: str
     path: str
@@ -33,6 +35,8 @@ class Column(NamedTuple):
 
 
 class Definition(NamedTuple):
+    """The parameters of one CustomResourceDefinition."""
+
     group: str
     plural: str
     kind: str
@@ -137,12 +141,12 @@ def definition(of: Definition) -> Tree:
 
 
 def _column(column: Column) -> Tree:
-    told: Tree = {"name": column.name, "type": column.type, "jsonPath": column.path}
-    return told | ({"priority": column.priority} if column.priority else {})
+    printed: Tree = {"name": column.name, "type": column.type, "jsonPath": column.path}
+    return printed | ({"priority": column.priority} if column.priority else {})
 
 
 def _root(shape: type) -> Tree:
-    """`metadata` belongs to Kubernetes, and a schema may not describe it."""
+    """A schema may not describe `metadata`: Kubernetes defines it."""
     schema = schema_of(inspect.type_info(shape))
     schema["properties"]["metadata"] = {"type": "object"}
     schema["properties"] = {
@@ -154,7 +158,7 @@ def _root(shape: type) -> Tree:
 
 
 def schema_of(info: inspect.Type) -> Tree:
-    """A structural schema: everything in line, no references."""
+    """A structural schema: all types are inlined, without references."""
     match info:
         case inspect.Metadata():
             return schema_of(info.type) | (info.extra_json_schema or {})
@@ -188,7 +192,7 @@ def _struct(info: inspect.StructType) -> Tree:
 def _list(info: inspect.ListType) -> Tree:
     schema: Tree = {"type": "array", "items": schema_of(info.item_type)}
     required = schema["items"].get("required", [])
-    if "type" in required:  # conditions: one of each type, and each writer owns his
+    if "type" in required:  # conditions: one per type, each with its own field manager
         schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
     return schema
 
@@ -215,7 +219,7 @@ def _scalar(info: inspect.Type) -> Tree:
     return schema | ({"format": "int64"} if isinstance(info, inspect.IntType) else {})
 
 
-# --- YAML, as much as these need --------------------------------------------------------------
+# --- the subset of YAML that CRDs need --------------------------------------------------------
 
 
 _NOT_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
@@ -250,7 +254,7 @@ def _items(items: Sequence[Any], indent: str) -> Iterator[str]:
 
 
 def _text(value: Any) -> str:
-    """Plain words as they are; the rest as JSON, which is YAML too."""
+    """Plain words unquoted; everything else as JSON, which is valid YAML."""
     is_plain = isinstance(value, str) and value.replace("-", "").replace(".", "").isalnum()
     is_word = is_plain and value[0].isalpha() and value.lower() not in _NOT_WORDS
     return value if is_word else json.dumps(value)

@@ -1,7 +1,8 @@
-"""Our Kubernetes objects: NodeTwin, NodeHardware, GPU. The one source of their definitions.
+"""The custom resources NodeTwin, NodeHardware and GPU. Pure.
 
-`crds` turns these types into CustomResourceDefinitions; the watchers decode with them and the
-applier encodes with them. All fields may be absent, because others write too. Pure.
+`crds` generates CustomResourceDefinitions from these types; the watchers decode with them and the
+applier encodes with them. Every field is optional, because other components write these objects,
+too.
 """
 
 from collections.abc import Callable
@@ -14,17 +15,17 @@ from joulie_bus.events import Profile
 from joulie_bus.events.bounds import MOST_CARDS, MOST_MW, NAME, WORD, Bytes, CardMb, Uid
 
 GROUP, GPU_GROUP, VERSION = "joulie.io", "gpu.mle.com", "v1alpha1"
-MANAGER = "joulie-operator"  # owns the fields that we apply
+MANAGER = "joulie-operator"  # the field manager of what the operator applies
 NODETWINS = f"/apis/{GROUP}/{VERSION}/nodetwins"
 NODEHARDWARES = f"/apis/{GROUP}/{VERSION}/nodehardwares"
 GPUS = f"/apis/{GPU_GROUP}/{VERSION}/gpus"
 
-# Of a status, whose other writers have words and figures of their own: none of them is refused.
+# Types of status fields. Other writers may use other values, and none of them is refused.
 Score = Annotated[float, Meta(description="0 to 100")]
 Pct = Annotated[float, Meta(ge=0, le=100)]
 Watts = Annotated[float, Meta(ge=0)]
 Number = Annotated[int, Meta(ge=0)]
-# What becomes part of a fact has the bounds of facts; the API server refuses the rest at once.
+# Fields that become part of a fact have the bounds of facts, enforced by the API server.
 ObjectName = Annotated[str, Meta(min_length=1, max_length=NAME)]
 CardName = Annotated[str, Meta(min_length=1, max_length=NAME, pattern=r"^[!-~]+$")]
 ShortText = Annotated[str, Meta(max_length=WORD)]
@@ -33,7 +34,7 @@ HardwareWatts = Annotated[float, Meta(ge=0, le=MOST_MW / 1000)]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
-    """A part of an object; what is absent is not written. `OPEN`: others may say more in it."""
+    """A part of an object; defaults are not written. `OPEN`: the schema keeps unknown fields."""
 
     OPEN: ClassVar[bool] = False
 
@@ -59,7 +60,7 @@ class ObjectMeta(Part, frozen=True, kw_only=True):
 
 
 class CpuCap(Part, frozen=True, kw_only=True):
-    """Absent means no cap."""
+    """A missing field means no cap."""
 
     package_power_cap_pct_of_max: Annotated[
         Pct | None, Meta(description="Share of what the packages can draw")
@@ -193,9 +194,10 @@ T = TypeVar("T")
 
 
 def read_twin(raw: bytes | msgspec.Raw) -> NodeTwin:
-    """One that another installation wrote may hold what this one never writes. A part that cannot
-    be read counts as absent, so that the operator writes it anew. Raises msgspec.DecodeError for
-    what is no object with metadata.
+    """Decodes a NodeTwin, which another version of the operator may have written.
+
+    An unreadable spec or status counts as absent, so that the operator writes it anew. Raises
+    msgspec.DecodeError without readable metadata.
     """
     try:
         return _read_whole(raw)
@@ -302,12 +304,12 @@ class GpuStatus(Part, frozen=True, kw_only=True):
     pod_namespace: ShortText = ""
     pod_name: ShortText = ""
     pod_uid: Uid = field(default="", name="podUID")
-    phase: ShortText = ""  # Available, Allocated, or whatever else its writer says
+    phase: ShortText = ""  # Available, Allocated, or another word of its writer
     healthy: bool = True
 
 
 class Gpu(Part, frozen=True, kw_only=True):
-    """One physical card."""
+    """One physical GPU."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: GpuSpec | None = None

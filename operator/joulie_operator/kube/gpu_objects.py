@@ -1,4 +1,4 @@
-"""What a `GPU` resource shall say of its card: what Joulie has reserved of it. Pure."""
+"""The desired status of a `GPU` resource: what Joulie has reserved of the card. Pure."""
 
 from typing import NamedTuple
 
@@ -8,36 +8,31 @@ from joulie_operator.kube.custom_resources import MANAGER, Gpu, GpuStatus
 from joulie_projections.state.cards import CardState
 
 AVAILABLE, RESERVED, ALLOCATED = "Available", "Reserved", "Allocated"
-LONGEST_TRUCE_S = 60.0
-
-
+MAX_BACKOFF_S = 60.0
 FREE = GpuStatus(phase=AVAILABLE)
 
 
-class Wish(NamedTuple):
-    """`status` is all that we say of it."""
+class StatusWrite(NamedTuple):
+    """A status to write; it holds every field that the operator owns."""
 
     name: str
     status: GpuStatus
 
 
-def wish_of(gpu: Gpu, card: CardState | None) -> Wish | None:
-    """None if there is nothing to write: it says so already, or nobody has a claim to it.
-
-    A card that others give out is theirs to describe.
-    """
+def status_write_of(gpu: Gpu, card: CardState | None) -> StatusWrite | None:
+    """None if the status is up to date, or if another writer manages the unclaimed card."""
     known, name = gpu.status or GpuStatus(), gpu.metadata.name
     if card is not None and card.claims:
         wanted = _claimed(card)
-        # The kind of others has no field for a uid: there the server drops the one that we write.
-        told = replace(known, healthy=True, pod_uid=known.pod_uid or wanted.pod_uid)
-        return Wish(name, wanted) if told != wanted else None
+        # Some CRDs of this kind have no field for the uid: the server drops what is written.
+        effective = replace(known, healthy=True, pod_uid=known.pod_uid or wanted.pod_uid)
+        return StatusWrite(name, wanted) if effective != wanted else None
     is_ours = gpu.metadata.is_managed_by(MANAGER)
-    return Wish(name, FREE) if is_ours and replace(known, healthy=True) != FREE else None
+    return StatusWrite(name, FREE) if is_ours and replace(known, healthy=True) != FREE else None
 
 
 def _claimed(card: CardState) -> GpuStatus:
-    """A card that is shared names one of its pods: always the same one."""
+    """A shared card names one of its pods: the one with the smallest uid."""
     uid, first = min(card.claims.items())
     is_confirmed = any(claim.confirmed for claim in card.claims.values())
     return GpuStatus(
@@ -49,18 +44,18 @@ def _claimed(card: CardState) -> GpuStatus:
     )
 
 
-class Truces:
-    """Somebody who writes his own again and again is overruled, but not raced with."""
+class WriteBackoff:
+    """Exponential backoff for a status that another writer keeps replacing."""
 
     def __init__(self) -> None:
         self._written: dict[str, tuple[GpuStatus, int, float]] = {}
 
-    def lets(self, wish: Wish, now_s: float) -> bool:
-        """Asked before a write, which it then counts."""
-        status, times, not_before = self._written.get(wish.name, (FREE, 0, 0.0))
-        times = times + 1 if times and status == wish.status else 1
+    def allows(self, write: StatusWrite, now_s: float) -> bool:
+        """Whether the write may happen now; if so, it is counted."""
+        status, times, not_before = self._written.get(write.name, (FREE, 0, 0.0))
+        times = times + 1 if times and status == write.status else 1
         if times > 1 and now_s < not_before:
             return False
-        pause_s = min(LONGEST_TRUCE_S, 2.0**times)
-        self._written[wish.name] = (wish.status, times, now_s + pause_s)
+        pause_s = min(MAX_BACKOFF_S, 2.0**times)
+        self._written[write.name] = (write.status, times, now_s + pause_s)
         return True

@@ -1,8 +1,8 @@
-"""One operator at a time: a Kubernetes Lease, held by whoever renews it.
+"""Leader election by a Kubernetes Lease: one operator works at a time.
 
-The stream of plans is fenced by compare-and-set anyway; the lease keeps a second operator from
-doing everything twice. Only durations are measured, each on one machine's own clock: what two
-machines think of the time of day does not matter.
+The stream of plans is fenced by compare-and-set anyway; the Lease keeps a second operator from
+doing the same work. Only durations are measured, each on the monotonic clock of one machine, so
+that clock skew between machines does not matter.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from joulie_bus.errors import KubernetesRefused
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_operator.cluster_settings import LeaseSettings
-from joulie_operator.kube.api_client import CONFLICT, ApiServer, Unanswered
+from joulie_operator.kube.api_client import CONFLICT, ApiServer, ApiUnreachable
 from joulie_operator.kube.custom_resources import ObjectMeta
 from joulie_operator.kube.timestamps import rfc3339_micro
 
@@ -35,109 +35,112 @@ class LeaseSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     lease_transitions: int | None = None
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """A Lease as the API server has it."""
+class LeaseObject(msgspec.Struct, frozen=True, kw_only=True):
+    """A Lease object of the API server."""
 
     metadata: ObjectMeta
     spec: LeaseSpec = LeaseSpec()
 
 
-_read = msgspec.json.Decoder(Held).decode
+_read = msgspec.json.Decoder(LeaseObject).decode
 
 
 class Lease:
+    """Acquires, renews and releases the Lease of the operator."""
+
     def __init__(self, api: ApiServer, settings: LeaseSettings, identity: str) -> None:
         self._api = api
         self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{settings.namespace}/leases"
         self._namespace = settings.namespace
         self._duration_s = settings.duration_s
         self._identity = identity
-        self._seen: Held | None = None
+        self._seen: LeaseObject | None = None
         self._seen_at = 0.0
-        self._unknown = ""  # why nobody can tell who leads
+        self._failure = ""  # why the holder is unknown
 
     async def lead(self, work: Work) -> None:
-        """For ever: waits for the lease, does `work` while it is held, begins again when it is not.
+        """Acquires the Lease, runs `work` while it is held, and starts over when it is lost.
 
-        What `work` raises ends it, and the lease is given back.
+        Releases the Lease and returns, or raises, when `work` does.
         """
         while True:
-            renewed = await self._acquire()
+            renewed_at = await self._acquire()
             _stopped.set(0)
             metrics.LEADING.set(1)
-            log.info("leading", who=self._identity)
+            log.info("leading", identity=self._identity)
             working = asyncio.create_task(work(), name="leading")
             try:
-                await self._keep(working, renewed)
+                await self._renew(working, renewed_at)
             finally:
                 metrics.LEADING.set(0)
-                await _ended(working)
+                await _cancelled(working)
                 await self._release()
             if not working.cancelled():
                 working.result()
                 return
-            why = self._unknown or "somebody else holds it"
-            what = "plans stop until it is held again"
-            log.warning("lease_lost", who=self._identity, why=why, what=what)
+            why = self._failure or "another operator holds it"
+            what = "plans stop until it is acquired again"
+            log.warning("lease_lost", identity=self._identity, why=why, what=what)
 
     async def _acquire(self) -> float:
-        """When it was requested, by the monotonic clock. A standby that sees another one lead has
-        not stopped; one that cannot reach the API server has.
+        """Returns the monotonic time of the successful request. A standby behind a healthy leader
+        does not report a stop; one that cannot reach the API server does.
         """
         while True:
-            asked = time.monotonic()
-            if await self._tried(self._duration_s / 3):
-                return asked
-            _stopped.set(bool(self._unknown))
+            requested_at = time.monotonic()
+            if await self._attempt(self._duration_s / 3):
+                return requested_at
+            _stopped.set(bool(self._failure))
             await asyncio.sleep(self._duration_s / 5 * random.uniform(0.8, 1.2))
 
-    async def _keep(self, working: asyncio.Task[None], renewed: float) -> None:
-        """Until the work ends, or until it must: well before another one may begin.
+    async def _renew(self, working: asyncio.Task[None], renewed_at: float) -> None:
+        """Renews until the work ends or the Lease is lost, well before another operator may start.
 
-        The end is counted from the last renewal that succeeded. A call that hangs is given up
-        there, whatever patience it would have otherwise.
+        The deadline counts from the last successful renewal, and also cuts off a hanging call.
         """
         held_s = self._duration_s * 2 / 3
-        while (left := renewed + held_s - time.monotonic()) > 0:
+        while (left := renewed_at + held_s - time.monotonic()) > 0:
             await asyncio.wait([working], timeout=min(left, self._duration_s / 5))
-            asked = time.monotonic()
-            left = renewed + held_s - asked
+            requested_at = time.monotonic()
+            left = renewed_at + held_s - requested_at
             if working.done() or left <= 0:
                 return
-            if await self._tried(min(left, self._duration_s / 3)):
-                renewed = asked  # the others count from when they see it, which is later
-            elif self._is_anothers():
+            if await self._attempt(min(left, self._duration_s / 3)):
+                renewed_at = (
+                    requested_at  # other operators count from when they see it, which is later
+                )
+            elif self._is_held_by_another():
                 return
 
-    async def _tried(self, patience_s: float) -> bool:
-        """Are we the holder now? False also if nobody could tell, which is told once."""
-        before, self._unknown = self._unknown, ""
+    async def _attempt(self, timeout_s: float) -> bool:
+        """Whether this operator holds the Lease now. False on errors, too, logged once each."""
+        before, self._failure = self._failure, ""
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(timeout_s):
                 return await self._try()
         except KubernetesRefused as error:
-            if error.code != CONFLICT:  # that one is how it is lost
-                self._unknown = f"refused: {error}"
-        except (*Unanswered, msgspec.DecodeError) as error:
-            self._unknown = str(error) or type(error).__name__
-        if self._unknown not in ("", before):
-            log.warning("lease_unknown", error=self._unknown)
+            if error.code != CONFLICT:  # a conflict means another operator wrote
+                self._failure = f"refused: {error}"
+        except (*ApiUnreachable, msgspec.DecodeError) as error:
+            self._failure = str(error) or type(error).__name__
+        if self._failure not in ("", before):
+            log.warning("lease_unknown", error=self._failure)
         return False
 
     async def _try(self) -> bool:
         found = await self._api.get(f"{self._leases}/{NAME}")
         if found is None:
-            self._saw(_read(await self._api.create(self._leases, self._claim(None))))
+            self._observe(_read(await self._api.create(self._leases, self._claim(None))))
             return True
-        self._saw(_read(found))
+        self._observe(_read(found))
         if not self._is_free():
             return False
         answer = await self._api.replace(f"{self._leases}/{NAME}", self._claim(self._seen))
-        self._saw(_read(answer))
+        self._observe(_read(answer))
         return True
 
-    def _saw(self, lease: Held) -> None:
-        """A holder that renews is seen to: his time begins when we see it, by our own clock."""
+    def _observe(self, lease: LeaseObject) -> None:
+        """A changed Lease counts from when this process reads it, by its own clock."""
         if self._seen is None or self._seen.metadata != lease.metadata:
             self._seen_at = time.monotonic()
         self._seen = lease
@@ -147,15 +150,15 @@ class Lease:
         spec = self._seen.spec
         if not spec.holder_identity or spec.holder_identity == self._identity:
             return True
-        patience_s = max(self._duration_s, float(spec.lease_duration_seconds or 0))
-        return time.monotonic() - self._seen_at > patience_s
+        timeout_s = max(self._duration_s, float(spec.lease_duration_seconds or 0))
+        return time.monotonic() - self._seen_at > timeout_s
 
-    def _is_anothers(self) -> bool:
+    def _is_held_by_another(self) -> bool:
         holder = self._seen.spec.holder_identity if self._seen else None
         return holder is not None and holder != self._identity
 
-    def _claim(self, before: Held | None, *, release: bool = False) -> dict[str, Any]:
-        """`before` by its version: if somebody else wrote since, the server says no."""
+    def _claim(self, before: LeaseObject | None, *, release: bool = False) -> dict[str, Any]:
+        """With the version of `before`: the server refuses if the Lease has changed since."""
         now = rfc3339_micro(time.time_ns())
         spec = before.spec if before else LeaseSpec()
         is_ours = spec.holder_identity == self._identity
@@ -177,19 +180,19 @@ class Lease:
         }
 
     async def _release(self) -> None:
-        """So that the next one need not wait. If it fails, he waits."""
-        if self._seen is None or self._is_anothers():
+        """Best effort, so that the next operator need not wait for the Lease to expire."""
+        if self._seen is None or self._is_held_by_another():
             return
         body = self._claim(self._seen, release=True)
         try:
             async with asyncio.timeout(1):
                 await self._api.replace(f"{self._leases}/{NAME}", body)
-        except (KubernetesRefused, *Unanswered) as error:
-            log.info("lease_not_given_back", error=str(error) or type(error).__name__)
+        except (KubernetesRefused, *ApiUnreachable) as error:
+            log.info("lease_not_released", error=str(error) or type(error).__name__)
         self._seen = None
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
-    """It has let go of everything when this returns."""
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    """Cancels the task and waits until it has ended."""
     task.cancel()
     await asyncio.wait([task])

@@ -1,4 +1,4 @@
-"""The objects of one kind, as the API server has them: by lists and watches, and by its answers."""
+"""A cache of the objects of one kind, fed by lists, watches and responses to writes."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -9,14 +9,14 @@ from joulie_operator.kube.custom_resources import ObjectMeta
 K = TypeVar("K")
 
 
-class Mirror(Generic[K]):
-    """A dictionary by name that never goes back to an older version."""
+class ObjectCache(Generic[K]):
+    """Objects by name; an older version never replaces a newer one."""
 
     def __init__(self, meta: Callable[[K], ObjectMeta]) -> None:
         self._meta = meta
         self._objects: dict[str, K] = {}
         self._listed: set[str] = set()
-        self.complete = asyncio.Event()  # after the first whole list
+        self.complete = asyncio.Event()  # set after the first complete list
         self.changed = asyncio.Event()
 
     def get(self, name: str) -> K | None:
@@ -25,34 +25,34 @@ class Mirror(Generic[K]):
     def names(self) -> list[str]:
         return list(self._objects)
 
-    def begin(self) -> None:
+    def begin_list(self) -> None:
         self._listed = set()
 
-    async def listed(self, things: Sequence[K]) -> None:
-        for thing in things:
-            self._listed.add(self._meta(thing).name)
-            self.put(thing)
+    async def add_listed(self, objects: Sequence[K]) -> None:
+        for obj in objects:
+            self._listed.add(self._meta(obj).name)
+            self.put(obj)
 
-    async def whole(self) -> None:
+    async def end_list(self) -> None:
         for name in self._objects.keys() - self._listed:
             del self._objects[name]
         self.complete.set()
         self.changed.set()
 
-    async def happened(self, events: Sequence[tuple[str, K]]) -> None:
-        for kind, thing in events:
+    async def apply_events(self, events: Sequence[tuple[str, K]]) -> None:
+        for kind, obj in events:
             if kind == "DELETED":
-                self.drop(self._meta(thing).name)
+                self.drop(self._meta(obj).name)
             else:
-                self.put(thing)
+                self.put(obj)
 
-    def put(self, thing: K) -> None:
-        """Newer ones only: an answer to a write may come before or after the watch tells of it."""
-        meta = self._meta(thing)
+    def put(self, obj: K) -> None:
+        """Ignores older versions: the response to a write may come before or after its event."""
+        meta = self._meta(obj)
         known = self._objects.get(meta.name)
         if known is not None and _version(self._meta(known)) >= _version(meta):
             return
-        self._objects[meta.name] = thing
+        self._objects[meta.name] = obj
         self.changed.set()
 
     def drop(self, name: str) -> None:
@@ -61,5 +61,5 @@ class Mirror(Generic[K]):
 
 
 def _version(meta: ObjectMeta) -> int:
-    """Opaque by the letter; a number in every API server there is, and growing."""
+    """Resource versions are opaque by contract, but growing numbers in every API server."""
     return int(meta.resource_version) if meta.resource_version.isdecimal() else 0

@@ -1,16 +1,16 @@
-"""Moments as Kubernetes writes them: RFC 3339, UTC. Pure, so without `datetime` and its clock."""
+"""Timestamps as Kubernetes writes them: RFC 3339, UTC. Pure, hence without `datetime`."""
 
 SECOND = 1_000_000_000
 _DAYS_IN_400_YEARS = 146_097
 
 
 def rfc3339(at_ns: int) -> str:
-    """As `metav1.Time`: to the second."""
+    """As `metav1.Time`: with seconds."""
     return f"{_date_and_time(at_ns)}Z"
 
 
 def rfc3339_micro(at_ns: int) -> str:
-    """As `metav1.MicroTime`: leases and events want six digits."""
+    """As `metav1.MicroTime`, which Leases and Events require: with six digits."""
     return f"{_date_and_time(at_ns)}.{at_ns % SECOND // 1000:06}Z"
 
 
@@ -22,7 +22,7 @@ def _date_and_time(at_ns: int) -> str:
 
 
 def _civil(days: int) -> tuple[int, int, int]:
-    """Days since 1970 as a date; years begin in March here, so that leap days come last."""
+    """The date of a day since 1970. Years start in March here, so that leap days come last."""
     era, day_of_era = divmod(days + 719_468, _DAYS_IN_400_YEARS)
     year_of_era = (
         day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096

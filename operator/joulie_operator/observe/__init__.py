@@ -1,5 +1,5 @@
-"""Watches: Kubernetes objects become facts.
+"""Watches Kubernetes objects and turns them into facts.
 
 Not here: measured power (`telemetry`).
-In: objects of the API server. Out: facts on the log, only when something changed.
+In: objects of the API server. Out: facts on the log, one per change.
 """

@@ -1,4 +1,4 @@
-"""How well the cluster can be seen just now: what is not seen is not planned upon."""
+"""Whether the watches of the cluster work: without them no plan is made."""
 
 import asyncio
 import time
@@ -9,22 +9,22 @@ Monotonic = Callable[[], float]
 
 
 class ClusterVisibility(NamedTuple):
-    """How well the cluster can be seen just now."""
+    """Whether the known state of the cluster is complete and up to date."""
 
-    blind: str = ""  # why what is believed of it cannot be relied on; empty if it can
-    pods_known: bool = True  # has the log been told of every pod that runs?
+    problem: str = ""  # why no plan may be made; empty if plans may be made
+    pods_known: bool = True  # whether every running pod has been published
 
 
-def clear_sight() -> ClusterVisibility:
+def full_visibility() -> ClusterVisibility:
     return ClusterVisibility()
 
 
-class Eye:
-    """Upon one kind of object; opened and closed by its watcher."""
+class WatchStatus:
+    """The status of the watch of one kind of object, set by its watcher."""
 
     def __init__(self, kind: str, clock: Monotonic = time.monotonic) -> None:
         self.kind = kind
-        self.listed = asyncio.Event()  # once: what was there has been told
+        self.listed = asyncio.Event()  # set after the first complete list
         self._clock = clock
         self._closed_at: float | None = clock()
 
@@ -37,7 +37,7 @@ class Eye:
         return 0.0 if self._closed_at is None else self._clock() - self._closed_at
 
     def open(self) -> None:
-        """A watch goes on from the last thing that was told."""
+        """A watch resumes at the last event that was received."""
         self._closed_at = None
 
     def close(self) -> None:
@@ -45,30 +45,30 @@ class Eye:
             self._closed_at = self._clock()
 
 
-class Eyes:
-    """All that plans rest on. A watch that breaks is opened again in a moment: `patience_s`."""
+class WatchStatuses:
+    """The watches that plans depend on. Short interruptions are tolerated."""
 
     def __init__(self, clock: Monotonic = time.monotonic) -> None:
-        self.nodes = Eye("nodes", clock)
-        self.pods = Eye("pods", clock)
-        self.is_folded = False  # the view holds what the first lists told
+        self.nodes = WatchStatus("nodes", clock)
+        self.pods = WatchStatus("pods", clock)
+        self.is_view_current = False  # the view contains the first lists
 
-    async def listed(self) -> None:
+    async def wait_listed(self) -> None:
         await self.nodes.listed.wait()
         await self.pods.listed.wait()
 
-    def sight(self, patience_s: float) -> ClusterVisibility:
-        """Pods that may have come meanwhile keep a node's profile from the first moment on."""
-        return ClusterVisibility(self._blind(patience_s), pods_known=self.pods.is_open)
+    def visibility(self, tolerance_s: float) -> ClusterVisibility:
+        """`pods_known` is False as soon as the watch of pods breaks: pods may start unseen."""
+        return ClusterVisibility(self._problem(tolerance_s), pods_known=self.pods.is_open)
 
-    def _blind(self, patience_s: float) -> str:
-        eyes: Sequence[Eye] = (self.nodes, self.pods)
-        unread = [eye.kind for eye in eyes if not eye.listed.is_set()]
+    def _problem(self, tolerance_s: float) -> str:
+        watches: Sequence[WatchStatus] = (self.nodes, self.pods)
+        unread = [watch.kind for watch in watches if not watch.listed.is_set()]
         if unread:
-            return f"the API server has not yet shown its {' and '.join(unread)}"
-        if not self.is_folded:
-            return "the view does not yet hold what the API server has shown"
-        lost = [eye.kind for eye in eyes if eye.closed_s > patience_s]
+            return f"{' and '.join(unread)} have not been listed yet"
+        if not self.is_view_current:
+            return "the view does not contain the listed objects yet"
+        lost = [watch.kind for watch in watches if watch.closed_s > tolerance_s]
         if lost:
-            return f"the API server has shown no {' and '.join(lost)} for {patience_s:g} s"
+            return f"the watch of {' and '.join(lost)} has been broken for {tolerance_s:g} s"
         return ""

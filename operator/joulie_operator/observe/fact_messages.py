@@ -1,4 +1,4 @@
-"""Facts become messages; one that no reader would take is left out, told of and counted."""
+"""Turns facts into messages. Facts beyond the bounds are left out, logged and counted."""
 
 from collections.abc import Sequence
 
@@ -12,17 +12,17 @@ from joulie_bus.streams.records import Message
 log = get_logger("operator")
 
 
-def stamped(producer: Producer, facts: Sequence[Fact]) -> list[Message]:
-    """The others go on: what one object says must not keep all of them out of the log."""
+def to_messages(producer: Producer, facts: Sequence[Fact]) -> list[Message]:
+    """One invalid fact does not keep the others from being published."""
     messages = []
     for fact in facts:
         try:
             messages.append(producer.stamp(fact))
         except OutOfBounds as error:
-            left_out(fact.TYPE, ascii(fact.key)[:300], error.why)
+            report_left_out(fact.TYPE, ascii(fact.key)[:300], error.why)
     return messages
 
 
-def left_out(what: str, which: str, why: str) -> None:
+def report_left_out(what: str, which: str, why: str) -> None:
     metrics.LEFT_OUT.labels(what=what).inc()
     log.warning("left_out", what=what, which=which, why=why, then="the others are published")

@@ -1,4 +1,4 @@
-"""What watchers see becomes facts, and facts go to the log."""
+"""Publishes the facts of watched objects."""
 
 from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
@@ -8,82 +8,86 @@ from joulie_bus.events import Fact
 from joulie_bus.streams.log import Log
 from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.refusals import Refusals
-from joulie_operator.observe.fact_messages import left_out, stamped
-from joulie_operator.observe.facts_from_objects import Told
+from joulie_operator.observe.fact_messages import report_left_out, to_messages
+from joulie_operator.observe.facts_from_objects import ChangeFilter
 
 K = TypeVar("K")
 S = TypeVar("S", contravariant=True)
 
 
 class Sink(Protocol[S]):
-    """Where what was seen goes."""
+    """Receives the objects of a watcher."""
 
-    def begin(self) -> None:
-        """A whole list follows."""
+    def begin_list(self) -> None:
+        """A complete list follows."""
         ...
 
-    async def listed(self, things: Sequence[S]) -> None: ...
+    async def add_listed(self, objects: Sequence[S]) -> None: ...
 
-    async def whole(self) -> None:
-        """The list was complete: what it did not show is gone."""
+    async def end_list(self) -> None:
+        """The list is complete: objects that it did not contain are gone."""
         ...
 
-    async def happened(self, events: Sequence[tuple[str, S]]) -> None: ...
+    async def apply_events(self, events: Sequence[tuple[str, S]]) -> None: ...
 
 
-class Facts(Generic[K]):
-    """One object may be several facts, in the order of `told`; `beside` hears of all, too."""
+class FactPublisher(Generic[K]):
+    """A sink that publishes facts, in the order of `filters`; `also_to` receives all objects."""
 
     def __init__(
-        self, told: Sequence[Told[K]], bus: Log, producer: Producer, beside: Sink[K] | None = None
+        self,
+        filters: Sequence[ChangeFilter[K]],
+        bus: Log,
+        producer: Producer,
+        also_to: Sink[K] | None = None,
     ) -> None:
-        self._told = told
+        self._filters = filters
         self._bus = bus
         self._producer = producer
-        self._beside = beside
-        self._refused = Refusals("facts", "the objects are listed again, and told then")
+        self._also_to = also_to
+        self._refused = Refusals("facts", "the objects are listed again and published then")
 
-    def begin(self) -> None:
-        for told in self._told:
-            told.begin()
-        if self._beside is not None:
-            self._beside.begin()
+    def begin_list(self) -> None:
+        for each in self._filters:
+            each.begin_list()
+        if self._also_to is not None:
+            self._also_to.begin_list()
 
-    async def listed(self, things: Sequence[K]) -> None:
-        if self._beside is not None:
-            await self._beside.listed(things)
-        await self._tell([fact for thing in things for fact in self._news("ADDED", thing)])
+    async def add_listed(self, objects: Sequence[K]) -> None:
+        if self._also_to is not None:
+            await self._also_to.add_listed(objects)
+        await self._publish([fact for obj in objects for fact in self._changes("ADDED", obj)])
 
-    async def whole(self) -> None:
-        if self._beside is not None:
-            await self._beside.whole()
-        await self._tell([fact for told in self._told for fact in told.missing()])
+    async def end_list(self) -> None:
+        if self._also_to is not None:
+            await self._also_to.end_list()
+        await self._publish([fact for each in self._filters for fact in each.missing()])
 
-    async def happened(self, events: Sequence[tuple[str, K]]) -> None:
-        if self._beside is not None:
-            await self._beside.happened(events)
-        await self._tell([fact for kind, thing in events for fact in self._news(kind, thing)])
+    async def apply_events(self, events: Sequence[tuple[str, K]]) -> None:
+        if self._also_to is not None:
+            await self._also_to.apply_events(events)
+        await self._publish([fact for kind, obj in events for fact in self._changes(kind, obj)])
 
-    def _news(self, kind: str, thing: K) -> list[Fact]:
+    def _changes(self, kind: str, obj: K) -> list[Fact]:
         facts = []
-        for told in self._told:
+        for each in self._filters:
             try:
-                fact = told.deleted(thing) if kind == "DELETED" else told.seen(thing)
-            except Exception as error:  # any: one object must not keep the others from being seen
-                left_out(type(thing).__name__, kind, f"{type(error).__name__}: {error}")
+                fact = each.deleted(obj) if kind == "DELETED" else each.seen(obj)
+            except Exception as error:  # any: one object must not block the others
+                report_left_out(type(obj).__name__, kind, f"{type(error).__name__}: {error}")
                 continue
             if fact is not None:
                 facts.append(fact)
         return facts
 
-    async def _tell(self, facts: Sequence[Fact]) -> None:
+    async def _publish(self, facts: Sequence[Fact]) -> None:
         if not facts:
             return
         try:
-            await self._bus.publish(stamped(self._producer, facts))
+            await self._bus.publish(to_messages(self._producer, facts))
         except BaseException as error:
-            for told in self._told:
-                told.doubt(facts)
+            for each in self._filters:
+                each.mark_unknown(facts)
             if isinstance(error, BusError):
                 self._refused.saw(error)
             raise

@@ -1,4 +1,4 @@
-"""From Kubernetes objects to facts: what matters of them, and only when it changed. Pure."""
+"""Turns Kubernetes objects into facts, only when a relevant field changed. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
@@ -29,7 +29,7 @@ from joulie_projections.quantities import Quantity, parse
 from joulie_projections.state.cards import UNKNOWN_HOLDER, CardState
 from joulie_projections.state.state import ClusterState, NodeState, PodState
 
-# Ours, and those by which clouds say what a node costs.
+# Labels that facts contain: Joulie's own, and those by which clouds mark spot nodes.
 _OUR_LABELS = (
     "joulie.io/",
     "cloud.google.com/gke-spot",
@@ -63,11 +63,13 @@ class Node(msgspec.Struct):
 
 
 class Namespace(msgspec.Struct):
+    """The part of a Kubernetes Namespace that Joulie reads."""
+
     metadata: ObjectMeta
 
 
 def class_of(namespace: Namespace) -> WorkloadClass | None:
-    """What it gives to pods that say nothing; a word that nobody knows gives nothing."""
+    """The default class of the namespace's pods; None for unknown values."""
     match (namespace.metadata.annotations or {}).get(CLASS_ANNOTATION, "").strip():
         case "performance" | "standard" as workload:
             return workload
@@ -79,22 +81,22 @@ O = TypeVar("O", contravariant=True)  # noqa: E741
 K = TypeVar("K")
 
 
-class Kind(Protocol[O]):
-    """How one kind of object turns into facts."""
+class ObjectKind(Protocol[O]):
+    """Turns the objects of one kind into facts."""
 
     def key(self, seen: O, /) -> str: ...
 
     def version(self, seen: O, /) -> str: ...
 
     def fact(self, seen: O, /) -> Fact | None:
-        """None: there is nothing to tell of it yet."""
+        """None if there is nothing to publish yet."""
         ...
 
     def gone(self, key: str, /) -> Fact | None: ...
 
 
 class NodeKind:
-    """`resources` are the names of those that are GPUs."""
+    """`resources` are the names of GPU resources."""
 
     def __init__(self, resources: tuple[str, ...] = GPU_RESOURCES) -> None:
         self._resources = resources
@@ -130,7 +132,7 @@ class NodeKind:
 
 
 class PodKind:
-    """`namespaces` holds the class that a namespace gives to its pods, by the namespace's name."""
+    """`namespaces` maps the names of namespaces to the default class of their pods."""
 
     def __init__(
         self,
@@ -165,7 +167,7 @@ def _is_ready(node: Node) -> bool:
 
 
 class NamespaceKind:
-    """Told of those alone that give a class, and of those that gave one."""
+    """Publishes only namespaces that set a class, or that have set one before."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         self._known = set(known)
@@ -177,17 +179,19 @@ class NamespaceKind:
         return seen.metadata.resource_version
 
     def fact(self, seen: Namespace, /) -> NamespaceSeen | None:
-        name, given = seen.metadata.name, class_of(seen)
-        if given is None and name not in self._known:
+        name, default = seen.metadata.name, class_of(seen)
+        if default is None and name not in self._known:
             return None
         self._known.add(name)
-        return NamespaceSeen(namespace=name, workload=given)
+        return NamespaceSeen(namespace=name, workload=default)
 
     def gone(self, key: str, /) -> NamespaceSeen:
         return NamespaceSeen(namespace=key)
 
 
 class GpuKind:
+    """The facts of GPU resources: one per card."""
+
     def key(self, seen: Gpu, /) -> str:
         return seen.spec.uuid if seen.spec else ""
 
@@ -215,8 +219,10 @@ class GpuKind:
 
 
 def _holder_of(status: GpuStatus) -> str:
-    """The pod that has the card, where its resource gives no uid: the kind of others has no such
-    field. Any phase but Available means that the card is taken, whatever else is left out."""
+    """The pod that holds the card, where the resource has no uid: some CRDs of this kind lack it.
+
+    Any phase but Available means that the card is taken, even without the name of a pod.
+    """
     if status.pod_uid:
         return ""
     if status.pod_name:
@@ -224,29 +230,29 @@ def _holder_of(status: GpuStatus) -> str:
     return "" if status.phase in ("", AVAILABLE) else UNKNOWN_HOLDER
 
 
-# --- what the log believes already ------------------------------------------------------------
-# An operator that starts again compares with it, instead of telling everything once more.
+# --- facts that the log contains already ------------------------------------------------------
+# After a restart the operator compares objects with these, and publishes only differences.
 
 
-def believed_nodes(cluster_state: ClusterState) -> dict[str, Fact | None]:
+def logged_nodes(cluster_state: ClusterState) -> dict[str, Fact | None]:
     return {
         name: _seen_node(name, node) for name, node in cluster_state.nodes.items() if node.present
     }
 
 
-def believed_pods(cluster_state: ClusterState) -> dict[str, Fact | None]:
+def logged_pods(cluster_state: ClusterState) -> dict[str, Fact | None]:
     return {uid: _seen_pod(uid, pod) for uid, pod in cluster_state.pods.items()}
 
 
-def believed_cards(cluster_state: ClusterState) -> dict[str, Fact | None]:
-    """Only those that the resources showed: an agent's word is not ours to take back."""
+def logged_cards(cluster_state: ClusterState) -> dict[str, Fact | None]:
+    """Only cards known from GPU resources: cards reported by an agent are not retracted here."""
     cards = {uuid: card for uuid, card in cluster_state.gpus.items() if card.source == "resource"}
     return {uuid: _seen_card(uuid, card) for uuid, card in cards.items()}
 
 
-def believed_namespaces(cluster_state: ClusterState) -> dict[str, Fact | None]:
-    given = cluster_state.namespaces.items()
-    return {name: NamespaceSeen(namespace=name, workload=it) for name, it in given}
+def logged_namespaces(cluster_state: ClusterState) -> dict[str, Fact | None]:
+    default = cluster_state.namespaces.items()
+    return {name: NamespaceSeen(namespace=name, workload=it) for name, it in default}
 
 
 def _seen_node(name: str, node: NodeState) -> NodeSeen:
@@ -284,50 +290,50 @@ def _seen_card(uuid: str, card: CardState) -> GpuSeen:
     )
 
 
-# --- what was told ----------------------------------------------------------------------------
+# --- facts that have been published -----------------------------------------------------------
 
 
-class Told(Generic[K]):
-    """What has been said of each object of a kind, so that nothing is said twice."""
+class ChangeFilter(Generic[K]):
+    """Passes on only facts that differ from the last published fact of their object."""
 
-    def __init__(self, kind: Kind[K], believed: Mapping[str, Fact | None]) -> None:
-        """`believed` is what the log holds already; None: something, but nobody knows what."""
+    def __init__(self, kind: ObjectKind[K], logged: Mapping[str, Fact | None]) -> None:
+        """`logged` are the facts in the log, by key; None: published, with unknown content."""
         self._kind = kind
-        self._last: dict[str, Fact | None] = dict(believed)
+        self._last: dict[str, Fact | None] = dict(logged)
         self._versions: dict[str, str] = {}
         self._listed: set[str] = set()
 
-    def seen(self, thing: K) -> Fact | None:
-        """The fact to tell, if it is news; raises BadQuantity for an object that makes no sense."""
-        key, version = self._kind.key(thing), self._kind.version(thing)
+    def seen(self, obj: K) -> Fact | None:
+        """The fact to publish, if it changed. Raises BadQuantity for an unreadable quantity."""
+        key, version = self._kind.key(obj), self._kind.version(obj)
         self._listed.add(key)
         if not key or (version and self._versions.get(key) == version):
-            return None  # the very same object again
-        fact = self._kind.fact(thing)
+            return None  # the same version again
+        fact = self._kind.fact(obj)
         self._versions[key] = version
         if fact is None or self._last.get(key) == fact:
             return None
         self._last[key] = fact
         return fact
 
-    def heard(self, fact: Fact) -> None:
-        """Somebody else told it."""
+    def note_published(self, fact: Fact) -> None:
+        """Records a fact that another filter has passed on."""
         self._last[fact.key] = fact
 
-    def deleted(self, thing: K) -> Fact | None:
-        return self._forget(self._kind.key(thing))
+    def deleted(self, obj: K) -> Fact | None:
+        return self._forget(self._kind.key(obj))
 
-    def begin(self) -> None:
-        """A whole list follows."""
+    def begin_list(self) -> None:
+        """A complete list follows."""
         self._listed = set()
 
     def missing(self) -> list[Fact]:
-        """After a whole list: farewell to what was not in it."""
+        """After a complete list: the facts about objects that it did not contain."""
         gone = sorted(set(self._last) - self._listed)
         return [fact for key in gone if (fact := self._forget(key)) is not None]
 
-    def doubt(self, facts: Iterable[Fact]) -> None:
-        """Nobody knows whether these arrived: the next sight of their objects is news again."""
+    def mark_unknown(self, facts: Iterable[Fact]) -> None:
+        """It is unknown whether these were stored: their objects are published again."""
         for fact in facts:
             self._versions.pop(fact.key, None)
             self._last[fact.key] = None

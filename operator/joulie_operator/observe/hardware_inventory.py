@@ -1,7 +1,7 @@
-"""What nodes are made of: as their agents found it, else as their labels say. Pure.
+"""The hardware of nodes: as discovered by their agents, else as read from their labels. Pure.
 
-The catalog is looked at here, before anything is published: what a plan or a score rests on is in
-the log.
+The catalog is applied here, before facts are published, so that the log contains everything that
+plans and scores depend on.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from joulie_operator.kube.custom_resources import (
     HardwareGpu,
     NodeHardware,
 )
-from joulie_operator.observe.facts_from_objects import Node, NodeKind, Told
+from joulie_operator.observe.facts_from_objects import ChangeFilter, Node, NodeKind
 from joulie_projections.hardware.catalog import (
     EMPTY,
     GPU_MODELS,
@@ -30,38 +30,38 @@ from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.hardware.models import vendor_of
 from joulie_projections.state.state import ClusterState
 
-Hear = Callable[[HardwareDiscovered], None]
-Complain = Callable[[str, str], None]  # about a node, in words
+OnDescribed = Callable[[HardwareDiscovered], None]
+OnProblem = Callable[[str, str], None]  # the node, and the problem
 
 
 class GpuNames(NamedTuple):
-    """By what a node's cards are known."""
+    """The resources and labels by which GPUs are recognized."""
 
     resources: tuple[str, ...] = GPU_RESOURCES
     model_labels: tuple[str, ...] = GPU_MODELS
 
 
 class Inventory(NamedTuple):
-    """By what hardware is known."""
+    """How hardware is recognized."""
 
     catalog: Catalog = EMPTY
     gpus: GpuNames = GpuNames()
 
 
-def no_one_hears(_: HardwareDiscovered) -> None:
+def ignore_description(_: HardwareDiscovered) -> None:
     pass
 
 
-def no_one_complains(_: str, __: str) -> None:
+def ignore_problem(_: str, __: str) -> None:
     pass
 
 
 class HardwareKind:
-    """`heard` learns of every description, told or not."""
+    """The hardware of NodeHardware objects; `on_described` is called for every description."""
 
-    def __init__(self, catalog: Catalog, heard: Hear = no_one_hears) -> None:
+    def __init__(self, catalog: Catalog, on_described: OnDescribed = ignore_description) -> None:
         self._catalog = catalog
-        self._heard = heard
+        self._on_described = on_described
 
     def key(self, seen: NodeHardware, /) -> str:
         return seen.metadata.name
@@ -72,13 +72,13 @@ class HardwareKind:
     def fact(self, seen: NodeHardware, /) -> HardwareDiscovered | None:
         described = _described(seen, self._catalog)
         if described is None:
-            return None  # its agent has not said anything yet
+            return None  # its agent has not written the status yet
         found = with_catalog_figures(described, self._catalog)
-        self._heard(found)
+        self._on_described(found)
         return found
 
     def gone(self, _: str, /) -> None:
-        return None  # the machine is still what it was; when the node goes, all of it goes
+        return None  # the hardware remains; the fact that removes the node removes it, too
 
 
 def _described(seen: NodeHardware, catalog: Catalog) -> HardwareDiscovered | None:
@@ -108,32 +108,32 @@ def _described(seen: NodeHardware, catalog: Catalog) -> HardwareDiscovered | Non
 
 
 def _known(model: str, raw: str, find: Callable[[str], object]) -> str:
-    """The one that the catalog knows; else the agent's own reading of it, if it has one."""
+    """The name that the catalog contains; else the agent's normalized name, else the raw one."""
     named = [name for name in (model.strip(), raw.strip()) if name]
     return next((name for name in named if find(name) is not None), next(iter(named), ""))
 
 
-class MachineKind:
-    """A node's hardware out of the Node object: by its labels, while no agent has described it.
+class LabelledHardwareKind:
+    """The hardware of Node objects: by their labels, while no agent has described them.
 
-    A node that went and came back has lost its description in the log; it is told again with it.
+    For a node that was removed and is back, it publishes the agent's description again.
     """
 
     def __init__(
         self,
         catalog: Catalog,
         descriptions: Mapping[str, HardwareDiscovered],
-        complain: Complain = no_one_complains,
+        on_problem: OnProblem = ignore_problem,
         gpus: GpuNames = GpuNames(),  # noqa: B008
     ) -> None:
         self._described = dict(descriptions)
         self._catalog = catalog
         self._gpus = gpus
-        self._complain = complain
-        self._complaints: dict[str, dict[str, str]] = {}
+        self._on_problem = on_problem
+        self._reported: dict[str, dict[str, str]] = {}
         self._nodes = NodeKind(gpus.resources)
 
-    def described(self, found: HardwareDiscovered) -> None:
+    def note_described(self, found: HardwareDiscovered) -> None:
         self._described[found.node] = found
 
     def key(self, seen: Node, /) -> str:
@@ -146,45 +146,47 @@ class MachineKind:
         described = self._described.get(seen.metadata.name)
         if described is not None:
             return described
-        # All labels: those of device plugins are looked at here, and are no part of a node's fact.
+        # All labels: labels of device plugins are read here, but are not part of NodeSeen.
         node = replace(self._nodes.fact(seen), labels=seen.metadata.labels or {})
-        self._complain_of(node.node, invalid_counts(node.labels))
+        self._report_labels(node.node, invalid_counts(node.labels))
         return from_labels(node, self._catalog, self._gpus.model_labels)
 
     def gone(self, key: str, /) -> None:
-        self._complaints.pop(key, None)
+        self._reported.pop(key, None)
 
-    def _complain_of(self, node: str, labels: dict[str, str]) -> None:
-        """Once, until it changes."""
-        if labels and self._complaints.get(node) != labels:
-            told = ", ".join(f"{label}={value!r}" for label, value in labels.items())
-            self._complain(node, f"{told}: not a number; what can be allocated stands in for it")
-        self._complaints[node] = labels
+    def _report_labels(self, node: str, labels: dict[str, str]) -> None:
+        """Reports unreadable labels once, until they change."""
+        if labels and self._reported.get(node) != labels:
+            listed = ", ".join(f"{label}={value!r}" for label, value in labels.items())
+            self._on_problem(
+                node, f"{listed}: not a number; what can be allocated stands in for it"
+            )
+        self._reported[node] = labels
 
 
-def believed_hardware(cluster_state: ClusterState) -> dict[str, HardwareDiscovered]:
-    """What the log holds of it already."""
+def logged_hardware(cluster_state: ClusterState) -> dict[str, HardwareDiscovered]:
+    """The hardware in the log, by node."""
     found = ((name, node.hardware) for name, node in cluster_state.nodes.items())
     return {name: hardware for name, hardware in found if hardware is not None}
 
 
-def machines_told(
+def hardware_filters(
     catalog: Catalog,
     cluster_state: ClusterState,
-    complain: Complain = no_one_complains,
+    on_problem: OnProblem = ignore_problem,
     gpus: GpuNames = GpuNames(),  # noqa: B008
-) -> tuple[Told[Node], Told[NodeHardware]]:
-    """By Node objects and by descriptions. What one of them told, the other one knows."""
-    known = believed_hardware(cluster_state)
+) -> tuple[ChangeFilter[Node], ChangeFilter[NodeHardware]]:
+    """One filter for Nodes, one for NodeHardwares; the first knows what the second publishes."""
+    known = logged_hardware(cluster_state)
     descriptions = {node: it for node, it in known.items() if it.source != "labels"}
-    machine = MachineKind(catalog, descriptions, complain, gpus)
-    labelled = Told[Node](machine, known)
+    machine = LabelledHardwareKind(catalog, descriptions, on_problem, gpus)
+    labelled = ChangeFilter[Node](machine, known)
 
-    def heard(found: HardwareDiscovered) -> None:
-        machine.described(found)
-        labelled.heard(found)
+    def note_published(found: HardwareDiscovered) -> None:
+        machine.note_described(found)
+        labelled.note_published(found)
 
-    return labelled, Told(HardwareKind(catalog, heard), descriptions)
+    return labelled, ChangeFilter(HardwareKind(catalog, note_published), descriptions)
 
 
 def _milliwatts(watts: float) -> int:

@@ -1,4 +1,4 @@
-"""Follows one kind of object: what is there, what changes, and again when the past is gone."""
+"""Lists and watches one kind of object, and lists again when the server requires it."""
 
 import asyncio
 import contextlib
@@ -18,32 +18,34 @@ from joulie_operator.kube.api_client import (
     GONE,
     NOT_FOUND,
     ApiServer,
+    ApiUnreachable,
     Event,
+    InitialListStalled,
     Query,
-    Silent,
-    Unanswered,
 )
-from joulie_operator.observe.cluster_visibility import Eye
-from joulie_operator.observe.fact_messages import left_out
+from joulie_operator.observe.cluster_visibility import WatchStatus
+from joulie_operator.observe.fact_messages import report_left_out
 from joulie_operator.observe.fact_publisher import Sink
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
-NOT_INSTALLED_PAUSE_S = 30.0  # a kind that nobody has installed may be installed later
-# What pages would be refused for, too. Any other refusal means: not as events.
-_NO_HELP = frozenset({401, 403, NOT_FOUND, GONE, api_client.TOO_MANY, 503})
+NOT_INSTALLED_PAUSE_S = 30.0  # the CRD may be installed later
+# Errors that a list in pages would meet, too. Others mean: no support for initial events.
+_REFUSED_AS_PAGES_TOO = frozenset({401, 403, NOT_FOUND, GONE, api_client.TOO_MANY, 503})
 K = TypeVar("K")
 Watch = AsyncGenerator[list[Event], None]
 log = get_logger("watch")
 
 
-def reader(shape: type[K]) -> Callable[[msgspec.Raw], K]:
-    """For a kind of which an object out of shape is left out, with a log line."""
+def decoder_of(shape: type[K]) -> Callable[[msgspec.Raw], K]:
+    """The decoder of a kind; objects that it refuses are left out and logged."""
     return msgspec.json.Decoder(shape).decode
 
 
 class Watcher(Generic[K]):
-    """What is there comes as the first events of the watch, from servers that can do so: they need
-    not put together whole lists for us. From others it comes in pages, before the watch.
+    """Follows one kind of object and passes its objects to a sink.
+
+    Existing objects come as the initial events of a watch, which spares the server complete lists.
+    From servers without support for that they come in pages, before the watch.
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class Watcher(Generic[K]):
         sink: Sink[K],
         query: Query | None = None,
         *,
-        eye: Eye | None = None,
+        watch_status: WatchStatus | None = None,
     ) -> None:
         self._api = api
         self._path = path
@@ -63,98 +65,98 @@ class Watcher(Generic[K]):
         self._sink = sink
         self._query = query
         self._version = ""
-        self._in_pages = False  # this server has to be asked for lists
+        self._in_pages = False  # the server does not send initial events
         self._pause_s = FIRST_PAUSE_S
-        self.eye = eye or Eye(self._kind)
+        self.watch_status = watch_status or WatchStatus(self._kind)
 
     async def run(self) -> None:
-        """For ever. An outage is waited out with growing pauses, never hammered."""
+        """Runs until cancelled. Retries with exponential backoff."""
         while True:
             try:
-                await self._look()
+                await self._list_and_watch()
             except KubernetesRefused as error:
                 if error.code == GONE:
-                    self._version = ""  # what happened since is forgotten there: list again
+                    self._version = ""  # the server has compacted this version: list again
                 await self._wait(error)
             except BusError as error:
-                self._version = ""  # what was not told has to be seen again
+                self._version = ""  # objects whose facts were not published are listed again
                 await self._wait(error)
-            except (*Unanswered, msgspec.DecodeError) as error:
+            except (*ApiUnreachable, msgspec.DecodeError) as error:
                 await self._wait(error)
 
-    async def _look(self) -> None:
-        """Until the server ends the watch."""
+    async def _list_and_watch(self) -> None:
+        """Lists if needed, then watches until the server ends the watch."""
         if not self._version:
-            self.eye.close()
+            self.watch_status.close()
             if self._in_pages:
                 await self._list()
         watch = self._api.watch(self._path, self._version, self._query)
         async with contextlib.aclosing(watch):
             if not self._version:
-                if not await self._is_shown(watch):
+                if not await self._receive_list(watch):
                     return
-                self.eye.open()
+                self.watch_status.open()
             async for events in watch:
-                self.eye.open()
+                self.watch_status.open()
                 await self._follow(events)
 
     async def _list(self) -> None:
         count, version, began = 0, "", time.monotonic()
-        self._sink.begin()
+        self._sink.begin_list()
         async for page in self._api.pages(self._path, self._query):
-            await self._sink.listed(self._read(page.items))
+            await self._sink.add_listed(self._read(page.items))
             count, version = count + len(page.items), page.version
-        await self._whole(version, count, began)
+        await self._end_list(version, count, began)
 
-    async def _is_shown(self, watch: Watch) -> bool:
-        """Whether all that is there came as events; if not, it is listed from now on."""
-        why = "its events ended before all was told"
+    async def _receive_list(self, watch: Watch) -> bool:
+        """Whether the initial events were complete; if not, lists are read in pages from now on."""
+        why = "the watch ended before the initial events were complete"
         try:
-            if await self._show(watch):
+            if await self._receive_initial_events(watch):
                 return True
         except KubernetesRefused as error:
-            if error.code in _NO_HELP:
+            if error.code in _REFUSED_AS_PAGES_TOO:
                 raise
             why = str(error)
-        except Silent as error:
+        except InitialListStalled as error:
             why = str(error)
         self._in_pages = True
         log.info("listed_in_pages", path=self._path, why=why)
         return False
 
-    async def _show(self, watch: Watch) -> bool:
-        """As many at once as a page has: facts go to the log together."""
-        count, began, shown = 0, time.monotonic(), list[Event]()
-        self._sink.begin()
+    async def _receive_initial_events(self, watch: Watch) -> bool:
+        """Reads the initial events, in batches of a page: facts are published in batches."""
+        count, began, received = 0, time.monotonic(), list[Event]()
+        self._sink.begin_list()
         async for events in watch:
-            shown += events
-            end = next((at for at, event in enumerate(shown) if event.type == "BOOKMARK"), None)
-            if end is not None and not shown[end].ends_list:
-                return False  # it does not say when all was told
-            if end is None and len(shown) < api_client.PAGE:
+            received += events
+            end = next((at for at, event in enumerate(received) if event.type == "BOOKMARK"), None)
+            if end is not None and not received[end].ends_list:
+                return False  # a server that does not mark the end of the list
+            if end is None and len(received) < api_client.PAGE:
                 continue
-            await self._listed(shown[:end])
-            count += len(shown[:end])
+            await self._apply_initial_events(received[:end])
+            count += len(received[:end])
             if end is not None:
-                await self._whole(shown[end].version, count, began)
-                await self._follow(shown[end:])
+                await self._end_list(received[end].version, count, began)
+                await self._follow(received[end:])
                 return True
-            shown = []
+            received = []
         return False
 
-    async def _listed(self, events: Sequence[Event]) -> None:
-        """While it is told, things go on to change; one that went may have come back since."""
+    async def _apply_initial_events(self, events: Sequence[Event]) -> None:
+        """Objects change while they are listed: a deleted one may have been created again."""
         for is_gone, run in groupby(events, lambda event: event.type == "DELETED"):
-            things = self._read(event.object for event in run)
+            objects = self._read(event.object for event in run)
             if is_gone:
-                await self._sink.happened([("DELETED", thing) for thing in things])
+                await self._sink.apply_events([("DELETED", obj) for obj in objects])
             else:
-                await self._sink.listed(things)
+                await self._sink.add_listed(objects)
 
-    async def _whole(self, version: str, count: int, began: float) -> None:
-        await self._sink.whole()
+    async def _end_list(self, version: str, count: int, began: float) -> None:
+        await self._sink.end_list()
         self._version = version
-        self.eye.listed.set()
+        self.watch_status.listed.set()
         how = "pages" if self._in_pages else "events"
         metrics.WATCH_LISTS.labels(kind=self._kind, how=how).inc()
         took_s = round(time.monotonic() - began, 2)
@@ -163,36 +165,36 @@ class Watcher(Generic[K]):
     async def _follow(self, events: Sequence[Event]) -> None:
         if not events:
             return
-        news = [
-            (event.type, thing)
+        changes = [
+            (event.type, obj)
             for event in events
             if event.type != "BOOKMARK"
-            for thing in self._read([event.object])
+            for obj in self._read([event.object])
         ]
-        if news:
-            await self._sink.happened(news)
+        if changes:
+            await self._sink.apply_events(changes)
         self._version = events[-1].version
-        self._pause_s = FIRST_PAUSE_S  # it speaks again
+        self._pause_s = FIRST_PAUSE_S  # the watch works again
 
     def _read(self, items: Iterable[msgspec.Raw]) -> list[K]:
-        """One that has not the shape of its kind keeps nobody else from being seen."""
-        things = []
+        """Decodes objects; one that cannot be decoded does not block the others."""
+        objects = []
         for item in items:
             try:
-                things.append(self._decode(item))
+                objects.append(self._decode(item))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                left_out(self._kind, self._path, str(error))
-        return things
+                report_left_out(self._kind, self._path, str(error))
+        return objects
 
     async def _wait(self, error: Exception) -> None:
-        self.eye.close()
+        self.watch_status.close()
         pause_s = self._pause_s
         if isinstance(error, KubernetesRefused):
             pause_s = max(pause_s, error.retry_after_s)
             if error.code == NOT_FOUND:
                 pause_s = NOT_INSTALLED_PAUSE_S
-        pause_s *= random.uniform(0.5, 1)  # operators do not come back together
+        pause_s *= random.uniform(0.5, 1)  # spreads reconnects
         metrics.WATCH_FAILURES.labels(kind=self._kind).inc()
-        log.warning("watch_failed", path=self._path, error=str(error), again_in_s=round(pause_s, 1))
+        log.warning("watch_failed", path=self._path, error=str(error), retry_in_s=round(pause_s, 1))
         await asyncio.sleep(pause_s)
         self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)

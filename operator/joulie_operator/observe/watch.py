@@ -1,10 +1,10 @@
-"""Watches the cluster and tells the log what it sees: the only source of facts about objects."""
+"""Watches the cluster and publishes facts about its objects; no other component does."""
 
 import asyncio
 import contextlib
 import time
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from joulie_bus.errors import ViewBehind
 from joulie_bus.events import WorkloadClass
@@ -22,53 +22,64 @@ from joulie_operator.kube.custom_resources import (
     NodeTwin,
     read_twin,
 )
-from joulie_operator.kube.object_cache import Mirror
-from joulie_operator.observe.cluster_visibility import Eyes
-from joulie_operator.observe.fact_publisher import Facts, Sink
+from joulie_operator.kube.object_cache import ObjectCache
+from joulie_operator.observe.cluster_visibility import WatchStatuses
+from joulie_operator.observe.fact_publisher import FactPublisher, Sink
 from joulie_operator.observe.facts_from_objects import (
+    ChangeFilter,
     GpuKind,
     Namespace,
     NamespaceKind,
     Node,
     NodeKind,
     PodKind,
-    Told,
-    believed_cards,
-    believed_namespaces,
-    believed_nodes,
-    believed_pods,
     class_of,
+    logged_cards,
+    logged_namespaces,
+    logged_nodes,
+    logged_pods,
 )
-from joulie_operator.observe.hardware_inventory import Inventory, machines_told
-from joulie_operator.observe.resource_watcher import Watcher, reader
+from joulie_operator.observe.hardware_inventory import Inventory, hardware_filters
+from joulie_operator.observe.resource_watcher import Watcher, decoder_of
 from joulie_projections.pods.kubernetes_pod import Pod
+from joulie_projections.state.state import ClusterState
 from joulie_projections.view.view import View
 
 NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
-# Finished pods draw nothing. One that finishes leaves the selection, which looks like its end.
+# Finished pods draw no power. A pod that finishes leaves the selection, as if it were deleted.
 ALIVE: Query = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
-NAMESPACES_PATIENCE_S = 10.0
-SETTLED_S = 10.0
+NAMESPACES_TIMEOUT_S = 10.0
+CATCH_UP_TIMEOUT_S = 10.0
 K = TypeVar("K")
 log = get_logger("watch")
 
 
-class Cluster(NamedTuple):
-    """What is seen of it: the objects that the applier writes, and whether plans may rest on it."""
+class ObservedCluster(NamedTuple):
+    """Caches of the objects that the applier writes, and the status of the watches."""
 
-    nodes: Mirror[Node]
-    twins: Mirror[NodeTwin]
-    gpus: Mirror[Gpu]
-    eyes: Eyes
+    nodes: ObjectCache[Node]
+    twins: ObjectCache[NodeTwin]
+    gpus: ObjectCache[Gpu]
+    watches: WatchStatuses
 
     @classmethod
-    def unseen(cls) -> "Cluster":
+    def empty(cls) -> "ObservedCluster":
         return cls(
-            Mirror[Node](lambda it: it.metadata),
-            Mirror[NodeTwin](lambda it: it.metadata),
-            Mirror[Gpu](lambda it: it.metadata),
-            Eyes(),
+            ObjectCache[Node](lambda it: it.metadata),
+            ObjectCache[NodeTwin](lambda it: it.metadata),
+            ObjectCache[Gpu](lambda it: it.metadata),
+            WatchStatuses(),
         )
+
+
+class _Publishing(NamedTuple):
+    """Where the facts of all watchers go."""
+
+    bus: Log
+    producer: Producer
+
+    def facts(self, *filters: ChangeFilter[K], also_to: Sink[K] | None = None) -> FactPublisher[K]:
+        return FactPublisher(filters, self.bus, self.producer, also_to)
 
 
 async def watch_cluster(
@@ -76,98 +87,136 @@ async def watch_cluster(
     bus: Log,
     subjects: Subjects,
     view: View,
-    cluster: Cluster,
+    cluster: ObservedCluster,
     inventory: Inventory = Inventory(),  # noqa: B008
 ) -> None:
-    """All kinds. What the log believes in and the cluster does not show is told as gone."""
-    await caught_up(view)
-    producer = Producer("operator-obs", subjects, time.time_ns)
-    cluster_state, classes = view.cluster_state, dict[str, WorkloadClass]()
-    catalog, gpus = inventory
+    """Watches all kinds until cancelled.
 
-    def facts(*told: Told[K], beside: Sink[K] | None = None) -> Facts[K]:
-        return Facts(told, bus, producer, beside)
-
-    labelled, described = machines_told(catalog, cluster_state, _complain, gpus)
-    spaces = Told(NamespaceKind(cluster_state.namespaces), believed_namespaces(cluster_state))
-    namespaces = Watcher(
-        api, NAMESPACES, reader(Namespace), facts(spaces, beside=_Classes(classes))
-    )
-    seen = Told(NodeKind(gpus.resources), believed_nodes(cluster_state))
-    node_facts = facts(seen, labelled, beside=cluster.nodes)
-    pod_facts = facts(Told(PodKind(classes, gpus.resources), believed_pods(cluster_state)))
-    card_facts = facts(Told(GpuKind(), believed_cards(cluster_state)), beside=cluster.gpus)
+    Objects that the log contains and the cluster does not are published as gone.
+    """
+    await wait_until_current(view)
+    publishing = _Publishing(bus, Producer("operator-obs", subjects, time.time_ns))
+    machines = _machine_watchers(api, publishing, view.cluster_state, cluster, inventory)
+    resources = inventory.gpus.resources
+    namespaces, pods = _pod_watchers(api, publishing, view.cluster_state, cluster, resources)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(
-            Watcher(api, NODES, reader(Node), node_facts, eye=cluster.eyes.nodes).run()
-        )
-        tasks.create_task(Watcher(api, NODETWINS, read_twin, cluster.twins).run())
-        tasks.create_task(Watcher(api, NODEHARDWARES, reader(NodeHardware), facts(described)).run())
-        tasks.create_task(Watcher(api, GPUS, reader(Gpu), card_facts).run())
+        for watcher in machines:
+            tasks.create_task(watcher.run())
         tasks.create_task(namespaces.run())
-        await _patiently(namespaces.eye.listed)
-        tasks.create_task(
-            Watcher(api, PODS, reader(Pod), pod_facts, ALIVE, eye=cluster.eyes.pods).run()
-        )
-        await cluster.eyes.listed()
-        await caught_up(view)
-        cluster.eyes.is_folded = True
+        await _wait_for_namespaces(namespaces.watch_status.listed)
+        tasks.create_task(pods.run())
+        await cluster.watches.wait_listed()
+        await wait_until_current(view)
+        cluster.watches.is_view_current = True
 
 
-def _complain(node: str, why: str) -> None:
+def _machine_watchers(
+    api: ApiServer,
+    publishing: _Publishing,
+    state: ClusterState,
+    cluster: ObservedCluster,
+    inventory: Inventory,
+) -> Sequence[Watcher[Any]]:
+    """Watchers of Nodes, NodeTwins, NodeHardwares and GPUs."""
+    labelled, described = hardware_filters(inventory.catalog, state, _on_problem, inventory.gpus)
+    nodes = ChangeFilter(NodeKind(inventory.gpus.resources), logged_nodes(state))
+    cards = ChangeFilter(GpuKind(), logged_cards(state))
+    return (
+        Watcher(
+            api,
+            NODES,
+            decoder_of(Node),
+            publishing.facts(nodes, labelled, also_to=cluster.nodes),
+            watch_status=cluster.watches.nodes,
+        ),
+        Watcher(api, NODETWINS, read_twin, cluster.twins),
+        Watcher(api, NODEHARDWARES, decoder_of(NodeHardware), publishing.facts(described)),
+        Watcher(api, GPUS, decoder_of(Gpu), publishing.facts(cards, also_to=cluster.gpus)),
+    )
+
+
+def _pod_watchers(
+    api: ApiServer,
+    publishing: _Publishing,
+    state: ClusterState,
+    cluster: ObservedCluster,
+    resources: tuple[str, ...],
+) -> tuple[Watcher[Namespace], Watcher[Pod]]:
+    """Watchers of Namespaces and Pods: namespaces set the default class of their pods."""
+    classes = dict[str, WorkloadClass]()
+    namespaces = ChangeFilter(NamespaceKind(state.namespaces), logged_namespaces(state))
+    pods = ChangeFilter(PodKind(classes, resources), logged_pods(state))
+    return (
+        Watcher(
+            api,
+            NAMESPACES,
+            decoder_of(Namespace),
+            publishing.facts(namespaces, also_to=_NamespaceClasses(classes)),
+        ),
+        Watcher(
+            api,
+            PODS,
+            decoder_of(Pod),
+            publishing.facts(pods),
+            ALIVE,
+            watch_status=cluster.watches.pods,
+        ),
+    )
+
+
+def _on_problem(node: str, why: str) -> None:
     log.warning("label_unreadable", node=node, why=why)
 
 
-async def caught_up(view: View) -> None:
-    """Until the view holds what was said before now, by a former operator or by this one.
+async def wait_until_current(view: View) -> None:
+    """Waits until the view contains everything that was published before this call.
 
-    Otherwise an object that is just what it was before those words would not be told again, and a
-    plan would rest on what was known before them.
+    Otherwise objects would be compared with outdated facts, and plans would be made from them.
     """
     await view.wait_ready(30)
-    before, deadline = view.last_beat, time.monotonic() + SETTLED_S
+    before, deadline = view.last_beat, time.monotonic() + CATCH_UP_TIMEOUT_S
     while time.monotonic() < deadline:
         beat = view.last_beat
         if beat is not None and beat is not before and beat.lag == 0:
             with contextlib.suppress(ViewBehind):
-                await view.wait_for(beat.position, SETTLED_S)
+                await view.wait_for(beat.position, CATCH_UP_TIMEOUT_S)
                 return
         await asyncio.sleep(0.05)
-    log.warning("not_caught_up", what="going on with what the view holds", position=view.position)
+    log.warning("not_caught_up", what="continues with the present view", position=view.position)
 
 
-async def _patiently(listed: asyncio.Event) -> None:
-    """Pods are classified by their namespace, so namespaces come first; but not at any price."""
+async def _wait_for_namespaces(listed: asyncio.Event) -> None:
+    """Pods are classified by their namespace, so namespaces come first, within a time limit."""
     try:
-        async with asyncio.timeout(NAMESPACES_PATIENCE_S):
+        async with asyncio.timeout(NAMESPACES_TIMEOUT_S):
             await listed.wait()
     except TimeoutError:
-        log.warning("namespaces_unknown", what="pods are classified without them")
+        log.warning("namespaces_unknown", what="pods are classified without their namespaces")
 
 
-class _Classes:
-    """The class that each namespace gives to its pods. What changes counts for pods seen later."""
+class _NamespaceClasses:
+    """A sink that keeps the default class of each namespace. Changes affect pods seen later."""
 
     def __init__(self, classes: dict[str, WorkloadClass]) -> None:
         self._classes = classes
 
-    def begin(self) -> None:
+    def begin_list(self) -> None:
         self._classes.clear()
 
-    async def listed(self, things: Sequence[Namespace]) -> None:
-        for namespace in things:
+    async def add_listed(self, objects: Sequence[Namespace]) -> None:
+        for namespace in objects:
             self._put("ADDED", namespace)
 
-    async def whole(self) -> None:
+    async def end_list(self) -> None:
         pass
 
-    async def happened(self, events: Sequence[tuple[str, Namespace]]) -> None:
+    async def apply_events(self, events: Sequence[tuple[str, Namespace]]) -> None:
         for kind, namespace in events:
             self._put(kind, namespace)
 
     def _put(self, kind: str, namespace: Namespace) -> None:
-        given = class_of(namespace)
-        if kind == "DELETED" or given is None:
+        default = class_of(namespace)
+        if kind == "DELETED" or default is None:
             self._classes.pop(namespace.metadata.name, None)
         else:
-            self._classes[namespace.metadata.name] = given
+            self._classes[namespace.metadata.name] = default

@@ -1,7 +1,7 @@
-"""Which caps a profile means on which hardware. Pure.
+"""The caps of a profile on given hardware. Pure.
 
-Percent of the maximum, or watts where the settings ask for them; watts never stand alone where the
-maximum is known, because everything else that reasons about power knows percent. No cap is absent.
+Percent of the maximum, or watts where the settings say so. Where the maximum is known, watts always
+come with percent, because twins and scores work with percent. None means no cap.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from joulie_projections.twin.twin import hardware_of
 
 
 class WattRange(NamedTuple):
-    """What a socket or a card takes as a cap. A low of 0: nobody knows."""
+    """The range of caps that a socket or a card accepts. A low of 0 means unknown."""
 
     low: float
     high: float
@@ -28,7 +28,9 @@ class WattRange(NamedTuple):
         return min(self.high, max(self.low, watts))
 
 
-class Intent(NamedTuple):
+class Caps(NamedTuple):
+    """The caps of a node; None means no cap."""
+
     cpu_pct: int | None = None
     gpu_pct: int | None = None
     cpu_mw_per_socket: int | None = None
@@ -36,6 +38,8 @@ class Intent(NamedTuple):
 
 
 class ModelCaps(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """The cap range of a GPU model, from the settings."""
+
     max_cap_watts: float
     min_cap_watts: float = 0.0
 
@@ -44,14 +48,14 @@ class ModelCaps(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
             raise ValueError("minCapWatts must lie between 0 and maxCapWatts")
 
 
-def intended(profile: Profile, node: NodeState, rules: Rules) -> Intent:
+def caps_for(profile: Profile, node: NodeState, rules: Rules) -> Caps:
     cpu_pct, cpu_mw = _cpu(profile, node, rules)
     gpu_pct, gpu_mw = _gpu(profile, node, rules)
-    return Intent(cpu_pct, gpu_pct, cpu_mw, gpu_mw)
+    return Caps(cpu_pct, gpu_pct, cpu_mw, gpu_mw)
 
 
-def in_force(node: NodeState) -> Intent:
-    return Intent(node.cpu_cap_pct, node.gpu_cap_pct, node.cpu_cap_mw_per_socket, node.gpu_cap_mw)
+def current_caps(node: NodeState) -> Caps:
+    return Caps(node.cpu_cap_pct, node.gpu_cap_pct, node.cpu_cap_mw_per_socket, node.gpu_cap_mw)
 
 
 def _cpu(profile: Profile, node: NodeState, rules: Rules) -> tuple[int | None, int | None]:
@@ -61,14 +65,14 @@ def _cpu(profile: Profile, node: NodeState, rules: Rules) -> tuple[int | None, i
     watts = rules.cpu_performance_w if performs else rules.cpu_eco_w
     found = node.hardware
     if found is None or not found.cpu_max_mw_per_socket:
-        return None, _milliwatts(watts)  # nothing to compare it with: the agent will know
+        return None, _milliwatts(watts)  # no maximum to compare with: the agent enforces it
     clamped = cpu_range(found).clamped(watts)
-    # Of what a socket can draw by itself: a maker may let one cap it higher.
+    # Percent of the socket's own maximum; some models accept caps above it.
     return min(100, _percent(clamped, found.cpu_max_mw_per_socket / 1000)), _milliwatts(clamped)
 
 
 def cpu_range(found: HardwareDiscovered) -> WattRange:
-    """The node's own word, else the catalog's that came with it."""
+    """The range that the node reports, else the catalog's range in its description."""
     high = max(found.cpu_max_mw_per_socket, found.figures.cpu_cap_mw_per_socket)
     return WattRange(found.cpu_min_mw_per_socket / 1000, high / 1000)
 
@@ -82,18 +86,18 @@ def _gpu(profile: Profile, node: NodeState, rules: Rules) -> tuple[int | None, i
     if limits is None or found is None:
         return percent, None
     watts = limits.clamped(limits.high * percent / 100)
-    most_w = found.gpu_max_mw / 1000 or limits.high  # what percentages are of, everywhere
+    most_w = found.gpu_max_mw / 1000 or limits.high  # the base of all percentages
     return min(100, _percent(watts, most_w)), _milliwatts(watts)
 
 
 def gpu_range(node: NodeState, models: str) -> WattRange | None:
-    """The node's own word first, then the settings', then the catalog's that came with it."""
+    """The range that the node reports, else the settings' range, else the catalog's."""
     found = node.hardware
     if found is None:
         return None
-    said = caps_of(models).get(card_name(found.gpu_model))
-    if said is not None and (found.gpu_by_catalog or not found.gpu_max_mw):
-        return WattRange(said.min_cap_watts, said.max_cap_watts)
+    configured = caps_of(models).get(card_name(found.gpu_model))
+    if configured is not None and (found.gpu_by_catalog or not found.gpu_max_mw):
+        return WattRange(configured.min_cap_watts, configured.max_cap_watts)
     if not found.gpu_max_mw:
         return None
     return WattRange(found.gpu_min_mw / 1000, found.gpu_max_mw / 1000)
@@ -107,7 +111,7 @@ def model_caps(text: str) -> dict[str, ModelCaps]:
 
 
 def caps_by_card(named: Mapping[str, ModelCaps]) -> dict[CardName, ModelCaps]:
-    """However the models are spelled. Raises ValueError where two of the names are one model."""
+    """By model, however it is spelled. Raises ValueError if one model has two ranges."""
     found, spelled = dict[CardName, ModelCaps](), dict[CardName, str]()
     for name, caps in named.items():
         model = card_name(name)
@@ -118,8 +122,8 @@ def caps_by_card(named: Mapping[str, ModelCaps]) -> dict[CardName, ModelCaps]:
 
 
 def under_catalog_names(text: str, catalog: Catalog) -> str:
-    """The same, by the names under which nodes are described: the caps of `NVIDIA H100 80GB HBM3`
-    are those of `NVIDIA H100 SXM5`. Raises ValueError as `caps_by_card` does.
+    """The same JSON with the catalog's names, which descriptions of nodes use: the caps of
+    `NVIDIA H100 80GB HBM3` are those of `NVIDIA H100 SXM5`. Raises ValueError as `caps_by_card`.
     """
     named = model_caps(text)
     renamed = [(catalog.gpu_name(name), caps) for name, caps in named.items()]
@@ -136,7 +140,7 @@ def caps_of(text: str) -> dict[CardName, ModelCaps]:
 
 
 def _percent(watts: float, high: float) -> int:
-    """Down to a whole one: what is reckoned with is never more than what is allowed."""
+    """Rounded down, so that computed power never exceeds the cap."""
     return _milliwatts(watts) * 100 // _milliwatts(high) if high else 100
 
 

@@ -1,9 +1,9 @@
-"""How much a node computes, and of which hardware family it is, as policies see it. Pure.
+"""The compute density and the hardware family of a node, as policies see them. Pure.
 
-Half of the density are cores, half are cards, each from 0 to 1 against the densest node of today.
-Cards count by what they compute, which the catalog says where they are described. The square root
-of it, because generations of cards are apart by factors, and cores are not: eight cards of an
-older one still count at least as much as cores.
+Half of the density is cores, half is cards, each from 0 to 1 relative to the densest node on the
+market. Cards count by the square root of their catalog TFLOPS, because generations of cards differ
+by factors and cores do not: eight cards of an older generation still count at least as much as
+cores.
 """
 
 import math
@@ -16,7 +16,7 @@ from joulie_projections.twin.twin import hardware_of
 
 MOST_CORES = 192  # 2 x 96
 MOST_TFLOPS = 8 * 2500  # FP16, without sparsity: eight cards of the Blackwell generation
-UNKNOWN_TFLOPS = 181  # of a card that no catalog knows: one in the middle of those that are known
+UNKNOWN_TFLOPS = 181  # for cards outside the catalog: the middle of the catalog
 
 
 def density(node: NodeState) -> float:
@@ -28,16 +28,16 @@ def density(node: NodeState) -> float:
 
 
 def _cores(found: HardwareDiscovered | None, counted: float) -> float:
-    """Physical ones, where the model is known: Kubernetes counts threads."""
+    """Physical cores, where the model is known: Kubernetes counts threads."""
     if found is None or not found.figures.cores_per_socket:
         return counted
     return min(counted, found.figures.cores_per_socket * found.cpu_sockets)
 
 
 def families(nodes: Mapping[str, NodeState]) -> dict[str, str]:
-    """The GPU model of each node, or the CPU model where there is no GPU.
+    """The GPU model of each node, or the CPU model of nodes without GPUs.
 
-    Spellings of one model are one family, which has the first of them by the alphabet as its name.
+    Different spellings of a model are one family, named by the alphabetically first spelling.
     """
     models = {name: _model(node) for name, node in nodes.items()}
     named: dict[str, str] = {}
@@ -47,7 +47,7 @@ def families(nodes: Mapping[str, NodeState]) -> dict[str, str]:
 
 
 def _model(node: NodeState) -> tuple[str, str]:
-    """What all spellings have in common, and this one."""
+    """A key that all spellings of the model share, and this spelling."""
     found = node.hardware
     if found is not None and found.gpu_model:
         return f"gpu {card_name(found.gpu_model).text}", found.gpu_model

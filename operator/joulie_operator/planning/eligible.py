@@ -1,7 +1,6 @@
-"""Which nodes are planned for, and what waits for them. Pure."""
+"""The nodes that plans cover, and the demand of pods. Pure."""
 
 from collections.abc import Mapping
-from functools import lru_cache
 from zlib import crc32
 
 from joulie_bus.events import PodAsk
@@ -12,7 +11,6 @@ from joulie_projections.state.state import ClusterState, NodeState, PodState
 RESERVED_LABEL = "joulie.io/reserved"
 
 
-@lru_cache(maxsize=8)
 def selector(text: str) -> dict[str, str]:
     """label=value pairs, separated by commas; empty selects every node"""
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
@@ -24,7 +22,7 @@ def selector(text: str) -> dict[str, str]:
 def candidates(
     nodes: Mapping[str, NodeState], selector: Mapping[str, str], *, spread: bool = False
 ) -> list[Candidate]:
-    """Nodes that the operator may plan for. `spread`: neighbours by name are none by their turn."""
+    """Nodes that plans cover. With `spread`, `turn` is a hash of the name instead of 0."""
     ours = {name: node for name, node in nodes.items() if is_eligible(node, selector)}
     family = families(ours)
     return [
@@ -40,19 +38,19 @@ def is_eligible(node: NodeState, selector: Mapping[str, str]) -> bool:
 
 
 def demand_of(cluster_state: ClusterState) -> Demand:
-    """Bound pods are counted on their nodes already; only those that wait are looked for."""
-    waiting = [pod.pod for pod in cluster_state.pods.values() if _waits(pod)]
+    """Bound pods come from the counters of their nodes; only pending ones are counted here."""
+    waiting = [pod.pod for pod in cluster_state.pods.values() if _is_waiting(pod)]
     return Demand(
-        performance_pending=sum(map(_wants_performance, waiting)),
+        performance_pending=sum(map(_needs_performance, waiting)),
         performance_bound=sum(node.performance_pods for node in cluster_state.nodes.values()),
         eco_only_pending=sum(pod.placement == "eco-only" for pod in waiting),
     )
 
 
-def _wants_performance(pod: PodAsk) -> bool:
-    """An exempt pod takes any node, as `NodeState.performance_pods` has it."""
+def _needs_performance(pod: PodAsk) -> bool:
+    """An exempt pod runs on any node, as in `NodeState.performance_pods`."""
     return pod.workload == "performance" and not pod.exempt
 
 
-def _waits(pod: PodState) -> bool:
+def _is_waiting(pod: PodState) -> bool:
     return not pod.node and not pod.finished

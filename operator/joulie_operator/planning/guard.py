@@ -1,6 +1,7 @@
-"""What may happen to one node next: classes first, caps last, and nothing on a guess. Pure.
+"""The state machine of one node: which transition is allowed next. Pure.
 
-`docs/policies.md` draws this machine, and a test holds the drawing and `next_move` together.
+Towards eco, classes change first and caps last; nothing becomes eco while its pods are unknown.
+`docs/policies.md` contains a diagram, and a test compares it with `next_transition`.
 """
 
 from enum import StrEnum
@@ -13,7 +14,7 @@ _SECOND = 1_000_000_000
 
 
 class Stage(StrEnum):
-    """Where a node stands between the profiles."""
+    """The stage of a node between the profiles."""
 
     UNPLANNED = "unplanned"
     PERFORMANCE = "performance"
@@ -21,14 +22,16 @@ class Stage(StrEnum):
     ECO = "eco"
 
 
-class Move(NamedTuple):
+class Transition(NamedTuple):
+    """An allowed change of the stage, with its reason."""
+
     before: Stage
     after: Stage
     why: str
 
 
-class Held(NamedTuple):
-    """It shall be something else, and may not become it yet."""
+class Hold(NamedTuple):
+    """The node needs a transition that is not allowed yet."""
 
     why: str
 
@@ -46,13 +49,13 @@ EMPTIED = "the last performance pod is gone"
 OVERDUE = "the deadline for draining has passed"
 
 
-class Guarded(NamedTuple):
-    """What the guard looks at, of one node at one moment."""
+class GuardInput(NamedTuple):
+    """The input of the guard for one node."""
 
     stage: Stage
-    performance_pods: int | None  # None: it cannot be known
-    overdue: bool = False  # drains for longer than somebody allows
-    dwells: bool = False  # has been in its class for too short a while
+    performance_pods: int | None  # None: unknown
+    overdue: bool = False  # has been draining for longer than the deadline
+    dwells: bool = False  # has been in its class for less than the dwell time
 
 
 def stage_of(node: NodeState) -> Stage:
@@ -61,12 +64,12 @@ def stage_of(node: NodeState) -> Stage:
     return Stage(node.profile) if node.profile else Stage.UNPLANNED
 
 
-def guarded(
+def guard_input(
     node: NodeState, now: int, *, pods_known: bool, deadline_s: float, dwell_s: float
-) -> Guarded:
-    """A deadline or dwell time of 0 is none. A node never planned before has not changed yet."""
+) -> GuardInput:
+    """A deadline or dwell time of 0 means none. The first plan of a node needs no dwell time."""
     age_s = (now - node.class_at) / _SECOND
-    return Guarded(
+    return GuardInput(
         stage=stage_of(node),
         performance_pods=node.performance_pods if pods_known else None,
         overdue=node.draining and 0 < deadline_s <= age_s,
@@ -74,8 +77,8 @@ def guarded(
     )
 
 
-def next_move(node: Guarded, profile: Profile) -> Move | Held | None:
-    """None: it is what it shall be."""
+def next_transition(node: GuardInput, profile: Profile) -> Transition | Hold | None:
+    """None if the node has the profile already."""
     if node.stage == profile:
         return None
     if profile == "performance":
@@ -83,40 +86,40 @@ def next_move(node: Guarded, profile: Profile) -> Move | Held | None:
     return _towards_eco(node)
 
 
-def _towards_performance(node: Guarded) -> Move | Held:
-    """Never a risk to a pod that runs, so it needs to know nothing."""
+def _towards_performance(node: GuardInput) -> Transition | Hold:
+    """Never a risk to running pods, so it does not depend on them."""
     if node.stage == Stage.DRAINING:
-        return Move(node.stage, Stage.PERFORMANCE, AGAIN)
+        return Transition(node.stage, Stage.PERFORMANCE, AGAIN)
     if node.dwells:
-        return Held(DWELLS)
-    return Move(node.stage, Stage.PERFORMANCE, WANTED)
+        return Hold(DWELLS)
+    return Transition(node.stage, Stage.PERFORMANCE, WANTED)
 
 
-def _towards_eco(node: Guarded) -> Move | Held:
+def _towards_eco(node: GuardInput) -> Transition | Hold:
     if node.performance_pods is None:
-        return Held(UNKNOWN)
+        return Hold(UNKNOWN)
     if node.stage == Stage.DRAINING:
         return _drained(node)
     if node.dwells:
-        return Held(DWELLS)
+        return Hold(DWELLS)
     if node.performance_pods:
-        return Move(node.stage, Stage.DRAINING, BUSY)
-    return Move(node.stage, Stage.ECO, EMPTY)
+        return Transition(node.stage, Stage.DRAINING, BUSY)
+    return Transition(node.stage, Stage.ECO, EMPTY)
 
 
-def _drained(node: Guarded) -> Move | Held:
+def _drained(node: GuardInput) -> Transition | Hold:
     if not node.performance_pods:
-        return Move(node.stage, Stage.ECO, EMPTIED)
+        return Transition(node.stage, Stage.ECO, EMPTIED)
     if node.overdue:
-        return Move(node.stage, Stage.ECO, OVERDUE)
-    return Held(WAITS)
+        return Transition(node.stage, Stage.ECO, OVERDUE)
+    return Hold(WAITS)
 
 
 def caps_profile(node: NodeState, now: int, *, pods_known: bool, settle_s: float) -> Profile | None:
-    """Whose caps the node may have now, if it stays where it is; None: leave them as they are.
+    """The profile for the caps of a node without a transition; None: the caps stay as they are.
 
-    Pods that were on their way when the class changed are seen bound a little later: hence the
-    settling time. Performance pods that slipped in keep the caps away until they are gone.
+    Pods that were in flight when the class changed are seen bound a little later, hence the
+    settling time. Performance pods that were bound meanwhile delay the eco caps until they end.
     """
     match stage_of(node):
         case Stage.PERFORMANCE:

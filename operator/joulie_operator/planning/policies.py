@@ -1,8 +1,8 @@
-"""How many nodes supply performance, and which. Pure functions of nodes, demand and settings.
+"""Policies: how many nodes are performance nodes, and which. Pure.
 
-A policy says how many; which ones is decided here, for all policies alike: one node per hardware
-family first, then the densest. A policy of your own is a function from `Situation` to `Share`,
-named by an entry point of the group `joulie.policies`.
+A policy returns the number. The choice of nodes is the same for all policies: one node per hardware
+family first, then the densest. A custom policy is a function from `Situation` to `Share`, declared
+as an entry point of the group `joulie.policies`.
 """
 
 import math
@@ -15,7 +15,7 @@ from joulie_bus.events import Profile
 NO_NUMBERS: Mapping[str, float] = {}
 NO_PINS: Mapping[str, Profile] = {}
 
-# Why a node is what it shall be; said of every node that changes.
+# Why a node has its profile; part of the event of every node that changes.
 BY_NAME = "the policy names it"
 BY_FAMILY = "it is the densest of its hardware family"
 BY_DENSITY = "it is among the densest"
@@ -27,15 +27,15 @@ class Candidate(NamedTuple):
 
     name: str
     family: str  # GPU model, or CPU model where there is no GPU
-    density: float  # 0..1, against the densest hardware
-    turn: int = 0  # among equally dense ones; where this is equal too, the name decides
+    density: float  # 0..1, relative to the densest hardware
+    turn: int = 0  # orders equally dense nodes; then the name does
 
 
 class Demand(NamedTuple):
-    """What waits and what runs, anywhere in the cluster."""
+    """Pending and bound pods of the whole cluster."""
 
-    performance_pending: int = 0  # performance pods that have no node yet
-    performance_bound: int = 0  # and those that have one and are not finished
+    performance_pending: int = 0  # performance pods without a node
+    performance_bound: int = 0  # performance pods with a node, not finished
     eco_only_pending: int = 0
 
     @property
@@ -44,54 +44,57 @@ class Demand(NamedTuple):
 
 
 class Situation(NamedTuple):
-    """All that a policy may look at."""
+    """The input of a policy."""
 
     nodes: Sequence[Candidate]  # the densest first
     demand: Demand
     now_s: float  # since 1970
-    numbers: Mapping[str, float]  # of the settings, by their names
+    numbers: Mapping[str, float]  # numeric settings, by name
 
 
 class Share(NamedTuple):
-    """A policy's answer."""
+    """The result of a policy."""
 
-    performance: int  # nodes that shall supply performance; as many as there are, at most
-    inputs: Mapping[str, float] = NO_NUMBERS  # what it looked at, for the explanation
-    pinned: Mapping[str, Profile] = NO_PINS  # nodes that it names itself
+    performance: int  # number of performance nodes; bounded by the number of nodes
+    inputs: Mapping[str, float] = NO_NUMBERS  # what it used, for the explanation
+    pinned: Mapping[str, Profile] = NO_PINS  # nodes whose profile the policy sets itself
 
 
 Policy = Callable[[Situation], Share]
 
 
-class Seat(NamedTuple):
+class Assignment(NamedTuple):
+    """The profile of a node, with its reason."""
+
     profile: Profile
     why: str
 
 
-class Wanted(NamedTuple):
-    """Every node's profile, and the numbers that it rests on."""
+class DesiredProfiles(NamedTuple):
+    """The profile of every node, and the numbers behind it."""
 
-    seats: dict[str, Seat]  # the densest first
+    assignments: dict[str, Assignment]  # the densest first
     performance: int
     inputs: dict[str, float]
     because: str
 
 
 def share_of(count: int, share: float) -> int:
-    """Rounded, a half away from zero. Exact: 29 % of 50 are fourteen and a half, which floats miss
-    by a little. Python's own round goes to the even number."""
-    exact = exactly(share) * count
+    """Rounded, a half away from zero. Exact: 29 % of 50 is 14.5, which floats miss slightly, and
+    `round` would round a half to the even number.
+    """
+    exact = exact_fraction(share) * count
     whole = math.floor(abs(exact) + Fraction(1, 2))
     return whole if exact >= 0 else -whole
 
 
-def exactly(setting: float) -> Fraction:
-    """The number as it was written, not the nearest one that a float can be."""
+def exact_fraction(setting: float) -> Fraction:
+    """The decimal number as it was written, not the nearest float."""
     return Fraction(repr(setting))
 
 
-def within(value: int, low: float, high: float) -> int:
-    """Not below `low`, and never above `high`, even if that is below `low`."""
+def clamp(value: int, low: float, high: float) -> int:
+    """Between `low` and `high`; `high` wins if it is below `low`."""
     return int(min(high, max(low, value)))
 
 
@@ -99,22 +102,22 @@ def within(value: int, low: float, high: float) -> int:
 
 
 def static_partition(situation: Situation) -> Share:
-    """A fixed share of performance nodes, whatever happens."""
+    """A fixed share of performance nodes, independent of demand."""
     share = situation.numbers["STATIC_HP_FRAC"]
     return Share(share_of(len(situation.nodes), share), {"STATIC_HP_FRAC": share})
 
 
 def queue_aware_v1(situation: Situation) -> Share:
-    """A base share, and more while performance pods need more."""
+    """A base share of performance nodes, and more while performance pods need them."""
     numbers, pods = situation.numbers, situation.demand.performance
     base = share_of(len(situation.nodes), numbers["QUEUE_HP_BASE_FRAC"])
-    need = math.ceil(pods / exactly(numbers["QUEUE_PERF_PER_HP_NODE"]))
-    count = within(max(base, need), numbers["QUEUE_HP_MIN"], numbers["QUEUE_HP_MAX"])
+    need = math.ceil(pods / exact_fraction(numbers["QUEUE_PERF_PER_HP_NODE"]))
+    count = clamp(max(base, need), numbers["QUEUE_HP_MIN"], numbers["QUEUE_HP_MAX"])
     return Share(count, {"base": base, "need": need})
 
 
 def rule_swap_v1(situation: Situation) -> Share:
-    """One of the first two nodes saves, in turn. To see transitions, not to run anything."""
+    """The first two nodes take turns as the eco node. For demonstrations of transitions only."""
     phase = math.floor(situation.now_s / situation.numbers["RECONCILE_INTERVAL"]) % 2
     named = [node.name for node in situation.nodes]
     pinned: dict[str, Profile] = dict.fromkeys(named, "performance")
@@ -133,18 +136,20 @@ BUILT_IN: Mapping[str, Policy] = {
 # --- from a number to nodes -------------------------------------------------------------------
 
 
-def wanted(name: str, share: Share, situation: Situation, *, floor_always: bool) -> Wanted:
-    """`floor_always` gives every hardware family a node even if that takes more of them."""
+def desired_profiles(
+    name: str, share: Share, situation: Situation, *, floor_always: bool
+) -> DesiredProfiles:
+    """`floor_always` gives every family a performance node, even beyond the policy's number."""
     nodes = situation.nodes
     families = len({node.family for node in nodes})
-    asked = within(share.performance, 0, len(nodes))
+    asked = clamp(share.performance, 0, len(nodes))
     count = max(asked, families) if floor_always and not share.pinned else asked
     if situation.demand.eco_only_pending:
-        count = min(count, max(0, len(nodes) - 1))  # pods wait that run nowhere else
-    seats = seated(nodes, count, share.pinned)
-    performance = sum(seat.profile == "performance" for seat in seats.values())
-    return Wanted(
-        seats=seats,
+        count = min(count, max(0, len(nodes) - 1))  # for pending pods that run on eco nodes only
+    assignments = assign(nodes, count, share.pinned)
+    performance = sum(assignment.profile == "performance" for assignment in assignments.values())
+    return DesiredProfiles(
+        assignments=assignments,
         performance=performance,
         inputs={
             **share.inputs,
@@ -159,12 +164,13 @@ def wanted(name: str, share: Share, situation: Situation, *, floor_always: bool)
     )
 
 
-def seated(
+def assign(
     nodes: Sequence[Candidate], count: int, pinned: Mapping[str, Profile] = NO_PINS
-) -> dict[str, Seat]:
-    """Pinned nodes first, then one node per family, then the densest; as long as there are slots.
+) -> dict[str, Assignment]:
+    """Assigns `count` performance nodes: pinned nodes first, then one per family, then by density.
 
-    `count` bounds the pinned ones too, so that no policy can take the last node from waiting pods.
+    `count` bounds pinned nodes, too, so that no policy can take the last eco node from pods that
+    need it.
     """
     ordered = by_density(nodes)
     chosen: dict[str, str] = {}
@@ -177,13 +183,13 @@ def seated(
         for node in claimants:
             if len(chosen) < count and pinned.get(node.name) != "eco":
                 chosen.setdefault(node.name, why)
-    return {node.name: _seat(node.name, chosen, pinned) for node in ordered}
+    return {node.name: _assignment(node.name, chosen, pinned) for node in ordered}
 
 
-def _seat(name: str, chosen: Mapping[str, str], pinned: Mapping[str, Profile]) -> Seat:
+def _assignment(name: str, chosen: Mapping[str, str], pinned: Mapping[str, Profile]) -> Assignment:
     if name in chosen:
-        return Seat("performance", chosen[name])
-    return Seat("eco", BY_NAME if pinned.get(name) == "eco" else NO_SLOT)
+        return Assignment("performance", chosen[name])
+    return Assignment("eco", BY_NAME if pinned.get(name) == "eco" else NO_SLOT)
 
 
 def by_density(nodes: Sequence[Candidate]) -> list[Candidate]:

@@ -1,7 +1,7 @@
-"""From a world, a policy and the settings to plan events. Pure: the same again next year.
+"""Computes plan events from the cluster state, a policy and the settings. Pure.
 
-`plan` takes everything that it needs and writes all of it into `plan.made`, so that `again` makes
-the same plan from that event and the world at its position.
+`plan` records all of its inputs but the cluster state in `plan.made`, so that `recompute` makes the
+same plan from that event and the cluster state at its position.
 """
 
 import math
@@ -20,28 +20,28 @@ from joulie_bus.events import (
     TransitionCompleted,
 )
 from joulie_bus.events.bounds import clipped
-from joulie_operator.planning.caps import in_force, intended
+from joulie_operator.planning.caps import caps_for, current_caps
 from joulie_operator.planning.eligible import candidates, demand_of, selector
 from joulie_operator.planning.guard import (
     EMPTIED,
     LIMITED,
     OVERDUE,
-    Guarded,
-    Held,
-    Move,
+    GuardInput,
+    Hold,
     Stage,
+    Transition,
     caps_profile,
-    guarded,
-    next_move,
+    guard_input,
+    next_transition,
 )
 from joulie_operator.planning.policies import (
+    Assignment,
+    DesiredProfiles,
     Policy,
-    Seat,
     Share,
     Situation,
-    Wanted,
     by_density,
-    wanted,
+    desired_profiles,
 )
 from joulie_operator.planning.rules import Rules, rules_of, values_of
 from joulie_projections.state.state import ClusterState, NodeState
@@ -50,8 +50,8 @@ CODE_VERSION = "joulie-plan/2"  # of policies, guard and intent
 _SECOND = 1_000_000_000
 
 
-class Moment(NamedTuple):
-    """What a plan rests on beside the world."""
+class PlanBasis(NamedTuple):
+    """The inputs of a plan besides the cluster state, the policy and the settings."""
 
     view: int
     now: int
@@ -59,148 +59,154 @@ class Moment(NamedTuple):
 
 
 class Plan(NamedTuple):
+    """A plan: its event, the events of the nodes, and the nodes that are held."""
+
     made: PlanMade
-    changes: list[list[NodePlan]]  # those of one node stay together
-    held: dict[str, str]  # nodes that may not yet become what they shall be, and why
+    changes: list[list[NodePlan]]  # grouped by node
+    held: dict[str, str]  # nodes whose transition is not allowed yet, and why
 
     @property
     def events(self) -> list[NodePlan]:
         return [event for group in self.changes for event in group]
 
 
-class Chosen(NamedTuple):
-    """A policy, and where it is from."""
+class LoadedPolicy(NamedTuple):
+    """A policy, and the version of its code."""
 
     decide: Policy
     code: str = CODE_VERSION
 
 
-def plan(cluster_state: ClusterState, policy: Chosen, rules: Rules, moment: Moment) -> Plan:
+def plan(cluster_state: ClusterState, policy: LoadedPolicy, rules: Rules, basis: PlanBasis) -> Plan:
     spread = rules.equal_nodes == "spread"
     nodes = by_density(candidates(cluster_state.nodes, selector(rules.selector), spread=spread))
     demand = demand_of(cluster_state)
-    situation = Situation(nodes, demand, moment.now / _SECOND, rules.numbers())
-    asked = wanted(
+    situation = Situation(nodes, demand, basis.now / _SECOND, rules.numbers())
+    desired = desired_profiles(
         rules.policy,
-        _answer(policy, situation, rules.policy),
+        _run_policy(policy, situation, rules.policy),
         situation,
         floor_always=rules.family_floor == "always",
     )
-    steps = _Steps(cluster_state.nodes, rules, moment)
-    steps.take(asked.seats)
-    return Plan(_made(asked, steps, policy, rules, moment), steps.changes, steps.held)
+    steps = _Transitions(cluster_state.nodes, rules, basis)
+    steps.add(desired.assignments)
+    return Plan(_plan_made(desired, steps, policy, rules, basis), steps.changes, steps.held)
 
 
-def _answer(policy: Chosen, situation: Situation, name: str) -> Share:
-    """A policy may be anybody's: what it does wrong is told under its name."""
+def _run_policy(policy: LoadedPolicy, situation: Situation, name: str) -> Share:
+    """Runs the policy. Any error of a custom policy becomes PolicyFailed, with its name."""
     try:
         share = policy.decide(situation)
         inputs = {key: float(value) for key, value in share.inputs.items()}
         if not all(map(math.isfinite, inputs.values())):
-            raise ValueError("an input that is no finite number")
+            raise ValueError("an input is not a finite number")
         return share._replace(performance=int(share.performance), inputs=inputs)
     except Exception as error:
         raise PolicyFailed(name, f"{type(error).__name__}: {error}") from error
 
 
-def again(made: PlanMade, cluster_state: ClusterState, policy: Chosen) -> Plan:
-    """The plan behind an event, from the world at its position."""
-    moment = Moment(made.view, made.now, made.pods_known)
-    return plan(cluster_state, policy, rules_of(made.settings), moment)
+def recompute(made: PlanMade, cluster_state: ClusterState, policy: LoadedPolicy) -> Plan:
+    """The plan behind an event, computed from the cluster state at its position."""
+    basis = PlanBasis(made.view, made.now, made.pods_known)
+    return plan(cluster_state, policy, rules_of(made.settings), basis)
 
 
-# --- what happens next ------------------------------------------------------------------------
+# --- transitions ------------------------------------------------------------------------------
 
 
-class _Steps:
-    """Node by node, until as many change as may."""
+class _Transitions:
+    """Collects the events of each node, up to the limit of changes."""
 
-    def __init__(self, nodes: Mapping[str, NodeState], rules: Rules, moment: Moment) -> None:
+    def __init__(self, nodes: Mapping[str, NodeState], rules: Rules, basis: PlanBasis) -> None:
         self.changes: list[list[NodePlan]] = []
         self.held: dict[str, str] = {}
-        self.moves: Counter[Stage] = Counter()
+        self.transitions: Counter[Stage] = Counter()
         self._nodes = nodes
         self._rules = rules
-        self._moment = moment
-        self._plan = f"p{moment.view}"
-        self._changing = self._recent()
+        self._basis = basis
+        self._plan = f"p{basis.view}"
+        self._changing = self._recently_changed()
 
-    def take(self, seats: Mapping[str, Seat]) -> None:
-        """Whoever shall perform goes first: pods wait for them, and nothing can be hurt."""
+    def add(self, assignments: Mapping[str, Assignment]) -> None:
+        """Performance nodes come first: pods wait for them, and no running pod is at risk."""
         for profile in ("performance", "eco"):
-            for name, seat in seats.items():
-                if seat.profile == profile:
-                    self._step(name, seat)
+            for name, assignment in assignments.items():
+                if assignment.profile == profile:
+                    self._step(name, assignment)
 
-    def _step(self, name: str, seat: Seat) -> None:
+    def _step(self, name: str, assignment: Assignment) -> None:
         node = self._nodes[name]
-        move = next_move(self._guarded(node), seat.profile)
-        if isinstance(move, Held):
-            self.held[name] = move.why
-        events = list(self._events(name, node, move if isinstance(move, Move) else None, seat))
+        transition = next_transition(self._guard_input(node), assignment.profile)
+        if isinstance(transition, Hold):
+            self.held[name] = transition.why
+        events = list(
+            self._events(
+                name, node, transition if isinstance(transition, Transition) else None, assignment
+            )
+        )
         if not events:
             return
-        if not self._may_change(name, move):
+        if not self._is_allowed(name, transition):
             self.held[name] = LIMITED
             return
         self.changes.append(events)
-        if isinstance(move, Move):
-            self.moves[move.after] += 1
+        if isinstance(transition, Transition):
+            self.transitions[transition.after] += 1
 
-    def _guarded(self, node: NodeState) -> Guarded:
-        return guarded(
+    def _guard_input(self, node: NodeState) -> GuardInput:
+        return guard_input(
             node,
-            self._moment.now,
-            pods_known=self._moment.pods_known,
+            self._basis.now,
+            pods_known=self._basis.pods_known,
             deadline_s=self._rules.drain_deadline_s,
             dwell_s=self._rules.dwell_s,
         )
 
     def _events(
-        self, name: str, node: NodeState, move: Move | None, seat: Seat
+        self, name: str, node: NodeState, transition: Transition | None, assignment: Assignment
     ) -> Iterator[NodePlan]:
-        if move is None:
+        if transition is None:
             settled = caps_profile(
                 node,
-                self._moment.now,
-                pods_known=self._moment.pods_known,
+                self._basis.now,
+                pods_known=self._basis.pods_known,
                 settle_s=self._rules.caps_settle_s,
             )
             yield from self._caps(name, node, settled)
             return
-        if move.after == Stage.PERFORMANCE:
-            yield from self._caps(name, node, "performance")  # room first, then whoever needs it
-        yield _moved(self._plan, name, node, move, seat)
-        if move.why == OVERDUE:
-            yield from self._caps(name, node, "eco")  # nobody waits for those pods any more
+        if transition.after == Stage.PERFORMANCE:
+            yield from self._caps(name, node, "performance")  # caps are raised before pods arrive
+        yield _transition_event(self._plan, name, node, transition, assignment)
+        if transition.why == OVERDUE:
+            yield from self._caps(name, node, "eco")  # the deadline overrides the pods
 
     def _caps(self, name: str, node: NodeState, profile: Profile | None) -> Iterator[CapsSet]:
         if profile is None:
             return
-        meant = intended(profile, node, self._rules)
-        if meant != in_force(node):
+        caps = caps_for(profile, node, self._rules)
+        if caps != current_caps(node):
             yield CapsSet(
                 plan=self._plan,
                 node=name,
-                cpu_cap_pct=meant.cpu_pct,
-                gpu_cap_pct=meant.gpu_pct,
-                cpu_cap_mw_per_socket=meant.cpu_mw_per_socket,
-                gpu_cap_mw=meant.gpu_mw,
+                cpu_cap_pct=caps.cpu_pct,
+                gpu_cap_pct=caps.gpu_pct,
+                cpu_cap_mw_per_socket=caps.cpu_mw_per_socket,
+                gpu_cap_mw=caps.gpu_mw,
             )
 
-    # --- how much at once ---------------------------------------------------------------------
+    # --- the limit of changes -----------------------------------------------------------------
 
-    def _recent(self) -> set[str]:
-        """Nodes that changed within the last interval."""
+    def _recently_changed(self) -> set[str]:
+        """The nodes that changed within the last interval."""
         if not self._rules.max_changes:
             return set()
-        since = self._moment.now - int(self._rules.interval_s * _SECOND)
+        since = self._basis.now - int(self._rules.interval_s * _SECOND)
         nodes = self._nodes.items()
         return {name for name, node in nodes if max(node.class_at, node.caps_at) > since}
 
-    def _may_change(self, name: str, move: Move | Held | None) -> bool:
-        """Who was counted already goes on: half a change is worse than none."""
-        ends = isinstance(move, Move) and move.why in (EMPTIED, OVERDUE)
+    def _is_allowed(self, name: str, transition: Transition | Hold | None) -> bool:
+        """Nodes that count already may go on: half a change is worse than none."""
+        ends = isinstance(transition, Transition) and transition.why in (EMPTIED, OVERDUE)
         if not self._rules.max_changes or ends or name in self._changing:
             return True
         if len(self._changing) >= self._rules.max_changes:
@@ -209,43 +215,53 @@ class _Steps:
         return True
 
 
-def _moved(plan: str, name: str, node: NodeState, move: Move, seat: Seat) -> NodePlan:
-    because = f"{move.why}; {seat.why}"
-    if move.after == Stage.DRAINING:
+def _transition_event(
+    plan: str, name: str, node: NodeState, transition: Transition, assignment: Assignment
+) -> NodePlan:
+    because = f"{transition.why}; {assignment.why}"
+    if transition.after == Stage.DRAINING:
         pods = node.performance_pods
         return DrainingBegun(plan=plan, node=name, performance_pods=pods, because=because)
-    profile: Profile = "eco" if move.after == Stage.ECO else "performance"
-    if move.why in (EMPTIED, OVERDUE):
+    profile: Profile = "eco" if transition.after == Stage.ECO else "performance"
+    if transition.why in (EMPTIED, OVERDUE):
         return TransitionCompleted(plan=plan, node=name, profile=profile, because=because)
     return ProfileAssigned(plan=plan, node=name, profile=profile, because=because)
 
 
-# --- why --------------------------------------------------------------------------------------
+# --- the event --------------------------------------------------------------------------------
 
 
-def _made(asked: Wanted, steps: _Steps, policy: Chosen, rules: Rules, moment: Moment) -> PlanMade:
+def _plan_made(
+    desired: DesiredProfiles,
+    steps: _Transitions,
+    policy: LoadedPolicy,
+    rules: Rules,
+    basis: PlanBasis,
+) -> PlanMade:
     return PlanMade(
-        plan=f"p{moment.view}",
+        plan=f"p{basis.view}",
         policy=rules.policy,
-        view=moment.view,
-        nodes=len(asked.seats),
-        performance=asked.performance,
+        view=basis.view,
+        nodes=len(desired.assignments),
+        performance=desired.performance,
         changes=sum(map(len, steps.changes)),
-        inputs={**asked.inputs, **_counts(steps)},
-        because=clipped("; ".join((asked.because, *_told(steps.held.values())))),
-        now=moment.now,
+        inputs={**desired.inputs, **_counts(steps)},
+        because=clipped("; ".join((desired.because, *_hold_counts(steps.held.values())))),
+        now=basis.now,
         code=policy.code,
         settings=values_of(rules),
-        pods_known=moment.pods_known,
+        pods_known=basis.pods_known,
         dry_run=rules.dry_run,
     )
 
 
-def _counts(steps: _Steps) -> dict[str, float]:
-    moved: dict[str, float] = {f"become_{stage}": n for stage, n in sorted(steps.moves.items())}
-    return {**moved, "nodes_changed": len(steps.changes), "nodes_held": len(steps.held)}
+def _counts(steps: _Transitions) -> dict[str, float]:
+    counts: dict[str, float] = {
+        f"become_{stage}": n for stage, n in sorted(steps.transitions.items())
+    }
+    return {**counts, "nodes_changed": len(steps.changes), "nodes_held": len(steps.held)}
 
 
-def _told(held: Iterable[str]) -> list[str]:
-    """How many wait, for what."""
+def _hold_counts(held: Iterable[str]) -> list[str]:
+    """The number of held nodes per reason."""
     return [f"{count} held: {why}" for why, count in sorted(Counter(held).items())]

@@ -1,18 +1,18 @@
-"""Everything that a plan depends on beside the world, as one flat value. Pure.
+"""Every setting that plans depend on, as one flat value. Pure.
 
-Flat, because it is written into every plan and read back from there: `values_of` and `rules_of`
-are each other's counterpart.
+It is flat because every `plan.made` contains it: `values_of` encodes it and `rules_of` decodes it.
 """
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, NamedTuple, get_type_hints
 
 
 class Rules(NamedTuple):
+    """The settings of plans; the defaults are those of OperatorSettings."""
+
     policy: str = "static_partition"
-    policy_numbers: str = ""  # name=number pairs for a policy of the user's own
+    policy_numbers: str = ""  # name=number pairs for a custom policy
     selector: str = "joulie.io/managed=true"
     family_floor: str = "within"
     equal_nodes: str = "by-name"  # or "spread"
@@ -38,7 +38,7 @@ class Rules(NamedTuple):
     gpu_models: str = "{}"  # JSON: model to minCapWatts and maxCapWatts
 
     def numbers(self) -> dict[str, float]:
-        """What policies may ask for, by the names of the settings."""
+        """The numbers that policies receive, by the names of the settings."""
         return {
             "STATIC_HP_FRAC": self.static_hp_frac,
             "QUEUE_HP_BASE_FRAC": self.queue_hp_base_frac,
@@ -52,13 +52,13 @@ class Rules(NamedTuple):
 
 _TYPES = get_type_hints(Rules)
 _WHOLE = frozenset(name for name, kind in _TYPES.items() if kind in (int, int | None))
-# What is not told as long as it says what was so before there was anything to say: plans of older
-# logs are equal to those that are made of them again.
+# Settings that were added later, with the former behaviour as default, are left out of plans:
+# recomputed plans of older logs stay equal.
 _LATER = {"equal_nodes": "by-name"}
 
 
 def values_of(rules: Rules) -> dict[str, float | str | bool]:
-    """None is left out, as everywhere: no number stands for "none"."""
+    """None is left out: no number stands for "none"."""
     return {
         name: value
         for name, value in rules._asdict().items()
@@ -67,8 +67,8 @@ def values_of(rules: Rules) -> dict[str, float | str | bool]:
 
 
 def rules_of(values: Mapping[str, float | str | bool]) -> Rules:
-    """On the wire a whole number may have become a float. What is left out was None, or what it was
-    before anybody could say otherwise.
+    """Decodes `values_of`: whole numbers may arrive as floats, and missing values are defaults of
+    `_LATER` or None.
     """
     absent = {name: None for name, kind in _TYPES.items() if kind == int | None}
     known = {name: value for name, value in values.items() if name in _TYPES}
@@ -77,7 +77,6 @@ def rules_of(values: Mapping[str, float | str | bool]) -> Rules:
     return Rules(**fields)
 
 
-@lru_cache(maxsize=8)
 def numbers(text: str) -> dict[str, float]:
     """name=number pairs, separated by commas"""
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]

@@ -1,5 +1,5 @@
-"""Measured power and the facility: Kepler, DCGM, Prometheus, HTTP.
+"""Reads measured power of nodes and of the facility: Kepler, DCGM, Prometheus, HTTP.
 
-Not here: what a node draws by the model (projections).
-In: samples of exporters. Out: telemetry facts in watts.
+Not here: modelled power of nodes (projections).
+In: samples of exporters. Out: telemetry facts.
 """

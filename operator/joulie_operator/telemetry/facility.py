@@ -1,4 +1,4 @@
-"""The building: how warm it is, what the racks draw, what cooling them draws."""
+"""Polls the facility: ambient temperature, IT power and cooling power."""
 
 import asyncio
 import math
@@ -17,28 +17,28 @@ from joulie_bus.streams.records import Message
 from joulie_bus.streams.refusals import Refusals
 from joulie_bus.streams.subjects import Subjects
 from joulie_operator.cluster_settings import FacilitySettings
-from joulie_operator.observe.fact_messages import left_out, stamped
-from joulie_operator.telemetry.prometheus import NoAnswer, fetch, numbers, query
+from joulie_operator.observe.fact_messages import report_left_out, to_messages
+from joulie_operator.telemetry.prometheus import NoReading, fetch, numbers, query
 from joulie_projections.twin.facility import HIGHEST_PUE, is_plausible, pue_of
 
-COLDEST_C, WARMEST_C = -60.0, 150.0  # beyond it is a broken sensor, not a room
+COLDEST_C, WARMEST_C = -60.0, 150.0  # values beyond come from broken sensors
 MOST_W = MOST_FACILITY_MW / 1000
 log = get_logger("facility")
 
 
 async def poll_facility(bus: Log, subjects: Subjects, settings: FacilitySettings) -> None:
-    """For ever. What cannot be read is left out: the last value stays, and ages."""
+    """Runs until cancelled. A value that cannot be read is left out: the last one stays valid."""
     producer = Producer("operator-facility", subjects, time.time_ns)
-    refused = Refusals("facility", "this reading is lost; the next one is published in its turn")
+    refused = Refusals("facility", "this reading is lost; the next one is published on schedule")
     async with aiohttp.ClientSession() as session:
         while True:
-            polled = await look(session, settings)
+            polled = await read_facility(session, settings)
             if polled is not None:
-                await _told(bus, stamped(producer, [polled]), refused)
+                await _publish(bus, to_messages(producer, [polled]), refused)
             await asyncio.sleep(settings.interval_s)
 
 
-async def _told(bus: Log, messages: Sequence[Message], refused: Refusals) -> None:
+async def _publish(bus: Log, messages: Sequence[Message], refused: Refusals) -> None:
     try:
         await bus.publish(messages)
     except BusError as error:
@@ -47,8 +47,10 @@ async def _told(bus: Log, messages: Sequence[Message], refused: Refusals) -> Non
         refused.ended()
 
 
-async def look(session: aiohttp.ClientSession, settings: FacilitySettings) -> FacilityPolled | None:
-    """None if there was nothing to read at all."""
+async def read_facility(
+    session: aiohttp.ClientSession, settings: FacilitySettings
+) -> FacilityPolled | None:
+    """None if no value could be read."""
     names = (settings.ambient, settings.it_power, settings.cooling_power)
     if settings.http:
         ambient, it, cooling = await _from_json(session, settings.http, names)
@@ -79,17 +81,19 @@ def _ambient_mdeg(facility: str, ambient: float) -> int | None:
 def _plausible(
     facility: str, it_mw: int | None, cooling_mw: int | None
 ) -> tuple[int | None, int | None]:
-    """Both or neither: which of the two meters is wrong is not known."""
+    """Both values or neither: it is unknown which of the two meters is wrong."""
     if it_mw is None or cooling_mw is None or is_plausible(it_mw, cooling_mw):
         return it_mw, cooling_mw
     pue = pue_of(it_mw, cooling_mw)
     why = f"{it_mw / 1000:g} W of IT and {cooling_mw / 1000:g} W of cooling give a PUE of {pue:g}, "
-    _refuse(facility, f"{why}above {HIGHEST_PUE:g}: check which of the two is what its query says")
+    _refuse(facility, f"{why}above {HIGHEST_PUE:g}: check the two queries")
     return None, None
 
 
 def _refuse(facility: str, why: str) -> None:
-    log.warning("facility_refused", facility=facility, why=why, what="the last good reading stays")
+    log.warning(
+        "facility_refused", facility=facility, why=why, what="the last good reading stays valid"
+    )
 
 
 async def _from_json(
@@ -97,28 +101,32 @@ async def _from_json(
 ) -> list[float]:
     try:
         found = numbers(await fetch(session, url))
-    except NoAnswer as error:
-        log.warning("facility_silent", error=str(error), what="the last values stay, and age")
+    except NoReading as error:
+        log.warning(
+            "facility_silent", error=str(error), what="the last values stay valid, with their age"
+        )
         return [math.nan] * len(names)
     return [found.get(name, math.nan) for name in names]
 
 
 async def _from_prometheus(session: aiohttp.ClientSession, address: str, promql: str) -> float:
-    """Of several series the first: a query that wants a sum says so."""
+    """The value of the first series; queries aggregate where they need to."""
     if not promql:
         return math.nan
     try:
         found = await query(session, address, promql)
-    except NoAnswer as error:
-        log.warning("facility_silent", error=str(error), what="the last value stays, and ages")
+    except NoReading as error:
+        log.warning(
+            "facility_silent", error=str(error), what="the last value stays valid, with its age"
+        )
         return math.nan
     return found[0].value if found else math.nan
 
 
 def _milliwatts(what: str, watts: float) -> int | None:
-    """None for what no building draws: the last value stays, and ages."""
+    """None for an impossible value: the last one stays valid."""
     if 0 <= watts <= MOST_W:
         return round(watts * 1000)
-    if not math.isnan(watts):  # NaN: nothing was read, which is already logged
-        left_out(FacilityPolled.TYPE, what, f"{watts:g} W")
+    if not math.isnan(watts):  # NaN: no reading, which is logged already
+        report_left_out(FacilityPolled.TYPE, what, f"{watts:g} W")
     return None

@@ -1,4 +1,4 @@
-"""Asks a Prometheus server, or an address that answers with JSON; with short patience."""
+"""Reads numbers from a Prometheus server or from a JSON endpoint, with a short timeout."""
 
 import math
 from collections.abc import Mapping
@@ -12,11 +12,13 @@ from joulie_operator.telemetry.readings import Series
 PATIENCE = aiohttp.ClientTimeout(total=10)
 
 
-class NoAnswer(Exception):
-    """Somebody was asked and said nothing of use; the message says who and what."""
+class NoReading(Exception):
+    """A request without a usable response; the message names the address and the cause."""
 
 
 class Result(msgspec.Struct):
+    """One series of a query result."""
+
     metric: dict[str, str] = {}
     value: tuple[float, str] = (0.0, "NaN")
 
@@ -27,6 +29,8 @@ class Data(msgspec.Struct, rename="camel"):
 
 
 class Answer(msgspec.Struct, rename="camel"):
+    """The response of the query API."""
+
     status: str = ""
     data: Data = msgspec.field(default_factory=Data)
     error: str = ""
@@ -38,17 +42,17 @@ _read_scalar = msgspec.json.Decoder(tuple[float, str]).decode
 
 
 async def query(session: aiohttp.ClientSession, address: str, promql: str) -> list[Series]:
-    """An instant query: all series, or one without labels for a scalar."""
+    """Runs an instant query. A scalar becomes one series without labels."""
     body = await fetch(session, f"{address.rstrip('/')}/api/v1/query", {"query": promql})
     try:
         answer = _read_answer(body)
         if answer.status != "success":
-            raise NoAnswer(f"{address} on {promql}: {answer.error or body[:200]!r}")
+            raise NoReading(f"{address} on {promql}: {answer.error or body[:200]!r}")
         if answer.data.result_type == "scalar":
             return [Series({}, _number(_read_scalar(answer.data.result)[1]))]
         found = _read_vector(answer.data.result)
     except msgspec.DecodeError as error:
-        raise NoAnswer(f"{address} on {promql}: {error}") from error
+        raise NoReading(f"{address} on {promql}: {error}") from error
     return [Series(result.metric, _number(result.value[1])) for result in found]
 
 
@@ -59,18 +63,18 @@ async def fetch(
         async with session.get(url, params=asked, timeout=PATIENCE) as response:
             body: bytes = await response.read()
             if response.status != 200:
-                raise NoAnswer(f"{url} answered {response.status}: {body[:200]!r}")
+                raise NoReading(f"{url} answered {response.status}: {body[:200]!r}")
             return body
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-        raise NoAnswer(f"{url}: {error or type(error).__name__}") from error
+        raise NoReading(f"{url}: {error or type(error).__name__}") from error
 
 
 def numbers(body: bytes) -> dict[str, float]:
-    """The finite numbers of a JSON object, by their dotted path."""
+    """The finite numbers of a JSON object, by dotted path."""
     try:
         tree = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
-        raise NoAnswer(f"not JSON: {error}") from error
+        raise NoReading(f"not JSON: {error}") from error
     found: dict[str, float] = {}
     _gather(tree, "", found)
     return found
@@ -85,7 +89,7 @@ def _gather(tree: Any, at: str, into: dict[str, float]) -> None:
 
 
 def _number(text: str) -> float:
-    """Prometheus writes +Inf and NaN; both are no readings, and `float` reads them."""
+    """Prometheus also writes +Inf and NaN, which `float` parses; callers drop them."""
     try:
         return float(text)
     except ValueError:

@@ -1,15 +1,15 @@
-"""Whole-node watts out of what exporters measure. Pure.
+"""Computes the power of whole nodes from the series of exporters. Pure.
 
-RAPL's zones lie within one another, and adding them counts the same watts twice:
+RAPL zones overlap, so that a plain sum would count watts twice:
 
-    platform (BMC)   the whole box, cards included
-    psys             packages, memory and what the board has beside; no cards
-    package          one per socket; core and uncore are parts of it
-    dram             beside package
-    cards            beside all but platform
+    platform (BMC)   the whole machine, cards included
+    psys             packages, memory and the rest of the board; no cards
+    package          one per socket; contains core and uncore
+    dram             not part of package
+    cards            part of platform only
 
-So a node's power is its platform's; else psys, or packages and memory, and its cards. Half a
-reading is no reading: a node whose cards nobody measured would look nearly empty.
+The power of a node is its platform's; else psys, or packages and memory, plus its cards. A partial
+reading is dropped: without its cards a GPU node would look nearly idle.
 """
 
 import math
@@ -21,13 +21,13 @@ from typing import NamedTuple
 PLATFORM = "kepler_platform_watts"
 ZONES = "kepler_node_cpu_watts"  # Kepler from 0.10 on: one series per zone and sensor
 CARDS = "DCGM_FI_DEV_POWER_USAGE"
-# Kepler up to 0.9: counters of joules, in two modes that add up.
+# Kepler up to 0.9: counters of joules, in two modes that are added.
 OLD_PLATFORM = "rate(kepler_node_platform_joules_total[1m])"
 OLD_PACKAGE = "rate(kepler_node_package_joules_total[1m])"
 OLD_DRAM = "rate(kepler_node_dram_joules_total[1m])"
 QUERIES = (PLATFORM, ZONES, CARDS, OLD_PLATFORM, OLD_PACKAGE, OLD_DRAM)
 
-# Labels that may hold a node's name, the surest first. DCGM's Hostname may be its pod's.
+# Labels that may name the node, the most reliable first. DCGM's Hostname may name its pod.
 NODE_LABELS = ("node_name", "node", "kubernetes_node", "exported_node", "Hostname", "instance")
 _SOCKET = re.compile(r"-\d+$")  # package-0 is the package of socket 0
 
@@ -40,8 +40,10 @@ class Series(NamedTuple):
 
 
 class Reading(NamedTuple):
+    """The power of one node."""
+
     watts: float
-    provider: str  # what it was made of
+    provider: str  # the exporters that it comes from
 
 
 Sensors = dict[str, dict[str, float]]  # of one node: zone -> sensor -> watts
@@ -50,7 +52,7 @@ Sensors = dict[str, dict[str, float]]  # of one node: zone -> sensor -> watts
 def whole_nodes(
     found: Mapping[str, Sequence[Series]], cards_of: Mapping[str, int]
 ) -> dict[str, Reading]:
-    """By node; `cards_of` are the nodes that we know, with the cards that each must show."""
+    """Readings by node. `cards_of` maps each known node to its number of cards."""
     sensors: dict[str, Sensors] = defaultdict(lambda: defaultdict(dict))
     for query, series in found.items():
         for each in series:
@@ -62,7 +64,7 @@ def whole_nodes(
 
 
 def node_of(labels: Mapping[str, str], known: Container[str]) -> str:
-    """The first label that names a node of ours; a port behind it is not part of the name."""
+    """The first label that names a known node, with or without a port."""
     for label in NODE_LABELS:
         value = labels.get(label, "")
         for name in (value, value.rpartition(":")[0]):
@@ -72,7 +74,7 @@ def node_of(labels: Mapping[str, str], known: Container[str]) -> str:
 
 
 def _note(sensors: Sensors, query: str, series: Series) -> None:
-    """One sensor once, though two exporters may show it while one replaces the other."""
+    """Counts each sensor once: during a rollout two exporters may report it."""
     zone, sensor = _place(query, series.labels)
     known = sensors[zone].get(sensor, 0.0)
     sensors[zone][sensor] = max(known, series.value)
@@ -83,7 +85,7 @@ def _place(query: str, labels: Mapping[str, str]) -> tuple[str, str]:
         case "kepler_node_cpu_watts":
             zone = labels.get("zone", "")
             return _SOCKET.sub("", zone), f"{zone} {labels.get('path', '')}"
-        case "DCGM_FI_DEV_POWER_USAGE":  # slices of a card show the watts of the whole one
+        case "DCGM_FI_DEV_POWER_USAGE":  # MIG slices report the watts of the whole card
             return "cards", labels.get("UUID") or labels.get("gpu", "")
         case "kepler_platform_watts":
             return "platform", labels.get("chassis_id", "")
@@ -94,7 +96,7 @@ def _place(query: str, labels: Mapping[str, str]) -> tuple[str, str]:
 
 def _whole(of: Sensors, cards: int) -> Reading | None:
     if of.get("platform"):
-        return Reading(max(of["platform"].values()), "kepler platform")  # a chassis holds sleds
+        return Reading(max(of["platform"].values()), "kepler platform")  # of a multi-node chassis
     if of.get("old platform"):
         return Reading(sum(of["old platform"].values()), "kepler platform")
     board = _board(of)

@@ -1,4 +1,4 @@
-"""Measured power of the nodes, from where clusters measure it already: Kepler, DCGM, or HTTP."""
+"""Reads the measured power of nodes from Kepler and DCGM by Prometheus, or by HTTP."""
 
 import asyncio
 import time
@@ -16,15 +16,15 @@ from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.refusals import Refusals
 from joulie_bus.streams.subjects import Subjects
 from joulie_operator.cluster_settings import PowerSettings
-from joulie_operator.observe.fact_messages import left_out, stamped
-from joulie_operator.telemetry.prometheus import NoAnswer, fetch, numbers, query
+from joulie_operator.observe.fact_messages import report_left_out, to_messages
+from joulie_operator.telemetry.prometheus import NoReading, fetch, numbers, query
 from joulie_operator.telemetry.readings import QUERIES, Reading, Series, node_of, whole_nodes
 from joulie_projections.state.state import NodeState
 from joulie_projections.view.view import View
 
-AT_ONCE = 32  # nodes asked one by one
-KEPLER: PowerSource = "kepler"  # the log's word for "measured"; `provider` says by whom
-# What an answer may hold: the whole node, or its processors and its cards.
+AT_ONCE = 32  # concurrent requests in queries per node
+KEPLER: PowerSource = "kepler"  # means "measured" in the log; `provider` is the exporter
+# Fields of a response: the power of the whole node, or of its processors and its cards.
 WHOLE = ("nodePowerWatts", "packagePowerWatts")
 BOARD, CARDS = "cpu.packagePowerWatts", ("gpu.powerWattsTotal", "gpu.powerWatts")
 MOST_W = MOST_MW / 1000
@@ -33,16 +33,16 @@ Readings = dict[str, Reading]
 
 
 async def scrape_power(bus: Log, subjects: Subjects, view: View, settings: PowerSettings) -> None:
-    """For ever. Who cannot be read is left out, and never reads 0 W."""
+    """Runs until cancelled. Nodes without a reading are left out, never reported as 0 W."""
     producer = Producer("operator-power", subjects, time.time_ns)
-    refused = Refusals("power", "these readings are lost; the next ones are published in turn")
+    refused = Refusals("power", "these readings are lost; the next ones are published on schedule")
     async with aiohttp.ClientSession() as session:
         while True:
             nodes = {name: node for name, node in view.cluster_state.nodes.items() if node.present}
             readings = await read_power(session, nodes, settings)
             facts = list(_samples(readings))
             try:
-                await bus.publish(stamped(producer, facts))
+                await bus.publish(to_messages(producer, facts))
             except BusError as error:
                 refused.saw(error)
             else:
@@ -60,16 +60,16 @@ async def read_power(
     if "{node}" in promql:
         return await _each(nodes, lambda name: _from_query(session, address, promql, name))
     queries = (promql,) if promql else QUERIES
-    answers = await asyncio.gather(*(_asked(session, address, each) for each in queries))
+    answers = await asyncio.gather(*(_series(session, address, each) for each in queries))
     if promql:
         return _one_series_each(answers[0], nodes)
     return whole_nodes(dict(zip(queries, answers, strict=True)), cards)
 
 
-async def _asked(session: aiohttp.ClientSession, address: str, promql: str) -> list[Series]:
+async def _series(session: aiohttp.ClientSession, address: str, promql: str) -> list[Series]:
     try:
         return await query(session, address, promql)
-    except NoAnswer as error:
+    except NoReading as error:
         log.warning("power_silent", error=str(error), what="nodes keep their last reading")
         return []
 
@@ -77,17 +77,17 @@ async def _asked(session: aiohttp.ClientSession, address: str, promql: str) -> l
 async def _each(
     nodes: Mapping[str, NodeState], ask: Callable[[str], Awaitable[Reading | None]]
 ) -> Readings:
-    """Each node by itself; one that does not answer is told of together with the others."""
+    """Reads each node separately; failures are logged together."""
     gate, readings, silent = asyncio.Semaphore(AT_ONCE), Readings(), dict[str, str]()
 
     async def one(name: str) -> None:
-        if not is_subdomain(name):  # it would be a part of a URL, or of a query
-            silent[name] = f"{name[:SHOWN]!r} is not a name that a node can have: not asked for"
+        if not is_subdomain(name):  # the name becomes part of a URL or of a query
+            silent[name] = f"{name[:SHOWN]!r} is not a valid node name: not queried"
             return
         async with gate:
             try:
                 reading = await ask(name)
-            except NoAnswer as error:
+            except NoReading as error:
                 silent[name] = str(error)
                 return
         if reading is not None:
@@ -107,7 +107,7 @@ async def _from_http(session: aiohttp.ClientSession, url: str, name: str, cards:
             return Reading(found[path], "http")
     on_cards = next((found[path] for path in CARDS if path in found), None)
     if not found.get(BOARD) or (cards and on_cards is None):
-        raise NoAnswer(f"{url}: neither the whole of {name} nor all its parts")
+        raise NoReading(f"{url}: neither the power of {name} nor of all its parts")
     return Reading(found[BOARD] + (on_cards or 0.0), "http")
 
 
@@ -115,33 +115,35 @@ async def _from_query(
     session: aiohttp.ClientSession, address: str, promql: str, name: str
 ) -> Reading | None:
     found = await query(session, address, promql.replace("{node}", name))
-    return _fine(found[0].value) if found else None
+    return _valid(found[0].value) if found else None
 
 
 def _one_series_each(found: list[Series], nodes: Mapping[str, NodeState]) -> Readings:
-    named = [(node_of(series.labels, nodes), _fine(series.value)) for series in found]
+    named = [(node_of(series.labels, nodes), _valid(series.value)) for series in found]
     return {name: reading for name, reading in named if name and reading is not None}
 
 
-def _fine(watts: float) -> Reading | None:
-    """Neither NaN nor infinite; a machine that answers draws more than nothing."""
+def _valid(watts: float) -> Reading | None:
+    """None for NaN, infinite or zero watts: a running machine draws power."""
     return Reading(watts, "prometheus") if 0 < watts < float("inf") else None
 
 
 def _cards(node: NodeState) -> int:
-    """How many must show their power. What Kubernetes allocates may be shares of fewer cards."""
+    """The number of cards that must report. Allocatable GPUs may be shares of fewer cards."""
     if node.hardware is not None:
         return node.hardware.gpu_count
     return 1 if node.gpus else 0
 
 
 def _samples(readings: Readings) -> Iterator[TelemetrySampled]:
-    """Without those that no machine draws: a broken exporter says nothing about its node."""
+    """Readings within bounds; others come from broken exporters and are left out."""
     for name, reading in sorted(readings.items()):
         if 0 <= reading.watts <= MOST_W:
             yield _sampled(name, reading)
         else:
-            left_out(TelemetrySampled.TYPE, name, f"{reading.watts:g} W by {reading.provider}")
+            report_left_out(
+                TelemetrySampled.TYPE, name, f"{reading.watts:g} W by {reading.provider}"
+            )
 
 
 def _sampled(name: str, reading: Reading) -> TelemetrySampled:

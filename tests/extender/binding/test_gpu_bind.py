@@ -33,7 +33,7 @@ from joulie_projections.pods.kubernetes_pod import Pod
 from joulie_projections.projector.projector import Projector, ProjectorSettings
 from joulie_projections.store import database
 from joulie_projections.view.view import View
-from kube_api import ApiServer, Trouble
+from kube_api import ApiServer, Fault
 from kube_builders import articles_pod
 from kube_requests import Asked
 
@@ -262,7 +262,7 @@ async def test_a_pod_that_is_gone_gives_the_card_back(place: Place) -> None:
 async def test_a_refusal_gives_the_card_back_and_says_why(place: Place) -> None:
     await cards(place, "g1")
     asked = await waiting(place)
-    place.api.troubles.append(Trouble(binding, 403, "Forbidden"))
+    place.api.faults.append(Fault(binding, 403, "Forbidden"))
 
     decided = await place.replica().bind(asked)
 
@@ -274,7 +274,7 @@ async def test_a_refusal_gives_the_card_back_and_says_why(place: Place) -> None:
 async def test_a_short_outage_of_the_api_server_is_waited_out(place: Place, status: int) -> None:
     await cards(place, "g1")
     asked = await waiting(place)
-    place.api.troubles.append(Trouble(binding, status, "Trouble", times=2))
+    place.api.faults.append(Fault(binding, status, "Fault", times=2))
 
     assert (await place.replica().bind(asked)).error == ""
 
@@ -284,7 +284,7 @@ async def test_edge_case_1_an_outage_ends_in_an_error_in_time_and_the_claim_laps
 ) -> None:
     await cards(place, "g1")
     asked = await waiting(place)
-    place.api.troubles.append(Trouble(binding, 500, "Trouble", times=1000))
+    place.api.faults.append(Fault(binding, 500, "Fault", times=1000))
 
     decided = await place.replica().bind(asked)
 
@@ -315,9 +315,9 @@ async def test_a_success_that_was_answered_too_late_is_found_by_the_next_try(pla
 async def test_another_try_of_the_same_pod_takes_its_claim_over(place: Place) -> None:
     await cards(place, "g1", "g2")
     asked = await waiting(place)
-    place.api.troubles.append(Trouble(binding, 500, "Trouble", times=1000))
+    place.api.faults.append(Fault(binding, 500, "Fault", times=1000))
     first = await place.replica("r0").bind(asked)
-    place.api.troubles.clear()
+    place.api.faults.clear()
 
     again = await place.replica("r1").bind(asked)
 
@@ -329,9 +329,9 @@ async def test_another_node_for_the_same_pod_leaves_the_first_card(place: Place)
     await cards(place, "g1")
     await cards(place, "g2", node="n2")
     asked = await waiting(place)
-    place.api.troubles.append(Trouble(binding, 500, "Trouble", times=1000))
+    place.api.faults.append(Fault(binding, 500, "Fault", times=1000))
     await place.replica().bind(asked)
-    place.api.troubles.clear()
+    place.api.faults.clear()
 
     elsewhere = Binding(pod_name=asked.pod_name, pod_uid=asked.pod_uid, node="n2")
     again = await place.replica().bind(elsewhere)

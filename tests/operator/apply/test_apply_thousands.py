@@ -1,4 +1,4 @@
-"""The applier beside 5,000 NodeTwins, over HTTP: every request that it makes is counted."""
+"""The applier with 5,000 NodeTwins, over HTTP: every request is counted."""
 
 import contextlib
 import time
@@ -18,8 +18,8 @@ from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.kube.custom_resources import NODETWINS, read_twin
 from joulie_operator.observe.facts_from_objects import Node
-from joulie_operator.observe.resource_watcher import Watcher, reader
-from joulie_operator.observe.watch import NODES, Cluster
+from joulie_operator.observe.resource_watcher import Watcher, decoder_of
+from joulie_operator.observe.watch import NODES, ObservedCluster
 from joulie_projections.fold.registry import evolve
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
@@ -32,12 +32,12 @@ NAMES = [f"n{number:04}" for number in range(5_000)]
 CHANGED = NAMES[::50]
 
 
-class Held(NamedTuple):
-    """A view that moves when the test says so."""
+class StaticView(NamedTuple):
+    """A view that changes when the test changes it."""
 
     cluster_state: ClusterState
 
-    def tell(self, *facts: Fact) -> None:
+    def change(self, *facts: Fact) -> None:
         draft = Draft(self.cluster_state)
         for fact in facts:
             evolve(draft, fact, time.time_ns())
@@ -45,25 +45,25 @@ class Held(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def crowd() -> tuple[ApiServer, Held]:
-    """5,000 nodes with hardware, planned eco, and the NodeTwins, labels and statuses of that."""
-    server, view = joulie_server(), Held(ClusterState())
+def crowd() -> tuple[ApiServer, StaticView]:
+    """5,000 nodes with hardware, planned as eco, with their NodeTwins, labels and statuses."""
+    server, view = joulie_server(), StaticView(ClusterState())
     for name in NAMES:
-        view.tell(node_seen(name), hardware(name), eco(name))
+        view.change(node_seen(name), hardware(name), eco(name))
     settle(server, view.cluster_state, time.time_ns())
     return server, view
 
 
 @contextlib.asynccontextmanager
-async def applying(server: ApiServer, view: Held, tmp: Path) -> AsyncGenerator[None, None]:
-    """An operator's second life: it lists what its first one has written."""
-    cluster = Cluster.unseen()
+async def applying(server: ApiServer, view: StaticView, tmp: Path) -> AsyncGenerator[None, None]:
+    """A restarted operator: it lists what it wrote before."""
+    cluster = ObservedCluster.empty()
     settings = Source.of(APPLY_RATE="10000").load(ApplierSettings)
     server.asked.clear()
     async with server.listening(), Api.of(server.kubeconfig(tmp)) as api:
         applier = Applier(api, view, cluster, SELECTOR, settings)
         async with (
-            background(Watcher(api, NODES, reader(Node), cluster.nodes).run(), "nodes"),
+            background(Watcher(api, NODES, decoder_of(Node), cluster.nodes).run(), "nodes"),
             background(Watcher(api, NODETWINS, read_twin, cluster.twins).run(), "twins"),
             background(applier.run(), "apply"),
         ):
@@ -80,14 +80,14 @@ def wrote(server: ApiServer, verb: str, resource: str, times: int) -> Callable[[
 
 
 @pytest.mark.slow
-async def test_a_hundred_nodes_that_change_their_class_are_a_hundred_patches_of_each_object(
-    crowd: tuple[ApiServer, Held], tmp_path: Path
+async def test_a_hundred_changed_nodes_cause_a_hundred_patches_of_each_object(
+    crowd: tuple[ApiServer, StaticView], tmp_path: Path
 ) -> None:
     server, view = crowd
     async with applying(server, view, tmp_path):
-        view.tell(*map(performance, CHANGED))
+        view.change(*map(performance, CHANGED))
         await until(wrote(server, "patch", "nodes", len(CHANGED)))
-        view.tell(performance("n0001"))  # the last one: whatever else there was came before it
+        view.change(performance("n0001"))  # the last change: all others were written before it
         await until(wrote(server, "patch", "nodes", len(CHANGED) + 1))
 
     patched = [asked.name for asked in server.writes() if asked.resource == "nodetwins"]
@@ -101,26 +101,26 @@ async def test_a_hundred_nodes_that_change_their_class_are_a_hundred_patches_of_
 
 
 @pytest.mark.slow
-async def test_a_hundred_nodes_that_are_measured_are_a_hundred_patches(
-    crowd: tuple[ApiServer, Held], tmp_path: Path
+async def test_a_hundred_measured_nodes_cause_a_hundred_patches(
+    crowd: tuple[ApiServer, StaticView], tmp_path: Path
 ) -> None:
     server, view = crowd
     async with applying(server, view, tmp_path):
-        view.tell(*[power(name, 250.0) for name in CHANGED])
+        view.change(*[power(name, 250.0) for name in CHANGED])
         await until(wrote(server, "patch", "nodetwins/status", len(CHANGED)))
-        view.tell(power("n0002", 250.0))
+        view.change(power("n0002", 250.0))
         await until(wrote(server, "patch", "nodetwins/status", len(CHANGED) + 1))
 
     assert requests(server) == {("patch", "nodetwins/status"): 101}
 
 
 @pytest.mark.slow
-async def test_of_thousands_that_are_as_they_should_be_none_is_written(
-    crowd: tuple[ApiServer, Held], tmp_path: Path
+async def test_nodes_that_are_up_to_date_are_not_written(
+    crowd: tuple[ApiServer, StaticView], tmp_path: Path
 ) -> None:
     server, view = crowd
     async with applying(server, view, tmp_path):
-        view.tell(power("n0003", 250.0))
+        view.change(power("n0003", 250.0))
         await until(wrote(server, "patch", "nodetwins/status", 1))
 
     assert [(asked.resource, asked.name) for asked in server.writes()] == [

@@ -1,7 +1,7 @@
-"""A GPU resource from the article's pod being bound until it ends: extender and operator together.
+"""A GPU resource from the binding of the article's pod until its end, by extender and operator.
 
-Nobody tells the log anything here but those who do so for real: the operator's watch, the binder
-and whoever tends to claims. Over a real broker and projector, and an API server as recorded.
+All facts are published by the real components: the operator's watch, the binder and the reconciler
+of claims. They use a real broker and projector, and an API server as recorded.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ from joulie_extender.binding.claim_reconciler import Caretaker
 from joulie_extender.binding.kubernetes_binding import KubeBinder
 from joulie_extender.decide.scoring import Weights
 from joulie_extender.protocol.kube_scheduler import Binding
-from joulie_operator.apply.gpu_status import CardStatus
+from joulie_operator.apply.gpu_status import GpuStatusWriter
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.kube.custom_resources import MANAGER
-from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_projections.view.view import View
 from kube_api import ApiServer
 from kube_builders import articles_pod, card, joulie_server, node
@@ -47,12 +47,12 @@ class Place(NamedTuple):
         return found
 
     @property
-    def told(self) -> tuple[str, str, int]:
+    def shown(self) -> tuple[str, str, int]:
         status = self.status
         return status["phase"], status.get("podName", ""), status.get("allocatedVRAMmb", 0)
 
     async def says(self, *expected: object) -> None:
-        await testing.until(lambda: self.told == expected, PATIENCE_S)
+        await testing.until(lambda: self.shown == expected, PATIENCE_S)
 
     async def bound(self) -> None:
         pod = self.server.put("pods", ARTICLE, "default")
@@ -65,7 +65,7 @@ class Place(NamedTuple):
 
 @pytest.fixture
 async def place(bus: JetStreamLog, view: View, tmp_path: Path) -> AsyncGenerator[Place, None]:
-    server, cluster = joulie_server(), Cluster.unseen()
+    server, cluster = joulie_server(), ObservedCluster.empty()
     server.put("nodes", node("n1", gpus=1))
     server.put("gpus", card("GPU-1", "n1"))
     ledger = Ledger(bus, CLUSTER, view, "r0")
@@ -77,7 +77,7 @@ async def place(bus: JetStreamLog, view: View, tmp_path: Path) -> AsyncGenerator
         caretaker = Caretaker(view, ledger, binder, time.time_ns, grace_s=0.1)
         for name, part in (
             ("watch", watch_cluster(api, bus, CLUSTER, view, cluster)),
-            ("cards", CardStatus(api, view, cluster, 10).run()),
+            ("cards", GpuStatusWriter(api, view, cluster, 10).run()),
             ("claims", caretaker.run()),
         ):
             await stack.enter_async_context(background(part, name))
@@ -86,7 +86,7 @@ async def place(bus: JetStreamLog, view: View, tmp_path: Path) -> AsyncGenerator
         yield Place(server, view, bindings)
 
 
-async def test_a_resource_says_whose_its_card_is_until_the_pod_ends(place: Place) -> None:
+async def test_a_resource_names_the_pod_of_its_card_until_the_pod_ends(place: Place) -> None:
     await place.bound()
     uid = place.status["podUID"]
     assert place.view.cluster_state.gpus["GPU-1"].claims[uid].confirmed
@@ -107,13 +107,13 @@ async def test_a_resource_is_free_again_when_its_pod_is_deleted(place: Place) ->
     await place.says("Available", "", 0)
 
 
-async def test_what_another_hand_writes_over_a_claim_is_put_right(place: Place) -> None:
-    """A DaemonSet that does not know better, as the article has one."""
+async def test_a_status_that_another_writer_overwrites_is_restored(place: Place) -> None:
+    """The other writer is a DaemonSet that ignores claims, as in the article."""
     await place.bound()
     wrong = {"phase": "Available", "allocatedVRAMmb": 0, "podName": "", "podUID": ""}
 
     place.server.put("gpus", {"metadata": {"name": "gpu-1"}, "status": wrong})
-    assert place.told == ("Available", "", 0)
+    assert place.shown == ("Available", "", 0)
 
     await place.says("Allocated", NAME, 81_559)
     managers = place.server.all("gpus")["gpu-1"]["metadata"]["managedFields"]
@@ -121,8 +121,10 @@ async def test_what_another_hand_writes_over_a_claim_is_put_right(place: Place) 
     assert len(place.view.cluster_state.gpus["GPU-1"].claims) == 1
 
 
-async def test_a_card_is_given_to_nobody_else_whatever_its_resource_says(place: Place) -> None:
-    """The article's race: what is in the resource may be wrong, what is in the log is not."""
+async def test_a_claimed_card_is_given_to_no_other_pod_whatever_its_resource_says(
+    place: Place,
+) -> None:
+    """The race of the article: the resource may be wrong, the log is not."""
     await place.bound()
     other = articles_pod("other")
     made = place.server.put("pods", other, "default")["metadata"]["uid"]

@@ -1,4 +1,4 @@
-"""GPU resources say what pods have claimed of their cards, and nothing of anybody else's."""
+"""GPU resources report the claims of their cards; resources of other managers are left alone."""
 
 import contextlib
 from collections.abc import AsyncGenerator
@@ -14,7 +14,7 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import CLUSTER, claim, confirmed, noon, producer, released
 from joulie_bus.testing import card as shown
-from joulie_operator.apply.gpu_status import CardStatus
+from joulie_operator.apply.gpu_status import GpuStatusWriter
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.kube.custom_resources import (
     MANAGER,
@@ -24,8 +24,8 @@ from joulie_operator.kube.custom_resources import (
     ManagedFields,
     ObjectMeta,
 )
-from joulie_operator.kube.gpu_objects import FREE, Truces, Wish, wish_of
-from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_operator.kube.gpu_objects import FREE, StatusWrite, WriteBackoff, status_write_of
+from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_projections.fold.registry import evolve
 from joulie_projections.state.cards import CardState
 from joulie_projections.state.state import ClusterState
@@ -53,7 +53,7 @@ def folded(*facts: Fact) -> CardState | None:
     return cluster_state.gpus.get("G")
 
 
-def gpu(status: GpuStatus | None = None, manager: str = "somebody") -> Gpu:
+def gpu(status: GpuStatus | None = None, manager: str = "another") -> Gpu:
     managed = [ManagedFields(manager=manager)]
     meta = ObjectMeta(name="g", managed_fields=managed)
     return Gpu(metadata=meta, spec=GpuSpec(node_name="n1", uuid="G"), status=status)
@@ -68,8 +68,8 @@ def gpu(status: GpuStatus | None = None, manager: str = "somebody") -> Gpu:
     ],
     ids=["claimed", "confirmed", "shared"],
 )
-async def test_a_card_that_is_claimed_says_by_whom(facts: list[Fact], expected: GpuStatus) -> None:
-    assert wish_of(gpu(), folded(*facts)) == Wish("g", expected)
+async def test_a_claimed_card_names_its_pod(facts: list[Fact], expected: GpuStatus) -> None:
+    assert status_write_of(gpu(), folded(*facts)) == StatusWrite("g", expected)
 
 
 @pytest.mark.parametrize(
@@ -83,31 +83,31 @@ async def test_a_card_that_is_claimed_says_by_whom(facts: list[Fact], expected: 
         (gpu(replace(TAKEN, pod_uid="")), [claim("G", "a")]),
     ],
     ids=[
-        "nobody has it",
-        "somebody else gave it out",
-        "what we said was taken back",
-        "it says so already",
-        "its health is its agent's word",
-        "the kind of others has no field for the uid",
+        "free",
+        "allocated by another manager",
+        "written as free already",
+        "written already",
+        "only the health differs",
+        "the CRD has no field for the uid",
     ],
 )
-async def test_nothing_is_written_where_there_is_nothing_to_say(
-    seen: Gpu, facts: list[Fact]
+async def test_a_status_that_is_up_to_date_is_not_written(seen: Gpu, facts: list[Fact]) -> None:
+    assert status_write_of(seen, folded(*facts)) is None
+
+
+@pytest.mark.parametrize("card", [folded(), None], ids=["released", "unknown"])
+async def test_a_status_of_the_operator_is_cleared_with_the_last_claim(
+    card: CardState | None,
 ) -> None:
-    assert wish_of(seen, folded(*facts)) is None
+    assert status_write_of(gpu(TAKEN, MANAGER), card) == StatusWrite("g", FREE)
 
 
-@pytest.mark.parametrize("card", [folded(), None], ids=["free again", "not known any more"])
-async def test_what_we_said_of_a_card_ends_with_its_last_claim(card: CardState | None) -> None:
-    assert wish_of(gpu(TAKEN, MANAGER), card) == Wish("g", FREE)
-
-
-async def test_a_hand_that_insists_is_overruled_at_a_growing_pace() -> None:
-    truces, wish = Truces(), Wish("g", TAKEN)
-    let = [second for second in range(20) if truces.lets(wish, second)]
+async def test_another_writer_is_overwritten_with_growing_backoff() -> None:
+    truces, write = WriteBackoff(), StatusWrite("g", TAKEN)
+    let = [second for second in range(20) if truces.allows(write, second)]
 
     assert let == [0, 2, 6, 14]
-    assert truces.lets(Wish("g", FREE), 15), "something else to say does not wait"
+    assert truces.allows(StatusWrite("g", FREE), 15), "another status does not wait"
 
 
 # --- against an API server --------------------------------------------------------------------
@@ -117,18 +117,18 @@ async def test_a_hand_that_insists_is_overruled_at_a_growing_pace() -> None:
 async def writing(
     server: ApiServer, bus: JetStreamLog, view: View, tmp: Path
 ) -> AsyncGenerator[None, None]:
-    cluster = Cluster.unseen()
+    cluster = ObservedCluster.empty()
     async with (
         server.listening(),
         Api.of(server.kubeconfig(tmp)) as api,
         background(watch_cluster(api, bus, CLUSTER, view, cluster), "watch"),
-        background(CardStatus(api, view, cluster, 10).run(), "cards"),
+        background(GpuStatusWriter(api, view, cluster, 10).run(), "cards"),
     ):
         await testing.until(lambda: len(view.cluster_state.gpus) == 2, PATIENCE_S)
         yield
 
 
-async def test_claims_are_written_and_taken_back_and_other_cards_left_alone(
+async def test_claims_are_written_and_cleared_and_other_cards_left_alone(
     bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
     server, says = joulie_server(), producer("extender")
@@ -147,7 +147,7 @@ async def test_claims_are_written_and_taken_back_and_other_cards_left_alone(
         await tell(claim("GPU-1", "p1"))
         await testing.until(lambda: status()["phase"] == "Reserved", PATIENCE_S)
         taken = status()
-        server.put("gpus", card("GPU-1", "n1"))  # somebody who does not know better
+        server.put("gpus", card("GPU-1", "n1"))  # another writer ignores the claim
         await tell(confirmed("GPU-1", "p1"))
         await testing.until(lambda: status()["phase"] == "Allocated", PATIENCE_S)
         await tell(released("GPU-1", "p1"))

@@ -1,4 +1,4 @@
-"""What is found to be written, over a world and the objects of an API server. Pure."""
+"""The writes that a cluster state needs, given the objects of an API server. Pure."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from joulie_bus.testing import (
 from joulie_bus.testing import power as reads
 from joulie_operator.apply import pending_writes
 from joulie_operator.apply.desired import labels_of, spec_of
-from joulie_operator.apply.pending_writes import Clock, Differences, Step, Wishes
+from joulie_operator.apply.pending_writes import Now, WriteOptions, WritePlanner, WriteStep
 from joulie_operator.kube.custom_resources import (
     MANAGER,
     ManagedFields,
@@ -30,24 +30,24 @@ from joulie_operator.kube.custom_resources import (
     NodeTwinStatus,
     ObjectMeta,
 )
-from joulie_operator.kube.object_cache import Mirror
+from joulie_operator.kube.object_cache import ObjectCache
 from joulie_operator.observe.facts_from_objects import Node
 from joulie_projections.fold.registry import evolve
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
 
-WISHES = Wishes(selector={"joulie.io/managed": "true"}, status_s=60)
+OPTIONS = WriteOptions(selector={"joulie.io/managed": "true"}, status_s=60)
 MANAGED = {"joulie.io/managed": "true"}
 
 
 class Place:
-    """A world, the objects beside it, and a clock that a test moves."""
+    """A cluster state, the objects of an API server, and a clock set by the test."""
 
     def __init__(self, *facts: Fact) -> None:
         self.cluster_state = ClusterState()
-        self.nodes = Mirror[Node](lambda it: it.metadata)
-        self.twins = Mirror[NodeTwin](lambda it: it.metadata)
-        self.differences = Differences(self.nodes, self.twins, WISHES)
+        self.nodes = ObjectCache[Node](lambda it: it.metadata)
+        self.twins = ObjectCache[NodeTwin](lambda it: it.metadata)
+        self.planner = WritePlanner(self.nodes, self.twins, OPTIONS)
         self.now_s = 0.0
         self.version = 0
         self.tell(*facts)
@@ -64,19 +64,19 @@ class Place:
         self.nodes.put(Node(metadata=self._meta(name, labels)))
 
     def settle(self) -> None:
-        """Everything is written, as the API server would have it."""
-        self.look()
+        """Applies every pending write to the objects."""
+        self.pending_writes()
         for name, node in self.cluster_state.nodes.items():
             spec = spec_of(name, node, "")
             twin = NodeTwin(metadata=self._meta(name, generation=1), spec=spec)
-            status = self.differences.status(twin, node, noon(self.now_s))
+            status = self.planner.status(twin, node, noon(self.now_s))
             self.twins.put(msgspec.structs.replace(twin, status=status))
             self.show(name, MANAGED | labels_of(node))
-            kept = self.differences.kept(name)
-            kept.told, kept.status, kept.status_at = spec, status, self.now_s
+            state = self.planner.state(name)
+            state.written_spec, state.status, state.status_at = spec, status, self.now_s
 
     def write(self, name: str, spec: NodeTwinSpec) -> None:
-        """Somebody else's hand."""
+        """Writes the spec of a NodeTwin as another writer."""
         known = self.twins.get(name)
         status = known.status if known else None
         self.twins.put(NodeTwin(metadata=self._meta(name, generation=1), spec=spec, status=status))
@@ -84,15 +84,15 @@ class Place:
     def status(self, name: str) -> NodeTwinStatus:
         twin = self.twins.get(name)
         assert twin is not None
-        return self.differences.status(twin, self.cluster_state.nodes[name], noon(self.now_s))
+        return self.planner.status(twin, self.cluster_state.nodes[name], noon(self.now_s))
 
-    def look(self) -> dict[str, list[str]]:
-        return {name: [step.what for step in steps] for name, steps in self.errands()}
+    def pending_writes(self) -> dict[str, list[str]]:
+        return {name: [step.what for step in steps] for name, steps in self.pending()}
 
-    def errands(self) -> list[tuple[str, list[Step]]]:
-        clock = Clock(self.now_s, noon(self.now_s))
-        found = self.differences.look(self.cluster_state, clock)
-        return [(errand.name, list(errand.steps)) for errand in found]
+    def pending(self) -> list[tuple[str, list[WriteStep]]]:
+        clock = Now(self.now_s, noon(self.now_s))
+        found = self.planner.pending_writes(self.cluster_state, clock)
+        return [(node_writes.name, list(node_writes.steps)) for node_writes in found]
 
     def _meta(self, name: str, labels: Any = None, *, generation: int = 0) -> ObjectMeta:
         self.version += 1
@@ -106,14 +106,14 @@ class Place:
 
 
 def one(*facts: Fact) -> Place:
-    """One node, settled."""
+    """One node without pending writes."""
     place = Place(node_seen("n1"), hardware("n1", watts=1000), *facts)
     place.settle()
-    assert place.look() == {}
+    assert place.pending_writes() == {}
     return place
 
 
-def test_caps_in_watts_stand_beside_the_percentages_and_alone_where_there_are_none() -> None:
+def test_caps_in_watts_are_written_with_or_without_percentages() -> None:
     both = replace(caps("n1", 50, 60), cpu_cap_mw_per_socket=180_000, gpu_cap_mw=210_500)
     alone = replace(caps("n2"), cpu_cap_mw_per_socket=120_000)
     place = Place(node_seen("n1"), eco("n1"), both, node_seen("n2"), eco("n2"), alone)
@@ -132,23 +132,23 @@ def test_caps_in_watts_stand_beside_the_percentages_and_alone_where_there_are_no
     }
 
 
-def test_a_status_knows_the_room_and_the_rack() -> None:
+def test_a_status_includes_the_facility_and_the_rack() -> None:
     place = one(
         replace(node_seen("n1"), labels={"joulie.io/rack": "r1"} | MANAGED),
         reads("n1", 15_000),
         replace(polled(it_w=1000), cooling_mw=250_000),
     )
-    place.look()
-    told = place.status("n1")
+    place.pending_writes()
+    status = place.status("n1")
 
-    assert told.predicted_psu_stress_score == 30
-    assert (told.estimated_pue, told.estimated_pue_source) == (1.25, "facility")
+    assert status.predicted_psu_stress_score == 30
+    assert (status.estimated_pue, status.estimated_pue_source) == (1.25, "facility")
 
 
 def test_without_a_facility_the_efficiency_is_assumed() -> None:
-    told = one().status("n1")
+    status = one().status("n1")
 
-    assert (told.estimated_pue, told.estimated_pue_source) == (1.0, "assumed")
+    assert (status.estimated_pue, status.estimated_pue_source) == (1.0, "assumed")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,9 @@ def test_without_a_facility_the_efficiency_is_assumed() -> None:
     ],
     ids=["a reading", "the model of its pods", "its caps"],
 )
-def test_a_status_says_who_says_so(facts: list[Fact], source: str, watts: float) -> None:
+def test_a_status_names_the_source_of_its_power(
+    facts: list[Fact], source: str, watts: float
+) -> None:
     power = one(*facts).status("n1").power_measurement
 
     assert power is not None
@@ -176,7 +178,7 @@ def test_a_status_says_who_says_so(facts: list[Fact], source: str, watts: float)
         ({"joulie.io/hw.gpu-count": "eight"}, "False", "UnreadableLabel"),
     ],
 )
-def test_a_typing_error_in_a_label_stands_where_people_look(
+def test_an_unreadable_label_is_reported_in_a_condition(
     labels: dict[str, str], status: str, reason: str
 ) -> None:
     place = Place(replace(node_seen("n1"), labels=labels | MANAGED), eco("n1"))
@@ -187,7 +189,7 @@ def test_a_typing_error_in_a_label_stands_where_people_look(
 
 
 @pytest.mark.parametrize(
-    ("changes", "status", "told"),
+    ("changes", "status", "message"),
     [
         ({}, "True", ""),
         ({"gpu_max_mw": 0}, "False", "GPU 'NVIDIA H100 SXM5': 350 W are assumed for each; add"),
@@ -197,8 +199,8 @@ def test_a_typing_error_in_a_label_stands_where_people_look(
     ],
     ids=["known", "card", "card of AMD", "processor", "no card"],
 )
-def test_watts_that_are_assumed_are_told_with_the_model(
-    changes: dict[str, int | str], status: str, told: str
+def test_assumed_watts_are_reported_with_their_model(
+    changes: dict[str, int | str], status: str, message: str
 ) -> None:
     found = replace(hardware("n1", gpus=8), **changes)
     place = Place(replace(node_seen("n1"), labels=MANAGED), found, eco("n1"))
@@ -206,20 +208,20 @@ def test_watts_that_are_assumed_are_told_with_the_model(
     [known] = [it for it in place.status("n1").conditions or [] if it.type == "HardwareKnown"]
 
     assert known.status == status
-    assert told in known.message
+    assert message in known.message
 
 
 @pytest.mark.slow
-def test_five_thousand_nodes_that_do_nothing_need_nothing_and_a_hundred_changes_a_hundred() -> None:
+def test_five_thousand_idle_nodes_need_no_writes_and_a_hundred_changes_a_hundred() -> None:
     names = [f"n{number:04}" for number in range(5000)]
     place = Place(*[fact for name in names for fact in (node_seen(name), eco(name))])
     place.settle()
-    idle = [place.look() for _ in range(3)]
+    idle = [place.pending_writes() for _ in range(3)]
     place.tell(*[performance(name) for name in names[::50]])
 
     assert idle == [{}, {}, {}]
-    assert place.look() == {name: ["spec", "status", "label"] for name in names[::50]}
-    assert place.look() == {}, "what is on its way is not found twice"
+    assert place.pending_writes() == {name: ["spec", "status", "label"] for name in names[::50]}
+    assert place.pending_writes() == {}, "writes in progress are not found twice"
 
 
 @pytest.mark.parametrize(
@@ -228,79 +230,79 @@ def test_five_thousand_nodes_that_do_nothing_need_nothing_and_a_hundred_changes_
         (eco("n1"), ["label", "spec", "status"]),
         (performance("n1"), ["spec", "status", "label"]),
     ],
-    ids=["to save: no new pods before less power", "to perform: power before new pods"],
+    ids=["eco: label before caps", "performance: caps before label"],
 )
 def test_the_order_protects_the_pods(fact: Fact, steps: list[str]) -> None:
     place = Place(node_seen("n1"), fact)
 
-    assert place.look() == {"n1": steps}
+    assert place.pending_writes() == {"n1": steps}
 
 
-def test_a_node_that_drains_gets_its_class_and_keeps_its_label() -> None:
+def test_a_draining_node_gets_its_class_and_keeps_its_label() -> None:
     place = one(performance("n1"), caps("n1", 100))
     place.tell(draining("n1"))
 
-    assert place.look() == {"n1": ["spec", "status"]}
+    assert place.pending_writes() == {"n1": ["spec", "status"]}
 
 
-def test_a_node_without_a_plan_is_left_alone() -> None:
-    assert Place(node_seen("n1"), hardware("n1")).look() == {}
+def test_a_node_without_a_plan_needs_no_writes() -> None:
+    assert Place(node_seen("n1"), hardware("n1")).pending_writes() == {}
 
 
-def test_a_reading_that_breathes_is_not_written() -> None:
+def test_a_small_change_of_a_reading_is_not_written() -> None:
     place = one(eco("n1"), reads("n1", 500))
     place.now_s = 70.0
     place.tell(reads("n1", 540))
 
-    assert place.look() == {}
+    assert place.pending_writes() == {}
 
 
-def test_a_reading_that_has_moved_is_written_when_its_time_has_come() -> None:
+def test_a_changed_reading_is_written_once_per_interval() -> None:
     place = one(eco("n1"), reads("n1", 500))
     place.tell(reads("n1", 700))
-    at_once = place.look()
+    at_once = place.pending_writes()
     place.now_s = 61.0
 
-    assert (at_once, place.look()) == ({}, {"n1": ["status"]})
+    assert (at_once, place.pending_writes()) == ({}, {"n1": ["status"]})
 
 
-def test_many_nodes_follow_their_readings_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending_writes, "BREATHS_PER_S", 0.01)
+def test_statuses_of_many_nodes_are_written_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending_writes, "STATUS_UPDATES_PER_S", 0.01)
     place = one(eco("n1"), reads("n1", 500))
     place.tell(reads("n1", 700))
     place.now_s = 99.0
-    early = place.look()
+    early = place.pending_writes()
     place.now_s = 101.0
 
-    assert (early, place.look()) == ({}, {"n1": ["status"]})
+    assert (early, place.pending_writes()) == ({}, {"n1": ["status"]})
 
 
-def test_an_operator_that_starts_lets_them_take_turns() -> None:
+def test_a_started_operator_spreads_statuses_over_time() -> None:
     names = [f"n{number}" for number in range(64)]
     place = Place(*(fact for name in names for fact in (node_seen(name), hardware(name))))
     place.tell(*(eco(name) for name in names), *(reads(name, 500) for name in names))
     place.settle()
     for name in names:
-        place.differences.kept(name).status_at = None
+        place.planner.state(name).status_at = None
     place.tell(*(reads(name, 700) for name in names))
     written = list[int]()
     for place.now_s in (0.0, 30.0, 60.0):
-        written.append(len(place.look()))
+        written.append(len(place.pending_writes()))
 
     first, half, everybody = written
     assert (first < 10, 20 < half < 44, everybody) == (True, True, 64)
 
 
-def test_a_reading_that_has_grown_old_is_said_to_be() -> None:
+def test_a_stale_reading_is_reported_as_stale() -> None:
     place = one(eco("n1"), reads("n1", 500))
     place.now_s = 290.0
-    young = place.look()
+    young = place.pending_writes()
     place.now_s = 400.0
 
-    assert (young, place.look()) == ({}, {"n1": ["status"]})
+    assert (young, place.pending_writes()) == ({}, {"n1": ["status"]})
 
 
-def test_a_status_that_somebody_changes_is_not_raced_for() -> None:
+def test_a_status_that_another_writer_changes_waits_for_the_interval() -> None:
     place = one(eco("n1"))
     twin = place.twins.get("n1")
     assert twin is not None
@@ -308,19 +310,19 @@ def test_a_status_that_somebody_changes_is_not_raced_for() -> None:
     other = msgspec.structs.replace(twin.status, schedulable_class="performance")
     meta = msgspec.structs.replace(twin.metadata, resource_version="999")
     place.twins.put(msgspec.structs.replace(twin, metadata=meta, status=other))
-    place.differences.kept("n1").status_at = 0.0
+    place.planner.state("n1").status_at = 0.0
     place.now_s = 30.0
-    early = place.look()
+    early = place.pending_writes()
     place.now_s = 61.0
 
-    assert (early, place.look()) == ({}, {"n1": ["status"]})
+    assert (early, place.pending_writes()) == ({}, {"n1": ["status"]})
 
 
-def test_who_writes_his_own_again_and_again_is_overruled_at_a_growing_pace() -> None:
+def test_another_writer_of_specs_is_overwritten_with_growing_backoff() -> None:
     place, gaps, last = one(eco("n1")), list[float](), 0.0
     for _ in range(3):
         place.write("n1", NodeTwinSpec(node_name="n1", profile="performance"))
-        while "n1" not in place.look():
+        while "n1" not in place.pending_writes():
             place.now_s += 0.5
         gaps, last = [*gaps, place.now_s - last], place.now_s
         place.settle()
@@ -336,54 +338,56 @@ def test_who_writes_his_own_again_and_again_is_overruled_at_a_growing_pace() -> 
         ({}, ["delete"]),
         ({"joulie.io/power-profile": "eco"}, ["label", "delete"]),
     ],
-    ids=["reserved", "not managed any more", "still labelled"],
+    ids=["reserved", "no longer managed", "still labelled"],
 )
-def test_a_node_that_leaves_loses_what_is_ours(labels: dict[str, str], steps: list[str]) -> None:
+def test_an_unmanaged_node_loses_the_objects_of_the_operator(
+    labels: dict[str, str], steps: list[str]
+) -> None:
     place = one(eco("n1"))
     place.show("n1", labels)
 
-    assert place.look() == {"n1": steps}
+    assert place.pending_writes() == {"n1": steps}
 
 
-def test_a_node_that_is_gone_takes_its_twin_along() -> None:
+def test_the_twin_of_a_deleted_node_is_deleted() -> None:
     place = one(eco("n1"))
     place.nodes.drop("n1")
 
-    assert place.look() == {"n1": ["delete"]}
+    assert place.pending_writes() == {"n1": ["delete"]}
 
 
-def test_a_twin_that_somebody_made_for_no_node_stays() -> None:
+def test_a_twin_of_another_manager_without_a_node_stays() -> None:
     place = Place()
     spec = NodeTwinSpec(node_name="theirs")
     place.twins.put(NodeTwin(metadata=ObjectMeta(name="theirs"), spec=spec))
 
-    assert place.look() == {}
+    assert place.pending_writes() == {}
 
 
-def test_a_cluster_state_that_has_not_heard_of_a_node_takes_nothing_from_it() -> None:
+def test_a_node_that_the_view_does_not_contain_loses_nothing() -> None:
     place = one(eco("n1"))
     place.cluster_state = ClusterState()
 
-    assert place.look() == {}
+    assert place.pending_writes() == {}
 
 
-def test_nobody_is_always_last() -> None:
+def test_no_node_is_always_last() -> None:
     names = [f"n{number}" for number in range(20)]
     place = Place(*[fact for name in names for fact in (node_seen(name), eco(name))])
     firsts = set[str]()
     for _ in range(40):
-        found = place.errands()
+        found = place.pending()
         firsts.add(found[0][0])
         for name, _steps in found:
-            place.differences.kept(name).look_again = 0.0
+            place.planner.state(name).next_check_at = 0.0
 
     assert len(firsts) > 5
 
 
-def test_one_that_has_failed_waits_and_the_others_do_not() -> None:
+def test_a_failed_node_waits_and_the_others_do_not() -> None:
     place = Place(node_seen("n1"), node_seen("n2"), eco("n1"), eco("n2"))
-    place.differences.kept("n1").not_before = 5.0
-    early = set(place.look())
+    place.planner.state("n1").not_before = 5.0
+    early = set(place.pending_writes())
     place.now_s = 6.0
 
-    assert (early, set(place.look())) == ({"n2"}, {"n1"})
+    assert (early, set(place.pending_writes())) == ({"n2"}, {"n1"})

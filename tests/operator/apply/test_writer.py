@@ -27,15 +27,15 @@ from joulie_bus.testing import (
     producer,
 )
 from joulie_operator.apply import writer
-from joulie_operator.apply.pending_writes import Differences
+from joulie_operator.apply.pending_writes import WritePlanner
 from joulie_operator.apply.writer import Applier
 from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.kube.timestamps import rfc3339
 from joulie_operator.observe import resource_watcher
-from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_projections.view.view import View
-from kube_api import ApiServer, Trouble
+from kube_api import ApiServer, Fault
 from kube_builders import joulie_server, node
 from kube_requests import Asked
 
@@ -53,7 +53,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> ApiServer:
     """Three managed nodes."""
     monkeypatch.setattr(resource_watcher, "FIRST_PAUSE_S", 0.05)
     monkeypatch.setattr(writer, "FIRST_PAUSE_S", 0.05)
-    monkeypatch.setattr(writer, "LOOK_S", 0.05)
+    monkeypatch.setattr(writer, "CHECK_INTERVAL_S", 0.05)
     made = joulie_server()
     for name in ("n1", "n2", "n3"):
         made.put("nodes", node(name))
@@ -62,7 +62,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> ApiServer:
 
 @pytest.fixture
 def tell(bus: JetStreamLog, view: View) -> Callable[..., Any]:
-    """Returns once the view knows it."""
+    """Publishes facts; returns once the view contains them."""
     says = producer("planner")
 
     async def publish(*facts: AnyEvent) -> None:
@@ -77,7 +77,7 @@ def tell(bus: JetStreamLog, view: View) -> Callable[..., Any]:
 async def applying(
     server: ApiServer, bus: JetStreamLog, view: View, tmp: Path, **values: Any
 ) -> AsyncGenerator[None, None]:
-    cluster = Cluster.unseen()
+    cluster = ObservedCluster.empty()
     settings = replace(ApplierSettings(rate=1000), **values)
     async with (
         Api.of(server.kubeconfig(tmp)) as api,
@@ -106,7 +106,7 @@ def label(server: ApiServer, name: str) -> str | None:
 
 
 def has_settled(server: ApiServer, *names: str) -> Callable[[], bool]:
-    """Every one of them has its spec, its label, and a status for that very spec."""
+    """Whether each node has its spec, its label, and a status for this spec."""
 
     def is_so() -> bool:
         found = server.all("nodetwins")
@@ -157,7 +157,7 @@ async def test_a_plan_becomes_twins_labels_statuses_and_events(
     assert reasons == {"PerformanceAssigned", "EcoAssigned"}
 
 
-async def test_a_status_says_what_the_twin_says_and_which_spec_it_saw(
+async def test_a_status_reports_the_twin_and_the_generation_of_the_spec(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
 ) -> None:
     await tell(hardware("n1", watts=400), power("n1", 123.5), eco("n1"), caps("n1", 50))
@@ -191,7 +191,7 @@ async def test_a_status_says_what_the_twin_says_and_which_spec_it_saw(
     assert found["predictedPowerHeadroomScore"] == 48.0  # 50 % of caps, cooling stress 4
 
 
-async def test_a_node_that_drains_shall_save_but_keeps_its_caps_and_its_label(
+async def test_a_draining_node_has_an_eco_spec_but_keeps_its_caps_and_its_label(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
 ) -> None:
     async with server.listening(), applying(server, bus, view, tmp_path):
@@ -211,7 +211,7 @@ async def test_a_node_that_drains_shall_save_but_keeps_its_caps_and_its_label(
     )
 
 
-async def test_nothing_is_written_where_nothing_differs(
+async def test_objects_that_are_up_to_date_are_not_written(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
 ) -> None:
     async with server.listening():
@@ -219,16 +219,16 @@ async def test_nothing_is_written_where_nothing_differs(
             await tell(*[eco(name) for name in ("n1", "n2", "n3")])
             await until(has_settled(server, "n1", "n2", "n3"))
         before = len(server.writes())
-        async with applying(server, bus, view, tmp_path):  # one that starts again
+        async with applying(server, bus, view, tmp_path):  # a restarted operator
             await tell(power("n1", 100.0), eco("n2"))
             await until(lambda: status(server, "n1")["powerMeasurement"]["source"] == "kepler")
-            await tell(power("n1", 101.0))  # it breathes
+            await tell(power("n1", 101.0))  # a small change
 
     written = [(asked.verb, asked.resource, asked.name) for asked in server.writes()[before:]]
     assert written == [("patch", "nodetwins/status", "n1")]
 
 
-async def test_a_hand_that_changes_a_twin_or_a_label_is_overruled(
+async def test_changes_of_a_twin_or_a_label_by_another_writer_are_reverted(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
 ) -> None:
     async with server.listening(), applying(server, bus, view, tmp_path):
@@ -284,7 +284,7 @@ async def test_twins_of_another_installation_are_taken_over(
     assert status(server, "n1")["predictedPowerHeadroomScore"] > 0
 
 
-async def test_a_node_that_leaves_takes_its_objects_along(
+async def test_the_objects_of_an_unmanaged_node_are_removed(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
 ) -> None:
     server.put("nodetwins", {"metadata": {"name": "by-hand"}, "spec": {"nodeName": "by-hand"}})
@@ -298,26 +298,26 @@ async def test_a_node_that_leaves_takes_its_objects_along(
         await until(lambda: label(server, "n1") is None and label(server, "n2") is None)
 
 
-async def test_looks_that_cost_much_are_few(
+async def test_expensive_checks_are_rare(
     server: ApiServer,
     bus: JetStreamLog,
     view: View,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However much changes meanwhile: here it never stops."""
-    look, looks, cost_s, while_s = Differences.look, 0, 0.02, 2.0
+    """Even while objects change all the time."""
+    pending_writes, looks, cost_s, while_s = WritePlanner.pending_writes, 0, 0.02, 2.0
 
-    def costly(self: Differences, *args: Any) -> Any:
+    def costly(self: WritePlanner, *args: Any) -> Any:
         nonlocal looks
         looks += 1
         began = time.process_time()
         while time.process_time() - began < cost_s:
             pass
-        return look(self, *args)
+        return pending_writes(self, *args)
 
-    monkeypatch.setattr(writer, "LOOK_S", 0.0)
-    monkeypatch.setattr(Differences, "look", costly)
+    monkeypatch.setattr(writer, "CHECK_INTERVAL_S", 0.0)
+    monkeypatch.setattr(WritePlanner, "pending_writes", costly)
     async with server.listening(), applying(server, bus, view, tmp_path):
         looks = 0
         await asyncio.sleep(while_s)
@@ -325,7 +325,7 @@ async def test_looks_that_cost_much_are_few(
     assert looks <= while_s * SHARE / cost_s + 1
 
 
-async def test_who_has_much_to_do_does_not_rest_before_it_is_done(
+async def test_the_applier_does_not_pause_while_writes_are_left(
     server: ApiServer,
     bus: JetStreamLog,
     view: View,
@@ -336,35 +336,35 @@ async def test_who_has_much_to_do_does_not_rest_before_it_is_done(
     names = [f"m{number:02}" for number in range(40)]
     for name in names:
         server.put("nodes", node(name))
-    carry_out, done = Applier._carry_out, list[str]()
+    write_pending, done = Applier._write_pending, list[str]()
 
-    async def carried_out(self: Applier, errands: Any) -> bool:
-        is_left = await carry_out(self, errands)
+    async def recorded(self: Applier, pending: Any) -> bool:
+        is_left = await write_pending(self, pending)
         done.append("some are left" if is_left else "all")
         return is_left
 
     async def rest(*_: object) -> None:
-        done.append("a rest")
+        done.append("a pause")
 
     monkeypatch.setattr(writer, "PASS_S", 0.02)
-    monkeypatch.setattr(Applier, "_carry_out", carried_out)
+    monkeypatch.setattr(Applier, "_write_pending", recorded)
     monkeypatch.setattr(Applier, "_rest", rest)
     async with server.listening(), applying(server, bus, view, tmp_path):
         await tell(*(eco(name) for name in names))
         await until(has_settled(server, *names))
 
     assert "some are left" in done
-    rested_after = {before for before, then in pairwise(done) if then == "a rest"}
+    rested_after = {before for before, then in pairwise(done) if then == "a pause"}
     assert rested_after <= {"all"}
 
 
-async def test_an_empty_log_takes_nothing_away(
+async def test_an_empty_log_removes_nothing(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
 ) -> None:
     twin = {"apiVersion": "joulie.io/v1alpha1", "kind": "NodeTwin"}
     spec = {"nodeName": "n1", "profile": "eco"}
     async with server.listening():
-        async with Api.of(server.kubeconfig(tmp_path)) as api:  # an operator of another time
+        async with Api.of(server.kubeconfig(tmp_path)) as api:  # a former operator
             body = twin | {"metadata": {"name": "n1"}, "spec": spec}
             await api.apply("/apis/joulie.io/v1alpha1/nodetwins/n1", body)
         async with applying(server, bus, view, tmp_path):
@@ -375,7 +375,7 @@ async def test_an_empty_log_takes_nothing_away(
 
 
 @pytest.mark.parametrize("status_code", [409, 422, 500, 503])
-async def test_one_that_is_refused_is_tried_again_and_holds_nobody_up(
+async def test_a_refused_write_is_retried_and_does_not_delay_the_others(
     server: ApiServer,
     bus: JetStreamLog,
     view: View,
@@ -386,7 +386,7 @@ async def test_one_that_is_refused_is_tried_again_and_holds_nobody_up(
     def first_ones(asked: Asked) -> bool:
         return asked.right == ("joulie.io", "nodetwins", "patch") and asked.name == "n1"
 
-    server.troubles.append(Trouble(first_ones, status_code, "Conflict", times=3))
+    server.faults.append(Fault(first_ones, status_code, "Conflict", times=3))
     async with server.listening(), applying(server, bus, view, tmp_path):
         await tell(*[eco(name) for name in ("n1", "n2", "n3")])
         await until(has_settled(server, "n2", "n3"))
@@ -396,12 +396,12 @@ async def test_one_that_is_refused_is_tried_again_and_holds_nobody_up(
     assert len(tries) == 4
 
 
-async def test_a_server_that_asks_for_patience_gets_it(
+async def test_the_applier_respects_retry_after(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
 ) -> None:
     headers = {"Retry-After": "1"}
-    server.troubles.append(
-        Trouble(lambda asked: asked.verb == "patch", 429, "TooManyRequests", headers, times=2)
+    server.faults.append(
+        Fault(lambda asked: asked.verb == "patch", 429, "TooManyRequests", headers, times=2)
     )
     async with server.listening(), applying(server, bus, view, tmp_path, at_once=1):
         await tell(*[eco(name) for name in ("n1", "n2", "n3")])
@@ -420,7 +420,7 @@ async def test_a_slow_write_ends_at_its_deadline(
         await until(has_settled(server, "n1"))
 
 
-async def test_an_outage_leaves_the_twins_and_ends_without_a_storm(
+async def test_an_outage_leaves_the_twins_and_ends_without_a_burst_of_requests(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
 ) -> None:
     names = [f"n{number}" for number in range(1, 60)]
@@ -429,12 +429,12 @@ async def test_an_outage_leaves_the_twins_and_ends_without_a_storm(
     async with applying_through_an_outage(server, bus, view, tmp_path) as back:
         await tell(*[eco(name) for name in names])
         await until(has_settled(server, *names))
-        await back.put_away()
+        await back.stop()
         before, asked = twins(server), len(server.asked)
         await tell(*[performance(name) for name in names[:30]])
         await asyncio.wait([asyncio.create_task(asyncio.sleep(1.0))])  # the outage itself
         assert twins(server) == before
-        await back.bring()
+        await back.start()
         await until(
             lambda: sum(t["profile"] == "performance" for t in twins(server).values()) == 30
         )
@@ -447,16 +447,16 @@ async def test_an_outage_leaves_the_twins_and_ends_without_a_storm(
 
 
 class Outage:
-    """Puts the server away, and brings it back where it was."""
+    """Stops the server, and starts it again at the same address."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
         self._stack = contextlib.AsyncExitStack()
 
-    async def bring(self) -> None:
+    async def start(self) -> None:
         await self._stack.enter_async_context(self._server.listening())
 
-    async def put_away(self) -> None:
+    async def stop(self) -> None:
         await self._stack.aclose()
 
 
@@ -465,9 +465,9 @@ async def applying_through_an_outage(
     server: ApiServer, bus: JetStreamLog, view: View, tmp: Path
 ) -> AsyncGenerator[Outage, None]:
     outage = Outage(server)
-    await outage.bring()
+    await outage.start()
     try:
         async with applying(server, bus, view, tmp):
             yield outage
     finally:
-        await outage.put_away()
+        await outage.stop()

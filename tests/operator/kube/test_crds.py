@@ -1,4 +1,4 @@
-"""deploy/crds is what the types say, and an API server that takes them takes our objects."""
+"""deploy/crds matches the types, and an API server with these definitions accepts our objects."""
 
 import re
 from pathlib import Path
@@ -19,12 +19,12 @@ TWIN: dict[str, Any] = {"metadata": {"name": "n1"}, "spec": {"nodeName": "n1"}}
 
 
 @pytest.mark.parametrize("of", DEFINITIONS, ids=lambda of: str(of.kind))
-def test_the_committed_file_is_what_the_types_say(of: Definition) -> None:
+def test_the_committed_file_matches_the_types(of: Definition) -> None:
     assert (FOLDER / of.file).read_text() == yaml(definition(of))
 
 
 @pytest.mark.parametrize("of", DEFINITIONS, ids=lambda of: str(of.kind))
-def test_the_text_is_yaml_for_everybody(of: Definition) -> None:
+def test_the_text_is_valid_yaml(of: Definition) -> None:
     assert pyyaml.safe_load(yaml(definition(of))) == definition(of)
 
 
@@ -33,7 +33,7 @@ def test_no_file_is_left_over() -> None:
 
 
 @pytest.mark.parametrize("of", DEFINITIONS, ids=lambda of: str(of.kind))
-def test_a_schema_is_structural_and_every_column_leads_to_a_field(of: Definition) -> None:
+def test_a_schema_is_structural_and_every_column_is_a_field(of: Definition) -> None:
     [version] = definition(of)["spec"]["versions"]
     root = version["schema"]["openAPIV3Schema"]
 
@@ -69,7 +69,7 @@ def field_at(schema: dict[str, Any], steps: list[str]) -> dict[str, Any]:
         ({}, {"conditions": [{"type": "Planned", "status": "Maybe"}]}),
     ],
 )
-def test_what_makes_no_sense_is_refused(spec: dict[str, Any], status: dict[str, Any]) -> None:
+def test_invalid_values_are_refused(spec: dict[str, Any], status: dict[str, Any]) -> None:
     server = joulie_server()
     server.put("nodetwins", TWIN)
 
@@ -89,7 +89,7 @@ def test_what_makes_no_sense_is_refused(spec: dict[str, Any], status: dict[str, 
         {"estimatedPUE": 0.9, "estimatedPUESource": "guess"},
     ],
 )
-def test_a_status_has_words_and_figures_of_its_writers_own(status: dict[str, Any]) -> None:
+def test_a_status_accepts_values_of_other_writers(status: dict[str, Any]) -> None:
     server = joulie_server()
     server.put("nodetwins", TWIN | {"status": status})
 
@@ -107,7 +107,7 @@ def test_a_status_has_words_and_figures_of_its_writers_own(status: dict[str, Any
         ({"spec": None, "status": None}, False, False),
     ],
 )
-def test_a_part_of_a_twin_that_cannot_be_read_is_absent(
+def test_an_unreadable_part_of_a_twin_counts_as_absent(
     wrong: dict[str, Any], is_spec_read: bool, is_status_read: bool
 ) -> None:
     read = read_twin(msgspec.json.encode(TWIN | wrong))
@@ -116,13 +116,13 @@ def test_a_part_of_a_twin_that_cannot_be_read_is_absent(
     assert (read.spec is not None, read.status is not None) == (is_spec_read, is_status_read)
 
 
-def test_what_is_no_object_with_metadata_is_no_twin() -> None:
+def test_an_object_without_readable_metadata_is_refused() -> None:
     with pytest.raises(msgspec.DecodeError):
         read_twin(b'{"metadata": 3}')
 
 
-def test_the_manifests_stand_on_their_own_in_the_order_of_the_readme() -> None:
-    """kubectl makes object by object, in the order of its arguments and of each file."""
+def test_the_manifests_can_be_applied_in_the_order_of_the_readme() -> None:
+    """kubectl creates objects in the order of its arguments and of each file."""
     command = re.search(r"kubectl apply (-f deploy/\S+ -f deploy/\S+)`", README.read_text())
     assert command is not None
     made = {"default"}
@@ -136,8 +136,8 @@ def test_the_manifests_stand_on_their_own_in_the_order_of_the_readme() -> None:
                 made.add(meta["name"])
 
 
-def test_what_others_write_is_taken() -> None:
-    """An agent that says more than we read, and a card's own operator."""
+def test_objects_of_other_writers_are_accepted() -> None:
+    """An agent that writes more than Joulie reads, and the operator of a GPU vendor."""
     server = joulie_server()
     found = node_hardware("n1", gpus=8)
     found["status"]["cpu"]["landmarks"] = {"minFreqMHz": 1500}

@@ -1,4 +1,4 @@
-"""The stand-in API server says what a real one once said, request by request."""
+"""The stand-in API server gives the recorded responses of a real one, request by request."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 RECORDINGS = sorted((Path(__file__).parents[2] / "data/kube-api").glob("*.http"))
 TOKENS = {
     "<token of an administrator>": ADMIN,
-    # One file has lost the token that it was recorded with: it was one that nobody had issued.
+    # The token of one recording is redacted: it was an invalid one.
     "<token of an account without rights>": "nobody",
 }
 _VARIES = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\(\d+\)")  # uids and versions
@@ -50,47 +50,47 @@ class Exchange(NamedTuple):
 
 
 class Replay:
-    """Versions, uids and tokens differ from server to server: one side is told as the other."""
+    """Translates versions, uids and tokens of the recorded server to those of the stand-in."""
 
     def __init__(self) -> None:
-        self.ours: dict[str, str] = {}  # recorded -> ours
+        self.actual: dict[str, str] = {}  # recorded to stand-in
 
     def translated(self, text: str) -> str:
-        for recorded in sorted(self.ours, key=len, reverse=True):
+        for recorded in sorted(self.actual, key=len, reverse=True):
             for form in (f'"{recorded}"', f"resourceVersion={recorded}", f"continue={recorded}"):
-                text = text.replace(form, form.replace(recorded, self.ours[recorded]))
+                text = text.replace(form, form.replace(recorded, self.actual[recorded]))
         return text
 
-    def difference(self, recorded: Any, ours: Any, at: str = "") -> list[str]:
-        """What we say and they did not. We may say less: defaults that nobody here reads."""
+    def difference(self, recorded: Any, actual: Any, at: str = "") -> list[str]:
+        """What the stand-in adds or changes. It may leave out defaults that no test reads."""
         if at.endswith(("resourceVersion", "continue", "uid")) and isinstance(recorded, str):
-            known = self.ours.setdefault(recorded, ours)
-            return [] if known == ours else [f"{at}: {ours} is not {known}"]
+            known = self.actual.setdefault(recorded, actual)
+            return [] if known == actual else [f"{at}: {actual} is not {known}"]
         if at.endswith(("Timestamp", ".time", ".name")) and isinstance(recorded, str):
-            return [] if isinstance(ours, str) else [f"{at}: {ours!r}"]
+            return [] if isinstance(actual, str) else [f"{at}: {actual!r}"]
         if at.endswith("message") and isinstance(recorded, str):
-            recorded, ours = (_VARIES.sub("#", text) for text in (recorded, ours))
-        if isinstance(recorded, dict) and isinstance(ours, dict):
+            recorded, actual = (_VARIES.sub("#", text) for text in (recorded, actual))
+        if isinstance(recorded, dict) and isinstance(actual, dict):
             return [
-                told
-                for key, value in ours.items()
-                for told in (
+                found
+                for key, value in actual.items()
+                for found in (
                     self.difference(recorded[key], value, f"{at}.{key}")
                     if key in recorded
-                    else [f"{at}.{key}: they do not say it"]
+                    else [f"{at}.{key}: not recorded"]
                 )
             ]
         if at.endswith("managedFields"):
-            pairs = zip(_applied(recorded), _applied(ours), strict=False)
-            found = [told for pair in pairs for told in self.difference(*pair, at + "[]")]
-            missing = len(_applied(recorded)) - len(_applied(ours))
+            pairs = zip(_applied(recorded), _applied(actual), strict=False)
+            found = [found for pair in pairs for found in self.difference(*pair, at + "[]")]
+            missing = len(_applied(recorded)) - len(_applied(actual))
             return found + ([f"{at}: {missing} missing"] if missing else [])
-        if isinstance(recorded, list) and isinstance(ours, list):
-            if len(recorded) != len(ours):
-                return [f"{at}: {len(ours)} instead of {len(recorded)}"]
-            both = zip(recorded, ours, strict=True)
-            return [told for pair in both for told in self.difference(*pair, f"{at}[]")]
-        return [] if recorded == ours else [f"{at}: {ours!r} instead of {recorded!r}"]
+        if isinstance(recorded, list) and isinstance(actual, list):
+            if len(recorded) != len(actual):
+                return [f"{at}: {len(actual)} instead of {len(recorded)}"]
+            both = zip(recorded, actual, strict=True)
+            return [found for pair in both for found in self.difference(*pair, f"{at}[]")]
+        return [] if recorded == actual else [f"{at}: {actual!r} instead of {recorded!r}"]
 
 
 def _applied(entries: Any) -> list[dict[str, Any]]:
@@ -147,12 +147,12 @@ def a_pod_lives(server: ApiServer, _: Replay) -> None:
 
 
 def a_pod_ends(server: ApiServer, replay: Replay) -> None:
-    replay.ours["234"] = server.put("pods", pod("p2"), "default")["metadata"]["resourceVersion"]
+    replay.actual["234"] = server.put("pods", pod("p2"), "default")["metadata"]["resourceVersion"]
     server.objects.bind("default", "p2", {"target": {"kind": "Node", "name": "node-a1"}})
     server.put("pods", {**named("p2"), "status": {"phase": "Succeeded"}}, "default")
 
 
-def somebody_else_writes(server: ApiServer, _: Replay) -> None:
+def another_writer_writes(server: ApiServer, _: Replay) -> None:
     server.put("nodetwins", named("node-a1", annotations={"by": "somebody"}))
 
 
@@ -160,11 +160,11 @@ def nothing(_: ApiServer, __: Replay) -> None:
     pass
 
 
-# What happened on the real server between what was recorded.
+# Changes on the real server between the recorded requests.
 MEANWHILE: dict[str, Callable[[ApiServer, Replay], None]] = {
     "05": more_nodes,
     "09": a_node_changes_and_one_comes_and_goes,
-    "26": somebody_else_writes,
+    "26": another_writer_writes,
     "40": a_pod_lives,
     "41": a_pod_ends,
 }
@@ -186,18 +186,18 @@ def _authorization(value: str) -> str:
     return f"Bearer {TOKENS[value.removeprefix('Bearer ')]}"
 
 
-def compared(replay: Replay, recorded: Exchange, ours: Exchange) -> list[str]:
-    if recorded.status != ours.status:
-        return [f"status {ours.status} instead of {recorded.status}: {ours.reply[:200]}"]
+def compared(replay: Replay, recorded: Exchange, actual: Exchange) -> list[str]:
+    if recorded.status != actual.status:
+        return [f"status {actual.status} instead of {recorded.status}: {actual.reply[:200]}"]
     if not recorded.reply.startswith("{") and not recorded.is_watch:
-        return [] if recorded.reply == ours.reply else [f"{ours.reply!r}"]
+        return [] if recorded.reply == actual.reply else [f"{actual.reply!r}"]
     if not recorded.is_watch or recorded.status != 200:
-        return replay.difference(json.loads(recorded.reply), json.loads(ours.reply))
-    return replay.difference(_events(recorded.reply), _events(ours.reply))
+        return replay.difference(json.loads(recorded.reply), json.loads(actual.reply))
+    return replay.difference(_events(recorded.reply), _events(actual.reply))
 
 
 def _events(text: str) -> list[dict[str, Any]]:
-    """Bookmarks in between come when the server likes; the last one counts."""
+    """Without intermediate bookmarks, which come at any time; the last one counts."""
     events: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
     last = len(events) - 1
     return [e for number, e in enumerate(events) if e["type"] != "BOOKMARK" or number == last]
@@ -216,14 +216,14 @@ async def test_every_recorded_request_is_answered_as_it_was() -> None:
             server.users["nobody"] = ("nobody", set())
             if number == "32":
                 del server.users["nobody"]
-            ours = await replayed(session, recorded, replay)
-            if found := compared(replay, recorded, ours):
+            actual = await replayed(session, recorded, replay)
+            if found := compared(replay, recorded, actual):
                 differences[path.stem] = found
 
     assert differences == {}
 
 
-# --- what no recording shows ------------------------------------------------------------------
+# --- behaviour without a recording ------------------------------------------------------------
 
 NODES = "/api/v1/nodes"
 
@@ -238,14 +238,14 @@ async def talking(
         yield session
 
 
-async def test_a_page_of_a_past_that_is_forgotten_is_gone() -> None:
+async def test_a_page_of_a_compacted_version_is_gone() -> None:
     server = ApiServer()
     for name in ("n1", "n2"):
         server.put("nodes", node(name))
     async with talking(server) as session:
         first = await (await session.get(NODES, params={"limit": "1"})).json()
         server.put("nodes", node("n3"))
-        server.forget_the_past()
+        server.compact()
         more = {"limit": "1", "continue": first["metadata"]["continue"]}
         answer = await session.get(NODES, params=more)
 
@@ -261,7 +261,7 @@ INITIAL = {
 }
 
 
-async def test_initial_events_end_with_a_bookmark_that_says_so() -> None:
+async def test_initial_events_end_with_an_annotated_bookmark() -> None:
     server = ApiServer()
     server.put("nodes", node("n1"))
     async with talking(server) as session:
@@ -272,7 +272,7 @@ async def test_initial_events_end_with_a_bookmark_that_says_so() -> None:
     assert bookmark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
-async def test_a_server_without_initial_events_says_so_in_the_words_of_the_real_one() -> None:
+async def test_a_server_without_initial_events_refuses_them_like_the_real_one() -> None:
     server = ApiServer()
     server.initial_events = "refused"
     async with talking(server) as session:
@@ -290,7 +290,7 @@ async def test_a_server_without_initial_events_says_so_in_the_words_of_the_real_
 @pytest.mark.parametrize(
     "left_out", ["sendInitialEvents", "resourceVersionMatch"], ids=lambda name: f"without {name}"
 )
-async def test_initial_events_are_asked_for_with_both_parameters(left_out: str) -> None:
+async def test_initial_events_require_both_parameters(left_out: str) -> None:
     asked = {name: value for name, value in INITIAL.items() if name != left_out}
     async with talking(ApiServer()) as session:
         answer = await session.get(NODES, params=asked)
@@ -300,7 +300,7 @@ async def test_initial_events_are_asked_for_with_both_parameters(left_out: str) 
 
 
 @pytest.mark.parametrize(("rights", "status"), [({"patch"}, 403), ({"patch", "create"}, 201)])
-async def test_who_applies_what_is_not_there_must_be_allowed_to_create_it(
+async def test_applying_a_missing_object_requires_the_right_to_create_it(
     rights: set[str], status: int
 ) -> None:
     server = ApiServer()
@@ -327,6 +327,6 @@ def test_a_name_is_one_segment_of_the_path_of_its_object(name: str, path: str) -
     assert object_path("/api/v1/nodes", name, "status") == path
 
 
-def test_a_name_that_means_another_path_is_refused() -> None:
+def test_a_name_that_changes_the_path_is_refused() -> None:
     with pytest.raises(BadName):
         object_path("/api/v1/nodes", "..")

@@ -15,11 +15,11 @@ from joulie_operator.apply.writer import Applier
 from joulie_operator.cluster_settings import ApplierSettings, LeaseSettings
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.kube.lease import Lease
-from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_operator.service import Operator
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.view.view import View
-from kube_api import ApiServer, Trouble
+from kube_api import ApiServer, Fault
 from kube_builders import joulie_server, node
 from kube_requests import Asked
 
@@ -28,7 +28,7 @@ SETTINGS = LeaseSettings(duration_s=0.6)
 
 
 class Candidate:
-    """Counts how often it leads, and notes whether it does now."""
+    """Counts how often it leads, and records whether it leads now."""
 
     def __init__(self, api: Api, name: str, settings: LeaseSettings = SETTINGS) -> None:
         self.name = name
@@ -69,23 +69,25 @@ def holder(server: ApiServer) -> tuple[str, int]:
     return spec["holderIdentity"], spec["leaseTransitions"]
 
 
-def says_that_plans_stopped() -> bool:
+def reports_a_stop() -> bool:
     samples = next(iter(metrics.PLANS_STOPPED.collect())).samples
     return any(sample.value for sample in samples if sample.labels["reason"] == "lease")
 
 
-async def test_the_first_one_leads_and_the_second_stands_by(server: ApiServer, api: Api) -> None:
+async def test_the_first_operator_leads_and_the_second_stands_by(
+    server: ApiServer, api: Api
+) -> None:
     async with standing(api, "a") as one:
         await until(lambda: one.leads)
         async with standing(api, "b") as other:
             await until(lambda: server.count("update", "leases") >= 10)
 
             assert (one.leads, other.leads) == (True, False)
-            assert not says_that_plans_stopped()
+            assert not reports_a_stop()
             assert holder(server) == ("a", 0)
 
 
-async def test_a_lease_that_is_given_back_is_taken_at_once(server: ApiServer, api: Api) -> None:
+async def test_a_released_lease_is_acquired_at_once(server: ApiServer, api: Api) -> None:
     async with standing(api, "b") as other:
         async with standing(api, "a") as one:
             await until(lambda: one.leads or other.leads)
@@ -96,7 +98,7 @@ async def test_a_lease_that_is_given_back_is_taken_at_once(server: ApiServer, ap
     assert holder(server)[0] == ""
 
 
-async def test_a_holder_that_is_silent_is_followed_after_the_duration(
+async def test_a_lease_that_is_not_renewed_is_acquired_after_its_duration(
     server: ApiServer, api: Api
 ) -> None:
     spec = {"holderIdentity": "dead", "leaseDurationSeconds": 1, "leaseTransitions": 4}
@@ -110,9 +112,7 @@ async def test_a_holder_that_is_silent_is_followed_after_the_duration(
         assert (early, holder(server)) == (False, ("a", 5))
 
 
-async def test_a_renewal_from_a_clock_of_another_year_is_a_renewal(
-    server: ApiServer, api: Api
-) -> None:
+async def test_a_renewal_by_a_skewed_clock_counts(server: ApiServer, api: Api) -> None:
     meta = {"name": "joulie-operator"}
 
     def renewed(number: int) -> None:
@@ -130,19 +130,21 @@ async def test_a_renewal_from_a_clock_of_another_year_is_a_renewal(
             assert not one.leads
 
 
-async def test_who_cannot_renew_stops_before_another_may_begin(server: ApiServer, api: Api) -> None:
+async def test_a_leader_that_cannot_renew_stops_before_another_may_start(
+    server: ApiServer, api: Api
+) -> None:
     def renewals_of_a(asked: Asked) -> bool:
         return asked.verb == "update"
 
     async with standing(api, "a") as one:
         await until(lambda: one.leads)
-        server.troubles.append(Trouble(renewals_of_a, 503, times=1000))
+        server.faults.append(Fault(renewals_of_a, 503, times=1000))
         await until(lambda: not one.leads)
         held = holder(server)
-        await until(says_that_plans_stopped)
-        server.troubles.clear()
+        await until(reports_a_stop)
+        server.faults.clear()
         await until(lambda: one.leads)
-        assert not says_that_plans_stopped()
+        assert not reports_a_stop()
 
     assert held[0] == "a"
     assert one.times == 2
@@ -151,7 +153,7 @@ async def test_who_cannot_renew_stops_before_another_may_begin(server: ApiServer
 async def test_work_ends_at_two_thirds_of_the_duration_though_calls_hang(
     server: ApiServer, api: Api
 ) -> None:
-    """Counted from the last renewal that succeeded, and before anybody else may begin."""
+    """Counted from the last successful renewal, and before another operator may start."""
     candidate = Candidate(api, "a", LeaseSettings(duration_s=1.5))
     async with background(candidate.lease.lead(candidate.work), "a"):
         await until(lambda: server.count("update", "leases") >= 2)
@@ -164,10 +166,10 @@ async def test_work_ends_at_two_thirds_of_the_duration_though_calls_hang(
     assert worked_s < 1.5 * 2 / 3 + 0.2
 
 
-async def test_watching_planning_and_writing_end_with_it_though_their_own_calls_hang(
+async def test_watching_planning_and_writing_end_with_the_lease_though_their_calls_hang(
     bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
-    server, cluster = joulie_server(), Cluster.unseen()
+    server, cluster = joulie_server(), ObservedCluster.empty()
     server.put("nodes", node("n1"))
     ended: list[float] = []
 
@@ -198,7 +200,9 @@ async def test_watching_planning_and_writing_end_with_it_though_their_own_calls_
     assert ended[0] - renewed < 3 * 2 / 3 + 0.3
 
 
-async def test_who_lost_it_to_another_stops_at_once(server: ApiServer, api: Api) -> None:
+async def test_a_leader_that_lost_the_lease_to_another_stops_at_once(
+    server: ApiServer, api: Api
+) -> None:
     async with standing(api, "a") as one:
         await until(lambda: one.leads)
         spec = {"holderIdentity": "thief", "leaseDurationSeconds": 60}
@@ -209,7 +213,7 @@ async def test_who_lost_it_to_another_stops_at_once(server: ApiServer, api: Api)
     assert server.all("leases")["joulie-operator"]["spec"]["holderIdentity"] == "thief"
 
 
-async def test_what_the_work_raises_ends_it_and_gives_the_lease_back(
+async def test_an_error_of_the_work_is_raised_and_releases_the_lease(
     server: ApiServer, api: Api
 ) -> None:
     async def broken() -> None:
@@ -221,7 +225,7 @@ async def test_what_the_work_raises_ends_it_and_gives_the_lease_back(
     assert holder(server)[0] == ""
 
 
-async def test_of_many_that_rush_exactly_one_leads(server: ApiServer, api: Api) -> None:
+async def test_of_many_candidates_exactly_one_leads(server: ApiServer, api: Api) -> None:
     async with contextlib.AsyncExitStack() as stack:
         all_of_them = [await stack.enter_async_context(standing(api, f"c{n}")) for n in range(8)]
         most = 0

@@ -7,9 +7,9 @@ from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, VirtualClock, producer
 from joulie_operator.apply.kubernetes_events import event_of
 from joulie_operator.kube.custom_resources import NodeTwinSpec, ObjectMeta
-from joulie_operator.kube.object_cache import Mirror
-from joulie_operator.observe.fact_publisher import Facts
-from joulie_operator.observe.facts_from_objects import Node, NodeKind, Told
+from joulie_operator.kube.object_cache import ObjectCache
+from joulie_operator.observe.fact_publisher import FactPublisher
+from joulie_operator.observe.facts_from_objects import ChangeFilter, Node, NodeKind
 
 pytestmark = pytest.mark.anyio
 
@@ -19,39 +19,39 @@ def node(name: str, version: str, **labels: str) -> Node:
     return msgspec.convert({"metadata": meta}, Node)
 
 
-def mirror() -> Mirror[Node]:
-    return Mirror[Node](lambda it: it.metadata)
+def cache() -> ObjectCache[Node]:
+    return ObjectCache[Node](lambda it: it.metadata)
 
 
-def test_an_older_sight_does_not_undo_a_newer_answer() -> None:
-    seen, newer = mirror(), node("n1", "10", a="new")
+def test_an_older_event_does_not_replace_a_newer_response() -> None:
+    seen, newer = cache(), node("n1", "10", a="new")
     seen.put(newer)
     seen.put(node("n1", "9", a="old"))
 
     assert seen.get("n1") is newer
 
 
-async def test_what_a_whole_list_does_not_show_is_gone() -> None:
-    seen = mirror()
+async def test_objects_missing_from_a_complete_list_are_removed() -> None:
+    seen = cache()
     seen.put(node("n1", "1"))
-    seen.begin()
-    await seen.listed([node("n2", "2")])
+    seen.begin_list()
+    await seen.add_listed([node("n2", "2")])
     before = (sorted(seen.names()), seen.complete.is_set())
-    await seen.whole()
+    await seen.end_list()
 
     assert before == (["n1", "n2"], False)
     assert (seen.names(), seen.complete.is_set()) == (["n2"], True)
 
 
-async def test_what_the_log_did_not_take_is_told_when_it_is_seen_again() -> None:
+async def test_a_fact_that_was_not_stored_is_published_again() -> None:
     broker = MemoryBroker(CLUSTER, VirtualClock())
     log = MemoryLog(broker)
-    facts = Facts([Told[Node](NodeKind(), {})], log, producer())
+    facts = FactPublisher([ChangeFilter[Node](NodeKind(), {})], log, producer())
     broker.fill(Stream.OBS)
     with pytest.raises(BrokerRefused):
-        await facts.listed([node("n1", "1")])
+        await facts.add_listed([node("n1", "1")])
     broker.stream(Stream.OBS).limit = None
-    await facts.listed([node("n1", "1")])
+    await facts.add_listed([node("n1", "1")])
 
     assert (await log.state(Stream.OBS)).last == 1
 
@@ -67,9 +67,9 @@ SAVING = NodeTwinSpec(node_name="n1", profile="eco")
         (SAVING, None),
     ],
 )
-def test_an_event_tells_of_a_transition_and_of_nothing_else(
+def test_an_event_is_made_for_transitions_only(
     before: NodeTwinSpec | None, note: str | None
 ) -> None:
-    told = event_of(ObjectMeta(name="n1", uid="u"), before, SAVING, 0)
+    event = event_of(ObjectMeta(name="n1", uid="u"), before, SAVING, 0)
 
-    assert (told and told["note"]) == note
+    assert (event and event["note"]) == note

@@ -1,4 +1,4 @@
-"""Objects and readings beyond any bound: told of, counted, and no end of what is watched."""
+"""Objects beyond the bounds of facts are logged and counted, and the watch continues."""
 
 import asyncio
 import contextlib
@@ -19,10 +19,16 @@ from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, memory_log, noon, until
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.kube.custom_resources import Gpu
-from joulie_operator.observe.fact_publisher import Facts
-from joulie_operator.observe.facts_from_objects import GpuKind, Node, NodeKind, PodKind, Told
+from joulie_operator.observe.fact_publisher import FactPublisher
+from joulie_operator.observe.facts_from_objects import (
+    ChangeFilter,
+    GpuKind,
+    Node,
+    NodeKind,
+    PodKind,
+)
 from joulie_operator.observe.hardware_inventory import Inventory
-from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_projections.hardware.catalog_file import shipped_catalog
 from joulie_projections.pods.kubernetes_pod import Pod
 from joulie_projections.view.view import View
@@ -36,7 +42,7 @@ CARDS = dict.fromkeys(("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915"), L
 
 
 def asking(name: str, **requests: str) -> dict[str, Any]:
-    """A pod that its creator has bound by itself, as an API server accepts it."""
+    """A pod that was created with a node name, which an API server accepts."""
     made = pod(name, node="n1")
     asked = {resource.replace("_", "/"): value for resource, value in requests.items()}
     made["spec"]["containers"] = [{"name": "c", "resources": {"requests": asked}}]
@@ -57,7 +63,7 @@ async def watching(
         server.listening(),
         Api.of(server.kubeconfig(tmp, ADMIN)) as api,
         background(
-            watch_cluster(api, bus, CLUSTER, view, Cluster.unseen(), Inventory(shipped_catalog())),
+            watch_cluster(api, bus, CLUSTER, view, ObservedCluster.empty(), Inventory(shipped_catalog())),
             "watch",
         ) as task,
     ):
@@ -68,7 +74,7 @@ def left_out(what: str) -> float:
     return float(metrics.LEFT_OUT.labels(what=what)._value.get())
 
 
-async def test_whatever_an_api_server_accepts_the_watch_goes_on(
+async def test_the_watch_continues_whatever_an_api_server_accepts(
     bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
     server = joulie_server()
@@ -99,7 +105,7 @@ async def test_whatever_an_api_server_accepts_the_watch_goes_on(
         assert view.cluster_state.nodes["n1"].load.cpu_milli == 0
 
 
-async def test_a_card_with_an_endless_uuid_is_left_out_and_the_connection_stays(
+async def test_a_card_with_a_very_long_uuid_is_left_out_and_the_connection_stays(
     bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
     before = left_out("gpus")
@@ -107,7 +113,7 @@ async def test_a_card_with_an_endless_uuid_is_left_out_and_the_connection_stays(
     server.put("nodes", node("n1"))
     endless = card("GPU-1", "n1")
     server.put("gpus", endless)
-    # As a resource whose definition has no limits yet would let it in.
+    # A CRD without limits accepts such a card.
     server.objects.table(server.kind("gpus"))["", "gpu-1"]["spec"]["uuid"] = "G" * 100_000
     server.put("gpus", card("GPU-2", "n1"))
     async with watching(server, bus, view, tmp_path):
@@ -126,23 +132,23 @@ NODES = [
 
 
 @pytest.mark.parametrize("odd", NODES, ids=["NUL", "name", "uid", "no quantity", "negative"])
-async def test_an_object_beyond_the_bounds_keeps_no_other_from_being_told(
+async def test_an_object_beyond_the_bounds_does_not_block_the_others(
     odd: dict[str, Any],
 ) -> None:
     log = memory_log()
-    facts = Facts([Told(NodeKind(), {})], log, Producer("o", CLUSTER, noon))
+    facts = FactPublisher([ChangeFilter(NodeKind(), {})], log, Producer("o", CLUSTER, noon))
     things = [msgspec.convert(each, Node) for each in (odd, {"metadata": {"name": "fine"}})]
     before = left_out("Node") + left_out(NodeSeen.TYPE)
 
-    await facts.listed(things)
-    await facts.happened([("MODIFIED", thing) for thing in things])
-    await facts.whole()
+    await facts.add_listed(things)
+    await facts.apply_events([("MODIFIED", thing) for thing in things])
+    await facts.end_list()
 
     assert (await log.state(Stream.OBS)).last == 1
     assert left_out("Node") + left_out(NodeSeen.TYPE) > before
 
 
-def test_a_pod_that_asks_for_too_much_is_told_at_the_bound() -> None:
+def test_excessive_requests_are_published_at_the_bound() -> None:
     seen = msgspec.convert(asking("p", cpu="9" * 5000), Pod)
     fact = PodKind().fact(seen)
 
@@ -153,14 +159,14 @@ def test_a_pod_that_asks_for_too_much_is_told_at_the_bound() -> None:
 @pytest.mark.parametrize(
     "text", ["0000001000000000000", "0" * 5000 + "1", "9" * 5000, "1\0", "100000001"]
 )
-def test_an_impossible_annotation_makes_a_pod_that_fits_nowhere(text: str) -> None:
+def test_a_pod_with_an_impossible_annotation_fits_no_node(text: str) -> None:
     fact = PodKind().fact(msgspec.convert(annotated("p", text), Pod))
 
     assert isinstance(fact, PodPending)
     assert fact.pod.gpu.unreadable == VRAM
 
 
-def test_a_card_of_the_longest_names_still_has_a_subject() -> None:
+def test_a_card_with_the_longest_names_still_has_a_subject() -> None:
     spec = {"nodeName": "n" * 253, "uuid": "~" * 253}
     fact = GpuKind().fact(msgspec.convert({"spec": spec}, Gpu))
 

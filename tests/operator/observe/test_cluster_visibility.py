@@ -1,4 +1,4 @@
-"""What cannot be seen is not planned upon: eyes by a clock of our own, outages as a whole loop."""
+"""Plans require working watches: their status with a manual clock, and outages end to end."""
 
 import asyncio
 import contextlib
@@ -22,12 +22,12 @@ from joulie_operator.apply.writer import Applier
 from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.observe import resource_watcher
-from joulie_operator.observe.cluster_visibility import ClusterVisibility, Eyes
-from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_operator.observe.cluster_visibility import ClusterVisibility, WatchStatuses
+from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_operator.service import Operator
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.view.view import View
-from kube_api import ApiServer, Trouble
+from kube_api import ApiServer, Fault
 from kube_builders import joulie_server, node, pod
 from kube_requests import Asked
 
@@ -37,8 +37,8 @@ PLANS_WITHOUT_SIGHT_S = 2.0
 SELECTOR = {"joulie.io/managed": "true"}
 
 
-class Hand:
-    """A clock that only we move."""
+class ManualClock:
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -47,33 +47,33 @@ class Hand:
         return self.now_s
 
 
-def open_eyes(clock: Hand) -> Eyes:
-    eyes = Eyes(clock)
-    for eye in (eyes.nodes, eyes.pods):
-        eye.listed.set()
-        eye.open()
-    eyes.is_folded = True
-    return eyes
+def open_watches(clock: ManualClock) -> WatchStatuses:
+    watches = WatchStatuses(clock)
+    for watch_status in (watches.nodes, watches.pods):
+        watch_status.listed.set()
+        watch_status.open()
+    watches.is_view_current = True
+    return watches
 
 
-async def test_open_eyes_see() -> None:
-    assert open_eyes(Hand()).sight(30) == ClusterVisibility()
+async def test_open_watches_have_no_problem() -> None:
+    assert open_watches(ManualClock()).visibility(30) == ClusterVisibility()
 
 
-async def test_nothing_is_known_before_nodes_and_pods_were_listed() -> None:
-    eyes = Eyes(Hand())
-    unread = eyes.sight(30)
-    eyes.nodes.listed.set()
+async def test_nodes_and_pods_must_have_been_listed() -> None:
+    watches = WatchStatuses(ManualClock())
+    unread = watches.visibility(30)
+    watches.nodes.listed.set()
 
-    assert unread.blind == "the API server has not yet shown its nodes and pods"
-    assert eyes.sight(30).blind == "the API server has not yet shown its pods"
+    assert unread.problem == "nodes and pods have not been listed yet"
+    assert watches.visibility(30).problem == "pods have not been listed yet"
 
 
-async def test_what_was_listed_counts_once_the_view_holds_it() -> None:
-    eyes = open_eyes(Hand())
-    eyes.is_folded = False
+async def test_the_view_must_contain_the_listed_objects() -> None:
+    watches = open_watches(ManualClock())
+    watches.is_view_current = False
 
-    assert eyes.sight(30).blind == "the view does not yet hold what the API server has shown"
+    assert watches.visibility(30).problem == "the view does not contain the listed objects yet"
 
 
 @pytest.mark.parametrize(
@@ -84,50 +84,50 @@ async def test_what_was_listed_counts_once_the_view_holds_it() -> None:
         (
             31,
             ClusterVisibility(
-                "the API server has shown no nodes and pods for 30 s", pods_known=False
+                "the watch of nodes and pods has been broken for 30 s", pods_known=False
             ),
         ),
     ],
 )
-async def test_a_watch_that_breaks_is_waited_for_and_no_longer(
+async def test_a_short_interruption_of_a_watch_is_tolerated(
     closed_s: float, expected: ClusterVisibility
 ) -> None:
-    clock = Hand()
-    eyes = open_eyes(clock)
-    eyes.nodes.close()
-    eyes.pods.close()
+    clock = ManualClock()
+    watches = open_watches(clock)
+    watches.nodes.close()
+    watches.pods.close()
     clock.now_s = closed_s
 
-    assert eyes.sight(30) == expected
+    assert watches.visibility(30) == expected
 
 
-async def test_an_outage_begins_with_its_first_failure() -> None:
-    clock = Hand()
-    eyes = open_eyes(clock)
-    eyes.nodes.close()
+async def test_an_outage_starts_with_its_first_failure() -> None:
+    clock = ManualClock()
+    watches = open_watches(clock)
+    watches.nodes.close()
     clock.now_s = 20
-    eyes.nodes.close()
+    watches.nodes.close()
     clock.now_s = 40
 
-    assert eyes.sight(30).blind == "the API server has shown no nodes for 30 s"
+    assert watches.visibility(30).problem == "the watch of nodes has been broken for 30 s"
 
 
-async def test_a_watch_that_was_opened_again_sees() -> None:
-    clock = Hand()
-    eyes = open_eyes(clock)
-    eyes.nodes.close()
+async def test_a_watch_that_was_opened_again_has_no_problem() -> None:
+    clock = ManualClock()
+    watches = open_watches(clock)
+    watches.nodes.close()
     clock.now_s = 99
-    eyes.nodes.open()
+    watches.nodes.open()
 
-    assert eyes.sight(30) == ClusterVisibility()
+    assert watches.visibility(30) == ClusterVisibility()
 
 
-# --- the whole loop ---------------------------------------------------------------------------
+# --- end to end -------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> ApiServer:
-    """Four managed nodes; the operator's patience is short, its pauses at most a tenth of that."""
+    """Four managed nodes; the operator tolerates short outages only, and retries quickly."""
     monkeypatch.setattr(resource_watcher, "FIRST_PAUSE_S", 0.05)
     monkeypatch.setattr(resource_watcher, "LONGEST_PAUSE_S", 0.2)
     monkeypatch.setattr(writer, "FIRST_PAUSE_S", 0.05)
@@ -141,17 +141,17 @@ def server(monkeypatch: pytest.MonkeyPatch) -> ApiServer:
 @contextlib.asynccontextmanager
 async def operating(
     server: ApiServer, bus: JetStreamLog, view: View, tmp: Path, **more: str
-) -> AsyncGenerator[Eyes, None]:
+) -> AsyncGenerator[WatchStatuses, None]:
     """Watches, plans and applies."""
-    cluster = Cluster.unseen()
+    cluster = ObservedCluster.empty()
     values = {"RECONCILE_INTERVAL": "200ms", "APPLY_RATE": "1000"}
     settings = Source.of(**values | more)
 
-    def sight() -> ClusterVisibility:
-        return cluster.eyes.sight(PLANS_WITHOUT_SIGHT_S)
+    def visibility() -> ClusterVisibility:
+        return cluster.watches.visibility(PLANS_WITHOUT_SIGHT_S)
 
     planning = replace(settings.load(OperatorSettings), caps_settle_s=0)
-    operator = Operator(bus, CLUSTER, view, planning, sight)
+    operator = Operator(bus, CLUSTER, view, planning, visibility)
     async with (
         Api.of(server.kubeconfig(tmp)) as api,
         background(watch_cluster(api, bus, CLUSTER, view, cluster), "watch"),
@@ -160,7 +160,7 @@ async def operating(
         ),
         background(operator.run(), "operator"),
     ):
-        yield cluster.eyes
+        yield cluster.watches
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -182,7 +182,7 @@ def profiles(server: ApiServer) -> list[str]:
 
 
 async def until_failed(times: int) -> None:
-    """The watchers have knocked so often again."""
+    """Waits for this number of further failures of the watchers."""
 
     def failures() -> float:
         return counted(metrics.WATCH_FAILURES, kind="nodes")
@@ -195,7 +195,7 @@ async def plans(bus: JetStreamLog) -> int:
     return (await bus.state(Stream.PLAN)).last
 
 
-async def test_an_outage_stops_plans_leaves_twins_and_ends_without_a_storm(
+async def test_an_outage_stops_plans_leaves_twins_and_ends_without_a_burst_of_requests(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
     async with operating(server, bus, view, tmp_path):
@@ -213,7 +213,7 @@ async def test_an_outage_stops_plans_leaves_twins_and_ends_without_a_storm(
 
     again = server.asked[asked:]
     whole = sum(each.verb == "list" or each.initial for each in again)
-    assert whole <= 6  # one for each kind, at most
+    assert whole <= 6  # at most one per kind
     written = [each.name for each in again if each.resource == "nodetwins"]
     assert sum(name in ("n0", "n1", "n2", "n3") for name in written) <= 4
 
@@ -225,11 +225,11 @@ async def test_nothing_is_planned_before_the_pods_are_known(
         return asked.resource == "pods" and (asked.initial or asked.verb == "list")
 
     server.put("pods", pod("p1", node="n0", workload="performance"), "team")
-    server.troubles.append(Trouble(lists_pods, 503, "ServiceUnavailable", times=1_000_000))
+    server.faults.append(Fault(lists_pods, 503, "ServiceUnavailable", times=1_000_000))
     async with server.listening(), operating(server, bus, view, tmp_path):
         await until(lambda: len(view.cluster_state.nodes) == 4 and is_stopped())
         assert await plans(bus) == 0
-        server.troubles.clear()
+        server.faults.clear()
         await until(lambda: len(profiles(server)) == 4)
 
     assert view.cluster_state.nodes["n0"].performance_pods == 1
@@ -237,7 +237,7 @@ async def test_nothing_is_planned_before_the_pods_are_known(
 
 
 def draining(server: ApiServer, name: str) -> bool:
-    """Shall save, with the caps that it had."""
+    """Whether the node is planned as eco and still has its old caps."""
     spec: dict[str, Any] = server.all("nodetwins").get(name, {"spec": {}})["spec"]
     return bool(spec.get("profile") == "eco" and spec.get("scheduling") == {"draining": True})
 
@@ -252,7 +252,7 @@ def draining(server: ApiServer, name: str) -> bool:
     ],
     ids=["pending", "running", "unknown", "terminating"],
 )
-async def test_a_performance_pod_on_a_node_planned_eco_keeps_its_caps_away_until_it_is_gone(
+async def test_eco_caps_wait_until_the_last_performance_pod_of_the_node_is_gone(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, change: dict[str, Any]
 ) -> None:
     server.put("pods", pod("p1", node="n0", workload="performance"), "team")
@@ -261,7 +261,7 @@ async def test_a_performance_pod_on_a_node_planned_eco_keeps_its_caps_away_until
         await until(lambda: draining(server, "n0") and len(profiles(server)) == 4)
         before = await plans(bus)
         await until(lambda: capped(server) == ["n1", "n2", "n3"])
-        while await plans(bus) < before + 5:  # whatever is thought of it meanwhile
+        while await plans(bus) < before + 5:  # through several plans
             await asyncio.sleep(0.05)
         assert draining(server, "n0")
         assert capped(server) == ["n1", "n2", "n3"]
@@ -274,7 +274,7 @@ def _named(change: dict[str, Any]) -> dict[str, Any]:
 
 
 def capped(server: ApiServer) -> list[str]:
-    """The nodes that have eco's caps."""
+    """The nodes with eco caps."""
     twins = server.all("nodetwins").items()
     eco = {"packagePowerCapPctOfMax": 60}
     return [name for name, twin in twins if twin["spec"].get("cpu") == eco]

@@ -18,19 +18,19 @@ from joulie_bus.events.bounds import MOST_CPU_MILLI
 from joulie_bus.testing import ANY_FACTS, any_fact, noon
 from joulie_operator.kube.custom_resources import Gpu
 from joulie_operator.observe.facts_from_objects import (
+    ChangeFilter,
     GpuKind,
     Namespace,
     NamespaceKind,
     Node,
     NodeKind,
     PodKind,
-    Told,
-    believed_cards,
-    believed_namespaces,
-    believed_nodes,
-    believed_pods,
+    logged_cards,
+    logged_namespaces,
+    logged_nodes,
+    logged_pods,
 )
-from joulie_operator.observe.hardware_inventory import believed_hardware
+from joulie_operator.observe.hardware_inventory import logged_hardware
 from joulie_projections.fold.registry import evolve
 from joulie_projections.pods.demand import ask_of
 from joulie_projections.pods.kubernetes_pod import Pod
@@ -61,7 +61,7 @@ def pod(
     return msgspec.convert({"metadata": meta, "spec": spec, "status": status}, Pod)
 
 
-def test_a_node_is_told_as_far_as_it_matters() -> None:
+def test_a_fact_about_a_node_contains_the_relevant_fields() -> None:
     seen = node(**{"joulie.io/rack": "r1", "kubernetes.io/hostname": "n"})
 
     assert NodeKind().fact(seen) == NodeSeen(
@@ -75,7 +75,7 @@ def test_a_node_is_told_as_far_as_it_matters() -> None:
     )
 
 
-def test_a_node_that_says_nothing_is_not_ready() -> None:
+def test_a_node_without_conditions_is_not_ready() -> None:
     bare = msgspec.convert({"metadata": {"name": "n"}, "spec": {}, "status": {}}, Node)
 
     assert NodeKind().fact(bare) == NodeSeen(node="n", uid="", ready=False)
@@ -87,7 +87,7 @@ def test_a_cordoned_node_is_not_schedulable() -> None:
     assert NodeKind().fact(msgspec.convert(cordoned, Node)).schedulable is False
 
 
-def test_a_node_that_boasts_ends_where_numbers_do() -> None:
+def test_capacities_beyond_the_bound_are_published_at_the_bound() -> None:
     assert NodeKind().fact(node(cpu=HUGE)).cpu_milli == MOST_CPU_MILLI
 
 
@@ -104,7 +104,7 @@ def test_a_node_that_boasts_ends_where_numbers_do() -> None:
         (pod(phase="Failed"), "pod.finished"),
     ],
 )
-def test_the_life_of_a_pod(seen: Pod, expected: str) -> None:
+def test_each_phase_of_a_pod_has_its_fact(seen: Pod, expected: str) -> None:
     assert expected == PodKind().fact(seen).TYPE
 
 
@@ -118,7 +118,9 @@ def test_the_life_of_a_pod(seen: Pod, expected: str) -> None:
         {"metadata": {"labels": {"joulie.io/team": "blue"}}},
     ],
 )
-def test_pods_of_one_template_differ_in_nothing_that_counts(change: dict[str, object]) -> None:
+def test_pods_that_differ_in_a_relevant_field_make_different_facts(
+    change: dict[str, object],
+) -> None:
     plain = {"metadata": {"uid": "u", "name": "p"}, "spec": {"containers": [{"name": "c"}]}}
     other = msgspec.convert(plain | change, Pod)
     kind = PodKind()
@@ -128,64 +130,64 @@ def test_pods_of_one_template_differ_in_nothing_that_counts(change: dict[str, ob
     assert kind.fact(other) != before
 
 
-def test_news_is_told_once() -> None:
-    told = Told[Node](NodeKind(), {})
-    facts = [told.seen(node()), told.seen(node()), told.seen(node(ready="False"))]
+def test_a_change_is_published_once() -> None:
+    changes = ChangeFilter[Node](NodeKind(), {})
+    facts = [changes.seen(node()), changes.seen(node()), changes.seen(node(ready="False"))]
 
     assert [fact is None for fact in facts] == [False, True, False]
 
 
-def test_a_node_that_only_breathes_is_no_news() -> None:
-    told = Told[Node](NodeKind(), {})
-    told.seen(node())
+def test_a_heartbeat_of_a_node_makes_no_fact() -> None:
+    changes = ChangeFilter[Node](NodeKind(), {})
+    changes.seen(node())
 
-    assert told.seen(node(**{"example.com/heartbeat": "17"})) is None
-
-
-def test_what_the_log_believes_is_not_told_again() -> None:
-    told = Told[Pod](PodKind(), {"u": PodKind().fact(pod())})
-
-    assert told.seen(pod()) is None
-    assert isinstance(told.seen(pod(node="n")), PodBound)
+    assert changes.seen(node(**{"example.com/heartbeat": "17"})) is None
 
 
-def test_what_nobody_knows_whether_it_arrived_is_told_again() -> None:
-    told = Told[Pod](PodKind(), {})
-    fact = told.seen(pod())
+def test_facts_in_the_log_are_not_published_again() -> None:
+    changes = ChangeFilter[Pod](PodKind(), {"u": PodKind().fact(pod())})
+
+    assert changes.seen(pod()) is None
+    assert isinstance(changes.seen(pod(node="n")), PodBound)
+
+
+def test_facts_that_may_not_have_been_stored_are_published_again() -> None:
+    changes = ChangeFilter[Pod](PodKind(), {})
+    fact = changes.seen(pod())
     assert fact is not None
-    told.doubt([fact])
+    changes.mark_unknown([fact])
 
-    assert told.seen(pod()) == fact
-    assert told.seen(pod()) is None
+    assert changes.seen(pod()) == fact
+    assert changes.seen(pod()) is None
 
 
-def test_the_very_same_object_is_not_even_looked_at() -> None:
-    told = Told[Pod](PodKind(), {})
+def test_an_object_with_a_known_version_is_not_converted() -> None:
+    changes = ChangeFilter[Pod](PodKind(), {})
     first, again = pod(version="7"), pod(version="7", node="n")
-    told.seen(first)
+    changes.seen(first)
 
-    assert told.seen(again) is None
-    assert told.seen(pod(version="8", node="n")) == PodKind().fact(again)
-
-
-def test_a_deleted_object_says_goodbye_once_and_may_come_back() -> None:
-    told = Told[Node](NodeKind(), {})
-    told.seen(node())
-
-    assert (told.deleted(node()), told.deleted(node())) == (NodeGone(node="n"), None)
-    assert told.seen(node()) is not None
+    assert changes.seen(again) is None
+    assert changes.seen(pod(version="8", node="n")) == PodKind().fact(again)
 
 
-def test_what_is_missing_from_a_whole_list_says_goodbye() -> None:
-    told = Told[Pod](PodKind(), {"old": None, "older": None, "u": None})
-    told.begin()
-    told.seen(pod())
+def test_a_deletion_is_published_once_and_the_object_may_come_back() -> None:
+    changes = ChangeFilter[Node](NodeKind(), {})
+    changes.seen(node())
 
-    assert told.missing() == [PodGone(uid="old"), PodGone(uid="older")]
-    assert told.missing() == []
+    assert (changes.deleted(node()), changes.deleted(node())) == (NodeGone(node="n"), None)
+    assert changes.seen(node()) is not None
 
 
-def test_a_pod_that_cannot_be_read_stays_news() -> None:
+def test_objects_missing_from_a_complete_list_are_published_as_gone() -> None:
+    changes = ChangeFilter[Pod](PodKind(), {"old": None, "older": None, "u": None})
+    changes.begin_list()
+    changes.seen(pod())
+
+    assert changes.missing() == [PodGone(uid="old"), PodGone(uid="older")]
+    assert changes.missing() == []
+
+
+def test_an_unreadable_pod_is_converted_again_each_time() -> None:
     broken = msgspec.convert(
         {
             "metadata": {"uid": "u"},
@@ -193,22 +195,22 @@ def test_a_pod_that_cannot_be_read_stays_news() -> None:
         },
         Pod,
     )
-    told = Told[Pod](PodKind(), {})
+    changes = ChangeFilter[Pod](PodKind(), {})
     with pytest.raises(BadQuantity):
-        told.seen(broken)
+        changes.seen(broken)
 
-    assert told.seen(pod(phase="Failed")) == PodFinished(uid="u")
-
-
-def sight(told: Told[Node], *seen: Node) -> list[bool]:
-    return [told.seen(each) is not None for each in seen]
+    assert changes.seen(pod(phase="Failed")) == PodFinished(uid="u")
 
 
-def test_a_node_that_was_made_anew_under_its_name_is_news() -> None:
-    told = Told[Node](NodeKind(), {})
+def are_published(changes: ChangeFilter[Node], *seen: Node) -> list[bool]:
+    return [changes.seen(each) is not None for each in seen]
+
+
+def test_a_node_that_was_created_again_is_published() -> None:
+    changes = ChangeFilter[Node](NodeKind(), {})
     anew = msgspec.convert({"metadata": {"name": "n", "uid": "another"}}, Node)
 
-    assert sight(told, node(), anew) == [True, True]
+    assert are_published(changes, node(), anew) == [True, True]
 
 
 def space(name: str = "team", given: str | None = None) -> Namespace:
@@ -225,23 +227,25 @@ def space(name: str = "team", given: str | None = None) -> Namespace:
         (" standard ", NamespaceSeen(namespace="team", workload="standard")),
     ],
 )
-def test_a_namespace_is_told_if_it_gives_a_class(
+def test_a_namespace_is_published_if_it_sets_a_class(
     given: str | None, expected: NamespaceSeen | None
 ) -> None:
-    assert Told(NamespaceKind(), {}).seen(space(given=given)) == expected
+    assert ChangeFilter(NamespaceKind(), {}).seen(space(given=given)) == expected
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["by a former operator", "by this one"])
-def test_a_namespace_that_takes_its_class_back_is_told(*, known: bool) -> None:
+def test_a_namespace_that_removes_its_class_is_published(*, known: bool) -> None:
     believed = NamespaceSeen(namespace="team", workload="performance")
-    told = Told(NamespaceKind(["team"] if known else ()), {"team": believed} if known else {})
-    told.seen(space(given="performance"))
+    changes = ChangeFilter(
+        NamespaceKind(["team"] if known else ()), {"team": believed} if known else {}
+    )
+    changes.seen(space(given="performance"))
 
-    assert told.seen(space()) == NamespaceSeen(namespace="team")
-    assert told.seen(space()) is None
+    assert changes.seen(space()) == NamespaceSeen(namespace="team")
+    assert changes.seen(space()) is None
 
 
-def test_a_card_that_nobody_has_a_status_for_is_free_and_healthy() -> None:
+def test_a_card_without_a_status_is_free_and_healthy() -> None:
     spec = {"nodeName": "n", "uuid": "GPU-1", "model": "H100", "totalVRAMmb": 80_000}
 
     assert GpuKind().fact(msgspec.convert({"spec": spec}, Gpu)) == GpuSeen(
@@ -263,7 +267,7 @@ def test_a_card_that_nobody_has_a_status_for_is_free_and_healthy() -> None:
         ({"phase": "Available", "podName": "p"}, "", "default/p"),
     ],
 )
-def test_a_card_is_held_as_its_resource_says_with_or_without_a_uid(
+def test_the_holder_of_a_card_is_read_with_or_without_a_uid(
     status: dict[str, object], owner: str, holder: str
 ) -> None:
     spec = {"nodeName": "n", "uuid": "GPU-1", "totalVRAMmb": 81_920}
@@ -276,10 +280,10 @@ def test_a_card_is_held_as_its_resource_says_with_or_without_a_uid(
 
 @settings(deadline=None, max_examples=100)
 @given(st.lists(st.integers(0, ANY_FACTS - 1), max_size=30))
-def test_telling_again_what_is_believed_changes_no_belief(choices: list[int]) -> None:
+def test_publishing_logged_facts_again_changes_no_state(choices: list[int]) -> None:
     cluster_state, every = (
         ClusterState(),
-        (believed_nodes, believed_hardware, believed_pods, believed_cards, believed_namespaces),
+        (logged_nodes, logged_hardware, logged_pods, logged_cards, logged_namespaces),
     )
     draft = Draft(cluster_state)
     for number, choice in enumerate(choices):

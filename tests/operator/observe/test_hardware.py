@@ -1,4 +1,4 @@
-"""From objects of the cluster to watts: what a node's hardware is, whatever its source."""
+"""From objects of the cluster to watts: the hardware of a node, by every source."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from joulie_bus.events import HardwareDiscovered, PodAsk
 from joulie_bus.testing import NOON
 from joulie_operator.kube.custom_resources import NodeHardware
 from joulie_operator.observe.facts_from_objects import Node, NodeKind, PodKind
-from joulie_operator.observe.hardware_inventory import HardwareKind, MachineKind
+from joulie_operator.observe.hardware_inventory import HardwareKind, LabelledHardwareKind
 from joulie_projections.fold.registry import evolve
 from joulie_projections.hardware.catalog import EMPTY, Catalog
 from joulie_projections.hardware.catalog_file import shipped_catalog
@@ -38,15 +38,17 @@ def with_gpus(resources: dict[str, int], labels: dict[str, str] | None = None) -
 
 
 def described(**status: object) -> NodeHardware:
-    told = {"metadata": {"name": "n"}, "spec": {"nodeName": "n"}, "status": status}
-    return msgspec.convert(told, NodeHardware)
+    described_by = {"metadata": {"name": "n"}, "spec": {"nodeName": "n"}, "status": status}
+    return msgspec.convert(described_by, NodeHardware)
 
 
-def state_of(seen: Node, told: NodeHardware | None = None, catalog: Catalog = CATALOG) -> NodeState:
-    """As the log believes it, once all has been told."""
+def state_of(
+    seen: Node, described_by: NodeHardware | None = None, catalog: Catalog = CATALOG
+) -> NodeState:
+    """The state of the node after all facts."""
     draft = Draft(cluster_state := ClusterState())
-    hardware = MachineKind(catalog, {}).fact(seen)
-    found = HardwareKind(catalog).fact(told) if told is not None else None
+    hardware = LabelledHardwareKind(catalog, {}).fact(seen)
+    found = HardwareKind(catalog).fact(described_by) if described_by is not None else None
     for fact in (NodeKind().fact(seen), hardware, found):
         if fact is not None:
             evolve(draft, fact, NOON)
@@ -66,13 +68,13 @@ def marginal(wants: dict[str, str], on: Hardware) -> float:
     return float(marginal_w(ask_of(msgspec.convert(manifest, Pod)), rated, Coefficients())[0])
 
 
-# --- makers -----------------------------------------------------------------------------------
+# --- vendors ----------------------------------------------------------------------------------
 
 AMD_GPU = {"present": True, "count": 1, "model": "Instinct Unheard-of"}
 
 
 @pytest.mark.parametrize(
-    ("seen", "told"),
+    ("seen", "described_by"),
     [
         (with_gpus({"amd.com/gpu": 1}), None),
         (with_gpus({"amd.com/gpu": 1}), described(cpu={"totalCores": 64}, gpu={"count": 1})),
@@ -89,16 +91,18 @@ AMD_GPU = {"present": True, "count": 1, "model": "Instinct Unheard-of"}
     ],
     ids=["resource", "resource and no model", "vendor", "model", "vendor in full", "labels"],
 )
-def test_an_unknown_card_of_amd_has_the_watts_of_one(seen: Node, told: NodeHardware | None) -> None:
+def test_an_unknown_amd_card_has_the_default_watts_of_amd(
+    seen: Node, described_by: NodeHardware | None
+) -> None:
     wants = {"cpu": "2", "amd.com/gpu": "1"}
-    on = hardware(seen, told=told)
+    on = hardware(seen, described_by=described_by)
 
     # 2 of 64 cores at max(150, 64 x 3.5) W, and a card of 400 W
     assert marginal(wants, on) == pytest.approx(0.7 * 2 / 64 * 224 + 0.65 * 400)
 
 
 @pytest.mark.parametrize("resource", ["nvidia.com/gpu", "gpu.intel.com/i915"])
-def test_unknown_cards_of_others_have_their_own_default(resource: str) -> None:
+def test_unknown_cards_of_other_vendors_have_their_own_default(resource: str) -> None:
     assert hardware(with_gpus({resource: 1})).gpu_max_w == 350
 
 
@@ -118,47 +122,47 @@ def test_unknown_cards_of_others_have_their_own_default(resource: str) -> None:
         ({"gpu.intel.com/product": "Max_1550"}, 600),
     ],
 )
-def test_a_card_is_known_by_the_first_label_that_has_a_value(
-    labels: dict[str, str], watts: int
-) -> None:
+def test_the_first_label_with_a_value_names_the_card(labels: dict[str, str], watts: int) -> None:
     assert hardware(with_gpus({"nvidia.com/gpu": 8}, labels)).gpu_max_w == watts
 
 
 def test_sockets_and_cards_of_labels_count_without_a_model() -> None:
     labels = {"joulie.io/hw.cpu-sockets": "2", "joulie.io/hw.gpu-count": "4"}
-    found = MachineKind(CATALOG, {}).fact(with_gpus({}, labels))
+    found = LabelledHardwareKind(CATALOG, {}).fact(with_gpus({}, labels))
 
     assert found is not None
     assert (found.cpu_sockets, found.gpu_count) == (2, 4)
     assert hardware(with_gpus({}, labels)).gpus == 4
 
 
-def test_labels_without_a_value_tell_nothing() -> None:
+def test_labels_without_a_value_are_ignored() -> None:
     empty = {"joulie.io/hw.cpu-model": "", MODEL: "", "joulie.io/hw.cpu-sockets": ""}
 
-    assert MachineKind(CATALOG, {}).fact(with_gpus({}, empty)) is None
+    assert LabelledHardwareKind(CATALOG, {}).fact(with_gpus({}, empty)) is None
 
 
-def test_what_an_agent_leaves_out_is_what_can_be_allocated() -> None:
-    told = described(cpu={"model": "Abacus", "sockets": 2})
+def test_values_that_an_agent_leaves_out_come_from_allocatable_resources() -> None:
+    described_by = described(cpu={"model": "Abacus", "sockets": 2})
 
-    found = hardware(with_gpus({"nvidia.com/gpu": 8}), told=told)
+    found = hardware(with_gpus({"nvidia.com/gpu": 8}), described_by=described_by)
 
     assert (found.cores, found.cpu_max_w, found.gpus, found.gpu_max_w) == (64, 224, 8, 350)
 
 
-def test_an_agent_may_know_the_cards_alone() -> None:
-    told = described(gpu={"present": True, "count": 4, "model": "NVIDIA L4"})
+def test_an_agent_may_report_only_cards() -> None:
+    described_by = described(gpu={"present": True, "count": 4, "model": "NVIDIA L4"})
 
-    found = hardware(with_gpus({"nvidia.com/gpu": 4}), told=told)
+    found = hardware(with_gpus({"nvidia.com/gpu": 4}), described_by=described_by)
 
     assert (found.cores, found.gpus, found.gpu_max_w) == (64, 4, 72)
 
 
-def test_the_raw_model_counts_where_nobody_knows_the_agents_own_word() -> None:
-    told = described(cpu={"model": "genoa", "rawModel": "AMD EPYC 9654 96-Core", "sockets": 2})
+def test_the_raw_model_is_used_if_the_catalog_does_not_know_the_normalized_one() -> None:
+    described_by = described(
+        cpu={"model": "genoa", "rawModel": "AMD EPYC 9654 96-Core", "sockets": 2}
+    )
 
-    assert hardware(node(), told=told).cpu_max_w == 720
+    assert hardware(node(), described_by=described_by).cpu_max_w == 720
 
 
 # --- SMT --------------------------------------------------------------------------------------
@@ -177,11 +181,11 @@ def test_the_raw_model_counts_where_nobody_knows_the_agents_own_word() -> None:
     ],
     ids=["two", "two, a little reserved", "one", "a part", "no SMT", "unreadable", "E-cores"],
 )
-def test_sockets_are_counted_with_their_threads_unless_a_label_tells_them(
+def test_sockets_are_computed_from_threads_unless_a_label_sets_them(
     cpus: str, labels: dict[str, str], sockets: int, watts: int
 ) -> None:
     seen = node(EPYC | labels, cpu=cpus)
-    found = MachineKind(CATALOG, {}).fact(seen)
+    found = LabelledHardwareKind(CATALOG, {}).fact(seen)
 
     assert found is not None
     assert found.cpu_sockets == sockets
@@ -229,18 +233,18 @@ def test_a_slice_draws_its_share_of_a_card() -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "told"),
+    ("labels", "described_by"),
     [
         ({GFD: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"}, None),
         ({}, described(gpu={"count": 8, "model": "NVIDIA A100-SXM4-40GB"})),
     ],
     ids=["by the product", "by the agent"],
 )
-def test_where_every_gpu_is_a_slice_a_pod_draws_the_watts_of_a_slice(
-    labels: dict[str, str], told: NodeHardware | None
+def test_a_pod_on_a_node_of_slices_draws_the_watts_of_a_slice(
+    labels: dict[str, str], described_by: NodeHardware | None
 ) -> None:
     """The strategy `single` of the device plugin: nvidia.com/gpu counts slices."""
-    on = hardware(with_gpus({"nvidia.com/gpu": 56}, labels), told=told)
+    on = hardware(with_gpus({"nvidia.com/gpu": 56}, labels), described_by=described_by)
 
     assert on.gpus * on.gpu_max_w == pytest.approx(8 * 400)
     assert on.cards == 8
@@ -249,7 +253,7 @@ def test_where_every_gpu_is_a_slice_a_pod_draws_the_watts_of_a_slice(
     )
 
 
-def test_cards_that_pods_share_by_turns_are_no_more_cards() -> None:
+def test_time_sliced_cards_are_counted_once() -> None:
     labels = {GFD: "NVIDIA-L4-SHARED", "nvidia.com/gpu.replicas": "4"}
     seen = with_gpus({"nvidia.com/gpu": 16}, labels)
 
@@ -260,7 +264,7 @@ def test_cards_that_pods_share_by_turns_are_no_more_cards() -> None:
 # --- other resources --------------------------------------------------------------------------
 
 
-def test_the_names_of_gpus_are_a_setting_for_nodes_and_pods_alike() -> None:
+def test_the_setting_of_gpu_resources_applies_to_nodes_and_pods() -> None:
     names = ("nvidia.com/gpu", "vendor.example/gpu")
     wants = {"limits": {"vendor.example/gpu": "3"}}
     pod = msgspec.convert(
@@ -277,8 +281,10 @@ def test_the_names_of_gpus_are_a_setting_for_nodes_and_pods_alike() -> None:
 # --- without a catalog ------------------------------------------------------------------------
 
 
-def test_a_model_that_no_catalog_knows_keeps_its_name_and_the_defaults() -> None:
-    found = MachineKind(EMPTY, {}).fact(with_gpus({"amd.com/gpu": 2}, {MODEL: "Instinct MI9"}))
+def test_a_model_outside_the_catalog_keeps_its_name_and_gets_defaults() -> None:
+    found = LabelledHardwareKind(EMPTY, {}).fact(
+        with_gpus({"amd.com/gpu": 2}, {MODEL: "Instinct MI9"})
+    )
 
     assert isinstance(found, HardwareDiscovered)
     assert (found.gpu_model, found.gpu_vendor, found.gpu_count) == ("Instinct MI9", "amd", 2)

@@ -1,4 +1,4 @@
-"""Hardware: the agent's word, else the labels', with the catalog's figures where they have none."""
+"""Hardware from the agent, else from labels, with the catalog's values for missing ones."""
 
 import msgspec
 import pytest
@@ -7,8 +7,12 @@ from msgspec.structs import replace
 from joulie_bus.events import Fact, HardwareDiscovered
 from joulie_bus.testing import hardware, node_seen, noon
 from joulie_operator.kube.custom_resources import NodeHardware
-from joulie_operator.observe.facts_from_objects import Node, Told
-from joulie_operator.observe.hardware_inventory import HardwareKind, MachineKind, machines_told
+from joulie_operator.observe.facts_from_objects import ChangeFilter, Node
+from joulie_operator.observe.hardware_inventory import (
+    HardwareKind,
+    LabelledHardwareKind,
+    hardware_filters,
+)
 from joulie_projections.fold.registry import evolve
 from joulie_projections.hardware.catalog import EMPTY, Catalog, parse_catalog
 from joulie_projections.state.state import ClusterState
@@ -47,12 +51,12 @@ BY_LABELS = HardwareDiscovered(
 
 
 def node(version: str = "1", **labels: str) -> Node:
-    """With two cards of a model that the catalog knows."""
-    ours = {"gpu_model": "NVIDIA-L40S"} | labels
-    told = {f"joulie.io/hw.{key.replace('_', '-')}": value for key, value in ours.items()}
+    """A node with two cards of a catalog model."""
+    chosen = {"gpu_model": "NVIDIA-L40S"} | labels
+    labels = {f"joulie.io/hw.{key.replace('_', '-')}": value for key, value in chosen.items()}
     return msgspec.convert(
         {
-            "metadata": {"name": "n", "resourceVersion": version, "labels": told},
+            "metadata": {"name": "n", "resourceVersion": version, "labels": labels},
             "status": {"allocatable": {"cpu": "96", "nvidia.com/gpu": "2"}},
         },
         Node,
@@ -66,12 +70,14 @@ def described(version: str = "1", **gpu: object) -> NodeHardware:
     return msgspec.convert({"metadata": meta, **said}, NodeHardware)
 
 
-def told_of(*facts: Fact, catalog: Catalog = CATALOG) -> tuple[Told[Node], Told[NodeHardware]]:
+def told_of(
+    *facts: Fact, catalog: Catalog = CATALOG
+) -> tuple[ChangeFilter[Node], ChangeFilter[NodeHardware]]:
     draft = Draft(cluster_state := ClusterState())
     for number, fact in enumerate(facts):
         evolve(draft, fact, noon(number))
     draft.commit()
-    return machines_told(catalog, cluster_state)
+    return hardware_filters(catalog, cluster_state)
 
 
 @pytest.mark.parametrize(
@@ -83,11 +89,11 @@ def told_of(*facts: Fact, catalog: Catalog = CATALOG) -> tuple[Told[Node], Told[
     ],
     ids=["no status", "an empty status", "no spec"],
 )
-def test_hardware_that_its_agent_has_not_described_is_nothing_to_tell(said: object) -> None:
+def test_hardware_without_a_description_makes_no_fact(said: object) -> None:
     assert HardwareKind(CATALOG).fact(msgspec.convert(said, NodeHardware)) is None
 
 
-def test_hardware_with_the_least_that_an_agent_knows() -> None:
+def test_hardware_with_a_minimal_description() -> None:
     cpu = {"rawModel": "AMD EPYC 9654", "coresPerSocket": 96, "sockets": 2}
     said = {"spec": {"nodeName": "n"}, "status": {"cpu": cpu}}
 
@@ -100,7 +106,7 @@ def test_hardware_with_the_least_that_an_agent_knows() -> None:
     )
 
 
-def test_what_the_agent_does_not_know_is_looked_up() -> None:
+def test_missing_values_come_from_the_catalog() -> None:
     found = HardwareKind(CATALOG).fact(described(model="NVIDIA L40S", count=4))
 
     assert found is not None
@@ -108,7 +114,7 @@ def test_what_the_agent_does_not_know_is_looked_up() -> None:
     assert (found.gpu_min_mw, found.gpu_max_mw, found.gpu_by_catalog) == (200_000, 350_000, True)
 
 
-def test_the_range_that_an_agent_gives_is_the_range() -> None:
+def test_the_cap_range_of_the_agent_wins() -> None:
     limits = {"minWatts": 100, "maxWatts": 300}
     found = HardwareKind(CATALOG).fact(described(model="L40S", count=4, capRangePerGpu=limits))
 
@@ -116,20 +122,20 @@ def test_the_range_that_an_agent_gives_is_the_range() -> None:
     assert (found.gpu_min_mw, found.gpu_max_mw, found.gpu_by_catalog) == (100_000, 300_000, False)
 
 
-def test_labels_tell_of_a_node_that_no_agent_describes() -> None:
+def test_labels_describe_a_node_without_an_agent() -> None:
     labelled, _ = told_of()
 
     assert labelled.seen(node()) == BY_LABELS
 
 
-def test_labels_are_silent_once_an_agent_has_spoken() -> None:
+def test_labels_are_ignored_once_an_agent_has_described_the_node() -> None:
     labelled, descriptions = told_of()
     descriptions.seen(described())
 
     assert labelled.seen(node("2")) is None
 
 
-def test_an_operator_that_starts_again_tells_neither_again() -> None:
+def test_a_restarted_operator_publishes_no_hardware_again() -> None:
     own = HardwareKind(CATALOG).fact(described())
     assert own is not None
 
@@ -139,7 +145,7 @@ def test_an_operator_that_starts_again_tells_neither_again() -> None:
         assert (descriptions.seen(described()) is None) == (known is own)
 
 
-def test_a_node_that_went_and_came_back_is_described_again() -> None:
+def test_a_node_that_was_created_again_is_described_again() -> None:
     labelled, descriptions = told_of()
     labelled.seen(node())
     own = descriptions.seen(described())
@@ -149,15 +155,15 @@ def test_a_node_that_went_and_came_back_is_described_again() -> None:
     assert labelled.seen(node("4")) is None
 
 
-def test_a_catalog_that_was_changed_is_news() -> None:
+def test_a_changed_catalog_is_published() -> None:
     labelled, _ = told_of(node_seen("n"), replace(hardware("n"), source="labels"))
 
     assert labelled.seen(node()) == BY_LABELS
 
 
-def test_a_label_that_holds_no_number_is_told_once_and_not_replaced_in_silence() -> None:
+def test_an_unreadable_label_is_reported_once() -> None:
     complaints: list[tuple[str, str]] = []
-    kind = MachineKind(CATALOG, {}, lambda *told: complaints.append(told))
+    kind = LabelledHardwareKind(CATALOG, {}, lambda *problem: complaints.append(problem))
     for version in ("1", "2"):
         kind.fact(node(version, gpu_count="eight"))
     kind.fact(node("3", gpu_count="8"))

@@ -16,10 +16,10 @@ from joulie_bus.testing import CLUSTER, card
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.observe import resource_watcher
 from joulie_operator.observe.hardware_inventory import Inventory
-from joulie_operator.observe.watch import Cluster, watch_cluster
+from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_projections.hardware.catalog_file import shipped_catalog
 from joulie_projections.view.view import View
-from kube_api import ADMIN, ApiServer, Trouble
+from kube_api import ADMIN, ApiServer, Fault
 from kube_builders import card as gpu
 from kube_builders import joulie_server, namespace, node, node_hardware, pod
 from kube_requests import Asked
@@ -44,11 +44,11 @@ both_ways = pytest.mark.parametrize(
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ApiServer:
-    """Three nodes and a pod that waits; pages hold two objects. All that is there is shown as
-    events, unless the test wants it otherwise.
+    """Three nodes and a pending pod; a page has two objects. Lists are sent as initial events
+    unless the test sets it otherwise.
     """
     monkeypatch.setattr("joulie_operator.kube.api_client.PAGE", 2)
-    monkeypatch.setattr("joulie_operator.kube.api_client.SILENCE_S", 0.5)
+    monkeypatch.setattr("joulie_operator.kube.api_client.STALL_TIMEOUT_S", 0.5)
     monkeypatch.setattr(resource_watcher, "FIRST_PAUSE_S", 0.05)
     made = joulie_server()
     made.initial_events = getattr(request, "param", "sent")
@@ -61,8 +61,8 @@ def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
 @contextlib.asynccontextmanager
 async def watching(
     server: ApiServer, bus: JetStreamLog, view: View, tmp: Path, token: str = ADMIN
-) -> AsyncGenerator[Cluster, None]:
-    cluster = Cluster.unseen()
+) -> AsyncGenerator[ObservedCluster, None]:
+    cluster = ObservedCluster.empty()
     async with (
         Api.of(server.kubeconfig(tmp, token)) as api,
         background(
@@ -72,14 +72,14 @@ async def watching(
         yield cluster
 
 
-async def told(bus: JetStreamLog, about: str = "") -> list[tuple[str, str]]:
-    """Type and key of every observed fact in the log."""
+async def published(bus: JetStreamLog, about: str = "") -> list[tuple[str, str]]:
+    """The type and the key of every observed fact in the log."""
     count, bell = (await bus.state(Stream.OBS)).last, asyncio.Event()
     facts: list[tuple[str, str]] = []
-    async with asyncio.timeout(PATIENCE_S), bus.reading(Stream.OBS, 0, bell=bell) as reader:
+    async with asyncio.timeout(PATIENCE_S), bus.reading(Stream.OBS, 0, bell=bell) as decoder_of:
         while len(facts) < count:
             await rung(bell, 0.5)
-            found = [codec.open_envelope(record.data, "") for record in reader.take(1000)]
+            found = [codec.open_envelope(record.data, "") for record in decoder_of.take(1000)]
             facts += [(envelope.type, envelope.key) for envelope in found]
     return [(kind, key) for kind, key in facts if kind.startswith(about)]
 
@@ -93,13 +93,13 @@ def knows(view: View, nodes: list[str], pods: int = 1) -> Callable[[], bool]:
 
 
 def shows_all(server: ApiServer, asked: Asked, resource: str = "nodes") -> bool:
-    """As events, or as a list; its further pages do not count."""
+    """Whether the request reads everything, as initial events or as the first page of a list."""
     streams = asked.initial and server.initial_events == "sent"
     return asked.resource == resource and (streams or (asked.verb == "list" and not asked.more))
 
 
 class Lists:
-    """How often the watchers have read all that is there, since now."""
+    """Counts the complete lists that the watchers have read since its creation."""
 
     def __init__(self) -> None:
         self._before = self._count()
@@ -125,7 +125,7 @@ def read() -> Lists:
 
 
 @both_ways
-async def test_what_is_there_ends_up_in_the_view(
+async def test_existing_objects_reach_the_view(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
     async with server.listening(), watching(server, bus, view, tmp_path):
@@ -141,7 +141,7 @@ async def test_what_is_there_ends_up_in_the_view(
     assert [state.pod.workload for state in view.cluster_state.pods.values()] == ["performance"]
 
 
-async def test_nodes_that_change_come_and_go_are_followed(
+async def test_changed_created_and_deleted_nodes_are_followed(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
 ) -> None:
     async with server.listening(), watching(server, bus, view, tmp_path):
@@ -165,7 +165,7 @@ async def test_a_pod_is_followed_from_its_creation_to_its_end(
         await until(lambda: view.cluster_state.nodes["n1"].performance_pods == 1)
         server.put("pods", {"metadata": {"name": "p1"}, "status": {"phase": "Succeeded"}}, "team")
         await until(lambda: not view.cluster_state.pods)
-        facts = [kind for kind, _ in await told(bus, "pod.")]
+        facts = [kind for kind, _ in await published(bus, "pod.")]
 
     assert facts == ["pod.pending", "pod.bound", "pod.gone"]
     assert view.cluster_state.nodes["n1"].performance_pods == 0
@@ -212,7 +212,7 @@ async def test_hardware_without_a_resource_comes_from_labels_and_what_can_be_all
     )
 
 
-async def test_a_pod_without_a_word_of_its_own_has_the_class_of_its_namespace(
+async def test_a_pod_without_an_annotation_has_the_class_of_its_namespace(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
     server.put("namespaces", namespace("fast", "performance"))
@@ -224,7 +224,7 @@ async def test_a_pod_without_a_word_of_its_own_has_the_class_of_its_namespace(
     assert [(ask.workload, ask.rule) for ask in asks] == [("performance", "namespace")]
 
 
-async def test_the_log_knows_which_namespaces_give_a_class(
+async def test_the_log_contains_namespaces_that_set_a_class(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
 ) -> None:
     for name, given in (("fast", "performance"), ("slow", "standard"), ("team", "")):
@@ -237,12 +237,12 @@ async def test_the_log_knows_which_namespaces_give_a_class(
         async with watching(server, bus, view, tmp_path):
             await until(lambda: read.of("namespaces") == 2)
 
-    facts = await told(bus, "namespace.")
+    facts = await published(bus, "namespace.")
     assert sorted(name for _, name in facts) == ["fast", "slow", "slow"]
 
 
 @both_ways
-async def test_kinds_that_are_not_installed_keep_the_others_from_nothing(
+async def test_missing_crds_do_not_block_the_other_kinds(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
     for plural in ("nodehardwares", "gpus", "nodetwins"):
@@ -253,38 +253,40 @@ async def test_kinds_that_are_not_installed_keep_the_others_from_nothing(
 
 @both_ways
 @pytest.mark.parametrize("how", ["as an event", "as a status"])
-async def test_a_past_that_is_gone_is_listed_again_and_nothing_is_told_twice(
+async def test_a_compacted_version_is_listed_again_and_no_fact_is_published_twice(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists, how: str
 ) -> None:
     async with server.listening(), watching(server, bus, view, tmp_path):
         await until(lambda: read.of("nodes") == 1)
-        server.put("pods", pod("p2"), "team")  # the world goes on, and the nodes' past is forgotten
+        server.put(
+            "pods", pod("p2"), "team"
+        )  # changes go on, and the version of nodes is compacted
         await until(knows(view, NODES, pods=2))
         if how == "as a status":
-            server.troubles.append(
-                Trouble(
-                    lambda a: a.right == ("", "nodes", "watch") and not a.initial, 410, "Expired"
-                )
+            server.faults.append(
+                Fault(lambda a: a.right == ("", "nodes", "watch") and not a.initial, 410, "Expired")
             )
         else:
-            server.forget_the_past()
+            server.compact()
         server.cut_watches()
         await until(lambda: read.of("nodes") == 2)
 
-    assert [fact for fact in await told(bus, "node.")] == [("node.seen", name) for name in NODES]
+    assert [fact for fact in await published(bus, "node.")] == [
+        ("node.seen", name) for name in NODES
+    ]
 
 
 @both_ways
-@pytest.mark.parametrize("trouble", [(401, {}), (403, {}), (429, {"Retry-After": "1"}), (500, {})])
-async def test_a_refused_list_is_tried_again(
+@pytest.mark.parametrize("fault", [(401, {}), (403, {}), (429, {"Retry-After": "1"}), (500, {})])
+async def test_a_refused_list_is_retried(
     server: ApiServer,
     bus: JetStreamLog,
     view: View,
     tmp_path: Path,
-    trouble: tuple[int, dict[str, str]],
+    fault: tuple[int, dict[str, str]],
 ) -> None:
-    status, headers = trouble
-    server.troubles.append(Trouble(lambda asked: shows_all(server, asked), status, headers=headers))
+    status, headers = fault
+    server.faults.append(Fault(lambda asked: shows_all(server, asked), status, headers=headers))
     async with server.listening(), watching(server, bus, view, tmp_path):
         await until(knows(view, NODES))
 
@@ -292,25 +294,25 @@ async def test_a_refused_list_is_tried_again(
 
 
 @pytest.mark.parametrize("server", ["refused"], indirect=True)
-async def test_a_page_that_expires_begins_the_list_again(
+async def test_an_expired_page_restarts_the_list(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
     def second_page(asked: Asked) -> bool:
         return asked.resource == "nodes" and asked.more
 
-    server.troubles.append(Trouble(second_page, 410, "Expired"))
+    server.faults.append(Fault(second_page, 410, "Expired"))
     async with server.listening(), watching(server, bus, view, tmp_path):
         await until(knows(view, NODES))
-        facts = await told(bus, "node.")
+        facts = await published(bus, "node.")
 
     assert facts == [("node.seen", name) for name in NODES]
 
 
-# --- what is there as events, or not ----------------------------------------------------------
+# --- initial events ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["refused", "unsupported", "unknown", "silent"])
-async def test_a_server_that_cannot_tell_what_is_there_as_events_is_asked_for_pages(
+async def test_pages_are_read_from_a_server_without_initial_events(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists, how: str
 ) -> None:
     server.initial_events = how if how in ("refused", "unsupported") else "unknown"  # type: ignore[assignment]
@@ -319,16 +321,16 @@ async def test_a_server_that_cannot_tell_what_is_there_as_events_is_asked_for_pa
         await until(knows(view, NODES))
         server.put("pods", pod("p2"), "team")
         await until(knows(view, NODES, pods=2))
-        server.forget_the_past()
+        server.compact()
         server.cut_watches()
         await until(lambda: read.of("nodes", "pages") == 2)
 
     asked = [each for each in server.asked if each.resource == "nodes"]
     assert sum(each.initial for each in asked) == 1
-    assert await told(bus, "node.") == [("node.seen", name) for name in NODES]
+    assert await published(bus, "node.") == [("node.seen", name) for name in NODES]
 
 
-async def test_a_server_that_tells_what_is_there_as_events_is_asked_for_no_list(
+async def test_no_list_is_requested_from_a_server_with_initial_events(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
 ) -> None:
     async with server.listening(), watching(server, bus, view, tmp_path):
@@ -337,7 +339,7 @@ async def test_a_server_that_tells_what_is_there_as_events_is_asked_for_no_list(
     assert Counter(each.verb for each in server.asked) == {"watch": len(KINDS)}
 
 
-async def test_what_is_there_is_told_again_when_the_telling_broke_off(
+async def test_interrupted_initial_events_are_requested_again(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
 ) -> None:
     server.midway = Watch.cut
@@ -348,7 +350,7 @@ async def test_what_is_there_is_told_again_when_the_telling_broke_off(
     assert sum(asked.initial for asked in server.asked) == len(KINDS) + 1
 
 
-async def test_what_goes_and_comes_while_the_rest_is_told_is_as_it_is_at_last(
+async def test_changes_during_initial_events_end_in_the_latest_state(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
 ) -> None:
     def meanwhile(_: Watch) -> None:
@@ -366,7 +368,7 @@ async def test_what_goes_and_comes_while_the_rest_is_told_is_as_it_is_at_last(
 
 
 @both_ways
-async def test_a_watch_that_is_cut_goes_on_from_where_it_was(
+async def test_an_interrupted_watch_resumes_at_its_version(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
 ) -> None:
     async with server.listening(), watching(server, bus, view, tmp_path):
@@ -378,27 +380,27 @@ async def test_a_watch_that_is_cut_goes_on_from_where_it_was(
         await until(knows(view, [*NODES, "n4", "n5"]))
 
     assert sum(shows_all(server, asked) for asked in server.asked) == 1
-    assert len(await told(bus, "node.")) == 5
+    assert len(await published(bus, "node.")) == 5
 
 
 @both_ways
-async def test_what_happened_during_an_outage_is_told_after_it(
+async def test_changes_during_an_outage_are_published_after_it(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
     async with watching(server, bus, view, tmp_path):
         async with server.listening():
             await until(knows(view, NODES))
         server.delete("nodes", "n1")
-        server.forget_the_past()
+        server.compact()
         async with server.listening():
             await until(knows(view, NODES[1:]))
 
-    facts = await told(bus, "node.")
+    facts = await published(bus, "node.")
     assert facts == [*[("node.seen", name) for name in NODES], ("node.gone", "n1")]
 
 
 @both_ways
-async def test_an_operator_that_starts_again_tells_only_what_has_changed(
+async def test_a_restarted_operator_publishes_only_changes(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
 ) -> None:
     server.put("nodehardwares", node_hardware("n1"))
@@ -408,7 +410,7 @@ async def test_an_operator_that_starts_again_tells_only_what_has_changed(
         async with watching(server, bus, view, tmp_path):
             await until(lambda: knows(view, NODES, 2)() and bool(view.cluster_state.gpus))
             await until(lambda: view.cluster_state.nodes["n1"].hardware is not None)
-        before = await told(bus)
+        before = await published(bus)
         server.put("nodes", node("n2", power_profile="eco"))
         server.delete("nodes", "n3")
         server.delete("pods", "p1", "team")
@@ -416,11 +418,11 @@ async def test_an_operator_that_starts_again_tells_only_what_has_changed(
             await until(knows(view, ["n1", "n2"], 1))
             await until(lambda: read.of("gpus") == 2)
 
-    news = (await told(bus))[len(before) :]
+    news = (await published(bus))[len(before) :]
     assert sorted(kind for kind, _ in news) == ["node.gone", "node.seen", "pod.gone"]
 
 
-async def test_a_card_that_an_agent_showed_is_not_taken_away_by_a_cluster_without_resources(
+async def test_a_card_reported_by_an_agent_stays_without_gpu_resources(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
 ) -> None:
     from msgspec.structs import replace
@@ -433,11 +435,11 @@ async def test_a_card_that_an_agent_showed_is_not_taken_away_by_a_cluster_withou
     async with server.listening(), watching(server, bus, view, tmp_path):
         await until(lambda: read.of("gpus") == 1)
 
-    assert await told(bus, "gpu.") == [("gpu.seen", "GPU-7")]
+    assert await published(bus, "gpu.") == [("gpu.seen", "GPU-7")]
 
 
-@pytest.mark.parametrize("cpu", ["lots", None], ids=["not a quantity", "not of the shape"])
-async def test_an_object_that_makes_no_sense_keeps_nobody_else_from_being_told(
+@pytest.mark.parametrize("cpu", ["lots", None], ids=["not a quantity", "wrong type"])
+async def test_an_unreadable_object_does_not_block_the_others(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, cpu: str | None
 ) -> None:
     broken = {"cpu": cpu} if cpu else {"cpu": ["a", "list"]}
@@ -446,7 +448,7 @@ async def test_an_object_that_makes_no_sense_keeps_nobody_else_from_being_told(
         await until(knows(view, ["n2", "n3"]))
 
 
-async def test_an_object_may_be_as_large_as_the_server_stores_them(
+async def test_an_object_may_be_as_large_as_the_server_stores(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, read: Lists
 ) -> None:
     async with server.listening(), watching(server, bus, view, tmp_path):

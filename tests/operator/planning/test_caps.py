@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from joulie_bus.events import HardwareDiscovered, Profile
 from joulie_bus.testing import NOON, hardware
 from joulie_operator.planning.caps import (
-    Intent,
+    Caps,
     WattRange,
+    caps_for,
+    current_caps,
     gpu_range,
-    in_force,
-    intended,
     model_caps,
     under_catalog_names,
 )
@@ -24,7 +24,7 @@ from joulie_projections.state.state import NodeState
 
 CPUS = replace(hardware("n", watts=400), cpu_sockets=2, cpu_min_mw_per_socket=150_000)
 CARDS = replace(CPUS, gpu_count=4, gpu_model="L40S", gpu_max_mw=350_000, gpu_min_mw=200_000)
-SILENT = replace(CARDS, gpu_max_mw=0, gpu_min_mw=0)  # says nothing of its cards' watts
+SILENT = replace(CARDS, gpu_max_mw=0, gpu_min_mw=0)  # the watts of its cards are unknown
 RATED = replace(CARDS, gpu_max_mw=320_000, gpu_min_mw=90_000, gpu_by_catalog=True)
 SAID = '{"L40S": {"minCapWatts": 100, "maxCapWatts": 300}}'
 
@@ -36,13 +36,13 @@ def node(found: HardwareDiscovered | None, **fields: Any) -> NodeState:
 @pytest.mark.parametrize(
     ("found", "profile", "rules", "expected"),
     [
-        (CPUS, "performance", Rules(), Intent(100)),
-        (CPUS, "eco", Rules(), Intent(60)),
-        (CARDS, "eco", Rules(), Intent(60, 60)),
-        (CARDS, "eco", Rules(cpu_eco_pct=70, gpu_eco_pct=50), Intent(70, 50)),
-        (CARDS, "performance", Rules(cpu_performance_pct=None), Intent(None, 100)),
-        (CARDS, "eco", Rules(gpu_eco_pct=None, gpu_absolute=True), Intent(60)),
-        (None, "eco", Rules(), Intent(60)),
+        (CPUS, "performance", Rules(), Caps(100)),
+        (CPUS, "eco", Rules(), Caps(60)),
+        (CARDS, "eco", Rules(), Caps(60, 60)),
+        (CARDS, "eco", Rules(cpu_eco_pct=70, gpu_eco_pct=50), Caps(70, 50)),
+        (CARDS, "performance", Rules(cpu_performance_pct=None), Caps(None, 100)),
+        (CARDS, "eco", Rules(gpu_eco_pct=None, gpu_absolute=True), Caps(60)),
+        (None, "eco", Rules(), Caps(60)),
     ],
     ids=[
         "performance",
@@ -54,43 +54,43 @@ def node(found: HardwareDiscovered | None, **fields: Any) -> NodeState:
         "unknown hardware",
     ],
 )
-def test_a_profile_is_percent_of_the_maximum(
-    found: HardwareDiscovered | None, profile: Profile, rules: Rules, expected: Intent
+def test_a_profile_caps_at_a_percentage_of_the_maximum(
+    found: HardwareDiscovered | None, profile: Profile, rules: Rules, expected: Caps
 ) -> None:
-    assert intended(profile, node(found), rules) == expected
+    assert caps_for(profile, node(found), rules) == expected
 
 
-def test_cards_that_can_only_be_allocated_are_capped_too() -> None:
-    assert intended("eco", node(None, gpus=8), Rules()) == Intent(60, 60)
+def test_cards_without_a_description_are_capped_too() -> None:
+    assert caps_for("eco", node(None, gpus=8), Rules()) == Caps(60, 60)
 
 
 @pytest.mark.parametrize(
     ("profile", "found", "watts", "expected"),
     [
-        ("eco", CPUS, 240, Intent(60, None, 240_000)),
-        ("eco", CPUS, 239, Intent(59, None, 239_000)),
-        ("eco", CPUS, 120, Intent(37, None, 150_000)),
-        ("eco", CPUS, 9999, Intent(100, None, 400_000)),
-        ("performance", CPUS, 240, Intent(100, None, 400_000)),
-        ("eco", None, 120, Intent(None, None, 120_000)),
-        ("eco", replace(CPUS, cpu_max_mw_per_socket=0), 120, Intent(None, None, 120_000)),
+        ("eco", CPUS, 240, Caps(60, None, 240_000)),
+        ("eco", CPUS, 239, Caps(59, None, 239_000)),
+        ("eco", CPUS, 120, Caps(37, None, 150_000)),
+        ("eco", CPUS, 9999, Caps(100, None, 400_000)),
+        ("performance", CPUS, 240, Caps(100, None, 400_000)),
+        ("eco", None, 120, Caps(None, None, 120_000)),
+        ("eco", replace(CPUS, cpu_max_mw_per_socket=0), 120, Caps(None, None, 120_000)),
     ],
     ids=[
         "as asked",
         "percent rounds down",
         "raised to the lowest",
         "lowered to the highest",
-        "5000 W is all there is",
-        "nothing to compare with",
-        "no maximum to compare with",
+        "5000 W is above the maximum",
+        "no description",
+        "no maximum",
     ],
 )
-def test_cpu_watts_stay_within_what_the_node_takes(
-    profile: Profile, found: HardwareDiscovered | None, watts: float, expected: Intent
+def test_cpu_watts_stay_within_the_range_of_the_node(
+    profile: Profile, found: HardwareDiscovered | None, watts: float, expected: Caps
 ) -> None:
     rules = Rules(cpu_absolute=True, cpu_eco_w=watts)
 
-    assert intended(profile, node(found), rules) == expected
+    assert caps_for(profile, node(found), rules) == expected
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,9 @@ def test_cpu_watts_stay_within_what_the_node_takes(
         (replace(SILENT, gpu_model="new"), SAID, None),
         (None, SAID, None),
     ],
-    ids=["the node", "the settings", "the settings alone", "the catalog", "nobody", "no hardware"],
+    ids=["the node", "the settings", "the settings alone", "the catalog", "unknown", "no hardware"],
 )
-def test_the_range_of_a_card_is_the_word_of_who_knows_best(
+def test_the_range_of_a_card_comes_from_the_most_reliable_source(
     found: HardwareDiscovered | None, said: str, expected: WattRange | None
 ) -> None:
     assert gpu_range(node(found), said) == expected
@@ -121,20 +121,20 @@ def test_the_range_of_a_card_is_the_word_of_who_knows_best(
         (RATED, 50, 50, 160_000),
         (replace(SILENT, gpu_model="new"), 50, 50, None),
     ],
-    ids=["eco", "exact", "raised to the lowest", "all of it", "by the catalog", "unknown model"],
+    ids=["eco", "exact", "raised to the lowest", "the maximum", "by the catalog", "unknown model"],
 )
-def test_gpu_watts_stand_beside_the_percentage(
+def test_gpu_watts_come_with_a_percentage(
     found: HardwareDiscovered, percent: int, gpu_pct: int, gpu_mw: int | None
 ) -> None:
     rules = Rules(gpu_eco_pct=percent, gpu_absolute=True)
-    meant = intended("eco", node(found), rules)
+    meant = caps_for("eco", node(found), rules)
 
     assert (meant.gpu_pct, meant.gpu_mw) == (gpu_pct, gpu_mw)
 
 
-def test_a_percentage_is_of_what_the_card_draws_and_not_of_what_a_setting_allows() -> None:
+def test_a_percentage_refers_to_the_card_and_not_to_the_range_of_the_setting() -> None:
     rules = Rules(gpu_eco_pct=80, gpu_absolute=True, gpu_models=SAID)
-    meant = intended("eco", node(RATED), rules)
+    meant = caps_for("eco", node(RATED), rules)
 
     assert (meant.gpu_pct, meant.gpu_mw) == (75, 240_000)  # of 320 W, and of 300 W
 
@@ -149,13 +149,13 @@ def test_a_percentage_is_of_what_the_card_draws_and_not_of_what_a_setting_allows
     ],
     ids=["raised to the lowest", "as asked", "above the usual", "the highest"],
 )
-def test_cpu_watts_stay_within_what_the_maker_allows_where_the_node_tells_no_range(
+def test_cpu_watts_stay_within_the_range_of_the_catalog_if_the_node_reports_none(
     profile: Profile, watts: float, pct: int, mw: int
 ) -> None:
     bare = replace(CPUS, cpu_max_mw_per_socket=0, cpu_min_mw_per_socket=0)
     rules = Rules(cpu_absolute=True, cpu_eco_w=watts, cpu_performance_w=watts)
 
-    assert intended(profile, node(with_catalog_figures(bare, shipped_catalog())), rules) == Intent(
+    assert caps_for(profile, node(with_catalog_figures(bare, shipped_catalog())), rules) == Caps(
         pct, None, mw
     )
 
@@ -179,7 +179,7 @@ def test_caps_under_another_name_of_the_catalog_are_those_of_the_model() -> None
 
 
 @pytest.mark.parametrize("other", ["nvidia-l4", "L4"])
-def test_two_ranges_of_one_model_are_a_mistake(other: str) -> None:
+def test_two_ranges_of_one_model_are_refused(other: str) -> None:
     said = f'{{"NVIDIA L4": {{"maxCapWatts": 60}}, "{other}": {{"maxCapWatts": 72}}}}'
 
     with pytest.raises(ValueError, match=r"'NVIDIA L4' and .* are one model with two ranges"):
@@ -189,24 +189,24 @@ def test_two_ranges_of_one_model_are_a_mistake(other: str) -> None:
         under_catalog_names(two, shipped_catalog())
 
 
-def test_what_is_in_force_can_be_compared_with_what_is_meant() -> None:
+def test_current_caps_can_be_compared_with_the_caps_of_a_profile() -> None:
     capped = node(
         CARDS, cpu_cap_pct=60, gpu_cap_pct=60, cpu_cap_mw_per_socket=240_000, gpu_cap_mw=210_000
     )
     rules = Rules(cpu_absolute=True, cpu_eco_w=240, gpu_absolute=True)
 
-    assert in_force(capped) == intended("eco", capped, rules)
+    assert current_caps(capped) == caps_for("eco", capped, rules)
 
 
 @settings(deadline=None, max_examples=100)
 @given(st.floats(1, 2000), st.integers(1, 1000), st.integers(0, 1000))
-def test_watts_never_leave_the_range_and_percent_never_exceeds_them(
+def test_watts_stay_within_the_range_and_percent_never_exceeds_them(
     watts: float, low: int, more: int
 ) -> None:
     found = replace(
         CPUS, cpu_min_mw_per_socket=low * 1000, cpu_max_mw_per_socket=(low + more) * 1000
     )
-    meant = intended("eco", node(found), Rules(cpu_absolute=True, cpu_eco_w=watts))
+    meant = caps_for("eco", node(found), Rules(cpu_absolute=True, cpu_eco_w=watts))
 
     assert meant.cpu_mw_per_socket is not None
     assert meant.cpu_pct is not None

@@ -1,4 +1,4 @@
-"""Which of two nodes is the denser, and which are of one family."""
+"""Densities and hardware families of nodes."""
 
 import pytest
 from hypothesis import given, settings
@@ -37,7 +37,7 @@ def families(*nodes: NodeState) -> list[str]:
     return [candidate.family for candidate in candidates(named, {})]
 
 
-def test_cards_count_by_what_they_compute() -> None:
+def test_cards_count_by_their_tflops() -> None:
     cards = ["Tesla T4", "NVIDIA L4", "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3", "B200"]
     found = densities(*(node(card, 8) for card in cards))
 
@@ -52,13 +52,13 @@ def test_eight_cards_count_at_least_as_much_as_all_cores() -> None:
     assert densities(of(with_catalog_figures(cores, CATALOG)))[0] == 0.5 < densities(a100)[0]
 
 
-def test_cards_that_nobody_knows_are_neither_the_best_nor_the_worst() -> None:
+def test_unknown_cards_are_neither_the_densest_nor_the_least_dense() -> None:
     worst, unknown, best = densities(node("T4", 8), node("Acme One", 8), node("H100", 8))
 
     assert worst < unknown < best
 
 
-def test_threads_are_no_cores() -> None:
+def test_threads_do_not_count_as_cores() -> None:
     threads = replace(BARE, cpu_cores=128, source="labels")
 
     assert densities(node(), of(with_catalog_figures(threads, CATALOG))) == [64 / 192 / 2] * 2
@@ -94,13 +94,13 @@ def test_spellings_of_one_card_are_one_family_even_without_a_catalog(spellings: 
     assert len(set(families(*nodes))) == 1
 
 
-def test_names_that_share_no_word_are_one_family_by_the_catalog() -> None:
+def test_different_names_of_one_catalog_model_are_one_family() -> None:
     assert set(families(node("NVIDIA H100 80GB HBM3", 8), node("H100-SXM5", 8))) == {
         "NVIDIA H100 SXM5"
     }
 
 
-def test_cards_that_differ_in_form_or_memory_are_families_of_their_own() -> None:
+def test_cards_that_differ_in_form_or_memory_are_different_families() -> None:
     cards = ["A100-SXM4-40GB", "A100-SXM4-80GB", "A100-PCIE-40GB", "H100 PCIe", "H100 NVL", "H100"]
 
     assert len(set(families(*(node(card, 8) for card in cards)))) == len(cards)
@@ -112,7 +112,7 @@ def test_spellings_of_one_processor_are_one_family() -> None:
     assert len(set(families(*(of(replace(BARE, cpu_model=name)) for name in names)))) == 1
 
 
-def test_nodes_of_unknown_hardware_are_a_family() -> None:
+def test_nodes_of_unknown_hardware_are_one_family() -> None:
     blank = NodeState(
         ordinal=0, at=NOON, present=True, ready=True, schedulable=True, cpu_milli=8000
     )

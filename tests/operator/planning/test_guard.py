@@ -16,13 +16,13 @@ from joulie_operator.planning.guard import (
     UNKNOWN,
     WAITS,
     WANTED,
-    Guarded,
-    Held,
-    Move,
+    GuardInput,
+    Hold,
     Stage,
+    Transition,
     caps_profile,
-    guarded,
-    next_move,
+    guard_input,
+    next_transition,
     stage_of,
 )
 from joulie_projections.state.state import NodeState
@@ -35,7 +35,7 @@ PERFORMANCE, DRAINING, ECO = Stage.PERFORMANCE, Stage.DRAINING, Stage.ECO
 def node(
     profile: str = "", *, draining: bool = False, age_s: float = 0, pods: int = 0
 ) -> NodeState:
-    """In its class for `age_s` at noon, with so many performance pods."""
+    """A node in its class for `age_s` at noon, with this number of performance pods."""
     since = NOON - int(age_s * SECOND)
     return NodeState(
         ordinal=0,
@@ -47,61 +47,63 @@ def node(
     )
 
 
-def test_the_drawn_machine_is_the_one_that_runs() -> None:
-    drawn = {Move(Stage(a), Stage(b), why) for a, b, why in ARROW.findall(PAGE.read_text())}
+def test_the_diagram_matches_the_code() -> None:
+    drawn = {Transition(Stage(a), Stage(b), why) for a, b, why in ARROW.findall(PAGE.read_text())}
     counts: tuple[int | None, ...] = (None, 0, 1)
     wishes: tuple[Profile, ...] = ("performance", "eco")
     tried = itertools.product(Stage, counts, (False, True), (False, True), wishes)
-    moves = {
-        next_move(Guarded(stage, pods, overdue, dwells), profile)
+    transitions = {
+        next_transition(GuardInput(stage, pods, overdue, dwells), profile)
         for stage, pods, overdue, dwells, profile in tried
     }
 
-    assert {move for move in moves if isinstance(move, Move)} == drawn
+    assert {transition for transition in transitions if isinstance(transition, Transition)} == drawn
 
 
 @pytest.mark.parametrize(
     ("stage", "pods", "wanted", "expected"),
     [
-        (Stage.UNPLANNED, None, "performance", Move(Stage.UNPLANNED, PERFORMANCE, WANTED)),
-        (Stage.UNPLANNED, 0, "eco", Move(Stage.UNPLANNED, ECO, EMPTY)),
-        (Stage.UNPLANNED, None, "eco", Held(UNKNOWN)),
+        (Stage.UNPLANNED, None, "performance", Transition(Stage.UNPLANNED, PERFORMANCE, WANTED)),
+        (Stage.UNPLANNED, 0, "eco", Transition(Stage.UNPLANNED, ECO, EMPTY)),
+        (Stage.UNPLANNED, None, "eco", Hold(UNKNOWN)),
         (PERFORMANCE, 3, "performance", None),
-        (PERFORMANCE, 0, "eco", Move(PERFORMANCE, ECO, EMPTY)),
-        (PERFORMANCE, 3, "eco", Move(PERFORMANCE, DRAINING, BUSY)),
-        (PERFORMANCE, None, "eco", Held(UNKNOWN)),
-        (DRAINING, 3, "eco", Held(WAITS)),
-        (DRAINING, 0, "eco", Move(DRAINING, ECO, EMPTIED)),
-        (DRAINING, None, "eco", Held(UNKNOWN)),
-        (DRAINING, 3, "performance", Move(DRAINING, PERFORMANCE, AGAIN)),
+        (PERFORMANCE, 0, "eco", Transition(PERFORMANCE, ECO, EMPTY)),
+        (PERFORMANCE, 3, "eco", Transition(PERFORMANCE, DRAINING, BUSY)),
+        (PERFORMANCE, None, "eco", Hold(UNKNOWN)),
+        (DRAINING, 3, "eco", Hold(WAITS)),
+        (DRAINING, 0, "eco", Transition(DRAINING, ECO, EMPTIED)),
+        (DRAINING, None, "eco", Hold(UNKNOWN)),
+        (DRAINING, 3, "performance", Transition(DRAINING, PERFORMANCE, AGAIN)),
         (ECO, 3, "eco", None),
-        (ECO, None, "performance", Move(ECO, PERFORMANCE, WANTED)),
+        (ECO, None, "performance", Transition(ECO, PERFORMANCE, WANTED)),
     ],
 )
-def test_a_node_goes_one_step_at_a_time(
-    stage: Stage, pods: int | None, wanted: Profile, expected: Move | Held | None
+def test_each_stage_has_its_next_transition(
+    stage: Stage, pods: int | None, wanted: Profile, expected: Transition | Hold | None
 ) -> None:
-    assert next_move(Guarded(stage, pods), wanted) == expected
+    assert next_transition(GuardInput(stage, pods), wanted) == expected
 
 
-def test_a_deadline_ends_draining_whoever_runs_there() -> None:
-    assert next_move(Guarded(DRAINING, 3, overdue=True), "eco") == Move(DRAINING, ECO, OVERDUE)
+def test_a_deadline_ends_draining_despite_running_pods() -> None:
+    assert next_transition(GuardInput(DRAINING, 3, overdue=True), "eco") == Transition(
+        DRAINING, ECO, OVERDUE
+    )
 
 
-def test_no_deadline_makes_the_unknown_known() -> None:
-    assert next_move(Guarded(DRAINING, None, overdue=True), "eco") == Held(UNKNOWN)
+def test_a_deadline_does_not_replace_knowledge_of_the_pods() -> None:
+    assert next_transition(GuardInput(DRAINING, None, overdue=True), "eco") == Hold(UNKNOWN)
 
 
 @pytest.mark.parametrize(("stage", "wanted"), [(PERFORMANCE, "eco"), (ECO, "performance")])
 def test_a_class_lasts_for_its_dwell_time(stage: Stage, wanted: Profile) -> None:
-    assert next_move(Guarded(stage, 0, dwells=True), wanted) == Held(DWELLS)
+    assert next_transition(GuardInput(stage, 0, dwells=True), wanted) == Hold(DWELLS)
 
 
 @pytest.mark.parametrize(("pods", "wanted"), [(0, "eco"), (3, "performance")])
 def test_draining_may_end_at_any_time(pods: int, wanted: Profile) -> None:
-    move = next_move(Guarded(DRAINING, pods, dwells=True), wanted)
+    transition = next_transition(GuardInput(DRAINING, pods, dwells=True), wanted)
 
-    assert isinstance(move, Move)
+    assert isinstance(transition, Transition)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,7 @@ def test_draining_may_end_at_any_time(pods: int, wanted: Profile) -> None:
         (node("eco"), ECO),
     ],
 )
-def test_what_is_believed_of_a_node_names_its_stage(state: NodeState, stage: Stage) -> None:
+def test_the_state_of_a_node_determines_its_stage(state: NodeState, stage: Stage) -> None:
     assert stage_of(state) == stage
 
 
@@ -123,24 +125,24 @@ def test_what_is_believed_of_a_node_names_its_stage(state: NodeState, stage: Sta
     [(59, 60, False), (60, 60, True), (1e6, 0, False)],
     ids=["before", "at the deadline", "no deadline"],
 )
-def test_a_node_is_overdue_from_its_deadline_on(
+def test_a_draining_node_is_overdue_from_its_deadline_on(
     age_s: float, deadline_s: float, overdue: bool
 ) -> None:
     draining = node("performance", draining=True, age_s=age_s)
-    facts = guarded(draining, NOON, pods_known=True, deadline_s=deadline_s, dwell_s=0)
+    facts = guard_input(draining, NOON, pods_known=True, deadline_s=deadline_s, dwell_s=0)
 
     assert facts.overdue is overdue
 
 
-def test_a_node_that_does_not_drain_has_no_deadline() -> None:
-    facts = guarded(node("eco", age_s=99), NOON, pods_known=True, deadline_s=1, dwell_s=0)
+def test_a_node_that_is_not_draining_has_no_deadline() -> None:
+    facts = guard_input(node("eco", age_s=99), NOON, pods_known=True, deadline_s=1, dwell_s=0)
 
     assert facts.overdue is False
 
 
 @pytest.mark.parametrize(("age_s", "dwells"), [(0, True), (59, True), (60, False)])
 def test_a_node_dwells_since_its_class_changed(age_s: float, dwells: bool) -> None:
-    facts = guarded(node("eco", age_s=age_s), NOON, pods_known=True, deadline_s=0, dwell_s=60)
+    facts = guard_input(node("eco", age_s=age_s), NOON, pods_known=True, deadline_s=0, dwell_s=60)
 
     assert facts.dwells is dwells
 
@@ -148,11 +150,11 @@ def test_a_node_dwells_since_its_class_changed(age_s: float, dwells: bool) -> No
 def test_a_node_that_was_never_planned_does_not_dwell() -> None:
     new = NodeState(ordinal=0, at=NOON)
 
-    assert not guarded(new, NOON, pods_known=True, deadline_s=0, dwell_s=1e10).dwells
+    assert not guard_input(new, NOON, pods_known=True, deadline_s=0, dwell_s=1e10).dwells
 
 
-def test_pods_that_nobody_knows_are_no_pods_that_are_gone() -> None:
-    facts = guarded(node("eco"), NOON, pods_known=False, deadline_s=0, dwell_s=0)
+def test_unknown_pods_do_not_count_as_gone() -> None:
+    facts = guard_input(node("eco"), NOON, pods_known=False, deadline_s=0, dwell_s=0)
 
     assert facts.performance_pods is None
 
@@ -170,11 +172,11 @@ def test_pods_that_nobody_knows_are_no_pods_that_are_gone() -> None:
     ],
     ids=["unplanned", "performance", "busy", "draining", "just eco", "settled", "somebody came"],
 )
-def test_eco_caps_come_when_the_class_has_settled_and_nobody_is_there(
+def test_eco_caps_need_a_settled_class_and_no_performance_pods(
     state: NodeState, expected: str | None
 ) -> None:
     assert caps_profile(state, NOON, pods_known=True, settle_s=5) == expected
 
 
-def test_eco_caps_need_to_know_who_runs_there() -> None:
+def test_eco_caps_need_known_pods() -> None:
     assert caps_profile(node("eco", age_s=99), NOON, pods_known=False, settle_s=5) is None

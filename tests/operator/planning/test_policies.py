@@ -11,20 +11,20 @@ from joulie_operator.planning.policies import (
     BY_FAMILY,
     BY_NAME,
     NO_SLOT,
+    Assignment,
     Candidate,
     Demand,
-    Seat,
+    DesiredProfiles,
     Share,
     Situation,
-    Wanted,
+    assign,
     by_density,
+    clamp,
+    desired_profiles,
     queue_aware_v1,
     rule_swap_v1,
-    seated,
     share_of,
     static_partition,
-    wanted,
-    within,
 )
 from joulie_operator.planning.rules import Rules
 
@@ -42,12 +42,16 @@ def situation(
     return Situation(by_density(made), demand, now_s, Rules()._replace(**said).numbers())
 
 
-def asked_of(name: str, seen: Situation, *, always: bool = False) -> Wanted:
-    return wanted(name, BUILT_IN[name](seen), seen, floor_always=always)
+def asked_of(name: str, seen: Situation, *, always: bool = False) -> DesiredProfiles:
+    return desired_profiles(name, BUILT_IN[name](seen), seen, floor_always=always)
 
 
-def performing(found: Wanted) -> set[str]:
-    return {name for name, seat in found.seats.items() if seat.profile == "performance"}
+def performing(found: DesiredProfiles) -> set[str]:
+    return {
+        name
+        for name, assignment in found.assignments.items()
+        if assignment.profile == "performance"
+    }
 
 
 @pytest.mark.parametrize(
@@ -91,17 +95,17 @@ def test_the_need_is_rounded_up_from_the_exact_quotient(
     ids=["between", "below", "above", "the upper bound wins"],
 )
 def test_a_number_stays_within_its_bounds(value: int, low: int, high: int, kept: int) -> None:
-    assert within(value, low, high) == kept
+    assert clamp(value, low, high) == kept
 
 
-# --- how many ---------------------------------------------------------------------------------
+# --- the number of performance nodes ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("count", "share", "performance"),
     [(10, 0.5, 5), (5, 0.5, 3), (3, 0.1, 0), (1, 0.5, 1), (7, 0, 0), (7, 1, 7), (0, 0.5, 0)],
 )
-def test_a_fixed_share_of_the_nodes_performs(count: int, share: float, performance: int) -> None:
+def test_static_partition_gives_a_fixed_share(count: int, share: float, performance: int) -> None:
     found = asked_of("static_partition", situation(count, static_hp_frac=share))
 
     assert len(performing(found)) == found.performance == performance
@@ -126,7 +130,7 @@ def test_a_fixed_share_of_the_nodes_performs(count: int, share: float, performan
         "at rest",
         "the base is enough",
         "one pod more",
-        "a started ten counts",
+        "a part of ten counts",
         "never more than there are",
         "never more than allowed",
         "never less than wanted",
@@ -144,7 +148,7 @@ def test_performance_follows_the_queue(
     assert asked_of("queue_aware_v1", seen).performance == performance
 
 
-def test_pods_that_wait_and_pods_that_run_are_both_in_the_queue() -> None:
+def test_the_queue_counts_pending_and_bound_pods() -> None:
     demand = Demand(performance_pending=40, performance_bound=35, eco_only_pending=9)
 
     assert queue_aware_v1(situation(10, demand)) == Share(8, {"base": 6, "need": 8})
@@ -153,36 +157,39 @@ def test_pods_that_wait_and_pods_that_run_are_both_in_the_queue() -> None:
 @pytest.mark.parametrize(
     ("now_s", "saves"), [(0, "a"), (59.9, "a"), (60, "b"), (119, "b"), (120, "a"), (1.9e9, "a")]
 )
-def test_the_first_two_nodes_save_in_turn(now_s: float, saves: str) -> None:
+def test_rule_swap_makes_the_first_two_nodes_eco_in_turn(now_s: float, saves: str) -> None:
     found = asked_of("rule_swap_v1", situation([node(name) for name in "abcd"], now_s=now_s))
 
     assert performing(found) == set("abcd") - {saves}
-    assert found.seats[saves] == Seat("eco", BY_NAME)
+    assert found.assignments[saves] == Assignment("eco", BY_NAME)
 
 
-def test_a_single_node_saves_every_other_time() -> None:
+def test_rule_swap_makes_a_single_node_eco_every_other_interval() -> None:
     phases = [rule_swap_v1(situation([node("a")], now_s=at)).pinned for at in (0, 60)]
 
     assert phases == [{"a": "eco"}, {"a": "performance"}]
 
 
 @pytest.mark.parametrize(("asked", "performance"), [(9, 4), (-1, 0), (2, 2)])
-def test_a_policy_gets_no_more_nodes_than_there_are(asked: int, performance: int) -> None:
-    assert wanted("p", Share(asked), situation(4), floor_always=False).performance == performance
+def test_the_number_of_a_policy_is_bounded_by_the_nodes(asked: int, performance: int) -> None:
+    assert (
+        desired_profiles("p", Share(asked), situation(4), floor_always=False).performance
+        == performance
+    )
 
 
-# --- which ones -------------------------------------------------------------------------------
+# --- the choice of performance nodes ----------------------------------------------------------
 
 
-def test_the_densest_nodes_perform_and_ties_go_by_name() -> None:
+def test_the_densest_nodes_are_chosen_and_ties_go_by_name() -> None:
     nodes = [node("d", density=0.9), node("c"), node("a"), node("b"), node("e", density=0.1)]
 
-    assert seated(nodes, 2) == {
-        "d": Seat("performance", BY_FAMILY),
-        "a": Seat("performance", BY_DENSITY),
-        "b": Seat("eco", NO_SLOT),
-        "c": Seat("eco", NO_SLOT),
-        "e": Seat("eco", NO_SLOT),
+    assert assign(nodes, 2) == {
+        "d": Assignment("performance", BY_FAMILY),
+        "a": Assignment("performance", BY_DENSITY),
+        "b": Assignment("eco", NO_SLOT),
+        "c": Assignment("eco", NO_SLOT),
+        "e": Assignment("eco", NO_SLOT),
     }
 
 
@@ -214,20 +221,25 @@ def test_each_family_gets_its_densest_node_first(
     assert performing(asked_of("static_partition", seen, always=always)) == performance
 
 
-def test_a_node_stays_eco_while_pods_wait_that_run_nowhere_else() -> None:
+def test_a_node_stays_eco_for_pending_eco_only_pods() -> None:
     seen = situation(FAMILIES, Demand(eco_only_pending=1), static_hp_frac=1)
 
     assert performing(asked_of("static_partition", seen)) == {"h1", "h2", "a1", "c2"}
 
 
-def test_not_even_a_policy_that_names_nodes_takes_the_last_one_from_them() -> None:
+def test_pins_of_a_policy_do_not_take_the_last_node_from_eco_only_pods() -> None:
     named = Share(2, pinned={"n000": "performance", "n001": "performance"})
-    found = wanted("p", named, situation(2, Demand(eco_only_pending=1)), floor_always=False)
+    found = desired_profiles(
+        "p", named, situation(2, Demand(eco_only_pending=1)), floor_always=False
+    )
 
-    assert found.seats == {"n000": Seat("performance", BY_NAME), "n001": Seat("eco", NO_SLOT)}
+    assert found.assignments == {
+        "n000": Assignment("performance", BY_NAME),
+        "n001": Assignment("eco", NO_SLOT),
+    }
 
 
-def test_a_wish_says_what_it_rests_on() -> None:
+def test_desired_profiles_include_their_inputs() -> None:
     demand = Demand(performance_pending=1, performance_bound=2, eco_only_pending=3)
     found = asked_of("static_partition", situation(FAMILIES, demand, static_hp_frac=0.4))
 
@@ -264,12 +276,12 @@ quick = settings(deadline=None, max_examples=100)
 
 @quick
 @given(policies, clusters, demands, st.floats(0, 1e10), st.booleans())
-def test_every_node_gets_exactly_one_seat(
+def test_every_node_gets_exactly_one_profile(
     policy: str, nodes: list[Candidate], demand: Demand, now_s: float, always: bool
 ) -> None:
     found = asked_of(policy, situation(nodes, demand, now_s), always=always)
 
-    assert found.seats.keys() == {each.name for each in nodes}
+    assert found.assignments.keys() == {each.name for each in nodes}
     assert len(performing(found)) == found.performance
 
 
@@ -286,7 +298,7 @@ def test_the_order_of_the_nodes_changes_nothing(
 
 @quick
 @given(clusters, pods, pods, fractions)
-def test_more_pressure_never_takes_a_node_from_performance(
+def test_more_demand_never_removes_a_performance_node(
     nodes: list[Candidate], one: int, other: int, base: float
 ) -> None:
     calm, busy = (
@@ -299,7 +311,7 @@ def test_more_pressure_never_takes_a_node_from_performance(
 
 @quick
 @given(clusters, fractions, fractions)
-def test_who_performs_still_performs_when_more_shall(
+def test_performance_nodes_stay_when_the_number_grows(
     nodes: list[Candidate], one: float, other: float
 ) -> None:
     few, many = (
@@ -312,7 +324,7 @@ def test_who_performs_still_performs_when_more_shall(
 
 @quick
 @given(clusters, demands, st.integers(0, 15), st.integers(0, 15))
-def test_the_queue_moves_within_its_bounds(
+def test_the_queue_aware_number_stays_within_its_bounds(
     nodes: list[Candidate], demand: Demand, one: int, other: int
 ) -> None:
     least, most = min(one, other), max(one, other)
@@ -323,17 +335,17 @@ def test_the_queue_moves_within_its_bounds(
 
 @quick
 @given(clusters, st.integers(0, 12))
-def test_no_family_is_left_out_while_there_are_slots(nodes: list[Candidate], count: int) -> None:
-    seats = seated(nodes, count)
+def test_every_family_gets_a_node_while_there_are_slots(nodes: list[Candidate], count: int) -> None:
+    assignments = assign(nodes, count)
     families = {each.family for each in nodes}
-    served = {each.family for each in nodes if seats[each.name].profile == "performance"}
+    served = {each.family for each in nodes if assignments[each.name].profile == "performance"}
 
     assert len(served) == min(count, len(families), len(nodes))
 
 
 @quick
 @given(clusters, fractions)
-def test_a_static_share_takes_no_notice_of_pods(nodes: list[Candidate], share: float) -> None:
+def test_a_static_share_does_not_depend_on_pods(nodes: list[Candidate], share: float) -> None:
     calm, busy = (
         static_partition(situation(nodes, Demand(count), static_hp_frac=share)) for count in (0, 99)
     )

@@ -44,7 +44,14 @@ from joulie_operator.planning.density import density
 from joulie_operator.planning.eligible import candidates, demand_of, is_eligible
 from joulie_operator.planning.guard import DWELLS, LIMITED, UNKNOWN, WAITS
 from joulie_operator.planning.policies import BUILT_IN, Candidate, Demand, Policy, Share, by_density
-from joulie_operator.planning.reconcile import CODE_VERSION, Chosen, Moment, Plan, again, plan
+from joulie_operator.planning.reconcile import (
+    CODE_VERSION,
+    LoadedPolicy,
+    Plan,
+    PlanBasis,
+    plan,
+    recompute,
+)
 from joulie_operator.planning.rules import Rules
 from joulie_projections.fold.sequence import fold
 from joulie_projections.pods.kubernetes_pod import Pod
@@ -59,7 +66,7 @@ NAMED = "the policy names it"
 
 
 def node(**fields: Any) -> NodeState:
-    """There, ready and ours, with GPUs; as it is for a minute."""
+    """A ready, managed node with GPUs, unchanged for a minute."""
     usual = NodeState(
         ordinal=0,
         at=NOON,
@@ -88,14 +95,14 @@ def cluster_state_of(*pods: PodState, **nodes: NodeState) -> ClusterState:
     return cluster_state
 
 
-def wanting(profile: Profile, names: Sequence[str] = ("n",)) -> Chosen:
+def wanting(profile: Profile, names: Sequence[str] = ("n",)) -> LoadedPolicy:
     count = len(names) if profile == "performance" else 0
-    return Chosen(lambda _: Share(count, pinned=dict.fromkeys(names, profile)))
+    return LoadedPolicy(lambda _: Share(count, pinned=dict.fromkeys(names, profile)))
 
 
-def planned(state: NodeState, profile: Profile, rules: Rules = USUAL, **moment: Any) -> Plan:
+def planned(state: NodeState, profile: Profile, rules: Rules = USUAL, **basis: Any) -> Plan:
     return plan(
-        cluster_state_of(n=state), wanting(profile), rules, Moment(7, NOON)._replace(**moment)
+        cluster_state_of(n=state), wanting(profile), rules, PlanBasis(7, NOON)._replace(**basis)
     )
 
 
@@ -149,33 +156,31 @@ NEW = node(class_at=0)
         (eco(hardware=hardware("n"), gpu_cap_pct=None), "eco", []),
     ],
     ids=[
-        "new to performance: room first",
+        "new to performance: caps first",
         "new to eco: class first",
         "new with performance pods drains",
         "performance stays",
         "performance to eco: class first",
-        "standard pods block nobody",
+        "standard pods do not matter",
         "performance pods make it drain",
-        "performance pods where they belong",
-        "draining waits, caps untouched",
+        "performance pods on a performance node",
+        "draining waits, caps unchanged",
         "drained: class first",
-        "draining is called back",
-        "eco that has settled gets its caps",
-        "eco with a performance pod keeps its caps away",
+        "draining is cancelled",
+        "settled eco gets its caps",
+        "eco with a performance pod gets no caps",
         "eco that has not settled waits",
         "eco stays",
-        "eco to performance: room first",
-        "caps that were changed are set again",
+        "eco to performance: caps first",
+        "caps that differ are set again",
         "without GPUs no GPU cap",
     ],
 )
-def test_the_next_step_of_a_node(
-    state: NodeState, profile: Profile, expected: list[NodePlan]
-) -> None:
+def test_the_events_of_a_node(state: NodeState, profile: Profile, expected: list[NodePlan]) -> None:
     assert planned(state, profile).events == expected
 
 
-def test_a_deadline_brings_class_and_caps_at_once() -> None:
+def test_a_deadline_sets_class_and_caps_at_once() -> None:
     draining = performance(draining=True, performance_pods=2)
 
     assert planned(draining, "eco", Rules(drain_deadline_s=60)).events == [
@@ -192,18 +197,18 @@ def test_a_deadline_brings_class_and_caps_at_once() -> None:
         (performance(), Rules(max_changes=1), ""),
     ],
 )
-def test_who_is_held_is_told_with_the_reason(state: NodeState, rules: Rules, why: str) -> None:
+def test_held_nodes_are_reported_with_the_reason(state: NodeState, rules: Rules, why: str) -> None:
     found = planned(state, "eco", rules)
 
     assert found.held == ({"n": why} if why else {})
     assert (f"1 held: {why}" in found.made.because) is bool(why)
 
 
-# --- performance pods on a node that shall become eco -----------------------------------------
+# --- performance pods on a node that becomes eco ----------------------------------------------
 
 
 def lived(*facts: AnyEvent) -> ClusterState:
-    """The world after these, one second after the other."""
+    """The cluster state after these facts, one per second."""
     cluster_state = ClusterState()
     draft = Draft(cluster_state)
     fold(draft, records(*facts), 0)
@@ -212,7 +217,7 @@ def lived(*facts: AnyEvent) -> ClusterState:
 
 
 def happens(cluster_state: ClusterState, *facts: AnyEvent, at_s: float = 500) -> None:
-    """All at once; half a minute before the next plan, if nothing else is said."""
+    """Folds facts at one time; by default half a minute before the next plan."""
     draft = Draft(cluster_state)
     fold(
         draft,
@@ -222,15 +227,15 @@ def happens(cluster_state: ClusterState, *facts: AnyEvent, at_s: float = 500) ->
     draft.commit()
 
 
-def carried_on(cluster_state: ClusterState, **moment: Any) -> list[str]:
-    """One plan towards eco, and the world with it."""
-    found = plan(cluster_state, wanting("eco"), USUAL, Moment(7, noon(530))._replace(**moment))
+def carried_on(cluster_state: ClusterState, **basis: Any) -> list[str]:
+    """Makes one plan towards eco and folds it."""
+    found = plan(cluster_state, wanting("eco"), USUAL, PlanBasis(7, noon(530))._replace(**basis))
     happens(cluster_state, *found.events)
     return [event.TYPE for event in found.events]
 
 
 def on_node(phase: str, **metadata: str) -> AnyEvent:
-    """A performance pod there, told as the watcher tells it."""
+    """A fact about a performance pod on the node, as the watcher publishes it."""
     named = {"uid": "a", "annotations": {"joulie.io/workload-class": "performance"}, **metadata}
     seen = {"metadata": named, "spec": {"nodeName": "n"}, "status": {"phase": phase}}
     return PodKind().fact(msgspec.convert(seen, Pod))
@@ -258,39 +263,39 @@ def test_caps_stay_until_the_last_performance_pod_is_gone(fact: AnyEvent) -> Non
     assert ending == [["plan.transition-completed"], ["plan.caps-set"], []]
 
 
-def test_caps_stay_while_it_is_not_known_who_runs_there() -> None:
+def test_caps_stay_while_the_pods_of_the_node_are_unknown() -> None:
     cluster_state = lived(node_seen("n"), hardware("n"))
     steps = [carried_on(cluster_state, pods_known=known) for known in (False, True, False, True)]
 
     assert steps == [[], ["plan.profile-assigned"], [], ["plan.caps-set"]]
 
 
-def test_a_node_whose_state_is_unknown_keeps_what_it_has() -> None:
+def test_a_node_with_unknown_pods_keeps_its_class_and_caps() -> None:
     lost = performance(ready=False)
 
     found = planned(lost, "eco")
     assert (found.events, found.made.nodes) == ([], 0)
 
 
-def test_knowing_nothing_of_pods_hinders_nobody_from_performing() -> None:
+def test_unknown_pods_do_not_block_transitions_to_performance() -> None:
     assert planned(eco(), "performance", pods_known=False).events[-1] == becomes(
         "performance", WANTED
     )
     assert planned(performance(), "eco", pods_known=False).held == {"n": UNKNOWN}
 
 
-# --- not too much at once ---------------------------------------------------------------------
+# --- the limit of changes ---------------------------------------------------------------------
 
 CROWD = {f"n{at}": performance() for at in range(4)} | {f"e{at}": eco() for at in range(4)}
 
 
 def swap(*, limit: int, crowd: dict[str, NodeState] = CROWD) -> Plan:
-    """All that perform shall save, and the other way round."""
+    """A plan that swaps performance and eco nodes."""
     pinned: dict[str, Profile] = {
         name: "performance" if name.startswith("e") else "eco" for name in crowd
     }
-    policy = Chosen(lambda _: Share(4, pinned=pinned))
-    return plan(cluster_state_of(**crowd), policy, Rules(max_changes=limit), Moment(7, NOON))
+    policy = LoadedPolicy(lambda _: Share(4, pinned=pinned))
+    return plan(cluster_state_of(**crowd), policy, Rules(max_changes=limit), PlanBasis(7, NOON))
 
 
 @pytest.mark.parametrize(
@@ -301,7 +306,7 @@ def swap(*, limit: int, crowd: dict[str, NodeState] = CROWD) -> Plan:
         (1, ["e0"]),
     ],
 )
-def test_only_so_many_nodes_change_at_once_and_performance_goes_first(
+def test_the_number_of_changes_is_limited_and_performance_goes_first(
     limit: int, changed: list[str]
 ) -> None:
     found = swap(limit=limit)
@@ -312,20 +317,20 @@ def test_only_so_many_nodes_change_at_once_and_performance_goes_first(
     )
 
 
-def test_what_changed_within_the_interval_counts() -> None:
+def test_changes_within_the_interval_count() -> None:
     recent = CROWD | {"x0": performance(class_at=noon(-59)), "x1": performance(caps_at=noon(-1))}
     found = swap(limit=3, crowd=recent)
 
     assert [group[0].node for group in found.changes] == ["e0", "x0", "x1"]
 
 
-def test_what_changed_before_the_interval_counts_no_more() -> None:
+def test_changes_before_the_interval_do_not_count() -> None:
     found = swap(limit=1, crowd=CROWD | {"x": eco(class_at=noon(-60), labels={})})
 
     assert [group[0].node for group in found.changes] == ["e0"]
 
 
-def test_draining_ends_however_many_change() -> None:
+def test_the_limit_does_not_apply_to_the_end_of_draining() -> None:
     drained = performance(draining=True)
 
     assert planned(drained, "eco", Rules(max_changes=1)).events == [completed(GONE)]
@@ -333,7 +338,7 @@ def test_draining_ends_however_many_change() -> None:
     assert [group[0].node for group in found.changes] == ["e0", "n9"]
 
 
-# --- who is planned for -----------------------------------------------------------------------
+# --- eligible nodes ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -350,11 +355,11 @@ def test_draining_ends_however_many_change() -> None:
     ],
     ids=["fine", "gone", "not ready", "cordoned", "no label", "not managed", "reserved", "free"],
 )
-def test_only_nodes_that_are_ours_and_well_are_planned(state: NodeState, expected: bool) -> None:
+def test_only_managed_and_usable_nodes_are_planned(state: NodeState, expected: bool) -> None:
     assert is_eligible(state, MANAGED) is expected
 
 
-def test_an_empty_selector_takes_every_node() -> None:
+def test_an_empty_selector_selects_every_node() -> None:
     assert is_eligible(node(labels={}), {})
 
 
@@ -374,28 +379,28 @@ def test_an_eligible_node_has_a_family_and_a_density() -> None:
 
 
 def performing_of(names: list[str], equal_nodes: str) -> list[bool]:
-    """Half of so many equal nodes."""
+    """Which of these equal nodes are performance nodes, at a share of one half."""
     made = plan(
         cluster_state_of(**{name: node() for name in names}),
-        Chosen(BUILT_IN["static_partition"]),
+        LoadedPolicy(BUILT_IN["static_partition"]),
         USUAL._replace(equal_nodes=equal_nodes),
-        Moment(7, NOON),
+        PlanBasis(7, NOON),
     )
     chosen = {event.node: event for event in made.events if isinstance(event, ProfileAssigned)}
     return [chosen[name].profile == "performance" for name in names]
 
 
-def test_of_equal_nodes_the_first_by_name_supply_performance_or_some_everywhere() -> None:
+def test_equal_nodes_are_chosen_by_name_or_spread() -> None:
     names = [f"node-{number:04}" for number in range(1000)]
     spread = performing_of(names, "spread")
 
     assert performing_of(names, USUAL.equal_nodes) == [True] * 500 + [False] * 500
     assert sum(spread) == 500
-    # What kube-scheduler looks at is a stretch of its list.
+    # kube-scheduler samples a contiguous part of its node list.
     assert all(30 <= sum(spread[at : at + 100]) <= 70 for at in range(900))
 
 
-def test_spreading_takes_no_slot_from_a_denser_node() -> None:
+def test_spreading_does_not_override_density() -> None:
     names = [f"n{number}" for number in range(20)]
     dense = {name: node(hardware=hardware(name, cores=64)) for name in names[:10]}
     sparse = {name: node(hardware=hardware(name, cores=8)) for name in names[10:]}
@@ -405,7 +410,7 @@ def test_spreading_takes_no_slot_from_a_denser_node() -> None:
     assert {each.name for each in ordered[:10]} == set(dense)
 
 
-def test_demand_is_what_waits_and_what_runs() -> None:
+def test_demand_counts_pending_and_bound_pods() -> None:
     saving = PodAsk(uid="s", namespace="t", name="s", placement="eco-only")
     cluster_state = lived(
         node_seen("n"),
@@ -421,29 +426,29 @@ def test_demand_is_what_waits_and_what_runs() -> None:
 
 
 @pytest.mark.parametrize("exempt", ["daemonset", "mirror", "critical"])
-def test_an_exempt_pod_holds_up_no_drain_and_is_no_demand(exempt: str) -> None:
+def test_an_exempt_pod_neither_delays_draining_nor_counts_as_demand(exempt: str) -> None:
     pod = replace(ask("d", performance=True), exempt=exempt)
     waiting = replace(ask("w", performance=True), exempt=exempt)
     cluster_state = lived(
         node_seen("n"), PodBound(pod=pod, node="n"), draining("n"), PodPending(pod=waiting)
     )
-    after = plan(cluster_state, wanting("eco"), USUAL, Moment(7, NOON + 60 * SECOND))
+    after = plan(cluster_state, wanting("eco"), USUAL, PlanBasis(7, NOON + 60 * SECOND))
 
     assert demand_of(cluster_state) == Demand()
     assert cluster_state.nodes["n"].pods == 1
     assert completed("the last performance pod is gone") in after.events
 
 
-# --- why, and the same again ------------------------------------------------------------------
+# --- reasons, and recomputation ---------------------------------------------------------------
 
 
-def test_a_plan_says_all_that_it_rests_on() -> None:
+def test_a_plan_contains_all_of_its_inputs() -> None:
     cluster_state = cluster_state_of(a=performance(), b=eco(), c=performance(performance_pods=1))
     found = plan(
         cluster_state,
-        Chosen(BUILT_IN["static_partition"]),
+        LoadedPolicy(BUILT_IN["static_partition"]),
         Rules(static_hp_frac=0.3),
-        Moment(41, NOON),
+        PlanBasis(41, NOON),
     )
 
     assert replace(found.made, settings={}) == PlanMade(
@@ -471,13 +476,13 @@ def test_a_plan_says_all_that_it_rests_on() -> None:
     )
 
 
-def test_a_node_is_told_why_it() -> None:
+def test_the_event_of_a_node_contains_the_reason() -> None:
     cluster_state = cluster_state_of(a=NEW, b=NEW, c=NEW)
     found = plan(
         cluster_state,
-        Chosen(BUILT_IN["static_partition"]),
+        LoadedPolicy(BUILT_IN["static_partition"]),
         Rules(static_hp_frac=0.6),
-        Moment(7, NOON),
+        PlanBasis(7, NOON),
     )
 
     assert [e.because for e in found.events if isinstance(e, ProfileAssigned)] == [
@@ -488,18 +493,20 @@ def test_a_node_is_told_why_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "told"),
+    ("policy", "cause"),
     [
         (lambda _: 1 // 0, "ZeroDivisionError"),
         (lambda _: None, "AttributeError"),
         (lambda _: Share(float("nan")), "ValueError"),  # type: ignore[arg-type]
-        (lambda _: Share(1, {"x": float("inf")}), "no finite number"),
+        (lambda _: Share(1, {"x": float("inf")}), "not a finite number"),
     ],
     ids=["raises", "answers nothing", "no number", "endless"],
 )
-def test_a_policy_that_gives_no_answer_is_told_by_its_name(policy: Policy, told: str) -> None:
-    with pytest.raises(PolicyFailed, match=f"policy acme gave no answer: .*{told}"):
-        plan(cluster_state_of(n=NEW), Chosen(policy), Rules(policy="acme"), Moment(7, NOON))
+def test_the_error_of_a_failed_policy_contains_its_name(policy: Policy, cause: str) -> None:
+    with pytest.raises(PolicyFailed, match=f"policy acme gave no answer: .*{cause}"):
+        plan(
+            cluster_state_of(n=NEW), LoadedPolicy(policy), Rules(policy="acme"), PlanBasis(7, NOON)
+        )
 
 
 facts = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), max_size=30)
@@ -515,45 +522,45 @@ choices: dict[str, st.SearchStrategy[Any]] = {
     "gpu_absolute": st.booleans(),
 }
 rules = st.fixed_dictionaries(choices).map(lambda said: Rules(**said))
-moments = st.builds(Moment, st.integers(0, 99), st.integers(NOON, noon(40)), st.booleans())
+bases = st.builds(PlanBasis, st.integers(0, 99), st.integers(NOON, noon(40)), st.booleans())
 lawful = settings(deadline=None, max_examples=100)
 
 
 @lawful
-@given(facts, rules, moments)
-def test_a_plan_can_be_made_again_from_its_own_event(
-    happened: list[AnyEvent], said: Rules, moment: Moment
+@given(facts, rules, bases)
+def test_a_plan_can_be_recomputed_from_its_event(
+    happened: list[AnyEvent], said: Rules, basis: PlanBasis
 ) -> None:
-    policy = Chosen(BUILT_IN[said.policy])
-    found = plan(lived(*happened), policy, said, moment)
+    policy = LoadedPolicy(BUILT_IN[said.policy])
+    found = plan(lived(*happened), policy, said, basis)
     sent = codec.open_envelope(producer().stamp(found.made).data, "here")
     made = codec.read(sent, "here")
 
     assert isinstance(made, PlanMade)
-    assert again(made, lived(*happened), policy) == found
+    assert recompute(made, lived(*happened), policy) == found
 
 
 @lawful
-@given(facts, rules, moments, st.randoms(use_true_random=False))
+@given(facts, rules, bases, st.randoms(use_true_random=False))
 def test_the_order_of_the_nodes_in_memory_changes_nothing(
-    happened: list[AnyEvent], said: Rules, moment: Moment, draw: random.Random
+    happened: list[AnyEvent], said: Rules, basis: PlanBasis, draw: random.Random
 ) -> None:
     cluster_state, shuffled = lived(*happened), lived(*happened)
     names = draw.sample(sorted(cluster_state.nodes), len(cluster_state.nodes))
     shuffled.nodes = {name: shuffled.nodes[name] for name in names}
-    policy = Chosen(BUILT_IN[said.policy])
+    policy = LoadedPolicy(BUILT_IN[said.policy])
 
-    assert plan(shuffled, policy, said, moment) == plan(cluster_state, policy, said, moment)
+    assert plan(shuffled, policy, said, basis) == plan(cluster_state, policy, said, basis)
 
 
 @lawful
 @given(facts, rules)
-def test_no_plan_lowers_caps_where_performance_pods_run(
+def test_no_plan_lowers_the_caps_of_running_performance_pods(
     happened: list[AnyEvent], said: Rules
 ) -> None:
     cluster_state = lived(*happened)
     said = said._replace(drain_deadline_s=0)
-    found = plan(cluster_state, Chosen(BUILT_IN[said.policy]), said, Moment(7, noon(40)))
+    found = plan(cluster_state, LoadedPolicy(BUILT_IN[said.policy]), said, PlanBasis(7, noon(40)))
     performs = {e.node for e in found.events if isinstance(e, ProfileAssigned)}
 
     for event in found.events:
@@ -564,12 +571,12 @@ def test_no_plan_lowers_caps_where_performance_pods_run(
 
 @lawful
 @given(facts, rules)
-def test_plans_come_to_rest(happened: list[AnyEvent], said: Rules) -> None:
-    cluster_state, policy = lived(*happened), Chosen(BUILT_IN["static_partition"])
+def test_plans_converge(happened: list[AnyEvent], said: Rules) -> None:
+    cluster_state, policy = lived(*happened), LoadedPolicy(BUILT_IN["static_partition"])
     said = said._replace(max_changes=0, dwell_s=0)
     left = []
     for turn in range(4):
-        found = plan(cluster_state, policy, said, Moment(turn, noon(70 + 10 * turn)))
+        found = plan(cluster_state, policy, said, PlanBasis(turn, noon(70 + 10 * turn)))
         happens(cluster_state, *found.events, at_s=60 + 10 * turn)
         left.append(len(found.events))
 

@@ -52,27 +52,25 @@ def gpu(uuid: str, watts: float, node: str = "gpu1", **labels: str) -> Series:
         *("parts alone", "not a number", "negative", "infinite"),
     ],
 )
-def test_zones_that_lie_in_one_another_are_counted_once(
-    series: list[Series], expected: Reading | None
-) -> None:
+def test_nested_zones_are_counted_once(series: list[Series], expected: Reading | None) -> None:
     assert whole_nodes({ZONES: series}, KNOWN).get("n1") == expected
 
 
-def test_a_platform_holds_the_cards_and_all_the_rest() -> None:
+def test_a_platform_reading_includes_the_cards() -> None:
     box = Series({"node_name": "gpu1", "chassis_id": "1"}, 2500)
     found = {PLATFORM: [box], ZONES: [zone("package", 400, node="gpu1")], CARDS: [gpu("a", 700)]}
 
     assert whole_nodes(found, KNOWN) == {"gpu1": Reading(2500, "kepler platform")}
 
 
-def test_cards_come_on_top_of_the_board() -> None:
+def test_cards_are_added_to_the_board() -> None:
     cards = [gpu("a", 700), gpu("b", 650)]
     found = {ZONES: [zone("package", 400, node="gpu1")], CARDS: cards}
 
     assert whole_nodes(found, KNOWN) == {"gpu1": Reading(1750, "kepler package, dcgm")}
 
 
-def test_slices_of_a_card_and_pods_on_it_show_its_watts_once() -> None:
+def test_series_of_slices_and_pods_count_the_watts_of_a_card_once() -> None:
     cards = [gpu("a", 700, GPU_I_ID="1"), gpu("a", 700, GPU_I_ID="2"), gpu("b", 650, pod="p")]
     found = {ZONES: [zone("package", 400, node="gpu1")], CARDS: cards}
 
@@ -80,13 +78,13 @@ def test_slices_of_a_card_and_pods_on_it_show_its_watts_once() -> None:
 
 
 @pytest.mark.parametrize("cards", [[], [gpu("a", 700)]], ids=["no card", "one of two"])
-def test_a_node_whose_cards_nobody_measured_is_not_read(cards: list[Series]) -> None:
+def test_a_node_with_unmeasured_cards_has_no_reading(cards: list[Series]) -> None:
     found = {ZONES: [zone("package", 400, node="gpu1")], CARDS: cards}
 
     assert whole_nodes(found, KNOWN) == {}
 
 
-def test_cards_without_their_board_are_not_a_node() -> None:
+def test_cards_without_their_board_give_no_reading() -> None:
     assert whole_nodes({CARDS: [gpu("a", 700), gpu("b", 650)]}, KNOWN) == {}
 
 
@@ -101,5 +99,5 @@ def test_older_exporters_are_read_in_both_their_modes() -> None:
     assert whole_nodes({OLD_PACKAGE: packages, OLD_PLATFORM: platform}, KNOWN)["n1"].watts == 200
 
 
-def test_nobody_we_do_not_know_is_read() -> None:
+def test_unknown_nodes_are_ignored() -> None:
     assert whole_nodes({ZONES: [zone("package", 100, node="stranger")]}, KNOWN) == {}

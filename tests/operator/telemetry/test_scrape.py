@@ -15,7 +15,7 @@ from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import CLUSTER, hardware, node_seen, producer, until
 from joulie_operator.cluster_settings import FacilitySettings, PowerSettings
-from joulie_operator.telemetry.facility import look, poll_facility
+from joulie_operator.telemetry.facility import poll_facility, read_facility
 from joulie_operator.telemetry.readings import Reading
 from joulie_operator.telemetry.scrape import read_power, scrape_power
 from joulie_projections.state.state import NodeState
@@ -26,7 +26,7 @@ NODES = {"n1": NodeState(ordinal=0, at=0, present=True), "n2": NodeState(ordinal
 
 
 class Meters:
-    """An HTTP server that answers queries and addresses with what it is told; else 404."""
+    """An HTTP server with configured responses to queries and paths; else 404."""
 
     def __init__(self) -> None:
         self.url = f"http://127.0.0.1:{free_port()}"
@@ -86,7 +86,7 @@ async def test_kepler_is_read_by_the_names_of_its_metrics(meters: Meters) -> Non
     assert await read(power(meters)) == {"n1": Reading(212.5, "kepler package")}
 
 
-async def test_a_query_of_ones_own_gives_a_series_for_each_node(meters: Meters) -> None:
+async def test_a_custom_query_gives_one_series_per_node(meters: Meters) -> None:
     meters.answers["my_watts"] = vector(
         ({"node": "n1"}, "300"), ({"node": "n2"}, "NaN"), ({"node": "x"}, "9")
     )
@@ -96,7 +96,7 @@ async def test_a_query_of_ones_own_gives_a_series_for_each_node(meters: Meters) 
     assert found == {"n1": Reading(300.0, "prometheus")}
 
 
-async def test_a_query_with_a_place_for_the_node_is_asked_for_each(meters: Meters) -> None:
+async def test_a_query_with_a_placeholder_runs_once_per_node(meters: Meters) -> None:
     meters.answers['watts{node="n1"}'] = vector(({}, "300"))
     meters.answers['watts{node="n2"}'] = scalar("0")
     promql = 'watts{node="{node}"}'
@@ -111,16 +111,16 @@ HOSTILE = ["../../api/v1/admin", 'n1"} or secret{x="', "n1?x=", "N1", ""]
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("path", ["", "/telemetry/{node}"])
-async def test_a_name_that_no_node_has_becomes_no_part_of_a_question(
+async def test_an_invalid_node_name_is_not_part_of_a_request(
     meters: Meters, name: str, path: str
 ) -> None:
-    """Nodes are known by events, and an agent may publish any name."""
-    told = {
+    """Node names come from events, and an agent may publish any name."""
+    settings = {
         "NODE_POWER_ADDRESS": f"{meters.url}{path}",
         "NODE_POWER_PROMETHEUS_QUERY": 'watts{node="{node}"}',
     }
     async with aiohttp.ClientSession() as session:
-        found = await read_power(session, {name: NODES["n1"]}, power(meters, **told))
+        found = await read_power(session, {name: NODES["n1"]}, power(meters, **settings))
 
     assert (found, meters.asked) == ({}, [])
 
@@ -138,7 +138,7 @@ async def test_a_name_that_no_node_has_becomes_no_part_of_a_question(
         ("not json", None),
     ],
 )
-async def test_an_http_endpoint_says_it_as_the_simulator_of_old_did(
+async def test_an_http_endpoint_is_read_in_the_format_of_the_old_simulator(
     meters: Meters, said: Any, watts: float | None
 ) -> None:
     meters.answers["/telemetry/n1"] = said
@@ -152,13 +152,13 @@ async def test_an_http_endpoint_says_it_as_the_simulator_of_old_did(
 @pytest.mark.parametrize(
     "answer", ["<html>", '{"status":"error","error":"bad"}', '{"status":"success","data":{}}']
 )
-async def test_an_answer_of_no_use_is_no_reading(meters: Meters, answer: str) -> None:
+async def test_an_unusable_response_gives_no_reading(meters: Meters, answer: str) -> None:
     meters.answers["kepler_node_cpu_watts"] = answer
 
     assert await read(power(meters)) == {}
 
 
-async def test_readings_become_telemetry_and_an_outage_is_waited_out(
+async def test_readings_become_telemetry_and_continue_after_an_outage(
     bus: JetStreamLog, view: View
 ) -> None:
     meters, says = Meters(), producer()
@@ -178,7 +178,7 @@ async def test_readings_become_telemetry_and_an_outage_is_waited_out(
 
 
 @pytest.mark.parametrize("watts", ["1e20", "1e306", "1.1e9"])
-async def test_a_reading_that_no_machine_draws_is_left_out_and_the_loop_goes_on(
+async def test_an_impossible_reading_is_left_out_and_the_loop_continues(
     bus: JetStreamLog, view: View, watts: str
 ) -> None:
     says = producer()
@@ -200,16 +200,16 @@ async def test_a_reading_that_no_machine_draws_is_left_out_and_the_loop_goes_on(
 
 
 def building(meters: Meters, **values: str) -> FacilitySettings:
-    told = {"FACILITY_PROMETHEUS_ADDRESS": meters.url, "FACILITY_POLL_INTERVAL": "50ms"}
-    return Source.of(**{**told, **values}).load(FacilitySettings)
+    settings = {"FACILITY_PROMETHEUS_ADDRESS": meters.url, "FACILITY_POLL_INTERVAL": "50ms"}
+    return Source.of(**{**settings, **values}).load(FacilitySettings)
 
 
 async def looked(settings: FacilitySettings) -> FacilityPolled | None:
     async with aiohttp.ClientSession() as session:
-        return await look(session, settings)
+        return await read_facility(session, settings)
 
 
-async def test_the_building_is_asked_by_prometheus(meters: Meters) -> None:
+async def test_the_facility_is_read_from_prometheus(meters: Meters) -> None:
     meters.answers["datacenter_ambient_temperature_celsius"] = vector(({}, "24.5"))
     meters.answers["datacenter_total_it_power_watts"] = scalar("30000")
     meters.answers["datacenter_cooling_power_watts"] = vector(({}, "NaN"))
@@ -219,24 +219,24 @@ async def test_the_building_is_asked_by_prometheus(meters: Meters) -> None:
     )
 
 
-async def test_the_building_is_asked_by_json(meters: Meters) -> None:
+async def test_the_facility_is_read_from_json(meters: Meters) -> None:
     meters.answers["/hall"] = {"air": {"celsius": 24.5}, "it": 30000, "cooling": True}
     names = {"AMBIENT_TEMP": "air.celsius", "IT_POWER": "it", "COOLING_POWER": "cooling"}
-    told = {f"FACILITY_{name}_METRIC": path for name, path in names.items()}
+    settings = {f"FACILITY_{name}_METRIC": path for name, path in names.items()}
 
-    found = await looked(building(meters, FACILITY_HTTP_ENDPOINT=f"{meters.url}/hall", **told))
+    found = await looked(building(meters, FACILITY_HTTP_ENDPOINT=f"{meters.url}/hall", **settings))
 
     assert found == FacilityPolled(facility="facility", ambient_mdeg=24_500, it_mw=30_000_000)
 
 
 @pytest.mark.parametrize("celsius", ["-300", "4000", "+Inf"])
-async def test_a_temperature_of_no_room_is_a_broken_sensor(meters: Meters, celsius: str) -> None:
+async def test_an_impossible_temperature_is_refused(meters: Meters, celsius: str) -> None:
     meters.answers["datacenter_ambient_temperature_celsius"] = vector(({}, celsius))
 
     assert await looked(building(meters)) is None
 
 
-async def test_a_ratio_of_no_room_is_refused_with_a_reason(
+async def test_an_impossible_pue_is_refused_with_a_reason(
     meters: Meters,
 ) -> None:
     meters.answers["datacenter_ambient_temperature_celsius"] = vector(({}, "24.5"))
@@ -247,12 +247,12 @@ async def test_a_ratio_of_no_room_is_refused_with_a_reason(
         found = await looked(building(meters))
 
     assert found == FacilityPolled(facility="facility", ambient_mdeg=24_500)
-    [told] = lines
-    assert told["why"].startswith("1 W of IT and 3000 W of cooling give a PUE of 3001, above 3")
+    [line] = lines
+    assert line["why"].startswith("1 W of IT and 3000 W of cooling give a PUE of 3001, above 3")
 
 
 @pytest.mark.parametrize("watts", ["1e17", "+Inf", "-1"])
-async def test_what_no_building_draws_is_left_out(meters: Meters, watts: str) -> None:
+async def test_an_impossible_power_is_left_out(meters: Meters, watts: str) -> None:
     meters.answers["datacenter_total_it_power_watts"] = scalar(watts)
     meters.answers["datacenter_cooling_power_watts"] = scalar("9000")
 
@@ -261,7 +261,7 @@ async def test_what_no_building_draws_is_left_out(meters: Meters, watts: str) ->
     )
 
 
-async def test_a_building_that_is_silent_keeps_its_last_values(
+async def test_a_facility_without_readings_keeps_its_last_values(
     bus: JetStreamLog, view: View
 ) -> None:
     meters = Meters()

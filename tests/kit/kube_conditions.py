@@ -1,4 +1,4 @@
-"""What a cluster is seen to be in, and waited for."""
+"""Conditions of a cluster that tests wait for."""
 
 import asyncio
 from collections import Counter
@@ -8,18 +8,18 @@ from joulie_operator.kube.custom_resources import GPUS, NODETWINS
 from kube_real import Running, Tree
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/namespaces/default/pods"
-PATIENCE_S = 90.0
+TIMEOUT_S = 90.0
 Condition = Callable[[], Awaitable[bool]]
 
 
-async def so(condition: Condition) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+async def wait_until(condition: Condition) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         while not await condition():
             await asyncio.sleep(0.2)
 
 
 async def profiles(server: Running) -> dict[str, str]:
-    """Of the nodes whose label, twin and status agree."""
+    """The profiles of nodes with matching label, spec and status."""
     nodes, twins = await server.all(NODES), await server.all(NODETWINS)
     labels = {
         name: tree["metadata"].get("labels", {}).get("joulie.io/power-profile", "")
@@ -34,18 +34,18 @@ async def profiles(server: Running) -> dict[str, str]:
     }
 
 
-def are(server: Running, **counts: int) -> Condition:
-    async def is_so() -> bool:
+def profiles_are(server: Running, **counts: int) -> Condition:
+    async def condition() -> bool:
         return Counter((await profiles(server)).values()) == counts
 
-    return is_so
+    return condition
 
 
 def has_twins(server: Running, *names: str) -> Condition:
-    async def is_so() -> bool:
+    async def condition() -> bool:
         return sorted(await server.all(NODETWINS)) == [*names]
 
-    return is_so
+    return condition
 
 
 async def pod_of(server: Running, name: str) -> Tree:
@@ -53,32 +53,34 @@ async def pod_of(server: Running, name: str) -> Tree:
 
 
 def placed(server: Running, *names: str) -> Condition:
-    async def is_so() -> bool:
+    async def condition() -> bool:
         pods = await server.all(PODS)
         return all(pods[name]["spec"].get("nodeName") for name in names)
 
-    return is_so
+    return condition
 
 
 def refused(server: Running, name: str, because: str) -> Condition:
-    async def is_so() -> bool:
+    async def condition() -> bool:
         conditions = (await pod_of(server, name))["status"].get("conditions", [])
         return any(because in each.get("message", "") for each in conditions)
 
-    return is_so
+    return condition
 
 
-async def who_stayed(server: Running, names: Iterable[str]) -> list[str]:
+async def remaining_pods(server: Running, names: Iterable[str]) -> list[str]:
     pods = await server.all(PODS)
     there = [name for name in names if name in pods]
     return [name for name in there if "deletionTimestamp" not in pods[name]["metadata"]]
 
 
 def held_by(server: Running, *names: str) -> Condition:
-    """Do the GPU objects say that these pods have the cards?"""
+    """Whether the GPU objects name exactly these pods."""
 
-    async def is_so() -> bool:
-        said = [each.get("status", {}) for each in (await server.all(GPUS)).values()]
-        return all(said) and sorted(each.get("podName", "") for each in said) == sorted(names)
+    async def condition() -> bool:
+        statuses = [each.get("status", {}) for each in (await server.all(GPUS)).values()]
+        return all(statuses) and sorted(each.get("podName", "") for each in statuses) == sorted(
+            names
+        )
 
-    return is_so
+    return condition
