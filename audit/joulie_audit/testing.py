@@ -18,7 +18,7 @@ from joulie_bus.testing import CLUSTER, VirtualClock, ask, hardware, node_seen, 
 from joulie_extender.decide.decide import Moment, decide_filter, decide_prioritize, declaration
 from joulie_extender.decide.scoring import Weights
 from joulie_operator.planning.plugins import load_policy
-from joulie_operator.planning.reconcile import Moment as PlanView
+from joulie_operator.planning.reconcile import PlanBasis
 from joulie_operator.planning.reconcile import plan
 from joulie_operator.planning.rules import Rules
 from joulie_projections.decision_log import key_change
@@ -106,7 +106,7 @@ class LogBuilder:
 
     async def plan(self, rules: Rules = RULES, beside: Sequence[Fact] = ()) -> None:
         """Publishes a plan, in one batch with the facts `beside`."""
-        moment = PlanView(self.position, self.clock())
+        moment = PlanBasis(self.position, self.clock())
         made = plan(self.cluster_state, load_policy(rules.policy), rules, moment)
         await self.facts(*beside, made.made, *made.events)
 

@@ -209,12 +209,8 @@ class KillPoint(NamedTuple):
     nth: int = 1
 
 
-PRELOADED = [__name__]  # imported once, by the process that victims are forked from
-EXIT_FENCED = 3  # imported once, of a process that lost its lease
-=======
 PRELOADED = [__name__]  # imported once, by the process that projectors are forked from
 EXIT_FENCED = 3  # exit code of a projector that found another one leading
->>>>>>> room/rq
 
 
 class ProjectorProcess:

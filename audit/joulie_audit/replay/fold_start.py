@@ -22,9 +22,7 @@ def start_before(history: History, position: int) -> FoldedState:
             log.warning("snapshot_damaged", position=found.position, use="an earlier one")
             latest = found.position - 1
         else:
-            return FoldedState(
-                cluster_state_of(rows), cursor.position, cursor.digests, set_aside
-            )
+            return FoldedState(cluster_state_of(rows), cursor.position, cursor.digests, set_aside)
     if (cut := history.cut()) is not None:
         first = min((at for at in history.starts() if at >= cut.p_to), default=None)
         hint = f" Positions after {first} can be read without it." if first else ""

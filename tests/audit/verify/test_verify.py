@@ -129,9 +129,6 @@ async def test_worker_processes_report_the_same_position(
 ) -> None:
     statement, flaw = CHANGES[change]
     tamper(small_log.database, statement)
-=======
-    tamper(small.database, statement)
->>>>>>> room/rq
 
     shared = await verified(small_log, jobs=3)
 
@@ -150,7 +147,7 @@ async def test_worker_processes_find_no_flaw_in_an_unchanged_log(small_log: Reco
 async def test_a_changed_snapshot_is_reported(small_log: RecordedLog) -> None:
     at = small_log.builder.snapshot()
     assert (await verified(small_log))[3:6] == (1, [], None)
-    edited(
+    tamper(
         small_log.database, "UPDATE snapshot SET body = CAST(substr(body, 1, 50) || 'x' AS BLOB)"
     )
 
@@ -309,7 +306,6 @@ async def test_a_value_in_the_beside_column_of_an_entry_with_a_header_is_ignored
     tamper(
         small_log.database,
         "UPDATE decision SET beside = ?",
-       
         header_of(EntryFields("a", "b", "c", "d", 5, 6)),
     )
 
@@ -453,17 +449,19 @@ async def test_a_log_with_headers_from_some_entry_on_has_no_flaw(
     assert report == Report(13, 2, 4, 0, [Gap("extender-0:b1", 12, 12)], None)
 
 
-@pytest.mark.parametrize(("at", "column"), [*enumerate(EntryFields._fields)], ids=EntryFields._fields)
+@pytest.mark.parametrize(
+    ("at", "column"), [*enumerate(EntryFields._fields)], ids=EntryFields._fields
+)
 async def test_the_columns_of_an_entry_without_a_header_are_compared_with_its_body(
     log_without_headers: RecordedLog, at: int, column: str
 ) -> None:
     async with log_without_headers.reading() as (history, _):
         entry = history.entry(5)
     assert entry is not None
-    if isinstance(log_without_header_ofs.database, Path):
+    if isinstance(log_without_headers.database, Path):
         other = EntryFields._make([*entry.fields[:at], OTHER[column], *entry.fields[at + 1 :]])
         tamper(
-            log_without_header_ofs.database,
+            log_without_headers.database,
             "UPDATE decision SET beside = ? WHERE pos = 5",
             header_of(other),
         )

@@ -63,7 +63,9 @@ async def watching(
         server.listening(),
         Api.of(server.kubeconfig(tmp, ADMIN)) as api,
         background(
-            watch_cluster(api, bus, CLUSTER, view, ObservedCluster.empty(), Inventory(shipped_catalog())),
+            watch_cluster(
+                api, bus, CLUSTER, view, ObservedCluster.empty(), Inventory(shipped_catalog())
+            ),
             "watch",
         ) as task,
     ):
