@@ -1,8 +1,13 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt types arrows dead bench drills kube golden lock clean broker
+.PHONY: help setup demo test quick check fmt types arrows dead bench drills kube golden lock clean broker
 
 PYTHON ?= python3
 BIN := .venv/bin
+# Tests wait for processes much of their time, so there are more workers than cores.
+WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n > 4 ? 8 : 2 * n)))
+PARALLEL := -n $(WORKERS) --dist worksteal
+# Tests start hundreds of processes; compiled modules that are kept save much of each start.
+export PYTHONDONTWRITEBYTECODE :=
 
 help: ## what you can make
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -12,11 +17,18 @@ setup: .venv/.ready ## a virtual environment with everything in it, pinned and h
 .venv/.ready: requirements.lock pyproject.toml .ci/setup
 	PYTHON="$(PYTHON)" .ci/setup
 
+# What only tests want; the demo and the checks do without.
+.venv/.browser: .venv/.ready .ci/browser
+	.ci/browser
+
 demo: setup ## everything over a simulated cluster; Ctrl-C ends it
 	$(BIN)/joulie demo
 
-test: setup ## all tests that this machine can run
-	$(BIN)/python -m pytest
+quick: .venv/.browser ## the tests that wait for no process, in less than a minute
+	$(BIN)/python -m pytest $(PARALLEL) -q -m "not drill and not slow" --hypothesis-profile=quick
+
+test: .venv/.browser ## all tests that this machine can run
+	$(BIN)/python -m pytest $(PARALLEL)
 
 check: fmt types arrows dead ## what CI runs beside the tests, in the order that fails fastest
 
@@ -35,7 +47,7 @@ dead: setup ## code that nobody calls, dependencies that nobody uses
 bench: setup ## measure; prints ratios, asserts nothing
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
 
-drills: setup ## the long drills: kills, again and again
+drills: .venv/.browser ## the long drills: kills, again and again
 	$(BIN)/python -m pytest -m drill --timeout 1800
 
 kube: .kube/.ready ## etcd, kube-apiserver and kube-scheduler for tests/cluster; wants Go

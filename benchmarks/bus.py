@@ -1,9 +1,10 @@
-"""What our publisher and reader cost beside plain nats-py, on one broker, in one run.
+"""Compares the cost of Joulie's publisher and reader with plain nats-py, on one broker, in one run.
 
     .venv/bin/python benchmarks/bus.py [--messages 20000]
 
-Two brokers: one that syncs now and then (so that the clients are what is measured), and ours, whose
-acknowledgement means "on the disk" (so that the disk is). CPU is this process's, per message.
+It uses two brokers: one that syncs rarely, so that the clients dominate, and Joulie's, whose
+acknowledgement means "on the disk", so that the disk dominates. CPU is that of this process, per
+message.
 """
 
 import argparse
@@ -47,8 +48,8 @@ def stamped(count: int, boot: str) -> list[Message]:
 
 
 async def measure(address: Address, count: int) -> dict[str, Cost]:
-    """Each way publishes its own messages; both ways of reading read all of them."""
-    few = max(200, count // 10)  # awaiting each acknowledgement is slow enough to see with fewer
+    """Each publisher sends its own messages; each reader reads all of them."""
+    few = max(200, count // 10)  # awaiting each acknowledgement is slow, so fewer are enough
     plain = await nats.connect(address.url, user=address.user, password=address.password)
     ours = await Connection.open(address, "bench")
     await ensure(ours, CLUSTER)

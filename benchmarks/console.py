@@ -1,12 +1,13 @@
-"""The console under load: what its listeners cost the extender, and what a large cluster costs it.
+"""Measures the console under load: its clients beside the extender, and a large cluster.
 
     .venv/bin/python benchmarks/console.py [--nodes 5000] [--minutes 0.5] [--listeners 500]
 
-All parts are processes of their own, as `joulie up` starts them. First the extender is asked with
-and without the listeners, in turns; they live in a process of their own on this same machine, so
-their share of its cores is in the ratio. Then the page is open over all nodes, each read every two
-seconds, with 300 decisions a second: `--minutes 10` shows whether anything grows. Frames are drawn
-by software here, and times are this machine's and its neighbours': trust ratios and memory.
+All parts are separate processes, as `joulie up` starts them. First it calls the extender with and
+without listeners (clients of the console's stream), in turns. The listeners run in a process of
+their own on the same machine, so their share of its cores is part of the ratio. Then it opens the
+page with all nodes, each with a reading every two seconds, and 300 decisions a second.
+`--minutes 10` shows whether memory grows. Frames are rendered in software, and times depend on the
+machine: compare ratios and memory.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +40,7 @@ from joulie_console.testing import Ear, listening_to
 
 CLUSTER = Subjects("local")
 DECISIONS_PER_S = 304  # two for each pod, in quarters of a second
-CANDIDATES = 200  # nodes that one call asks about
+CANDIDATES = 200  # nodes of one call
 WARM = 20  # calls that are not counted
 FRAMES = """new Promise(done => {
   const times = []; let last = performance.now(); const end = last + %d;
@@ -54,7 +55,7 @@ def name_of(number: int) -> str:
 
 
 class Stand(NamedTuple):
-    """What runs, and where."""
+    """The running processes and their addresses."""
 
     bus: JetStreamLog
     says: Voices
@@ -67,16 +68,15 @@ class Stand(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def running(directory: Path, nodes: int, listeners: int) -> AsyncGenerator[Stand, None]:
+async def running(directory: Path, nodes: int) -> AsyncGenerator[Stand, None]:
     data = DataDirectory(directory / "data")
     doors = {name: HostPort("127.0.0.1", free_port()) for name in ("extender", "console")}
     addresses = {**doors, "metrics": HostPort("127.0.0.1", free_port())}
     extra = {
         "TWIN_STALENESS_THRESHOLD": "10h",
         "EXTENDER_DEADLINE": "10s",
-        "CONSOLE_LISTENERS": str(listeners + 10),
     }
-    parts = ["projector", "extender", "console"]
+    parts: dict[str, Sequence[str]] = dict.fromkeys(("projector", "extender", "console"), ())
     async with Supervisor.over(data, parts, addresses, extra, CLUSTER) as supervisor:
         address = supervisor.broker.address_of(Role.ADMIN)
         async with JetStreamLog.open(address, "bench") as bus:
@@ -115,7 +115,7 @@ class Asked(NamedTuple):
 
 
 class Scheduler:
-    """One kept connection, as kube-scheduler's; the same nodes, pod after pod."""
+    """A client like kube-scheduler: one keep-alive connection, the same nodes for each pod."""
 
     def __init__(self, port: int) -> None:
         self._door = http.client.HTTPConnection("127.0.0.1", port)
@@ -147,12 +147,12 @@ def ask_extender(port: int, calls: int) -> Asked:
 
 
 async def listen(url: str, count: int) -> None:
-    """In a process of its own, until it is ended; says when all are there."""
+    """Runs in a process of its own until it is killed. Prints a line when all are connected."""
     async with contextlib.AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
         for _ in range(count):
             ear = await stack.enter_async_context(listening_to(url, topics="decisions,cluster"))
             tasks.create_task(_hear(ear))
-        print("all are there", flush=True)
+        print("all are connected", flush=True)
 
 
 async def _hear(ear: Ear) -> None:
@@ -169,9 +169,9 @@ async def listeners(url: str, count: int) -> AsyncGenerator[None, None]:
     try:
         assert process.stdout is not None
         async with asyncio.timeout(120):
-            assert await process.stdout.readline() == b"all are there\n"
+            assert await process.stdout.readline() == b"all are connected\n"
         yield
-        assert process.returncode is None, "the listeners did not stay"
+        assert process.returncode is None, "the listeners exited"
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
@@ -197,7 +197,7 @@ async def compare(stand: Stand, count: int, calls: int) -> None:
 
 
 async def telemetry(stand: Stand, nodes: int) -> None:
-    """Every node once in two seconds."""
+    """A reading of every node every two seconds."""
     while True:
         for at in range(20):
             watts = 100 + time.time() % 300
@@ -206,7 +206,7 @@ async def telemetry(stand: Stand, nodes: int) -> None:
 
 
 async def decisions(stand: Stand) -> None:
-    """Two for each pod, as the extender takes them; a second that was missed is not made up for."""
+    """Two decisions for each pod. Decisions that were missed are not made up for."""
     scheduler = Scheduler(stand.extender)
     while True:
         started = time.monotonic()
@@ -245,7 +245,7 @@ async def watch(stand: Stand, page: Page, nodes: int, minutes: float) -> None:
 
 async def show(stand: Stand, page: Page, second: float, slice_s: float) -> None:
     times: list[float] = []
-    while sum(times) < slice_s * 1000:  # one answer of the page may not take as long as all
+    while sum(times) < slice_s * 1000:  # one call of the page must not last the whole time
         times += await page.run(FRAMES % min(10_000, int(slice_s * 1000)))
     cuts = statistics.quantiles(times, n=20)
     await page.send("HeapProfiler.collectGarbage")
@@ -261,7 +261,7 @@ async def show(stand: Stand, page: Page, second: float, slice_s: float) -> None:
 async def main(args: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
-        async with running(directory, args.nodes, args.listeners) as stand:
+        async with running(directory, args.nodes) as stand:
             if args.only != "page":
                 await compare(stand, args.listeners, args.calls)
             if args.only != "listeners":
@@ -279,6 +279,6 @@ if __name__ == "__main__":
     parser.add_argument("--listeners", type=int, default=500)
     parser.add_argument("--calls", type=int, default=300)
     parser.add_argument("--only", choices=["page", "listeners"])
-    parser.add_argument("--listen", help="be the listeners at this URL")
+    parser.add_argument("--listen", help="run only the listeners, at this URL")
     given = parser.parse_args()
     asyncio.run(listen(given.listen, given.listeners) if given.listen else main(given))

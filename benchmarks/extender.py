@@ -1,17 +1,16 @@
-"""How fast the extender answers, as kube-scheduler would feel it; beside an echo and a bare one.
+"""Measures the extender's answers as kube-scheduler sees them, beside an echo and a bare extender.
 
     make bench, or: .venv/bin/python benchmarks/extender.py [--calls 1500] [--nodes 5000]
 
-The extender is the real one: broker, projector and database run beside it, every answer is spooled
-and shipped. The client is another process, on one kept connection, with bodies made beforehand;
-each pod asks filter about a list of its own, and prioritize about what filter let through. "500
-names" are as a kube-scheduler of two cores lists them; all other lists are drawn at random, which
-is the worst that can be asked: nothing of one helps with the next.
-The client has a core, and whom it asks another one: where the kernel puts both on one, as it does
-at times, an answer waits for what is done after the one before, and the client waits too. 5,000
-readings a second take from both cores: how much of a 99th percentile is theirs, whatever is asked,
-is told by the bare one, which has nothing to do with readings. Absolute times are this machine's
-and its neighbours'; the ratios to `bare` travel.
+The extender is the real one: broker, projector and database run beside it, and every answer is
+spooled and shipped. The client is another process with one keep-alive connection and prepared
+bodies. For each pod it calls filter with a list of its own, and prioritize with the nodes that
+filter passed. "500 names" are in the order in which kube-scheduler lists them on two cores. All
+other lists are random, which is the worst case: no list helps with the next one.
+Client and extender each have a core of their own. The kernel sometimes puts both on one core; then
+an answer waits for the work after the previous one, and the client waits too. 5,000 readings a
+second use both cores. The bare extender, which does not process readings, shows their share of a
+99th percentile. Absolute times depend on the machine; the ratios to `bare` are comparable.
 """
 
 import argparse
@@ -27,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -52,10 +51,10 @@ CLUSTER = Subjects("local")
 FAT = 9_000  # bytes of a whole node
 WARM = 60  # calls that are not counted
 EVENTS_PER_S = 5_000
-SAMPLE = 500  # that kube-scheduler asks about in a cluster of 5,000
+SAMPLE = 500  # nodes that kube-scheduler sends in a cluster of 5,000
 SAMPLED, ALL = f"{SAMPLE} names", "5000 at random"
 TICKS = os.sysconf("SC_CLK_TCK")
-CORES = sorted(os.sched_getaffinity(0))  # before any thread of ours is given one
+CORES = sorted(os.sched_getaffinity(0))  # read before any thread is pinned
 
 
 def name_of(number: int) -> str:
@@ -70,7 +69,7 @@ class Figures(NamedTuple):
 
 
 class Caller:
-    """One kept connection, read with as little as will do."""
+    """A minimal client with one keep-alive connection."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
@@ -99,7 +98,7 @@ class Caller:
 
 
 def pod(number: int) -> dict[str, Any]:
-    """1.4 KB, half of it managedFields, as kube-scheduler sends them; one in four wants speed."""
+    """1.4 KB, half of it managedFields, as in a cluster; one in four is of class performance."""
     annotations = {"joulie.io/workload-class": "performance"} if number % 4 == 0 else {}
     resources = {"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "4Gi"}}
     managed = {"manager": "kube-controller-manager", "operation": "Update", "apiVersion": "v1"}
@@ -131,7 +130,7 @@ def whole_node(number: int) -> dict[str, Any]:
 
 
 class Question(NamedTuple):
-    """Both calls for one pod; prioritize is made from what filter let through."""
+    """Both calls for one pod. The body of prioritize is made from the reply of filter."""
 
     filter: bytes
     prioritize: Callable[[bytes], bytes]
@@ -144,10 +143,10 @@ def drawn(size: int, nodes: int) -> Iterator[list[int]]:
 
 
 def walked(size: int, nodes: int) -> Iterator[list[int]]:
-    """As recorded of kube-scheduler 1.34.1 on two cores, with 5,000 nodes that all have room: for
-    each pod the next ones of a round. It has two workers, who take some nodes in a row at a time
-    (`sqrt(nodes)`: parallelism.go). In 63 of 100 lists one of them came first with all; in 18 it
-    was held up once, and the other one went on; in 10 they took turns at every other node or so.
+    """Lists as recorded from kube-scheduler 1.34.1 on two cores, with 5,000 nodes that all have
+    room: for each pod the next nodes of a round. Two workers take chunks of `sqrt(nodes)`
+    consecutive nodes (parallelism.go). In 63 of 100 lists one worker did all; in 18 it was delayed
+    once, and the other one continued; in 10 they alternated at about every other node.
     """
     draw, start = random.Random(size), 0
     while True:
@@ -158,7 +157,7 @@ def walked(size: int, nodes: int) -> Iterator[list[int]]:
 
 
 def _two_workers(size: int, chunk: int, takes: set[int]) -> Iterator[int]:
-    """Places in the round, in the order in which they are looked at; who `takes` was waiting."""
+    """Places in the round, in the order of their checks; at `takes` the other worker takes over."""
     chunks = (iter(range(first, first + chunk)) for first in itertools.count(0, chunk))
     works, waits = iter(range(0)), iter(range(0))
     for number in range(size):
@@ -174,24 +173,24 @@ def _two_workers(size: int, chunk: int, takes: set[int]) -> Iterator[int]:
 def by_names(lists: Iterator[list[int]], count: int) -> Iterator[Question]:
     for number, listed in enumerate(itertools.islice(lists, count)):
         names = list(map(name_of, listed))
-        who = pod(number)
+        asking = pod(number)
 
-        def then(reply: bytes, who: dict[str, Any] = who) -> bytes:
-            return args(who, None, msgspec.json.decode(reply)["NodeNames"])
+        def then(reply: bytes, asking: dict[str, Any] = asking) -> bytes:
+            return args(asking, None, msgspec.json.decode(reply)["NodeNames"])
 
-        yield Question(args(who, None, names), then)
+        yield Question(args(asking, None, names), then)
 
 
 def by_nodes(size: int, count: int) -> Iterator[Question]:
     items = [whole_node(number) for number in range(size)]
     for number in range(count):
-        who = {**pod(number), "metadata": {"name": "p", "uid": str(number)}}
-        body = args(who, {"metadata": {}, "items": items}, None)
+        asking = {**pod(number), "metadata": {"name": "p", "uid": str(number)}}
+        body = args(asking, {"metadata": {}, "items": items}, None)
         yield Question(body, lambda _, body=body: body)  # type: ignore[misc]
 
 
-def args(who: dict[str, Any], nodes: object, names: object) -> bytes:
-    return msgspec.json.encode({"Pod": who, "Nodes": nodes, "NodeNames": names})
+def args(asking: dict[str, Any], nodes: object, names: object) -> bytes:
+    return msgspec.json.encode({"Pod": asking, "Nodes": nodes, "NodeNames": names})
 
 
 def cpu_s(pid: int) -> float:
@@ -200,7 +199,7 @@ def cpu_s(pid: int) -> float:
 
 
 def keep_apart(asked: int) -> None:
-    """This thread on the first core, all threads of the process that it asks on the last."""
+    """Pins this thread to the first core, and all threads of the called process to the last."""
     os.sched_setaffinity(0, CORES[:1])
     for thread in Path(f"/proc/{asked}/task").iterdir():
         os.sched_setaffinity(int(thread.name), CORES[-1:])
@@ -235,7 +234,7 @@ def figures(times: list[float], cpu_ms: float) -> Figures:
 
 
 def floor_ms(question: Question, size: int) -> float:
-    """Decoding the request and encoding a reply, and nothing else."""
+    """The time to decode the request and encode a reply, without any other work."""
     reply = [{"Host": name_of(number), "Score": 41} for number in range(size)]
     times = []
     for _ in range(30):
@@ -265,24 +264,24 @@ def _await_port(port: int) -> None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
             return
         time.sleep(0.05)
-    raise TimeoutError(f"nobody listens on {port}")
+    raise TimeoutError(f"no process listens on {port}")
 
 
 @contextlib.asynccontextmanager
 async def ours(nodes: int, directory: Path) -> AsyncGenerator[tuple[int, int, Path], None]:
-    """The real thing, with a cluster of so many nodes in it."""
+    """The real extender with a cluster of `nodes` nodes."""
     data = DataDirectory(directory / "data")
     addresses = {
         "extender": HostPort("127.0.0.1", free_port()),
         "metrics": HostPort("127.0.0.1", free_port()),
     }
     extra = {"TWIN_STALENESS_THRESHOLD": "10h", "EXTENDER_DEADLINE": "10s"}
-    parts = ["projector", "extender"]
+    parts: dict[str, Sequence[str]] = dict.fromkeys(("projector", "extender"), ())
     async with Supervisor.over(data, parts, addresses, extra, CLUSTER) as supervisor:
         await tell_of(supervisor.broker.address_of(Role.ADMIN), nodes)
         port = addresses["extender"].port
         await asyncio.to_thread(await_nodes, port, nodes)
-        await asyncio.sleep(START_S + 1)  # until all others give way to it
+        await asyncio.sleep(START_S + 1)  # until the other processes have lower priority
         running = data.running()
         assert running is not None
         yield port, running.parts["extender"], data.path
@@ -321,11 +320,11 @@ def await_nodes(port: int, nodes: int) -> None:
         if is_known and got.count(b'"measuredPowerW"') == nodes:
             return
         time.sleep(0.2)
-    raise TimeoutError("the extender did not see all nodes")
+    raise TimeoutError("the extender did not receive all nodes")
 
 
 async def storm(data: Path, nodes: int) -> None:
-    """Readings of all nodes in turn, so many a second, until the process is ended."""
+    """Publishes readings of all nodes in turn, EVENTS_PER_S, until the process is killed."""
     running = DataDirectory(data).running()
     assert running is not None
     says = Producer("storm", CLUSTER, time.time_ns)
@@ -381,11 +380,11 @@ def askings(nodes: int, calls: int, few: int, names: list[int]) -> list[Asking]:
     return made
 
 
-def show(asking: str, who: str, found: dict[str, Figures], bare: dict[str, Figures]) -> None:
+def show(asking: str, server: str, found: dict[str, Figures], bare: dict[str, Figures]) -> None:
     for verb, each in found.items():
         ratio = each.p50_ms / bare[verb].p50_ms
         print(
-            f"{asking:>14}  {verb:<11}{who:<16}{each.p50_ms:>9.3f}{each.p99_ms:>9.3f}"
+            f"{asking:>14}  {verb:<11}{server:<16}{each.p50_ms:>9.3f}{each.p99_ms:>9.3f}"
             f"{each.per_s:>9.0f}{each.cpu_ms:>9.3f}{ratio:>9.2f}",
             flush=True,
         )
@@ -394,8 +393,8 @@ def show(asking: str, who: str, found: dict[str, Figures], bare: dict[str, Figur
 async def compare(nodes: int, calls: int, few: int, names: list[int]) -> "Found":
     found: Found = {}
     print(
-        f"{'':>14}  {'verb':<11}{'who':<16}{'p50 ms':>9}{'p99 ms':>9}{'calls/s':>9}{'cpu ms':>9}"
-        f"{'/ bare':>9}"
+        f"{'':>14}  {'verb':<11}{'extender':<16}{'p50 ms':>9}{'p99 ms':>9}{'calls/s':>9}"
+        f"{'cpu ms':>9}{'/ bare':>9}"
     )
     with tempfile.TemporaryDirectory() as place:
         async with ours(nodes, Path(place)) as (port, pid, data):
@@ -406,8 +405,8 @@ async def compare(nodes: int, calls: int, few: int, names: list[int]) -> "Found"
                     with telemetry(data, nodes):
                         rows[STORM] = await asyncio.to_thread(measure, port, pid, questions())
                         rows[BARE_IN_STORM] = await of_peer("bare", nodes, questions())
-                for who, each in rows.items():
-                    show(asking, who, each, rows["bare"])
+                for server, each in rows.items():
+                    show(asking, server, each, rows["bare"])
                 first = next(questions())
                 print(f"{asking:>14}  floor: {floor_ms(first, int(asking.split()[0])):.3f} ms")
                 found[asking] = rows
@@ -431,7 +430,7 @@ class Budget(NamedTuple):
 
 
 def budgets(found: Found, resident_mib: float) -> Iterator[Budget]:
-    """What was promised, beside what was found. On a noisy machine only the ratios mean much."""
+    """The budgets and the measured values. On a busy machine only the ratios are reliable."""
     if ALL in found:
         ours = found[ALL]["ours"]
         yield Budget("prioritize, 5,000 names, p50 ms", 2, ours["prioritize"].p50_ms)

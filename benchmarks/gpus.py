@@ -1,9 +1,10 @@
-"""What the GPU rules cost, beside the energy verbs, at 40,000 cards on 5,000 nodes.
+"""Measures the cost of the GPU rules beside the energy rules, at 40,000 cards on 5,000 nodes.
 
     make bench, or: .venv/bin/python benchmarks/gpus.py [--nodes 5000] [--json FILE]
 
-Prints medians and ratios; ratios hold on other machines, absolute times do not. Each question is
-about another pod; the first one on a board pays for what all that are like it have in common.
+Prints medians and ratios. Ratios are comparable between machines, absolute times are not. Each
+request is for another pod. The first request on a snapshot also pays for what it shares with later
+ones.
 """
 
 import argparse
@@ -67,7 +68,7 @@ def median_s(call: Callable[[], object], runs: int = RUNS) -> float:
 
 
 def cards_of(nodes: list[str]) -> dict[str, CardState]:
-    """Two thirds of them claimed, in groups of four that are linked."""
+    """Cards in linked groups of four; two thirds of them are claimed."""
     draw = np.random.default_rng(1)
     busy = draw.random(len(nodes) * PER_NODE) < 2 / 3
     made = {}
@@ -156,7 +157,7 @@ def verbs(
     found = {}
 
     def moment(is_fresh: bool) -> Moment:
-        """A board is another one after each fact; cards change much more seldom."""
+        """Each fact gives a new snapshot; cards change much less often."""
         there = changed(twin_columns, cards, next(numbers)) if is_fresh else twin_columns
         return Moment(there, 1, 0, NOON + 10 * SECOND)
 
@@ -203,7 +204,7 @@ def picks(twin_columns: TwinColumns, nodes: list[str]) -> dict[str, float]:
 
 
 async def bindings(size: int, pods: int = 200) -> dict[str, float]:
-    """With a real broker and a projector; nobody but the API server is missing."""
+    """With a real broker and a projector; only the API server is missing."""
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
         path = place / "joulie.db"

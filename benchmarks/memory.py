@@ -1,10 +1,11 @@
-"""What an extender keeps in memory, with all that a large cluster is made of.
+"""Measures the memory of an extender with a large cluster.
 
     .venv/bin/python benchmarks/memory.py [--nodes 5000] [--pods 10] [--cards 8]
 
-Nodes with 31 readings each, their pods, their cards, and a claim on every other card, in a real
-database. `joulie extender` boots from it, follows readings, and answers; each line is what of the
-process is resident then, and at its most. What it is without a cluster is interpreter and modules.
+A real database holds nodes with 31 readings each, their pods, their cards, and a claim on every
+other card. `joulie extender` starts from it, follows readings, and answers. Each line shows the
+resident memory of the process at that step, and its maximum so far. The first line, without a
+cluster, is the interpreter and the modules.
 """
 
 import argparse
@@ -45,8 +46,8 @@ CARD = "NVIDIA-H100-80GB-HBM3"
 READINGS = 31
 PATIENCE_S = 30
 PODS = 300
-PORTION = 100  # nodes that one commit is about
-SAMPLE = 500  # names that kube-scheduler asks about in a cluster of 5,000
+PORTION = 100  # nodes in one commit
+SAMPLE = 500  # names that kube-scheduler sends in a cluster of 5,000
 
 
 def name_of(number: int) -> str:
@@ -102,7 +103,7 @@ def a_card(node: str, at: int) -> list[Fact]:
 
 
 class Projecting:
-    """Commits and tells as the projector would, at the pace of whoever calls."""
+    """Commits and publishes like the projector, when the caller says so."""
 
     def __init__(self, file: Path) -> None:
         engine = database.migrator(file)
@@ -116,7 +117,7 @@ class Projecting:
         self._cursor = FoldCursor(0, {}, lease.digests, b"")
 
     def commit(self, batch: list[Record]) -> bytes:
-        """What the view is told of it."""
+        """Commits a batch and returns the delta for the view."""
         before = self._cursor.position
         done = sequence(
             self.cluster_state, self._cursor, batch, dict.fromkeys(Stream, "bench"), NOON
@@ -129,13 +130,13 @@ class Projecting:
 
 
 class Process(NamedTuple):
-    """The extender that is measured."""
+    """The measured extender."""
 
     pid: int
     port: int
 
     def mib(self) -> tuple[float, float]:
-        """Resident now, and at its most."""
+        """Resident memory now, and its maximum."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         kib = dict(line.split(":") for line in lines)
         return int(kib["VmRSS"].split()[0]) / 1024, int(kib["VmHWM"].split()[0]) / 1024
@@ -154,7 +155,7 @@ class Process(NamedTuple):
         return whole.partition(b"\r\n\r\n")[2]
 
     def answers(self, numbers: range, nodes: int, workload: str = "standard") -> None:
-        """Both calls for each of these pods, about a sample of its own."""
+        """Makes both calls for each of these pods, each with a sample of its own."""
         draw = random.Random(numbers.start)
         for number in numbers:
             names = [name_of(at) for at in draw.sample(range(nodes), min(SAMPLE, nodes))]
@@ -174,7 +175,7 @@ async def extending(data: DataDirectory) -> AsyncGenerator[tuple[Process, JetStr
         "metrics": HostPort("127.0.0.1", free_port()),
     }
     extra = {"TWIN_STALENESS_THRESHOLD": "10h", "EXTENDER_DEADLINE": "10s"}
-    async with Supervisor.over(data, ["extender"], addresses, extra, CLUSTER) as supervisor:
+    async with Supervisor.over(data, {"extender": ()}, addresses, extra, CLUSTER) as supervisor:
         address = supervisor.broker.address_of(Role.ADMIN)
         async with JetStreamLog.open(address, "bench") as bus:
             running = data.running()
@@ -191,18 +192,18 @@ async def until(condition: Callable[[], bool]) -> None:
             if await asyncio.to_thread(condition):
                 return
         if time.monotonic() > deadline:
-            raise TimeoutError("the extender did not come so far")
+            raise TimeoutError("the extender did not become ready")
         await asyncio.sleep(0.1)
 
 
-Told = dict[str, tuple[float, float]]
+Sizes = dict[str, tuple[float, float]]
 
 
-async def measured(folder: Path, nodes: int, pods: int, cards: int) -> Told:
-    told: Told = {}
+async def measured(folder: Path, nodes: int, pods: int, cards: int) -> Sizes:
+    sizes: Sizes = {}
     async with extending(DataDirectory(folder / "empty")) as (process, _):
         await asyncio.sleep(1)
-        told["no cluster"] = process.mib()
+        sizes["no cluster"] = process.mib()
     full = DataDirectory(folder / "full")
     full.create()
     projecting = Projecting(folder / "full" / "joulie.db")
@@ -213,31 +214,31 @@ async def measured(folder: Path, nodes: int, pods: int, cards: int) -> Told:
     async with extending(full) as (process, bus):
         seen = b'"measuredPowerW"'
         await until(lambda: process.asked("GET", "/debug/scoring").count(seen) == nodes)
-        told["booted"] = process.mib()
-        await lived(told, process, projecting, bus)
+        sizes["booted"] = process.mib()
+        await lived(sizes, process, projecting, bus)
         print(f"{process.threads()} threads")
     projecting.engine.dispose()
-    return told
+    return sizes
 
 
-async def lived(told: Told, process: Process, projecting: Projecting, bus: Log) -> None:
-    """What comes in a day: answers, readings, pods that are refused while readings come."""
+async def lived(sizes: Sizes, process: Process, projecting: Projecting, bus: Log) -> None:
+    """The load of a day: answers, readings, and pods that are refused while readings arrive."""
     nodes = len(projecting.cluster_state.nodes)
     await asyncio.to_thread(process.answers, range(PODS), nodes)
-    told[f"{PODS} pods answered"] = process.mib()
+    sizes[f"{PODS} pods answered"] = process.mib()
     for number in range(READINGS, 2 * READINGS):
         await follow(projecting, bus, nodes, number)
-    told["all readings anew"] = process.mib()
+    sizes["all readings replaced"] = process.mib()
     for number in range(PODS):
         await bus.tell(CLUSTER.delta, projecting.commit(readings(range(1), READINGS + number)))
         await asyncio.to_thread(process.answers, range(number, number + 1), nodes, "performance")
-    told[f"{PODS} pods refused"] = process.mib()
+    sizes[f"{PODS} pods refused"] = process.mib()
     await asyncio.to_thread(process.answers, range(PODS, 11 * PODS), nodes)
-    told[f"{10 * PODS} pods more"] = process.mib()
+    sizes[f"{10 * PODS} pods more"] = process.mib()
 
 
 async def follow(projecting: Projecting, bus: Log, nodes: int, number: int) -> None:
-    """A round of readings, in portions as a projector commits them."""
+    """A round of readings, in batches as a projector commits them."""
     for first in range(0, nodes, PORTION):
         delta = projecting.commit(readings(range(first, min(nodes, first + PORTION)), number))
         await bus.tell(CLUSTER.delta, delta)
@@ -251,12 +252,12 @@ def main() -> None:
     options.add_argument("--json", type=Path, help="also write the figures to this file")
     args = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        told = asyncio.run(measured(Path(folder), args.nodes, args.pods, args.cards))
+        sizes = asyncio.run(measured(Path(folder), args.nodes, args.pods, args.cards))
     print(f"{'':<24}{'resident MiB':>14}{'at most MiB':>14}")
-    for step, (resident, most) in told.items():
+    for step, (resident, most) in sizes.items():
         print(f"  {step:<22}{resident:>14.0f}{most:>14.0f}")
     if args.json:
-        args.json.write_text(json.dumps(told))
+        args.json.write_text(json.dumps(sizes))
 
 
 if __name__ == "__main__":

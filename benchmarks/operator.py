@@ -1,9 +1,9 @@
-"""What a tick costs the operator: `kit/ticks.py` measures it, this file gives it its name.
+"""Measures a tick of the operator. The code is in `kit/ticks.py`.
 
     make bench, or: .venv/bin/python benchmarks/operator.py
 
-Python puts a script's folder first on its path. There this file hides the standard library's
-`operator` from all benchmarks: whoever imports it gets that one all the same.
+Python puts the directory of a script first on its path, so this file would hide the standard
+library's `operator` from all benchmarks. When it is imported, it loads the standard module instead.
 """
 
 import sys

@@ -1,14 +1,14 @@
-"""What the projector commits durably, how fresh a view is, and how soon a new one is there.
+"""Measures durable commits, the delay from publish to view, and the start of a new view.
 
     .venv/bin/python benchmarks/projector.py [--events 60000]
 
-Each database once with our batches and once with one transaction per event, in the same run, with
-the time of an fsync on the same disk beside it. Readings of 1,000 nodes, an agent on each. Agents,
-broker, projector and PostgreSQL are processes of their own and share the cores: trust ratios, and
-the CPU time of an event more than its rate. Agents do not wait for one another, so what a second
-brings comes as evenly as a timer can. The broker syncs now and then: one that syncs each message
-takes fewer than 5,000 of them a second here, and its queue would be all that is seen
-(benchmarks/bus.py measures it).
+Each database runs once with the projector's batches and once with one transaction per event, in
+the same run, with the time of an fsync on the same disk for comparison. The load is readings of
+1,000 nodes, with an agent on each. Agents, broker, projector and PostgreSQL are separate processes
+and share the cores: ratios and the CPU time of an event are more reliable than its rate. Agents do
+not wait for one another, so readings arrive as evenly as a timer allows. The broker syncs rarely:
+one that syncs each message accepts fewer than 5,000 messages a second here, and its queue would
+dominate the result (benchmarks/bus.py measures it).
 """
 
 import argparse
@@ -49,7 +49,7 @@ APART = multiprocessing.get_context("spawn")
 RATE = 5000  # events a second while freshness is measured
 TICK_S = 0.001
 SYNCS = 200
-# On two cores that do nothing else. A rate is to be reached, milliseconds are not to be passed.
+# On two idle cores. A rate is a minimum, milliseconds are a maximum.
 DURABLE_PER_S = {"SQLite": 40_000, "PostgreSQL": 20_000}
 BUDGETS = {
     "publish to view, p50 ms": 2,
@@ -64,13 +64,13 @@ class Fresh(NamedTuple):
 
 
 def messages(count: int, boot: str) -> list[Message]:
-    """One producer per node, as agents are."""
+    """One producer per node, like agents."""
     says = [Producer(agent_name(f"node-{n}"), CLUSTER, time.time_ns, boot) for n in range(NODES)]
     return [says[k % NODES].stamp(power(f"node-{k % NODES}", 300 + k % 50)) for k in range(count)]
 
 
 def fsync_ms(folder: Path) -> float:
-    """The median of a small write that has to be on the disk."""
+    """The median time of a small write with fdatasync."""
     taken = []
     with open(folder / "sync", "wb", buffering=0) as file:
         for _ in range(SYNCS):
@@ -82,7 +82,7 @@ def fsync_ms(folder: Path) -> float:
 
 
 async def durable_per_s(bus: JetStreamLog, place: Place, key: Path, goal: int, batch: int) -> float:
-    """From the first event in the stream to `goal`, each batch on the disk."""
+    """The rate from the first event in the stream to `goal`, with each batch on the disk."""
     engine = database.writer(place)
     settings = ProjectorSettings(batch=batch)
     projector = Projector(bus, CLUSTER, engine, Signer.of(key), settings)
@@ -97,7 +97,7 @@ async def durable_per_s(bus: JetStreamLog, place: Place, key: Path, goal: int, b
 
 
 def project(address: Address, place: Place, key: Path) -> None:
-    """A process of its own."""
+    """Runs the projector in a process of its own."""
     logging.configure("warning", "console", "bench")
 
     async def run() -> None:
@@ -121,16 +121,16 @@ def projecting(address: Address, place: Place, key: Path) -> Generator[None, Non
 
 
 def agents(address: Address, seconds: float, moments: PipeEnd) -> None:
-    """A process of its own: sends evenly, and tells when each reading was handed to the bus."""
+    """Publishes evenly in a process of its own, and sends the time of each publish."""
     logging.configure("warning", "console", "bench")
-    told = messages(int(RATE * seconds), f"fresh-{time.time_ns()}")
+    readings = messages(int(RATE * seconds), f"fresh-{time.time_ns()}")
 
     async def send() -> list[float]:
         sent: list[float] = []
         per_tick, started = int(RATE * TICK_S), time.perf_counter()
         async with JetStreamLog.open(address, "agents") as bus, asyncio.TaskGroup() as sending:
-            for tick, at in enumerate(range(0, len(told), per_tick), 1):
-                part = told[at : at + per_tick]
+            for tick, at in enumerate(range(0, len(readings), per_tick), 1):
+                part = readings[at : at + per_tick]
                 sent.extend([time.perf_counter()] * len(part))
                 sending.create_task(bus.publish(part))
                 await asyncio.sleep(max(0.0, started + tick * TICK_S - time.perf_counter()))
@@ -140,7 +140,7 @@ def agents(address: Address, seconds: float, moments: PipeEnd) -> None:
 
 
 async def freshness(address: Address, view: View, seconds: float) -> Fresh:
-    """From the moment that an event is handed to the bus to the moment that the view holds it."""
+    """The delay from the publish of an event until the view holds it."""
     here, there = APART.Pipe(duplex=False)
     process = APART.Process(target=agents, args=(address, seconds, there), daemon=True)
     process.start()
@@ -158,7 +158,7 @@ async def freshness(address: Address, view: View, seconds: float) -> Fresh:
 
 
 async def cold_view_ms(bus: JetStreamLog, place: Place) -> float:
-    """From nothing to the first snapshot of everything."""
+    """The time from an empty view to its first complete snapshot."""
     engine = database.reader(place)
     started = time.perf_counter()
     async with View.open(bus, engine, CLUSTER) as view:
@@ -242,7 +242,7 @@ def main() -> None:
             urls: list[Place] = [server.empty() for _ in "abc"]
             found["PostgreSQL"] = asyncio.run(measure(urls, args.events, args.seconds))
     except PostgresMissing as missing:
-        print(f"PostgreSQL was left out; it wants {missing}")
+        print(f"PostgreSQL was left out; it requires {missing}")
     for name, figures in found.items():
         show(name, figures)
     if args.json:

@@ -1,9 +1,9 @@
-"""How fast the past is looked at: fold, recompute, verify. One process, but for `--jobs`.
+"""Measures fold, recompute and verify. It runs in one process, except for `--jobs`.
 
     make bench, or: .venv/bin/python benchmarks/replay.py [--events 300000] [--jobs 2]
 
-Facts come from memory, so that no broker's speed is in it. Rates are per second of CPU, that is,
-per core. Compare their ratios, not the figures themselves, between machines.
+Facts come from memory, so that the speed of the broker does not count. Rates are per second of
+CPU, that is, per core. Compare ratios between machines, not the figures.
 """
 
 import argparse
@@ -37,9 +37,9 @@ from joulie_projections.store import database
 from joulie_projections.store.store import Store
 from joulie_projections.twin.columns import TwinColumns
 
-BATCH = 1_000  # what a projector that has much to do commits at once
+BATCH = 1_000  # a batch of a busy projector
 CANDIDATES = 500
-RUNS = 5  # of what is short: a neighbour can only slow one down
+RUNS = 5  # of short measurements; the best counts, as other load only slows a run
 
 
 def rate(call: Callable[[], int]) -> float:

@@ -1,10 +1,11 @@
-"""How many bytes a reading, an answered pod and a quiet day take: streams, database, archive.
+"""Measures the bytes of a reading and of a pod in the streams, the database and the archive.
 
     .venv/bin/python benchmarks/room.py [--nodes 1000] [--seconds 20] [--pods 400]
 
-A real broker, a real projector and a real SQLite file. Readings arrive as in a cluster, spread over
-each second; so the rows of batches are as many as there. Pods are asked about with 500 candidates,
-bound and finished. What each of the two adds is measured by itself, and then trimmed away.
+It uses a real broker, a real projector and a real SQLite file. Readings are spread over each
+second, as in a cluster, so the number of batches is the same as there. Pods are filtered and scored
+with 500 candidates, bound and finished. Readings and pods are measured separately; then everything
+but the newest is trimmed.
 """
 
 import argparse
@@ -56,7 +57,7 @@ from joulie_projections.store import database
 from joulie_projections.view.view import View
 
 ASKED = 500  # names of one request, as kube-scheduler samples a large cluster
-TURNS = 50  # a second: how readings spread over it
+TURNS = 50  # publishes a second, over which readings are spread
 
 
 class Size(NamedTuple):
@@ -70,7 +71,7 @@ class Size(NamedTuple):
 
 
 class Lab:
-    """One cluster's log, and all the room that it takes."""
+    """The log of one cluster and the space that it uses."""
 
     def __init__(self, path: Path, connection: Connection, bus: JetStreamLog, view: View) -> None:
         self.file, self.archive = path / "joulie.db", path / "archive"
@@ -88,7 +89,7 @@ class Lab:
         await self.bus.publish([self._answers.stamp(entry) for entry in entries])
 
     async def measure(self) -> Size:
-        """Once everything is folded, logged, signed and archived."""
+        """The sizes once everything is folded, logged, signed and archived."""
         await self._settle()
         form = Parquet() if has_parquet() else Segment()
         with History.of(self.file) as history:
@@ -164,7 +165,7 @@ async def _connected(
 
 
 async def readings(at: Lab, names: list[str], seconds: int) -> int:
-    """Each node once a second."""
+    """Publishes a reading of each node once a second."""
     loop = asyncio.get_running_loop()
     begun, share = loop.time(), -(-len(names) // TURNS)
     for turn in range(seconds * TURNS):
@@ -176,7 +177,7 @@ async def readings(at: Lab, names: list[str], seconds: int) -> int:
 
 
 async def pods(at: Lab, names: list[str], count: int) -> None:
-    """Asked about, bound, finished and gone; the projector tells the outcome of each."""
+    """Pods are answered, bound, finished and deleted; the projector publishes their outcomes."""
     weights = Weights()
     await at.answer(declaration(weights))
     for number in range(count):
@@ -222,8 +223,11 @@ def _show(readings: Size, count: int, pods: Size, asked: int) -> None:
     for name, size, by in (("reading", readings, count), ("pod, 500 candidates", pods, asked)):
         each = "".join(f"{value / by:>10.1f}" for value in size[:3])
         print(f"{name:<22}{each}   {size.batches / by:.3f} batches each")
-    told = {"reading": [each / count for each in readings], "pod": [each / asked for each in pods]}
-    print(msgspec.json.encode(told).decode())
+    figures = {
+        "reading": [each / count for each in readings],
+        "pod": [each / asked for each in pods],
+    }
+    print(msgspec.json.encode(figures).decode())
 
 
 if __name__ == "__main__":

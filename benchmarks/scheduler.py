@@ -1,16 +1,22 @@
-"""How many pods a second a real kube-scheduler places: alone, and with what it may have to ask.
+"""Measures how many pods a second a real kube-scheduler places, with different extenders.
 
     make kube && .venv/bin/python benchmarks/scheduler.py [--nodes 5000] [--pods 1200] [--rounds 3]
 
-etcd, kube-apiserver and kube-scheduler are real, the nodes have no kubelets. kube-scheduler asks
-nobody, an extender that only echoes, a bare one in Python (`kit/peers.py`), or Joulie, with the
-block of deploy/kube-scheduler.yaml; in turn, several times. The pods are there before it starts, so
-that nobody but it decides how fast they are placed. `joulie up` runs whole, while it is asked;
-`bare, joulie up` asks the bare one while Joulie runs beside it: what is lost there is lost for want
-of cores. A cycle is what kube-scheduler takes to choose one pod's node, one pod after another, with
-its waiting for answers; `--apart` gives it and whom it asks a core of their own, as in a cluster.
-On two cores all else then shares the other one, and Joulie's views are behind. Pods a second are
-this machine's; the ratios travel to machines with as many cores.
+etcd, kube-apiserver and kube-scheduler are real; the nodes have no kubelets. kube-scheduler runs
+with each of these in turn, several times:
+
+    none               no extender
+    echo               an extender that only echoes (`kit/peers.py`)
+    bare               a bare extender in Python (`kit/peers.py`)
+    bare, joulie up    the bare one while `joulie up` runs beside it, which shows the cost of
+                       sharing the cores
+    joulie             `joulie up`, with the block of deploy/kube-scheduler.yaml
+
+The pods exist before kube-scheduler starts, so that only kube-scheduler limits the rate. A cycle is
+the time in which kube-scheduler chooses the node of one pod, including the extender's answers.
+`--apart` gives kube-scheduler and the extender a core of their own, as in a cluster. On two cores
+all other processes then share the other core, and Joulie's views are late. Pods a second depend on
+the machine; the ratios are comparable between machines with as many cores.
 """
 
 import argparse
@@ -29,7 +35,7 @@ from statistics import median
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # what starts the real ones
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # starts the real ones
 
 from joulie_bus.broker.embedded import address_within, free_port
 from joulie_bus.jetstream.log import JetStreamLog
@@ -48,12 +54,12 @@ from kube_seen import NODES, PODS, profiles
 
 CLUSTER = Subjects("local")
 WARM = 200  # pods that are not counted
-AT_ONCE = 32  # requests of ours
+AT_ONCE = 32  # requests of this program
 PATIENCE_S = 600.0
 LOOK_S = 2.0
 UNTHROTTLED = {"qps": 5000, "burst": 10000}
 CYCLE = "scheduler_scheduling_algorithm_duration_seconds"
-# One look a minute, as shipped; readings last as long as this takes.
+# One plan a minute, the default. Readings stay fresh for the whole run.
 ENVIRON = {
     "LEASE_DURATION": "15s",
     "RECONCILE_INTERVAL": "1m",
@@ -62,27 +68,28 @@ ENVIRON = {
 }
 HARDWARE = {"joulie.io/hw.cpu-model": "AMD-EPYC-9654", "joulie.io/hw.cpu-sockets": "2"}
 TICKS = os.sysconf("SC_CLK_TCK")
-ALONE, ECHO, BARE, CROWDED, OURS = "nobody", "echo", "bare", "bare, joulie up", "joulie"
+ALONE, ECHO, BARE, CROWDED, OURS = "none", "echo", "bare", "bare, joulie up", "joulie"
 SETTINGS = (ALONE, ECHO, BARE, CROWDED, OURS)
 
 
 class Placed(NamedTuple):
     per_s: float
     cycle_ms: float
-    cores: dict[str, float]  # that each program used meanwhile
+    cores: dict[str, float]  # used by each program during the measurement
 
 
-# --- what there is ------------------------------------------------------------------------------
+# --- nodes and pods -----------------------------------------------------------------------------
 
 
 def node_name(number: int) -> str:
-    """As the bare extender knows them."""
+    """The names that the bare extender knows."""
     return f"node-{number:05d}.example.internal"
 
 
 def a_node(number: int) -> dict[str, Any]:
-    """Every other one has more cores, and is therefore for performance. kube-scheduler asks about
-    500 that are called alike; were these all for saving, it would be the sample that is measured.
+    """Every other node has more cores, and is therefore planned for performance. kube-scheduler
+    sends 500 nodes with consecutive names; if all of these were eco, the benchmark would measure
+    the sample.
     """
     made = schedulable(node_name(number), cores=96 if number % 2 else 64)
     made["metadata"]["labels"] |= HARDWARE
@@ -90,7 +97,7 @@ def a_node(number: int) -> dict[str, Any]:
 
 
 def a_pod(number: int) -> dict[str, Any]:
-    """One in four wants performance. Deleted, it is gone at once."""
+    """One in four is class performance. Without a grace period, a pod is deleted at once."""
     made = pod(f"web-{number}", workload="" if number % 4 else "performance", namespace="default")
     resources = {"requests": {"cpu": "500m", "memory": "1Mi"}}
     made["spec"]["containers"] = [{"name": "c", "image": "none", "resources": resources}]
@@ -99,7 +106,7 @@ def a_pod(number: int) -> dict[str, Any]:
 
 
 async def all_of(calls: Iterable[Awaitable[object]]) -> None:
-    """Many at once, never too many."""
+    """Runs the calls, AT_ONCE at a time."""
     waiting = iter(calls)
 
     async def some() -> None:
@@ -119,7 +126,7 @@ async def pods_gone(server: Running) -> None:
     await all_of([server.api.delete(f"{PODS}/{name}") for name in await server.all(PODS)])
 
 
-# --- who is asked -------------------------------------------------------------------------------
+# --- extenders ----------------------------------------------------------------------------------
 
 
 @contextlib.asynccontextmanager
@@ -136,11 +143,11 @@ async def peer(kind: str, nodes: int, directory: Path) -> AsyncGenerator[str, No
 
 @contextlib.asynccontextmanager
 async def ours(server: Running, nodes: int, **environ: str) -> AsyncGenerator[str, None]:
-    """With a NodeTwin for every node, and all parts knowing all that there is."""
+    """`joulie up` with a NodeTwin for every node, once all processes are up to date."""
     extender = f"127.0.0.1:{free_port()}"
-    told = ENVIRON | {"EXTENDER_ADDR": extender} | environ
+    settings = ENVIRON | {"EXTENDER_ADDR": extender} | environ
     operator, data = server.kubeconfig("operator"), data_of(server)
-    async with joulie("up", operator, data, PATIENCE_S, **told):
+    async with joulie("up", operator, data, PATIENCE_S, **settings):
         await at_rest(server, nodes)
         yield extender
 
@@ -150,7 +157,7 @@ def data_of(server: Running) -> Path:
 
 
 async def settled(server: Running, nodes: int) -> None:
-    """5,000 NodeTwins are written once, and faster than anybody should in a cluster."""
+    """Writes the NodeTwins once, faster than a real cluster should allow."""
     async with ours(server, nodes, APPLY_RATE="2000"):
         await read_all(data_of(server), nodes)
         await at_rest(server, nodes)
@@ -167,8 +174,8 @@ async def at_rest(server: Running, nodes: int) -> None:
 
 
 class Looks(NamedTuple):
-    positions: list[float]  # how far each part is
-    behind: float  # objects in the cluster
+    positions: list[float]  # of each process
+    behind: float  # objects that are still to be written
 
     @property
     def is_still(self) -> bool:
@@ -184,7 +191,7 @@ def looks(server: Running) -> Looks:
 
 
 async def read_all(data: Path, nodes: int) -> None:
-    """One reading of each node; nobody reads their meters here."""
+    """Publishes one reading of each node, because no meter is read here."""
     running = DataDirectory(data).running()
     assert running is not None
     says = Producer("bench", CLUSTER, time.time_ns)
@@ -197,7 +204,7 @@ async def read_all(data: Path, nodes: int) -> None:
 
 @contextlib.asynccontextmanager
 async def asked(setting: str, server: Running, nodes: int) -> AsyncGenerator[dict[str, Any], None]:
-    """What kube-scheduler is told, while whom it asks is there."""
+    """kube-scheduler's configuration, while the extender of this setting runs."""
     async with contextlib.AsyncExitStack() as stack:
         address = ""
         if setting in (CROWDED, OURS):
@@ -205,22 +212,22 @@ async def asked(setting: str, server: Running, nodes: int) -> AsyncGenerator[dic
         if setting in (ECHO, BARE, CROWDED):
             kind = ECHO if setting == ECHO else BARE
             address = await stack.enter_async_context(peer(kind, nodes, server.directory))
-        told = deployed_block("kube-scheduler.yaml", address)
-        told["clientConnection"] = UNTHROTTLED
-        told["extenders"][0]["urlPrefix"] += "/energy" if setting == OURS else ""
-        yield told if address else told | {"extenders": []}
+        config = deployed_block("kube-scheduler.yaml", address)
+        config["clientConnection"] = UNTHROTTLED
+        config["extenders"][0]["urlPrefix"] += "/energy" if setting == OURS else ""
+        yield config if address else config | {"extenders": []}
 
 
-# --- how fast -----------------------------------------------------------------------------------
+# --- rates --------------------------------------------------------------------------------------
 
 
-async def placing(server: Running, told: dict[str, Any], pods: int, apart: bool) -> Placed:
-    """From the last of the warm-up to the last of all; a pod is seen once it is bound."""
+async def placing(server: Running, config: dict[str, Any], pods: int, apart: bool) -> Placed:
+    """The rate from the last pod of the warm-up to the last of all, by when pods are seen bound."""
     port = free_port()
     bound = server.api.watch(PODS, "", {"fieldSelector": "spec.nodeName!="})
     async with asyncio.timeout(PATIENCE_S), contextlib.aclosing(bound):
         await anext(bound)
-        async with scheduling(server, told, port):
+        async with scheduling(server, config, port):
             warm = await seen(bound, 1)
             if apart:
                 keep_apart()
@@ -234,7 +241,7 @@ async def placing(server: Running, told: dict[str, Any], pods: int, apart: bool)
 
 
 async def seen(bound: AsyncGenerator[list[Event], None], wanted: int) -> int:
-    """So many, or a few more that came along."""
+    """Waits for `wanted` pods and returns the count, which can be a few more."""
     count = 0
     while count < wanted:
         count += sum(event.type == "ADDED" for event in await anext(bound))
@@ -242,17 +249,17 @@ async def seen(bound: AsyncGenerator[list[Event], None], wanted: int) -> int:
 
 
 async def cycle_ms(port: int) -> float:
-    """By kube-scheduler's own metrics, since it started; its certificate is its own too."""
-    told = ssl.create_default_context()
-    told.check_hostname, told.verify_mode = False, ssl.CERT_NONE
-    page = await asyncio.to_thread(urlopen, f"https://127.0.0.1:{port}/metrics", context=told)
+    """From kube-scheduler's metrics, since its start. Its certificate is self-signed."""
+    unverified = ssl.create_default_context()
+    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+    page = await asyncio.to_thread(urlopen, f"https://127.0.0.1:{port}/metrics", context=unverified)
     with page:
         text = page.read().decode()
     sums = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith(CYCLE))
     return float(sums[f"{CYCLE}_sum"]) / float(sums[f"{CYCLE}_count"]) * 1000
 
 
-# --- who uses the cores -------------------------------------------------------------------------
+# --- use of the cores ---------------------------------------------------------------------------
 
 
 class Process(NamedTuple):
@@ -263,11 +270,11 @@ class Process(NamedTuple):
 
 
 def keep_apart() -> None:
-    """kube-scheduler and whom it asks on one core, all others on the others."""
+    """Pins kube-scheduler and the extender to one core, and all others to the other cores."""
     its, *others = sorted(os.sched_getaffinity(0))
     for process in ours_among(processes()):
         if process.pid == os.getpid():
-            continue  # whoever is started next may run anywhere
+            continue  # a process that is started later may run anywhere
         cores = [its] if process.name in ("kube-scheduler", ECHO, BARE, "extender") else others
         for thread in Path(f"/proc/{process.pid}/task").iterdir():
             with contextlib.suppress(ProcessLookupError):
@@ -275,7 +282,7 @@ def keep_apart() -> None:
 
 
 def cpu_s() -> dict[str, float]:
-    """What each of our programs has used so far, and everybody else."""
+    """The CPU time of each program of this benchmark so far, and of all others together."""
     used = defaultdict[str, float](float)
     for process in ours_among(processes()):
         used[process.name] += process.cpu_s
@@ -286,7 +293,7 @@ def cpu_s() -> dict[str, float]:
 
 
 def ours_among(found: Iterable[Process]) -> Iterator[Process]:
-    """This one, and all that it started."""
+    """This process and its descendants."""
     family = {os.getpid()}
     for process in found:
         if {process.pid, process.parent} & family:
@@ -295,7 +302,7 @@ def ours_among(found: Iterable[Process]) -> Iterator[Process]:
 
 
 def processes() -> Iterator[Process]:
-    """Parents before their children, as long as numbers are not used again."""
+    """Parents before their children, as long as no process id is reused."""
     for pid in sorted(int(each.name) for each in Path("/proc").glob("[0-9]*")):
         with contextlib.suppress(OSError):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -305,14 +312,14 @@ def processes() -> Iterator[Process]:
 
 
 def name_of(words: list[str]) -> str:
-    """Of a part of Joulie, or of a program."""
+    """The name of a process of Joulie, or of a program."""
     for at, word in enumerate(words):
         if word == "joulie_cli.main" or word.endswith("peers.py"):
             return words[at + 1]
     return Path(words[0]).name
 
 
-# --- all of it ----------------------------------------------------------------------------------
+# --- the run ------------------------------------------------------------------------------------
 
 
 class Wanted(NamedTuple):
@@ -340,32 +347,32 @@ async def compare(wanted: Wanted) -> None:
 
 async def one_round(server: Running, setting: str, wanted: Wanted) -> Placed:
     pods = wanted.pods + WARM
-    async with asked(setting, server, wanted.nodes) as told:
+    async with asked(setting, server, wanted.nodes) as config:
         await pods_made(server, pods)
-        placed = await placing(server, told, pods, wanted.apart)
+        placed = await placing(server, config, pods, wanted.apart)
         await pods_gone(server)
     return placed
 
 
 def show(setting: str, placed: Placed) -> None:
-    """Cores by program, the busiest first; those that do next to nothing are left out."""
+    """Prints cores by program, the busiest first, without idle ones."""
     busy = sorted(placed.cores.items(), key=lambda each: -each[1])
     cores = ", ".join(f"{name} {share:.2f}" for name, share in busy if share >= 0.01)
     print(f"{setting:<16}{figures(placed.per_s, placed.cycle_ms)}   cores: {cores}", flush=True)
 
 
 def summary(found: dict[str, list[Placed]]) -> None:
-    """Medians, and what they are of the bare one's: more than 1 is faster."""
+    """Prints medians, and their ratios to the bare extender: more than 1 is faster."""
     print()
     rate = {name: median(each.per_s for each in placed) for name, placed in found.items()}
     cycle = {name: median(each.cycle_ms for each in placed) for name, placed in found.items()}
     for name in found:
-        told = f"{name:<16}{figures(rate[name], cycle[name])}"
+        line = f"{name:<16}{figures(rate[name], cycle[name])}"
         if BARE in found:
-            told += (
+            line += (
                 f"   of bare: {rate[name] / rate[BARE]:.2f}, cycle {cycle[BARE] / cycle[name]:.2f}"
             )
-        print(told)
+        print(line)
 
 
 def figures(per_s: float, cycle_ms: float) -> str:
@@ -378,7 +385,9 @@ def main() -> None:
     options.add_argument("--pods", type=int, default=1200)
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--ask", nargs="*", choices=SETTINGS, default=list(SETTINGS))
-    options.add_argument("--apart", action="store_true", help="on a core of their own")
+    options.add_argument(
+        "--apart", action="store_true", help="a core for kube-scheduler and extender"
+    )
     args = options.parse_args()
     try:
         program(SCHEDULER)

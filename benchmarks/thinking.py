@@ -1,8 +1,8 @@
-"""How fast the pure parts are: fold, board, filter, score. One process, no I/O.
+"""Measures the pure functions: fold, snapshot, filter, score. One process, no I/O.
 
     make bench, or: .venv/bin/python benchmarks/thinking.py [--nodes 5000]
 
-Prints the median of several runs; ratios hold on other machines, absolute times do not.
+Prints the median of several runs. Ratios are comparable between machines, absolute times are not.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def median_s(call: Callable[[], object]) -> float:
 
 
 def cluster(nodes: int) -> ClusterState:
-    """`nodes` that have been seen, measured and capped."""
+    """A state of `nodes` nodes that were seen, measured and capped."""
     cluster_state = ClusterState()
     draft = Draft(cluster_state)
     names = [f"node-{number:05d}.example.internal" for number in range(nodes)]

@@ -1,14 +1,14 @@
-"""How long it takes to be back at any moment of a long log, and what several processes bring.
+"""Measures the time to compute a past state of a long log, and replay with several processes.
 
     .venv/bin/python benchmarks/travel.py [--events 1000000] [--nodes 1000] [--jobs 2]
 
-`--events 10000000 --jobs 0` is as much as the snapshots of the default settings reach back, and
-leaves the replay out; it takes some minutes and 5 GiB of memory, for the facts.
+`--events 10000000 --jobs 0` covers what the snapshots of the default settings cover, without the
+replay. It takes some minutes, and 5 GiB of memory for the facts.
 
-The log is a real database with the projector's own snapshots, each 25,000 events; facts come from
-a real archive for the replay, and from memory for travel, so that no broker's speed is in it. What
-travel costs depends on the distance to the nearest snapshot and on the number of nodes, not on the
-length of the log: rows are looked up by their key.
+The log is a real database with the projector's own snapshots, one for each 25,000 events. Facts
+come from a real archive for the replay, and from memory for past states, so that the speed of the
+broker does not count. The cost of a past state depends on the distance to the nearest snapshot and
+on the number of nodes, not on the length of the log: rows are looked up by their key.
 """
 
 import argparse
@@ -49,7 +49,7 @@ BATCH = 1_000
 
 
 def telemetry(names: list[str], count: int) -> Iterator[list[Record]]:
-    """Each node once a second, in batches as a projector that has much to do commits them."""
+    """A reading of each node once a second, in the batches of a busy projector."""
     says, made = Producer("bench", CLUSTER, lambda: NOON, "b1"), list[Record]()
     for number in range(count):
         name, second = names[number % len(names)], number // len(names)
@@ -65,7 +65,7 @@ def telemetry(names: list[str], count: int) -> Iterator[list[Record]]:
 
 
 class Held:
-    """Facts in memory, by the position that their batch begins at."""
+    """Facts in memory, by the first position of their batch."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[Record]] = {}
@@ -109,11 +109,11 @@ def written(file: Path, names: list[str], events: int) -> Held:
 
 class Journey(NamedTuple):
     seconds: float
-    folded: int  # events between the snapshot and the moment
+    folded: int  # events between the snapshot and the position
 
 
 async def travelled(file: Path, facts: Facts, count: int) -> list[Journey]:
-    """To moments that are evenly spread, and to the worst: just before a snapshot."""
+    """To positions that are evenly spread, and to the worst ones: just before a snapshot."""
     with History.of(file) as history:
         starts, newest = history.starts(), history.checkpoint()
     assert newest is not None
@@ -163,7 +163,7 @@ def main() -> None:
         size = file.stat().st_size / 2**20
     print(f"{args.events} events of {args.nodes} nodes, {size:.0f} MiB")
     seconds = [journey.seconds for journey in took]
-    print(f"  travel to {len(took)} moments: median {statistics.median(seconds):.2f} s", end=", ")
+    print(f"  {len(took)} past states: median {statistics.median(seconds):.2f} s", end=", ")
     print(
         f"slowest {max(seconds):.2f} s; at most", max(j.folded for j in took), "events were folded"
     )

@@ -1,8 +1,8 @@
-"""The operator's edge on a large cluster: starting, idling, starting again, and its applier.
+"""Measures the operator's watches on a large cluster (start, idle, restart) and its applier.
 
     .venv/bin/python benchmarks/watch.py [NODES [PODS]]
 
-The API server is the tests' stand-in, in a process of its own on the same machine; the log is in
+The API server is the one of the tests, in a process of its own on the same machine. The log is in
 memory, so that only the watchers are measured.
 """
 
@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, cast
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # the stand-in
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # for the API server of the tests
 
 from joulie_bus.events import Fact, codec
 from joulie_bus.runtime import logging
@@ -45,12 +45,12 @@ from joulie_projections.state.state_changes import Draft
 from kube_builders import joulie_server, node, pod
 
 IDLE_S = 5.0
-TEMPLATES = 2000  # deployments, jobs and the like, of which the pods are made
+TEMPLATES = 2000  # deployments, jobs and other templates of the pods
 SUBJECTS = Subjects("bench")
 
 
 def padded(tree: dict[str, Any], size: int) -> dict[str, Any]:
-    """As large as real ones are: most of a Pod is nothing to us."""
+    """As large as a real object; the operator does not use most of a Pod."""
     tree["metadata"]["annotations"] = {"rest": "x" * size}
     return tree
 
@@ -91,7 +91,7 @@ class Meter:
 async def watching(
     api: Api, log: MemoryLog, cluster_state: ClusterState, cluster: Cluster
 ) -> list[Watcher[Any]]:
-    """Nodes and pods; returns when both were listed."""
+    """The watchers of nodes and pods."""
     producer = Producer("bench", SUBJECTS, time.time_ns)
     nodes = Facts([Told(NodeKind(), believed_nodes(cluster_state))], log, producer, cluster.nodes)
     pods = Facts([Told(PodKind(), believed_pods(cluster_state))], log, producer)
@@ -120,9 +120,11 @@ async def measure(kubeconfig: str, nodes: int, pods: int) -> None:
     async with Api.of(Path(kubeconfig)) as api:
         meter = Meter()
         tasks = await started(await watching(api, log, cluster_state, Cluster.unseen()))
-        told = (await log.state(Stream.OBS)).last
+        published = (await log.state(Stream.OBS)).last
         peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        meter.tell("first start, everything told", f"{told} facts, {peak_mb:.0f} MB at most")
+        meter.tell(
+            "first start, all facts published", f"{published} facts, {peak_mb:.0f} MB at most"
+        )
 
         meter = Meter()
         await asyncio.sleep(IDLE_S)
@@ -136,15 +138,15 @@ async def measure(kubeconfig: str, nodes: int, pods: int) -> None:
         draft.commit()
         meter, cluster = Meter(), Cluster.unseen()
         tasks = await started(await watching(api, log, cluster_state, cluster))
-        news = (await log.state(Stream.OBS)).last - told
-        meter.tell("started again, compared with the log", f"{news} facts")
+        news = (await log.state(Stream.OBS)).last - published
+        meter.tell("restart, compared with the log", f"{news} facts")
         await ended(tasks)
     await apply_to(cluster_state, cluster, nodes)
 
 
 async def apply_to(cluster_state: ClusterState, cluster: Cluster, nodes: int) -> None:
-    """What the applier finds to do; the writes themselves are the API server's time."""
-    wishes = Wishes({"joulie.io/managed": "true"}, 60, tell_draining=False)
+    """Measures how the applier finds its writes, without the writes themselves."""
+    wishes = Wishes({"joulie.io/managed": "true"}, 60)
     differences = Differences(cluster.nodes, cluster.twins, wishes)
     names = sorted(cluster_state.nodes)
     _fold(cluster_state, [eco(name) for name in names])

@@ -1,12 +1,18 @@
 """What many tests share: a real broker, a migrated database, both gone afterwards."""
 
+import itertools
+import os
+import random
+import shutil
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
+import hypothesis
 import pytest
 from sqlalchemy import Engine
 
 import joulie_migrations
+from joulie_bus.broker import embedded
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
@@ -14,6 +20,56 @@ from joulie_bus.runtime import logging
 from joulie_bus.testing import connected, running_broker
 from joulie_projections.store import database
 from joulie_projections.testing import Postgres, PostgresMissing
+
+# A test is slow if it has one of these fixtures, or if its module uses one of these kits: it waits
+# for a process. One that computes for long says so itself.
+SLOW_FIXTURES = {"broker", "server", "spare", "postgres", "chromium"}
+SLOW_KITS = {"joulie_demo", "joulie_forked", "joulie_process", "kube_real", "nats_trust"}
+
+QUICK, QUICK_EXAMPLES = "quick", 15  # a profile of hypothesis, for `make quick`
+hypothesis.settings.register_profile(QUICK, max_examples=QUICK_EXAMPLES)
+
+
+def pytest_configure() -> None:
+    """A worker of pytest-xdist takes ports that no other worker takes."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:
+        own = list(embedded._PORTS)[int(worker) :: workers]
+        embedded._numbers = itertools.cycle(random.sample(own, len(own)))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    is_quick = config.getoption("--hypothesis-profile") == QUICK
+    for item in items:
+        if isinstance(item, pytest.Function):
+            if waits_for_a_process(item):
+                item.add_marker("slow")
+            if is_quick:
+                shorten(item.obj)
+
+
+def shorten(test: object) -> None:
+    """A law has its number of examples beside it, where no profile changes it."""
+    given = getattr(test, "_hypothesis_internal_use_settings", None)
+    if isinstance(given, hypothesis.settings):
+        examples = min(given.max_examples, QUICK_EXAMPLES)
+        shorter = hypothesis.settings(given, max_examples=examples)
+        setattr(test, "_hypothesis_internal_use_settings", shorter)  # noqa: B010
+
+
+def waits_for_a_process(item: pytest.Function) -> bool:
+    callspec = getattr(item, "callspec", None)  # a parameter may name a fixture
+    told = callspec.params.values() if callspec else ()
+    if SLOW_FIXTURES & {*item.fixturenames, *(one for one in told if isinstance(one, str))}:
+        return True
+    return any(origin(one) in SLOW_KITS for one in vars(item.module).values())
+
+
+def origin(thing: object) -> str:
+    """The module that a name was imported from, or that it names."""
+    found = getattr(thing, "__module__", None) or getattr(thing, "__name__", "")
+    return str(found)
 
 
 @pytest.fixture(autouse=True)
@@ -45,14 +101,20 @@ async def bus(connection: Connection) -> AsyncGenerator[JetStreamLog, None]:
         yield opened
 
 
-@pytest.fixture
-def database_file(tmp_path: Path) -> Path:
-    """A SQLite file at today's schema."""
-    path = tmp_path / "joulie.db"
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite file at today's schema, to be copied."""
+    path = tmp_path_factory.mktemp("migrated") / "joulie.db"
     engine = database.migrator(path)
     joulie_migrations.upgrade(engine)
     engine.dispose()
     return path
+
+
+@pytest.fixture
+def database_file(migrated_file: Path, tmp_path: Path) -> Path:
+    """A SQLite file of the test's own at today's schema."""
+    return shutil.copyfile(migrated_file, tmp_path / "joulie.db")
 
 
 @pytest.fixture

@@ -1,9 +1,11 @@
 """What the documents promise exists, and what exists is documented."""
 
+import ast
 import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from joulie_extender.openapi import DOCUMENT
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 MAKE_TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
@@ -44,6 +47,17 @@ def test_the_reference_is_what_the_program_says_of_itself() -> None:
     )
 
     assert (ROOT / "docs" / "reference.md").read_text() == made.stdout
+
+
+def test_there_are_fewer_than_a_hundred_settings_and_the_likely_ones_come_first() -> None:
+    text = (
+        (ROOT / "docs" / "reference.md").read_text().split("\n## Settings\n")[1].split("\n## ")[0]
+    )
+    first, *parts = text.split("### ")[1:]
+
+    assert first.startswith("Settings that you are likely to set")
+    assert len(re.findall(r"^\| `[A-Z_]+`", first, re.MULTILINE)) <= 24
+    assert len(set(re.findall(r"^\| `([A-Z_]+)`", "".join(parts), re.MULTILINE))) < 100
 
 
 def test_every_test_that_the_threat_model_names_exists() -> None:
@@ -97,6 +111,54 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
     assert broken == []
 
 
+def slug(heading: str) -> str:
+    """The anchor that GitHub gives to a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def anchors_of(page: Path) -> set[str]:
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    return {slug(heading) for heading in re.findall(r"^#+ (.+)$", prose, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_every_anchor_of_a_link_is_a_heading(page: Path) -> None:
+    links = re.findall(r"\]\(([^):]*)#([^)]+)\)", page.read_text())
+    broken = [
+        f"{file}#{anchor}"
+        for file, anchor in links
+        if anchor not in anchors_of(page.parent / file if file else page)
+    ]
+
+    assert broken == []
+
+
+def classes_defined() -> Counter[str]:
+    sources = [path.read_text() for path in ROOT.glob("*/joulie_*/**/*.py")]
+    return Counter(name for text in sources for name in re.findall(r"^class (\w+)", text, re.M))
+
+
+GLOSSARY = re.findall(
+    r"^\| (.+?) \| (.+?) \| `(\w+)` \|$", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE
+)
+
+
+def test_every_class_of_the_glossary_exists_exactly_once() -> None:
+    defined = classes_defined()
+
+    wrong = {name: defined[name] for _, _, name in GLOSSARY if defined[name] != 1}
+
+    assert len(GLOSSARY) >= 30
+    assert wrong == {}
+
+
+def test_every_term_of_the_glossary_is_one_sentence_in_order() -> None:
+    terms = [term for term, _, _ in GLOSSARY]
+
+    assert terms == sorted(set(terms), key=str.lower)
+    assert [text for _, text, _ in GLOSSARY if not re.fullmatch(r"[^.]+\.", text)] == []
+
+
 def test_every_file_in_the_picture_of_the_path_exists() -> None:
     picture = (ROOT / "docs" / "how-it-works.md").read_text().split("```")[1]
     named = set(re.findall(r"[\w/]+\.py", picture))
@@ -138,3 +200,32 @@ def test_the_lock_holds_hashes_and_no_address() -> None:
     assert "://" not in lock
     assert len(re.findall(r"^[a-z0-9-]+==", lock, re.MULTILINE)) > 40
     assert all("--hash=sha256:" in entry for entry in re.split(r"\n(?=[a-z0-9-]+==)", lock))
+
+
+def test_every_answer_of_where_is_it_exists() -> None:
+    rows = re.findall(
+        r"^\| .*\? \| `([\w/]+\.py)` \| `([\w.]+)` \|$",
+        (ROOT / "docs" / "where-is-it.md").read_text(),
+        re.MULTILINE,
+    )
+
+    missing = [f"{file}: {name}" for file, name in rows if name not in defined_in(ROOT / file)]
+
+    assert missing == []
+    assert len(rows) == 20
+
+
+def defined_in(path: Path) -> set[str]:
+    """Functions and classes of a module, and the methods of its classes."""
+    if not path.exists():
+        return set()
+    outer = ast.parse(path.read_text()).body
+    named = [node for node in outer if isinstance(node, DEFINITIONS)]
+    methods = {
+        f"{node.name}.{inner.name}"
+        for node in named
+        if isinstance(node, ast.ClassDef)
+        for inner in node.body
+        if isinstance(inner, DEFINITIONS)
+    }
+    return {node.name for node in named} | methods

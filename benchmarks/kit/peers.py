@@ -1,8 +1,8 @@
-"""What the extender is compared with: one that only echoes, and a bare one in Python.
+"""The extenders for comparison: one that only echoes, and a bare one in Python.
 
     .venv/bin/python benchmarks/kit/peers.py {echo,bare} PORT NODES
 
-Both on uvloop and httptools with one write per reply, so that it is the work that differs.
+Both use uvloop and httptools with one write per reply, so that only the work differs.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class Peer(asyncio.Protocol):
         self.transport.write(head % len(reply) + reply)
 
     def _answer(self, body: bytes, scores: dict[str, int]) -> bytes:
-        """Decodes, looks up, encodes; knows no pod, no rule, no log."""
+        """Decodes, looks up and encodes, without pods, rules or a log."""
         args = msgspec.json.decode(body)
         if args["NodeNames"] is None:
             return self._whole(args["Nodes"]["items"], scores)
@@ -70,7 +70,7 @@ def filtered(passed: dict[str, Any]) -> bytes:
 
 
 def echoed(body: bytes) -> bytes:
-    """The list as it came, without looking into it."""
+    """The list of names as it came, without decoding it."""
     at = body.rfind(b'"NodeNames":')
     return b'{"Nodes":null,' + body[at:]
 

@@ -1,11 +1,11 @@
-"""What one look at the cluster costs the operator, in processor time, when nothing has changed.
+"""Measures the CPU time of one tick of the operator when nothing has changed.
 
     make bench, or: .venv/bin/python benchmarks/operator.py
 
-A tick is a plan, and the comparison of every node and NodeTwin with what it should be; the budget
-is one second at 5,000 nodes. Medians of several; the cost of a node holds on other machines, times
-do not. Then the same with watchers and applier over HTTP, beside the tests' stand-in for the API
-server in a process of its own, which counts what is written.
+A tick is a plan, and the comparison of every node and NodeTwin with its desired state. The budget
+is one second at 5,000 nodes. It prints medians; the cost per node is comparable between machines,
+times are not. Then it measures watchers and applier over HTTP. The API server is the one of the
+tests, in a process of its own, and counts the writes.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests/kit"))  # the stand-in
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests/kit"))  # for the API server of the tests
 
 from joulie_bus.events import AnyEvent, Fact
 from joulie_bus.runtime import logging
@@ -57,7 +57,7 @@ from kube_settled import SELECTOR, WISHES, settle
 
 RUNS = 5
 SIZES = (100, 1_000, 5_000, 20_000)
-PODS_PER_NODE = 30  # what 150,000 pods on 5,000 nodes make
+PODS_PER_NODE = 30  # 150,000 pods on 5,000 nodes
 HTTP_NODES = 5_000
 CHANGED = 100
 RESTS_S = 5.0
@@ -75,7 +75,7 @@ def look(cluster_state: ClusterState, now_s: float) -> Plan:
 
 
 def settled(nodes: int) -> ClusterState:
-    """A cluster in which everything is as it is wanted; every tenth node runs performance pods."""
+    """A cluster in its desired state. Every tenth node runs performance pods."""
     cluster_state = ClusterState()
     names = [f"node-{number:05d}" for number in range(nodes)]
     seen: list[AnyEvent] = []
@@ -93,11 +93,11 @@ def settled(nodes: int) -> ClusterState:
 
 
 class Cost(NamedTuple):
-    """Seconds of processor time."""
+    """Seconds of CPU time."""
 
     plan: float
-    compare: float  # each node and NodeTwin in full; that happens within TWIN_STATUS_INTERVAL
-    glance: float  # the looks in between, twice a second
+    compare: float  # each node and NodeTwin in full, within a minute
+    glance: float  # the comparisons in between, twice a second
 
     @property
     def tick(self) -> float:
@@ -124,7 +124,7 @@ def cost(cluster_state: ClusterState) -> Cost:
 
 
 class Line(Protocol):
-    """An end of a pipe."""
+    """One end of a pipe."""
 
     def send(self, _: Any, /) -> None: ...
 
@@ -132,13 +132,13 @@ class Line(Protocol):
 
 
 class Held(NamedTuple):
-    """A view that does not move by itself."""
+    """A view that does not change by itself."""
 
     cluster_state: ClusterState
 
 
 def serve(server: ApiServer, pipe: Line) -> None:
-    """Says what was written whenever it is asked."""
+    """Sends the counts of writes for each request."""
 
     async def run() -> None:
         async with server.listening():
@@ -175,7 +175,7 @@ async def beside(cluster_state: ClusterState, kubeconfig: str, pipe: Line) -> No
         ):
             await cluster.twins.complete.wait()
             await asyncio.sleep(RESTS_S)
-            report("started: all read, all compared", began, written(pipe))
+            report("start: all read, all compared", began, written(pipe))
             began, before = time.process_time(), written(pipe)
             await asyncio.sleep(RESTS_S)
             report(f"{RESTS_S:g} s in which nothing changes", began, written(pipe) - before)
@@ -194,12 +194,12 @@ def turned(cluster_state: ClusterState, name: str) -> Fact:
 
 
 def report(what: str, began: float, wrote: Counter[tuple[str, str]]) -> None:
-    told = ", ".join(f"{count} {verb} {of}" for (verb, of), count in sorted(wrote.items()))
-    print(f"  {what:<40}{time.process_time() - began:>8.2f} s CPU   wrote {told or 'nothing'}")
+    writes = ", ".join(f"{count} {verb} {of}" for (verb, of), count in sorted(wrote.items()))
+    print(f"  {what:<40}{time.process_time() - began:>8.2f} s CPU   wrote {writes or 'nothing'}")
 
 
 def over_http(nodes: int) -> None:
-    """The server goes first: a process that is forked has what its parent had."""
+    """Starts the server first, because a forked process inherits the memory of its parent."""
     cluster_state, server = settled(nodes), joulie_server()
     settle(server, cluster_state, time.time_ns())
     here, there = multiprocessing.Pipe()

@@ -1,4 +1,4 @@
-"""What happens, and how it travels: events, subjects, codec, log, broker, settings, errors.
+"""Events and their transport: subjects, codec, log, broker, settings, errors.
 
-Nothing above this package touches NATS, an environment variable or a subject string on its own.
+No package above this one uses NATS, environment variables or subject strings directly.
 """

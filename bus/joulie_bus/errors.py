@@ -4,52 +4,54 @@
     ├── SettingsError            a setting that cannot be used; all of them at once
     ├── BusError
     │   ├── Unreachable          no broker to talk to
-    │   ├── BrokerRefused        the broker answered, and said no
-    │   ├── ExpectationFailed    somebody else wrote first (compare-and-set)
-    │   ├── OutOfBounds          an event that no reader would take; it is not sent
+    │   ├── ClientIncompatible   the installed nats-py lacks what the client depends on
+    │   ├── BrokerRefused        the broker refused a request or message
+    │   ├── ExpectationFailed    another writer came first (compare-and-set)
+    │   ├── OutOfBounds          an event that readers would refuse; it is not sent
     │   ├── Undecodable          a message that is not one of our events
     │   ├── StreamGap            facts are missing between what we read and what comes next
-    │   ├── StreamsMissing       nobody has made the streams yet
-    │   ├── PurgeDenied          a stream of an older version, which keeps its messages for good
+    │   ├── StreamsMissing       the streams do not exist yet
+    │   ├── PurgeDenied          a stream of an older version, which denies purges
     │   ├── StreamsForeign       a stream stores other subjects than ours
-    │   ├── StreamReplaced       the stream is not the one that our position belongs to
+    │   ├── StreamReplaced       another stream than the one of the position
     │   └── BrokerStartFailed    the embedded broker did not come up
     ├── StoreError
-    │   ├── SchemaMismatch       the database was made by other code than this
+    │   ├── SchemaMismatch       the schema of the database is another version
     │   ├── DatabaseUnreachable  no database to talk to
-    │   ├── StateDamaged         rows that are not the ones that were committed
-    │   ├── KeyMismatch          a key file of another kind than the settings ask for
-    │   ├── KeyRingBroken        keys that do not hang together, or not with the one that signs
+    │   ├── StateDamaged         rows differ from what was committed
+    │   ├── KeyMismatch          a key file of another kind than the settings require
+    │   ├── KeyRingBroken        keys that do not belong together or to the signing key
     │   ├── KeyChangeRefused     a change of keys that cannot be made
-    │   ├── NoSnapshot           nothing that a rebuild could start from but the first fact
-    │   ├── NotRetryable         a message in quarantine that would end there again
-    │   ├── Unreadable           the database does not let itself be read now
-    │   ├── Unwritable           values that the database refuses at every try
-    │   └── Fenced               another projector took over; this one stands down
-    ├── TooFarBack               the facts of that moment are not kept any more
-    ├── ViewBehind               the projection did not come as far as somebody waited for
-    ├── PortTaken                nobody can listen where the settings say
-    ├── KubernetesRefused        the API server answered, and said no
-    ├── PolicyFailed             a policy that raised, or whose answer is none
+    │   ├── NoSnapshot           a rebuild can only start from the first fact
+    │   ├── NotRetryable         a message in quarantine that would be refused again
+    │   ├── Unreadable           the database cannot be read now
+    │   ├── Unwritable           values that the database refuses at every attempt
+    │   └── Fenced               another projector took over; this one stops
+    ├── TooFarBack               the facts of that time are no longer stored
+    ├── ViewBehind               the projection did not reach a position in time
+    ├── PortTaken                the address in the settings is in use
+    ├── KubernetesRefused        the API server refused a request
+    ├── PolicyFailed             a policy that raised or returned an invalid plan
     ├── BadTrace                 a file of recorded pods that cannot be used
-    ├── BadRequest               a webhook body that kube-scheduler would never send
+    ├── BadRequest               a webhook body that kube-scheduler never sends
     ├── BadQuantity              a Kubernetes quantity that cannot be read
     ├── BadName                  a name that no object in Kubernetes can have
     ├── BadAnnotation            an annotation of a pod that cannot be read
     ├── BadCatalog               a hardware catalog that cannot be used; all mistakes at once
     ├── DataDirectoryError       a data directory that is missing, taken or not ours
-    ├── NotInTheLog              what somebody asked about is not there, or not any more
+    ├── NotInTheLog              the requested entry does not exist, or no longer
     ├── NotTrimmed               an archive that does not hold what a trim would delete
-    └── ArchiveBroken            an archive file that is not what was written
+    └── ArchiveBroken            a corrupted archive file, or one tampered with
 
-Catch the narrowest. Each message says where, what was wrong, what the system did and what to do.
+Catch the most specific class. Each message says where and what was wrong, what the system did, and
+what to do.
 """
 
 from collections.abc import Mapping, Sequence
 
 
 class JoulieError(Exception):
-    """The base of everything this project raises on purpose."""
+    """The base class of all errors of this project."""
 
 
 class SettingsError(JoulieError):
@@ -62,7 +64,7 @@ class SettingsError(JoulieError):
 
 
 class BusError(JoulieError):
-    """Something between us and the log."""
+    """An error of the log or of the connection to it."""
 
 
 class Unreachable(BusError):
@@ -72,6 +74,15 @@ class Unreachable(BusError):
             f"Is NATS_URL right, and is the server up?"
         )
         self.url = url
+
+
+class ClientIncompatible(BusError):
+    def __init__(self, installed: str, tested: str, lacking: Sequence[str]) -> None:
+        super().__init__(
+            f"nats-py {installed} has no {' and no '.join(lacking)} as this version of Joulie "
+            f"requires. No connection was opened. Install nats-py{tested}."
+        )
+        self.lacking = tuple(lacking)
 
 
 class BrokerRefused(BusError):
@@ -102,7 +113,7 @@ class OutOfBounds(BusError, ValueError):
         self.why = why
 
 
-# How the reason begins where a message can be read, and its sender may not write it.
+# The reason begins like this if a message is readable but its sender may not write it.
 REFUSED = "refused, because its sender may not write it: "
 
 
@@ -156,7 +167,7 @@ class StreamReplaced(BusError):
 
     @classmethod
     def at(cls, stream: str, sequence: int) -> "StreamReplaced":
-        """The stream holds another message at our position: it was set back, and grew again."""
+        """The stream holds another message at the position: it was restored and has grown since."""
         return cls(
             stream,
             f"the message {sequence} that was read before",
@@ -172,7 +183,7 @@ class BrokerStartFailed(BusError):
 
 
 class StoreError(JoulieError):
-    """Something between us and the database."""
+    """An error of the database or of the connection to it."""
 
 
 class SchemaMismatch(StoreError):
@@ -216,7 +227,7 @@ class KeyRingBroken(StoreError):
 
 
 class KeyChangeRefused(StoreError):
-    """The message says what was asked for, why it cannot be done, and what can."""
+    """The message says what was requested, why it is not possible, and what is."""
 
 
 class NoSnapshot(StoreError):
@@ -228,7 +239,7 @@ class NoSnapshot(StoreError):
 
 
 class NotRetryable(StoreError):
-    """The message names the position, and what is in the way."""
+    """The message names the position and the reason."""
 
 
 class Unreadable(StoreError):
@@ -290,7 +301,7 @@ class KubernetesRefused(JoulieError):
         )
         self.path = path
         self.code = code
-        self.retry_after_s = retry_after_s  # the server asks for so much patience
+        self.retry_after_s = retry_after_s  # as the server requires
 
 
 class PolicyFailed(JoulieError):
@@ -350,7 +361,7 @@ class BadCatalog(JoulieError):
 
 
 class DataDirectoryError(JoulieError):
-    """The message names the directory, what is in the way, and what to do."""
+    """The message names the directory, the reason, and what to do."""
 
 
 class PurgeDenied(BusError):
@@ -365,11 +376,11 @@ class PurgeDenied(BusError):
 
 
 class NotTrimmed(JoulieError):
-    """The message says what stands in the way of a trim. Nothing was deleted."""
+    """The message says why nothing was deleted."""
 
 
 class NotInTheLog(JoulieError):
-    """The message says what was looked for, where, and what there is instead."""
+    """The message says what was requested, where, and what exists instead."""
 
 
 class ArchiveBroken(JoulieError):

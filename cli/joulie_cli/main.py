@@ -149,19 +149,22 @@ def _cluster(made: argparse.ArgumentParser) -> None:
     made.add_argument("--kubeconfig", metavar="FILE", help="how to reach the cluster")
 
 
-def _demo(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--nodes", type=int, default=200, metavar="N", help="nodes (200)")
-    made.add_argument("--seed", type=int, default=1, metavar="S", help="of the workload (1)")
+def _simulator(made: argparse.ArgumentParser) -> None:
+    """Checked by SimulatorOptions, and not here: `joulie demo` passes them on."""
+    made.add_argument("--nodes", metavar="N", help="nodes (200)")
+    made.add_argument("--seed", metavar="S", help="of the workload (1)")
+    made.add_argument("--speed", metavar="X", help="simulated seconds per second (60)")
     made.add_argument(
-        "--speed", type=float, default=60.0, metavar="X", help="simulated seconds per second (60)"
-    )
-    made.add_argument(
-        "--pods-per-second",
-        type=float,
-        metavar="R",
-        help="that come, on the average of a simulated day (8 to 50, by the nodes)",
+        "--pods-per-second", metavar="R", help="that come, on the average of a simulated day"
     )
     made.add_argument("--trace", type=Path, metavar="FILE", help="sizes of pods: openb's pod list")
+    made.add_argument(
+        "--bind-verb", metavar="PATH", help="by which the extender binds pods with GPUs"
+    )
+
+
+def _demo(made: argparse.ArgumentParser) -> None:
+    _simulator(made)
     made.add_argument("--headless", action="store_true", help="no live screen")
     made.add_argument(
         "--for", dest="seconds", type=_seconds, metavar="TIME", help="end after, such as 45s"
@@ -197,6 +200,7 @@ def _seconds(text: str) -> float:
 
 OPTIONS = {
     "demo": _demo,
+    "simulator": _simulator,
     "up": _cluster,
     "simulate": _simulate,
     "operator": _cluster,

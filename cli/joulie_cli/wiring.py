@@ -13,7 +13,7 @@ from joulie_bus.broker.embedded import address_within
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import require
-from joulie_bus.runtime import logging, metrics
+from joulie_bus.runtime import logging, metrics, nats_keys
 from joulie_bus.runtime.metrics import Probe, well
 from joulie_bus.runtime.settings import BusSettings, Source, setting, text
 from joulie_bus.streams.roles import Role
@@ -110,7 +110,7 @@ def _on_signals(call: Callable[[], object]) -> None:
 
 
 def names_a_broker(wires: Wiring) -> bool:
-    who = ("NATS_URL", "NATS_USER", "NATS_NKEY_FILE", "NATS_CREDS_FILE")
+    who = ("NATS_URL", "NATS_USER", "NATS_CREDS_FILE")
     return any(wires.source.names(name) for name in who)
 
 
@@ -119,12 +119,14 @@ def address_of(wires: Wiring, role: Role) -> Address:
     bus, running = wires.bus, wires.data.running()
     if running is not None and not names_a_broker(wires):
         return address_within(wires.data.path, running.nats_url, role)
+    creds = bus.nats_creds_file
+    has_jwt = bool(creds) and nats_keys.is_credentials(Path(creds).read_text())
     return Address(
         url=bus.nats_url,
         user=bus.nats_user,
         password=bus.nats_password,
-        nkey_file=bus.nats_nkey_file,
-        creds_file=bus.nats_creds_file,
+        nkey_file="" if has_jwt else bus.nats_creds_file,
+        creds_file=bus.nats_creds_file if has_jwt else "",
         ca_file=bus.nats_ca_file,
         cert_file=bus.nats_cert_file,
         key_file=bus.nats_key_file,

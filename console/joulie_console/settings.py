@@ -3,12 +3,16 @@
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from joulie_bus.runtime.http_head import host_names, is_loopback
-from joulie_bus.runtime.settings import HostPort, address, integer, setting, some_time
+from joulie_bus.runtime.http_head import is_loopback
+from joulie_bus.runtime.settings import HostPort, address, setting
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 SHORTEST_TOKEN = 16
+LISTENERS = 500  # of the stream at once: what the benchmark shows to be harmless
+HEARTBEAT_S = 15.0  # silence of the stream after which a comment is sent, for proxies
+BEHIND = 5000  # decisions after which a slow listener is cut
 
 
 def token_file(path: str) -> str:
@@ -28,16 +32,22 @@ def read_token(path: str) -> str:
     return token
 
 
-def header_name(text: str) -> str:
-    """the name of an HTTP header, such as X-Forwarded-User"""
-    if text and not all(part.isalnum() for part in text.split("-")):
-        raise ValueError("not a header's name")
-    return text.lower()
+class Proxies(NamedTuple):
+    header: str
+    networks: tuple[Network, ...]
 
 
-def networks(text: str) -> tuple[Network, ...]:
-    """addresses or networks such as 10.0.0.7 or 10.0.0.0/24, with commas between"""
-    return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip())
+def proxies(text: str) -> Proxies | None:
+    """HEADER=ADDRESSES such as X-Forwarded-User=10.0.0.7,10.0.0.0/24; empty for none"""
+    if not text:
+        return None
+    header, _, rest = (part.strip() for part in text.partition("="))
+    if not all(part.isalnum() for part in header.split("-")):
+        raise ValueError("not a header's name before =")
+    named = [part.strip() for part in rest.split(",") if part.strip()]
+    if not named:
+        raise ValueError("a header is believed from named proxies only")
+    return Proxies(header.lower(), tuple(map(ipaddress.ip_network, named)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,30 +58,15 @@ class ConsoleSettings:
     token_file: str = setting(
         token_file, "CONSOLE_TOKEN_FILE", "", "The token that every question must bring"
     )
-    proxy_header: str = setting(
-        header_name,
-        "CONSOLE_PROXY_HEADER",
+    proxies: Proxies | None = setting(
+        proxies,
+        "CONSOLE_PROXIES",
         "",
-        "Header in which a proxy that has checked a user names it",
+        "Proxies that have checked the user, and the header in which they name it",
     )
-    proxies: tuple[Network, ...] = setting(
-        networks, "CONSOLE_PROXIES", "", "From where that header is believed"
-    )
-    hosts: tuple[str, ...] = setting(
-        host_names,
-        "CONSOLE_HOSTS",
-        "",
-        "Names besides localhost that a console without a token answers",
-    )
-    listeners: int = setting(
-        integer(1, 10_000), "CONSOLE_LISTENERS", "500", "Listeners of the stream at once"
-    )
-    heartbeat_s: float = setting(
-        some_time, "CONSOLE_HEARTBEAT", "15s", "Longest silence of the stream"
-    )
-    behind: int = setting(
-        integer(1), "CONSOLE_BEHIND", "5000", "Decisions that a listener may be behind"
-    )
+    listeners: int = LISTENERS
+    heartbeat_s: float = HEARTBEAT_S
+    behind: int = BEHIND
 
     @property
     def is_local(self) -> bool:
@@ -79,14 +74,9 @@ class ConsoleSettings:
 
     def contradictions(self) -> list[str]:
         found = []
-        if bool(self.proxy_header) != bool(self.proxies):
-            found.append(
-                "CONSOLE_PROXY_HEADER and CONSOLE_PROXIES: a header is believed from named "
-                "proxies only; give both or none"
-            )
-        if not (self.is_local or self.token_file or (self.proxy_header and self.proxies)):
+        if not (self.is_local or self.token_file or self.proxies):
             found.append(
                 f"CONSOLE_ADDR={self.addr}: beyond this machine everybody could look; give "
-                "CONSOLE_TOKEN_FILE, or CONSOLE_PROXY_HEADER with CONSOLE_PROXIES"
+                "CONSOLE_TOKEN_FILE or CONSOLE_PROXIES"
             )
         return found

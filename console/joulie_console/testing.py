@@ -5,7 +5,8 @@ import contextlib
 import socket
 import time
 import urllib.parse
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from joulie_projections.store import database
 from joulie_projections.view.view import View
 
 STALENESS_S = 300.0
+Constants = Mapping[str, Any]  # of ConsoleSettings, by the names of their fields
 WEIGHTS = Weights()
 
 
@@ -100,10 +102,12 @@ async def projecting(
 
 
 @contextlib.asynccontextmanager
-async def showing(broker: Embedded, directory: Path, **settings: str) -> AsyncGenerator[str, None]:
-    """A console; its URL. `settings` are those of the environment."""
+async def showing(
+    broker: Embedded, directory: Path, constants: Constants | None = None, **settings: str
+) -> AsyncGenerator[str, None]:
+    """A console; its URL. `settings` are those of the environment, `constants` those of code."""
     source = Source.of(**{"CONSOLE_ADDR": f"127.0.0.1:{free_port()}", **settings})
-    loaded = source.load(ConsoleSettings)
+    loaded = replace(source.load(ConsoleSettings), **(constants or {}))
     source.finish()
     path = directory / "joulie.db"
     engine = database.reader(path)
@@ -137,7 +141,7 @@ async def _is_ready(url: str) -> bool:
 
 @contextlib.asynccontextmanager
 async def staging(
-    broker: Embedded, directory: Path, **settings: str
+    broker: Embedded, directory: Path, constants: Constants | None = None, **settings: str
 ) -> AsyncGenerator[Stage, None]:
     """All of it: projector, console, and somebody who makes things happen."""
     async with (
@@ -146,7 +150,7 @@ async def staging(
         projecting(bus, directory),
         contextlib.AsyncExitStack() as stack,
     ):
-        url = await stack.enter_async_context(showing(broker, directory, **settings))
+        url = await stack.enter_async_context(showing(broker, directory, constants, **settings))
         engine = database.reader(directory / "joulie.db")
         stack.callback(engine.dispose)
         view = await stack.enter_async_context(View.open(bus, engine, CLUSTER))

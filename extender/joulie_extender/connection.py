@@ -163,8 +163,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._share.read(count):
             return True
         why = (
-            f"Requests and replies of all connections may hold {self._house.budget.limit} bytes "
-            "(EXTENDER_BUFFERS), and do. Nothing was answered; try again."
+            f"Requests and replies of all connections may hold {self._house.budget.limit} bytes, "
+            "and do. Nothing was answered; try again."
         )
         self._refuse(503, why)
         return False
@@ -322,7 +322,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse_large(self) -> None:
         limit = self._house.limits.body
-        self._refuse(413, f"The body is larger than {limit} bytes (EXTENDER_BODY_LIMIT).")
+        self._refuse(413, f"The body is larger than {limit} bytes.")
 
     def _refuse(self, status: int, why: str, reason: str = "") -> None:
         """The last reply; requests before it are answered first, in their order."""

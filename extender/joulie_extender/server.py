@@ -110,7 +110,7 @@ class Door:
         metrics.REQUESTS_REFUSED.labels(reason="connections").inc()
         with contextlib.suppress(OSError), client:
             if self._context is None:
-                why = f"{self.limits.connections} connections are open (EXTENDER_CONNECTIONS)."
+                why = f"{self.limits.connections} connections are open, the most there may be."
                 client.send(rendered(refusal(503, why), closes=True))
 
     def _let_in(self, client: socket.socket) -> None:

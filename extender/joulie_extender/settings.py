@@ -9,9 +9,7 @@ from joulie_bus.runtime.settings import (
     address,
     boolean,
     choice,
-    duration,
     file,
-    integer,
     number,
     setting,
     some_time,
@@ -33,7 +31,15 @@ from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.twin.cooling import model_names
 from joulie_projections.twin.power import Coefficients
 
-LONGEST_CLAIM_S = 86_400
+BODY_LIMIT = 64 * 1024**2  # bytes: several thousand nodes sent as whole objects
+BUFFERS = 128 * 1024**2  # bytes of requests and unsent replies: two of the largest at once
+CONNECTIONS = 256  # open at once; a kube-scheduler needs a handful
+HEAD_S = 10.0  # for the head of a request, and for a TLS handshake
+BODY_S = 30.0  # for a body, and for the taking of a reply
+KEEP_ALIVE_S = 120.0  # longer than kube-scheduler's own 90 s, so that the client closes first
+DRAIN_S = 3.0  # for clients to leave at shutdown
+BIND_S = 3.0  # for a whole binding; less than the httpTimeout of kube-scheduler's block
+CLAIM_S = 90  # of a pod that is not seen bound: far more than a binding may take
 
 
 def a_cooling_model(name: str) -> str:
@@ -92,30 +98,12 @@ class ServerSettings:
         "open",
         "What is answered when there is no answer: all nodes pass, or none",
     )
-    gpu_fails: str = setting(
-        choice("open", "closed"),
-        "GPU_FAILS",
-        "closed",
-        "The same for pods that say what cards they want",
-    )
     binds: str = setting(
         text,
         "EXTENDER_BINDS",
         "",
         "Whom to bind pods with: a kubeconfig, in-cluster for the service account, simulated where "
         "there is no Kubernetes, empty for nobody (kube-scheduler binds by itself)",
-    )
-    bind_s: float = setting(
-        some_time,
-        "GPU_BIND_TIMEOUT",
-        "3s",
-        "Time that a binding may take in all; less than httpTimeout of kube-scheduler's block",
-    )
-    claim_s: float = setting(
-        some_time,
-        "GPU_CLAIM_LIFE",
-        "90s",
-        "How long a card stays claimed for a pod that is not seen bound",
     )
     deadline_s: float = setting(
         some_time,
@@ -137,39 +125,7 @@ class ServerSettings:
         "Where decisions wait to be shipped; empty for the data directory. A directory in memory "
         "cannot hold up an answer as a disk can",
     )
-    body_limit: int = setting(
-        integer(1024), "EXTENDER_BODY_LIMIT", "67108864", "Largest request body, in bytes"
-    )
-    buffers: int = setting(
-        integer(1024),
-        "EXTENDER_BUFFERS",
-        "134217728",
-        "Bytes that requests and unsent replies of all connections may hold; above it 503",
-    )
-    connections: int = setting(
-        integer(1, 100_000),
-        "EXTENDER_CONNECTIONS",
-        "256",
-        "Connections at once, those in the handshake of TLS included; above it 503",
-    )
-    head_s: float = setting(
-        some_time, "EXTENDER_HEAD_TIMEOUT", "10s", "Time that the head of a request may take"
-    )
-    body_s: float = setting(
-        some_time,
-        "EXTENDER_BODY_TIMEOUT",
-        "30s",
-        "Time that a body may take, and the taking of a reply",
-    )
-    keep_alive_s: float = setting(
-        some_time,
-        "EXTENDER_KEEP_ALIVE",
-        "120s",
-        "Time that an idle connection is kept; kube-scheduler's own is 90s",
-    )
-    drain_s: float = setting(
-        duration, "EXTENDER_DRAIN", "3s", "Time to see clients out when told to end"
-    )
+    drain_s: float = DRAIN_S
     tls_cert: str = setting(
         file, "EXTENDER_TLS_CERT_FILE", "", "Our certificate (PEM); given, TLS is spoken"
     )
@@ -195,21 +151,12 @@ class ServerSettings:
             )
         if self.tls_client_ca and not self.tls_cert:
             found.append("EXTENDER_TLS_CLIENT_CA_FILE without EXTENDER_TLS_CERT_FILE: no TLS")
-        if self.buffers < self.body_limit:
-            found.append(
-                "EXTENDER_BUFFERS: at least EXTENDER_BODY_LIMIT, or no body of that size is read"
-            )
         if not (is_loopback(self.addr.host) or self.tls_client_ca or self.allow_unauthenticated):
             found.append(
                 f"EXTENDER_ADDR={self.addr}: beyond loopback every process that reaches it could "
                 "read scores and have pods bound; give EXTENDER_TLS_CERT_FILE, "
                 "EXTENDER_TLS_KEY_FILE and EXTENDER_TLS_CLIENT_CA_FILE, or "
                 "EXTENDER_ALLOW_UNAUTHENTICATED=true where the network keeps others out"
-            )
-        if not 2 * self.bind_s <= self.claim_s <= LONGEST_CLAIM_S:
-            found.append(
-                "GPU_CLAIM_LIFE: at least twice GPU_BIND_TIMEOUT, so that no claim lapses while "
-                "its pod is being bound, and a day at most"
             )
         return found
 
@@ -218,12 +165,12 @@ class ServerSettings:
 
     def limits(self) -> Limits:
         return Limits(
-            body=self.body_limit,
-            buffers=self.buffers,
-            connections=self.connections,
-            head_s=self.head_s,
-            body_s=self.body_s,
-            keep_alive_s=self.keep_alive_s,
+            body=BODY_LIMIT,
+            buffers=BUFFERS,
+            connections=CONNECTIONS,
+            head_s=HEAD_S,
+            body_s=BODY_S,
+            keep_alive_s=KEEP_ALIVE_S,
             drain_s=self.drain_s,
         )
 
@@ -234,7 +181,7 @@ class ServerSettings:
         return Certificates(Path(self.tls_cert), Path(self.tls_key), client_ca)
 
     def patience(self) -> Patience:
-        return Patience(self.bind_s, round(self.claim_s))
+        return Patience(BIND_S, CLAIM_S)
 
     def durability(self) -> Durability:
         return Durability(self.decision_durability)
@@ -242,7 +189,7 @@ class ServerSettings:
     def conduct(self) -> Conduct:
         return Conduct(
             fails="closed" if self.fails == "closed" else "open",
-            gpu_fails="open" if self.gpu_fails == "open" else "closed",
+            gpu_fails="closed",  # a pod beside cards that it cannot have would fail at its start
             deadline_s=self.deadline_s,
             is_strict=self.durability() is Durability.STRICT,
         )
@@ -351,24 +298,12 @@ class ScoringSettings:
         "0.3",
         "Weight of how well a pod's cards fill up a node, for pods that say what cards they want",
     )
-    gpu_links: float = setting(
-        number(0, 10),
-        "GPU_LINK_PENALTY",
-        "1",
-        "Points of ten that breaking up an untouched group of linked cards costs",
-    )
     gpu_packing: str = setting(
         choice("share", "fit"),
         "GPU_PACKING",
         "share",
         "What packs well: a node much of whose card memory is in use, or one where the pod fills "
         "up cards that are begun and leaves cores beside those that are not",
-    )
-    gpu_balance: float = setting(
-        number(0, 1),
-        "GPU_BALANCE_WEIGHT",
-        "0.4",
-        "With GPU_PACKING=fit: the part of the score that cores and cards running out together has",
     )
 
     label_scores: tuple[Preference, ...] = setting(
@@ -407,10 +342,8 @@ class ScoringSettings:
             preferences=Preferences(self.label_scores, self.teams),
             gpu=GpuWeights(
                 self.gpu_binpack,
-                self.gpu_links,
-                aliases_of(catalog),
-                self.gpu_packing,
-                self.gpu_balance,
-                ",".join(resources),
+                aliases=aliases_of(catalog),
+                packing=self.gpu_packing,
+                resources=",".join(resources),
             ),
         )

@@ -4,42 +4,31 @@ Apart from the code that uses them, because that brings the Kubernetes client wi
 and 40 MB that a simulated cluster does not need.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from joulie_bus.events.kube_names import is_label
-from joulie_bus.runtime.settings import (
-    boolean,
-    choice,
-    integer,
-    number,
-    setting,
-    some_time,
-    text,
-    token,
-)
+from joulie_bus.runtime.settings import boolean, number, setting, some_time, text
 from joulie_operator.planning.rules import numbers
-from joulie_projections.hardware.catalog import GPU_MODELS
+from joulie_projections.twin.totals import RACK_CAPACITY_W
+
+WRITES_AT_ONCE = 16  # APPLY_RATE bounds the load; these hide the latency of the API server
+WRITE_DEADLINE_S = 10.0  # one that takes longer is given up and tried again
+STATUS_INTERVAL_S = 60.0  # of a NodeTwin whose numbers alone change, so that writes stay few
+FACILITY = "facility"  # an operator polls one, so the events need no other name
 
 
-def racks(text: str) -> str:
-    """rack=watts pairs, separated by commas"""
-    racks_of(text)
-    return text
+class Racks(NamedTuple):
+    default_w: float
+    others_w: Mapping[str, float]
 
 
-def racks_of(text: str) -> dict[str, float]:
-    found = numbers(text)
-    if any(watts <= 0 for watts in found.values()):
-        raise ValueError("a rack without power")
-    return found
-
-
-def label_names(text: str) -> tuple[str, ...]:
-    """names of labels, separated by commas"""
-    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    if not names or any(map(str.isspace, "".join(names))):
-        raise ValueError("not a list of label names")
-    return names
+def racks(text: str) -> Racks:
+    """watts, then rack=watts pairs of racks with another capacity, separated by commas"""
+    first, _, rest = text.partition(",")
+    watts = number(1, 1e9)
+    return Racks(watts(first), {rack: watts(f"{w}") for rack, w in numbers(rest).items()})
 
 
 def namespace(name: str) -> str:
@@ -56,12 +45,6 @@ class ClusterSettings:
         "KUBECONFIG",
         "",
         "How to reach the cluster: a file, in-cluster for the service account, empty for none",
-    )
-    gpu_models: tuple[str, ...] = setting(
-        label_names,
-        "GPU_PRODUCT_LABEL_KEYS",
-        ",".join(GPU_MODELS),
-        "Node labels that name the GPU model; the first one with a value counts",
     )
 
 
@@ -80,29 +63,15 @@ class ApplierSettings:
     rate: float = setting(
         number(0.1, 10_000), "APPLY_RATE", "100", "Most writes to the API server in a second"
     )
-    at_once: int = setting(integer(1, 1000), "APPLY_CONCURRENCY", "16", "Most writes at once")
-    deadline_s: float = setting(
-        some_time, "APPLY_DEADLINE", "10s", "Longest time that one write may take"
-    )
-    status_s: float = setting(
-        some_time,
-        "TWIN_STATUS_INTERVAL",
-        "1m",
-        "How often a NodeTwin's status may follow numbers that merely breathe; of more than 600 "
-        "nodes ten a second follow theirs, in turn",
-    )
-    tell_draining: bool = setting(
-        boolean,
-        "NODE_DRAINING_LABEL",
-        "false",
-        "Label nodes that drain with joulie.io/draining=true",
-    )
+    at_once: int = WRITES_AT_ONCE
+    deadline_s: float = WRITE_DEADLINE_S
+    status_s: float = STATUS_INTERVAL_S
 
-    rack_w: float = setting(
-        number(1, 1e9), "RACK_CAPACITY_WATTS", "50000", "What the feed of a rack carries"
-    )
-    racks: str = setting(
-        racks, "RACK_CAPACITIES", "", "Racks whose feed carries something else, in watts"
+    racks: Racks = setting(
+        racks,
+        "RACK_CAPACITY_WATTS",
+        str(RACK_CAPACITY_W),
+        "What the feed of a rack carries, and of racks where it carries something else",
     )
 
 
@@ -111,7 +80,7 @@ class FacilitySettings:
     enabled: bool = setting(
         boolean, "ENABLE_FACILITY_METRICS", "false", "Ask for the building's temperature and power"
     )
-    name: str = setting(token, "FACILITY_NAME", "facility", "What the building is called")
+    name: str = FACILITY
     interval_s: float = setting(
         some_time, "FACILITY_POLL_INTERVAL", "30s", "How often the building is asked"
     )
@@ -149,20 +118,16 @@ class FacilitySettings:
 
 @dataclass(frozen=True, kw_only=True)
 class PowerSettings:
-    source: str = setting(
-        choice("static", "prometheus", "http"),
-        "NODE_POWER_SOURCE",
-        "static",
-        "Who measures nodes: nobody here (agents may), a Prometheus server, an HTTP endpoint",
+    address: str = setting(
+        text,
+        "NODE_POWER_ADDRESS",
+        "",
+        "Who measures nodes: a Prometheus server that scrapes Kepler and DCGM; or, with {node} in "
+        "it, a URL that answers with JSON for each node (nodePowerWatts, or packagePowerWatts at "
+        "the top or under cpu); empty for nobody here (agents may)",
     )
     interval_s: float = setting(
         some_time, "NODE_POWER_INTERVAL", "15s", "How often the power of the nodes is read"
-    )
-    prometheus: str = setting(
-        text,
-        "NODE_POWER_PROMETHEUS_ADDRESS",
-        "http://prometheus-operated.monitoring:9090",
-        "The Prometheus server that scrapes Kepler and DCGM",
     )
     promql: str = setting(
         text,
@@ -170,10 +135,4 @@ class PowerSettings:
         "",
         "Watts of whole nodes: with {node} asked for each, else one series per node; "
         "empty reads Kepler and DCGM by the names of their metrics",
-    )
-    http: str = setting(
-        text,
-        "NODE_POWER_HTTP_ENDPOINT",
-        "http://localhost:18080/telemetry/{node}",
-        "Answers with JSON: nodePowerWatts, or packagePowerWatts at the top or under cpu",
     )

@@ -23,6 +23,9 @@ from joulie_operator.planning.caps import under_catalog_names
 from joulie_operator.planning.rules import Rules
 from joulie_projections.hardware.catalog import Catalog
 
+CAPS_SETTLE_S = 5.0  # between a node's eco class and its eco caps, for pods that are on their way
+MAX_VIEW_AGE_S = 30.0  # an older view may lack pods, and nodes would be capped that serve them
+
 
 def selector(text: str) -> str:
     """label=value pairs, separated by commas; empty selects every node"""
@@ -120,21 +123,14 @@ class OperatorSettings:
         "0s",
         "A node that drains for so long gets its eco caps whoever runs there; 0s: never",
     )
-    caps_settle_s: float = setting(
-        duration,
-        "CAPS_SETTLE",
-        "5s",
-        "Between a node's eco class and its eco caps, for pods that were on their way",
-    )
+    caps_settle_s: float = CAPS_SETTLE_S
     max_changes: int = setting(
         integer(0),
         "MAX_CHANGES_PER_TICK",
         "0",
         "Nodes that may change within one RECONCILE_INTERVAL; 0: all",
     )
-    max_view_age_s: float = setting(
-        some_time, "PLAN_MAX_VIEW_AGE", "30s", "No plans upon a view that is older"
-    )
+    max_view_age_s: float = MAX_VIEW_AGE_S
     dry_run: bool = setting(
         boolean, "PLAN_DRY_RUN", "false", "Say what would be planned, and change nothing"
     )

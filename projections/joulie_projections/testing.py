@@ -209,6 +209,7 @@ class KillPoint(NamedTuple):
     nth: int = 1
 
 
+PRELOADED = [__name__]  # imported once, by the fork server
 EXIT_FENCED = 3  # exit code of a projector that lost its lease
 
 
@@ -226,7 +227,7 @@ class ProjectorProcess:
     ) -> None:
         # The fork server has all modules imported, so a start takes milliseconds.
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__])
+        context.set_forkserver_preload(PRELOADED)
         self._process = context.Process(
             target=_project, args=(address, subjects, place, key, settings, kill_at), daemon=True
         )

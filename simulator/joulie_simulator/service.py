@@ -17,7 +17,7 @@ from pathlib import Path
 from joulie_bus.errors import BusError
 from joulie_bus.events import Fact, PodGone
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.settings import HostPort, address, integer, number, setting, some_time, text
+from joulie_bus.runtime.settings import HostPort, address, integer, number, setting, text
 from joulie_bus.streams.log import Log
 from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.refusals import Refusals
@@ -36,56 +36,60 @@ from joulie_simulator.workload.workload import Sizes, Table, Workload
 
 STEP_S = 0.1  # of real time, between two looks at what has happened
 FACILITY_S = 30.0
+SHORTEST_SAMPLE_S = 2.0
+READINGS_PER_S = 500  # of all nodes together
 log = get_logger("simulator")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimulatorSettings:
-    nodes: int = setting(integer(1, 50_000), "SIM_NODES", "200", "Nodes of the simulated cluster")
-    seed: int = setting(integer(0), "SIM_SEED", "1", "The same seed gives the same jobs")
+class WebhookSettings:
+    extender: HostPort = setting(
+        address, "EXTENDER_ADDR", "127.0.0.1:9876", "The extender that the simulated scheduler asks"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatorOptions:
+    """What the command line decides; a simulated cluster has no other settings."""
+
+    nodes: int = setting(integer(1, 50_000), "--nodes", "200", "Nodes of the simulated cluster")
+    seed: int = setting(integer(0), "--seed", "1", "The same seed gives the same jobs")
     speed: float = setting(
-        number(0.01, 100_000), "SIM_SPEED", "60", "Simulated seconds per second of real time"
+        number(0.01, 100_000), "--speed", "60", "Simulated seconds per second of real time"
     )
     pods_per_s: float = setting(
         number(0.01, 10_000),
-        "SIM_PODS_PER_SECOND",
+        "--pods-per-second",
         "10",
         "Pods created per second of real time, on the average of a simulated day",
     )
     trace: str = setting(
-        text, "SIM_TRACE", "", "A pod list of the trace openb (CSV), for sizes and run times"
-    )
-    sample_s: float = setting(
-        some_time, "SIM_SAMPLE_INTERVAL", "2s", "Time between two power readings of one node"
-    )
-    lost: float = setting(number(0, 1), "SIM_LOST_SAMPLES", "0.01", "Share of readings lost")
-    extender: HostPort = setting(
-        address, "SIM_EXTENDER", "127.0.0.1:9876", "The extender that the simulated scheduler asks"
-    )
-    weight: int = setting(
-        integer(1), "SIM_EXTENDER_WEIGHT", "1", "Weight of the extender in kube-scheduler's sum"
+        text, "--trace", "", "A pod list of the trace openb (CSV), for sizes and run times"
     )
     bind: str = setting(
         text,
-        "SIM_BIND_VERB",
+        "--bind-verb",
         "",
         "The path by which the extender binds pods that ask for GPUs, such as gpu/bind; "
         "empty: the simulated scheduler binds all pods itself",
     )
-    percentage: int = setting(
-        integer(0, 100),
-        "SIM_PERCENTAGE_OF_NODES_TO_SCORE",
-        "0",
-        "kube-scheduler's percentageOfNodesToScore; 0: its own choice",
-    )
+    sample_s: float | None = None  # between two readings of one node; None: as fits the nodes
+    lost: float = 0.01  # the share of readings that never come
+    weight: int = 1  # of the extender in kube-scheduler's sum
+    percentage: int = 0  # percentageOfNodesToScore; 0: kube-scheduler's own choice
 
     def sizes(self) -> Sizes:
         """Raises BadTrace."""
         return Trace.of(Path(self.trace)) if self.trace else Table()
 
+    def interval_s(self) -> float:
+        """Between two readings of one node: large clusters are read less often."""
+        fitting_s = max(SHORTEST_SAMPLE_S, self.nodes / READINGS_PER_S)
+        return fitting_s if self.sample_s is None else self.sample_s
+
 
 def engine_of(
-    settings: SimulatorSettings, run: str, gpu_resources: tuple[str, ...] = GPU_RESOURCES
+    settings: SimulatorOptions, run: str, gpu_resources: tuple[str, ...] = GPU_RESOURCES
 ) -> Engine:
     """The simulation that these settings describe; `run` is in the names of its pods."""
     cluster = SimCluster(settings.nodes, settings.percentage)
@@ -101,12 +105,15 @@ class Simulation:
         bus: Log,
         subjects: Subjects,
         view: View,
-        settings: SimulatorSettings,
+        settings: SimulatorOptions,
         gpu_resources: tuple[str, ...] = GPU_RESOURCES,
+        extender: HostPort = WebhookSettings().extender,
     ) -> None:
         self._bus = bus
         self._view = view
         self._settings = settings
+        self._interval_s = settings.interval_s()
+        self._extender = extender
         self._tel = Producer("sim-tel", subjects, time.time_ns)
         self._seen = Outbox(bus, Producer("sim-obs", subjects, time.time_ns))
         self._engine = engine_of(settings, secrets.token_hex(3), gpu_resources)
@@ -144,9 +151,9 @@ class Simulation:
     async def _measure(self) -> None:
         """Every node once per interval, spread over it: agents do not tick together."""
         names = list(self._engine.cluster.nodes)
-        slices = max(1, min(len(names), int(self._settings.sample_s / STEP_S)))
+        slices = max(1, min(len(names), int(self._interval_s / STEP_S)))
         turn = 0
-        async with aclosing(_every(self._settings.sample_s / slices)) as steps:
+        async with aclosing(_every(self._interval_s / slices)) as steps:
             async for _ in steps:
                 some = names[turn % slices :: slices]
                 self._engine.cap(self._enforced(some))
@@ -182,7 +189,7 @@ class Simulation:
     async def _schedule(self) -> None:
         """One pod after the other; whoever did not fit waits, and longer each time."""
         engine, settings = self._engine, self._settings
-        webhook = Webhook(*settings.extender)
+        webhook = Webhook(*self._extender)
         draw = random.Random(settings.seed + 2)
         scheduler = Scheduler(engine.cluster, webhook, draw, Ways(settings.weight, settings.bind))
         while True:

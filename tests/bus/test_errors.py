@@ -10,6 +10,7 @@ from joulie_bus.errors import JoulieError
 EXAMPLES: list[JoulieError] = [
     errors.SettingsError(["LOG_LEVEL='loud' (from environment): unknown; allowed: one of info"]),
     errors.Unreachable("nats://nats:4222", "connection refused"),
+    errors.ClientIncompatible("3.0.0", ">=2.16,<2.17", ["Client._transport"]),
     errors.BrokerRefused("joulie.tel.test.n1", 10077, "maximum bytes exceeded"),
     errors.ExpectationFailed({"joulie.plan.test._meta": 7}, "wrong last sequence: 9"),
     errors.Undecodable("JOULIE_OBS 7", "nobody here knows the type 'node.lost'"),

@@ -6,34 +6,29 @@ import pytest
 from joulie_bus.runtime import logging
 from joulie_bus.runtime.settings import BusSettings, HostPort, Source
 from joulie_bus.streams.subjects import Subjects
-from joulie_cli.commands.demo import Wish, addresses_of, free_or, lines_aside, settings_of
-from joulie_cli.main import main
+from joulie_cli.commands.demo import Wish, addresses_of, free_or, lines_aside, wish_of
+from joulie_cli.main import main, parser
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_cli.wiring import Wiring
 
 
-def wish(nodes: int = 200, pods_per_s: float | None = None) -> Wish:
-    return Wish(nodes, 1, 60.0, pods_per_s, "", headless=True, seconds=None)
+def wish(*words: str) -> Wish:
+    return wish_of(parser().parse_args(["demo", *words]))
 
 
 @pytest.mark.parametrize(
-    ("nodes", "pods", "interval"),
-    [(20, "8.0", "2.0s"), (200, "13.3", "2.0s"), (5000, "50.0", "10.0s")],
+    ("nodes", "pods", "interval_s"), [(20, "8.0", 2), (200, "13.3", 2), (5000, "50.0", 10)]
 )
 def test_a_larger_cluster_gets_more_pods_and_is_read_less_often(
-    nodes: int, pods: str, interval: str
+    nodes: int, pods: str, interval_s: float
 ) -> None:
-    found = settings_of(wish(nodes), Source.of())
+    found = wish("--nodes", str(nodes))
 
-    assert (found["SIM_PODS_PER_SECOND"], found["SIM_SAMPLE_INTERVAL"]) == (pods, interval)
+    assert (found.words["--pods-per-second"], found.simulated.interval_s()) == (pods, interval_s)
 
 
-def test_what_is_asked_for_comes_before_the_settings_and_those_before_what_fits() -> None:
-    said = Source.of(SIM_PODS_PER_SECOND="20", SIM_NODES="7")
-    asked, unasked = settings_of(wish(30, 70.5), said), settings_of(wish(30), said)
-
-    assert (asked["SIM_PODS_PER_SECOND"], asked["SIM_NODES"]) == ("70.5", "30")
-    assert "SIM_PODS_PER_SECOND" not in unasked  # so that the setting itself counts
+def test_an_option_that_is_given_comes_before_what_fits() -> None:
+    assert wish("--nodes", "30", "--pods-per-second", "70.5").simulated.pods_per_s == 70.5
 
 
 @pytest.mark.parametrize("option", ["--nodes", "--speed", "--pods-per-second"])
@@ -43,9 +38,8 @@ def test_an_option_that_cannot_be_used_is_told_before_anything_starts(
     code = main(["demo", option, "0", "--data", str(tmp_path / "data")])
 
     assert code == 2
-    setting = f"SIM_{option[2:].upper().replace('-', '_')}"
     told = capsys.readouterr().err
-    assert f"{setting}='0" in told
+    assert f"{option}='0" in told
     assert "(from the command line)" in told
     assert not (tmp_path / "data").exists()
 

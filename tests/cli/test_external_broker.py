@@ -3,12 +3,12 @@
 import asyncio
 import os
 import subprocess
-import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
+import joulie_forked
 from joulie_bus.broker.embedded import Embedded, free_port
 from joulie_bus.jetstream.streams import require
 from joulie_bus.streams.roles import Role
@@ -26,15 +26,8 @@ async def bare(tmp_path: Path) -> AsyncGenerator[Embedded, None]:
 
 async def joulie(command: str, data: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("NATS_")}
-    return await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "joulie_cli.main", command, "--data", str(data)],
-        env={**clean, "METRICS_ADDR": f"127.0.0.1:{free_port()}", **environ},
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    told = {**clean, "METRICS_ADDR": f"127.0.0.1:{free_port()}", **environ}
+    return await asyncio.to_thread(joulie_forked.joulie, command, "--data", str(data), environ=told)
 
 
 def as_role(broker: Embedded, role: Role) -> dict[str, str]:

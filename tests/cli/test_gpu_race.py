@@ -40,6 +40,13 @@ from kube_scheduler import Block, ExtenderFailed, KubeScheduler, Node, a_pod
 pytestmark = pytest.mark.anyio
 MODEL = "NVIDIA-A100-SXM4-40GB"
 PER_NODE, CONNECTIONS, LIFE_S = 8, 12, 5
+PROGRAM = f"""
+import sys
+from joulie_cli.main import main
+from joulie_extender import settings
+settings.BIND_S, settings.CLAIM_S = 2.0, {LIFE_S}  # claims of a dead replica lapse within the test
+sys.exit(main())
+"""
 BEFORE, AFTER = "between claim and Binding", "between Binding and reply"
 
 
@@ -60,7 +67,7 @@ class Replica:
         while True:
             with self._log.open("ab") as file:
                 self._process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "joulie_cli.main", "extender"),
+                    *(sys.executable, "-c", PROGRAM, "extender"),
                     *("--data", str(self._data)),
                     env=self._environ,
                     stdin=DEVNULL,
@@ -224,8 +231,6 @@ async def racing(
                 "NATS_PASSWORD": address.password,
                 "NATS_INBOX": address.inbox,
                 "EXTENDER_BINDS": str(api.kubeconfig(place, name)),
-                "GPU_BIND_TIMEOUT": "2s",
-                "GPU_CLAIM_LIFE": f"{LIFE_S}s",
             }
             replica = Replica(name, environ, place, place / f"{name}.log")
             replicas.append(replica)

@@ -4,18 +4,19 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
+import joulie_forked
 from joulie_bus.broker.embedded import Embedded, free_port
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import decided, producer, stored
+from joulie_forked import Command
 from joulie_projections.decision_log.heads import HMAC, Signer
 
 pytestmark = pytest.mark.anyio
@@ -33,20 +34,9 @@ def settings(broker: Embedded) -> dict[str, str]:
     }
 
 
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "joulie_cli.main", *words]
-
-
 async def joulie(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    return await asyncio.to_thread(
-        subprocess.run,
-        command(*words),
-        env={**os.environ, **environ},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    told = {**os.environ, **environ}
+    return await asyncio.to_thread(joulie_forked.joulie, *words, environ=told)
 
 
 @pytest.fixture
@@ -55,15 +45,16 @@ async def running(tmp_path: Path, settings: dict[str, str]) -> AsyncGenerator[Pa
     data = tmp_path / "data"
     made = await joulie("migrate", "--data", str(data))
     assert made.returncode == 0, made.stderr
-    process = await asyncio.create_subprocess_exec(
-        *command("projector", "--data", str(data)),
-        env={**os.environ, **settings, "METRICS_ADDR": f"127.0.0.1:{free_port()}"},
+    projector = Command(
+        ("projector", "--data", data),
+        {**os.environ, **settings, "METRICS_ADDR": f"127.0.0.1:{free_port()}"},
+        tmp_path,
+        constants={"joulie_projections.decision_log.writer.HEAD_EVERY_S": 0.5},
     )
     try:
         yield data
     finally:
-        process.terminate()
-        await asyncio.wait_for(process.wait(), 20)
+        await asyncio.to_thread(projector.stop)
 
 
 async def decide(bus: JetStreamLog, connection: Connection, uid: str, messages: int) -> None:

@@ -154,6 +154,7 @@ async def test_a_cluster_without_joulie_says_so(tmp_path: Path) -> None:
     assert "Is Joulie installed? See deploy/crds." in err
 
 
+@pytest.mark.slow
 async def test_a_cluster_that_does_not_answer_is_no_traceback(tmp_path: Path) -> None:
     code, _, err = await kubectl(ApiServer(), tmp_path)
 

@@ -2,23 +2,17 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import joulie_forked
 from joulie_bus.broker.embedded import free_port
 
 
 def joulie(command: str, data: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "joulie_cli.main", command, "--data", str(data)],
-        env={**os.environ, "METRICS_ADDR": f"127.0.0.1:{free_port()}", **environ},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    told = {**os.environ, "METRICS_ADDR": f"127.0.0.1:{free_port()}", **environ}
+    return joulie_forked.joulie(command, "--data", data, environ=told)
 
 
 @pytest.mark.parametrize(

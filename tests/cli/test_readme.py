@@ -5,10 +5,11 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+import joulie_forked
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = [
@@ -25,16 +26,8 @@ NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,96000,786432,8,G2\n"
 
 
 def run(words: list[str], where: Path) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-m", "joulie_cli.main"]
-    return subprocess.run(
-        [*program, *words[1:]],
-        cwd=where,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "JOULIE_DATA": "joulie-data"},
-    )
+    told = {**os.environ, "JOULIE_DATA": "joulie-data"}
+    return joulie_forked.joulie(*words[1:], environ=told, where=where)
 
 
 @pytest.fixture(scope="module")

@@ -145,7 +145,7 @@ async def site(directory: Path, *names: str) -> AsyncGenerator[list[Replica], No
         "metrics": HostPort("127.0.0.1", free_port()),
     }
     replicas = [Replica(name, data) for name in names]
-    async with Supervisor.over(data, ["projector"], addresses, {}, SUBJECTS) as supervisor:
+    async with Supervisor.over(data, {"projector": ()}, addresses, {}, SUBJECTS) as supervisor:
         says = Voices("test", SUBJECTS, time.time_ns)
         address = supervisor.broker.address_of(Role.ADMIN)
         async with JetStreamLog.open(address, "test") as bus:
@@ -171,6 +171,7 @@ def logged(data: Path) -> Counter[Given]:
     return found
 
 
+@pytest.mark.slow
 async def test_a_replica_that_is_killed_costs_no_answer_and_no_entry(tmp_path: Path) -> None:
     async with site(tmp_path, "east", "west") as replicas:
         callers = [Caller(replicas, seed) for seed in range(4)]
@@ -216,6 +217,7 @@ async def steady(directory: Path, seconds: float) -> tuple[int, int]:
     return sum(len(caller.given) for caller in callers), grown
 
 
+@pytest.mark.slow
 async def test_eight_clients_at_once_get_every_answer(tmp_path: Path) -> None:
     answers, _ = await steady(tmp_path, 3)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import joulie_forked
 from joulie_bus.broker.embedded import free_port
 from joulie_cli.main import main
 
@@ -85,8 +86,9 @@ def everything(asked: Asked, place: Path) -> list[Any]:
 
 
 def _proof(entry: int, place: Path) -> str:
-    words = ["prove", str(entry), "--archive", str(place / "a"), "--data", str(place / "data")]
-    done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, check=True)
+    words = ("prove", str(entry), "--archive", place / "a", "--data", place / "data")
+    done = joulie_forked.joulie(*words)
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 

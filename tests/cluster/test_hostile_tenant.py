@@ -48,7 +48,7 @@ async def attacked(server: Running, data: DataDirectory) -> AsyncGenerator[list[
 @pytest.mark.parametrize(
     "seconds",
     [
-        pytest.param(20.0, marks=pytest.mark.timeout(300)),
+        pytest.param(8.0, marks=pytest.mark.timeout(300)),
         pytest.param(600.0, marks=[pytest.mark.drill, pytest.mark.timeout(1800)]),
     ],
 )

@@ -27,7 +27,7 @@ from joulie_bus.testing import (
     running_broker,
     until,
 )
-from joulie_console.testing import Stage, staging
+from joulie_console.testing import Constants, Stage, staging
 from one_broker import anyio_backend, emptied, server
 
 __all__ = ["anyio_backend", "server"]  # fixtures
@@ -115,8 +115,10 @@ async def empty_streams(spare: Embedded) -> Embedded:
 def stage_of(empty_streams: Embedded, tmp_path: Path) -> Staging:
     """`async with stage_of(CONSOLE_...="...") as stage`: an empty cluster, a console of its own."""
 
-    def make(**settings: str) -> AbstractAsyncContextManager[Stage]:
-        return staging(empty_streams, tmp_path, **settings)
+    def make(
+        constants: Constants | None = None, **settings: str
+    ) -> AbstractAsyncContextManager[Stage]:
+        return staging(empty_streams, tmp_path, constants, **settings)
 
     return make
 

@@ -130,6 +130,7 @@ def same_either_way(pieces: Sequence[bytes]) -> bool:
     return heard(remembering, pieces) == expected and remembering.asked == parsing.asked
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=400)
 @given(st.lists(said, max_size=9).map(pieces_of))
 def test_who_remembers_heads_understands_what_a_parser_does(pieces: list[bytes]) -> None:
@@ -184,6 +185,7 @@ def test_a_body_beyond_the_limit_is_refused_though_its_head_is_known() -> None:
     assert b"HTTP/1.1 413" in replies
 
 
+@pytest.mark.slow
 def test_a_body_in_tiny_pieces_takes_no_more_than_its_bytes() -> None:
     whole = request(b"x" * 200_000)
     pieces = [whole[at : at + 2] for at in range(0, len(whole), 2)]

@@ -160,6 +160,7 @@ def test_every_name_is_in_exactly_one_list_and_every_host_scored_once(
 schema = schemathesis.openapi.from_dict(json.loads(DOCUMENT))
 
 
+@pytest.mark.slow
 @schema.parametrize()  # pyright: ignore[reportUntypedFunctionDecorator]
 @settings(deadline=None, max_examples=8, suppress_health_check=SLOW)
 def test_the_document_says_what_is_answered(case: schemathesis.Case[Any], running: Running) -> None:

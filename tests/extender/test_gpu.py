@@ -58,6 +58,7 @@ def scored(pod: PodAsk, **cards: CardState) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @given(cards=CARDS, pod=PODS)
 @settings(deadline=None, max_examples=300)
 def test_the_columns_say_what_a_plain_loop_says(cards: dict[str, CardState], pod: PodAsk) -> None:
@@ -110,6 +111,7 @@ def test_cores_and_cards_that_run_out_together_balance(
     assert found.tolist() == pytest.approx([of_ten])
 
 
+@pytest.mark.slow
 @given(cards=CARDS, pod=PODS, victims=st.sets(st.sampled_from("pqrz")))
 @settings(deadline=None, max_examples=200)
 def test_with_victims_the_columns_say_what_a_plain_loop_says_without_them(

@@ -72,6 +72,7 @@ PODS = [
 LISTS = [Names.of([f"n{at}" for at in range(0, NODES, step)] + ["ghost"]) for step in (1, 5)]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(
     firsts,

@@ -413,6 +413,7 @@ def test_what_is_unknown_gets_the_neutral_score_and_nothing_else(
     assert scored(twin_columns_of(*blind), pod).score.tolist() == [50] * len(nodes)
 
 
+@pytest.mark.slow
 @quick
 @given(cluster_states, pods, views)
 def test_what_is_unknown_never_scores_better_than_the_best_that_is_known(
@@ -437,6 +438,7 @@ def test_a_pod_that_no_reading_shows_never_makes_its_node_better(
     assert answers(twin_columns_of(fuller), pod) <= answers(twin_columns_of(state), pod)
 
 
+@pytest.mark.slow
 @quick
 @given(states, pods)
 def test_an_estimate_is_never_kinder_than_a_reading_of_the_same_watts(

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ FACTS: list[AnyEvent] = [
 NAMES = ["a", "b"]
 FAST = {"Pod": a_pod("p", workload="performance"), "Nodes": None, "NodeNames": NAMES}
 BODY = json.dumps(FAST, separators=(",", ":")).encode()
-ACTIVE = {"EXTENDER_DEADLINE": "20s", "EXTENDER_ADDR": "127.0.0.1:0", "EXTENDER_DRAIN": "0s"}
+ACTIVE = {"EXTENDER_DEADLINE": "20s", "EXTENDER_ADDR": "127.0.0.1:0"}
 
 
 class Site(NamedTuple):
@@ -66,7 +67,8 @@ class Site(NamedTuple):
     @contextlib.asynccontextmanager
     async def serving(self, **values: str) -> AsyncGenerator[Service, None]:
         source = Source({**ACTIVE, **values})
-        server, scoring = source.load(ServerSettings), source.load(ScoringSettings)
+        server = replace(source.load(ServerSettings), drain_s=0)
+        scoring = source.load(ScoringSettings)
         source.finish()
         async with serving(CLUSTER, self.directory / "spool", server, scoring.weights()) as service:
             yield service

@@ -165,6 +165,7 @@ def test_no_more_than_so_many_bytes_are_held_in_memory(life: Life) -> None:
     assert spool.remembered == RECENT_BYTES
 
 
+@pytest.mark.slow
 @given(
     steps=st.lists(st.tuples(st.integers(0, 6), st.integers(1, 7)), min_size=1, max_size=30),
     size=st.sampled_from([1, RECENT_BYTES // 40, RECENT_BYTES // 4, RECENT_BYTES + 1]),

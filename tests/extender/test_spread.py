@@ -83,6 +83,7 @@ def nodes(count: int, *, cap: int = 100) -> tuple[list[str], list[Fact]]:
     return names, story
 
 
+@pytest.mark.slow
 def test_a_thousand_pods_between_two_readings_spread_as_if_each_had_been_measured() -> None:
     names, story = nodes(100)
     assumed, measured = Cluster(*story), Cluster(*story)
@@ -111,6 +112,7 @@ def test_no_node_goes_above_its_cap_while_another_has_room() -> None:
     assert dict(cluster.placed) == dict.fromkeys(names, room)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("samples", [False, True], ids=["before any sample", "between samples"])
 def test_random_samples_of_a_large_cluster_give_no_node_more_than_its_share(samples: bool) -> None:
     names, story = nodes(5000)

@@ -4,6 +4,7 @@ HTTP; the stand-in for kube-scheduler places pods, and their bindings come back 
 import math
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -32,7 +33,6 @@ MORE = 3  # than an even share: samples and ties are not even
 SETTINGS = {
     "EXTENDER_ADDR": "127.0.0.1:0",
     "EXTENDER_DEADLINE": "20s",
-    "EXTENDER_DRAIN": "0s",
     "TWIN_STALENESS_THRESHOLD": "1h",
 }
 
@@ -90,7 +90,8 @@ async def cluster(
     request: pytest.FixtureRequest,
 ) -> AsyncGenerator[Cluster, None]:
     source = Source(SETTINGS)
-    server, weights = source.load(ServerSettings), source.load(ScoringSettings).weights()
+    server = replace(source.load(ServerSettings), drain_s=0)
+    weights = source.load(ScoringSettings).weights()
     signer, reader = Signer.of(tmp_path / "key"), database.reader(database_file)
     projector = Projector(bus, CLUSTER, writer, signer, ProjectorSettings())
     async with (

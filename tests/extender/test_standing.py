@@ -32,6 +32,7 @@ def same(found: Standing, expected: Standing) -> bool:
     return columns and is_as_dear and found.cluster == expected.cluster
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(firsts, st.lists(steps, min_size=3, max_size=6), plain.any_weights)
 def test_a_standing_that_is_carried_on_is_the_one_that_is_worked_out_afresh(

@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy.exc import OperationalError
 
+import joulie_forked
 from joulie_bus.errors import DatabaseUnreachable
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_projections.history.history import Counts, History
@@ -21,11 +22,7 @@ PATIENCE_S = 60.0  # a slow machine; nothing here waits so long for its own sake
 
 
 def joulie(*args: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "joulie_cli.main", *map(str, args)]
-    told = {**os.environ, **environ}
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE_S, env=told, check=False
-    )
+    return joulie_forked.joulie(*args, environ={**os.environ, **environ})
 
 
 def told_by(*args: str | Path, **environ: str) -> tuple[int, dict[str, Any]]:

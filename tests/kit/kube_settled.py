@@ -13,7 +13,7 @@ from kube_builders import node
 from kube_fields import Patch, Tree
 
 SELECTOR = {"joulie.io/managed": "true"}
-WISHES = Wishes(SELECTOR, status_s=60, tell_draining=False)
+WISHES = Wishes(SELECTOR, status_s=60)
 
 
 class Kept(dict[str, Any]):

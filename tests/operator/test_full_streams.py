@@ -69,7 +69,7 @@ async def test_plans_stop_with_a_reason_and_are_made_once_there_is_room(
     says = producer()
     await bus.publish([says.stamp(node_seen(name)) for name in ("n1", "n2")])
     await until(lambda: len(view.cluster_state.nodes) == 2)
-    settings = Source.of(CAPS_SETTLE="0s").load(OperatorSettings)
+    settings = OperatorSettings(caps_settle_s=0)
     operator = Operator(bus, CLUSTER, view, settings)
     async with contextlib.AsyncExitStack() as stack:
         async with full(connection, Stream.PLAN):
@@ -105,7 +105,7 @@ async def test_the_scraper_goes_on_and_the_next_reading_is_stored(
     await bus.publish([producer().stamp(node_seen("n1"))])
     await until(lambda: "n1" in view.cluster_state.nodes)
     async with meter() as url:
-        told = {"NODE_POWER_SOURCE": "http", "NODE_POWER_HTTP_ENDPOINT": f"{url}/{{node}}"}
+        told = {"NODE_POWER_ADDRESS": f"{url}/{{node}}"}
         settings = Source.of(**told, NODE_POWER_INTERVAL="50ms").load(PowerSettings)
         scraping = scrape_power(bus, CLUSTER, view, settings)
         async with contextlib.AsyncExitStack() as stack:

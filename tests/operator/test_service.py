@@ -3,6 +3,7 @@ import contextlib
 import copy
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 
 import pytest
 
@@ -56,7 +57,7 @@ def operator_of(
     bus: JetStreamLog, view: View, saw: ClusterVisibility = SEES_ALL, /, **values: str
 ) -> Operator:
     """One to whom a class has settled at once."""
-    settings = Source.of(**{"CAPS_SETTLE": "0s", **values}).load(OperatorSettings)
+    settings = replace(Source.of(**values).load(OperatorSettings), caps_settle_s=0)
     return Operator(bus, CLUSTER, view, settings, sight=lambda: saw)
 
 
@@ -277,7 +278,8 @@ async def test_a_view_that_is_too_old_is_not_planned_upon(
 ) -> None:
     await tell(bus, view, *nodes(2))
     projecting.cancel()
-    operator = operator_of(bus, view, PLAN_MAX_VIEW_AGE="200ms")
+    settings = OperatorSettings(max_view_age_s=0.2)
+    operator = Operator(bus, CLUSTER, view, settings, sight=lambda: SEES_ALL)
     await until(lambda: view.age_s > 0.2)
 
     assert await operator.look() == (
@@ -291,7 +293,7 @@ async def test_why_there_are_no_plans_is_measured_until_there_are_again(
 ) -> None:
     sights = [ClusterVisibility(), ClusterVisibility(blind="gone")]
     await tell(bus, view, *nodes(1))
-    settings = Source.of(CAPS_SETTLE="0s").load(OperatorSettings)
+    settings = OperatorSettings(caps_settle_s=0)
     operator = Operator(bus, CLUSTER, view, settings, sight=lambda: sights[-1])
     async with background(operator.run(), "operator"):
         await until(lambda: stopped() == {"cluster"})

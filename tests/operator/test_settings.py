@@ -6,7 +6,7 @@ import pytest
 
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime.settings import Source
-from joulie_operator.cluster_settings import ClusterSettings, LeaseSettings
+from joulie_operator.cluster_settings import ApplierSettings, LeaseSettings
 from joulie_operator.planning.plugins import chosen
 from joulie_operator.planning.policies import BUILT_IN, Share, Situation, static_partition
 from joulie_operator.planning.reconcile import CODE_VERSION, Chosen
@@ -173,19 +173,20 @@ def test_caps_of_one_model_under_two_names_stop_the_start() -> None:
         settings.naming_models_as(shipped_catalog())
 
 
-@pytest.mark.parametrize("text", ["", " , ", "a b"])
-def test_a_list_without_label_names_stops_the_start(text: str) -> None:
-    source = Source.of(GPU_PRODUCT_LABEL_KEYS=text)
-    source.load(ClusterSettings)
+def test_racks_with_another_feed_are_named_beside_the_usual_one() -> None:
+    told = Source.of(RACK_CAPACITY_WATTS="40000, r7=30000,r8=1e4").load(ApplierSettings)
 
-    with pytest.raises(SettingsError, match="GPU_PRODUCT_LABEL_KEYS"):
+    assert told.racks == (40_000, {"r7": 30_000, "r8": 10_000})
+    assert ApplierSettings().racks == (50_000, {})
+
+
+@pytest.mark.parametrize("text", ["", "r7=30000", "0", "50000,r7=0", "50000,r7", "50000,=1"])
+def test_a_capacity_that_no_rack_has_stops_the_start(text: str) -> None:
+    source = Source.of(RACK_CAPACITY_WATTS=text)
+    source.load(ApplierSettings)
+
+    with pytest.raises(SettingsError, match="RACK_CAPACITY_WATTS"):
         source.finish()
-
-
-def test_labels_that_name_a_gpu_are_a_setting() -> None:
-    keys = Source.of(GPU_PRODUCT_LABEL_KEYS="a/b, c ,a/b").load(ClusterSettings).gpu_models
-
-    assert keys == ("a/b", "c")
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "A", "a.b", "", "a" * 64])

@@ -72,6 +72,7 @@ def test_work_counts_inside_the_window_alone() -> None:
     assert (long.unfinished, short.unfinished) == (1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_job_is_admitted_or_dropped_and_no_node_is_overfull(policy: str) -> None:
     fleet, stream = Fleet(8, 2, PEER), reference_jobs(7, 1.0)
@@ -102,6 +103,7 @@ def test_the_trend_of_a_steady_node_is_nothing() -> None:
     assert len(slope_weights(1)) == 1
 
 
+@pytest.mark.slow
 def test_the_stream_has_the_classes_in_their_shares() -> None:
     stream = reference_jobs(3, 6.0)
     kinds = [each.kind for each in stream]
@@ -111,6 +113,7 @@ def test_the_stream_has_the_classes_in_their_shares() -> None:
     assert stream == sorted(stream, key=lambda each: each.arrival_s)
 
 
+@pytest.mark.slow
 def test_the_rows_of_a_suite_are_the_same_each_time() -> None:
     once, again = (list(compat(SMALL, [42], [BASELINE, "kube-default"])) for _ in range(2))
 
@@ -118,6 +121,7 @@ def test_the_rows_of_a_suite_are_the_same_each_time() -> None:
     assert [row.policy for row in once] == [BASELINE, "kube-default"]
 
 
+@pytest.mark.slow
 def test_the_command_prints_no_energy_without_the_work(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["simulate", "energy", "--nodes", "50", "--hours", "1", "--seeds", "1"]
     assert main([*words, "--policies", "joulie", "--json"]) == 0

@@ -69,6 +69,7 @@ def on_the_wire(facts: list[Fact]) -> list[bytes]:
     return [says.stamp(fact).data for fact in facts]
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_facts_byte_for_byte() -> None:
     first, second = (on_the_wire(lived(engine_of(), 20)) for _ in range(2))
 
@@ -179,6 +180,7 @@ def test_the_room_adds_up_what_its_nodes_draw() -> None:
     assert told.cooling_mw == pytest.approx(sum(watts) * 1000 / 3, rel=0.02)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 1000))
 def test_the_log_believes_what_the_cluster_is(seed: int) -> None:

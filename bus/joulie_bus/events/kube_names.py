@@ -1,7 +1,7 @@
-"""What Kubernetes allows as a name, and names in the paths of its API. Pure.
+"""Names that Kubernetes allows, and names in the paths of its API. Pure.
 
-The API server checks names when it stores an object. A name that comes another way, such as in the
-body of a request, is checked here before anything is looked up, logged or asked for by it.
+The API server checks names when it stores an object. A name from another source, such as the body
+of a request, is checked here before it is looked up, logged or used in a request.
 """
 
 import re
@@ -37,7 +37,7 @@ def is_uid(uid: str) -> bool:
 
 
 def first_wrong(names: Sequence[str]) -> int | None:
-    """Where the first one stands that is no subdomain name; None if all are.
+    """The index of the first name that is not a subdomain name; None if all are.
 
     A request names thousands of nodes: all of them are checked in a few passes over their bytes.
     """
@@ -74,7 +74,7 @@ def require_uid(uid: str, what: str) -> str:
 
 
 def path_segment(name: str) -> str:
-    """For a URL: one segment of its path, whatever characters the name has."""
+    """The name as one segment of a URL path, with all characters escaped as needed."""
     if name in ("", ".", ".."):
         raise BadName("a name in a path", name, "a name that is one segment of a path")
     return quote(name, safe="")

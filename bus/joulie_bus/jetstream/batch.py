@@ -1,6 +1,6 @@
-"""Atomic batches: all of it is stored, or nothing; by one writer only where that is asked for.
+"""Atomic batches: all messages are stored or none, optionally under compare-and-set.
 
-The broker brings a batch to its disk with one sync, and a single message with one of its own.
+The broker syncs its disk once for a batch, and once for each single message.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from joulie_bus.streams.subjects import Stream
 
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 WRONG_LAST_SEQUENCE = 10071
-LOOK_S = 0.25  # after so long without an answer: is the broker still the same?
-DUPLICATE_IN_BATCH = 10201  # within the duplicate window this is noticed first
+LOOK_S = 0.25  # without an answer after this time, check the connection
+DUPLICATE_IN_BATCH = 10201  # within the duplicate window the broker reports this first
 
 
 async def append(
@@ -32,9 +32,8 @@ async def append(
 ) -> None:
     """Stores all `messages` if each subject in `expected` is still at its sequence (0: empty).
 
-    A retry of a batch that was stored after all, its acknowledgement lost, counts as stored: the
-    broker answers "duplicate" or "wrong last sequence" to it, so we look whether what is there is
-    ours.
+    A retry succeeds if the batch was stored and only its acknowledgement was lost. The broker then
+    answers "duplicate" or "wrong last sequence", so the id of the stored message is compared.
     """
     require_appendable(messages, expected)
     try:
@@ -47,10 +46,10 @@ async def append(
 
 
 async def stored_together(connection: Connection, messages: Sequence[Message]) -> bool:
-    """Stores messages of one stream with a single sync of the broker's disk, in their order.
+    """Stores messages of one stream in order, with a single sync of the broker's disk.
 
-    False if it did not, or if nobody knows: each of them has to be sent for itself then, and the
-    broker stores none twice.
+    Returns False if they were not stored or if that is unknown. The caller then sends each message
+    singly; the broker removes duplicates.
     """
     life = connection.lives
     storing = asyncio.create_task(_committed(connection, messages))
@@ -61,7 +60,7 @@ async def stored_together(connection: Connection, messages: Sequence[Message]) -
                 return storing.result()
     finally:
         storing.cancel()
-    return False  # the rest of it went into another life, where nobody knows its beginning
+    return False  # the broker discards a batch whose connection was lost
 
 
 async def _committed(connection: Connection, messages: Sequence[Message]) -> bool:
@@ -73,12 +72,12 @@ async def _committed(connection: Connection, messages: Sequence[Message]) -> boo
         reply = await connection.request(message.subject, message.data, head)
     except (BusError, NatsError, OSError):
         return False
-    # A broker that knows no batches stores each, and counts none.
+    # A broker without batches stores each message and returns no count.
     return bool(msgspec.json.decode(reply.data).get("count") == len(messages))
 
 
 def _headers(messages: Sequence[Message], expected: Mapping[str, int]) -> list[dict[str, str]]:
-    """Each subject is guarded by its first message; the last one of several commits."""
+    """The first message on each subject carries its expectation; the last message commits."""
     unguarded = dict(expected)
     batch = secrets.token_hex(8)
     made = []
@@ -97,7 +96,7 @@ def _headers(messages: Sequence[Message], expected: Mapping[str, int]) -> list[d
 async def _send(
     connection: Connection, messages: Sequence[Message], expected: Mapping[str, int]
 ) -> None:
-    """The first one tells whether batches work here, the last one whether all are stored."""
+    """The first reply shows whether batches work, the last one whether all are stored."""
     headers = _headers(messages, expected)
     for number, (message, head) in enumerate(zip(messages, headers, strict=True)):
         if 0 < number < len(messages) - 1:
@@ -109,7 +108,7 @@ async def _send(
 
 def _check(answer: bytes, subject: str, expected: Mapping[str, int]) -> None:
     if not answer:
-        return  # the broker took a message in the middle of a batch
+        return  # accepted within a batch
     refusal = msgspec.json.decode(answer).get("error")
     if refusal is None:
         return

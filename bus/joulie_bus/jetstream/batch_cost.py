@@ -1,16 +1,16 @@
-"""Is a message that comes alone dear to this broker? Pure.
+"""Whether a single message is expensive for this broker. Pure.
 
-A broker that syncs its disk for every message takes a millisecond for each, and a batch, which it
-stages in a directory of its own first, costs it about as much as twenty. One that syncs now and
-then takes a message in some microseconds, and the staging is all that a batch brings.
+A broker that syncs its disk for every message takes a millisecond for each; a batch, which it first
+stages in a directory, costs about as much as twenty. A broker that syncs rarely takes some
+microseconds for a message, so that a batch costs only the staging.
 """
 
-DEAR_S = 0.0001  # each; a sync is more than that, handing a message over far less
-AGAIN_S = 60.0  # brokers are configured anew, and disks have neighbours
+DEAR_S = 0.0001  # per message; a sync takes longer, storing without one far less
+AGAIN_S = 60.0  # the configuration of the broker and the load of its disk change
 
 
 class Prices:
-    """By the newest look, each kind of message for itself: streams may differ."""
+    """The newest measurement per kind of message, as streams may differ."""
 
     def __init__(self, dear_s: float = DEAR_S) -> None:
         self._dear_s = dear_s
@@ -25,7 +25,7 @@ class Prices:
         self._again[kind] = now + AGAIN_S
 
     def batches_failed(self, kind: str, now: float) -> None:
-        """The stream may not take any: what a message costs does not matter there."""
+        """Sends this kind singly for a while: the stream may not accept batches."""
         self._dear[kind] = False
         self._again[kind] = now + AGAIN_S
 

@@ -1,4 +1,4 @@
-"""One connection to the broker: stays for ever, reconnects by itself, hides no error."""
+"""One connection to the broker. It reconnects by itself until it is closed, and hides no error."""
 
 import asyncio
 import contextlib
@@ -10,31 +10,30 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
 from joulie_bus.errors import BrokerRefused, Unreachable
-from joulie_bus.jetstream.client import Heard, JoulieClient
+from joulie_bus.jetstream.nats_internals import JoulieClient, Receiver, require_compatible
 from joulie_bus.runtime import metrics, nats_keys
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.streams.log import Listener
 
 Handler = Callable[[Msg], Awaitable[None]]
 
-TURN = 16  # messages that are sent in one go; half a millisecond
+TURN = 16  # messages sent before other tasks get a turn; half a millisecond
 API_TIMEOUT_S = 5.0  # a cluster without a leader answers after its election, about 4 s
 ROUND_TRIP_S = 2
 FORBIDDEN = 403
-FAREWELL_S = 2.0
+CLOSE_TIMEOUT_S = 2.0
 log = get_logger("bus")
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the broker is and who we are. `repr` never shows the password.
+    """The URL of the broker and the credentials. `repr` never shows the password.
 
-    Several URLs, with commas between, are servers of one cluster.
+    Several URLs, separated by commas, are servers of one cluster.
     """
 
     url: str
@@ -52,7 +51,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> str:
-        """The URL for people: without the password that somebody may have put into it."""
+        """The URL without the password that it may contain, for logs and errors."""
         return ",".join(_without_password(url) for url in self.url.split(","))
 
 
@@ -62,7 +61,7 @@ def _without_password(url: str) -> str:
 
 
 class Denial(NamedTuple):
-    """What the broker did not let us do. It tells the subject in small letters."""
+    """A permission that the broker denied. It reports the subject in lower case."""
 
     verb: str  # publish or subscription
     subject: str
@@ -72,29 +71,31 @@ class Denial(NamedTuple):
 
 
 class Connection:
-    """Wraps nats-py's client. `Connection.open` or nothing: there is no half-open state."""
+    """Wraps the client of nats-py. `Connection.open` returns it open; no half-open state exists."""
 
-    def __init__(self, client: JoulieClient, address: Address, tale: "_Tale") -> None:
+    def __init__(self, client: JoulieClient, address: Address, state: "_State") -> None:
         self._client = client
-        self._tale = tale
+        self._state = state
         self._sent = 0
         self.address = address
 
     @classmethod
     async def open(cls, address: Address, name: str, patience_s: float = 10.0) -> "Connection":
-        """Tries until `patience_s` is over; once open it reconnects for ever."""
-        client, tale = JoulieClient(), _Tale()
+        """Tries for `patience_s`. Once open, the connection reconnects until it is closed."""
+        require_compatible()
+        state = _State()
+        client = JoulieClient(state.on_error)
         try:
             async with asyncio.timeout(patience_s):
-                await client.connect(**_options(address, name, tale))
+                await client.connect(**_options(address, name, state))
         except (TimeoutError, OSError, NatsError) as error:
-            tale.closing = True
-            await _give_up(client)
+            state.closing = True
+            await _close_client(client)
             raise Unreachable(
-                address.shown, tale.last or str(error) or "no answer in time"
+                address.shown, state.last or str(error) or "no answer in time"
             ) from error
-        tale.opened = True
-        return cls(client, address, tale)
+        state.opened = True
+        return cls(client, address, state)
 
     @property
     def is_connected(self) -> bool:
@@ -102,92 +103,93 @@ class Connection:
 
     @property
     def lives(self) -> int:
-        """Counts reconnections: what was asked for in an earlier life will not be answered."""
-        return self._tale.lives
+        """Counts connections: a request of an earlier connection will not be answered."""
+        return self._state.lives
 
     @property
     def max_payload(self) -> int:
         return self._client.max_payload
 
     async def close(self) -> None:
-        self._tale.closing = True
-        async with _farewell():
-            await _give_up(self._client)
+        self._state.closing = True
+        async with _bounded_close():
+            await _close_client(self._client)
 
     async def send(
         self, subject: str, data: bytes, reply: str = "", headers: dict[str, str] | None = None
     ) -> None:
         before = _cancellations()
         await self._client.publish(subject, data, reply, headers)
-        _heed_since(before)
+        _raise_cancellation_since(before)
         self._sent += 1
         if self._sent % TURN == 0:
-            await asyncio.sleep(0)  # whoever else waits on this loop waits for no more
+            await asyncio.sleep(0)  # so that other tasks of the loop wait no longer than this
 
     async def flush(self) -> None:
-        """The broker has seen what was sent, and we have heard what it said of that."""
-        for _ in range(2):  # nats-py's ping overtakes what waits to be written; a second one cannot
+        """Returns when the broker has read all that was sent and its errors have arrived."""
+        for _ in range(2):  # nats-py's first ping overtakes buffered writes; the second cannot
             before = _cancellations()
             await self._client.flush(ROUND_TRIP_S)
-            _heed_since(before)
+            _raise_cancellation_since(before)
 
     @contextlib.asynccontextmanager
     async def subscribed(
-        self, subject: str, handler: Handler, heard: Heard | None = None
+        self, subject: str, handler: Handler, receiver: Receiver | None = None
     ) -> AsyncGenerator[None, None]:
-        """Nothing is dropped on our side: who asks for messages bounds how many he asks for.
+        """Drops no message: whatever requests messages also limits their number.
 
-        Where there is a `heard`, all goes there at once, and only statuses go to `handler`.
+        With a `receiver`, messages go to it at once, and only statuses go to `handler`.
         """
         denied: list[Denial] = []
         before = _cancellations()
         subscription = await self._client.subscribe(
             subject, cb=handler, pending_msgs_limit=0, pending_bytes_limit=0
         )
-        if heard is not None:
-            self._client.hearers[subscription._id] = heard
+        if receiver is not None:
+            self._client.dispatch(subscription, receiver)
         try:
-            _heed_since(before)
-            # A broker that is away says what it has to say once it is back.
+            _raise_cancellation_since(before)
+            # A broker that is down reports a denial after the reconnection.
             with (
-                self.hearing_denials(denied.append),
+                self.reporting_denials(denied.append),
                 contextlib.suppress(NatsError, OSError, TimeoutError),
             ):
                 await self.flush()
             if any(denial.concerns("subscription", subject) for denial in denied):
-                raise BrokerRefused(subject, FORBIDDEN, "this user may not listen there")
+                raise BrokerRefused(subject, FORBIDDEN, "this user may not subscribe to it")
             yield
         finally:
-            self._client.hearers.pop(subscription._id, None)
-            async with _farewell():
+            self._client.stop_dispatching(subscription)
+            async with _bounded_close():
                 await subscription.unsubscribe()
 
     @contextlib.asynccontextmanager
     async def listening(self, subject: str, handler: Listener) -> AsyncGenerator[None, None]:
-        """For messages that are live and never stored: the bare bytes.
+        """Passes the data of live messages, which are never stored, to `handler`.
 
         A role that reads streams can have the broker send stored messages to any subscription.
         Stored messages keep their subject, which distinguishes them from live ones.
         """
         wanted, is_pattern = subject.encode(), "*" in subject or ">" in subject
 
-        def heard(found: bytes, _reply: bytes, data: bytes) -> None:
+        def receive(found: bytes, _reply: bytes, data: bytes) -> None:
             if is_pattern or found == wanted:
                 handler(data)
 
         async def unpack(message: Msg) -> None:
-            heard(message.subject.encode(), b"", message.data)
+            receive(message.subject.encode(), b"", message.data)
 
-        async with self.subscribed(subject, unpack, heard):
+        async with self.subscribed(subject, unpack, receive):
             yield
 
     @contextlib.contextmanager
-    def hearing_denials(self, hear: Callable[[Denial], None]) -> Generator[None, None, None]:
-        self._tale.hearers.append(hear)
+    def reporting_denials(self, on_denial: Callable[[Denial], None]) -> Generator[None, None, None]:
+        """Within the block each denial of the broker goes to `on_denial`."""
+        self._state.denial_callbacks.append(on_denial)
         try:
             yield
         finally:
-            self._tale.hearers.remove(hear)
+            self._state.denial_callbacks.remove(on_denial)
 
     def new_inbox(self) -> str:
         return self._client.new_inbox()
@@ -199,7 +201,7 @@ class Connection:
         headers: dict[str, str] | None = None,
         timeout_s: float = API_TIMEOUT_S,
     ) -> Msg:
-        """Raises BrokerRefused with code 403 if we may not ask this, or not hear the answer."""
+        """Raises BrokerRefused with code 403 if the user may not send this or read the reply."""
         try:
             return await self._unless_denied(
                 subject, self._client.request(subject, data, timeout_s, headers=headers)
@@ -210,17 +212,17 @@ class Connection:
             raise Unreachable(self.address.shown, f"{subject}: {error or 'no answer'}") from error
 
     async def _unless_denied(self, subject: str, asking: Coroutine[Any, Any, Msg]) -> Msg:
-        """The broker answers a question that it denies with silence, and tells us beside it."""
+        """The broker does not reply to a denied request; it reports an error beside it."""
         denied: asyncio.Future[Denial] = asyncio.get_running_loop().create_future()
 
-        def hear(denial: Denial) -> None:
+        def on_denial(denial: Denial) -> None:
             is_inbox = denial.subject.startswith(f"{self.address.inbox}.".lower())
             if (is_inbox or denial.concerns("publish", subject)) and not denied.done():
                 denied.set_result(denial)
 
         asked = asyncio.create_task(asking)
         try:
-            with self.hearing_denials(hear):
+            with self.reporting_denials(on_denial):
                 either: set[asyncio.Future[Any]] = {asked, denied}
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if denied.done():
@@ -230,10 +232,10 @@ class Connection:
             asked.cancel()
 
     async def api(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """A JetStream API call; the broker's refusal comes back as BrokerRefused with its code.
+        """A JetStream API call. Raises BrokerRefused with the code of the broker.
 
-        What is asked here may be asked twice: a broker that fell over the question is asked again,
-        and so is one whose answer did not come in time. It may have been us who did not listen.
+        A request without a reply is sent a second time: the broker may have restarted, or this
+        process may have been too busy to read the reply. Requests must be safe to repeat.
         """
         subject = f"$JS.API.{verb}"
         payload = msgspec.json.encode(body) if body is not None else b""
@@ -260,23 +262,25 @@ def _cancellations() -> int:
     return task.cancelling() if task else 0
 
 
-def _heed_since(before: int) -> None:
-    """Some are swallowed: by nats-py where its socket is full, by `asyncio.wait_for` of Python 3.11
-    where what it waits for has come meanwhile. Whoever went on would never end.
+def _raise_cancellation_since(before: int) -> None:
+    """Raises a cancellation that was swallowed; without it the task would never end.
+
+    nats-py swallows one if its socket is full, `asyncio.wait_for` of Python 3.11 if the result
+    arrives at the same time.
     """
     if _cancellations() > before:
         raise asyncio.CancelledError
 
 
 @contextlib.asynccontextmanager
-async def _farewell() -> AsyncGenerator[None, None]:
-    """A broker that is gone or frozen takes none, and keeps nobody from leaving."""
+async def _bounded_close() -> AsyncGenerator[None, None]:
+    """A broker that is down or frozen delays closing by at most `CLOSE_TIMEOUT_S`."""
     with contextlib.suppress(NatsError, OSError, TimeoutError):
-        async with asyncio.timeout(FAREWELL_S):
+        async with asyncio.timeout(CLOSE_TIMEOUT_S):
             yield
 
 
-def _options(address: Address, name: str, tale: "_Tale") -> dict[str, Any]:
+def _options(address: Address, name: str, state: "_State") -> dict[str, Any]:
     _check_files(address)
     several = address.url.split(",")
     return {
@@ -289,25 +293,24 @@ def _options(address: Address, name: str, tale: "_Tale") -> dict[str, Any]:
         "inbox_prefix": address.inbox,
         "tls": _tls(address),
         "max_reconnect_attempts": -1,  # nats-py's own default gives up after two minutes
-        "reconnect_time_wait": 0.2 + 0.3 * int.from_bytes(os.urandom(1)) / 255,  # no stampede
+        "reconnect_time_wait": 0.2
+        + 0.3 * int.from_bytes(os.urandom(1)) / 255,  # spread reconnections
         "ping_interval": 3,  # a dead peer is noticed in 9 s instead of 4 min
         "max_outstanding_pings": 2,
-        "error_cb": tale.complain,
-        "disconnected_cb": tale.lost,
-        "reconnected_cb": tale.found,
+        "error_cb": state.on_error,
+        "disconnected_cb": state.on_lost,
+        "reconnected_cb": state.on_found,
     }
 
 
-async def _give_up(client: Client) -> None:
-    with contextlib.suppress(AssertionError):  # it never came as far as a socket
+async def _close_client(client: JoulieClient) -> None:
+    with contextlib.suppress(AssertionError):  # nats-py raises it if no socket was ever opened
         await client.close()
-    # Once refused it counts as closed, though it has tried again: that socket is still open.
-    if (transport := getattr(client, "_transport", None)) is not None:
-        transport.close()
+    client.close_socket()
 
 
 def _check_files(address: Address) -> None:
-    """Again, though the settings did: nats-py reads for ever where there is no JWT."""
+    """The settings check these too; but nats-py never stops reading a file without a JWT."""
     try:
         if address.nkey_file:
             nats_keys.check_seed(Path(address.nkey_file).read_text())
@@ -320,10 +323,10 @@ def _check_files(address: Address) -> None:
 
 def _tls(address: Address) -> ssl.SSLContext | None:
     if not (address.ca_file or address.cert_file):
-        return None  # nats-py itself speaks TLS when the URL begins with tls://
+        return None  # nats-py itself uses TLS if the URL begins with tls://
     context = ssl.create_default_context(cafile=address.ca_file or None)
     if address.cert_file:
-        # A key with a passphrase would ask for it on the terminal; nobody is there to answer.
+        # Without `password`, a key with a passphrase prompts for it on the terminal.
         context.load_cert_chain(address.cert_file, address.key_file, password=str)
     return context
 
@@ -331,35 +334,35 @@ def _tls(address: Address) -> ssl.SSLContext | None:
 _DENIAL = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"')
 
 
-class _Tale:
-    """What happens to a connection outside of any call, told once and counted."""
+class _State:
+    """Logs and counts what happens to a connection outside of any call."""
 
     def __init__(self) -> None:
-        self.hearers: list[Callable[[Denial], None]] = []
+        self.denial_callbacks: list[Callable[[Denial], None]] = []
         self.opened = False
         self.lives = 1
-        self.closing = False  # a farewell is not a loss
+        self.closing = False  # a disconnection while closing is not logged
         self.last = ""
 
-    async def complain(self, error: Exception) -> None:
-        told = str(error) or type(error).__name__
-        is_old = told == self.last
-        if "Authorization" not in self.last:  # what the broker does after it explains nothing
-            self.last = told
-        kind = "permission" if "permissions violation" in told.lower() else "other"
+    async def on_error(self, error: Exception) -> None:
+        text = str(error) or type(error).__name__
+        is_repeated = text == self.last
+        if "Authorization" not in self.last:  # errors after it explain nothing
+            self.last = text
+        kind = "permission" if "permissions violation" in text.lower() else "other"
         metrics.BROKER_ERRORS.labels(kind=kind).inc()
-        if found := _DENIAL.search(told.lower()):
-            for hear in list(self.hearers):
-                hear(Denial(found[1], found[2]))
-        if kind == "permission" and is_old:
-            return  # a thousand messages to one subject are denied with one line
+        if found := _DENIAL.search(text.lower()):
+            for on_denial in list(self.denial_callbacks):
+                on_denial(Denial(found[1], found[2]))
+        if kind == "permission" and is_repeated:
+            return  # one log line for a thousand denied messages to one subject
         if self.opened and not self.closing:
-            log.warning("broker_error", kind=kind, error=told)
+            log.warning("broker_error", kind=kind, error=text)
 
-    async def lost(self) -> None:
+    async def on_lost(self) -> None:
         if self.opened and not self.closing:
             log.warning("broker_lost", what="facts are kept and sent again once it is back")
 
-    async def found(self) -> None:
+    async def on_found(self) -> None:
         self.lives += 1
         log.info("broker_found")

@@ -1,4 +1,4 @@
-"""The real log: one connection, its publisher, and readers on demand."""
+"""The log on JetStream: one connection, its publisher, and readers on demand."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from joulie_bus.streams.subjects import Stream
 
 
 class JetStreamLog:
-    """`async with JetStreamLog.open(...)`; reconnects for ever until the block ends."""
+    """`async with JetStreamLog.open(...)`; reconnects until the block ends."""
 
     def __init__(self, connection: Connection, publisher: Publisher) -> None:
         self._connection = connection
@@ -38,7 +38,7 @@ class JetStreamLog:
     @classmethod
     @contextlib.asynccontextmanager
     async def over(cls, connection: Connection) -> AsyncGenerator["JetStreamLog", None]:
-        """On a connection that somebody else closes."""
+        """On a connection that the caller closes."""
         async with Publisher.on(connection) as publisher:
             yield cls(connection, publisher)
 
@@ -64,7 +64,7 @@ class JetStreamLog:
         return await streams.state_of(self._connection, stream)
 
     async def purge(self, stream: Stream, before: int) -> None:
-        """Messages with a lower sequence go for good; raises PurgeDenied where none may go."""
+        """Deletes the messages below a sequence. Raises PurgeDenied if the stream denies purges."""
         await streams.purge(self._connection, stream, before)
 
     async def size(self, stream: Stream) -> StreamSize:
@@ -88,5 +88,5 @@ class JetStreamLog:
     @contextlib.asynccontextmanager
     async def listening(self, subject: str, listener: Listener) -> AsyncGenerator[None, None]:
         async with self._connection.listening(subject, listener):
-            await self._connection.flush()  # from here on nothing is missed
+            await self._connection.flush()  # after this no message is missed
             yield

@@ -1,9 +1,10 @@
-"""Publishes many at once and returns when each is stored: what is not acknowledged is sent again.
+"""Publishes many messages at once and returns when each is stored.
 
-Under the same id, so that the broker stores it once. Lives through restarts of the broker.
+A message without an acknowledgement is sent again under the same id, so that the broker stores it
+once; this also covers restarts of the broker.
 
-Where every message costs the broker a sync of its disk, many of one stream go as batches, which
-cost one; where it does not, or where batches do not work, each goes for itself.
+If every message costs the broker a disk sync, many messages of one stream are sent as batches,
+which cost one. Otherwise, or if batches do not work, each message is sent singly.
 """
 
 import asyncio
@@ -25,14 +26,14 @@ from joulie_bus.streams.log import MAX_BATCH, require_speakable
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import kind_of
 
-WINDOW = 1000  # unacknowledged at most; the broker itself queues 10,000 before it says no
-ACK_DEADLINE_S = 2.0  # one fsync of a bad disk is 0.1 s, a cluster's election up to 5 s
+WINDOW = 1000  # most unacknowledged messages; the broker refuses above 10,000
+ACK_DEADLINE_S = 2.0  # an fsync of a slow disk takes 0.1 s, an election up to 5 s
 TICK_S = 0.25
-MANY = 20  # a batch costs the broker as much as so many single messages that are dear
-HEADERS = 64  # bytes of our one header, without the id in it
-# Refusals that pass by themselves: no leader, no peers, no quorum, ingest queue full, disk busy.
+MANY = 20  # a batch costs as much as this many single messages with a sync
+HEADERS = 64  # bytes of the header, without the id in it
+# Temporary refusals: no leader, no peers, no quorum, ingest queue full, disk busy.
 TEMPORARY = frozenset({503, 429, 10005, 10008, 10009, 10023, 10028, 10035, 10167})
-STORE_FAILED = 10077  # "maximum bytes exceeded" stays; "store is closed" passes with the restart
+STORE_FAILED = 10077  # "maximum bytes exceeded" is permanent, "store is closed" is not
 STREAM_NOT_FOUND = 10059
 TOO_LARGE = 10054
 log = get_logger("bus")
@@ -59,19 +60,19 @@ class _Ack(msgspec.Struct):
 
 
 class _Flight:
-    """One message on its way, and the caller who waits for it."""
+    """A message that is not acknowledged yet, and the call that waits for it."""
 
-    __slots__ = ("deadline", "message", "unheard", "waiter")
+    __slots__ = ("deadline", "message", "unanswered", "waiter")
 
     def __init__(self, message: Message, waiter: "_Waiter", deadline: float) -> None:
         self.message = message
         self.waiter = waiter
         self.deadline = deadline
-        self.unheard = False  # nobody listened when it was sent
+        self.unanswered = False  # the broker reported no responders
 
 
 class _Waiter:
-    """Counts down the messages of one call."""
+    """Counts the unacknowledged messages of one call."""
 
     def __init__(self, count: int) -> None:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -105,7 +106,7 @@ class Publisher:
         cls, connection: Connection, prices: Prices | None = None
     ) -> AsyncGenerator["Publisher", None]:
         publisher = cls(connection, prices or Prices())
-        with connection.hearing_denials(publisher._on_denial):
+        with connection.reporting_denials(publisher._on_denial):
             async with (
                 connection.subscribed(
                     f"{publisher._inbox}.*", publisher._on_status, publisher._on_ack
@@ -115,7 +116,7 @@ class Publisher:
                 yield publisher
 
     async def publish(self, messages: Sequence[Message]) -> None:
-        """Returns when all are stored; raises BrokerRefused if one can never be."""
+        """Returns when all are stored. Raises BrokerRefused if one cannot be stored."""
         if not messages:
             return
         for message in messages:
@@ -131,7 +132,7 @@ class Publisher:
                 await self._publish_singly(some)
 
     async def _after_a_look(self, messages: Sequence[Message], kind: str) -> Sequence[Message]:
-        """What is left, if some were sent singly to see what that costs."""
+        """Sends some messages singly if their cost is unknown, measures it, returns the others."""
         clock = asyncio.get_running_loop().time
         if not self._prices.are_unknown(kind, clock()):
             return messages
@@ -160,7 +161,7 @@ class Publisher:
         await waiter.done
 
     def _check_size(self, message: Message) -> None:
-        """The broker would hang up on us, again at every resend."""
+        """Refuses too large messages: the broker would close the connection at each resend."""
         require_speakable(message.subject)
         size, most = len(message.data) + len(message.id) + HEADERS, self._connection.max_payload
         if size > most:
@@ -168,18 +169,18 @@ class Publisher:
             raise BrokerRefused(message.subject, TOO_LARGE, why)
 
     async def _send(self, token: str, message: Message) -> None:
-        # Not sent (reconnecting, buffer full) is like not acknowledged: the clock resends it.
+        # What cannot be sent now (reconnecting, buffer full) is resent after its deadline.
         with contextlib.suppress(NatsError, OSError):
             await self._connection.send(
                 message.subject, message.data, token, {"Nats-Msg-Id": message.id}
             )
 
     async def _on_status(self, answer: Msg) -> None:
-        """503: nobody listens there just now. The clock resends it."""
-        if answer.data:  # were nats-py's inside another one, everything would come this way
+        """503: no responders at the moment. The message is resent."""
+        if answer.data:  # an acknowledgement, if the client does not dispatch directly
             self._on_ack(answer.subject.encode(), b"", answer.data)
         elif (flight := self._flights.get(answer.subject)) is not None:
-            flight.unheard = True
+            flight.unanswered = True
 
     def _on_ack(self, subject: bytes, _reply: bytes, data: bytes) -> None:
         token = subject.decode()
@@ -194,7 +195,7 @@ class Publisher:
             self._refuse(token, flight, refusal.number, refusal.description)
 
     def _on_denial(self, denial: Denial) -> None:
-        """Sending it again would be denied again."""
+        """Refuses the messages of a denied subject, as a resend would be denied too."""
         barred = [
             (token, flight)
             for token, flight in self._flights.items()
@@ -220,18 +221,18 @@ class Publisher:
             now = loop.time()
             late = [(t, f) for t, f in self._flights.items() if f.deadline <= now]
             for token, flight in late:
-                if flight.unheard and await self._is_homeless(flight.message.subject):
+                if flight.unanswered and await self._has_no_stream(flight.message.subject):
                     self._refuse(token, flight, STREAM_NOT_FOUND, "no stream takes this subject")
                     continue
-                flight.unheard = False
+                flight.unanswered = False
                 flight.deadline = now + ACK_DEADLINE_S
                 metrics.RESENT.inc()
                 await self._send(token, flight.message)
             if late:
                 log.warning("resent", messages=len(late), why="no acknowledgement in time")
 
-    async def _is_homeless(self, subject: str) -> bool:
-        """A stream whose leader is away is listed, and worth waiting for."""
+    async def _has_no_stream(self, subject: str) -> bool:
+        """A stream without a leader is still listed, and a resend may succeed."""
         try:
             answer = await self._connection.api("STREAM.NAMES", {"subject": subject})
         except (BrokerRefused, Unreachable):

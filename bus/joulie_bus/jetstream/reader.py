@@ -1,11 +1,11 @@
-"""Reads one stream in order, from a position that the reader itself keeps.
+"""Reads one stream in order, from a position that the reader keeps.
 
-Pull only, so nothing arrives that was not asked for. No acknowledgements: the position lives with
-the rows (docs/decisions/0003). Every sequence is checked; a hole is pulled again, and one that the
-stream cannot fill is a named error, never a silent skip.
+Messages are pulled, never pushed, and not acknowledged: the position is stored with the rows
+(docs/decisions/0003). Every sequence is checked. A gap is pulled again; if the stream itself has
+the gap, reading ends with an error.
 
-Each consumer starts at the position itself: the message there must be the one that was read there
-before. A stream that was set back to an older state and has grown since holds another one.
+Each consumer starts at the position itself, to check that the message there is the one that was
+read before. A stream that was restored from an older state and has grown since holds another one.
 """
 
 import asyncio
@@ -28,20 +28,20 @@ from joulie_bus.streams.subjects import Stream
 
 PULL = 2500  # messages per request; two requests are kept in flight
 EXPIRES_S = 2.0
-SILENCE_S = EXPIRES_S + 2.0  # a request that neither delivered nor expired by then is lost
+SILENCE_S = EXPIRES_S + 2.0  # a request without messages or expiry by then is lost
 RETRY_S = 0.2
 log = get_logger("bus")
 
 
-# The consumer, the message's number in the stream and among what the consumer handed out, when it
-# was stored, how many come after it. A bare tuple: there is one for every message.
+# Consumer, sequence in the stream, sequence of delivery, time stored, messages after it. A bare
+# tuple, as there is one per message.
 Ticket = tuple[bytes, int, int, int, int]
 
 
 def parse_ticket(subject: bytes) -> Ticket:
-    """What the acknowledgement subject says about a message.
+    """Parses the acknowledgement subject of a message.
 
-    Both spellings: 9 tokens of old, 11 or more since servers name domain and account.
+    It has 9 tokens in older servers, 11 or more in those that add domain and account.
     """
     parts = subject.split(b".")
     at = 5 if len(parts) == 9 else 7
@@ -59,18 +59,18 @@ class Reader:
         self.created = ""
         self.digest = b""  # of the message at `position`; empty: not known yet
         self.position = after  # the last sequence that was taken into the buffer
-        self.pending = 0  # what the stream held behind the newest message we got
+        self.pending = 0  # messages in the stream after the newest received one
         self._connection = connection
         self._buffer: deque[Record] = deque()
-        self._newest: Record | None = None  # of those that came into the buffer
+        self._newest: Record | None = None  # of those put into the buffer
         self._bell = bell
         self._wake = asyncio.Event()
         self._consumer = b""
-        self._deliveries = 0  # of this consumer, without a hole
+        self._deliveries = 0  # of this consumer, without gaps
         self._inbox = ""
-        self._credit = 0  # messages that were asked for and neither came nor expired
+        self._credit = 0  # messages requested that have neither arrived nor expired
         self._clock = asyncio.get_running_loop().time
-        self._heard = 0.0
+        self._received_at = 0.0
         self._broken = False
         self._life = 0
         self._failure: Exception | None = None
@@ -86,10 +86,10 @@ class Reader:
         bell: asyncio.Event | None = None,
         digest: bytes = b"",
     ) -> AsyncGenerator["Reader", None]:
-        """`created` is the identity of the stream that `after` belongs to, if it is known, and
-        `digest` that of the message at `after`.
+        """`created` identifies the stream that `after` belongs to, if known, and `digest` the
+        message at `after`.
 
-        `bell` rings when there is something to take or a failure to raise; readers may share one.
+        `bell` is set when `take` has records or an error; readers may share one.
         """
         reader = cls(connection, stream, after, bell or asyncio.Event())
         reader.created, reader.digest = created, digest
@@ -105,7 +105,7 @@ class Reader:
         return len(self._buffer)
 
     def take(self, limit: int) -> list[Record]:
-        """What is here, at most `limit`; never waits."""
+        """At most `limit` received records; never waits."""
         if self._failure is not None:
             raise self._failure
         taken = [self._buffer.popleft() for _ in range(min(limit, len(self._buffer)))]
@@ -128,14 +128,14 @@ class Reader:
             raise StreamReplaced(
                 self.stream,
                 f"sequence {self.position}",
-                f"sequence {state.last} (the stream lost what we had read)",
+                f"sequence {state.last} (the stream lost messages that were read)",
             )
         if state.first > self.position + 1:
             raise StreamGap(self.stream, self.position + 1, state.first)
         if self._newest is not None:
             self.digest = digest_of(self._newest)
         if self.digest and state.first > self.position:
-            # Trimmed exactly up to here: identity, first and last are all there is to compare.
+            # The message at the position was trimmed, so there is nothing else to compare.
             log.info("not_compared", stream=self.stream, position=self.position, why="trimmed")
 
     async def _open_consumer(self) -> None:
@@ -145,7 +145,7 @@ class Reader:
         self._credit = 0
         self._broken = False
         self._life = self._connection.lives
-        self._heard = self._clock()
+        self._received_at = self._clock()
         config = {
             "name": name,
             "deliver_policy": "by_start_sequence",
@@ -174,20 +174,20 @@ class Reader:
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        self._failure = self._failure or error  # the first tells the story
+        self._failure = self._failure or error  # later failures follow from the first
         self._bell.set()
 
     def _is_silent(self) -> bool:
         if self._life != self._connection.lives:
-            return True  # the consumer went with the broker, or our requests with the connection
-        waited = self._clock() - self._heard
+            return True  # the consumer or the requests were lost with the connection
+        waited = self._clock() - self._received_at
         return self._credit > 0 and waited > SILENCE_S
 
     async def _pull_if_there_is_room(self) -> None:
         if not self._wants_more:
             return
         if not self._credit:
-            self._heard = self._clock()
+            self._received_at = self._clock()
         request = {"batch": PULL, "expires": int(EXPIRES_S * 1e9)}
         consumer = self._consumer.decode()
         verb = f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{consumer}"
@@ -198,30 +198,30 @@ class Reader:
     def _on_pulled(self, subject: bytes, reply: bytes, data: bytes) -> None:
         consumer, sequence, delivery, at, pending = parse_ticket(reply)
         if consumer != self._consumer:
-            return  # from a consumer that we gave up
-        self._heard = self._clock()
+            return  # from a consumer that was replaced
+        self._received_at = self._clock()
         self._credit -= 1
         if delivery != self._deliveries + 1:
-            self._broken = True  # a message was lost on the way: read again from where we are
+            self._broken = True  # a message was lost on the way: read again from the position
             return
         self._deliveries = delivery
         if sequence <= self.position:
             self._compare(Record(self.stream, sequence, at, data))
             return
-        if sequence != self.position + 1:  # none was lost, so the stream itself has the hole
+        if sequence != self.position + 1:  # no delivery was lost, so the gap is in the stream
             self._fail(StreamGap(self.stream, self.position + 1, sequence))
             return
         self.position = sequence
         self.pending = pending
-        told = subject.decode(errors="backslashreplace")  # a subject may hold any bytes
-        self._newest = Record(self.stream, sequence, at, data, told)
+        text = subject.decode(errors="backslashreplace")  # a subject may hold any bytes
+        self._newest = Record(self.stream, sequence, at, data, text)
         self._buffer.append(self._newest)
         self._bell.set()
         if self._wants_more:
             self._wake.set()
 
     def _compare(self, found: Record) -> None:
-        """With the message that was read at our position. Where that is unknown, this is it."""
+        """Compares the message at the position with the one read before, if that is known."""
         if found.sequence != self.position:
             return
         self.digest = self.digest or digest_of(found)
@@ -229,16 +229,16 @@ class Reader:
             self._fail(StreamReplaced.at(self.stream, self.position))
 
     async def _on_status(self, message: Msg) -> None:
-        """Were nats-py's inside another one, everything would come this way, slower."""
+        """Messages come here too if the client does not dispatch them directly."""
         if message.reply:
             self._on_pulled(message.subject.encode(), message.reply.encode(), message.data)
             return
         if not message.subject.encode().endswith(self._consumer):
-            return  # to a consumer that we gave up
-        self._heard = self._clock()
+            return  # to a consumer that was replaced
+        self._received_at = self._clock()
         headers = message.headers or {}
         status = headers.get("Status", "")
-        if status in ("404", "408"):  # nothing there, or the request expired
+        if status in ("404", "408"):  # no messages, or the request expired
             self._credit = max(0, self._credit - int(headers.get("Nats-Pending-Messages", PULL)))
-        elif status:  # 409 consumer deleted, 503 nobody listens
+        elif status:  # 409 consumer deleted, 503 no responders
             self._broken = True

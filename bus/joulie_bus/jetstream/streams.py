@@ -1,4 +1,4 @@
-"""The streams, declared in one place: created when missing, checked when there."""
+"""The declarations of all streams: missing streams are created, existing ones checked."""
 
 import calendar
 import time
@@ -17,11 +17,11 @@ PURGE_DENIED = 10110
 _SECOND = 1_000_000_000
 _GIB = 1024**3
 
-# Facts, plans, decisions and heads are never dropped by the broker: full means refused, at once and
-# with a code (10077), instead of silence. Telemetry alone may age out: its sums are in the twins.
-# All take batches: plans and claims are whole or nothing, and for facts and decisions one sync of
-# the disk does for all of a batch. What an archive holds may be purged, by the archivist and the
-# administrator alone (`roles`): to deny purges here would deny them for as long as a stream lives.
+# The broker never drops facts, plans, decisions or heads: a full stream refuses messages at once
+# with code 10077. Only telemetry may age out, as its sums are in the twins. All streams accept
+# batches: plans and claims must be atomic; facts and decisions need one disk sync per batch. The
+# archivist and the administrator may purge archived messages (`roles`); a purge denied in the
+# declaration of a stream could never be allowed again.
 _KEPT: dict[str, Any] = {
     "discard": "new",
     "deny_delete": True,
@@ -38,7 +38,7 @@ _LIMITS: dict[Stream, dict[str, Any]] = {
     Stream.PLAN: {**_KEPT, "max_bytes": 1 * _GIB},
     Stream.CLAIM: {**_KEPT, "max_bytes": 1 * _GIB},
     Stream.DEC: {**_KEPT, "max_bytes": 8 * _GIB},
-    Stream.HEADS: {**_KEPT, "max_bytes": 2 * _GIB},  # none is ever purged: two years of them
+    Stream.HEADS: {**_KEPT, "max_bytes": 2 * _GIB},  # never purged; enough for two years
 }
 
 
@@ -56,9 +56,9 @@ def declaration(stream: Stream, subjects: Subjects, replicas: int = 1) -> dict[s
 
 
 async def ensure(connection: Connection, subjects: Subjects, replicas: int = 1) -> None:
-    """Creates what is missing. A stream that is there keeps its limits: those are an operator's.
+    """Creates missing streams. An existing stream keeps the limits that its operator configured.
 
-    Its subjects are ours: a stream of an older version gets those that this one has in addition.
+    Subjects that this version adds are added to streams of older versions.
     """
     for stream, config in (await _configs(connection)).items():
         wanted = declaration(stream, subjects, replicas)
@@ -70,7 +70,7 @@ async def ensure(connection: Connection, subjects: Subjects, replicas: int = 1) 
 
 
 async def require(connection: Connection, subjects: Subjects) -> None:
-    """For those who may not create any."""
+    """Checks the streams, for roles that may not create them."""
     configs = await _configs(connection)
     if missing := [stream for stream, config in configs.items() if config is None]:
         raise StreamsMissing(connection.address.shown, missing)
@@ -82,7 +82,7 @@ async def require(connection: Connection, subjects: Subjects) -> None:
 
 
 async def _configs(connection: Connection) -> dict[Stream, dict[str, Any] | None]:
-    """What each stream is, and None for those that are missing."""
+    """The configuration of each stream; None for a missing stream."""
     found: dict[Stream, dict[str, Any] | None] = {}
     for stream in Stream:
         try:
@@ -150,14 +150,14 @@ def _bytes(message: dict[str, Any]) -> bytes:
 
 
 def nanoseconds(moment: str) -> int:
-    """Of RFC 3339, with up to nine places; a broker leaves out zeros at the end."""
+    """Parses RFC 3339 with up to nine decimals; the broker omits trailing zeros."""
     seconds, _, fraction = moment.removesuffix("Z").partition(".")
     whole = calendar.timegm(time.strptime(seconds, "%Y-%m-%dT%H:%M:%S"))
     return whole * _SECOND + int(fraction.ljust(9, "0"))
 
 
 async def purge(connection: Connection, stream: Stream, before: int) -> None:
-    """Messages with a lower sequence go for good. The rest keep theirs."""
+    """Deletes the messages below a sequence; the others keep their sequence."""
     try:
         await connection.api(f"STREAM.PURGE.{stream}", {"seq": before})
     except BrokerRefused as refusal:

@@ -1,4 +1,4 @@
-"""What a process of ours is told by whoever started it."""
+"""Settings of child processes: their end with the parent, and their priority."""
 
 import asyncio
 import contextlib
@@ -12,12 +12,13 @@ from pathlib import Path
 from joulie_bus.runtime.tasks import background
 
 NICEST = 19
-START_S = 10.0  # until then it is let through like all others: much at once, then never again
-TRIES, PAUSE_S = 25, 0.2  # whoever is not root is heard ten times a second, all processes together
+START_S = 10.0  # until then it runs at normal priority, as startup takes much CPU once
+# The kernel accepts ten of these writes a second from all users other than root together.
+TRIES, PAUSE_S = 25, 0.2
 
 
 def die_with_parent() -> None:
-    """Linux: a supervisor that is killed takes its children along. Elsewhere they are left."""
+    """On Linux, the children of a killed supervisor are killed too. Elsewhere they keep running."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
@@ -25,25 +26,26 @@ def die_with_parent() -> None:
 def giving_way(
     leader: int, nice: int, after_s: float = START_S
 ) -> AbstractAsyncContextManager[object]:
-    """Once started, a process with a session of its own leaves the processor to others first."""
+    """Lowers the priority of a process that leads its own session, once it has started."""
     return background(_later(leader, nice, after_s), f"{leader} gives way")
 
 
 async def _later(leader: int, nice: int, after_s: float) -> None:
     await asyncio.sleep(after_s)
-    with contextlib.suppress(OSError):  # it is gone, or nobody may tell it here
+    with contextlib.suppress(OSError):  # it has ended, or this user may not change it
         await give_way(leader, nice)
 
 
 async def give_way(leader: int, nice: int) -> None:
-    """Linux may share the processor out among sessions before it looks at processes
-    (`sched_autogroup_enabled`); then a process that is alone in its session is as nice as that
-    session, and no nicer.
+    """Lowers the priority of the whole session.
+
+    With `sched_autogroup_enabled` Linux schedules sessions first and processes within them second.
+    Then the nice value of a process that is alone in its session has no effect.
     """
     now = os.getpriority(os.PRIO_PROCESS, leader)
-    os.setpriority(os.PRIO_PGRP, leader, min(NICEST, now + nice))  # all of its threads
+    os.setpriority(os.PRIO_PGRP, leader, min(NICEST, now + nice))  # all its threads
     session = session_of(leader)
-    with contextlib.suppress(OSError):  # no such thing here
+    with contextlib.suppress(OSError):  # this system has none
         for _ in range(TRIES):
             try:
                 session.write_text(str(nice))
@@ -54,5 +56,5 @@ async def give_way(leader: int, nice: int) -> None:
 
 
 def session_of(leader: int) -> Path:
-    """Where it is told how nice it is."""
+    """The file that sets the priority of the session."""
     return Path(f"/proc/{leader}/autogroup")

@@ -1,9 +1,9 @@
 """Rules for the head of an HTTP request, checked before its body is read. Pure.
 
-They take what any HTTP server can give: the method, the path, the header fields as they came, and
-the local address of the connection. They keep out what a browser can be made to send from another
-site: it names its site in `Origin`, reaches a name of its own that resolves to this machine (DNS
-rebinding, seen in `Host`), and posts without asking first only as a form or as plain text.
+Their input is the method, the path, the header fields as received, and the local address of the
+connection. They refuse requests that another site can make a browser send: such a request names the
+site in `Origin`, uses a name that resolves to this machine (DNS rebinding, visible in `Host`), and
+without a preflight can only post a form or plain text.
 """
 
 import ipaddress
@@ -29,8 +29,8 @@ class Head(NamedTuple):
 
 
 class HeadRule(NamedTuple):
-    names: frozenset[str] = frozenset()  # own names, beside loopback and the local address
-    probes: frozenset[str] = frozenset()  # paths that answer under any name: they hold no data
+    names: frozenset[str] = frozenset()  # allowed names besides loopback and the local address
+    probes: frozenset[str] = frozenset()  # paths that accept any name: they return no data
 
 
 class Refusal(NamedTuple):
@@ -40,7 +40,7 @@ class Refusal(NamedTuple):
 
 
 def refusal_of(head: Head, rule: HeadRule) -> Refusal | None:
-    """None if the request may be read on."""
+    """None if the request is accepted."""
     return _of_origin(head) or refusal_of_host(head, rule) or _of_body(head)
 
 
@@ -86,12 +86,12 @@ def _of_body(head: Head) -> Refusal | None:
 
 
 def media_type(value: str) -> str:
-    """Without parameters."""
+    """The media type without parameters."""
     return value.partition(";")[0].strip().lower()
 
 
 def host_name(value: str) -> str | None:
-    """The name in a Host header, without its port; None for what is no such header."""
+    """The name in a Host header, without its port; None if the header is invalid."""
     found = _HOST.fullmatch(value.strip(" \t"))
     return None if found is None else canonical(found["name"])
 
@@ -101,7 +101,7 @@ def is_own_name(name: str, own: Collection[str], local: str = "") -> bool:
 
 
 def canonical(name: str) -> str:
-    """One spelling per name: lower case, no brackets, no closing dot, addresses as Python's."""
+    """The name in lower case, without brackets or trailing dot; addresses as Python writes them."""
     plain = name.lower().strip("[]").partition("%")[0]
     try:
         return str(ipaddress.ip_address(plain))

@@ -1,6 +1,6 @@
 """Log lines as events with fields: JSON for machines, columns for a terminal.
 
-Decisions and surprises are lines; single samples are not. The thinking never logs, its callers do.
+Decisions and unexpected events are logged, single samples are not. Pure modules never log.
 """
 
 import sys
@@ -16,9 +16,9 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 def configure(level: str, style: str, part: str, stream: TextIO | None = None) -> None:
-    """`style` is json or console; every line carries the part that wrote it.
+    """`style` is json or console; every line names the part that wrote it.
 
-    Lines go to standard error, unless `stream` is where else.
+    Lines go to `stream`, by default standard error.
     """
     out = stream or sys.stderr
     renderer: Any = (
@@ -44,16 +44,16 @@ def configure(level: str, style: str, part: str, stream: TextIO | None = None) -
 
 
 def escaped(text: str) -> str:
-    """With every character that could end a line, or steer a terminal, shown as its code."""
+    """The text with line ends and terminal control characters shown as their codes."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _on_one_line(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> Mapping[str, Any]:
-    """Names and texts of clients are logged: they must not look like lines of their own.
+    """Escapes names and texts of clients, which must not look like separate log lines.
 
-    A traceback has lines; they are indented, so that none of them can look like one.
+    The lines of a traceback are indented instead.
     """
     for key, value in line.items():
         if key == "exception":
@@ -64,7 +64,7 @@ def _on_one_line(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> 
 
 
 def _inside(value: object) -> object:
-    """Lists and maps stay what they are; anything else is shown by its text."""
+    """Lists and maps stay as they are; other values become text."""
     match value:
         case str():
             return escaped(value)
@@ -79,12 +79,12 @@ def _inside(value: object) -> object:
 
 
 def _without_secrets(_logger: Any, _method: str, line: Any) -> str:
-    """The whole line: a field may hold the message of any library."""
+    """Hides secrets in the whole line, as a field may hold the message of a library."""
     return masked(line)
 
 
 class _Unfailing:
-    """Where lines go. A full disk or a closed pipe loses lines, and never stops who wrote them."""
+    """The output of log lines. A full disk or closed pipe loses lines and never raises."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -92,7 +92,7 @@ class _Unfailing:
     def write(self, text: str) -> None:
         try:
             self._stream.write(text)
-        except (OSError, ValueError):  # ValueError: it was closed
+        except (OSError, ValueError):  # ValueError: the file was closed
             metrics.LOG_LINES_LOST.inc()
 
     def flush(self) -> None:
@@ -103,5 +103,5 @@ class _Unfailing:
 
 
 def get_logger(room: str) -> Any:
-    """A lazily configured logger; `room` says which package speaks."""
+    """A lazily configured logger; `room` names the package."""
     return structlog.get_logger(room=room)

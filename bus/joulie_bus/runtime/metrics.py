@@ -1,6 +1,7 @@
 """What the processes count. Labels are bounded by construction, never user text.
 
-Each process shows what it counts itself: a nought of somebody else would say that all is well.
+Each process exports only what it counts itself: a zero for the metric of another process would
+suggest that all is well.
 """
 
 import threading
@@ -19,12 +20,12 @@ from prometheus_client import (
 from joulie_bus.errors import PortTaken
 from joulie_bus.runtime.metrics_server import listener
 
-# As many lines again, and Prometheus knows when a process began.
+# Creation times would double the output, and Prometheus does not need them.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 def _group() -> CollectorRegistry:
-    """What is counted in one place; part of what some processes show."""
+    """The metrics of one part; a process exports several parts."""
     return CollectorRegistry(auto_describe=True)
 
 
@@ -299,7 +300,7 @@ KUBE_BEHIND = Gauge(
 WATCH_LISTS = Counter(
     "joulie_watch_lists_total",
     "How often all objects of a kind were read: once at each start, again when the past was gone",
-    ["kind", "how"],  # as events of the watch, or in pages
+    ["kind", "how"],  # as watch events, or in pages
     registry=OPERATOR,
 )
 WATCH_FAILURES = Counter(
@@ -334,7 +335,7 @@ CONSOLE_SECONDS = Histogram(
 )
 
 
-Probe = Callable[[], str]  # why not; empty if all is well
+Probe = Callable[[], str]  # the reason if not ready; empty if ready
 
 
 def well() -> str:
@@ -349,7 +350,7 @@ def shown_by(*parts: str) -> CollectorRegistry:
 
 
 def serve(host: str, port: int, part: str, alive: Probe = well, ready: Probe = well) -> None:
-    """Prometheus' text format, /healthz and /readyz, from a thread, until the process ends."""
+    """Serves Prometheus' text format, /healthz and /readyz from a thread until the process ends."""
     probes = {"/healthz": alive, "/readyz": ready}
     numbers = make_wsgi_app(shown_by(part))
 

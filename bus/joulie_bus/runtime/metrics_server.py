@@ -1,4 +1,4 @@
-"""The listener behind METRICS_ADDR: few threads, a time for each request, no line in the log."""
+"""The HTTP server of METRICS_ADDR: few threads, a timeout per request, no access log."""
 
 import contextlib
 import socket
@@ -11,15 +11,15 @@ from prometheus_client.exposition import ThreadingWSGIServer
 
 from joulie_bus.runtime.http_head import Head, HeadRule, is_loopback, refusal_of_host
 
-THREADS = 64  # Prometheus and the kubelet need two; more clients are closed at once
+THREADS = 64  # Prometheus and the kubelet need two; connections beyond are closed at once
 REQUEST_S = 10.0  # for a whole request and its reply
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 _TEXT = [("Content-Type", "text/plain; charset=utf-8")]
 
 
 def listener(host: str, port: int, application: Application) -> WSGIServer:
-    """Bound, and not yet serving. On loopback it answers under names of this machine only, so that
-    no page in a browser reads it by a name of its own.
+    """Bound, and not yet serving. On loopback it accepts only host names of this machine, which
+    keeps pages in a browser from reading it through a name of their own.
     """
     guarded = _guarded(application) if is_loopback(host) else application
     return make_server(host, port, guarded, _BoundedServer, _QuietHandler)
@@ -61,7 +61,7 @@ class _BoundedServer(ThreadingWSGIServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that was cut, or has gone: nothing to write down."""
+        """Ignores connections that were cut or closed by the client."""
 
 
 def _cut(request: socket.socket) -> None:
@@ -71,4 +71,4 @@ def _cut(request: socket.socket) -> None:
 
 class _QuietHandler(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """Probes come every few seconds, and are nothing to write down."""
+        """Logs nothing: probes come every few seconds."""

@@ -1,7 +1,7 @@
-"""Is a file a NATS seed, or credentials? Looked at before nats-py does, which says less of it.
+"""Checks files with a NATS seed or credentials before nats-py reads them.
 
-nats-py waits for ever on a file without a JWT, and tells a mistyped seed by a wrong length alone.
-No message of this module shows what a file holds.
+nats-py never returns from a file without a JWT, and reports a mistyped seed only as a wrong length.
+No message of this module shows the content of a file.
 """
 
 import base64
@@ -10,17 +10,17 @@ import re
 
 USER_SEED = b"SU"
 _SEED = re.compile(r"S[A-Z][A-Z2-7]{56}")
-_NEARLY = re.compile(r"S[A-Z][A-Z2-7]{10,}")  # cut off, or with a character too many
+_NEARLY = re.compile(r"S[A-Z][A-Z2-7]{10,}")  # truncated, or with an extra character
 _JWT = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+")
 
 
 def looks_secret(text: str) -> bool:
-    """A seed or a JWT where something else belongs must not be shown either."""
+    """Parse errors must not show a seed or JWT either."""
     return bool(_NEARLY.search(text) or text.startswith("eyJ"))
 
 
 def check_seed(text: str) -> None:
-    """Raises ValueError unless it is the seed of a user, and nothing besides."""
+    """Raises ValueError unless the text is the seed of a user and nothing else."""
     seed = text.strip()
     if not _SEED.fullmatch(seed):
         raise ValueError("not an nkey seed")
@@ -31,8 +31,13 @@ def check_seed(text: str) -> None:
         raise ValueError("an nkey seed, but not a user's (those begin with SU)")
 
 
+def is_credentials(text: str) -> bool:
+    """Or a mere seed? Credentials are between marked lines, and a seed is one word."""
+    return "-----" in text
+
+
 def check_credentials(text: str) -> None:
-    """Raises ValueError unless it is a JWT and a user's seed, between the lines that nsc writes."""
+    """Raises ValueError unless the text is a JWT and a user's seed in the format of nsc."""
     jwt = _line_after("BEGIN NATS USER JWT", text)
     if not _JWT.fullmatch(jwt):
         raise ValueError("credentials without a JWT on the line after its BEGIN")

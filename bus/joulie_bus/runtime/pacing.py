@@ -1,8 +1,8 @@
-"""How long who looks at everything rests afterwards, so that looking is not all that is done."""
+"""The pause after periodic work, which limits its share of a core."""
 
-SHARE = 0.02  # of a core at most, where nobody waits for what is seen
+SHARE = 0.02  # of a core at most, for work that no request waits for
 
 
 def rest_s(spent_s: float, share: float = SHARE) -> float:
-    """After work that took so long of the processor: then it takes this share of a core at most."""
+    """The pause after work of `spent_s` CPU seconds, which takes at most this share of a core."""
     return spent_s * (1 / share - 1)

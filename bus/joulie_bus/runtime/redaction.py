@@ -1,25 +1,25 @@
-"""Takes secrets out of text for people: log lines, errors, what `joulie` prints of settings.
+"""Removes secrets from log lines, errors and printed settings.
 
-Settings that are secret are never shown by those that read them. This is for what carries one
-along: a URL with a password or a token in it, or a message of a library that quotes one.
+Code that reads a secret setting never shows it. This module covers text that contains a secret: a
+URL with a password or token, or a message of a library that quotes one.
 """
 
 import re
 
 HIDDEN = "(hidden)"
-SHORTEST = 8  # a shorter secret could be a part of any word
-# What a description says of a URL ("user:password@host") is no secret.
+SHORTEST = 8  # a shorter secret may be part of an ordinary word
+# The placeholder "user:password@host" in descriptions is not a secret.
 _PASSWORD = re.compile(r"(://[^\s/@:'\"]*):(?!password@)[^\s/@'\"]*@")
 _TOKEN = re.compile(r"((?:nats|tls|https?)://)[^\s/@:'\"]+@")
 _PARAMETER = re.compile(
     r"([?&][\w-]*(?:password|passwd|token|secret|api[_-]?key|signature)[\w-]*=)[^&\s'\"]+",
     re.IGNORECASE,
 )
-_secrets: dict[str, None] = {}  # in the order in which they came
+_secrets: dict[str, None] = {}  # in order of arrival
 
 
 def remember(secret: str) -> None:
-    """From now on it is hidden wherever it turns up."""
+    """From now on the secret is hidden in all text."""
     if len(secret) >= SHORTEST:
         _secrets[secret] = None
 

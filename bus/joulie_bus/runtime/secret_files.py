@@ -1,4 +1,4 @@
-"""Files that only their owner may read: passwords, keys, and what names them."""
+"""Files that only their owner may read: passwords, keys, and files that refer to them."""
 
 import os
 import secrets
@@ -13,13 +13,13 @@ log = get_logger("files")
 
 
 def write_private(path: Path, text: str) -> None:
-    """In place of what was there; whole or, on a full disk, not at all."""
+    """Replaces the file atomically: on a full disk the old file stays."""
     with _written(path, text) as fresh:
         fresh.replace(path)
 
 
 def keep_private(path: Path, text: str) -> None:
-    """If nothing is there yet: of several who keep something at once, the first one stays."""
+    """Creates the file if it does not exist; of several writers at once the first one wins."""
     with _written(path, text) as fresh, suppress(FileExistsError):
         os.link(fresh, path)
 
@@ -36,13 +36,13 @@ def _written(path: Path, text: str) -> Generator[Path]:
 
 
 def make_private(path: Path) -> None:
-    """An empty file if there is none yet; for its owner alone either way."""
+    """Creates an empty file if none exists, and restricts it to its owner."""
     os.close(os.open(path, os.O_CREAT | os.O_RDONLY, 0o600))
     tighten(path)
 
 
 def tighten(*paths: Path) -> None:
-    """Takes from files that are there what others may do with them; says so where it cannot."""
+    """Removes the permissions of other users from existing files; logs files where it cannot."""
     for path in paths:
         try:
             mode = path.stat().st_mode
@@ -59,5 +59,5 @@ def tighten(*paths: Path) -> None:
 
 
 def private(path: str, flags: int) -> int:
-    """Opens what it makes for its owner alone; for `open`."""
+    """An opener for `open` that creates files for their owner only."""
     return os.open(path, flags, 0o600)

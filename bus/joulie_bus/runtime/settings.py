@@ -1,7 +1,7 @@
-"""Settings: from the environment (the names users know) over a TOML file over the defaults.
+"""Settings from environment variables, a TOML file and defaults, in that order of precedence.
 
-Everything is read once, at start, into one frozen value per process. All mistakes are reported
-together, each with its name, its value and what is allowed; none is replaced by a default.
+A process reads them once, at start, into one frozen value. All mistakes are reported together, each
+with its name, its value and the allowed values; none is replaced by a default.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ class HostPort(NamedTuple):
 
 
 class Declared(NamedTuple):
-    """One setting as the reference shows it."""
+    """One setting as shown in the reference."""
 
     name: str
     default: str
@@ -43,7 +43,7 @@ class Declared(NamedTuple):
 class InForce(NamedTuple):
     name: str
     value: str
-    origin: str  # who said it (the environment), the file's path, or default
+    origin: str  # environment, the path of the file, or default
 
 
 def setting(parse: Parser[T], name: str, default: str, doc: str, *, secret: bool = False) -> T:
@@ -55,26 +55,31 @@ def setting(parse: Parser[T], name: str, default: str, doc: str, *, secret: bool
     return field  # type: ignore[no-any-return]
 
 
+def named(cls: type) -> list[dataclasses.Field[Any]]:
+    """The fields that an operator can set. The others are constants: only code replaces them."""
+    return [field for field in dataclasses.fields(cls) if "name" in field.metadata]
+
+
 def declared(*classes: type) -> list[Declared]:
     found = {
         m["name"]: Declared(
             m["name"], m["default"], m["parse"].__doc__ or "", m["doc"], m["secret"]
         )
         for cls in classes
-        for m in (field.metadata for field in dataclasses.fields(cls))
+        for m in (field.metadata for field in named(cls))
     }
     return sorted(found.values())
 
 
 @runtime_checkable
 class Checked(Protocol):
-    """Settings that are right one by one, and may still not go together."""
+    """Settings that are valid one by one, but may be invalid together."""
 
     def contradictions(self) -> Sequence[str]: ...
 
 
 class Source:
-    """Where values come from; remembers what was wrong with them until `finish`."""
+    """The sources of values; collects mistakes until `finish`."""
 
     def __init__(
         self, environ: Mapping[str, str], file: Path | None = None, said_by: str = "environment"
@@ -93,7 +98,7 @@ class Source:
 
     def load(self, cls: type[T]) -> T:
         values: dict[str, Any] = {}
-        for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        for field in named(cls):
             text, origin = self._find(field.metadata)
             name, parse = field.metadata["name"], field.metadata["parse"]
             self._asked.add(name)
@@ -114,11 +119,11 @@ class Source:
         return made
 
     def names(self, name: str) -> bool:
-        """Does somebody set it? Its default may be just what he wants."""
+        """Whether a setting is given explicitly, possibly with its default value."""
         return name in self._environ or name in self._toml
 
     def from_file(self) -> dict[str, str]:
-        """What counts of the file, for processes that we start: the environment is stronger."""
+        """The values of the file that the environment does not override, for child processes."""
         return {name: text for name, text in self._toml.items() if name not in self._environ}
 
     def finish(self, known: Sequence[str] = ()) -> list[InForce]:
@@ -273,17 +278,16 @@ def program(path: str) -> str:
     return path
 
 
-def seed_file(path: str) -> str:
-    """a file that holds a user's nkey seed (SU...)"""
-    if path:
-        nats_keys.check_seed(_content(path))
-    return path
-
-
 def creds_file(path: str) -> str:
-    """a file of NATS credentials: a JWT and its seed, as nsc writes it"""
+    """a file that holds a user's nkey seed (SU...), or credentials as nsc writes them"""
     if path:
-        nats_keys.check_credentials(_content(path))
+        content = _content(path)
+        check = (
+            nats_keys.check_credentials
+            if nats_keys.is_credentials(content)
+            else nats_keys.check_seed
+        )
+        check(content)
     return path
 
 
@@ -303,7 +307,7 @@ def inbox(value: str) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BusSettings:
-    """What every process needs to know of the bus, and how it talks about itself."""
+    """The settings of the bus, logs and metrics that every process has."""
 
     nats_url: str = setting(
         text,
@@ -313,11 +317,11 @@ class BusSettings:
     )
     nats_user: str = setting(text, "NATS_USER", "", "User name at the broker; empty for none")
     nats_password: str = setting(text, "NATS_PASSWORD", "", "Password at the broker", secret=True)
-    nats_nkey_file: str = setting(
-        seed_file, "NATS_NKEY_FILE", "", "Seed of our key, instead of a password"
-    )
     nats_creds_file: str = setting(
-        creds_file, "NATS_CREDS_FILE", "", "JWT and seed, instead of a password"
+        creds_file,
+        "NATS_CREDS_FILE",
+        "",
+        "Instead of a password: an nkey seed, or credentials (JWT and seed) as nsc writes them",
     )
     nats_ca_file: str = setting(
         file, "NATS_CA_FILE", "", "CA certificate (PEM) of the broker; given, TLS is spoken"
@@ -359,7 +363,6 @@ class BusSettings:
     def contradictions(self) -> list[str]:
         ways = {
             "NATS_USER": self.nats_user,
-            "NATS_NKEY_FILE": self.nats_nkey_file,
             "NATS_CREDS_FILE": self.nats_creds_file,
         }
         given = [name for name, value in ways.items() if value]

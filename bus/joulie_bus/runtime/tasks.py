@@ -1,4 +1,4 @@
-"""Tasks that somebody owns: they live as long as a block, and are gone when it is left."""
+"""Tasks that belong to a block: they are cancelled and awaited when the block ends."""
 
 import asyncio
 import contextlib
@@ -10,21 +10,21 @@ from typing import Any
 async def background(
     work: Coroutine[Any, Any, None], name: str
 ) -> AsyncGenerator[asyncio.Task[None], None]:
-    """Runs `work` beside the block; cancelled and awaited at its end."""
+    """Runs `work` beside the block, and cancels and awaits it at the end."""
     task = asyncio.create_task(work, name=name)
     try:
         yield task
     finally:
         task.cancel()
-        await asyncio.wait([task])  # not `await task`: whose cancellation would that be?
+        await asyncio.wait([task])  # not `await task`: a CancelledError could be that of this task
         if not task.cancelled():
             task.result()
 
 
 async def rung(bell: asyncio.Event, patience_s: float | None = None, gather_s: float = 0.0) -> bool:
-    """Waits for the bell, or for as long as there is patience, and silences it. Did it ring?
+    """Waits until the bell is set or the time is over, and clears it. Returns whether it was set.
 
-    Who gathers hears what rings in a short time as one bell: a few together cost less than each.
+    With `gather_s`, several signals within that time count as one, which saves wake-ups.
     """
     if patience_s is None:
         await bell.wait()

@@ -1,9 +1,9 @@
 """Which sender may write which event. Pure.
 
-The broker vouches for one thing about a message: its subject. A role may publish to families of
+The broker guarantees one thing about a message: its subject. A role may publish to families of
 subjects (`joulie_bus.streams.roles`), and an identity for one node or one replica to one subject of
-a family. What a message claims beside that (its stream, its producer, its key) is worth something
-only where it agrees with the subject. Readers call this module for each message before they use it.
+a family. Everything else that a message claims (its stream, its producer, its key) counts only if
+it agrees with the subject. Readers call this module for each message before they use it.
 
 Within a family, programs trust each other: the operator and the simulator both report for many
 nodes, and every replica of the extender may claim every card.
@@ -36,7 +36,7 @@ from joulie_bus.streams.subjects import (
     unescape,
 )
 
-# The one table: which events a family of subjects may carry.
+# The events that a family of subjects may carry.
 EVENTS: dict[Family, frozenset[type[AnyEvent]]] = {
     Family.TEL: frozenset({TelemetrySampled}),
     Family.AGENT: frozenset({TelemetrySampled}),
@@ -49,15 +49,15 @@ EVENTS: dict[Family, frozenset[type[AnyEvent]]] = {
 
 
 def family_of(stream: Stream, producer: str) -> Family:
-    """Which family a producer of this stream writes to. Agents alone have names like theirs."""
+    """The family that a producer of this stream writes to. Only agents have names of that form."""
     first, *others = FAMILIES[stream]
     is_agent = Family.AGENT in others and producer.startswith(AGENT_PREFIX)
     return Family.AGENT if is_agent else first
 
 
 def require_authority(record: Record, envelope: Envelope, event: AnyEvent, where: str) -> Origin:
-    """Where the event comes from; raises Undecodable if its sender may not write it."""
-    # The id of an outcome names its pod. The projector's subject is enough to know its sender.
+    """The origin of the event. Raises Undecodable if its sender may not write the event."""
+    # The id of an outcome names its pod; the projector's subject identifies the sender.
     is_outcome = isinstance(event, OutcomeSeen)
     origin = Origin(PROJECTOR, "", 0) if is_outcome else origin_of(envelope.id, where)
     if why := refusal(record, envelope, origin.producer, event):
@@ -67,12 +67,12 @@ def require_authority(record: Record, envelope: Envelope, event: AnyEvent, where
 
 
 def is_refusal(why: str) -> bool:
-    """Is this reason in quarantine that the sender may not write the message?"""
+    """Whether a reason in quarantine says that the sender may not write the message."""
     return REFUSED in why
 
 
 def refusal(record: Record, envelope: Envelope, producer: str, event: AnyEvent) -> str:
-    """Why the sender may not write this event; "" if it may."""
+    """The reason why the sender may not write this event; "" if it may."""
     if envelope.key != event.key:
         return f"the key of its envelope is {envelope.key!r}, and it is about {event.key!r}"
     family = family_of(record.stream, producer)
@@ -82,7 +82,7 @@ def refusal(record: Record, envelope: Envelope, producer: str, event: AnyEvent) 
 
 
 def _misplaced(subject: str, producer: str, event: AnyEvent) -> str:
-    """A subject has to be the very one that this event of this producer has."""
+    """The subject must be exactly the subject of this event from this producer."""
     root, family, cluster, tail = (*subject.split(".", 3), "", "", "")[:4]
     try:
         is_its_own = (root, family, tail) == ("joulie", *place_of(event, producer)) and cluster
@@ -99,10 +99,10 @@ def _misplaced(subject: str, producer: str, event: AnyEvent) -> str:
 
 @lru_cache(maxsize=REMEMBERED_NAMES)
 def measured_on(subject: str) -> tuple[str, str]:
-    """The node that telemetry on this subject is about, and how the ids of its agent begin.
+    """The node that telemetry on this subject is about, and the prefix of the ids of its agent.
 
-    Where the subject is not an agent's, any program that measures nodes may write there, and the
-    start of the ids is "". Where it may carry no telemetry, so is the node.
+    On a subject that is not an agent's, any program that measures nodes may write, and the prefix
+    is "". On a subject that carries no telemetry, the node is "" too.
     """
     root, family, cluster, token = (*subject.split(".", 3), "", "", "")[:4]
     is_telemetry = root == "joulie" and family in FAMILIES[Stream.TEL] and cluster
@@ -112,8 +112,8 @@ def measured_on(subject: str) -> tuple[str, str]:
 
 
 def _is_canonical(token: str) -> bool:
-    """Names have one token each; `n=31` would be a second one of n1."""
+    """Each name has one token; `n=31` would be a second token of n1."""
     try:
         return escape(unescape(token)) == token
-    except ValueError:  # of bytes that are no text, too, and of an empty name
+    except ValueError:  # also for bytes that are not UTF-8, and for an empty name
         return False

@@ -1,4 +1,4 @@
-"""How full a stream is, and when it will take nothing more. Pure."""
+"""How full a stream is, and when it will refuse messages. Pure."""
 
 from collections import deque
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 from joulie_bus.streams.records import StreamSize
 
 DAY_NS = 86_400 * 10**9
-ENOUGH_NS = DAY_NS // 24  # a shorter time says nothing of a day
+ENOUGH_NS = DAY_NS // 24  # a shorter time does not represent a day
 REMEMBERED_NS = DAY_NS
 
 
@@ -16,7 +16,7 @@ class _Look(NamedTuple):
 
 
 class Growth:
-    """Of one stream, from look to look: what is trimmed meanwhile counts, too."""
+    """The growth of one stream between observations. Messages trimmed in between count too."""
 
     def __init__(self) -> None:
         self._looks: deque[_Look] = deque()
@@ -28,8 +28,8 @@ class Growth:
             self._looks.append(_Look(now, size.bytes))
 
     def per_day(self, size: StreamSize, now: int) -> float | None:
-        """Bytes; None while nothing can be said. Before there are looks that are far enough apart,
-        the stream's own age counts, if it still holds its first message.
+        """Bytes per day; None if unknown. Until observations are far enough apart, the age of the
+        stream counts, if it still holds its first message.
         """
         if self._looks and now - self._looks[0].at >= ENOUGH_NS:
             first = self._looks[0]
@@ -41,7 +41,7 @@ class Growth:
 
 
 def days_left(size: StreamSize, per_day: float | None) -> float | None:
-    """Until messages are refused. None where that is unknown, or never."""
+    """Days until messages are refused; None if that is unknown or never."""
     if size.drops_old or not size.max_bytes or per_day is None or per_day <= 0:
         return None
     return max(0, size.max_bytes - size.bytes) / per_day

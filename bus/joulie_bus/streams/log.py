@@ -1,6 +1,6 @@
-"""What the rest of the system asks of a bus: an ordered log, and a way to tell things live.
+"""The protocol of the bus: an ordered log, and live messages that are not stored.
 
-`jetstream` is the real one, `memory` its twin for tests; one contract suite holds both.
+`jetstream` implements it, and `memory` for tests; one contract suite runs against both.
 """
 
 import asyncio
@@ -19,13 +19,15 @@ from joulie_bus.streams.records import (
 )
 from joulie_bus.streams.subjects import Stream
 
-TOO_LONG = 400  # in place of the broker's answer: it gives none
+TOO_LONG = 400  # the broker itself returns no reason
 MAX_BATCH = 1000  # messages that `append` takes at once
-Listener = Callable[[bytes], None]  # must neither wait nor raise: others wait for it
+Listener = Callable[
+    [bytes], None
+]  # must neither wait nor raise: it runs in the read loop of the connection
 
 
 def require_appendable(messages: Sequence[Message], expected: Mapping[str, int]) -> None:
-    """The caller's mistakes, which no broker would name as well."""
+    """Raises for mistakes of the caller, with a clearer message than the broker's."""
     if not 0 < len(messages) <= MAX_BATCH:
         raise ValueError(f"a batch holds 1 to {MAX_BATCH} messages, not {len(messages)}")
     for message in messages:
@@ -36,42 +38,42 @@ def require_appendable(messages: Sequence[Message], expected: Mapping[str, int])
 
 
 def require_speakable(subject: str) -> None:
-    """The line of the protocol that names it would be too long: the broker hangs up then."""
+    """Refuses a subject whose protocol line is too long; the broker would close the connection."""
     if len(subject) > LONGEST_SUBJECT:
         why = f"{len(subject)} characters are more than the {LONGEST_SUBJECT} of a subject"
         raise BrokerRefused(f"{subject[:80]}...", TOO_LONG, why)
 
 
 class Reader(Protocol):
-    """One stream in order, from a position that its user keeps."""
+    """Reads one stream in order, from a position that the caller stores."""
 
     @property
     def created(self) -> str:
-        """Which stream of that name this is."""
+        """The identity of the stream: when it was created."""
         ...
 
     @property
     def pending(self) -> int:
-        """What the stream held behind the newest message that came."""
+        """How many messages the stream held after the newest one received."""
         ...
 
     def __len__(self) -> int:
-        """How much there is to take."""
+        """How many records `take` can return now."""
         ...
 
     def take(self, limit: int) -> list[Record]:
-        """What is here, at most `limit`; never waits. Raises when the stream cannot be read on."""
+        """At most `limit` received records; never waits. Raises if reading cannot continue."""
         ...
 
 
 class Log(Protocol):
     @property
     def max_payload(self) -> int:
-        """Bytes of the largest message."""
+        """The maximum size of a message in bytes."""
         ...
 
     async def publish(self, messages: Sequence[Message]) -> None:
-        """Returns when all are stored, each once; BrokerRefused if one can never be."""
+        """Returns when all are stored, each once. Raises BrokerRefused if one cannot be stored."""
         ...
 
     async def append(
@@ -79,7 +81,7 @@ class Log(Protocol):
     ) -> None:
         """All or nothing, if each subject in `expected` is still at its sequence (0: empty).
 
-        ExpectationFailed if another writer came first. A retry of what was stored counts as stored.
+        Raises ExpectationFailed if another writer came first. A retry of a stored batch succeeds.
         """
         ...
 
@@ -88,7 +90,7 @@ class Log(Protocol):
         ...
 
     async def message(self, stream: Stream, sequence: int) -> Record | None:
-        """One message by its place; None where the stream holds none there."""
+        """The message at a sequence; None if the stream holds none there."""
         ...
 
     async def state(self, stream: Stream) -> StreamState: ...
@@ -103,20 +105,20 @@ class Log(Protocol):
         bell: asyncio.Event | None = None,
         digest: bytes = b"",
     ) -> AbstractAsyncContextManager[Reader]:
-        """Reads on from `after`. `created` is the stream that this position belongs to, if known,
-        and `digest` that of the message at `after` (`records.digest_of`).
+        """Reads the messages after `after`. `created` identifies the stream of this position, if
+        known, and `digest` is that of the message at `after` (`records.digest_of`).
 
-        `bell` rings when there is something to take or a failure to raise; readers may share one.
-        StreamReplaced or StreamGap, on entering or from `take`, if the stream is another one, if it
-        holds another message at `after`, or if it does not hold what comes next. A message at
-        `after` that was trimmed away is not compared.
+        `bell` is set when `take` has records or an error; readers may share one. On entering or
+        from `take`, StreamReplaced is raised if the stream is another one or holds another message
+        at `after`, and StreamGap if it lacks the next message. A message at `after` that was
+        trimmed is not compared.
         """
         ...
 
     async def tell(self, subject: str, data: bytes) -> None:
-        """To whoever listens now; never stored, and lost if the bus is away."""
+        """Sends a live message to current listeners; never stored, and lost if the bus is down."""
         ...
 
     def listening(self, subject: str, listener: Listener) -> AbstractAsyncContextManager[None]:
-        """Hears what is told from the moment that the block begins."""
+        """Passes live messages to `listener` while the block runs."""
         ...

@@ -1,4 +1,4 @@
-"""A log in memory, with a clock of the test's own: the twin of JetStream, held by one suite."""
+"""A log in memory with an injected clock. It passes the same contract suite as JetStream."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,7 @@ class _Kept:
 
 
 class MemoryBroker:
-    """What several logs have in common; `clock` is the broker's, and a test may stop it."""
+    """The state that several logs share; `clock` is the broker's clock."""
 
     def __init__(self, subjects: Subjects, clock: Callable[[], int]) -> None:
         self.listeners: dict[str, list[Listener]] = defaultdict(list)
@@ -84,10 +84,10 @@ class MemoryBroker:
         for bell in self.bells:
             bell.set()
 
-    # --- what goes wrong behind our back ------------------------------------------------------
+    # --- faults that tests inject ------------------------------------------------------
 
     def fill(self, stream: Stream) -> None:
-        """From now on the stream takes nothing more."""
+        """From now on the stream refuses every message."""
         self._streams[stream].limit = len(self._streams[stream].records)
 
     def trim(self, stream: Stream, up_to: int) -> None:
@@ -101,7 +101,7 @@ class MemoryBroker:
         self.ring()
 
     def set_back(self, stream: Stream, older: _Kept) -> None:
-        """To what `stream(...).copy()` gave then."""
+        """Restores a stream from an earlier `stream(...).copy()`."""
         self._streams[stream] = older.copy()
         self.ring()
 
@@ -123,7 +123,7 @@ class MemoryReader:
 
     @property
     def pending(self) -> int:
-        return 0  # everything there is can be taken at once
+        return 0  # all stored messages can be taken at once
 
     def __len__(self) -> int:
         return len(self._broker.stream(self._stream).after(self._position))
@@ -173,7 +173,7 @@ class MemoryLog:
         kept = self._broker.stream(stream)
         newest = kept.newest.get(messages[0].subject)
         if newest is not None and newest.data == messages[0].data:
-            return  # a retry of what was stored
+            return  # a retry of a stored message
         for subject, sequence in expected.items():
             newest = kept.newest.get(subject)
             at = newest.sequence if newest else 0

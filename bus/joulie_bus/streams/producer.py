@@ -1,4 +1,4 @@
-"""Gives events their envelope: who says it, in which life, and the how-manieth it is."""
+"""Adds the envelope to events: producer, boot and sequence number."""
 
 import secrets
 from collections.abc import Callable
@@ -16,10 +16,10 @@ Clock = Callable[[], int]
 
 
 class Producer:
-    """One counter per producer and boot, without a hole: what is lost is seen by all.
+    """One counter per producer and boot, without gaps, so that readers detect lost events.
 
-    It speaks on one stream. Streams are read ahead of one another: of a producer that counts on
-    through several, what is read later has numbers that were passed long ago, and is a repeat.
+    A producer publishes on one stream. One stream may be read ahead of another: if a producer used
+    several, events read later would have lower numbers and count as repeats.
     """
 
     def __init__(self, name: str, subjects: Subjects, clock: Clock, boot: str = "") -> None:
@@ -50,5 +50,5 @@ class Producer:
             data=msgspec.Raw(data),
         )
         codec.require_fitting(envelope)
-        self._seq += 1  # only now: a refused event takes no number
+        self._seq += 1  # last, so that a refused event takes no number
         return Message(subject, envelope.id, codec.seal(envelope))

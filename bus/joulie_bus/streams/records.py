@@ -1,17 +1,17 @@
-"""What goes into a log and what comes out of it, whatever carries it. Values only."""
+"""The values that go into a log and come out of it, for every kind of log."""
 
 from hashlib import sha256
 from typing import NamedTuple
 
 from joulie_bus.streams.subjects import Stream
 
-# A line of the broker's protocol has 4,096 bytes: the subject, the subject of the reply, numbers.
-# A longer one makes the broker hang up.
+# A line of the broker's protocol has at most 4,096 bytes: subject, reply subject, numbers. The
+# broker closes the connection on a longer line.
 LONGEST_SUBJECT = 3500
 
 
 class Message(NamedTuple):
-    """Ready to be published: `id` is also what the broker removes duplicates by."""
+    """A message to publish. The broker removes duplicates by `id`."""
 
     subject: str
     id: str
@@ -21,8 +21,8 @@ class Message(NamedTuple):
 class Record(NamedTuple):
     """One stored message. `at` is the broker's clock when it stored it.
 
-    `subject` is the only thing about the sender that the broker vouches for. It is "" where it is
-    unknown: in archives written before they had the column, and where a test builds a record.
+    `subject` is the only fact about the sender that the broker guarantees. It is "" if unknown: in
+    archives written before they had the column, and in records built by tests.
     """
 
     stream: Stream
@@ -40,7 +40,7 @@ class Stored(NamedTuple):
 
 
 class StreamState(NamedTuple):
-    """`created` tells a stream from another one of the same name."""
+    """`created` distinguishes streams of the same name."""
 
     stream: Stream
     created: str
@@ -49,21 +49,21 @@ class StreamState(NamedTuple):
 
 
 class StreamSize(NamedTuple):
-    """What a stream holds, and may hold; times by the broker's clock."""
+    """The size and limits of a stream; times are those of the broker's clock."""
 
     stream: Stream
     bytes: int
     max_bytes: int  # 0: no limit
-    drops_old: bool  # where it is full; else it refuses what is new
+    drops_old: bool  # if full; otherwise it refuses new messages
     first: int
     first_at: int
     last_at: int
 
 
 def digest_of(record: Record) -> bytes:
-    """Tells this message from any other one that a stream could hold at the same sequence.
+    """Distinguishes this message from any other that a stream may hold at the same sequence.
 
-    The time is part of it: a message that was lost and sent again is stored at another time, and
-    other messages may lie between it and what was stored before it.
+    The digest includes the time: a message that was lost and sent again is stored at another time,
+    possibly after other messages.
     """
     return sha256(record.at.to_bytes(8, "big", signed=True) + record.data).digest()

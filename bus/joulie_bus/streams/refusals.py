@@ -1,7 +1,7 @@
-"""Tries to publish that fail, and may succeed later: a full stream, a broker without a leader.
+"""Failed attempts to publish that may succeed later: a full stream, a broker without a leader.
 
-Logged at once, then every so often for as long as it lasts, and once when it is over. Counted all
-the time, and never a reason to end: what happens to the message meanwhile is the caller's to say.
+Logs the first refusal, then one in a while, and the end of the refusals. Counts every one. Never
+raises: the caller decides what happens to the message meanwhile.
 """
 
 import time
@@ -15,7 +15,7 @@ log = get_logger("bus")
 
 
 class Refusals:
-    """Of one publisher. `what` is published there; `meanwhile` is what happens to it."""
+    """The refusals of one publisher: `what` it publishes, `meanwhile` what happens to messages."""
 
     def __init__(
         self, what: str, meanwhile: str, clock: Callable[[], float] = time.monotonic
@@ -42,7 +42,7 @@ class Refusals:
             )
 
     def ended(self) -> None:
-        """A try succeeded."""
+        """An attempt succeeded."""
         if self._count:
             log.warning("published_again", what=self._what, after_refusals=self._count)
             self._count = 0

@@ -1,7 +1,7 @@
-"""Who may say and hear what, in one table; docs/security.md shows it, and a test tests each verb.
+"""The permissions of each role at the broker. docs/security.md shows them; tests check each verb.
 
-What a role is not allowed here it cannot do: the lists are all there is. The clusters of one broker
-share it, so a subject's cluster is open.
+A role can do only what is listed here. The clusters of one broker share these roles, so the cluster
+in a subject is a wildcard.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from joulie_bus.streams.subjects import LIVE, PATTERNS, PROJECTOR, Family, Strea
 
 
 class Role(StrEnum):
-    ADMIN = "admin"  # makes the streams
+    ADMIN = "admin"  # creates the streams
     PROJECTOR = "projector"
     OPERATOR = "operator"
     EXTENDER = "extender"
@@ -20,12 +20,12 @@ class Role(StrEnum):
     SIMULATOR = "simulator"
     AUDITOR = "auditor"
     ARCHIVIST = "archivist"  # archives, and purges what the archive holds
-    CONSOLE = "console"  # shows people what happens and what happened
-    VIEWER = "viewer"  # looks on
+    CONSOLE = "console"  # shows the present and the past to people
+    VIEWER = "viewer"  # reads only
 
 
 class Grant(NamedTuple):
-    """What a user may do. `deny` takes something away from `publish`."""
+    """The permissions of a user. `deny` restricts `publish`."""
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
@@ -33,9 +33,9 @@ class Grant(NamedTuple):
 
 
 def inbox(role: Role, name: str = "") -> str:
-    """Where answers to this role go. Its own, so that no other one can listen there.
+    """The inbox for replies to this role, which no other role may subscribe to.
 
-    `name` is that of a node or a replica with an identity of its own.
+    `name` is that of a node or replica with its own identity.
     """
     return f"_INBOX_{role}_{escape(name)}" if name else f"_INBOX_{role}"
 
@@ -46,9 +46,9 @@ def _to(*families: Family) -> tuple[str, ...]:
 
 _LIVE = LIVE.format(cluster="*")
 _ASK = ("$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.NAMES")
-# Readers make consumers of their own, without acknowledgements, which go away by themselves.
+# Readers create consumers without acknowledgements, which the broker removes when idle.
 _READ = ("$JS.API.CONSUMER.CREATE.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*")
-# Who writes only if he is the first looks up who was.
+# Writers with compare-and-set look up the message of the other writer.
 _LAST = "$JS.API.STREAM.MSG.GET.{}"
 _OUTCOMES = f"joulie.dec.*.{PROJECTOR}"
 _PURGE = "$JS.API.STREAM.PURGE.{}"
@@ -58,7 +58,7 @@ _SAYS: dict[Role, tuple[str, ...]] = {
         *_READ,
         *_to(Family.HEADS),
         _LIVE,
-        _OUTCOMES,  # what became of the answers, in the stream that has them
+        _OUTCOMES,  # the outcomes of answers, in the same stream as the answers
         _LAST.format(Stream.HEADS),
     ),
     Role.OPERATOR: (*_to(Family.TEL, Family.OBS, Family.PLAN), _LAST.format(Stream.PLAN)),
@@ -74,7 +74,7 @@ _SAYS: dict[Role, tuple[str, ...]] = {
     Role.CONSOLE: _READ,
     Role.VIEWER: (),
 }
-# As it is published, beside the streams: nothing that was said before, and nothing twice.
+# Live messages only, not those of streams.
 _HEARS: dict[Role, tuple[str, ...]] = {Role.VIEWER: _to(Family.PLAN, Family.DEC, Family.HEADS)}
 _NEVER: dict[Role, tuple[str, ...]] = {Role.EXTENDER: (_OUTCOMES,)}
 _VIEWING = frozenset(Role) - {Role.ADMIN, Role.PROJECTOR, Role.AGENT, Role.ARCHIVIST}
@@ -92,12 +92,12 @@ GRANTS: dict[Role, Grant] = {role: _grant(role) for role in Role}
 
 
 def agent_grant(node: str) -> Grant:
-    """For the agent of one node: its node's subject, and answers."""
+    """For the agent of one node: the subject of its node, and replies."""
     return Grant((f"joulie.agent.*.{escape(node)}",), (f"{inbox(Role.AGENT, node)}.>",))
 
 
 def replica_grant(replica: str) -> Grant:
-    """For one replica of the extender: what its role may do, with decisions of its own only."""
+    """For one replica of the extender: the permissions of its role, with its own decisions only."""
     role = GRANTS[Role.EXTENDER]
     own = {decisions: f"joulie.dec.*.{escape(replica)}" for decisions in _to(Family.DEC)}
     publish = tuple(own.get(subject, subject) for subject in role.publish)
@@ -112,11 +112,11 @@ NAMED: dict[Role, Callable[[str], Grant]] = {
 
 
 def grant_of(role: Role, name: str = "") -> Grant:
-    """Of the role; or of the one node or replica in it that has this name."""
+    """The grant of a role, or of the node or replica with this name."""
     return NAMED[role](name) if name else GRANTS[role]
 
 
 def permissions(grant: Grant) -> dict[str, Any]:
-    """As the configuration of a nats-server spells it."""
+    """In the syntax of the configuration of nats-server."""
     publish = {"allow": grant.publish, "deny": grant.deny} if grant.deny else grant.publish
     return {"publish": publish, "subscribe": grant.subscribe}

@@ -1,22 +1,22 @@
-"""Every subject and every stream on the bus. Nothing else in the repository spells one.
+"""All subjects and streams of the bus. No other module spells one.
 
-    joulie.tel.<cluster>.<node>                 telemetry of a node, from what measures many
+    joulie.tel.<cluster>.<node>                 telemetry of a node, from a program for many
     joulie.agent.<cluster>.<node>               telemetry of a node, from its own agent
-    joulie.obs.<cluster>.node.<node>            a node, as Kubernetes shows it
+    joulie.obs.<cluster>.node.<node>            a node, as Kubernetes reports it
     joulie.obs.<cluster>.hardware.<node>        a node's hardware
     joulie.obs.<cluster>.facility.<facility>    temperature and power of the building
     joulie.obs.<cluster>.gpu.<card>             a card, by its uuid
-    joulie.obs.<cluster>.namespace.<name>       the class that a namespace gives to its pods
+    joulie.obs.<cluster>.namespace.<name>       the default class for pods of a namespace
     joulie.obs.<cluster>.pod.<uid>              a pod
-    joulie.plan.<cluster>.<node>                what a node shall be
+    joulie.plan.<cluster>.<node>                the planned profile and caps of a node
     joulie.plan.<cluster>._meta                 the plan that the node events belong to
-    joulie.claim.<cluster>.<card>               who has reserved what of a card
+    joulie.claim.<cluster>.<card>               reservations of the memory of a card
     joulie.dec.<cluster>.<replica>              answers of one extender replica
     joulie.view.<cluster>.delta                 what a commit changed (live, not stored)
     joulie.view.<cluster>.beat                  position and digest, four times a second (live)
     joulie.heads.<cluster>                      signed heads of the decision log
 
-A name is one token: whatever a NATS token may not hold is escaped reversibly.
+A name is one token: characters that a NATS token may not contain are escaped reversibly.
 """
 
 import string
@@ -72,13 +72,12 @@ class Stream(StrEnum):
     HEADS = "JOULIE_HEADS"
 
 
-# The merge rule of the projector: within one batch, plans before claims before observations before
-# telemetry.
+# The order in which the projector merges a batch: plans, claims, observations, telemetry.
 MERGE_ORDER: tuple[Stream, ...] = (Stream.PLAN, Stream.CLAIM, Stream.OBS, Stream.TEL)
 
 
 class Family(StrEnum):
-    """The second token of a subject. A role may write to families, and a family has one stream."""
+    """The second token of a subject. Roles have permissions per family; a family has one stream."""
 
     TEL = "tel"
     AGENT = "agent"
@@ -106,22 +105,22 @@ FAMILIES: dict[Stream, tuple[Family, ...]] = {
     Stream.DEC: (Family.DEC,),
     Stream.HEADS: (Family.HEADS,),
 }
-META = "_meta"  # what plans are about that are about no node
+META = "_meta"  # the key of plan events that concern no single node
 PROJECTOR = "projector"  # the replica token of outcomes, in the stream of decisions
 
-LIVE = "joulie.view.{cluster}.*"  # told, never stored
+LIVE = "joulie.view.{cluster}.*"  # live, never stored
 
-REMEMBERED_NAMES = 20_000  # their tokens are remembered: the same ones come again and again
-AGENT_PREFIX = "agent-"  # of the producer names of agents, and of no other's in their stream
+REMEMBERED_NAMES = 20_000  # their tokens are cached, as the same names recur
+AGENT_PREFIX = "agent-"  # prefix of the producer names of agents only
 _PLAIN = frozenset(string.ascii_letters + string.digits + "-")
 
 
 @lru_cache(maxsize=REMEMBERED_NAMES)
 def escape(name: str) -> str:
-    """One NATS token, and back again by `unescape`.
+    """The name as one NATS token; `unescape` is the inverse.
 
     Letters, digits and "-" stay; any other byte of the UTF-8 is written as "=XX", so "." is "=2E".
-    "_" is escaped too, which keeps "_meta" free for ourselves whatever a node is called.
+    "_" is escaped too, so that no node name collides with "_meta".
     """
     if not name:
         raise ValueError("an empty name has no place in a subject")
@@ -135,7 +134,7 @@ def unescape(token: str) -> str:
 
 
 def agent_name(node: str) -> str:
-    """The producer name of a node's agent: no other node's agent can have the same one."""
+    """The producer name of a node's agent, unique per node."""
     return f"{AGENT_PREFIX}{escape(node)}"
 
 
@@ -151,11 +150,11 @@ class Subjects:
         self.heads = f"joulie.heads.{self._token}"
 
     def owns(self, pattern: str) -> bool:
-        """Is it one of this cluster's, of this version or a later one?"""
+        """Whether the subject belongs to this cluster, also of a later version."""
         return pattern.split(".")[2:3] == [self._token]
 
     def patterns(self, stream: Stream) -> list[str]:
-        """What the stream stores."""
+        """The subject patterns of the stream."""
         return [PATTERNS[family].format(cluster=self._token) for family in FAMILIES[stream]]
 
     def decisions(self, replica: str) -> str:
@@ -165,14 +164,14 @@ class Subjects:
         return f"joulie.claim.{self._token}.{escape(card)}"
 
     def of(self, event: AnyEvent, producer: str = "") -> str:
-        """The one subject for this event from this producer."""
+        """The subject of this event from this producer."""
         family, tail = place_of(event, producer)
         return f"joulie.{family}.{self._token}.{tail}"
 
 
 def place_of(event: AnyEvent, producer: str) -> tuple[Family, str]:
     """The family of its subject, and what follows the cluster."""
-    match event:  # the most frequent one comes first
+    match event:  # the most frequent family comes first
         case TelemetrySampled():
             is_agent = producer == agent_name(event.node)
             return (Family.AGENT if is_agent else Family.TEL), escape(event.node)
@@ -224,7 +223,7 @@ def _thing(event: Observed) -> str:
 
 
 def kind_of(subject: str) -> str:
-    """What the subjects of one stream have in common, and those of two have not."""
+    """The part of a subject that identifies its stream."""
     return subject.split(".", 2)[1]
 
 
@@ -232,7 +231,7 @@ def stream_of(event: AnyEvent) -> Stream:
     return _STREAMS[type(event)]
 
 
-# A test holds that no event is missing, and that its stream takes its subject.
+# A test checks that each event type is listed and that its stream accepts its subject.
 _STREAMS: dict[type[AnyEvent], Stream] = {
     TelemetrySampled: Stream.TEL,
     **dict.fromkeys(get_args(Observed), Stream.OBS),

@@ -1,4 +1,4 @@
-"""A whole stream at once, for those that compare it with something."""
+"""Reads a whole stream at once, to compare it with something."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ AT_ONCE = 1000
 
 
 async def everything(bus: Log, stream: Stream) -> list[Record]:
-    """What the stream holds by now; StreamGap if something was taken out of its middle."""
+    """All messages of the stream; raises StreamGap if some in between were removed."""
     state = await bus.state(stream)
     found: list[Record] = []
     bell = asyncio.Event()

@@ -15,7 +15,7 @@ from joulie_audit.archive.columnar import Parquet, Segment, has_parquet
 from joulie_audit.archive.parts import Archive
 from joulie_audit.archive.restore import Restored, restore
 from joulie_bus.errors import DataDirectoryError, NotInTheLog, NotTrimmed
-from joulie_bus.runtime.settings import setting, some_time, some_time_or_never
+from joulie_bus.runtime.settings import setting, some_time_or_never
 from joulie_cli.log_access.archiving import Keeper
 from joulie_cli.log_access.past import ArchivePlace, facts_of
 from joulie_cli.log_access.trimming import as_json, as_text, trim
@@ -28,7 +28,6 @@ from joulie_projections.store.store import Store
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveSettings(ArchivePlace):
-    every_s: float = setting(some_time, "ARCHIVE_EVERY", "1h", "How often `joulie up` does so")
     keep_s: float | None = setting(
         some_time_or_never,
         "ARCHIVE_KEEP",
@@ -39,6 +38,7 @@ class ArchiveSettings(ArchivePlace):
 
 SETTINGS = (ArchiveSettings,)
 KEY = "head.pub"
+EVERY_S = 3600.0  # far less than the 24 h after which a stream drops readings
 LEASE_NS = 60_000_000_000
 
 
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     settings = wires.source.load(ArchiveSettings)
     keep_s = settings.keep_s if args.keep is None else args.keep
     if args.every is not None:
-        args.every = args.every or settings.every_s
+        args.every = args.every or EVERY_S
         keeper = Keeper(args, wires, lambda now: _archive(args, wires, now=now), keep_s)
         return serve_part(wires, "archive", keeper.run())
     kept = asyncio.run(_archive(args, wires, now=args.now))

@@ -35,7 +35,7 @@ from joulie_extender.settings import ServerSettings
 from joulie_projections.history.history import History, Logged
 from joulie_projections.store import database
 from joulie_projections.view.view import View
-from joulie_simulator.service import SimulatorSettings
+from joulie_simulator.service import SimulatorOptions
 
 SETTINGS = (
     *projector.SETTINGS,
@@ -44,42 +44,40 @@ SETTINGS = (
     *console.SETTINGS,
     *simulator.SETTINGS,
 )
-PARTS = ["projector", "operator", "extender", "console", "simulator"]
+PARTS = ("projector", "operator", "extender", "console", "simulator")
 SCREEN_S = 1.0
 PROOF_S = 60.0  # after so long there is something to prove
-READINGS_PER_S = 500  # of all nodes together; large clusters are read less often
+RECONCILE = {"RECONCILE_INTERVAL": "10s"}  # a demo lasts for minutes
 PODS_PER_S = (8.0, 50.0)  # least and most; between them, one for 15 nodes
 
 
 class Wish(NamedTuple):
     """What the command line asked for."""
 
-    nodes: int
-    seed: int
-    speed: float
-    pods_per_s: float | None  # None: as fits the nodes
-    trace: str
+    simulated: SimulatorOptions
+    words: dict[str, str]  # the options of the simulator
     headless: bool
     seconds: float | None  # None: until Ctrl-C
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
-    wish = Wish(
-        nodes=args.nodes,
-        seed=args.seed,
-        speed=args.speed,
-        pods_per_s=args.pods_per_second,
-        trace=str(args.trace.resolve()) if args.trace else "",
-        headless=args.headless or args.json,
-        seconds=args.seconds,
-    )
-    source = Source(_asked(wish), said_by="the command line")
-    source.load(SimulatorSettings).sizes()  # what is wrong with them is told before anything starts
-    source.finish()
+    wish = wish_of(args)
     with contextlib.nullcontext() if wish.headless else lines_aside(wires):
         summary = run_until_told(lambda told: run_demo(wires, wish, told))
     print(json.dumps(summary) if args.json else _farewell(summary, wires))
     return 0
+
+
+def wish_of(args: argparse.Namespace) -> Wish:
+    """Raises SettingsError: what is wrong with an option is told before anything starts."""
+    if args.trace:
+        args.trace = args.trace.resolve()  # parts are started elsewhere
+    words = simulator.words_of(args)
+    nodes = simulator.options_of(words).nodes
+    least, most = PODS_PER_S
+    words = {"--pods-per-second": f"{min(most, max(least, nodes / 15)):.1f}"} | words
+    headless = args.headless or args.json
+    return Wish(simulator.options_of(words), words, headless, args.seconds)
 
 
 @contextlib.contextmanager
@@ -119,44 +117,23 @@ def _option(wires: Wiring) -> str:
     return "" if wires.data.path == DEFAULT.resolve() else f" --data {wires.data.path}"
 
 
-def settings_of(wish: Wish, source: Source) -> dict[str, str]:
-    """What was asked for; else what fits the cluster, unless a setting says otherwise."""
-    fitting = _fitting(wish.nodes).items()
-    return {name: value for name, value in fitting if not source.names(name)} | _asked(wish)
-
-
-def _asked(wish: Wish) -> dict[str, str]:
-    """The simulator's settings that the command line decides."""
-    said = {"SIM_NODES": wish.nodes, "SIM_SEED": wish.seed, "SIM_SPEED": wish.speed}
-    rate = {} if wish.pods_per_s is None else {"SIM_PODS_PER_SECOND": wish.pods_per_s}
-    trace = {"SIM_TRACE": wish.trace} if wish.trace else {}
-    return {name: str(value) for name, value in (said | rate | trace).items()}
-
-
-def _fitting(nodes: int) -> dict[str, str]:
-    least, most = PODS_PER_S
-    return {
-        "SIM_PODS_PER_SECOND": f"{min(most, max(least, nodes / 15)):.1f}",
-        "SIM_SAMPLE_INTERVAL": f"{max(2.0, nodes / READINGS_PER_S):.1f}s",
-        "RECONCILE_INTERVAL": "10s",
-    }
-
-
 async def run_demo(wires: Wiring, wish: Wish, told: asyncio.Event) -> dict[str, Any]:
     """Returns what happened. `told` is set by Ctrl-C."""
     extra = {
         **wires.source.from_file(),
-        **settings_of(wish, wires.source),
+        **({} if wires.source.names("RECONCILE_INTERVAL") else RECONCILE),
         "JOULIE_CLUSTER": wires.bus.cluster,
         "KUBECONFIG": "",  # a simulated cluster must never reach a real one
         "EXTENDER_BINDS": "simulated",
     }
     addresses = addresses_of(wires.source)
+    words = [word for pair in wish.words.items() for word in pair]
+    parts = {**dict.fromkeys(PARTS, ()), "simulator": words}
     wires.data.create()
     if not wish.headless:
         print(f"Starting {', '.join(PARTS)} and a broker; the data is in {wires.data.path} ...")
     async with (
-        Supervisor.over(wires.data, PARTS, addresses, extra, wires.subjects) as supervisor,
+        Supervisor.over(wires.data, parts, addresses, extra, wires.subjects) as supervisor,
         _viewing(wires, supervisor) as view,
     ):
         await view.wait_ready(30)
@@ -165,7 +142,7 @@ async def run_demo(wires: Wiring, wish: Wish, told: asyncio.Event) -> dict[str, 
             await _until_over(told, wish.seconds)
         else:
             joulie = as_called(sys.argv[0])
-            place = Place(supervisor.endpoints, joulie, _option(wires), wish.speed)
+            place = Place(supervisor.endpoints, joulie, _option(wires), wish.simulated.speed)
             await _show(_Shown(wires, supervisor, Screen(view, place)), wish.seconds, told)
         summary = _summary(view, start, supervisor)
     with History.of(wires.data.database) as history:  # everything that came in until the end

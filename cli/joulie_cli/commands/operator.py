@@ -75,7 +75,7 @@ async def _lead(wires: Wiring, bus: Log, view: View, api: "ApiServer") -> None:
     nodes = selector(load(OperatorSettings).node_selector)
     applier = Applier(api, view, cluster, nodes, load(ApplierSettings))
     async with asyncio.TaskGroup() as tasks:
-        gpus = GpuNames(load(GpuResourceSettings).resources, load(ClusterSettings).gpu_models)
+        gpus = GpuNames(load(GpuResourceSettings).resources)
         inventory = Inventory(load(CatalogSettings).catalog, gpus)
         tasks.create_task(watch_cluster(api, bus, wires.subjects, view, cluster, inventory))
         tasks.create_task(applier.run())
@@ -97,7 +97,7 @@ async def _plan(wires: Wiring, bus: Log, view: View, eyes: Eyes | None = None) -
             from joulie_operator.telemetry.facility import poll_facility
 
             tasks.create_task(poll_facility(bus, wires.subjects, facility))
-        if (power := load(PowerSettings)).source != "static":
+        if (power := load(PowerSettings)).address:
             from joulie_operator.telemetry.scrape import scrape_power
 
             tasks.create_task(scrape_power(bus, wires.subjects, view, power))

@@ -2,20 +2,42 @@
 
 import argparse
 
+from joulie_bus.runtime.settings import Source
 from joulie_bus.streams.roles import Role
 from joulie_cli.wiring import Wiring, serve_part, viewing
 from joulie_projections.hardware.catalog_file import GpuResourceSettings
-from joulie_simulator.service import Simulation, SimulatorSettings
+from joulie_simulator.service import Simulation, SimulatorOptions, WebhookSettings
 
-SETTINGS = (SimulatorSettings, GpuResourceSettings)
-
-
-def run(_: argparse.Namespace, wires: Wiring) -> int:
-    return serve_part(wires, "simulator", _simulate(wires), fast=True)
+SETTINGS = (WebhookSettings, GpuResourceSettings)
+NAMES = ("nodes", "seed", "speed", "pods_per_second", "trace", "bind_verb")
 
 
-async def _simulate(wires: Wiring) -> None:
-    settings = wires.source.load(SimulatorSettings)
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    options = options_of(words_of(args))
+    return serve_part(wires, "simulator", _simulate(wires, options), fast=True)
+
+
+def words_of(args: argparse.Namespace) -> dict[str, str]:
+    """The options that were given, by their names on the command line."""
+    given = {name: getattr(args, name, None) for name in NAMES}
+    return {
+        f"--{name.replace('_', '-')}": str(value)
+        for name, value in given.items()
+        if value is not None
+    }
+
+
+def options_of(words: dict[str, str]) -> SimulatorOptions:
+    """Raises SettingsError with every option that cannot be used, and BadTrace."""
+    source = Source(words, said_by="the command line")
+    options = source.load(SimulatorOptions)
+    source.finish()
+    options.sizes()
+    return options
+
+
+async def _simulate(wires: Wiring, options: SimulatorOptions) -> None:
     async with viewing(wires, Role.SIMULATOR) as (bus, view):
         resources = wires.source.load(GpuResourceSettings).resources
-        await Simulation(bus, wires.subjects, view, settings, resources).run()
+        extender = wires.source.load(WebhookSettings).extender
+        await Simulation(bus, wires.subjects, view, options, resources, extender).run()

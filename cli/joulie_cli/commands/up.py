@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import sys
+from collections.abc import Sequence
 
 from joulie_bus.runtime.logging import get_logger
 from joulie_cli.commands import archive, console, extender, operator, projector
@@ -20,8 +21,7 @@ SETTINGS = (
     *archive.SETTINGS,
 )
 
-ARCHIVE = "archive"
-PARTS = ["projector", "operator", "extender", "console"]
+PARTS = ("projector", "operator", "extender", "console")
 log = get_logger("up")
 
 
@@ -46,7 +46,9 @@ async def _up(wires: Wiring, cluster: str, told: asyncio.Event) -> None:
     }
     extra = {**wires.source.from_file(), "KUBECONFIG": cluster, "JOULIE_CLUSTER": wires.bus.cluster}
     kept = wires.source.load(archive.ArchiveSettings)
-    parts = [*PARTS, ARCHIVE] if kept.directory else PARTS
+    parts: dict[str, Sequence[str]] = dict.fromkeys(PARTS, ())
+    if kept.directory:
+        parts["archive"] = ("--every",)
     async with Supervisor.over(wires.data, parts, addresses, extra, wires.subjects) as supervisor:
         log.info("up", data=str(wires.data.path), **supervisor.endpoints)
         await told.wait()

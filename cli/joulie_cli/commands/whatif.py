@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +10,7 @@ from joulie_audit.questions.plot import svg
 from joulie_audit.questions.score_changes import Compared, Group
 from joulie_audit.questions.whatif import OPEN_LOOP, Other, what_if
 from joulie_bus.errors import SettingsError
-from joulie_bus.runtime.settings import Source
+from joulie_bus.runtime.settings import Source, named
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
 from joulie_cli.wiring import Wiring
 from joulie_extender.scoring import Weights
@@ -97,7 +96,7 @@ def _field_of(weight: str) -> str:
 
 def _fields(settings: type) -> dict[str, str]:
     """Environment name -> field."""
-    return {field.metadata["name"]: field.name for field in dataclasses.fields(settings)}
+    return {field.metadata["name"]: field.name for field in named(settings)}
 
 
 def as_json(given: Mapping[str, str], found: Compared) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def archive(made: argparse.ArgumentParser) -> None:
         const=0.0,
         type=_often,
         metavar="TIME",
-        help="again and again until told to stop (ARCHIVE_EVERY)",
+        help="again and again until told to stop (1h)",
     )
     made.add_argument("--now", action="store_true", help="also the hour that is not over yet")
     made.add_argument("--plain", action="store_true", help="no Parquet, even where it could be")

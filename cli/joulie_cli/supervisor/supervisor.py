@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 import joulie_migrations
 from joulie_bus.broker.embedded import Embedded, free_port
@@ -34,7 +34,6 @@ STEADY_S = 30.0  # after so long a life, the next fall is a first one again
 STOP_PATIENCE_S = 10.0
 SETTLE_S = 5.0  # for the projector to write down what the extender said last
 ROLES = {"archive": Role.ARCHIVIST}  # of parts that are not called like theirs
-WORDS = {"archive": ("--every",)}  # what a part is told besides
 # No part multiplies matrices, and none has many threads that allocate; the defaults of both
 # libraries are a pool for each core of the machine.
 THRIFT = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
@@ -42,16 +41,19 @@ THRIFT = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
 # and logs can wait longest. Who is behind does more at a time, and takes less for it.
 NICE = {"broker": 10, "projector": 10, "operator": 15, "console": 19, "archive": 19}
 # Who listens where, as the parts are told.
-DOORS = {"EXTENDER_ADDR": "extender", "SIM_EXTENDER": "extender", "CONSOLE_ADDR": "console"}
+DOORS = {"EXTENDER_ADDR": "extender", "CONSOLE_ADDR": "console"}
 log = get_logger("up")
 
 
 class Child:
     """One part; falls and gets up until it is told to stop."""
 
-    def __init__(self, name: str, data: DataDirectory, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, words: Sequence[str], data: DataDirectory, environ: Mapping[str, str]
+    ) -> None:
         self.name = name
         self.restarts = 0
+        self._words = words
         self._data = data
         self._environ = dict(environ)
         self._process: Process | None = None
@@ -109,7 +111,7 @@ class Child:
                 self.name,
                 "--data",
                 str(self._data.path),
-                *WORDS.get(self.name, ()),
+                *self._words,
                 env=self._environ,
                 stdin=DEVNULL,
                 stdout=file,
@@ -137,11 +139,12 @@ class Supervisor:
     async def over(
         cls,
         data: DataDirectory,
-        names: list[str],
+        names: Mapping[str, Sequence[str]],
         addresses: Mapping[str, HostPort],
         extra: Mapping[str, str],
         subjects: Subjects,
     ) -> AsyncGenerator["Supervisor", None]:
+        """The parts by name, each with the options that it is started with."""
         data.create()
         hold = data.hold()
         broker = Embedded(data.path, program=data.broker)
@@ -152,8 +155,10 @@ class Supervisor:
             numbers = {name: HostPort("127.0.0.1", free_port()) for name in names}
             numbers |= {"extender": addresses["metrics"]}
             parts = [
-                Child(name, data, _environment(broker, addresses, extra, name, numbers[name]))
-                for name in names
+                Child(
+                    name, words, data, _environment(broker, addresses, extra, name, numbers[name])
+                )
+                for name, words in names.items()
             ]
             supervisor = cls(data, broker, parts)
             supervisor.endpoints = {name: f"http://{at}" for name, at in addresses.items()}

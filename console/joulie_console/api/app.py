@@ -94,7 +94,7 @@ class Streams:
         if not console.is_ready:
             return _not_ready()
         if self._here >= self._most:
-            why = f"{self._most} listeners are here already (CONSOLE_LISTENERS)."
+            why = f"{self._most} listeners are here already."
             return problem(503, why, {"Retry-After": "10"})
         asked = read(request, requests.Stream)
         named = request.headers.get("last-event-id") or asked.after

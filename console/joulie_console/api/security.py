@@ -71,13 +71,12 @@ class Gate:
 
     def __init__(self, settings: ConsoleSettings) -> None:
         self._token = read_token(settings.token_file).encode() if settings.token_file else b""
-        self._header = settings.proxy_header
         self._proxies = settings.proxies
-        self._rule = HeadRule(canonical_names(settings.hosts))
+        self._rule = HeadRule(canonical_names(()))
         self._open = NO_DATA | page_files().keys()
 
     def __call__(self, request: Request) -> Response | None:
-        if not (self._token or self._header):
+        if not (self._token or self._proxies):
             return self._refuse_strange_names(request)
         if route_path(request.scope) in self._open:
             return None
@@ -92,7 +91,7 @@ class Gate:
         if found is None:
             return None
         metrics.CONSOLE_REFUSED.labels(reason=found.reason).inc()
-        return problem(found.status, f"{found.why} (CONSOLE_HOSTS)")
+        return problem(found.status, found.why)
 
     def _has_token(self, request: Request) -> bool:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
@@ -101,7 +100,7 @@ class Gate:
 
     def _is_vouched_for(self, request: Request) -> bool:
         """By the peer itself: what a header says of where a request came from counts nothing."""
-        if not self._header or request.client is None:
+        if self._proxies is None or request.client is None:
             return False
         try:
             peer = ipaddress.ip_address(request.client.host)
@@ -109,8 +108,8 @@ class Gate:
             return False
         if isinstance(peer, ipaddress.IPv6Address) and peer.ipv4_mapped:
             peer = peer.ipv4_mapped
-        named = request.headers.get(self._header, "").strip()
-        return bool(named) and any(peer in network for network in self._proxies)
+        named = request.headers.get(self._proxies.header, "").strip()
+        return bool(named) and any(peer in network for network in self._proxies.networks)
 
 
 class Guarded:

@@ -103,10 +103,9 @@ def _watts(milliwatts: int | None) -> float | None:
     return None if milliwatts is None else milliwatts / 1000
 
 
-def labels_of(node: NodeState, *, tell_draining: bool) -> dict[str, str]:
+def labels_of(node: NodeState) -> dict[str, str]:
     """The profile that the node has now: one that drains still supplies what it did."""
-    labels = {PROFILE_LABEL: node.profile} if node.profile else {}
-    return labels | ({DRAINING_LABEL: "true"} if tell_draining and node.draining else {})
+    return {PROFILE_LABEL: node.profile} if node.profile else {}
 
 
 def status_of(node: NodeState, before: NodeTwin, moment: Moment, room: Room) -> NodeTwinStatus:

@@ -34,7 +34,7 @@ from joulie_projections.twin.facility import NO_HALLS, halls_of
 from joulie_projections.twin.totals import RACK_CAPACITY_W, RunningTotals, psu_stress
 from joulie_projections.twin.twin import PROFILE_LABEL
 
-OUR_LABELS = (PROFILE_LABEL, DRAINING_LABEL)
+OUR_LABELS = (PROFILE_LABEL, DRAINING_LABEL)  # the second, of older versions, is taken off
 LONGEST_TRUCE_S = 60.0
 BREATHS_PER_S = 10  # statuses of all nodes that follow numbers: each costs the API server 5 ms
 T = TypeVar("T", covariant=True)
@@ -66,7 +66,6 @@ class Wishes(NamedTuple):
 
     selector: Mapping[str, str]
     status_s: float
-    tell_draining: bool
     rack_w: float = RACK_CAPACITY_W
     racks_w: Mapping[str, float] = {}
 
@@ -167,7 +166,7 @@ class Differences:
                 steps = [Step("spec", spec=spec), Step("status")]
         elif kept.twin is not None and self._is_due(kept, kept.twin, node, now):
             steps = [Step("status")]
-        labels = labels_of(node, tell_draining=self._wishes.tell_draining)
+        labels = labels_of(node)
         found = (kept.actual.metadata.labels if kept.actual else None) or {}
         if labels != {key: found[key] for key in OUR_LABELS if key in found}:
             # To save: first no new pods, then less power. To perform: the other way round.

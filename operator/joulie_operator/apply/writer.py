@@ -21,7 +21,7 @@ from joulie_bus.runtime.pacing import rest_s
 from joulie_bus.runtime.tasks import rung
 from joulie_operator.apply.kubernetes_events import EVENTS, event_of
 from joulie_operator.apply.pending_writes import Clock, Differences, Errand, Kept, Step, Wishes
-from joulie_operator.cluster_settings import ApplierSettings, racks_of
+from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.kube.api_client import TOO_MANY, ApiServer, Unanswered, object_path
 from joulie_operator.kube.custom_resources import NODETWINS, NodeTwin, NodeTwinSpec, read_twin
 from joulie_operator.observe.facts_from_objects import Node
@@ -74,9 +74,8 @@ class Applier:
         wishes = Wishes(
             selector,
             settings.status_s,
-            settings.tell_draining,
-            settings.rack_w,
-            racks_of(settings.racks),
+            settings.racks.default_w,
+            settings.racks.others_w,
         )
         self._differences = Differences(cluster.nodes, cluster.twins, wishes)
         self._pace = Pace(settings.rate)

@@ -85,12 +85,12 @@ class PolicyName(Part, frozen=True, kw_only=True):
 
 class Scheduling(Part, frozen=True, kw_only=True):
     draining: Annotated[
-        bool, Meta(description="Performance pods still run here; the caps wait for them")
+        bool, Meta(description="Performance pods still run here; the caps wait until they are gone")
     ] = False
 
 
 class NodeTwinSpec(Part, frozen=True, kw_only=True):
-    """What the node shall be: written by the operator, enforced by the agent."""
+    """The desired state of the node. The operator writes it, the agent enforces it."""
 
     node_name: ObjectName
     profile: Profile | None = None
@@ -111,7 +111,9 @@ class PowerMeasurement(Part, frozen=True, kw_only=True):
     cpu_tdp_w: Watts | None = None
     gpu_tdp_w: Watts | None = None
     power_trend_w_per_min: float | None = None
-    measured_at: Annotated[str, Meta(description="RFC 3339; of the last reading, used or not")] = ""
+    measured_at: Annotated[
+        str, Meta(description="RFC 3339, time of the last reading, used or not")
+    ] = ""
 
 
 class CapState(Part, frozen=True, kw_only=True):
@@ -129,7 +131,7 @@ class ControlResult(Part, frozen=True, kw_only=True):
 
 
 class ControlStatus(Part, frozen=True, kw_only=True):
-    """What the agent says of the caps; not the operator's to write."""
+    """The caps as the agent reports them. The operator does not write it."""
 
     cpu: ControlResult | None = None
     gpu: ControlResult | None = None
@@ -145,7 +147,7 @@ class Condition(Part, frozen=True, kw_only=True):
 
 
 class NodeTwinStatus(Part, frozen=True, kw_only=True):
-    """What the twin of the node says."""
+    """The state and the predictions of the node's twin."""
 
     schedulable_class: (
         Annotated[str, Meta(description="performance, eco, draining or unknown")] | None
@@ -164,7 +166,9 @@ class NodeTwinStatus(Part, frozen=True, kw_only=True):
     control_status: ControlStatus | None = None
     conditions: list[Condition] | None = None
     observed_generation: Number | None = None
-    last_updated: Annotated[str, Meta(description="RFC 3339; of the newest fact")] | None = None
+    last_updated: Annotated[str, Meta(description="RFC 3339, time of the newest fact")] | None = (
+        None
+    )
 
 
 class NodeTwin(Part, frozen=True, kw_only=True):
@@ -275,7 +279,7 @@ class NodeHardwareStatus(Part, frozen=True, kw_only=True):
 
 
 class NodeHardware(Part, frozen=True, kw_only=True):
-    """What a node is made of, as its agent found it."""
+    """The hardware of a node, as its agent discovered it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeHardwareSpec | None = None

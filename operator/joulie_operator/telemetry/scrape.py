@@ -54,10 +54,9 @@ async def read_power(
     session: aiohttp.ClientSession, nodes: Mapping[str, NodeState], settings: PowerSettings
 ) -> Readings:
     cards = {name: _cards(node) for name, node in nodes.items()}
-    if settings.source == "http":
-        url = settings.http
-        return await _each(nodes, lambda name: _from_http(session, url, name, cards[name]))
-    address, promql = settings.prometheus, settings.promql
+    address, promql = settings.address, settings.promql
+    if "{node}" in address:
+        return await _each(nodes, lambda name: _from_http(session, address, name, cards[name]))
     if "{node}" in promql:
         return await _each(nodes, lambda name: _from_query(session, address, promql, name))
     queries = (promql,) if promql else QUERIES

@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 from joulie_bus.errors import Fenced, StreamGap, Unwritable
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.settings import choice, integer, setting, some_time
+from joulie_bus.runtime.settings import choice, integer, setting
 from joulie_bus.runtime.tasks import rung
 from joulie_bus.streams.authority import is_refusal
 from joulie_bus.streams.log import Log, Reader
@@ -44,6 +44,11 @@ from joulie_projections.store.lives import is_gone, new_owner
 from joulie_projections.store.retrying import PASSING, DatabaseCalls
 from joulie_projections.store.store import Store
 
+BATCH = 5000  # events of one transaction: more gain nothing, and a commit takes longer
+LEASE_S = 3.0  # what a standby waits for a projector that stopped; several missed renewals
+STALL_S = 60.0  # with events waiting and no position gained for so long, /healthz says no
+SNAPSHOTS = 400  # of 25,000 events each: what can be looked back at quickly, in bounded room
+OUTCOME_GRACE_S = 30.0  # for the answer about a bound pod to arrive by way of the stream
 BEAT_S = 0.25
 SMALL = 256  # events: what is handed over to the thread takes longer there than here
 LINGER_S = 0.005  # for the broker to go on handing over what it has
@@ -58,36 +63,17 @@ _FOLDED, _DUPLICATE, _QUARANTINED = (
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectorSettings:
-    batch: int = setting(
-        integer(1, 10_000), "PROJECTOR_BATCH", "5000", "Events in one transaction at most"
-    )
-    lease_s: float = setting(
-        some_time,
-        "PROJECTOR_LEASE",
-        "3s",
-        "How long a projector that stopped answering keeps a standby waiting",
-    )
-    stall_s: float = setting(
-        some_time,
-        "PROJECTOR_STALL",
-        "60s",
-        "With events waiting and no position gained for so long, /healthz says no",
-    )
+    batch: int = BATCH
+    lease_s: float = LEASE_S
+    stall_s: float = STALL_S
     snapshot_every: int = setting(
         integer(0),
         "PROJECTOR_SNAPSHOT_EVERY",
         "25000",
         "Events between two snapshots of everything; 0 for none",
     )
-    snapshots: int = setting(
-        integer(1, 1000), "PROJECTOR_SNAPSHOTS", "400", "Snapshots that are kept, the newest ones"
-    )
-    outcome_grace_s: float = setting(
-        some_time,
-        "OUTCOME_GRACE",
-        "30s",
-        "How long the outcome of a bound pod waits for an answer about it to arrive",
-    )
+    snapshots: int = SNAPSHOTS
+    outcome_grace_s: float = OUTCOME_GRACE_S
     head_signature: str = setting(
         choice(ED25519, HMAC),
         "HEAD_SIGNATURE",

@@ -190,6 +190,7 @@ def _on_path(ours: str) -> Iterator[str | None]:
     return (shutil.which(f"python3.{n}") for n in range(11, 16) if f"3.{n}" != ours)
 
 
+@pytest.mark.slow
 def test_another_order_of_hashes_gives_the_same_answers() -> None:
     seeds = [fingerprint(sys.executable, PYTHONHASHSEED=seed) for seed in ("0", "1", "424242")]
 

@@ -346,6 +346,7 @@ async def shared(past: Past, archive: Path, scope: Scope = BY_TWO) -> Replayed:
         return await replay(history, facts, scope, elsewhere=elsewhere)
 
 
+@pytest.mark.slow
 async def test_other_processes_find_what_this_one_finds(long: Past, tmp_path: Path) -> None:
     long.maker.weights = Weights(headroom=0.9)  # never declared
     await long.maker.answer(ask("odd"))
@@ -356,6 +357,7 @@ async def test_other_processes_find_what_this_one_finds(long: Past, tmp_path: Pa
     assert elsewhere._replace(seconds=0) == here._replace(seconds=0)
 
 
+@pytest.mark.slow
 async def test_other_processes_take_the_same_sample(long: Past, tmp_path: Path) -> None:
     elsewhere = await shared(long, tmp_path / "a", Scope(sample=5, jobs=2))
     here = await replayed(long, Scope(sample=5))
@@ -363,6 +365,7 @@ async def test_other_processes_take_the_same_sample(long: Past, tmp_path: Path) 
     assert (elsewhere.decisions, elsewhere.mismatches) == (here.decisions, 0)
 
 
+@pytest.mark.slow
 async def test_what_another_process_cannot_read_is_told(long: Past, tmp_path: Path) -> None:
     await shared(long, tmp_path / "a")
     file = next((tmp_path / "a").rglob("facts.seg"))

@@ -410,6 +410,7 @@ STEPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
 async def test_a_trim_that_ends_amid_its_steps_is_whole_to_readers_and_is_finished_later(
     kept: Kept, step: Step, monkeypatch: pytest.MonkeyPatch

@@ -119,6 +119,7 @@ def test_an_explanation_as_json_holds_all_that_it_rests_on(joulie: Run, scored: 
     assert told["missing"] == ""
 
 
+@pytest.mark.slow
 def test_a_candidate_that_is_not_among_the_best_is_computed_again(
     joulie: Run, data: Path, scored: str
 ) -> None:
@@ -144,6 +145,7 @@ def without_an_outcome(data: Path, copy: Path) -> tuple[Path, str]:
     return copy, entry.pod
 
 
+@pytest.mark.slow
 def test_without_its_facts_an_explanation_says_what_it_cannot_tell(
     joulie: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +234,7 @@ def test_the_log_verifies_with_its_archive_and_heads_that_were_kept(
     assert "every file is what was written, and fits the log" in said.out
 
 
+@pytest.mark.slow
 def test_a_restored_log_verifies_without_a_broker_and_says_what_that_leaves_open(
     joulie: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,6 +352,7 @@ def test_a_place_for_archives_that_holds_none_yet_is_passed_over(
     assert joulie("twin", node).code == 0
 
 
+@pytest.mark.slow
 def test_without_the_streams_nothing_is_archived_in_part(
     joulie: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""How a client proves who it is, and the broker too: against a real nats-server."""
+"""Authentication of the client and of the broker: against a real nats-server."""
 
 import asyncio
 import datetime
@@ -265,13 +265,13 @@ def mistakes(**environ: str) -> str:
 @pytest.mark.parametrize(
     ("environ", "told"),
     [
-        ({"NATS_USER": "joe", "NATS_NKEY_FILE": "{seed}"}, "NATS_USER and NATS_NKEY_FILE: give"),
-        ({"NATS_NKEY_FILE": "{seed}", "NATS_CREDS_FILE": "{creds}"}, "CREDS_FILE: give one"),
+        ({"NATS_USER": "joe", "NATS_CREDS_FILE": "{seed}"}, "NATS_USER and NATS_CREDS_FILE: give"),
+        ({"NATS_USER": "joe", "NATS_CREDS_FILE": "{creds}"}, "CREDS_FILE: give one"),
         ({"NATS_PASSWORD": "hunter2"}, "NATS_PASSWORD without NATS_USER"),
         ({"NATS_CERT_FILE": "{seed}"}, "NATS_CERT_FILE and NATS_KEY_FILE: one is of no use"),
         ({"NATS_KEY_FILE": "{seed}"}, "NATS_CERT_FILE and NATS_KEY_FILE: one is of no use"),
         ({"NATS_CA_FILE": "/nowhere/ca.pem"}, "NATS_CA_FILE='/nowhere/ca.pem'"),
-        ({"NATS_NKEY_FILE": "/nowhere/user.nk"}, "No such file or directory"),
+        ({"NATS_CREDS_FILE": "/nowhere/user.nk"}, "No such file or directory"),
         ({"NATS_CREDS_FILE": "/"}, "Is a directory"),
         ({"NATS_INBOX": "_INBOX.>"}, "not a subject without wildcards"),
         ({"NATS_REPLICAS": "0"}, "a whole number from 1 to 5"),
@@ -304,7 +304,7 @@ def test_a_file_that_is_no_seed_is_told_without_what_is_in_it(
     user, account = Key.user().seed, Key.account().seed
     mistyped = user[:30] + ("A" if user[30] != "A" else "B") + user[31:]
     filled = content.format(user=user, account=account, mistyped=mistyped)
-    message = mistakes(NATS_NKEY_FILE=written(tmp_path / "user.nk", filled))
+    message = mistakes(NATS_CREDS_FILE=written(tmp_path / "user.nk", filled))
 
     assert told in message
     assert not any(secret in message for secret in (user, account, mistyped, "hunter2"))
@@ -333,7 +333,7 @@ async def test_a_file_that_turned_into_something_else_keeps_nobody_waiting(tmp_p
     assert "is missing" in await complaint(Address(url="nats://127.0.0.1:1", creds_file=creds))
 
 
-@pytest.mark.parametrize("name", ["NATS_NKEY_FILE", "NATS_CREDS_FILE", "NATS_CA_FILE"])
+@pytest.mark.parametrize("name", ["NATS_CREDS_FILE", "NATS_CA_FILE"])
 def test_a_seed_where_a_path_belongs_is_shown_to_nobody(name: str) -> None:
     seed = Key.user().seed
 

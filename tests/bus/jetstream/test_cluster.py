@@ -40,6 +40,7 @@ async def read_to(reader: Reader, bell: asyncio.Event, last: int) -> list[Record
     return found
 
 
+@pytest.mark.slow
 async def test_the_loss_of_a_streams_leader_loses_no_event_and_doubles_none(
     tmp_path: Path,
 ) -> None:
@@ -71,6 +72,7 @@ async def test_the_loss_of_a_streams_leader_loses_no_event_and_doubles_none(
     assert records == kept
 
 
+@pytest.mark.slow
 async def test_of_several_addresses_one_that_lives_is_enough(tmp_path: Path) -> None:
     async with asyncio.timeout(60), running_cluster(tmp_path) as servers:
         gone, *others = servers.values()

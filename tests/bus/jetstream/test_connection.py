@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -11,7 +12,7 @@ from joulie_bus.broker.embedded import Embedded, free_port
 from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.jetstream import connection as connecting
 from joulie_bus.jetstream import publisher as publishing
-from joulie_bus.jetstream.connection import Address, Connection, _Tale
+from joulie_bus.jetstream.connection import Address, Connection, _State
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import Reader
 from joulie_bus.streams.records import Message
@@ -87,11 +88,11 @@ async def test_an_address_that_means_nothing_is_told_at_once(address: Address) -
 
 
 async def test_what_follows_a_refused_password_hides_it_from_nobody() -> None:
-    tale = _Tale()
-    await tale.complain(NatsError("nats: 'Authorization Violation'"))
-    await tale.complain(ConnectionResetError("connection reset by peer"))
+    state = _State()
+    await state.on_error(NatsError("nats: 'Authorization Violation'"))
+    await state.on_error(ConnectionResetError("connection reset by peer"))
 
-    assert tale.last == "nats: 'Authorization Violation'"
+    assert state.last == "nats: 'Authorization Violation'"
 
 
 def test_an_address_is_shown_without_its_password() -> None:
@@ -199,7 +200,7 @@ async def test_everything_ends_at_once_though_the_broker_is_gone(broker: Embedde
 async def test_a_frozen_broker_keeps_nobody_from_leaving(
     broker: Embedded, frozen: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connecting, "FAREWELL_S", 0.2)
+    monkeypatch.setattr(connecting, "CLOSE_TIMEOUT_S", 0.2)
     monkeypatch.setattr(publishing, "ACK_DEADLINE_S", 0.1)
     large = [Message("joulie.tel.test.n1", f"id-{n}", bytes(100_000)) for n in range(200)]
     async with (
@@ -219,23 +220,24 @@ async def ignored(_: object) -> None:
     pass
 
 
-async def test_who_is_cancelled_as_the_broker_answers_listens_no_more(
+async def test_a_subscription_ends_if_a_flush_swallows_its_cancellation(
     broker: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Python 3.11's `wait_for` gives the answer then, and forgets the cancellation."""
+    """As `wait_for` of Python 3.11 does if the answer of the broker arrives at the same time."""
     async with connected(broker) as connection:
 
         async def listen() -> None:
             async with connection.subscribed("joulie.view.test.delta", ignored):
                 await asyncio.Event().wait()
 
-        async def answered() -> None:
-            await answer()
-            if not listening.cancelling():
-                listening.cancel()
+        async def flush_and_swallow(timeout: int) -> None:
+            await flush(timeout)
+            listening.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
 
-        answer = connection._client._process_pong
-        monkeypatch.setattr(connection._client, "_process_pong", answered)
+        flush = connection._client.flush
+        monkeypatch.setattr(connection._client, "flush", flush_and_swallow)
         listening = asyncio.create_task(listen())
         await asyncio.wait([listening], timeout=5)
 

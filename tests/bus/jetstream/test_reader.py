@@ -6,8 +6,8 @@ import pytest
 
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import StreamGap, StreamReplaced
-from joulie_bus.jetstream.client import JoulieClient
 from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.nats_internals import JoulieClient
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import PULL, Reader, parse_ticket
 from joulie_bus.jetstream.streams import state_of
@@ -211,8 +211,8 @@ async def test_a_stream_made_anew_under_a_reader_is_noticed(bare: Connection) ->
 async def test_all_is_heard_though_the_short_way_within_the_client_is_gone(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Acknowledgements, messages of a stream, and what is told live."""
-    monkeypatch.delattr(JoulieClient, "_process_msg")
+    """Acknowledgements, messages of a stream, and live messages."""
+    monkeypatch.setattr(JoulieClient, "dispatch", lambda *_: None)
     await fill(connection, 100)
     bell, heard = asyncio.Event(), asyncio.Queue[bytes]()
     async with (

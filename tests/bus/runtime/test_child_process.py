@@ -1,4 +1,4 @@
-"""What whoever started a process of ours tells it: how much of the processor to leave to others."""
+"""The end and the priority of child processes."""
 
 import asyncio
 import contextlib
@@ -77,7 +77,7 @@ async def test_who_is_still_starting_is_let_through() -> None:
 
 
 async def test_who_ends_meanwhile_is_told_nothing() -> None:
-    """Its number may be somebody else's by then."""
+    """Another process may have its id by then."""
     async with a_process() as pid:
         before = how_nice(pid)
         async with giving_way(pid, 7, after_s=0.05):
@@ -88,7 +88,7 @@ async def test_who_ends_meanwhile_is_told_nothing() -> None:
 
 
 async def test_who_comes_too_soon_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of those who are not root the kernel hears ten a second, and refuses the others."""
+    """The kernel accepts ten writes a second from users other than root and refuses the rest."""
     tried: list[str] = []
 
     def write(_: Path, text: str) -> None:

@@ -97,6 +97,7 @@ def test_on_loopback_a_name_of_another_site_reads_no_metrics(host: str) -> None:
     assert b"joulie_" not in heard
 
 
+@pytest.mark.slow
 def test_clients_that_send_nothing_are_cut_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_server, "REQUEST_S", 1.0)
     monkeypatch.setattr(metrics_server, "THREADS", 4)

@@ -27,7 +27,7 @@ from joulie_bus.runtime.settings import (
 from joulie_extender.settings import ScoringSettings, ServerSettings
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.projector.projector import ProjectorSettings
-from joulie_simulator.service import SimulatorSettings
+from joulie_simulator.service import SimulatorOptions
 
 ALL = (
     BusSettings,
@@ -35,7 +35,7 @@ ALL = (
     ServerSettings,
     ScoringSettings,
     OperatorSettings,
-    SimulatorSettings,
+    SimulatorOptions,
 )
 SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
 PARTS = st.tuples(
@@ -251,10 +251,37 @@ def test_an_unknown_name_in_the_file_is_a_mistake_with_a_suggestion(
 
 
 def test_a_name_that_another_process_reads_is_no_mistake(toml: Callable[[str], Path]) -> None:
-    source = Source({}, toml("SIM_NODES = 5\n"))
+    source = Source({}, toml("STATIC_HP_FRAC = 0.6\n"))
     source.load(BusSettings)
 
-    assert {each.origin for each in source.finish(known=["SIM_NODES"])} == {"default"}
+    assert {each.origin for each in source.finish(known=["STATIC_HP_FRAC"])} == {"default"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pump:
+    speed: str = setting(token, "PUMP_SPEED", "slow", "How fast it turns")
+    pause_s: float = 2.5
+
+
+def test_a_constant_is_no_setting_and_a_test_can_replace_it(
+    toml: Callable[[str], Path],
+) -> None:
+    file = toml("pause_s = 1\n")
+
+    assert [row.name for row in declared(Pump)] == ["PUMP_SPEED"]
+    assert Source.of(pause_s="1", PUMP_SPEED="fast").load(Pump) == Pump(speed="fast", pause_s=2.5)
+    assert mistakes_of(Source({}, file), Pump) == (f"pause_s in {file}: there is no such setting",)
+
+
+def test_a_removed_setting_in_the_file_is_told_as_an_unknown_one(
+    toml: Callable[[str], Path],
+) -> None:
+    file = toml('EXTENDER_KEEP_ALIVE = "60s"\n')
+
+    told = mistakes_of(Source({}, file), ServerSettings)
+
+    assert len(told) == 1
+    assert told[0].startswith(f"EXTENDER_KEEP_ALIVE in {file}: there is no such setting")
 
 
 def test_many_values_where_one_belongs_are_a_mistake(toml: Callable[[str], Path]) -> None:

@@ -53,7 +53,7 @@ def publishes(subject: str) -> Verb:
 
 
 def tells(subject: str) -> Verb:
-    """Nobody listens there, which only those are told who may speak."""
+    """The subject has no responders, which the broker reports only to roles that may publish."""
     return lambda connection: connection.request(subject, b"")
 
 
@@ -73,7 +73,7 @@ def asks(api: str) -> Verb:
 
 
 def asks_for_silence(api: str) -> Verb:
-    """The broker answers this only to those who may not."""
+    """The broker sends this reply only to roles without the permission."""
 
     async def verb(connection: Connection) -> None:
         with contextlib.suppress(Unreachable):
@@ -150,7 +150,7 @@ def denials() -> float:
 
 
 async def is_denied(connection: Connection, verb: Verb) -> bool:
-    """Any other refusal comes from somebody who took the question."""
+    """Any other refusal comes from a responder that accepted the request."""
     try:
         async with asyncio.timeout(5):
             await verb(connection)

@@ -137,6 +137,7 @@ async def test_each_fault_of_a_whole_document_is_found(page: Page) -> None:
     assert told == {fault: {rule} for fault, (rule, *_) in ELSEWHERE.items()}
 
 
+@pytest.mark.slow
 def test_no_rule_is_there_without_a_fault_that_it_finds() -> None:
     rules = set(re.findall(r"^    (\w+)\(\) \{", AUDIT, re.MULTILINE))
 

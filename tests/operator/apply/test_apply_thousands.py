@@ -79,6 +79,7 @@ def wrote(server: ApiServer, verb: str, resource: str, times: int) -> Callable[[
     return lambda: server.count(verb, resource) >= times
 
 
+@pytest.mark.slow
 async def test_a_hundred_nodes_that_change_their_class_are_a_hundred_patches_of_each_object(
     crowd: tuple[ApiServer, Held], tmp_path: Path
 ) -> None:
@@ -99,6 +100,7 @@ async def test_a_hundred_nodes_that_change_their_class_are_a_hundred_patches_of_
     }
 
 
+@pytest.mark.slow
 async def test_a_hundred_nodes_that_are_measured_are_a_hundred_patches(
     crowd: tuple[ApiServer, Held], tmp_path: Path
 ) -> None:
@@ -112,6 +114,7 @@ async def test_a_hundred_nodes_that_are_measured_are_a_hundred_patches(
     assert requests(server) == {("patch", "nodetwins/status"): 101}
 
 
+@pytest.mark.slow
 async def test_of_thousands_that_are_as_they_should_be_none_is_written(
     crowd: tuple[ApiServer, Held], tmp_path: Path
 ) -> None:

@@ -36,7 +36,7 @@ from joulie_projections.fold.registry import evolve
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
 
-WISHES = Wishes(selector={"joulie.io/managed": "true"}, status_s=60, tell_draining=False)
+WISHES = Wishes(selector={"joulie.io/managed": "true"}, status_s=60)
 MANAGED = {"joulie.io/managed": "true"}
 
 
@@ -71,7 +71,7 @@ class Place:
             twin = NodeTwin(metadata=self._meta(name, generation=1), spec=spec)
             status = self.differences.status(twin, node, noon(self.now_s))
             self.twins.put(msgspec.structs.replace(twin, status=status))
-            self.show(name, MANAGED | labels_of(node, tell_draining=False))
+            self.show(name, MANAGED | labels_of(node))
             kept = self.differences.kept(name)
             kept.told, kept.status, kept.status_at = spec, status, self.now_s
 
@@ -209,6 +209,7 @@ def test_watts_that_are_assumed_are_told_with_the_model(
     assert told in known.message
 
 
+@pytest.mark.slow
 def test_five_thousand_nodes_that_do_nothing_need_nothing_and_a_hundred_changes_a_hundred() -> None:
     names = [f"n{number:04}" for number in range(5000)]
     place = Place(*[fact for name in names for fact in (node_seen(name), eco(name))])

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,13 +144,14 @@ async def operating(
 ) -> AsyncGenerator[Eyes, None]:
     """Watches, plans and applies."""
     cluster = Cluster.unseen()
-    values = {"CAPS_SETTLE": "0s", "RECONCILE_INTERVAL": "200ms", "APPLY_RATE": "1000"}
+    values = {"RECONCILE_INTERVAL": "200ms", "APPLY_RATE": "1000"}
     settings = Source.of(**values | more)
 
     def sight() -> ClusterVisibility:
         return cluster.eyes.sight(PLANS_WITHOUT_SIGHT_S)
 
-    operator = Operator(bus, CLUSTER, view, settings.load(OperatorSettings), sight)
+    planning = replace(settings.load(OperatorSettings), caps_settle_s=0)
+    operator = Operator(bus, CLUSTER, view, planning, sight)
     async with (
         Api.of(server.kubeconfig(tmp)) as api,
         background(watch_cluster(api, bus, CLUSTER, view, cluster), "watch"),

@@ -71,8 +71,7 @@ async def meters() -> AsyncGenerator[Meters, None]:
 
 
 def power(meters: Meters, **values: str) -> PowerSettings:
-    told = {"NODE_POWER_PROMETHEUS_ADDRESS": meters.url, "NODE_POWER_SOURCE": "prometheus"}
-    return Source.of(**{**told, **values}).load(PowerSettings)
+    return Source.of(**{"NODE_POWER_ADDRESS": meters.url, **values}).load(PowerSettings)
 
 
 async def read(settings: PowerSettings) -> dict[str, Reading]:
@@ -111,14 +110,13 @@ HOSTILE = ["../../api/v1/admin", 'n1"} or secret{x="', "n1?x=", "N1", ""]
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("source", ["prometheus", "http"])
+@pytest.mark.parametrize("path", ["", "/telemetry/{node}"])
 async def test_a_name_that_no_node_has_becomes_no_part_of_a_question(
-    meters: Meters, name: str, source: str
+    meters: Meters, name: str, path: str
 ) -> None:
     """Nodes are known by events, and an agent may publish any name."""
     told = {
-        "NODE_POWER_SOURCE": source,
-        "NODE_POWER_HTTP_ENDPOINT": f"{meters.url}/telemetry/{{node}}",
+        "NODE_POWER_ADDRESS": f"{meters.url}{path}",
         "NODE_POWER_PROMETHEUS_QUERY": 'watts{node="{node}"}',
     }
     async with aiohttp.ClientSession() as session:
@@ -146,7 +144,7 @@ async def test_an_http_endpoint_says_it_as_the_simulator_of_old_did(
     meters.answers["/telemetry/n1"] = said
     url = f"{meters.url}/telemetry/{{node}}"
 
-    found = await read(power(meters, NODE_POWER_SOURCE="http", NODE_POWER_HTTP_ENDPOINT=url))
+    found = await read(power(meters, NODE_POWER_ADDRESS=url))
 
     assert found == ({} if watts is None else {"n1": Reading(watts, "http")})
 

@@ -232,6 +232,7 @@ def test_a_head_says_where_the_log_ends_and_is_signed_once(
 MINUTES = (1, 5, 0, 6, 7, 2, 9, 9, 8, 12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("few", [10_000, 3, 0], ids=lambda few: f"{few} are few")
 @pytest.mark.parametrize(
     ("span", "found"),

@@ -157,6 +157,7 @@ def in_parts(records: Sequence[Record], size: int) -> Iterator[Sequence[Record]]
         yield records[at : at + size]
 
 
+@pytest.mark.slow
 def test_every_extreme_takes_a_position_and_a_refold_gives_the_same(
     place: Place, writer: Engine
 ) -> None:

@@ -167,6 +167,7 @@ REPLACED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", [*CHANGED, *MISPLACED, *REPLACED])
 def test_the_file_refuses_a_stranger_too(
     bare: sqlite3.Connection, database_file: Path, statement: str

@@ -162,6 +162,7 @@ def content(twin_columns: TwinColumns) -> tuple[dict[str, int], dict[str, bytes]
     }
 
 
+@pytest.mark.slow
 @given(st.lists(TURNS, max_size=8))
 @settings(deadline=None, max_examples=300)
 def test_columns_after_any_deltas_equal_columns_built_at_once(
@@ -204,6 +205,7 @@ def test_a_new_reading_changes_only_its_columns() -> None:
 # --- loading ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("portion", [1, 2, 1000])
 def test_rows_do_not_depend_on_the_size_of_portions(
     writer: Engine, monkeypatch: pytest.MonkeyPatch, portion: int
@@ -260,6 +262,7 @@ print(len(columns), len(held.cluster_state.pods), len(columns.cards), kib // 102
 """
 
 
+@pytest.mark.slow
 def test_a_view_of_5000_nodes_with_pods_and_cards_takes_less_than_150_mb() -> None:
     run = subprocess.run(
         [sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True

@@ -1,0 +1,164 @@
+"""The decision log of the extender: answers, fallbacks, binds and outcomes."""
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+from joulie_bus.events.base import Event, Finite
+from joulie_bus.events.bounds import Count, EventId, Name, Nanoseconds, Score, Text, Uid, Word
+from joulie_bus.events.pods import PodAsk
+
+Verb = Literal["filter", "prioritize", "preempt"]
+FallbackReason = Literal["not-ready", "overdue", "failed", "unrecorded"]
+FallbackAnswer = Literal["open", "closed"]
+BindOutcome = Literal["bound", "lost-race", "failed"]
+Duty = Literal["energy", "gpu", "all"]  # the rules that a request asks about
+
+
+class Basis(msgspec.Struct, frozen=True, kw_only=True):
+    """What an answer depends on: enough to recompute it at any later time."""
+
+    view: Count  # position of the view that was read
+    view_age_ms: Count
+    now: Nanoseconds  # the only clock the answer used
+    settings: Word  # id of the settings in force; their values are an entry of the same log
+
+
+class Candidates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The nodes of one request, in its order; a known node takes 4 bytes."""
+
+    ordinals: bytes  # int32, little endian; -1 stands for the next of `strangers`
+    strangers: list[Name] = []
+
+
+class FilterDecided(Event, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "decision.filter"
+    pod: PodAsk
+    basis: Basis
+    candidates: Candidates
+    verdicts: bytes  # one byte each: 0 passed, else the code of the reason
+    reason: Text = ""  # the text in the reply
+    eco_labels: bytes = b""  # one byte per node in the request: has it the eco label? "" for names
+    duty: Duty = "energy"
+
+    @property
+    def key(self) -> str:
+        return self.pod.uid
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The terms of one node's score, exact to the last bit."""
+
+    node: Name
+    score: Finite
+    headroom: Finite
+    cooling: Finite
+    trend: Finite
+    bonus: Finite
+    pressure: Finite
+    draining: Finite
+    marginal_w: Finite
+    assumed_w: Finite = 0.0  # of pods that the reading does not include yet
+    packing: Finite = 0.0  # how well the pod's cards fill the node, weighted
+    wishes: Finite = 0.0  # preferences of labels and teams
+    source: Word  # of the headroom: a value of the extender's Basis, in lower case
+
+
+class PrioritizeDecided(Event, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "decision.prioritize"
+    pod: PodAsk
+    basis: Basis
+    candidates: Candidates
+    scores: bytes  # int16, little endian, in the order of the candidates
+    terms_digest: bytes  # sha256 over one word per candidate, mixed from all its float terms
+    cluster_trend_w_per_min: Finite
+    perf_pressure: Finite
+    top: list[Terms]
+    duty: Duty = "energy"
+
+    @property
+    def key(self) -> str:
+        return self.pod.uid
+
+
+class PreemptDecided(Event, frozen=True, kw_only=True):
+    """Which of the nodes that kube-scheduler proposes for preemption are kept."""
+
+    TYPE: ClassVar[str] = "decision.preempt"
+    pod: PodAsk
+    basis: Basis
+    candidates: Candidates
+    verdicts: bytes  # one byte each: 0 kept, else the code of the reason
+    duty: Duty = "energy"
+    victims: list[Uid] = []  # uids of the victims whose cards count as free
+
+    @property
+    def key(self) -> str:
+        return self.pod.uid
+
+
+class FallbackAnswered(Event, frozen=True, kw_only=True):
+    """An answer without a decision: all nodes pass, or none. There is nothing to recompute."""
+
+    TYPE: ClassVar[str] = "decision.fallback"
+    pod_uid: Uid
+    namespace: Name
+    name: Name
+    verb: Verb
+    why: FallbackReason
+    answer: FallbackAnswer
+    candidates: Count
+    basis: Basis
+
+    @property
+    def key(self) -> str:
+        return self.pod_uid
+
+
+class DecisionsDropped(Event, frozen=True, kw_only=True):
+    """Answers that were sent and could not be stored. Their numbers are the gap before this one."""
+
+    TYPE: ClassVar[str] = "decision.dropped"
+    count: Count
+    why: Text
+
+    @property
+    def key(self) -> str:
+        return "_dropped"
+
+
+class BindDecided(Event, frozen=True, kw_only=True):
+    """The node and cards that a pod was bound to, or why the binding failed."""
+
+    TYPE: ClassVar[str] = "decision.bind"
+    pod_uid: Uid
+    namespace: Name
+    name: Name
+    node: Name
+    basis: Basis
+    outcome: BindOutcome
+    cards: list[Name] = []
+    error: Text = ""  # the error in the reply
+    because: Text = ""  # why these cards
+
+    @property
+    def key(self) -> str:
+        return self.pod_uid
+
+
+class OutcomeSeen(Event, frozen=True, kw_only=True):
+    """The outcome of an answer: the node that the pod was bound to, and the rank of that node."""
+
+    TYPE: ClassVar[str] = "decision.outcome"
+    pod_uid: Uid
+    namespace: Name
+    name: Name
+    node: Name
+    decision: EventId = ""  # id of the prioritize event; "" if there was none
+    rank: Count | None = None  # 1 is the best; absent if the node was not a candidate
+    score: Score | None = None
+    regret: Count | None = None  # the best score of that answer minus this one
+
+    @property
+    def key(self) -> str:
+        return self.pod_uid

@@ -1,0 +1,86 @@
+"""Facts about nodes: what Kubernetes shows, and what the hardware is."""
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+from joulie_bus.events.base import Event
+from joulie_bus.events.bounds import (
+    Bytes,
+    Cards,
+    Count,
+    CpuMilli,
+    Labels,
+    Milliwatts,
+    Name,
+    Uid,
+    Word,
+)
+
+HardwareSource = Literal["resource", "agent", "labels"]
+
+
+class NodeSeen(Event, frozen=True, kw_only=True):
+    """A node as Kubernetes shows it. `labels` holds only the labels that Joulie reads."""
+
+    TYPE: ClassVar[str] = "node.seen"
+    node: Name
+    uid: Uid
+    labels: Labels = {}
+    ready: bool = True
+    schedulable: bool = True
+    cpu_milli: CpuMilli = 0
+    memory_bytes: Bytes = 0
+    gpus: Cards = 0
+    gpu_units: Cards = 0  # requestable units, if a unit is less than a card; 0: pods request cards
+    gpu_vendor: Word = ""  # from the name of the resource
+
+    @property
+    def key(self) -> str:
+        return self.node
+
+
+class NodeGone(Event, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "node.gone"
+    node: Name
+
+    @property
+    def key(self) -> str:
+        return self.node
+
+
+class ModelFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What a catalog knows about a node's models and the node does not report; 0: not known.
+
+    A struct of its own, because an event with more than 15 fields is encoded differently, even an
+    event that has none of the new ones.
+    """
+
+    cores_per_socket: Count = 0
+    cpu_cap_mw_per_socket: Milliwatts = 0  # the highest cap that the vendor allows
+    gpu_tflops: Count = 0  # of one card, FP16 without sparsity
+
+
+class HardwareDiscovered(Event, frozen=True, kw_only=True, gc=False):
+    """The maximum power of a node. Figures that no source reports come from the catalog."""
+
+    TYPE: ClassVar[str] = "hardware.discovered"
+    node: Name
+    cpu_model: Word
+    cpu_sockets: Cards
+    cpu_cores: Cards
+    cpu_max_mw_per_socket: Milliwatts
+    gpu_model: Word = ""
+    gpu_count: Cards = 0
+    gpu_max_mw: Milliwatts = 0
+    memory_bytes: Bytes = 0
+    source: HardwareSource = "resource"
+    cpu_min_mw_per_socket: Milliwatts = 0  # the lowest cap that it accepts; 0: unknown
+    gpu_min_mw: Milliwatts = 0
+    gpu_by_catalog: bool = False  # the card's watts come from the catalog; a setting overrides them
+    gpu_vendor: str = ""  # nvidia, amd or intel; "" for any other vendor or none
+    figures: ModelFigures = ModelFigures()
+
+    @property
+    def key(self) -> str:
+        return self.node

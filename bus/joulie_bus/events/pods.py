@@ -1,0 +1,110 @@
+"""Facts about pods, what they request, and the default class of a namespace."""
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+from joulie_bus.events.base import Event
+from joulie_bus.events.bounds import (
+    Bytes,
+    CardMb,
+    Cards,
+    CpuMilli,
+    GivenCards,
+    GpuMilli,
+    Name,
+    ShareMilli,
+    Uid,
+    Word,
+)
+
+WorkloadClass = Literal["performance", "standard"]
+Placement = Literal["performance-only", "eco-only", "general"]
+GpuTopology = Literal["", "nvlink"]
+
+
+class GpuAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What a pod requires of its cards. The defaults allow any card."""
+
+    model: Word = ""  # as the pod spells it
+    vram_mb: CardMb = 0  # of each card
+    topology: GpuTopology = ""
+    share_milli: ShareMilli = (
+        0  # thousandths of one card that it shares with other pods; 0: whole cards
+    )
+    unreadable: Word = ""  # the annotation that cannot be parsed: this pod fits on no node
+    given: GivenCards = ()  # the cards in its Binding
+
+
+class PodAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What a pod requests, and by which rule. Facts and decisions hold the same value."""
+
+    uid: Uid
+    namespace: Name
+    name: Name
+    workload: WorkloadClass = "standard"
+    placement: Placement = "general"
+    rule: Word = "default"  # the classification rule that matched
+    exempt: Word = ""  # why energy rules never refuse it: daemonset, mirror, critical
+    cpu_milli: CpuMilli = 0
+    memory_bytes: Bytes = 0
+    gpu_milli: GpuMilli = 0  # thousandths of a card, because a MIG slice is a fraction
+    gpu_cards: Cards = 0  # whole cards
+    gpu: GpuAsk = GpuAsk()
+    team: Word = ""  # the team in its label
+
+
+class PodPending(Event, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "pod.pending"
+    pod: PodAsk
+
+    @property
+    def key(self) -> str:
+        return self.pod.uid
+
+
+class PodBound(Event, frozen=True, kw_only=True):
+    """Carries the whole pod: a watch that starts late sees the pod bound first."""
+
+    TYPE: ClassVar[str] = "pod.bound"
+    pod: PodAsk
+    node: Name
+
+    @property
+    def key(self) -> str:
+        return self.pod.uid
+
+
+class PodFinished(Event, frozen=True, kw_only=True):
+    """Succeeded or Failed: the pod draws no power any more, though its object may remain."""
+
+    TYPE: ClassVar[str] = "pod.finished"
+    uid: Uid
+
+    @property
+    def key(self) -> str:
+        return self.uid
+
+
+class PodGone(Event, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "pod.gone"
+    uid: Uid
+
+    @property
+    def key(self) -> str:
+        return self.uid
+
+
+class NamespaceSeen(Event, frozen=True, kw_only=True):
+    """The default class for pods of a namespace; absent if the namespace no longer sets one.
+
+    Published only for namespaces that set a class, now or earlier.
+    """
+
+    TYPE: ClassVar[str] = "namespace.seen"
+    namespace: Name
+    workload: WorkloadClass | None = None
+
+    @property
+    def key(self) -> str:
+        return self.namespace

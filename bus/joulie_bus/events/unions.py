@@ -1,0 +1,84 @@
+"""All events, as unions for type checkers and as tuples in a fixed order."""
+
+from typing import TypeAlias
+
+from joulie_bus.events.cards import GpuGone, GpuSeen
+from joulie_bus.events.claims import CardClaimed, ClaimConfirmed, ClaimReleased
+from joulie_bus.events.decisions import (
+    BindDecided,
+    DecisionsDropped,
+    FallbackAnswered,
+    FilterDecided,
+    OutcomeSeen,
+    PreemptDecided,
+    PrioritizeDecided,
+)
+from joulie_bus.events.nodes import HardwareDiscovered, NodeGone, NodeSeen
+from joulie_bus.events.plans import (
+    CapsSet,
+    DrainingBegun,
+    PlanMade,
+    ProfileAssigned,
+    SleepOrdered,
+    TransitionCompleted,
+    WakeOrdered,
+)
+from joulie_bus.events.pods import NamespaceSeen, PodBound, PodFinished, PodGone, PodPending
+from joulie_bus.events.settings import SettingsDeclared
+from joulie_bus.events.telemetry import FacilityPolled, TelemetrySampled
+
+NodeFact: TypeAlias = TelemetrySampled | NodeSeen | NodeGone | HardwareDiscovered
+CardFact: TypeAlias = GpuSeen | GpuGone
+PodFact: TypeAlias = PodPending | PodBound | PodFinished | PodGone
+Observed: TypeAlias = (
+    NodeSeen | NodeGone | HardwareDiscovered | FacilityPolled | CardFact | NamespaceSeen | PodFact
+)
+NodePlan: TypeAlias = (
+    ProfileAssigned | DrainingBegun | CapsSet | TransitionCompleted | SleepOrdered | WakeOrdered
+)
+PlanEvent: TypeAlias = PlanMade | NodePlan
+ClaimEvent: TypeAlias = CardClaimed | ClaimConfirmed | ClaimReleased
+Fact: TypeAlias = (
+    NodeFact | FacilityPolled | CardFact | NamespaceSeen | PodFact | PlanEvent | ClaimEvent
+)
+# The decisions that a replay recomputes.
+Decision: TypeAlias = FilterDecided | PrioritizeDecided | PreemptDecided
+DecisionEntry: TypeAlias = (
+    SettingsDeclared | Decision | FallbackAnswered | DecisionsDropped | BindDecided | OutcomeSeen
+)
+AnyEvent: TypeAlias = Fact | DecisionEntry
+FACT_TYPES: tuple[type[Fact], ...] = (
+    TelemetrySampled,
+    NodeSeen,
+    NodeGone,
+    HardwareDiscovered,
+    FacilityPolled,
+    GpuSeen,
+    GpuGone,
+    NamespaceSeen,
+    PodPending,
+    PodBound,
+    PodFinished,
+    PodGone,
+    PlanMade,
+    ProfileAssigned,
+    DrainingBegun,
+    CapsSet,
+    TransitionCompleted,
+    SleepOrdered,
+    WakeOrdered,
+    CardClaimed,
+    ClaimConfirmed,
+    ClaimReleased,
+)
+DECISION_TYPES: tuple[type[DecisionEntry], ...] = (
+    SettingsDeclared,
+    FilterDecided,
+    PrioritizeDecided,
+    PreemptDecided,
+    FallbackAnswered,
+    DecisionsDropped,
+    BindDecided,
+    OutcomeSeen,
+)
+EVENT_TYPES: tuple[type[AnyEvent], ...] = FACT_TYPES + DECISION_TYPES

@@ -1,0 +1,57 @@
+"""Facts of every kind, numbered, for laws that hold for any sequence of facts."""
+
+from collections.abc import Callable
+
+from joulie_bus.events import Fact, GpuGone, NamespaceSeen, NodeGone, PodFinished, PodGone
+from joulie_bus.testing.cards import card, claim, confirmed, released
+from joulie_bus.testing.nodes import hardware, node_seen, polled, power
+from joulie_bus.testing.plans import (
+    asleep,
+    caps,
+    completed,
+    draining,
+    eco,
+    performance,
+    plan_made,
+    waking,
+)
+from joulie_bus.testing.pods import bound, pending
+
+# Every kind of fact, about a few nodes and pods only, so that some facts concern the same ones.
+_ANY: tuple[Callable[[str, str, int], Fact], ...] = (
+    lambda node, _, number: power(node, number * 10),
+    lambda node, _, number: node_seen(node, cores=number, gpus=number % 3, zone=str(number)),
+    lambda node, _pod, _number: NodeGone(node=node),
+    lambda node, _, number: hardware(node, cores=number, gpus=number % 9),
+    lambda _node, _pod, number: polled(
+        ambient_c=number if number % 2 else None, it_w=number if number % 3 else None
+    ),
+    lambda node, _, number: card(f"g{number % 3}", node, used_mb=number),
+    lambda _node, _pod, number: GpuGone(uuid=f"g{number % 3}"),
+    lambda node, _pod, number: NamespaceSeen(
+        namespace=node, workload="performance" if number % 2 else None
+    ),
+    lambda _, pod, number: pending(pod, performance=number % 2 == 0),
+    lambda node, pod, number: bound(pod, node, performance=number % 2 == 0),
+    lambda _node, pod, _number: PodFinished(uid=pod),
+    lambda _node, pod, _number: PodGone(uid=pod),
+    lambda _node, _pod, number: plan_made(str(number)),
+    lambda node, _, number: eco(node) if number % 2 else performance(node),
+    lambda node, _pod, _number: draining(node),
+    lambda node, _, number: caps(node, number, None if number % 2 else number),
+    lambda node, _, number: completed(node, "eco" if number % 2 else "performance"),
+    lambda node, _pod, _number: asleep(node),
+    lambda node, _pod, _number: waking(node),
+    lambda node, pod, number: claim(f"g{number % 3}", pod, number, node=node),
+    lambda _, pod, number: confirmed(f"g{number % 3}", pod),
+    lambda _, pod, number: released(f"g{number % 3}", pod),
+)
+ANY_FACTS = len(_ANY) * 3 * 4 * 101
+
+
+def any_fact(choice: int) -> Fact:
+    """The fact with number `choice`, below `ANY_FACTS`."""
+    choice, kind = divmod(choice, len(_ANY))
+    choice, node = divmod(choice, 3)
+    number, pod = divmod(choice, 4)
+    return _ANY[kind](f"n{node}", f"p{pod}", number)

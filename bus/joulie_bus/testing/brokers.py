@@ -1,0 +1,136 @@
+"""Logs and brokers: in memory, embedded, and a cluster of three."""
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+from joulie_bus.broker.checksum import server_binary
+from joulie_bus.broker.embedded import Embedded, Peer, environment, free_port
+from joulie_bus.errors import Unreachable
+from joulie_bus.jetstream.connection import Address, Connection
+from joulie_bus.jetstream.streams import declaration, ensure
+from joulie_bus.streams.memory import MemoryBroker, MemoryLog
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing.clock import VirtualClock
+from joulie_bus.testing.stamping import CLUSTER
+
+
+def memory_log(clock: Callable[[], int] | None = None) -> MemoryLog:
+    """A new log in memory; `clock` is the clock of its broker."""
+    return MemoryLog(MemoryBroker(CLUSTER, clock or VirtualClock()))
+
+
+@contextlib.asynccontextmanager
+async def running_broker(directory: Path) -> AsyncGenerator[Embedded, None]:
+    """A real nats-server with the streams, stopped at the end of the block."""
+    async with bare_broker(directory) as broker:
+        async with connected(broker) as connection:
+            await ensure(connection, CLUSTER)
+        yield broker
+
+
+@contextlib.asynccontextmanager
+async def bare_broker(directory: Path) -> AsyncGenerator[Embedded, None]:
+    """A real nats-server without streams, for tests that trim, fill or lose one."""
+    broker = Embedded(directory)
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        await broker.stop()
+
+
+@contextlib.asynccontextmanager
+async def lazy_broker(directory: Path) -> AsyncGenerator[Address, None]:
+    """A nats-server with the streams. It rarely syncs its disk, so benchmarks measure clients."""
+    port = free_port()
+    process = await asyncio.create_subprocess_exec(
+        *(server_binary(), "-js", "-a", "127.0.0.1", "-p", str(port), "-sd", str(directory)),
+        stderr=asyncio.subprocess.DEVNULL,
+        env=environment(),
+    )
+    address = Address(url=f"nats://127.0.0.1:{port}")
+    try:
+        connection = await _once_it_answers(address)
+        await ensure(connection, CLUSTER)
+        await connection.close()
+        yield address
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def _once_it_answers(address: Address) -> Connection:
+    while True:
+        with contextlib.suppress(Unreachable):
+            return await Connection.open(address, "bench", patience_s=1)
+        await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def running_cluster(directory: Path) -> AsyncGenerator[dict[str, Embedded], None]:
+    """A cluster of three nats-servers, by name, without streams. All accept the same users."""
+    routes = [free_port() for _ in range(3)]
+    Embedded(directory / "all")  # creates the passwords that all three share
+    servers = {}
+    for number, port in enumerate(routes):
+        place = directory / f"n{number}"
+        shutil.copytree(directory / "all", place)
+        servers[place.name] = Embedded(place, peer=Peer(place.name, port, routes))
+    try:
+        await asyncio.gather(*(server.start() for server in servers.values()))
+        yield servers
+    finally:
+        await asyncio.gather(*(server.stop() for server in servers.values()))
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    broker: Embedded, name: str = "test", role: Role = Role.ADMIN
+) -> AsyncGenerator[Connection, None]:
+    connection = await Connection.open(broker.address_of(role), name)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+class Backup:
+    """A copy of an embedded broker's streams, for tests that restore an older state."""
+
+    def __init__(self, broker: Embedded, directory: Path) -> None:
+        self._broker = broker
+        self._store, self._copy = directory / "nats", directory / "older"
+
+    @classmethod
+    async def of(cls, broker: Embedded, directory: Path) -> "Backup":
+        """Stops the broker, copies its files and starts it again."""
+        backup = cls(broker, directory)
+        await broker.stop()
+        shutil.copytree(backup._store, backup._copy)
+        await broker.start()
+        return backup
+
+    async def set_back(self) -> None:
+        """Restarts the broker with the older state."""
+        await self._broker.stop()
+        shutil.rmtree(self._store)
+        shutil.copytree(self._copy, self._store)
+        await self._broker.start()
+
+
+@contextlib.asynccontextmanager
+async def full(connection: Connection, *streams: Stream) -> AsyncGenerator[None, None]:
+    """Within the block the broker refuses every message to these streams as full."""
+    for stream in streams:
+        held = (await connection.api(f"STREAM.INFO.{stream}"))["state"]["bytes"]
+        limits = {"discard": "new", "max_bytes": held + 1}
+        await connection.api(f"STREAM.UPDATE.{stream}", declaration(stream, CLUSTER) | limits)
+    try:
+        yield
+    finally:
+        for stream in streams:
+            await connection.api(f"STREAM.UPDATE.{stream}", declaration(stream, CLUSTER))

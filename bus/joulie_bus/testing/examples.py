@@ -1,0 +1,179 @@
+"""One example of every event type."""
+
+from joulie_bus.events import (
+    AnyEvent,
+    Basis,
+    BindDecided,
+    Candidates,
+    DecisionsDropped,
+    FacilityPolled,
+    FallbackAnswered,
+    FilterDecided,
+    GpuGone,
+    GpuSeen,
+    NamespaceSeen,
+    NodeGone,
+    OutcomeSeen,
+    PlanMade,
+    PodAsk,
+    PodBound,
+    PodFinished,
+    PodGone,
+    PodPending,
+    PreemptDecided,
+    PrioritizeDecided,
+    SettingsDeclared,
+    SleepOrdered,
+    Terms,
+    WakeOrdered,
+)
+from joulie_bus.testing.cards import claim, confirmed, released
+from joulie_bus.testing.clock import NOON
+from joulie_bus.testing.nodes import hardware, node_seen, power
+from joulie_bus.testing.plans import caps, completed, draining, eco
+from joulie_bus.testing.pods import ask
+
+
+def one_of_each(node: str = "n1", uid: str = "pod-1") -> list[AnyEvent]:
+    """An example of every event type."""
+    pod = ask(uid, gpus=0.5)
+    return [
+        *_nodes_and_cards(node, uid),
+        *_pods(pod, node),
+        *_plan(node),
+        claim("GPU-5ab1", uid, node=node),
+        confirmed("GPU-5ab1", uid),
+        released("GPU-5ab1", uid),
+        SettingsDeclared(settings="s1", code="0.1.0", values={"neutral": 50.0, "memory": True}),
+        *_answers(pod, node),
+        *_aftermath(node, uid),
+    ]
+
+
+def _nodes_and_cards(node: str, uid: str) -> list[AnyEvent]:
+    return [
+        power(node, 412.5),
+        node_seen(node, gpus=8, power_profile="eco"),
+        NodeGone(node=node),
+        hardware(node, gpus=8),
+        FacilityPolled(facility="hall-1", ambient_mdeg=24_500, it_mw=30_000_000),
+        GpuSeen(
+            uuid="GPU-5ab1",
+            node=node,
+            model="NVIDIA H100 SXM5",
+            total_mb=81_559,
+            allocated_mb=20_000,
+            nvlink_group="0",
+            owner=uid,
+            source="agent",
+        ),
+        GpuGone(uuid="GPU-5ab1"),
+    ]
+
+
+def _pods(pod: PodAsk, node: str) -> list[AnyEvent]:
+    return [
+        NamespaceSeen(namespace="team", workload="performance"),
+        PodPending(pod=pod),
+        PodBound(pod=pod, node=node),
+        PodFinished(uid=pod.uid),
+        PodGone(uid=pod.uid),
+    ]
+
+
+def _plan(node: str) -> list[AnyEvent]:
+    return [
+        PlanMade(
+            plan="p",
+            policy="static",
+            view=7,
+            nodes=2,
+            performance=1,
+            changes=1,
+            inputs={"share": 0.5},
+        ),
+        eco(node),
+        draining(node),
+        caps(node, cpu=60),
+        completed(node),
+        SleepOrdered(plan="p", node=node, because="nothing runs here"),
+        WakeOrdered(plan="p", node=node, because="arrivals are forecast"),
+    ]
+
+
+BASIS = Basis(view=7, view_age_ms=3, now=NOON, settings="s1")
+CANDIDATES = Candidates(ordinals=b"\x00\x00\x00\x00\xff\xff\xff\xff", strangers=["new"])
+
+
+def _answers(pod: PodAsk, node: str) -> list[AnyEvent]:
+    return [
+        FilterDecided(
+            pod=pod, basis=BASIS, candidates=CANDIDATES, verdicts=b"\x00\x02", reason="eco"
+        ),
+        PrioritizeDecided(
+            pod=pod,
+            basis=BASIS,
+            candidates=CANDIDATES,
+            scores=b"\x29\x00\x32\x00",
+            terms_digest=bytes(32),
+            cluster_trend_w_per_min=12.5,
+            perf_pressure=3.25,
+            top=[_terms(node)],
+        ),
+        PreemptDecided(pod=pod, basis=BASIS, candidates=CANDIDATES, verdicts=b"\x00\x02"),
+    ]
+
+
+def _terms(node: str) -> Terms:
+    return Terms(
+        node=node,
+        score=41.25,
+        headroom=50.5,
+        cooling=20.0,
+        trend=-1.5,
+        bonus=0.0,
+        pressure=0.0,
+        draining=0.0,
+        marginal_w=42.0,
+        source="kepler",
+    )
+
+
+def _aftermath(node: str, uid: str) -> list[AnyEvent]:
+    return [
+        _fallback(uid),
+        DecisionsDropped(count=3, why="No space left on device"),
+        BindDecided(
+            pod_uid=uid,
+            namespace="team",
+            name=uid,
+            node=node,
+            basis=BASIS,
+            outcome="lost-race",
+            cards=["GPU-5ab1"],
+            error="another replica was first",
+        ),
+        OutcomeSeen(
+            pod_uid=uid,
+            namespace="team",
+            name=uid,
+            node=node,
+            decision="extender-0:b1:7",
+            rank=2,
+            score=41,
+            regret=9,
+        ),
+    ]
+
+
+def _fallback(uid: str) -> FallbackAnswered:
+    return FallbackAnswered(
+        pod_uid=uid,
+        namespace="team",
+        name=uid,
+        verb="filter",
+        why="overdue",
+        answer="open",
+        candidates=2,
+        basis=BASIS,
+    )

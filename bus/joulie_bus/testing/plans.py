@@ -1,0 +1,44 @@
+"""Builders: the events of plans."""
+
+from joulie_bus.events import (
+    CapsSet,
+    DrainingBegun,
+    PlanMade,
+    Profile,
+    ProfileAssigned,
+    SleepOrdered,
+    TransitionCompleted,
+    WakeOrdered,
+)
+
+
+def plan_made(plan: str = "p") -> PlanMade:
+    return PlanMade(plan=plan, policy="static_partition", view=0, nodes=0, performance=0, changes=0)
+
+
+def eco(node: str) -> ProfileAssigned:
+    return ProfileAssigned(plan="p", node=node, profile="eco")
+
+
+def performance(node: str) -> ProfileAssigned:
+    return ProfileAssigned(plan="p", node=node, profile="performance")
+
+
+def draining(node: str) -> DrainingBegun:
+    return DrainingBegun(plan="p", node=node, performance_pods=1)
+
+
+def caps(node: str, cpu: int | None = None, gpu: int | None = None) -> CapsSet:
+    return CapsSet(plan="p", node=node, cpu_cap_pct=cpu, gpu_cap_pct=gpu)
+
+
+def completed(node: str, profile: Profile = "eco") -> TransitionCompleted:
+    return TransitionCompleted(plan="p", node=node, profile=profile)
+
+
+def asleep(node: str) -> SleepOrdered:
+    return SleepOrdered(plan="p", node=node)
+
+
+def waking(node: str) -> WakeOrdered:
+    return WakeOrdered(plan="p", node=node)

@@ -1,0 +1,53 @@
+"""From events to messages and records: producers with a fixed clock."""
+
+import itertools
+from collections.abc import Callable
+
+from joulie_bus.events import AnyEvent
+from joulie_bus.streams.producer import Producer
+from joulie_bus.streams.records import Message, Record
+from joulie_bus.streams.subjects import Stream, Subjects, stream_of
+from joulie_bus.testing.clock import NOON, noon
+
+CLUSTER = Subjects("test")
+
+
+def producer(name: str = "tester", boot: str = "b1") -> Producer:
+    """A producer whose clock always shows noon."""
+    return Producer(name, CLUSTER, lambda: NOON, boot)
+
+
+class Voices:
+    """One producer per stream, as in a cluster.
+
+    A single producer that numbers its events across streams is read out of order when one stream is
+    read ahead of another, and many of its events then count as repeats.
+    """
+
+    def __init__(self, name: str, subjects: Subjects, clock: Callable[[], int]) -> None:
+        self._of = {
+            stream: Producer(f"{name}-{stream.rpartition('_')[2].lower()}", subjects, clock)
+            for stream in Stream
+        }
+
+    def stamp(self, event: AnyEvent) -> Message:
+        return self._of[stream_of(event)].stamp(event)
+
+
+def records(
+    *events: AnyEvent, name: str = "tester", start_s: float = 0.0, step_s: float = 1.0
+) -> list[Record]:
+    """The events as their streams store them, `step_s` apart.
+
+    Each stream has its own producer and its own sequence.
+    """
+    producers = {stream: producer(name) for stream in Stream}
+    numbers: dict[Stream, Callable[[], int]] = {}
+    made = []
+    for number, event in enumerate(events):
+        stream = stream_of(event)
+        count = numbers.setdefault(stream, itertools.count(1).__next__)
+        at = noon(start_s + number * step_s)
+        message = producers[stream].stamp(event)
+        made.append(Record(stream, count(), at, message.data, message.subject))
+    return made

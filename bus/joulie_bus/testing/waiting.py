@@ -1,0 +1,36 @@
+"""Waiting for a condition, and reading what a stream stores."""
+
+import asyncio
+from collections.abc import Callable
+
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.reader import Reader
+from joulie_bus.jetstream.streams import state_of
+from joulie_bus.runtime import metrics
+from joulie_bus.runtime.tasks import rung
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import Stream
+
+
+async def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    """Polls until `condition()` is true; for state that offers nothing to wait on."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def stored(connection: Connection, stream: Stream) -> list[Record]:
+    """All messages of a stream, in order."""
+    state, bell, found = await state_of(connection, stream), asyncio.Event(), list[Record]()
+    after = max(0, state.first - 1)
+    async with asyncio.timeout(30), Reader.on(connection, stream, after, bell=bell) as reader:
+        while after + len(found) < state.last:
+            await rung(bell, 1)
+            found += reader.take(10_000)
+    return found
+
+
+def refusals(what: str) -> float:
+    """How often the broker has refused messages of this kind."""
+    (counter,) = metrics.PUBLISH_REFUSED.labels(what=what).collect()
+    return next(sample.value for sample in counter.samples if sample.name.endswith("_total"))
