@@ -18,8 +18,7 @@ from joulie_bus.testing import CLUSTER, VirtualClock, ask, hardware, node_seen, 
 from joulie_extender.decide.decide import Moment, decide_filter, decide_prioritize, declaration
 from joulie_extender.decide.scoring import Weights
 from joulie_operator.planning.plugins import load_policy
-from joulie_operator.planning.reconcile import PlanBasis
-from joulie_operator.planning.reconcile import plan
+from joulie_operator.planning.reconcile import PlanBasis, plan
 from joulie_operator.planning.rules import Rules
 from joulie_projections.decision_log import key_change
 from joulie_projections.decision_log.entry import Entry, entry_of, fields_before_bounds

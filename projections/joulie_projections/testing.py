@@ -211,10 +211,6 @@ class KillPoint(NamedTuple):
 
 PRELOADED = [__name__]  # imported once, by the process that projectors are forked from
 EXIT_FENCED = 3  # exit code of a projector that lost its lease
-=======
-PRELOADED = [__name__]  # imported once, by the fork server
-EXIT_FENCED = 3  # exit code of a projector that lost its lease
->>>>>>> room/rp
 
 
 class ProjectorProcess:

@@ -129,9 +129,6 @@ async def test_worker_processes_report_the_same_position(
 ) -> None:
     statement, flaw = CHANGES[change]
     tamper(small_log.database, statement)
-=======
-    tamper(small.database, statement)
->>>>>>> room/rp
 
     shared = await verified(small_log, jobs=3)
 
