@@ -104,7 +104,7 @@ async def browser(scenario: ConsoleHarness) -> AsyncGenerator[httpx2.AsyncClient
 
 @pytest.fixture(scope="module")
 async def spare_broker(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Embedded, None]:
-    """A second broker, whose streams are deleted between tests."""
+    """A second broker; its streams are deleted between tests."""
     async with running_broker(tmp_path_factory.mktemp("spare")) as running:
         yield running
 

@@ -40,56 +40,43 @@ class Operation(NamedTuple):
     answer: Callable[..., Awaitable[responses.Answer]]
 
 
+def _collection(name: str, summary: str, query_type: Any, answer: Any, handler: Any) -> Operation:
+    path = f"/v1/{name}"
+    return Operation(path, RouteSpec(path, name, summary, query_type, answer, None), handler)
+
+
+def _item(
+    name: str, summary: str, types: tuple[Any, Any], handler: Any, parameter: str = "name"
+) -> Operation:
+    """One item of a collection; `types` are those of the query and the response."""
+    schema = ENTRY_PARAMETER if parameter == "entry" else TEXT_PARAMETER
+    spec = RouteSpec(f"/v1/{name}s/{{{parameter}}}", name, summary, *types, (parameter, schema))
+    return Operation(f"/v1/{name}s/{{{parameter}:path}}", spec, handler)
+
+
 def operations(console: Console) -> list[Operation]:
-    q, a = requests, responses
-
-    def collection(name: str, summary: str, query_type: Any, answer: Any, does: Any) -> Operation:
-        path = f"/v1/{name}"
-        return Operation(path, RouteSpec(path, name, summary, query_type, answer, None), does)
-
-    def item(
-        name: str,
-        summary: str,
-        query_type: Any,
-        answer: Any,
-        does: Any,
-        path_parameter: str = "name",
-    ) -> Operation:
-        schema = ENTRY_PARAMETER if path_parameter == "entry" else TEXT_PARAMETER
-        path = f"/v1/{name}s/{{{path_parameter}}}"
-        spec = RouteSpec(path, name, summary, query_type, answer, (path_parameter, schema))
-        return Operation(f"/v1/{name}s/{{{path_parameter}:path}}", spec, does)
-
+    q, a, c = requests, responses, console
+    at = q.SnapshotQuery
     return [
-        collection(
-            "cluster", "The cluster at a glance", q.SnapshotQuery, a.Cluster, console.cluster
+        _collection("cluster", "The cluster at a glance", at, a.Cluster, c.cluster),
+        _collection("power", "Watts over time", q.Power, a.PowerSeries, c.power),
+        _collection("map", "Every node, in columns", at, a.Map, c.map),
+        _collection("nodes", "Nodes", q.Nodes, a.NodeList, c.nodes),
+        _item("node", "One node: twin, history, transitions", (at, a.NodeDetail), c.node),
+        _collection("pods", "Pods", q.Pods, a.PodList, c.pods),
+        _item("pod", "One pod, explained", (at, a.PodDetail), c.pod, "uid"),
+        _collection("gpus", "GPU cards", q.Gpus, a.GpuList, c.gpus),
+        _collection(
+            "decisions", "Decisions, newest first", q.Decisions, a.DecisionList, c.decisions
         ),
-        collection("power", "Watts over time", q.Power, a.PowerSeries, console.power),
-        collection("map", "Every node, in columns", q.SnapshotQuery, a.Map, console.map),
-        collection("nodes", "Nodes", q.Nodes, a.NodeList, console.nodes),
-        item(
-            "node",
-            "One node: twin, history, transitions",
-            q.SnapshotQuery,
-            a.NodeDetail,
-            console.node,
+        _item(
+            *("decision", "One decision with its terms", (q.Decision, a.DecisionDetail)),
+            *(c.decision, "entry"),
         ),
-        collection("pods", "Pods", q.Pods, a.PodList, console.pods),
-        item("pod", "One pod, explained", q.SnapshotQuery, a.PodDetail, console.pod, "uid"),
-        collection("gpus", "GPU cards", q.Gpus, a.GpuList, console.gpus),
-        collection(
-            "decisions", "Decisions, newest first", q.Decisions, a.DecisionList, console.decisions
-        ),
-        item(
-            *("decision", "One decision with its terms", q.Decision, a.DecisionDetail),
-            *(console.decision, "entry"),
-        ),
-        collection(
-            "plans", "Plans and transitions, newest first", q.Plans, a.PlanList, console.plans
-        ),
-        collection("heads", "Signed heads of the decision log", q.Heads, a.HeadList, console.heads),
-        collection(
-            "reach", "How far back in time queries can go", q.NoParameters, a.Reach, console.reach
+        _collection("plans", "Plans and transitions, newest first", q.Plans, a.PlanList, c.plans),
+        _collection("heads", "Signed heads of the decision log", q.Heads, a.HeadList, c.heads),
+        _collection(
+            "reach", "How far back in time queries can go", q.NoParameters, a.Reach, c.reach
         ),
     ]
 
@@ -129,31 +116,9 @@ class StreamEndpoint:
 def make_app(
     console: Console, access: AccessControl, options: StreamOptions, max_clients: int
 ) -> Starlette:
-    known = operations(console)
-    specs = [*(operation.spec for operation in known), STREAM]
-    api = _json(document(specs, API_VERSION))
-
-    async def openapi(_: Request) -> Response:
-        return Response(api, media_type="application/json")
-
-    async def healthz(_: Request) -> Response:
-        return Response("ok\n", media_type="text/plain")
-
-    async def readyz(_: Request) -> Response:
-        if console.is_ready:
-            return Response("ok\n", media_type="text/plain")
-        return Response("the projection is not loaded yet\n", 503, media_type="text/plain")
-
     streams = StreamEndpoint(console, options, max_clients)
     app = Starlette(
-        routes=[
-            *(Route(operation.path, _endpoint(console, operation)) for operation in known),
-            Route(STREAM.path, streams.answer),
-            Route("/openapi.json", openapi),
-            Route("/healthz", healthz),
-            Route("/readyz", readyz),
-            *_pages(),
-        ],
+        routes=[*_api(console, streams), *_probes(console), *_pages()],
         middleware=[
             Middleware(SecurityMiddleware, access=access),
             Middleware(GZipMiddleware, minimum_size=1000, compresslevel=GZIP_LEVEL),
@@ -168,6 +133,32 @@ def make_app(
     )
     app.router.redirect_slashes = False  # a redirect would use the Host that the client sent
     return app
+
+
+def _api(console: Console, streams: StreamEndpoint) -> list[Route]:
+    known = operations(console)
+    content = _json(document([*(operation.spec for operation in known), STREAM], API_VERSION))
+
+    async def openapi(_: Request) -> Response:
+        return Response(content, media_type="application/json")
+
+    return [
+        *(Route(operation.path, _endpoint(console, operation)) for operation in known),
+        Route(STREAM.path, streams.answer),
+        Route("/openapi.json", openapi),
+    ]
+
+
+def _probes(console: Console) -> list[Route]:
+    async def healthz(_: Request) -> Response:
+        return Response("ok\n", media_type="text/plain")
+
+    async def readyz(_: Request) -> Response:
+        if console.is_ready:
+            return Response("ok\n", media_type="text/plain")
+        return Response("the projection is not loaded yet\n", 503, media_type="text/plain")
+
+    return [Route("/healthz", healthz), Route("/readyz", readyz)]
 
 
 def _endpoint(console: Console, operation: Operation) -> Callable[[Request], Awaitable[Response]]:

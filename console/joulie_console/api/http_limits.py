@@ -12,7 +12,7 @@ HEAD_BYTES = 32 * 1024
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Closes a connection whose request is not complete in time; uvicorn has no such limit."""
+    """Closes a connection if a request is not complete in time; uvicorn has no such limit."""
 
     _timer: asyncio.TimerHandle | None = None
     _is_in_head = True

@@ -50,7 +50,9 @@ async def test_the_page_draws_the_map_without_console_messages(
     assert page.complaints == []
 
 
-async def test_the_page_loads_nothing_from_other_sites(page: Page, scenario: ConsoleHarness) -> None:
+async def test_the_page_loads_nothing_from_other_sites(
+    page: Page, scenario: ConsoleHarness
+) -> None:
     await opened(page, scenario)
     await page.until(DRAWN)
 
@@ -85,7 +87,9 @@ async def test_an_open_decision_shows_the_terms_of_the_two_best_nodes(
     assert await page.run("document.activeElement.id") == "detail-title"
 
 
-async def test_every_term_of_the_two_best_nodes_is_in_the_table(page: Page, scenario: ConsoleHarness) -> None:
+async def test_every_term_of_the_two_best_nodes_is_in_the_table(
+    page: Page, scenario: ConsoleHarness
+) -> None:
     await opened(page, scenario, "?decision=3")
     await page.until(shows("#detail", "Candidates (3)"))
     explained = await page.run("document.querySelectorAll('#detail .duel tbody tr').length")
@@ -114,7 +118,9 @@ async def test_a_node_shows_its_caps_its_state_and_its_transitions(
     assert await page.run(shows("#detail .lines", "caps: CPU 60 %, GPU none"))
 
 
-async def test_a_node_above_its_cap_has_negative_headroom(page: Page, new_harness: NewHarness) -> None:
+async def test_a_node_above_its_cap_has_negative_headroom(
+    page: Page, new_harness: NewHarness
+) -> None:
     async with new_harness() as harness:
         await harness.publish(node_seen("n1"), hardware("n1", watts=600), caps("n1", cpu=50))
         await harness.publish(power("n1", 330))
@@ -140,15 +146,15 @@ async def test_earlier_transitions_of_a_node_are_loaded_on_demand(
         assert await page.run("document.querySelector('#detail .lines + button').hidden")
 
 
-async def test_cards_are_listed_with_their_claims(
-    page: Page, scenario: ConsoleHarness
-) -> None:
+async def test_cards_are_listed_with_their_claims(page: Page, scenario: ConsoleHarness) -> None:
     await opened(page, scenario)
 
     await page.until(shows("#gpus", "team/heavy"))
 
 
-async def test_the_slider_shows_a_past_state_and_live_returns(page: Page, scenario: ConsoleHarness) -> None:
+async def test_the_slider_shows_a_past_state_and_live_returns(
+    page: Page, scenario: ConsoleHarness
+) -> None:
     await opened(page, scenario)
     await page.until(f"{FIGURES}.includes('1 draining')")
     await page.run(
@@ -172,9 +178,7 @@ async def test_a_link_restores_the_selection(page: Page, scenario: ConsoleHarnes
     assert await page.run(chosen) == ["class", "class"]
 
 
-async def test_the_table_is_sorted_by_a_column(
-    page: Page, scenario: ConsoleHarness
-) -> None:
+async def test_the_table_is_sorted_by_a_column(page: Page, scenario: ConsoleHarness) -> None:
     await opened(page, scenario)
     await page.click("#as-table")
     await page.click("#table-view [data-sort='measured']")
