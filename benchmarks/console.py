@@ -36,7 +36,7 @@ from joulie_bus.streams.subjects import Subjects
 from joulie_bus.testing import Voices, hardware, node_seen, power
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_cli.supervisor.supervisor import Supervisor
-from joulie_console.testing import Ear, listening_to
+from joulie_console.testing import EventReader, open_stream
 
 CLUSTER = Subjects("local")
 DECISIONS_PER_S = 304  # two for each pod, in quarters of a second
@@ -150,12 +150,12 @@ async def listen(url: str, count: int) -> None:
     """Runs in a process of its own until it is killed. Prints a line when all are connected."""
     async with contextlib.AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
         for _ in range(count):
-            ear = await stack.enter_async_context(listening_to(url, topics="decisions,cluster"))
+            ear = await stack.enter_async_context(open_stream(url, topics="decisions,cluster"))
             tasks.create_task(_hear(ear))
         print("all are connected", flush=True)
 
 
-async def _hear(ear: Ear) -> None:
+async def _hear(ear: EventReader) -> None:
     while True:
         await ear.next()
 

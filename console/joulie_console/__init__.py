@@ -1,1 +1,1 @@
-"""For people: the read API, the stream of decisions, and the page that shows it all."""
+"""The console: a read API, a stream of events, and the page that shows them."""

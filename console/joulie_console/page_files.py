@@ -1,4 +1,4 @@
-"""The page's files, read once: what is served cannot leave this folder."""
+"""The page's files, read once. Only files of the folder `page` are served."""
 
 from functools import cache
 from importlib.resources import files
@@ -19,7 +19,7 @@ class PageFile(NamedTuple):
 
 @cache
 def page_files() -> dict[str, PageFile]:
-    """By the path that each is served at."""
+    """The files by the path that each is served at."""
     found = {}
     for file in (files("joulie_console") / "page").iterdir():
         kind = TYPES.get(file.name.rpartition(".")[2])

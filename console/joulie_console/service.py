@@ -1,4 +1,4 @@
-"""The running console: its view, its journal, its listeners, its door."""
+"""The running console: the view, the event tail, the poller and the HTTP server."""
 
 import asyncio
 import contextlib
@@ -16,21 +16,21 @@ from joulie_bus.streams.log import Log
 from joulie_bus.streams.subjects import Subjects
 from joulie_console.api.app import make_app
 from joulie_console.api.http_limits import BoundedProtocol
-from joulie_console.api.queries import Console, Older
-from joulie_console.api.security import Gate
+from joulie_console.api.queries import Console, HistorySources
+from joulie_console.api.security import AccessControl
 from joulie_console.settings import ConsoleSettings
-from joulie_console.stream.event_tail import Journal
+from joulie_console.stream.event_tail import EventTail
 from joulie_console.stream.plans import PlanPages
-from joulie_console.stream.poller import Pulse
-from joulie_console.stream.server_sent_events import Pace
+from joulie_console.stream.poller import ClusterPoller
+from joulie_console.stream.server_sent_events import StreamOptions
 from joulie_console.views.cluster_view import names_by_id
-from joulie_console.views.past import Opening, Past
-from joulie_console.views.time_travel import Travel
+from joulie_console.views.history_reader import HistoryReader, OpenHistory
+from joulie_console.views.time_travel import TimeTravel
 from joulie_projections.view.view import View
 
 KEEP_ALIVE_S = 30
-OTHERS = 256  # connections beside those that listen to the stream
-DRAIN_S = 1  # listeners never end by themselves; they come back to the next life
+OTHER_CONNECTIONS = 256  # besides those of the stream
+DRAIN_S = 1  # streams do not end by themselves; their clients reconnect
 log = get_logger("console")
 
 
@@ -38,39 +38,39 @@ async def serve(
     bus: Log,
     subjects: Subjects,
     view: View,
-    opening: Opening,
+    open_history: OpenHistory,
     settings: ConsoleSettings,
     staleness_s: float,
 ) -> None:
-    """For ever."""
-    past = Past(opening)
-    journal = Journal(bus, past, lambda: names_by_id(view.cluster_state))
-    pulse = Pulse(view, journal, subjects.cluster, staleness_s)
-    older = Older(past, Travel(bus, past), PlanPages(bus, past, journal))
-    console = Console(pulse, journal, older, time.time_ns, staleness_s)
-    pace = Pace(heartbeat_s=settings.heartbeat_s, behind=settings.behind)
-    app = make_app(console, Gate(settings), pace, settings.listeners)
+    """Runs until it is cancelled."""
+    history = HistoryReader(open_history)
+    tail = EventTail(bus, history, lambda: names_by_id(view.cluster_state))
+    poller = ClusterPoller(view, tail, subjects.cluster, staleness_s)
+    sources = HistorySources(history, TimeTravel(bus, history), PlanPages(bus, history, tail))
+    console = Console(poller, tail, sources, time.time_ns, staleness_s)
+    options = StreamOptions(heartbeat_s=settings.heartbeat_s, max_behind=settings.max_behind)
+    app = make_app(console, AccessControl(settings), options, settings.max_clients)
 
-    def ring(_: bytes) -> None:
-        journal.bell.set()
+    def wake(_: bytes) -> None:
+        tail.wakeup.set()
 
     try:
         async with (
-            bus.listening(subjects.beat, ring),
-            listening(app, settings.addr, settings.listeners + OTHERS),
-            contextlib.AsyncExitStack() as before,
+            bus.listening(subjects.beat, wake),
+            listening(app, settings.addr, settings.max_clients + OTHER_CONNECTIONS),
+            contextlib.AsyncExitStack() as shutdown,
             asyncio.TaskGroup() as tasks,
         ):
-            before.callback(journal.close)  # listeners leave by themselves, not with the door
-            log.info("showing", at=f"http://{settings.addr}")
-            tasks.create_task(journal.follow(), name="journal")
-            tasks.create_task(pulse.beat(), name="pulse")
+            shutdown.callback(tail.close)  # streams end with a `cut` before the server stops
+            log.info("serving", at=f"http://{settings.addr}")
+            tasks.create_task(tail.follow(), name="event_tail")
+            tasks.create_task(poller.run(), name="poller")
     finally:
-        past.close()
+        history.close()
 
 
 class _Server(uvicorn.Server):
-    """Signals are the process's business, not a library's."""
+    """uvicorn's server without its signal handlers: the process installs its own."""
 
     @contextlib.contextmanager
     def capture_signals(self):  # type: ignore[no-untyped-def]
@@ -85,7 +85,7 @@ async def listening(
         app,
         log_level="error",
         access_log=False,
-        proxy_headers=False,  # who the peer is decides about trust: no header may change it
+        proxy_headers=False,  # the peer's address decides about trust: no header may change it
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=DRAIN_S,
         http=BoundedProtocol,
@@ -96,8 +96,8 @@ async def listening(
         backlog=2048,
     )
     server = _Server(config)
-    door = _open_door(at)
-    running = asyncio.create_task(server.serve([door]), name=f"http {at}")
+    sock = _listening_socket(at)
+    running = asyncio.create_task(server.serve([sock]), name=f"http {at}")
     try:
         while not server.started and not running.done():
             await asyncio.sleep(0.01)
@@ -105,10 +105,10 @@ async def listening(
     finally:
         server.should_exit = True
         await running
-        door.close()
+        sock.close()
 
 
-def _open_door(at: HostPort) -> socket.socket:
+def _listening_socket(at: HostPort) -> socket.socket:
     family = socket.AF_INET6 if ":" in at.host else socket.AF_INET
     try:
         return socket.create_server(at, family=family, backlog=2048)

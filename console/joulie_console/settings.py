@@ -1,4 +1,4 @@
-"""The console's settings. What would open it to strangers stops the start instead."""
+"""The console's settings. Beyond loopback the console requires a token or trusted proxies."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from joulie_bus.runtime.settings import HostPort, address, setting
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 SHORTEST_TOKEN = 16
-LISTENERS = 500  # of the stream at once: what the benchmark shows to be harmless
-HEARTBEAT_S = 15.0  # silence of the stream after which a comment is sent, for proxies
-BEHIND = 5000  # decisions after which a slow listener is cut
+MAX_CLIENTS = 500  # clients of the stream at once; benchmarks/console.py measures this number
+HEARTBEAT_S = 15.0  # of silence before a comment keeps proxies from closing the stream
+MAX_BEHIND = 5000  # decisions after which a slow client is disconnected
 
 
 def token_file(path: str) -> str:
@@ -28,7 +28,7 @@ def read_token(path: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(getattr(error, "strerror", None) or str(error)) from error
     if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable():
-        raise ValueError("not such a file")
+        raise ValueError("the file has no such line")
     return token
 
 
@@ -43,30 +43,30 @@ def proxies(text: str) -> Proxies | None:
         return None
     header, _, rest = (part.strip() for part in text.partition("="))
     if not all(part.isalnum() for part in header.split("-")):
-        raise ValueError("not a header's name before =")
+        raise ValueError("no header name before =")
     named = [part.strip() for part in rest.split(",") if part.strip()]
     if not named:
-        raise ValueError("a header is believed from named proxies only")
+        raise ValueError("no proxy addresses after =")
     return Proxies(header.lower(), tuple(map(ipaddress.ip_network, named)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConsoleSettings:
     addr: HostPort = setting(
-        address, "CONSOLE_ADDR", "127.0.0.1:9870", "Where people's browsers reach the console"
+        address, "CONSOLE_ADDR", "127.0.0.1:9870", "The address of the console for browsers"
     )
     token_file: str = setting(
-        token_file, "CONSOLE_TOKEN_FILE", "", "The token that every question must bring"
+        token_file, "CONSOLE_TOKEN_FILE", "", "The token that every request must carry"
     )
     proxies: Proxies | None = setting(
         proxies,
         "CONSOLE_PROXIES",
         "",
-        "Proxies that have checked the user, and the header in which they name it",
+        "Proxies that authenticate the user, and the header with the user's name",
     )
-    listeners: int = LISTENERS
+    max_clients: int = MAX_CLIENTS
     heartbeat_s: float = HEARTBEAT_S
-    behind: int = BEHIND
+    max_behind: int = MAX_BEHIND
 
     @property
     def is_local(self) -> bool:
@@ -76,7 +76,7 @@ class ConsoleSettings:
         found = []
         if not (self.is_local or self.token_file or self.proxies):
             found.append(
-                f"CONSOLE_ADDR={self.addr}: beyond this machine everybody could look; give "
+                f"CONSOLE_ADDR={self.addr}: beyond loopback every client could read; set "
                 "CONSOLE_TOKEN_FILE or CONSOLE_PROXIES"
             )
         return found

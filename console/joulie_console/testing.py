@@ -1,4 +1,4 @@
-"""For tests, ours and our users': a whole console over a real broker, projector and database."""
+"""The test kit: a whole console over a real broker, projector and database."""
 
 import asyncio
 import contextlib
@@ -33,40 +33,40 @@ from joulie_projections.store import database
 from joulie_projections.view.view import View
 
 STALENESS_S = 300.0
-Constants = Mapping[str, Any]  # of ConsoleSettings, by the names of their fields
+Constants = Mapping[str, Any]  # values of fields of ConsoleSettings that are not settings
 WEIGHTS = Weights()
 
 
-class Stage:
-    """What happens, happens by `tell` and `place`; what is shown is at `url`."""
+class ConsoleHarness:
+    """A console at `url`, with methods to publish events and decisions."""
 
     def __init__(self, bus: JetStreamLog, view: View, database_file: Path, url: str) -> None:
         self.bus = bus
         self.view = view
         self.url = url
         self._database = database_file
-        self._says = Voices("stage", CLUSTER, time.time_ns)
+        self._producers = Voices("harness", CLUSTER, time.time_ns)
         self._extender = Producer("extender-0", CLUSTER, time.time_ns)
         self.entries = 0
 
-    async def tell(self, *events: AnyEvent) -> None:
-        """Returns when the view has them."""
+    async def publish(self, *events: AnyEvent) -> None:
+        """Publishes events as their producers do. Returns when the view has them."""
         goal = self.view.position + len(events)
-        await self.bus.publish([self._says.stamp(event) for event in events])
+        await self.bus.publish([self._producers.stamp(event) for event in events])
         await self.view.wait_for(goal, 10)
 
-    async def place(self, pod: PodAsk) -> None:
-        """One filter and one prioritize answer over all nodes, in the log."""
+    async def decide(self, pod: PodAsk) -> None:
+        """Logs one filter and one prioritize decision over all nodes."""
         names = sorted(self.view.cluster_state.nodes)
         seen = self.view.snapshot()
         moment = Moment(seen.twin_columns, seen.position, seen.age_ms, time.time_ns())
-        await self.record(
+        await self.publish_decisions(
             *([] if self.entries else [declaration(WEIGHTS)]),
             decide_filter(pod, names, moment, WEIGHTS),
             decide_prioritize(pod, names, moment, WEIGHTS),
         )
 
-    async def record(self, *entries: DecisionEntry) -> None:
+    async def publish_decisions(self, *entries: DecisionEntry) -> None:
         self.entries += len(entries)
         await self.bus.publish([self._extender.stamp(entry) for entry in entries])
         await until(lambda: self._tip() >= self.entries)
@@ -82,10 +82,10 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def projecting(
+async def running_projector(
     bus: JetStreamLog, directory: Path
 ) -> AsyncGenerator[asyncio.Task[None], None]:
-    """A projector on a new database in the directory, or on the one that is there."""
+    """A projector on the directory's database, which is created if it does not exist."""
     path = directory / "joulie.db"
     migrator = database.migrator(path)
     joulie_migrations.upgrade(migrator)
@@ -102,10 +102,10 @@ async def projecting(
 
 
 @contextlib.asynccontextmanager
-async def showing(
+async def running_console(
     broker: Embedded, directory: Path, constants: Constants | None = None, **settings: str
 ) -> AsyncGenerator[str, None]:
-    """A console; its URL. `settings` are those of the environment, `constants` those of code."""
+    """Yields a console's URL. `settings` are environment variables, `constants` other fields."""
     source = Source.of(**{"CONSOLE_ADDR": f"127.0.0.1:{free_port()}", **settings})
     loaded = replace(source.load(ConsoleSettings), **(constants or {}))
     source.finish()
@@ -133,32 +133,34 @@ async def _ready(url: str) -> None:
 
 
 async def _is_ready(url: str) -> bool:
-    with contextlib.suppress(OSError, EOFError, Refusal):
-        async with asking(url, "/readyz"):
+    with contextlib.suppress(OSError, EOFError, UnexpectedStatus):
+        async with open_response(url, "/readyz"):
             return True
     return False
 
 
 @contextlib.asynccontextmanager
-async def staging(
+async def console_harness(
     broker: Embedded, directory: Path, constants: Constants | None = None, **settings: str
-) -> AsyncGenerator[Stage, None]:
-    """All of it: projector, console, and somebody who makes things happen."""
+) -> AsyncGenerator[ConsoleHarness, None]:
+    """A projector, a console, and a producer of events."""
     async with (
         connected(broker) as connection,
         JetStreamLog.over(connection) as bus,
-        projecting(bus, directory),
+        running_projector(bus, directory),
         contextlib.AsyncExitStack() as stack,
     ):
-        url = await stack.enter_async_context(showing(broker, directory, constants, **settings))
+        url = await stack.enter_async_context(
+            running_console(broker, directory, constants, **settings)
+        )
         engine = database.reader(directory / "joulie.db")
         stack.callback(engine.dispose)
         view = await stack.enter_async_context(View.open(bus, engine, CLUSTER))
         await view.wait_ready(10)
-        yield Stage(bus, view, directory / "joulie.db", url)
+        yield ConsoleHarness(bus, view, directory / "joulie.db", url)
 
 
-class Heard(NamedTuple):
+class StreamEvent(NamedTuple):
     """One event of the stream."""
 
     event: str
@@ -166,21 +168,21 @@ class Heard(NamedTuple):
     data: Any
 
 
-class Ear:
-    """A listener that knows no more of SSE than its standard says."""
+class EventReader:
+    """A client of the stream: a parser of server-sent events."""
 
     def __init__(self, lines: AsyncIterator[str], last_id: str) -> None:
         self._lines = lines
         self.last_id = last_id
 
-    async def next(self, *events: str) -> Heard:
-        """The next event, or the next of these."""
+    async def next(self, *events: str) -> StreamEvent:
+        """The next event, or the next one of these kinds."""
         while True:
-            heard = await self._one()
-            if not events or heard.event in events:
-                return heard
+            event = await self._read_one()
+            if not events or event.event in events:
+                return event
 
-    async def _one(self) -> Heard:
+    async def _read_one(self) -> StreamEvent:
         event, data = "message", list[str]()
         async for line in self._lines:
             name, _, value = line.partition(": ")
@@ -191,47 +193,47 @@ class Ear:
             elif name == "id":
                 self.last_id = value
             elif not line and data:
-                return Heard(event, self.last_id, msgspec.json.decode("\n".join(data)))
+                return StreamEvent(event, self.last_id, msgspec.json.decode("\n".join(data)))
         raise EOFError("the stream ended")
 
 
 @contextlib.asynccontextmanager
-async def listening_to(
+async def open_stream(
     url: str, last_id: str = "", buffer: int = 0, **query: str
-) -> AsyncGenerator[Ear, None]:
-    """At a console's stream, from now on or from where somebody else left."""
-    asked = urllib.parse.urlencode(query)
+) -> AsyncGenerator[EventReader, None]:
+    """Opens a console's stream, from now on or after the given id."""
+    encoded = urllib.parse.urlencode(query)
     header = {"Last-Event-ID": last_id} if last_id else {}
-    async with asking(url, f"/v1/stream?{asked}", buffer, **header) as lines:
-        yield Ear(lines, last_id)
+    async with open_response(url, f"/v1/stream?{encoded}", buffer, **header) as lines:
+        yield EventReader(lines, last_id)
 
 
-class Refusal(Exception):
-    """Another status than 200."""
+class UnexpectedStatus(Exception):
+    """The status is not 200."""
 
 
 @contextlib.asynccontextmanager
-async def asking(
+async def open_response(
     url: str, path: str, buffer: int = 0, **headers: str
 ) -> AsyncGenerator[AsyncIterator[str], None]:
-    """The lines of an answer as they come, over a socket of its own: cheap, by the hundreds.
+    """The lines of a response as they arrive, over a socket of its own: cheap enough for hundreds.
 
-    With a small `buffer` for those who want to be slow.
+    A small `buffer` makes a slow client.
     """
     at = urllib.parse.urlsplit(url)
-    door = socket.socket()
-    door.setblocking(False)
+    connection = socket.socket()
+    connection.setblocking(False)
     if buffer:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-    await asyncio.get_running_loop().sock_connect(door, (at.hostname, at.port))
-    reader, writer = await asyncio.open_connection(sock=door, limit=buffer or 2**16)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    await asyncio.get_running_loop().sock_connect(connection, (at.hostname, at.port))
+    reader, writer = await asyncio.open_connection(sock=connection, limit=buffer or 2**16)
     try:
         sent = {"Host": at.netloc, "Connection": "close", **headers}
-        told = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
-        writer.write(f"GET {path} HTTP/1.1\r\n{told}\r\n".encode())
+        head = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
+        writer.write(f"GET {path} HTTP/1.1\r\n{head}\r\n".encode())
         status = (await reader.readuntil(b"\r\n")).decode().strip()
         if " 200 " not in status:
-            raise Refusal(status)
+            raise UnexpectedStatus(status)
         await reader.readuntil(b"\r\n\r\n")
         yield _lines(reader)
     finally:
@@ -241,7 +243,7 @@ async def asking(
 
 
 async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[str]:
-    """Out of the chunks in which they travel."""
+    """Decodes the chunked transfer encoding."""
     rest = b""
     while size := int(await reader.readline() or b"0", 16):
         rest += await reader.readexactly(size)

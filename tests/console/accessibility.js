@@ -1,21 +1,21 @@
-// Our own checks in the place of axe: what its serious and critical rules find, targets of 24 pixels,
-// and an order of headings and landmarks. Names and roles are the browser's own. Returns the faults,
-// each with the rule before it; what a rule does not know is a fault too, so that nobody adds it unseen.
+// Accessibility checks like those of axe: its serious and critical rules, targets of 24 pixels, and
+// the order of headings and landmarks. Names and roles come from the browser. Returns the faults,
+// each with its rule; an element that no rule supports is a fault too.
 (() => {
   const faults = [];
   let rule = "";
-  const say = (each, what) => faults.push(`${rule}: ${what}: ${each.outerHTML.slice(0, 120)}`);
+  const report = (each, what) => faults.push(`${rule}: ${what}: ${each.outerHTML.slice(0, 120)}`);
   const every = (selector) => [...document.querySelectorAll(selector)];
   const shown = (each) => each.checkVisibility({ visibilityProperty: true }) && each.getClientRects().length > 0;
-  const heard = (each) => shown(each) && !each.closest("[aria-hidden='true']");
+  const exposed = (each) => shown(each) && !each.closest("[aria-hidden='true']");
   const words = (text) => (text || "").split(/\s+/).filter(Boolean);
   const focusable = (each) => each.tabIndex >= 0 && !each.disabled && shown(each);
   const nameOf = (each) => (each.computedName || "").trim();
-  const ROLED = "[role], a, button, dialog, img, input, meter, option, progress, select, summary, textarea"; // others name nothing
+  const ROLED = "[role], a, button, dialog, img, input, meter, option, progress, select, summary, textarea"; // other elements have no name
   const roles = new Map();
   const roleOf = (each) => roles.get(each) ?? (roles.set(each, each.computedRole), roles.get(each));
 
-  // --- what ARIA 1.2 knows --------------------------------------------------------------------
+  // --- roles and attributes of ARIA 1.2 -------------------------------------------------------
 
   const ROLES = words(`alert alertdialog application article banner blockquote button caption cell checkbox code
     columnheader combobox complementary contentinfo definition deletion dialog directory document emphasis feed figure
@@ -71,27 +71,27 @@
   const RULES = {
     // button-name, link-name, label, select-name, image-alt, aria-*-name and their like.
     name() {
-      const reads = (each) => each.matches("button:not([aria-labelledby]), a:not([aria-labelledby])") && each.innerText.trim(); // asking takes long
-      for (const each of every(ROLED)) if (heard(each) && !reads(each) && NAMED.has(roleOf(each)) && !nameOf(each)) say(each, `a ${roleOf(each)} without a name`);
-      for (const each of every("section, aside")) if (heard(each) && !nameOf(each)) say(each, "a part of the page without a name");
+      const reads = (each) => each.matches("button:not([aria-labelledby]), a:not([aria-labelledby])") && each.innerText.trim(); // a computed name is slow
+      for (const each of every(ROLED)) if (exposed(each) && !reads(each) && NAMED.has(roleOf(each)) && !nameOf(each)) report(each, `a ${roleOf(each)} without a name`);
+      for (const each of every("section, aside")) if (exposed(each) && !nameOf(each)) report(each, "a part of the page without a name");
     },
     // label-title-only, label-content-name-mismatch.
     wording() {
-      for (const each of every("input, select, textarea")) if (heard(each) && each.title && !each.labels?.length && !each.matches("[aria-label], [aria-labelledby]")) say(each, "named by a title alone");
-      for (const each of every("button[aria-label], a[aria-label]")) if (!each.getAttribute("aria-label").toLowerCase().includes(each.textContent.trim().toLowerCase())) say(each, "named otherwise than it reads");
+      for (const each of every("input, select, textarea")) if (exposed(each) && each.title && !each.labels?.length && !each.matches("[aria-label], [aria-labelledby]")) report(each, "named by a title only");
+      for (const each of every("button[aria-label], a[aria-label]")) if (!each.getAttribute("aria-label").toLowerCase().includes(each.textContent.trim().toLowerCase())) report(each, "its name does not contain its text");
     },
     // aria-roles, aria-required-attr, -parent, -children.
     role() {
       for (const each of every("[role]")) {
         const role = each.getAttribute("role");
-        if (!words(role).length || words(role).some((one) => !ROLES.includes(one))) say(each, "no such role");
+        if (!words(role).length || words(role).some((one) => !ROLES.includes(one))) report(each, "no such role");
         const native = each.matches("input, select, h1, h2, h3, h4, h5, h6, meter, progress, th, td, tr, li, option");
-        if (NEEDS[role] && !native && !each.hasAttribute(NEEDS[role])) say(each, `without ${NEEDS[role]}`);
-        if (!heard(each)) continue;
+        if (NEEDS[role] && !native && !each.hasAttribute(NEEDS[role])) report(each, `without ${NEEDS[role]}`);
+        if (!exposed(each)) continue;
         const parent = () => each.parentElement.closest("[role]:not([role='none'], [role='presentation']), table, tr, ul, ol, dl, select");
-        if (WITHIN[role] && !words(WITHIN[role]).includes(parent() && roleOf(parent()))) say(each, `not in a ${WITHIN[role]}`);
+        if (WITHIN[role] && !words(WITHIN[role]).includes(parent() && roleOf(parent()))) report(each, `not in a ${WITHIN[role]}`);
         const holds = (one) => words(HOLDS[role]).includes(roleOf(one));
-        if (HOLDS[role] && !each.ariaBusy && each.childElementCount && ![...each.querySelectorAll("*")].some(holds)) say(each, `without a ${HOLDS[role]}`);
+        if (HOLDS[role] && !each.ariaBusy && each.childElementCount && ![...each.querySelectorAll("*")].some(holds)) report(each, `without a ${HOLDS[role]}`);
       }
     },
     // aria-valid-attr, -valid-attr-value, -allowed-attr, -prohibited-attr, -conditional-attr, -braille-equivalent.
@@ -100,71 +100,71 @@
         for (const { name, value } of each.attributes) {
           if (!name.startsWith("aria-")) continue;
           const [form, roles] = name in GLOBAL ? [GLOBAL[name], null] : OWN[name] || [null, null];
-          if (!form) say(each, `no such attribute as ${name}`);
-          else if (value && !form.test(value)) say(each, `${name} cannot be ${value}`);
-          else if (roles && heard(each) && !words(roles).includes(roleOf(each))) say(each, `${name} on a ${roleOf(each)}`);
-          if (heard(each) && (name === "aria-label" || name === "aria-labelledby") && UNNAMED.has(roleOf(each))) say(each, `${name} on a ${roleOf(each)}`);
-          if (name === "aria-checked" && each.matches("input")) say(each, "two answers to whether it is checked");
+          if (!form) report(each, `no such attribute as ${name}`);
+          else if (value && !form.test(value)) report(each, `${name} cannot be ${value}`);
+          else if (roles && exposed(each) && !words(roles).includes(roleOf(each))) report(each, `${name} on a ${roleOf(each)}`);
+          if (exposed(each) && (name === "aria-label" || name === "aria-labelledby") && UNNAMED.has(roleOf(each))) report(each, `${name} on a ${roleOf(each)}`);
+          if (name === "aria-checked" && each.matches("input")) report(each, "aria-checked on an input");
         }
       for (const each of every(REFERENCES.map((name) => `[${name}]`).join(", ")))
-        for (const name of REFERENCES) for (const id of words(each.getAttribute(name))) if (!document.getElementById(id)) say(each, `${name} leads nowhere`);
+        for (const name of REFERENCES) for (const id of words(each.getAttribute(name))) if (!document.getElementById(id)) report(each, `${name} has no target`);
     },
     // aria-hidden-body, aria-hidden-focus.
     hidden() {
-      if (document.body.getAttribute("aria-hidden") === "true") say(document.body, "hidden from those who listen");
-      for (const each of every("[aria-hidden='true'], [aria-hidden='true'] *")) if (focusable(each)) say(each, "focusable and hidden");
+      if (document.body.getAttribute("aria-hidden") === "true") report(document.body, "hidden from screen readers");
+      for (const each of every("[aria-hidden='true'], [aria-hidden='true'] *")) if (focusable(each)) report(each, "focusable and hidden");
     },
     // document-title, html-has-lang, html-lang-valid, valid-lang, meta-refresh, meta-viewport.
     document() {
-      if (!document.title.trim()) say(document.documentElement, "no title");
-      if (!document.documentElement.lang) say(document.documentElement, "no language");
-      for (const each of every("[lang]")) if (!/^[a-z]{2,3}(-[A-Za-z\d]{2,8})*$/.test(each.lang)) say(each, "no language that there is");
-      for (const each of every("meta[http-equiv='refresh' i]")) say(each, "the page would change under the reader's eyes");
-      for (const each of every("meta[name='viewport']")) if (/user-scalable\s*=\s*(no|0)|maximum-scale\s*=\s*[01](\.|,|$)/.test(each.content)) say(each, "cannot be made larger");
+      if (!document.title.trim()) report(document.documentElement, "no title");
+      if (!document.documentElement.lang) report(document.documentElement, "no language");
+      for (const each of every("[lang]")) if (!/^[a-z]{2,3}(-[A-Za-z\d]{2,8})*$/.test(each.lang)) report(each, "not a language");
+      for (const each of every("meta[http-equiv='refresh' i]")) report(each, "the page reloads by itself");
+      for (const each of every("meta[name='viewport']")) if (/user-scalable\s*=\s*(no|0)|maximum-scale\s*=\s*[01](\.|,|$)/.test(each.content)) report(each, "cannot be zoomed");
     },
     // bypass, region, landmark-*, heading-order, page-has-heading-one.
     structure() {
-      if (every("h1").length !== 1 || every("main").length !== 1) say(document.documentElement, "not one h1 and one main");
-      const headings = every("h1, h2, h3, h4, h5, h6").filter(heard);
-      headings.forEach((each, at) => at && each.tagName[1] > Number(headings[at - 1].tagName[1]) + 1 && say(each, "a level is left out"));
-      for (const each of headings) if (!nameOf(each)) say(each, "an empty heading");
-      const landmarks = every("header, main, aside, footer, section, nav, form, [role]").filter((each) => heard(each) && LANDMARKS.includes(roleOf(each)));
-      const told = landmarks.map((each) => `${roleOf(each)} ${nameOf(each)}`);
-      landmarks.forEach((each, at) => told.indexOf(told[at]) !== at && say(each, "a second landmark of that name"));
+      if (every("h1").length !== 1 || every("main").length !== 1) report(document.documentElement, "not one h1 and one main");
+      const headings = every("h1, h2, h3, h4, h5, h6").filter(exposed);
+      headings.forEach((each, at) => at && each.tagName[1] > Number(headings[at - 1].tagName[1]) + 1 && report(each, "a skipped level"));
+      for (const each of headings) if (!nameOf(each)) report(each, "an empty heading");
+      const landmarks = every("header, main, aside, footer, section, nav, form, [role]").filter((each) => exposed(each) && LANDMARKS.includes(roleOf(each)));
+      const labels = landmarks.map((each) => `${roleOf(each)} ${nameOf(each)}`);
+      landmarks.forEach((each, at) => labels.indexOf(labels[at]) !== at && report(each, "a landmark with the same name"));
       const within = (each) => landmarks.some((one) => one.contains(each)) || each.closest("dialog, .skip, [aria-live]");
-      for (const each of texts()) if (heard(each) && !within(each)) say(each, "text outside of every landmark");
+      for (const each of texts()) if (exposed(each) && !within(each)) report(each, "text outside of all landmarks");
     },
-    // duplicate-id-aria and the ids of everything else.
+    // duplicate-id-aria, and all other ids.
     id() {
       const ids = every("[id]").map((each) => each.id);
-      every("[id]").forEach((each, at) => ids.indexOf(each.id) !== at && say(each, "an id twice"));
+      every("[id]").forEach((each, at) => ids.indexOf(each.id) !== at && report(each, "an id twice"));
     },
     // list, listitem, definition-list, dlitem.
     list() {
       const others = (each, allowed) => [...each.children].some((child) => !child.matches(`${allowed}, script, template`));
-      for (const each of every("ul, ol")) if (others(each, "li")) say(each, "something else in it");
-      for (const each of every("li")) if (!each.parentElement.matches("ul, ol, menu")) say(each, "in no list");
-      for (const each of every("dl")) if (others(each, "dt, dd, div")) say(each, "something else in it");
-      for (const each of every("dl > div")) if (others(each, "dt, dd") || !each.querySelector(":scope > dt") || !each.querySelector(":scope > dd")) say(each, "no term with what it means");
-      for (const each of every("dt, dd")) if (!each.parentElement.matches("dl, dl > div")) say(each, "in no list of terms");
+      for (const each of every("ul, ol")) if (others(each, "li")) report(each, "something else in it");
+      for (const each of every("li")) if (!each.parentElement.matches("ul, ol, menu")) report(each, "in no list");
+      for (const each of every("dl")) if (others(each, "dt, dd, div")) report(each, "something else in it");
+      for (const each of every("dl > div")) if (others(each, "dt, dd") || !each.querySelector(":scope > dt") || !each.querySelector(":scope > dd")) report(each, "no term with a description");
+      for (const each of every("dt, dd")) if (!each.parentElement.matches("dl, dl > div")) report(each, "in no list of terms");
     },
-    // td-headers-attr, th-has-data-cells, and a caption and scopes for all.
+    // td-headers-attr, th-has-data-cells; every table needs a caption and scopes.
     table() {
       for (const each of every("table").filter(shown)) {
         const heads = [...each.querySelectorAll("th")];
-        if (!each.caption) say(each, "no caption");
-        if (!heads.length || heads.some((head) => !["col", "row", "colgroup", "rowgroup"].includes(head.scope))) say(each, "heads without a scope");
-        if (each.tBodies[0]?.rows.length && !each.querySelector("td")) say(each, "heads of nothing");
-        for (const cell of each.querySelectorAll("[headers]")) if (words(cell.getAttribute("headers")).some((id) => !heads.some((head) => head.id === id))) say(cell, "a head of another table");
+        if (!each.caption) report(each, "no caption");
+        if (!heads.length || heads.some((head) => !["col", "row", "colgroup", "rowgroup"].includes(head.scope))) report(each, "heads without a scope");
+        if (each.tBodies[0]?.rows.length && !each.querySelector("td")) report(each, "heads without cells");
+        for (const cell of each.querySelectorAll("[headers]")) if (words(cell.getAttribute("headers")).some((id) => !heads.some((head) => head.id === id))) report(cell, "a head of another table");
       }
     },
     // tabindex, nested-interactive, accesskeys, autocomplete-valid.
     control() {
-      for (const each of every("[tabindex]")) if (each.tabIndex > 0) say(each, "a tabindex above 0");
-      for (const each of every(ROLED)) if (each.childElementCount && [...each.querySelectorAll("*")].some(focusable) && CLOSED.has(roleOf(each))) say(each, "a control in a control");
-      for (const each of every("a a, a button, label label")) say(each, "a control in a control");
-      for (const each of every("[accesskey]")) say(each, "a key that may be somebody else's");
-      for (const each of every("[autocomplete]")) if (words(each.getAttribute("autocomplete")).some((one) => !COMPLETED.includes(one))) say(each, "completed by what?");
+      for (const each of every("[tabindex]")) if (each.tabIndex > 0) report(each, "a tabindex above 0");
+      for (const each of every(ROLED)) if (each.childElementCount && [...each.querySelectorAll("*")].some(focusable) && CLOSED.has(roleOf(each))) report(each, "a control in a control");
+      for (const each of every("a a, a button, label label")) report(each, "a control in a control");
+      for (const each of every("[accesskey]")) report(each, "an access key");
+      for (const each of every("[autocomplete]")) if (words(each.getAttribute("autocomplete")).some((one) => !COMPLETED.includes(one))) report(each, "an unknown autocomplete value");
     },
     // scrollable-region-focusable.
     scroll() {
@@ -172,27 +172,27 @@
         const { overflowX, overflowY } = getComputedStyle(each);
         const scrolls = (way, size, room) => /auto|scroll/.test(way) && size > room + 2;
         if (each.matches("input, select, textarea") || !(scrolls(overflowY, each.scrollHeight, each.clientHeight) || scrolls(overflowX, each.scrollWidth, each.clientWidth))) continue;
-        if (!each.hasAttribute("tabindex") && ![...each.querySelectorAll("*")].some(focusable)) say(each, "scrolls, and no key reaches it");
+        if (!each.hasAttribute("tabindex") && ![...each.querySelectorAll("*")].some(focusable)) report(each, "scrolls, and is not focusable");
       }
     },
     // target-size (WCAG 2.5.8).
     target() {
       for (const each of every("button, select, summary, input:not([type='range']), [role='button']").filter(shown)) {
         const box = each.getBoundingClientRect();
-        if (box.height < 23.5 || box.width < 23.5) say(each, `${Math.round(box.width)} x ${Math.round(box.height)}`);
+        if (box.height < 23.5 || box.width < 23.5) report(each, `${Math.round(box.width)} x ${Math.round(box.height)}`);
       }
     },
-    // Nothing hangs out at the side.
+    // The page is not wider than the screen.
     width() {
       const { scrollWidth } = document.documentElement;
-      if (scrollWidth > innerWidth) say(document.documentElement, `${scrollWidth} in ${innerWidth}`);
+      if (scrollWidth > innerWidth) report(document.documentElement, `${scrollWidth} in ${innerWidth}`);
     },
     // link-in-text-block, avoid-inline-spacing.
     style() {
-      for (const each of every("p a[href], li a[href], td a[href], dd a[href]")) if (shown(each) && !getComputedStyle(each).textDecorationLine.includes("underline")) say(each, "a link by its colour alone");
-      for (const each of every("[style]")) for (const property of ["letter-spacing", "word-spacing", "line-height"]) if (each.style.getPropertyPriority(property)) say(each, "spacing that nobody can change");
+      for (const each of every("p a[href], li a[href], td a[href], dd a[href]")) if (shown(each) && !getComputedStyle(each).textDecorationLine.includes("underline")) report(each, "a link that only its colour marks");
+      for (const each of every("[style]")) for (const property of ["letter-spacing", "word-spacing", "line-height"]) if (each.style.getPropertyPriority(property)) report(each, "spacing that users cannot change");
     },
-    // color-contrast (WCAG 1.4.3), against what is painted beneath.
+    // color-contrast (WCAG 1.4.3), against the background.
     contrast() {
       for (const each of texts()) {
         if (!shown(each) || each.closest(".unseen, svg, .skip, :disabled, option, select, noscript")) continue;
@@ -200,17 +200,17 @@
         const large = parseFloat(fontSize) >= 24 || (parseFloat(fontSize) >= 18.66 && Number(fontWeight) >= 700);
         const ground = groundOf(each);
         const ratio = contrastOf(over(coloured(getComputedStyle(each).color), ground, opacityOf(each)), ground);
-        if (ratio < (large ? 3 : 4.5)) say(each, ratio.toFixed(2));
+        if (ratio < (large ? 3 : 4.5)) report(each, ratio.toFixed(2));
       }
-      for (const each of every("input[placeholder]").filter(shown)) if (contrastOf(coloured(getComputedStyle(each, "::placeholder").color), groundOf(each)) < 4.5) say(each, "a placeholder that is hardly there");
+      for (const each of every("input[placeholder]").filter(shown)) if (contrastOf(coloured(getComputedStyle(each, "::placeholder").color), groundOf(each)) < 4.5) report(each, "a placeholder with low contrast");
     },
     // frame-*, object-alt, area-alt, input-image-alt, video-caption, blink, marquee, server-side-image-map.
     foreign() {
-      for (const each of every("iframe, frame, object, embed, audio, video, map, area, input[type='image'], blink, marquee, img[ismap]")) say(each, "nothing here knows how to check it");
+      for (const each of every("iframe, frame, object, embed, audio, video, map, area, input[type='image'], blink, marquee, img[ismap]")) report(each, "no rule supports this element");
     },
   };
 
-  // --- what they need -------------------------------------------------------------------------
+  // --- helpers --------------------------------------------------------------------------------
 
   function texts() {
     return every("body *").filter((each) => !each.matches("script, style, noscript, noscript *") && [...each.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim()));
@@ -238,7 +238,7 @@
     return (high + 0.05) / (low + 0.05);
   }
 
-  if (document.body.computedRole === undefined) throw new Error("the browser does not tell names and roles");
+  if (document.body.computedRole === undefined) throw new Error("the browser does not expose names and roles");
   for (const [each, check] of Object.entries(RULES)) {
     rule = each;
     check();

@@ -1,4 +1,4 @@
-"""One small past that many tests only look at, and empty stages for those that change it."""
+"""A shared scenario for tests that only read, and empty consoles for tests that write."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -27,20 +27,20 @@ from joulie_bus.testing import (
     running_broker,
     until,
 )
-from joulie_console.testing import Constants, Stage, staging
+from joulie_console.testing import ConsoleHarness, Constants, console_harness
 from one_broker import anyio_backend, emptied, server
 
 __all__ = ["anyio_backend", "server"]  # fixtures
-Staging = Callable[..., AbstractAsyncContextManager[Stage]]
+NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]
 
 
 @pytest.fixture(scope="module")
-async def past(
+async def scenario(
     server: Embedded, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncGenerator[Stage, None]:
-    """Three nodes, four pods, a card, a plan, and answers about two of the pods."""
-    async with staging(server, tmp_path_factory.mktemp("past")) as stage:
-        await stage.tell(
+) -> AsyncGenerator[ConsoleHarness, None]:
+    """Three nodes, four pods, a card, a plan, and decisions about two of the pods."""
+    async with console_harness(server, tmp_path_factory.mktemp("past")) as harness:
+        await harness.publish(
             node_seen("n1", cores=96, rack="r1"),
             node_seen("n2", cores=96, rack="r2", cooling_zone="z2"),
             node_seen("n3", cores=48, gpus=8, rack="r2"),
@@ -50,42 +50,45 @@ async def past(
             power("n1", 150),
             power("n2", 300),
         )
-        await stage.tell(
+        await harness.publish(
             plan_made("p8"), performance("n1"), eco("n2"), caps("n2", cpu=60), draining("n3")
         )
-        await stage.tell(
+        await harness.publish(
             pending("waits"),
             card("g1", "n3", used_mb=40_000),
             polled(ambient_c=24.5, it_w=1000),
         )
-        await stage.place(ask("runs"))
-        await stage.place(ask("heavy", performance=True, cores=8))
-        await stage.tell(
+        await harness.decide(ask("runs"))
+        await harness.decide(ask("heavy", performance=True, cores=8))
+        await harness.publish(
             bound("runs", "n1"),
             bound("heavy", "n3", performance=True),
             claim("g1", "heavy", node="n3"),
         )
-        stage.entries += 2  # what became of the two
-        async with httpx2.AsyncClient(base_url=stage.url) as client:
-            await _settled(client, stage)
-        yield stage
+        harness.entries += 2  # the outcomes of the two pods
+        async with httpx2.AsyncClient(base_url=harness.url) as client:
+            await _settled(client, harness)
+        yield harness
 
 
-async def _settled(client: httpx2.AsyncClient, stage: Stage) -> None:
-    """The console shows what the view holds."""
+async def _settled(client: httpx2.AsyncClient, harness: ConsoleHarness) -> None:
+    """Waits until the console shows what the view has."""
     seen: dict[str, int] = {}
 
     async def look() -> bool:
         answer = await client.get("/v1/cluster")
         if answer.status_code == 200:
             seen.update(answer.json())
-        return (seen.get("position"), seen.get("entries")) == (stage.view.position, stage.entries)
+        return (seen.get("position"), seen.get("entries")) == (
+            harness.view.position,
+            harness.entries,
+        )
 
     for _ in range(500):
         if await look():
             return
         await _breath()
-    raise AssertionError(f"the console does not get there: {seen}")
+    raise AssertionError(f"the console does not catch up: {seen}")
 
 
 async def _breath() -> None:
@@ -94,31 +97,31 @@ async def _breath() -> None:
 
 
 @pytest.fixture
-async def browser(past: Stage) -> AsyncGenerator[httpx2.AsyncClient, None]:
-    async with httpx2.AsyncClient(base_url=past.url) as client:
+async def browser(scenario: ConsoleHarness) -> AsyncGenerator[httpx2.AsyncClient, None]:
+    async with httpx2.AsyncClient(base_url=scenario.url) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-async def spare(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Embedded, None]:
-    """Another one, whose streams may be thrown away under nobody's feet."""
+async def spare_broker(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Embedded, None]:
+    """A second broker; its streams are deleted between tests."""
     async with running_broker(tmp_path_factory.mktemp("spare")) as running:
         yield running
 
 
 @pytest.fixture
-async def empty_streams(spare: Embedded) -> Embedded:
-    return await emptied(spare)
+async def empty_streams(spare_broker: Embedded) -> Embedded:
+    return await emptied(spare_broker)
 
 
 @pytest.fixture
-def stage_of(empty_streams: Embedded, tmp_path: Path) -> Staging:
-    """`async with stage_of(CONSOLE_...="...") as stage`: an empty cluster, a console of its own."""
+def new_harness(empty_streams: Embedded, tmp_path: Path) -> NewHarness:
+    """`async with stage_of(CONSOLE_...="...") as stage`: a console of an empty cluster."""
 
     def make(
         constants: Constants | None = None, **settings: str
-    ) -> AbstractAsyncContextManager[Stage]:
-        return staging(empty_streams, tmp_path, constants, **settings)
+    ) -> AbstractAsyncContextManager[ConsoleHarness]:
+        return console_harness(empty_streams, tmp_path, constants, **settings)
 
     return make
 
@@ -126,7 +129,7 @@ def stage_of(empty_streams: Embedded, tmp_path: Path) -> Staging:
 @pytest.fixture(scope="module")
 async def chromium(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Chromium, None]:
     if program() is None:
-        pytest.skip("wants Chromium: apt-get install chromium, or name one by CHROMIUM")
+        pytest.skip("requires Chromium: apt-get install chromium, or set CHROMIUM")
     async with Chromium.running(tmp_path_factory.mktemp("profile")) as running:
         yield running
 

@@ -1,4 +1,4 @@
-"""The HTTP of it: reads questions from URLs, asks the console, writes answers."""
+"""The HTTP application: parses queries from URLs, calls their handlers, writes the responses."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -17,106 +17,139 @@ from starlette.routing import Route
 from joulie_bus.errors import BusError, NotInTheLog, StoreError, TooFarBack
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_console.api.openapi import Described, document
-from joulie_console.api.queries import Console, Refused
-from joulie_console.api.security import Gate, Guarded, etag_fits, problem
+from joulie_console.api.openapi import RouteSpec, document
+from joulie_console.api.queries import ApiError, Console
+from joulie_console.api.security import AccessControl, SecurityMiddleware, etag_matches, problem
 from joulie_console.page_files import page_files
 from joulie_console.schema import requests, responses
 from joulie_console.stream.event_tail import cursor_of
-from joulie_console.stream.server_sent_events import EventStream, Listener, Pace
+from joulie_console.stream.server_sent_events import EventStream, StreamClient, StreamOptions
 
 API_VERSION = "1.0.0"
-GZIP_LEVEL = 4  # of the nine: nearly as small, and a third of the time
+GZIP_LEVEL = 4  # nearly as small as level 9, in a third of the time
 log = get_logger("console")
 _json = msgspec.json.Encoder().encode
 
-TEXT_PLACE = {"type": "string", "minLength": 1}
-ENTRY_PLACE = {"type": "integer", "minimum": 1, "maximum": requests.LARGEST}
+TEXT_PARAMETER = {"type": "string", "minLength": 1}
+ENTRY_PARAMETER = {"type": "integer", "minimum": 1, "maximum": requests.MAX_INTEGER}
 
 
 class Operation(NamedTuple):
-    path: str  # as Starlette writes it
-    described: Described
+    path: str  # in Starlette's syntax
+    spec: RouteSpec
     answer: Callable[..., Awaitable[responses.Answer]]
 
 
+def _collection(name: str, summary: str, query_type: Any, answer: Any, handler: Any) -> Operation:
+    path = f"/v1/{name}"
+    return Operation(path, RouteSpec(path, name, summary, query_type, answer, None), handler)
+
+
+def _item(
+    name: str, summary: str, types: tuple[Any, Any], handler: Any, parameter: str = "name"
+) -> Operation:
+    """One item of a collection; `types` are those of the query and the response."""
+    schema = ENTRY_PARAMETER if parameter == "entry" else TEXT_PARAMETER
+    spec = RouteSpec(f"/v1/{name}s/{{{parameter}}}", name, summary, *types, (parameter, schema))
+    return Operation(f"/v1/{name}s/{{{parameter}:path}}", spec, handler)
+
+
 def operations(console: Console) -> list[Operation]:
-    q, a = requests, responses
-
-    def plain(name: str, summary: str, question: Any, answer: Any, does: Any) -> Operation:
-        path = f"/v1/{name}"
-        return Operation(path, Described(path, name, summary, question, answer, None), does)
-
-    def one(
-        name: str, summary: str, question: Any, answer: Any, does: Any, place: str = "name"
-    ) -> Operation:
-        schema = ENTRY_PLACE if place == "entry" else TEXT_PLACE
-        shown = f"/v1/{name}s/{{{place}}}"
-        told = Described(shown, name, summary, question, answer, (place, schema))
-        return Operation(f"/v1/{name}s/{{{place}:path}}", told, does)
-
+    q, a, c = requests, responses, console
+    at = q.SnapshotQuery
     return [
-        plain("cluster", "The cluster at a glance", q.Moment, a.Cluster, console.cluster),
-        plain("power", "Watts over time", q.Power, a.PowerSeries, console.power),
-        plain("map", "Every node, in columns", q.Moment, a.Map, console.map),
-        plain("nodes", "Nodes", q.Nodes, a.NodeList, console.nodes),
-        one("node", "One node: twin, history, transitions", q.Moment, a.NodeDetail, console.node),
-        plain("pods", "Pods", q.Pods, a.PodList, console.pods),
-        one("pod", "One pod, explained", q.Moment, a.PodDetail, console.pod, "uid"),
-        plain("gpus", "GPU cards", q.Gpus, a.GpuList, console.gpus),
-        plain(
-            "decisions", "Decisions, newest first", q.Decisions, a.DecisionList, console.decisions
+        _collection("cluster", "The cluster at a glance", at, a.Cluster, c.cluster),
+        _collection("power", "Watts over time", q.Power, a.PowerSeries, c.power),
+        _collection("map", "Every node, in columns", at, a.Map, c.map),
+        _collection("nodes", "Nodes", q.Nodes, a.NodeList, c.nodes),
+        _item("node", "One node: twin, history, transitions", (at, a.NodeDetail), c.node),
+        _collection("pods", "Pods", q.Pods, a.PodList, c.pods),
+        _item("pod", "One pod, explained", (at, a.PodDetail), c.pod, "uid"),
+        _collection("gpus", "GPU cards", q.Gpus, a.GpuList, c.gpus),
+        _collection(
+            "decisions", "Decisions, newest first", q.Decisions, a.DecisionList, c.decisions
         ),
-        one(
-            *("decision", "One decision with its terms", q.Decision, a.DecisionDetail),
-            *(console.decision, "entry"),
+        _item(
+            *("decision", "One decision with its terms", (q.Decision, a.DecisionDetail)),
+            *(c.decision, "entry"),
         ),
-        plain("plans", "Plans and transitions, newest first", q.Plans, a.PlanList, console.plans),
-        plain("heads", "Signed heads of the decision log", q.Heads, a.HeadList, console.heads),
-        plain("reach", "How far back one can go", q.Nothing, a.Reach, console.reach),
+        _collection("plans", "Plans and transitions, newest first", q.Plans, a.PlanList, c.plans),
+        _collection("heads", "Signed heads of the decision log", q.Heads, a.HeadList, c.heads),
+        _collection(
+            "reach", "How far back in time queries can go", q.NoParameters, a.Reach, c.reach
+        ),
     ]
 
 
-STREAM = Described("/v1/stream", "stream", "Events as they happen", requests.Stream, None, None)
+STREAM = RouteSpec("/v1/stream", "stream", "Events as they happen", requests.Stream, None, None)
 
 
-class Streams:
-    """Counts the listeners, and lets no more in than there is room for."""
+class StreamEndpoint:
+    """The endpoint of the stream. Counts its clients and refuses those beyond the limit."""
 
-    def __init__(self, console: Console, pace: Pace, most: int) -> None:
+    def __init__(self, console: Console, options: StreamOptions, most: int) -> None:
         self._console = console
-        self._pace = pace
+        self._options = options
         self._most = most
-        self._here = 0
+        self._clients = 0
 
     async def answer(self, request: Request) -> Response:
         console = self._console
         if not console.is_ready:
             return _not_ready()
-        if self._here >= self._most:
-            why = f"{self._most} listeners are here already."
+        if self._clients >= self._most:
+            why = f"The limit of {self._most} clients is reached."
             return problem(503, why, {"Retry-After": "10"})
-        asked = read(request, requests.Stream)
-        named = request.headers.get("last-event-id") or asked.after
+        query = read(request, requests.Stream)
+        named = request.headers.get("last-event-id") or query.after
         start = cursor_of(named) if named else None
         if named and start is None:
-            raise Refused(400, f"{named[:80]!r} is not an id of this stream: POSITION.ENTRY.")
-        listener = Listener(console.journal, console.pulse, asked, start)
-        return EventStream(listener, self._pace, self._count)
+            raise ApiError(400, f"{named[:80]!r} is not a stream id of the form POSITION.ENTRY.")
+        client = StreamClient(console.tail, console.poller, query, start)
+        return EventStream(client, self._options, self._count)
 
     def _count(self, by: int) -> None:
-        self._here += by
-        metrics.STREAM_LISTENERS.set(self._here)
+        self._clients += by
+        metrics.STREAM_LISTENERS.set(self._clients)
 
 
-def make_app(console: Console, gate: Gate, pace: Pace, most_listeners: int) -> Starlette:
+def make_app(
+    console: Console, access: AccessControl, options: StreamOptions, max_clients: int
+) -> Starlette:
+    streams = StreamEndpoint(console, options, max_clients)
+    app = Starlette(
+        routes=[*_api(console, streams), *_probes(console), *_pages()],
+        middleware=[
+            Middleware(SecurityMiddleware, access=access),
+            Middleware(GZipMiddleware, minimum_size=1000, compresslevel=GZIP_LEVEL),
+        ],
+        exception_handlers={
+            HTTPException: _http_error,
+            ApiError: _api_error,
+            TooFarBack: _gone,
+            **dict.fromkeys((BusError, NotInTheLog, StoreError), _unavailable),
+            Exception: _internal_error,
+        },
+    )
+    app.router.redirect_slashes = False  # a redirect would use the Host that the client sent
+    return app
+
+
+def _api(console: Console, streams: StreamEndpoint) -> list[Route]:
     known = operations(console)
-    described = [*(operation.described for operation in known), STREAM]
-    api = _json(document(described, API_VERSION))
+    content = _json(document([*(operation.spec for operation in known), STREAM], API_VERSION))
 
     async def openapi(_: Request) -> Response:
-        return Response(api, media_type="application/json")
+        return Response(content, media_type="application/json")
 
+    return [
+        *(Route(operation.path, _endpoint(console, operation)) for operation in known),
+        Route(STREAM.path, streams.answer),
+        Route("/openapi.json", openapi),
+    ]
+
+
+def _probes(console: Console) -> list[Route]:
     async def healthz(_: Request) -> Response:
         return Response("ok\n", media_type="text/plain")
 
@@ -125,86 +158,63 @@ def make_app(console: Console, gate: Gate, pace: Pace, most_listeners: int) -> S
             return Response("ok\n", media_type="text/plain")
         return Response("the projection is not loaded yet\n", 503, media_type="text/plain")
 
-    streams = Streams(console, pace, most_listeners)
-    app = Starlette(
-        routes=[
-            *(Route(operation.path, _endpoint(console, operation)) for operation in known),
-            Route(STREAM.path, streams.answer),
-            Route("/openapi.json", openapi),
-            Route("/healthz", healthz),
-            Route("/readyz", readyz),
-            *_pages(),
-        ],
-        middleware=[
-            Middleware(Guarded, gate=gate),
-            Middleware(GZipMiddleware, minimum_size=1000, compresslevel=GZIP_LEVEL),
-        ],
-        exception_handlers={
-            HTTPException: _http_error,
-            Refused: _refused,
-            TooFarBack: _gone,
-            **dict.fromkeys((BusError, NotInTheLog, StoreError), _away),
-            Exception: _bug,
-        },
-    )
-    app.router.redirect_slashes = False  # it would redirect to whatever name the client sent
-    return app
+    return [Route("/healthz", healthz), Route("/readyz", readyz)]
 
 
 def _endpoint(console: Console, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
-    described = operation.described
+    spec = operation.spec
 
     async def endpoint(request: Request) -> Response:
         if not console.is_ready:
             return _not_ready()
         started = time.perf_counter()
-        asked = read(request, described.question)
-        answer = await operation.answer(asked, *_place(request, described))
-        metrics.CONSOLE_SECONDS.labels(route=described.name).observe(time.perf_counter() - started)
-        tag = f'W/"{answer.position}-{console.journal.entry}"'
+        query = read(request, spec.query_type)
+        answer = await operation.answer(query, *_path_arguments(request, spec))
+        metrics.CONSOLE_SECONDS.labels(route=spec.name).observe(time.perf_counter() - started)
+        tag = f'W/"{answer.position}-{console.tail.entry}"'
         headers = {
             "ETag": tag,
             "Cache-Control": "private, no-cache",
             "Joulie-Position": str(answer.position),
             "Joulie-Age-Ms": str(answer.age_ms),
         }
-        if etag_fits(request.headers, tag):
+        if etag_matches(request.headers, tag):
             return Response(status_code=304, headers=headers)
         return Response(_json(answer), 200, headers, media_type="application/json")
 
     return endpoint
 
 
-def read(request: Request, question: type[Any]) -> Any:
-    given = dict(request.query_params)
-    if len(given) != len(request.query_params.multi_items()):
-        raise Refused(400, "A parameter is given twice.")
+def read(request: Request, query_type: type[Any]) -> Any:
+    parameters = dict(request.query_params)
+    if len(parameters) != len(request.query_params.multi_items()):
+        raise ApiError(400, "A parameter occurs twice.")
     try:
-        asked = msgspec.convert(given, question, strict=False)
+        query = msgspec.convert(parameters, query_type, strict=False)
     except msgspec.ValidationError as error:
-        raise Refused(400, f"{error}.") from error
-    for field in msgspec.structs.fields(question):
-        _require_plain(given.get(field.encode_name, ""), field, getattr(asked, field.name))
-    return asked
+        raise ApiError(400, f"{error}.") from error
+    for field in msgspec.structs.fields(query_type):
+        _require_plain(parameters.get(field.encode_name, ""), field, getattr(query, field.name))
+    return query
 
 
 def _require_plain(text: str, field: Any, value: object) -> None:
-    """msgspec takes the word null for nothing, and a number for a time; a URL should not."""
+    """Refuses what msgspec converts beyond the schema: `null` to None, numbers to times."""
     if text and value is None:
-        raise Refused(400, f"{text} is no value of `{field.encode_name}`: leave it out.")
+        raise ApiError(400, f"{text} is not a value of `{field.encode_name}`: omit it.")
     if isinstance(value, datetime) and ":" not in text:
-        raise Refused(400, f"`{field.encode_name}` is a time such as 2026-05-04T12:00:00Z.")
+        raise ApiError(400, f"`{field.encode_name}` must be a time such as 2026-05-04T12:00:00Z.")
 
 
-def _place(request: Request, described: Described) -> tuple[Any, ...]:
-    if described.place is None:
+def _path_arguments(request: Request, spec: RouteSpec) -> tuple[Any, ...]:
+    if spec.path_parameter is None:
         return ()
-    name, schema = described.place
+    name, schema = spec.path_parameter
     text: str = request.path_params[name]
-    if schema is not ENTRY_PLACE:
+    if schema is not ENTRY_PARAMETER:
         return (text,)
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:17]) <= requests.LARGEST):
-        raise Refused(404, f"{text[:80]!r} is not a number of an entry.")
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:17]) <= requests.MAX_INTEGER):
+        raise ApiError(404, f"{text[:80]!r} is not the number of an entry.")
     return (int(text),)
 
 
@@ -217,7 +227,7 @@ async def _http_error(_: Request, error: Exception) -> Response:
     return problem(status, str(getattr(error, "detail", error)))
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def _api_error(_: Request, error: Exception) -> Response:
     return problem(getattr(error, "status", 400), str(error))
 
 
@@ -225,13 +235,13 @@ async def _gone(_: Request, error: Exception) -> Response:
     return problem(410, str(error))
 
 
-async def _away(_: Request, error: Exception) -> Response:
+async def _unavailable(_: Request, error: Exception) -> Response:
     return problem(503, str(error), {"Retry-After": "1"})
 
 
-async def _bug(request: Request, error: Exception) -> Response:
-    log.error("not_answered", path=request.url.path, error=repr(error))
-    return problem(500, "The console's log says more.")
+async def _internal_error(request: Request, error: Exception) -> Response:
+    log.error("request_failed", path=request.url.path, error=repr(error))
+    return problem(500, "The console failed; its log has the details.")
 
 
 def _pages() -> list[Route]:

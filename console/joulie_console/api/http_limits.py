@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol with what it lacks: bounds for connections, heads, and their time."""
+"""uvicorn's HTTP protocol with limits on connections, on heads, and on their time."""
 
 import asyncio
 from http import HTTPStatus
@@ -12,7 +12,7 @@ HEAD_BYTES = 32 * 1024
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """A request comes whole and soon, or the connection ends; uvicorn waits for ever."""
+    """Closes a connection if a request is not complete in time; uvicorn has no such limit."""
 
     _timer: asyncio.TimerHandle | None = None
     _is_in_head = True
@@ -60,7 +60,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._timer = None
 
     def _end(self, status: int, reason: str) -> None:
-        """A reply only where none is on its way: two would be taken for one another."""
+        """Replies only where no response has begun: the client could not tell two apart."""
         self._stop_timer()
         metrics.CONSOLE_REFUSED.labels(reason=reason).inc()
         if getattr(self.cycle, "response_complete", True):  # there is no cycle before the first

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the very declarations that read questions. Pure."""
+"""The OpenAPI 3.1 document, made from the classes that parse the queries. Pure."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,51 +8,50 @@ import msgspec
 from joulie_console.schema import requests, responses
 
 REFUSALS = {
-    "400": "The question cannot be read",
+    "400": "The query is not valid",
     "401": "The token is missing or wrong",
-    "404": "There is no such thing",
-    "405": "Only GET and HEAD are answered",
-    "410": "Too far back: the facts of that time are gone, or too many for one question",
-    "421": "Asked under a name that is not this machine's",
-    "503": "Not loaded yet, or not readable now",
+    "404": "Not found",
+    "405": "Only GET and HEAD are allowed",
+    "410": "Too far back: the facts of that time are gone, or too many for one query",
+    "421": "The Host is not a name of this machine",
+    "503": "Not loaded yet, or not readable at present",
 }
 
 
-class Described(NamedTuple):
-    """One route as the document shows it."""
+class RouteSpec(NamedTuple):
+    """One route of the document."""
 
     path: str
     name: str
     summary: str
-    question: type[requests.Question]
+    query_type: type[requests.Query]
     answer: type[responses.Answer] | None  # None: a stream of events
-    place: tuple[str, dict[str, Any]] | None  # the part of the path that varies
+    path_parameter: tuple[str, dict[str, Any]] | None  # the part of the path that varies
 
 
-def document(routes: Sequence[Described], version: str) -> dict[str, Any]:
-    given: list[type] = [route.answer for route in routes if route.answer is not None]
-    asked = {route.question for route in routes}
-    requests = sorted(asked, key=lambda cls: cls.__name__)
-    kinds: list[type] = [responses.Problem, *given, *requests]
+def document(routes: Sequence[RouteSpec], version: str) -> dict[str, Any]:
+    answers: list[type] = [route.answer for route in routes if route.answer is not None]
+    queries = sorted({route.query_type for route in routes}, key=lambda cls: cls.__name__)
+    kinds: list[type] = [responses.Problem, *answers, *queries]
     refs, components = msgspec.json.schema_components(
         kinds, ref_template="#/components/schemas/{name}"
     )
     known: dict[type, dict[str, Any]] = dict(zip(kinds, refs, strict=True))
-    for cls in requests:
+    for cls in queries:
         components.setdefault(cls.__name__, {})
     paths = {
-        route.path: {"get": _operation(route, known, components[route.question.__name__])}
+        route.path: {"get": _operation(route, known, components[route.query_type.__name__])}
         for route in routes
     }
-    for cls in requests:
+    for cls in queries:
         components.pop(cls.__name__)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Joulie console",
             "version": version,
-            "description": "Reads only. Every answer carries the position that it is of, and how "
-            "old that is; its ETag is made of both logs' positions.",
+            "description": "Read-only. Every response carries its position and the age of that "
+            "position; its ETag is made of the positions of both logs.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
@@ -66,7 +65,7 @@ def document(routes: Sequence[Described], version: str) -> dict[str, Any]:
 
 
 def _operation(
-    route: Described, known: dict[type, dict[str, Any]], schema: dict[str, Any]
+    route: RouteSpec, known: dict[type, dict[str, Any]], schema: dict[str, Any]
 ) -> dict[str, Any]:
     return {
         "operationId": route.name,
@@ -76,11 +75,11 @@ def _operation(
     }
 
 
-def _parameters(route: Described, schema: dict[str, Any]) -> list[dict[str, Any]]:
+def _parameters(route: RouteSpec, schema: dict[str, Any]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    if route.place is not None:
-        name, place = route.place
-        found.append({"name": name, "in": "path", "required": True, "schema": place})
+    if route.path_parameter is not None:
+        name, path_parameter = route.path_parameter
+        found.append({"name": name, "in": "path", "required": True, "schema": path_parameter})
     for name, property_schema in schema.get("properties", {}).items():
         plain = {k: v for k, v in property_schema.items() if k != "default" or v not in ("", None)}
         found.append({"name": name, "in": "query", "required": False, "schema": _present(plain)})
@@ -88,7 +87,7 @@ def _parameters(route: Described, schema: dict[str, Any]) -> list[dict[str, Any]
 
 
 def _present(schema: dict[str, Any]) -> dict[str, Any]:
-    """What is not asked is left out; no URL can say null."""
+    """Drops null from the schema: a URL omits a parameter instead."""
     if "anyOf" not in schema:
         return schema
     others = [option for option in schema["anyOf"] if option.get("type") != "null"]
@@ -96,10 +95,10 @@ def _present(schema: dict[str, Any]) -> dict[str, Any]:
     return {**rest, **others[0]} if len(others) == 1 else {**rest, "anyOf": others}
 
 
-def _answer(route: Described, known: dict[type, dict[str, Any]]) -> dict[str, Any]:
+def _answer(route: RouteSpec, known: dict[type, dict[str, Any]]) -> dict[str, Any]:
     if route.answer is None:
         content: dict[str, Any] = {"text/event-stream": {"schema": {"type": "string"}}}
-        return {"description": "Events for as long as you listen", "content": content}
+        return {"description": "Events until the client disconnects", "content": content}
     content = {"application/json": {"schema": known[route.answer]}}
     headers = {
         "ETag": {"schema": {"type": "string"}},
@@ -109,7 +108,7 @@ def _answer(route: Described, known: dict[type, dict[str, Any]]) -> dict[str, An
     return {"description": route.summary, "content": content, "headers": headers}
 
 
-def _not_modified(route: Described) -> dict[str, Any]:
+def _not_modified(route: RouteSpec) -> dict[str, Any]:
     if route.answer is None:
         return {}
     return {"304": {"description": "Nothing has changed since the ETag in If-None-Match"}}

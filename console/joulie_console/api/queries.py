@@ -1,4 +1,4 @@
-"""Every question of the API, answered. HTTP is elsewhere; nothing here writes anything."""
+"""The handlers of the API's queries: parsed parameters in, responses out. Read-only, no HTTP."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -6,266 +6,269 @@ from typing import Any, NamedTuple, TypeVar
 
 from joulie_bus.events import PrioritizeDecided, Terms
 from joulie_console.schema import requests, responses
-from joulie_console.stream.event_tail import Journal
+from joulie_console.stream.event_tail import EventTail
 from joulie_console.stream.plans import Page, PlanPages
-from joulie_console.stream.poller import Pulse
+from joulie_console.stream.poller import ClusterPoller
 from joulie_console.views import cluster_view, decision_text
-from joulie_console.views.cluster_view import MS, Glance
-from joulie_console.views.decision_text import KINDS, Told, candidates_of, explain
-from joulie_console.views.past import Past
-from joulie_console.views.time_travel import Travel
+from joulie_console.views.cluster_view import MS, Overview
+from joulie_console.views.decision_text import KINDS, DescribedEntry, candidates_of, explain
+from joulie_console.views.history_reader import HistoryReader
+from joulie_console.views.time_travel import TimeTravel
 from joulie_projections.decision_log.entry import MAX_COLUMN_INT
 from joulie_projections.history.history import EntryQuery, StoredEntry
 from joulie_projections.state.state import NodeState, PodState
 
-EXPLAINED = 50  # decisions about one pod that its page shows
-TRANSITIONS = 100  # of one node that its page shows
+DECISIONS_PER_POD = 50  # decisions in the response about one pod
+TRANSITIONS_PER_NODE = 100  # in the response about one node
 T = TypeVar("T")
 
 
-class Refused(Exception):
-    """An answer of its own kind: what is not there, or not any more."""
+class ApiError(Exception):
+    """A query that gets an error response with this status."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
         self.status = status
 
 
-class Given(NamedTuple):
-    """The moment that an answer is of."""
+class ResolvedSnapshot(NamedTuple):
+    """The snapshot that a response describes."""
 
-    glance: Glance
+    overview: Overview
     age_ms: int
     is_now: bool
 
     def stamp(self) -> dict[str, Any]:
-        moment = self.glance.moment
+        snapshot = self.overview.snapshot
         return {
-            "position": moment.position,
-            "at_ms": moment.at // MS,
+            "position": snapshot.position,
+            "at_ms": snapshot.at // MS,
             "age_ms": self.age_ms,
         }
 
 
-class Older(NamedTuple):
-    """Where answers come from that are not of now."""
+class HistorySources(NamedTuple):
+    """The sources of everything that is not in the newest snapshot."""
 
-    past: Past
-    travel: Travel
+    history: HistoryReader
+    time_travel: TimeTravel
     plans: PlanPages
 
 
 class Console:
+    """One method per path of the API."""
+
     def __init__(
         self,
-        pulse: Pulse,
-        journal: Journal,
-        older: Older,
+        poller: ClusterPoller,
+        tail: EventTail,
+        sources: HistorySources,
         clock: Callable[[], int],
         staleness_s: float,
     ) -> None:
-        self.pulse = pulse
-        self.journal = journal
-        self._past, self._travel, self._plans = older.past, older.travel, older.plans
+        self.poller = poller
+        self.tail = tail
+        self._history, self._plans = sources.history, sources.plans
+        self._time_travel = sources.time_travel
         self._clock = clock
         self._staleness_s = staleness_s
 
     @property
     def is_ready(self) -> bool:
-        return self.journal.is_ready and self.pulse.step.number > 0
+        return self.tail.is_ready and self.poller.delta.number > 0
 
-    # --- moments ------------------------------------------------------------------------------
+    # --- points in time -----------------------------------------------------------------------
 
-    def _now(self) -> Given:
-        return Given(self.pulse.glance, self.pulse.age_ms, is_now=True)
+    def _now(self) -> ResolvedSnapshot:
+        return ResolvedSnapshot(self.poller.overview, self.poller.age_ms, is_now=True)
 
-    async def _given(self, asked: requests.Moment) -> Given:
-        if asked.at is not None and asked.time is not None:
-            raise Refused(400, "Give `at` or `time`, not both.")
-        newest = self.pulse.glance.moment.position
-        wanted = asked.at
-        if asked.time is not None:
-            wanted = await self._position_by(_ns(asked.time))
-        if wanted is None or wanted == newest:
+    async def _resolve(self, query: requests.SnapshotQuery) -> ResolvedSnapshot:
+        if query.at is not None and query.time is not None:
+            raise ApiError(400, "Give either `at` or `time`, not both.")
+        newest = self.poller.overview.snapshot.position
+        position = query.at
+        if query.time is not None:
+            position = await self._position_by(_ns(query.time))
+        if position is None or position == newest:
             return self._now()
-        if wanted > newest:
-            raise Refused(404, f"Position {wanted} has not come yet: the newest is {newest}.")
-        moment = await self._travel.to(wanted)
-        age_ms = max(0, self._clock() - moment.at) // MS
-        return Given(Glance(moment, self._staleness_s), age_ms, is_now=False)
+        if position > newest:
+            raise ApiError(404, f"Position {position} does not exist yet: the newest is {newest}.")
+        snapshot = await self._time_travel.snapshot_at(position)
+        age_ms = max(0, self._clock() - snapshot.at) // MS
+        return ResolvedSnapshot(Overview(snapshot, self._staleness_s), age_ms, is_now=False)
 
     async def _position_by(self, time_ns: int) -> int:
         if time_ns >= self._clock():
-            return self.pulse.glance.moment.position
-        manifest = await self._past.manifest_by(time_ns) if time_ns > 0 else None
+            return self.poller.overview.snapshot.position
+        manifest = await self._history.manifest_by(time_ns) if time_ns > 0 else None
         if manifest is None:
-            raise Refused(410, "Nothing had been committed by that time.")
-        return min(manifest.p_to, self.pulse.glance.moment.position)
+            raise ApiError(410, "Nothing was committed by that time.")
+        return min(manifest.p_to, self.poller.overview.snapshot.position)
 
-    async def reach(self, _: requests.Nothing) -> responses.Reach:
-        first, last = await self._past.first_manifest(), await self._past.last_manifest()
+    async def reach(self, _: requests.NoParameters) -> responses.Reach:
+        first, last = await self._history.first_manifest(), await self._history.last_manifest()
         return responses.Reach(
             **self._now().stamp(),
             first=first.p_to if first else 0,
             first_at_ms=first.committed_at // MS if first else 0,
             last=last.p_to if last else 0,
             last_at_ms=last.committed_at // MS if last else 0,
-            entries=self.journal.entry,
+            entries=self.tail.entry,
         )
 
     # --- the cluster --------------------------------------------------------------------------
 
-    async def cluster(self, asked: requests.Moment) -> responses.Cluster:
-        given = await self._given(asked)
-        return self.pulse.cluster(given.glance, given.age_ms, is_now=given.is_now)
+    async def cluster(self, query: requests.SnapshotQuery) -> responses.Cluster:
+        resolved = await self._resolve(query)
+        return self.poller.cluster(resolved.overview, resolved.age_ms, is_now=resolved.is_now)
 
-    async def power(self, asked: requests.Power) -> responses.PowerSeries:
-        points = [point for point in self.pulse.power if point.at_ms > asked.since]
+    async def power(self, query: requests.Power) -> responses.PowerSeries:
+        points = [point for point in self.poller.power if point.at_ms > query.since]
         return responses.PowerSeries(**self._now().stamp(), points=points)
 
-    async def map(self, asked: requests.Moment) -> responses.Map:
-        given = await self._given(asked)
-        return responses.Map(**given.stamp(), **cluster_view.map_columns(given.glance))
+    async def map(self, query: requests.SnapshotQuery) -> responses.Map:
+        resolved = await self._resolve(query)
+        return responses.Map(**resolved.stamp(), **cluster_view.map_columns(resolved.overview))
 
     # --- nodes --------------------------------------------------------------------------------
 
-    async def nodes(self, asked: requests.Nodes) -> responses.NodeList:
-        given = await self._given(asked)
-        cluster_state = given.glance.moment.cluster_state
+    async def nodes(self, query: requests.Nodes) -> responses.NodeList:
+        resolved = await self._resolve(query)
+        cluster_state = resolved.overview.snapshot.cluster_state
         names = [
             name
             for name, node in cluster_state.nodes.items()
-            if asked.q in name and _fits_rack(node, asked.rack)
+            if query.q in name and _matches_rack(node, query.rack)
         ]
-        briefs = [given.glance.node(name) for name in names]
-        if asked.node_class is not None:
-            briefs = [brief for brief in briefs if brief.node_class == asked.node_class]
-        items = _sorted_nodes(briefs, asked)
-        page, following = _page(items, asked.offset, asked.limit)
-        return responses.NodeList(**given.stamp(), items=page, total=len(items), next=following)
+        briefs = [resolved.overview.node(name) for name in names]
+        if query.node_class is not None:
+            briefs = [brief for brief in briefs if brief.node_class == query.node_class]
+        items = _sorted_nodes(briefs, query)
+        page, following = _page(items, query.offset, query.limit)
+        return responses.NodeList(**resolved.stamp(), items=page, total=len(items), next=following)
 
-    async def node(self, asked: requests.Moment, name: str) -> responses.NodeDetail:
-        given = await self._given(asked)
-        glance, cluster_state = given.glance, given.glance.moment.cluster_state
+    async def node(self, query: requests.SnapshotQuery, name: str) -> responses.NodeDetail:
+        resolved = await self._resolve(query)
+        overview, cluster_state = resolved.overview, resolved.overview.snapshot.cluster_state
         node = cluster_state.nodes.get(name)
         if node is None:
-            raise Refused(404, f"There is no node {name!r} at position {glance.moment.position}.")
-        brief = glance.node(name)
-        told = await self._transitions(name, glance.moment.position + 1)
+            raise ApiError(404, f"No node {name!r} at position {overview.snapshot.position}.")
+        brief = overview.node(name)
+        page = await self._transitions(name, overview.snapshot.position + 1)
         return responses.NodeDetail(
-            **given.stamp(),
+            **resolved.stamp(),
             node=brief,
             labels=node.labels,
             samples=cluster_view.samples_of(node),
             machine=cluster_view.state_of(node, brief.node_class),
             transitions=[
                 line.entry.transition
-                for line in told.lines
+                for line in page.lines
                 if isinstance(line.entry.transition, responses.Transition)
             ],
-            earlier=told.following,
-            plans_gone=self.journal.plans_gone,
+            earlier=page.following,
+            plans_gone=self.tail.plans_gone,
             pods=cluster_view.pods_on(cluster_state, name),
             cards=cluster_view.cards_of(cluster_state, name),
         )
 
     async def _transitions(self, node: str, before: int) -> Page:
-        """What memory has of it; only who looks back beyond that waits for the stream."""
-        found = self._plans.remembered(before, node, TRANSITIONS)
-        if found.following is not None and before <= self.journal.first_plan:
-            return await self._plans.before(before, node, TRANSITIONS)
+        """From memory if possible. Only a query for older ones reads the stream."""
+        found = self._plans.from_memory(before, node, TRANSITIONS_PER_NODE)
+        if found.following is not None and before <= self.tail.first_plan:
+            return await self._plans.before(before, node, TRANSITIONS_PER_NODE)
         return found
 
     # --- pods and cards -----------------------------------------------------------------------
 
-    async def pods(self, asked: requests.Pods) -> responses.PodList:
-        given = await self._given(asked)
+    async def pods(self, query: requests.Pods) -> responses.PodList:
+        resolved = await self._resolve(query)
         briefs = [
             cluster_view.pod_brief(pod)
-            for pod in given.glance.moment.cluster_state.pods.values()
-            if _fits_pod(pod, asked)
+            for pod in resolved.overview.snapshot.cluster_state.pods.values()
+            if _matches_pod(pod, query)
         ]
         briefs.sort(key=lambda brief: (brief.namespace, brief.name, brief.uid))
-        page, following = _page(briefs, asked.offset, asked.limit)
-        return responses.PodList(**given.stamp(), items=page, total=len(briefs), next=following)
+        page, following = _page(briefs, query.offset, query.limit)
+        return responses.PodList(**resolved.stamp(), items=page, total=len(briefs), next=following)
 
-    async def pod(self, asked: requests.Moment, uid: str) -> responses.PodDetail:
-        given = await self._given(asked)
-        pod = given.glance.moment.cluster_state.pods.get(uid)
-        until = None if given.is_now else given.glance.moment.at
-        found = await self._told(EntryQuery(pod_uid=uid, until=until), EXPLAINED)
+    async def pod(self, query: requests.SnapshotQuery, uid: str) -> responses.PodDetail:
+        resolved = await self._resolve(query)
+        pod = resolved.overview.snapshot.cluster_state.pods.get(uid)
+        until = None if resolved.is_now else resolved.overview.snapshot.at
+        found = await self._described(EntryQuery(pod_uid=uid, until=until), DECISIONS_PER_POD)
         if pod is None and not found:
-            raise Refused(404, f"Nobody has seen a pod with the uid {uid!r}.")
+            raise ApiError(404, f"No pod with the uid {uid!r}.")
         return responses.PodDetail(
-            **given.stamp(),
+            **resolved.stamp(),
             pod=cluster_view.pod_brief(pod) if pod else None,
-            decisions=[told.brief for told in found],
+            decisions=[described.brief for described in found],
             explanation=explain(pod.pod if pod else None, pod.node if pod else "", found),
         )
 
-    async def gpus(self, asked: requests.Gpus) -> responses.GpuList:
-        given = await self._given(asked)
+    async def gpus(self, query: requests.Gpus) -> responses.GpuList:
+        resolved = await self._resolve(query)
         cards = [
             card
-            for card in cluster_view.cards_of(given.glance.moment.cluster_state)
-            if asked.node in ("", card.node) and asked.model in ("", card.model)
+            for card in cluster_view.cards_of(resolved.overview.snapshot.cluster_state)
+            if query.node in ("", card.node) and query.model in ("", card.model)
         ]
-        page, following = _page(cards, asked.offset, asked.limit)
-        return responses.GpuList(**given.stamp(), items=page, total=len(cards), next=following)
+        page, following = _page(cards, query.offset, query.limit)
+        return responses.GpuList(**resolved.stamp(), items=page, total=len(cards), next=following)
 
     # --- decisions ----------------------------------------------------------------------------
 
-    async def _told(self, wanted: EntryQuery, limit: int) -> list[Told]:
-        found = await self._past.newest(requests.LARGEST, wanted, limit, lambda _: True)
-        return [self._past.told(entry, self.journal.names) for entry in found.entries]
+    async def _described(self, selection: EntryQuery, limit: int) -> list[DescribedEntry]:
+        found = await self._history.newest(requests.MAX_INTEGER, selection, limit, lambda _: True)
+        return [self._history.describe(entry, self.tail.names) for entry in found.entries]
 
-    async def decisions(self, asked: requests.Decisions) -> responses.DecisionList:
-        wanted = EntryQuery(
-            pod_uid=asked.uid,
-            pod=asked.pod,
-            kinds=(KINDS[asked.verb],) if asked.verb else (),
-            since=_ns(asked.since) if asked.since else None,
-            until=_ns(asked.until) if asked.until else None,
+    async def decisions(self, query: requests.Decisions) -> responses.DecisionList:
+        selection = EntryQuery(
+            pod_uid=query.uid,
+            pod=query.pod,
+            kinds=(KINDS[query.verb],) if query.verb else (),
+            since=_ns(query.since) if query.since else None,
+            until=_ns(query.until) if query.until else None,
         )
-        names, told = self.journal.names, self._past.told
+        names, describe = self.tail.names, self._history.describe
 
-        def fits(entry: StoredEntry) -> bool:
-            if not (asked.node or asked.workload):
+        def matches(entry: StoredEntry) -> bool:
+            if not (query.node or query.workload):
                 return True
-            found = told(entry, names)
-            is_class = asked.workload in (None, found.brief.workload)
-            return is_class and (not asked.node or asked.node in found.nodes)
+            found = describe(entry, names)
+            is_class = query.workload in (None, found.brief.workload)
+            return is_class and (not query.node or query.node in found.nodes)
 
-        before = asked.before or requests.LARGEST
-        found = await self._past.newest(before, wanted, asked.limit, fits)
+        before = query.before or requests.MAX_INTEGER
+        found = await self._history.newest(before, selection, query.limit, matches)
         return responses.DecisionList(
             **self._now().stamp(),
-            items=[told(entry, names).brief for entry in found.entries],
+            items=[describe(entry, names).brief for entry in found.entries],
             next=found.following,
-            entries=self.journal.entry,
+            entries=self.tail.entry,
         )
 
-    async def decision(self, asked: requests.Decision, entry: int) -> responses.DecisionDetail:
-        logged = await self._past.entry(entry)
+    async def decision(self, query: requests.Decision, entry: int) -> responses.DecisionDetail:
+        logged = await self._history.entry(entry)
         if logged is None:
-            newest = self.journal.entry
-            raise Refused(404, f"There is no entry {entry}: the newest is {newest}.")
-        told = self._past.told(logged, self.journal.names)
-        event: Any = told.event
+            newest = self.tail.entry
+            raise ApiError(404, f"No entry {entry}: the newest is {newest}.")
+        described = self._history.describe(logged, self.tail.names)
+        event: Any = described.event
         settings = event.basis.settings if hasattr(event, "basis") else ""
-        weights = self._past.weights_by(settings)
-        computed, same = await self._computed(asked, event)
+        weights = self._history.weights_by(settings)
+        computed, same = await self._computed(query, event)
         pod = getattr(event, "pod", None)
         return responses.DecisionDetail(
             **self._now().stamp(),
-            decision=told.brief,
+            decision=described.brief,
             settings=settings,
-            values=self._past.values_of(settings),
-            code=self._past.code_of(settings),
+            values=self._history.values_of(settings),
+            code=self._history.code_of(settings),
             pod=cluster_view.pod_brief(PodState(pod=pod)) if pod else None,
             cluster_trend_w_per_min=getattr(event, "cluster_trend_w_per_min", None),
             perf_pressure=getattr(event, "perf_pressure", None),
-            candidates=candidates_of(event, self.journal.names, weights, computed),
+            candidates=candidates_of(event, self.tail.names, weights, computed),
             cards=getattr(event, "cards", []),
             error=getattr(event, "error", ""),
             hash=bytes(logged.hash).hex(),
@@ -274,35 +277,37 @@ class Console:
         )
 
     async def _computed(
-        self, asked: requests.Decision, event: object
+        self, query: requests.Decision, event: object
     ) -> tuple[Sequence[Terms], bool | None]:
-        """The terms of every candidate, from the facts of back then, with the code that decided."""
-        if asked.terms != "all" or not isinstance(event, PrioritizeDecided):
+        """The terms of every candidate, from the facts of that position."""
+        if query.terms != "all" or not isinstance(event, PrioritizeDecided):
             return [], None
-        weights = self._past.weights.get(event.basis.settings)
+        weights = self._history.weights.get(event.basis.settings)
         if weights is None:
-            raise Refused(410, f"The settings {event.basis.settings} are not in the log.")
-        moment = await self._travel.to(event.basis.view)
+            raise ApiError(410, f"The settings {event.basis.settings} are not in the log.")
+        snapshot = await self._time_travel.snapshot_at(event.basis.view)
         try:
-            return decision_text.computed_again(event, moment.twin_columns, weights)
+            return decision_text.recomputed_terms(event, snapshot.twin_columns, weights)
         except (KeyError, StopIteration) as error:
-            raise Refused(410, "A candidate is not on the board of that position.") from error
+            raise ApiError(410, "A candidate has no twin at that position.") from error
 
     # --- plans and heads ----------------------------------------------------------------------
 
-    async def plans(self, asked: requests.Plans) -> responses.PlanList:
-        found = await self._plans.before(asked.before or requests.LARGEST, asked.node, asked.limit)
+    async def plans(self, query: requests.Plans) -> responses.PlanList:
+        found = await self._plans.before(
+            query.before or requests.MAX_INTEGER, query.node, query.limit
+        )
         return responses.PlanList(
             **self._now().stamp(),
             items=[line.entry for line in found.lines],
             next=found.following,
-            plans_gone=self.journal.plans_gone,
+            plans_gone=self.tail.plans_gone,
         )
 
-    async def heads(self, asked: requests.Heads) -> responses.HeadList:
-        before = asked.before or requests.LARGEST
-        found = await self._past.heads(before, asked.limit + 1)
-        newest = await self._past.heads(requests.LARGEST, 1)
+    async def heads(self, query: requests.Heads) -> responses.HeadList:
+        before = query.before or requests.MAX_INTEGER
+        found = await self._history.heads(before, query.limit + 1)
+        newest = await self._history.heads(requests.MAX_INTEGER, 1)
         items = [
             responses.SignedHead(
                 entry=head.pos,
@@ -311,34 +316,34 @@ class Console:
                 key_id=head.key_id,
                 signature=head.signature.hex(),
             )
-            for head in found[: asked.limit]
+            for head in found[: query.limit]
         ]
-        entries = self.journal.entry
+        entries = self.tail.entry
         return responses.HeadList(
             **self._now().stamp(),
             items=items,
-            next=items[-1].entry if len(found) > asked.limit else None,
+            next=items[-1].entry if len(found) > query.limit else None,
             entries=entries,
             unsigned=max(0, entries - newest[0].pos) if newest else entries,
         )
 
 
 def _ns(instant: datetime) -> int:
-    """As far as a column reaches: who asks for the year 9999 means for ever."""
+    """Nanoseconds, clamped to the largest integer of a column (the year 9999 is beyond it)."""
     return max(-MAX_COLUMN_INT, min(MAX_COLUMN_INT, int(instant.timestamp() * 1_000_000) * 1_000))
 
 
-def _fits_rack(node: NodeState, rack: str) -> bool:
+def _matches_rack(node: NodeState, rack: str) -> bool:
     return not rack or node.labels.get(cluster_view.RACK_LABEL, "") == rack
 
 
-def _fits_pod(pod: PodState, asked: requests.Pods) -> bool:
+def _matches_pod(pod: PodState, query: requests.Pods) -> bool:
     ask = pod.pod
     return (
-        (asked.q in f"{ask.namespace}/{ask.name}" or asked.q == ask.uid)
-        and asked.node in ("", pod.node)
-        and asked.workload in (None, ask.workload)
-        and asked.phase in (None, cluster_view.phase_of(pod))
+        (query.q in f"{ask.namespace}/{ask.name}" or query.q == ask.uid)
+        and query.node in ("", pod.node)
+        and query.workload in (None, ask.workload)
+        and query.phase in (None, cluster_view.phase_of(pod))
     )
 
 
@@ -353,14 +358,14 @@ _ORDERS: dict[str, Callable[[responses.NodeBrief], float | None]] = {
 
 
 def _sorted_nodes(
-    briefs: Sequence[responses.NodeBrief], asked: requests.Nodes
+    briefs: Sequence[responses.NodeBrief], query: requests.Nodes
 ) -> list[responses.NodeBrief]:
-    """What is unknown comes last either way; ties go by name."""
-    down = asked.order == "desc"
-    by_name = sorted(briefs, key=lambda node: node.name, reverse=down and asked.sort == "name")
-    if asked.sort == "name":
+    """Unknown values come last in both orders; ties are sorted by name."""
+    down = query.order == "desc"
+    by_name = sorted(briefs, key=lambda node: node.name, reverse=down and query.sort == "name")
+    if query.sort == "name":
         return by_name
-    value = _ORDERS[asked.sort]
+    value = _ORDERS[query.sort]
     sign = -1 if down else 1
     return sorted(by_name, key=lambda node: (value(node) is None, sign * (value(node) or 0)))
 

@@ -1,14 +1,16 @@
-"""Who may look, and what a browser may do with what it got.
+"""Access control and security headers.
 
-There is no cookie and nothing that changes anything, so another site's page has nothing to make a
-browser do. A console without a token answers only under names of this machine: a name of another
-site that resolves to it (DNS rebinding) is refused. With a token, every path needs it except those
-that hold no data; the path is the one that routes are chosen by, decoded and without a root path.
+There are no cookies and no requests that change anything, so a page of another site cannot misuse
+the browser's credentials. A console without a token answers only under names of this machine: a
+name of another site that resolves to it (DNS rebinding) is refused. With a token, every path needs
+it except those without data; the path is the one that the router matches, decoded and without the
+root path.
 """
 
 import hmac
 import ipaddress
 from collections.abc import Callable
+from http import HTTPStatus
 
 import msgspec
 from starlette.datastructures import Headers, MutableHeaders
@@ -22,7 +24,7 @@ from joulie_console.page_files import page_files
 from joulie_console.schema.responses import Problem
 from joulie_console.settings import ConsoleSettings, read_token
 
-NO_DATA = frozenset({"/healthz", "/readyz", "/openapi.json"})  # and the page: it asks for the token
+PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})  # besides the page's own files
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -46,46 +48,37 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-TITLES = {
-    400: "The question is not one",
-    401: "Who asks?",
-    403: "Not from there",
-    404: "Not here",
-    405: "Only looking is possible",
-    410: "Too far back",
-    421: "Not under that name",
-    500: "Our mistake",
-    503: "Not now",
-}
 
 
 def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
-    told = Problem(type="about:blank", title=TITLES[status], status=status, detail=detail)
-    return Response(
-        msgspec.json.encode(told), status, headers, media_type="application/problem+json"
+    """An RFC 9457 problem. With `about:blank` the title is the phrase of the status."""
+    title = HTTPStatus(status).phrase
+    body = msgspec.json.encode(
+        Problem(type="about:blank", title=title, status=status, detail=detail)
     )
+    return Response(body, status, headers, media_type="application/problem+json")
 
 
-class Gate:
-    """Decides about one request: None lets it pass."""
+class AccessControl:
+    """Decides about a request: None allows it, a response refuses it."""
 
     def __init__(self, settings: ConsoleSettings) -> None:
         self._token = read_token(settings.token_file).encode() if settings.token_file else b""
         self._proxies = settings.proxies
         self._rule = HeadRule(canonical_names(()))
-        self._open = NO_DATA | page_files().keys()
+        self._public = PUBLIC_PATHS | page_files().keys()
 
     def __call__(self, request: Request) -> Response | None:
         if not (self._token or self._proxies):
-            return self._refuse_strange_names(request)
-        if route_path(request.scope) in self._open:
+            return self._refuse_unknown_host(request)
+        if route_path(request.scope) in self._public:
             return None
-        if self._has_token(request) or self._is_vouched_for(request):
+        if self._has_token(request) or self._is_from_trusted_proxy(request):
             return None
         ways = {"WWW-Authenticate": 'Bearer realm="joulie"'} if self._token else None
-        return problem(401, "Bring the token as `Authorization: Bearer ...`.", ways)
+        return problem(401, "Send the token as `Authorization: Bearer ...`.", ways)
 
-    def _refuse_strange_names(self, request: Request) -> Response | None:
+    def _refuse_unknown_host(self, request: Request) -> Response | None:
         scope = request.scope
         found = refusal_of_host(Head(scope["method"], scope["path"], scope["headers"]), self._rule)
         if found is None:
@@ -98,8 +91,8 @@ class Gate:
         is_right = hmac.compare_digest(given.strip().encode(), self._token)
         return bool(self._token) and scheme.lower() == "bearer" and is_right
 
-    def _is_vouched_for(self, request: Request) -> bool:
-        """By the peer itself: what a header says of where a request came from counts nothing."""
+    def _is_from_trusted_proxy(self, request: Request) -> bool:
+        """By the address of the TCP peer: a header such as X-Forwarded-For is not evidence."""
         if self._proxies is None or request.client is None:
             return False
         try:
@@ -112,12 +105,12 @@ class Gate:
         return bool(named) and any(peer in network for network in self._proxies.networks)
 
 
-class Guarded:
-    """ASGI middleware: the gate before, the headers behind."""
+class SecurityMiddleware:
+    """ASGI middleware: access control before the application, security headers after it."""
 
-    def __init__(self, app: ASGIApp, gate: Callable[[Request], Response | None]) -> None:
+    def __init__(self, app: ASGIApp, access: Callable[[Request], Response | None]) -> None:
         self._app = app
-        self._gate = gate
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def sending(message: Message) -> None:
@@ -128,16 +121,16 @@ class Guarded:
             await send(message)
 
         request = Request(scope)
-        answer = self._gate(request)
+        answer = self._access(request)
         if answer is None and scope["method"] not in ("GET", "HEAD"):
-            answer = problem(405, "The console only shows.", {"Allow": "GET, HEAD"})
+            answer = problem(405, "The console is read-only.", {"Allow": "GET, HEAD"})
         await (answer or self._app)(scope, receive, sending)
 
 
 def route_path(scope: Scope) -> str:
     """The path that Starlette's router matches: decoded, without the root path of a mount.
 
-    Not `request.url.path`: that one is read back from a URL that holds the client's Host header.
+    Not `request.url.path`: Starlette parses that from a URL that contains the client's Host header.
     """
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
@@ -146,8 +139,8 @@ def route_path(scope: Scope) -> str:
     return path
 
 
-def etag_fits(headers: Headers, tag: str) -> bool:
-    """If-None-Match, weakly compared."""
+def etag_matches(headers: Headers, tag: str) -> bool:
+    """Whether If-None-Match names the tag, by weak comparison."""
     given = headers.get("if-none-match", "")
     plain = tag.removeprefix("W/")
     return any(part.strip().removeprefix("W/") in (plain, "*") for part in given.split(","))

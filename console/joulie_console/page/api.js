@@ -1,10 +1,10 @@
-// Asks the console. The token, if one is wanted, lives in this tab and travels in a header only.
+// Requests to the console. The token, if required, is stored per tab and sent in a header only.
 
 const KEY = "joulie-token";
 const SILENCE_MS = 40_000;
 let askForToken = async () => {};
 
-export function onTokenWanted(ask) {
+export function onTokenRequired(ask) {
   askForToken = ask;
 }
 
@@ -14,7 +14,7 @@ export function setToken(token) {
 
 const tokenNow = () => sessionStorage.getItem(KEY);
 
-// Who was refused without the token that has been brought meanwhile only asks again.
+// Asks for a token, unless a new one was entered since the refused request.
 async function refusedWith(token, why) {
   if (token === tokenNow()) await askForToken(why);
 }
@@ -53,7 +53,7 @@ export async function ask(path, query = {}, signal = undefined) {
 }
 
 // --- the stream -------------------------------------------------------------------------------
-// EventSource can send no header, so the few lines of its protocol are here.
+// EventSource cannot send headers, so its protocol is implemented here.
 
 export class Stream {
   constructor(topics, on) {
@@ -87,7 +87,7 @@ export class Stream {
       await this.#read(answer.body.getReader(), quiet);
       return "the console ended the stream";
     } catch (error) {
-      return error.name === "AbortError" ? "nothing was heard for too long" : "the console does not answer";
+      return error.name === "AbortError" ? "no message for too long" : "the console does not respond";
     } finally {
       quiet.stop();
     }
@@ -105,7 +105,7 @@ export class Stream {
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return;
-      quiet.heard();
+      quiet.restart();
       const frames = (rest + decoder.decode(value, { stream: true })).split("\n\n");
       rest = frames.pop();
       for (const frame of frames) this.#take(frame);
@@ -128,10 +128,10 @@ class Watch {
   constructor(ms, late) {
     this.ms = ms;
     this.late = late;
-    this.heard();
+    this.restart();
   }
 
-  heard() {
+  restart() {
     clearTimeout(this.timer);
     this.timer = setTimeout(this.late, this.ms);
   }

@@ -1,4 +1,4 @@
-// Watts over time: what is drawn, below what the caps allow.
+// Watts over time: the measured power, and the power that the caps allow.
 
 import { h, put, s } from "./dom.js";
 import { clock, lasting, watts } from "./format.js";
@@ -7,7 +7,7 @@ const WIDE = 640;
 const TALL = 132;
 const LEFT = 4;
 const BOTTOM = 16;
-const GAP_MS = 10_000; // nothing for so long is a hole and no line
+const GAP_MS = 10_000; // a longer pause interrupts the line
 
 function path(points, x, y, column) {
   let before = -Infinity;
@@ -21,7 +21,7 @@ function path(points, x, y, column) {
 }
 
 export function spark(samples, label) {
-  if (samples.length < 2) return h("p", { class: "muted" }, "Too few readings for a line.");
+  if (samples.length < 2) return h("p", { class: "muted" }, "Too few readings for a chart.");
   const most = Math.max(...samples.map((sample) => sample[1]), 1);
   const [from, to] = [samples[0][0], samples.at(-1)[0]];
   const x = (at) => ((at - from) / Math.max(1, to - from)) * 300;
@@ -32,7 +32,7 @@ export function spark(samples, label) {
 
 export function powerChart(box, points, at) {
   if (points.length < 2) {
-    put(box, h("p", { class: "empty" }, "Watts are drawn from the moment that this console began to look."));
+    put(box, h("p", { class: "empty" }, "The chart begins when this console started."));
     return;
   }
   const [from, to] = [points[0][0], points.at(-1)[0]];

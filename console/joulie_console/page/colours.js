@@ -1,4 +1,4 @@
-// Ramps that differ in lightness from end to end, so that they read without colour too.
+// Colour ramps whose lightness also changes from end to end, so that they work without colour.
 // Dark: viridis. Light: YlGnBu. Classes: Okabe and Ito's palette, each with a mark of its own.
 
 const RAMPS = {
@@ -44,12 +44,12 @@ export function ramp() {
 export const classColours = () => CLASS_COLOURS[theme()];
 export const unknownColour = () => UNKNOWN[theme()];
 
-// How a value is coloured: which column, from where to where, in which unit.
+// The scale of each colouring: its column, its range, and its unit.
 export const SCALES = {
   headroom: { column: "headroom", low: 0, high: 100, unit: "%", what: "of the cap is free" },
   cooling: { column: "cooling", low: 0, high: 100, unit: "%", what: "cooling stress" },
   watts: { column: "watts", low: 0, high: 0, unit: "W", what: "measured" },
-  gpu: { column: "gpu", low: 0, high: 100, unit: "%", what: "of the GPUs are asked for" },
+  gpu: { column: "gpu", low: 0, high: 100, unit: "%", what: "of the GPUs are requested" },
 };
 
 export function scaleOf(kind, columns) {

@@ -1,4 +1,4 @@
-// One thing, opened: a node, a pod, a decision.
+// The details of one node, pod or decision.
 
 import { ask } from "./api.js";
 import { spark } from "./chart.js";
@@ -13,12 +13,12 @@ const AGAIN_MS = 3000;
 
 export class Detail {
   constructor(go) {
-    this.go = go; // changes what the URL says
+    this.go = go; // changes the URL
     this.box = byId("detail");
     this.body = byId("detail-body");
     this.title = byId("detail-title");
     this.shown = "";
-    this.missing = 0; // since when what is wanted could not be had
+    this.missing = 0; // when loading failed; 0 if it did not
     this.from = null;
     byId("close").addEventListener("click", () => this.close());
     this.box.addEventListener("keydown", (event) => event.key === "Escape" && this.close());
@@ -34,7 +34,7 @@ export class Detail {
     decision: (decision) => this.go({ decision, node: "", pod: "" }),
   };
 
-  // `moment` says of when; empty for now.
+  // `moment` is the query of the position; empty for now.
   async show(now, moment) {
     const wanted = JSON.stringify([now.node, now.pod, now.decision, moment]);
     const again = wanted === this.shown;
@@ -54,14 +54,14 @@ export class Detail {
     } catch (error) {
       if (this.shown !== wanted) return;
       this.missing = performance.now();
-      put(this.title, "Not to be had");
+      put(this.title, "Not available");
       put(this.body, h("p", null, error.message));
     }
     if (!again) this.title.focus();
   }
 
-  // What happens now may be what was missing.
-  heard(now, moment) {
+  // Tries again after a failure: an event may have made it available.
+  retry(now, moment) {
     if (this.missing && performance.now() - this.missing > AGAIN_MS) this.show(now, moment);
   }
 
@@ -94,7 +94,7 @@ export class Detail {
         ["Cooling stress", percent(node.cooling)],
         ["Trend", `${points(node.trend_w_per_min)} W/min`],
         ["Pods", `${node.pods}, ${node.performance_pods} of them performance`],
-        ["Cores, GPUs", `${count(node.cores)}, ${node.gpus_asked.toFixed(1)} of ${node.gpus} asked for`],
+        ["Cores, GPUs", `${count(node.cores)}, ${node.gpus_asked.toFixed(1)} of ${node.gpus} requested`],
         ["Rack, zone", name(`${node.rack || "none"}, ${node.cooling_zone || "none"}`)],
         ["Kubernetes", `${node.ready ? "ready" : "not ready"}, ${node.schedulable ? "schedulable" : "cordoned"}`],
       ]),
@@ -102,9 +102,9 @@ export class Detail {
       spark(samples, "Measured power"),
       h("h3", null, "State"),
       this.#machine(machine),
-      h("h3", null, "What it went through"),
-      transitions.length || earlier ? this.#transitions(node.name, transitions, earlier) : h("p", { class: "muted" }, "No plan has changed it."),
-      gone ? h("p", { class: "muted" }, `${count(gone)} events of plans have left the log's stream; what they said is not told.`) : null,
+      h("h3", null, "Transitions"),
+      transitions.length || earlier ? this.#transitions(node.name, transitions, earlier) : h("p", { class: "muted" }, "No plan has changed this node."),
+      gone ? h("p", { class: "muted" }, `${count(gone)} plan events have left their stream and are not shown.`) : null,
       h("h3", null, `Pods here (${pods.length})`),
       pods.length ? h("ul", { class: "plain" }, pods.slice(0, LISTED).map((pod) => h("li", null, link(`${pod.namespace}/${pod.name}`, () => this.open.pod(pod.uid)), h("span", { class: "muted" }, ` ${pod.class}, ${pod.cores} cores${pod.gpus ? `, ${pod.gpus} GPU` : ""}`)))) : h("p", { class: "muted" }, "None."),
       cards.length ? [h("h3", null, "Cards"), cardRows(cards, this.open.node, "Cards of this node")] : null,
@@ -113,7 +113,7 @@ export class Detail {
     ].flat();
   }
 
-  // What plans did to it; older ones are fetched when somebody wants them.
+  // Its transitions; older ones are loaded on demand.
   #transitions(node, known, earlier) {
     const line = (transition) => planLine({ at_ms: transition.at_ms, transition }, null);
     const list = h("ol", { class: "lines" }, known.map(line));
@@ -136,8 +136,8 @@ export class Detail {
 
   #machine({ states, now, following, waits_for: waits }) {
     const shown = states.map((each) => h("li", { class: each === now ? "now" : following.includes(each) ? "next" : null, "aria-current": each === now ? "step" : null }, each));
-    const words = `It is ${now}; next may come ${following.join(" or ")}.`;
-    return h("div", null, h("ul", { class: "machine" }, shown), h("p", { class: "muted" }, waits ? `${words} It waits: ${waits}.` : words));
+    const words = `Now: ${now}. Possible next: ${following.join(", ")}.`;
+    return h("div", null, h("ul", { class: "machine" }, shown), h("p", { class: "muted" }, waits ? `${words} Waiting: ${waits}.` : words));
   }
 
   // --- a pod ----------------------------------------------------------------------------------
@@ -152,14 +152,14 @@ export class Detail {
         ? facts([
             ["Class", `${pod.class} (${pod.rule})`],
             ["Placement", pod.placement],
-            ["Asks for", `${pod.cores} cores, ${pod.memory_gib.toFixed(1)} GiB, ${pod.gpus} GPU`],
+            ["Requests", `${pod.cores} cores, ${pod.memory_gib.toFixed(1)} GiB, ${pod.gpus} GPU`],
             ["Phase", pod.phase],
             ["Node", pod.node ? link(pod.node, () => this.open.node(pod.node)) : "none yet"],
             ["Bound", momentTextOrNone(pod.bound_at_ms)],
             ["UID", name(pod.uid)],
           ])
-        : h("p", { class: "muted" }, "The pod itself is gone; what was decided about it stays."),
-      h("h3", null, "Decisions about it"),
+        : h("p", { class: "muted" }, "The pod was deleted; its decisions remain."),
+      h("h3", null, "Decisions"),
       h("ol", { class: "lines" }, decisions.map((brief) => decisionLine(brief, this.open.decision))),
     ];
   }
@@ -177,7 +177,7 @@ export class Detail {
         decision.name ? ["Pod", link(`${decision.namespace}/${decision.name}`, () => this.open.pod(decision.pod_uid))] : null,
         decision.class ? ["Class", `${decision.class} (${found.pod?.rule || ""})`] : null,
         ["When", momentText(decision.at_ms)],
-        decision.view ? ["Looked at", `position ${count(decision.view)}, ${decision.view_age_ms} ms old`] : null,
+        decision.view ? ["View", `position ${count(decision.view)}, ${decision.view_age_ms} ms old`] : null,
         decision.candidates ? ["Candidates", `${decision.candidates}, ${decision.refused} refused`] : null,
         found.error ? ["Error", name(found.error)] : null,
         found.cards.length ? ["Cards", found.cards.map((card) => name(card))] : null,
@@ -187,7 +187,7 @@ export class Detail {
       h("h3", null, "Settings in force"),
       facts([["Id", name(found.settings || "none")], ...Object.entries(found.values).map(([key, value]) => [key, String(value)])]),
       h("h3", null, "Place in the chain"),
-      facts([["Hash", h("code", null, found.hash)], ["Before it", h("code", null, found.prev)]]),
+      facts([["Hash", h("code", null, found.hash)], ["Previous hash", h("code", null, found.prev)]]),
     ].filter(Boolean);
   }
 
@@ -199,10 +199,10 @@ export class Detail {
       return h("tr", null, h("th", { scope: "row" }, term), h("td", { class: "n" }, points(mine)), other ? [h("td", { class: "n" }, points(theirs)), h("td", { class: "gap" }, Math.abs(gap) < 0.05 ? null : h("span", { class: gap < 0 ? "bar minus" : "bar", "width%": Math.min(60, 2 + Math.abs(gap) * 1.5) }), h("span", { class: "n" }, points(gap)))] : null);
     });
     const cut = Object.values(winner.terms.points).reduce((sum, value) => sum + value, 0) - winner.terms.score;
-    const clamped = Math.abs(cut) > 0.05 ? h("p", { class: "muted" }, "A score is cut to 0 at least and 100 at most.") : null;
+    const clamped = Math.abs(cut) > 0.05 ? h("p", { class: "muted" }, "Scores are clamped to 0 to 100.") : null;
     const total = h("tr", { class: "sum" }, h("th", { scope: "row" }, "score"), h("td", { class: "n" }, winner.terms.score.toFixed(1)), other ? [h("td", { class: "n" }, other.terms.score.toFixed(1)), h("td", { class: "gap" }, h("span", { class: "n" }, points(winner.terms.score - other.terms.score)))] : null);
     const head = ["Term", winner.node, ...(other ? [other.node, "Difference"] : [])].map((label) => h("th", { scope: "col" }, name(label)));
-    return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "The winner and the runner-up" }, h("table", { class: "duel" }, h("caption", null, "The winner beside the runner-up, in points"), h("thead", null, h("tr", null, head)), h("tbody", null, rows, total)), clamped);
+    return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "The winner and the runner-up" }, h("table", { class: "duel" }, h("caption", null, "The winner and the runner-up, in points"), h("thead", null, h("tr", null, head)), h("tbody", null, rows, total)), clamped);
   }
 
   #candidates(found, explained) {
@@ -212,13 +212,13 @@ export class Detail {
       h("tr", null, h("th", { scope: "row" }, link(each.node, () => this.open.node(each.node))), scores ? [h("td", { class: "n" }, each.answer ?? ""), h("td", null, each.loss ? (each.loss.term ? `${each.loss.behind.toFixed(1)} behind: ${each.loss.term}` : "level") : each.terms ? "the winner" : ""), h("td", { class: "n" }, each.terms ? `+${each.terms.marginal_w.toFixed(0)} W` : "")] : h("td", null, each.verdict)),
     );
     const labels = scores ? ["Node", "Answer", "Why behind", "Would draw"] : ["Node", "Verdict"];
-    const more = candidates.length > LISTED ? h("p", { class: "muted" }, `${candidates.length - LISTED} more are in the API's answer.`) : null;
+    const more = candidates.length > LISTED ? h("p", { class: "muted" }, `${candidates.length - LISTED} more are in the API's response.`) : null;
     return h(
       "div",
       null,
       h("h3", null, `Candidates (${candidates.length})`),
       scores && explained < candidates.length ? h("button", { type: "button", onclick: (event) => this.#computeAll(event.target, decision.entry) }, "Compute every term again") : null,
-      found.same_digest === null ? null : h("p", { class: found.same_digest ? "good" : "bad" }, found.same_digest ? "Computed again from the facts of back then: the same to the last bit." : "Computed again, and NOT the same: run joulie replay."),
+      found.same_digest === null ? null : h("p", { class: found.same_digest ? "good" : "bad" }, found.same_digest ? "Recomputed from the facts of that position: equal to the last bit." : "Recomputed, and NOT equal: run joulie replay."),
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Candidates" }, h("table", null, h("caption", { class: "unseen" }, "Candidates"), h("thead", null, h("tr", null, labels.map((label) => h("th", { scope: "col" }, label)))), h("tbody", null, rows))),
       more,
     );

@@ -1,4 +1,4 @@
-// Elements from values. Text is always text: nothing here, or anywhere, parses markup.
+// Elements from values. Text is never parsed as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -32,7 +32,7 @@ export function put(parent, ...children) {
   parent.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
 }
 
-// What would change the line, the direction or nothing at all is shown as what it is.
+// Control characters, and characters that change the line or the direction, are shown escaped.
 // eslint-disable-next-line no-control-regex
 const STRANGE = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
@@ -43,7 +43,7 @@ export function plain(text) {
   });
 }
 
-// A name from outside: isolated, so that it cannot turn its neighbours around.
+// A name from the cluster, isolated so that it cannot change the direction of other text.
 export function name(text, kind) {
   const shown = plain(text);
   return h("bdi", { class: kind ? `name ${kind}` : "name", title: shown.length > 24 ? shown : null }, shown);

@@ -1,4 +1,4 @@
-// Numbers and times, as people read them.
+// Numbers and times as text.
 
 const number = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const clockTime = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
@@ -13,7 +13,7 @@ export function watts(value) {
   return `${number.format(value)} W`;
 }
 
-// A node above its cap has less than no headroom.
+// A node above its cap has negative headroom.
 export const percent = (value) => (value === null || value === undefined ? "unknown" : `${value.toFixed(0).replace("-", "\u2212")} %`);
 
 export const points = (value) => (value >= 0 ? `+${value.toFixed(1)}` : `\u2212${Math.abs(value).toFixed(1)}`);

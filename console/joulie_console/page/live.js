@@ -1,4 +1,4 @@
-// Decisions and plans as they happen. What comes while nobody can read it is counted, not shown.
+// Lists of decisions and plans. While a list is paused, new lines are counted and not shown.
 
 import { byId, h, name, put } from "./dom.js";
 import { clock } from "./format.js";
@@ -18,7 +18,7 @@ export function decisionLine(brief, open) {
       h("span", { class: "verb" }, VERBS[brief.verb] || brief.verb),
       h("span", { class: "pod" }, brief.name ? name(`${brief.namespace}/${brief.name}`) : null),
       brief.class ? h("span", { class: `chip ${brief.class}` }, brief.class === "performance" ? "perf" : "std") : null,
-      h("span", { class: "says" }, brief.winner ? [name(brief.winner, "strong"), brief.score === null ? null : h("span", { class: "score" }, brief.score.toFixed(1)), why ? h("span", { class: "muted" }, " ", name(why)) : null] : name(brief.refused ? `${brief.text}: ${brief.reason}` : brief.text)),
+      h("span", { class: "text" }, brief.winner ? [name(brief.winner, "strong"), brief.score === null ? null : h("span", { class: "score" }, brief.score.toFixed(1)), why ? h("span", { class: "muted" }, " ", name(why)) : null] : name(brief.refused ? `${brief.text}: ${brief.reason}` : brief.text)),
     ),
   );
 }
@@ -26,15 +26,15 @@ export function decisionLine(brief, open) {
 export function planLine(entry, openNode) {
   if (entry.plan) {
     const { plan, changes, because } = entry.plan;
-    return h("li", { class: "line plan" }, h("span", { class: "row" }, h("span", { class: "when" }, clock(entry.at_ms)), h("span", { class: "verb" }, "plan"), h("span", { class: "says" }, name(plan, "strong"), ` ${changes} change(s): `, name(because))));
+    return h("li", { class: "line plan" }, h("span", { class: "row" }, h("span", { class: "when" }, clock(entry.at_ms)), h("span", { class: "verb" }, "plan"), h("span", { class: "text" }, name(plan, "strong"), ` ${changes} change(s): `, name(because))));
   }
   const { node, to, because } = entry.transition;
-  const parts = [h("span", { class: "when" }, clock(entry.at_ms)), h("span", { class: "verb" }, "node"), h("span", { class: "says" }, name(node, "strong"), " \u2192 ", name(to), because ? h("span", { class: "muted" }, " ", name(because)) : null)];
+  const parts = [h("span", { class: "when" }, clock(entry.at_ms)), h("span", { class: "verb" }, "node"), h("span", { class: "text" }, name(node, "strong"), " \u2192 ", name(to), because ? h("span", { class: "muted" }, " ", name(because)) : null)];
   const row = openNode ? h("button", { type: "button", class: "row", onclick: () => openNode(node) }, parts) : h("span", { class: "row" }, parts);
   return h("li", { class: "line transition" }, row);
 }
 
-// A list whose newest line is on top; lines that come in one frame are put there together.
+// A list with the newest line on top; the lines of one frame are added together.
 export class Lines {
   constructor(id, make, number, empty) {
     this.list = byId(id);
@@ -48,8 +48,8 @@ export class Lines {
     this.set([]);
   }
 
-  // From here to `set`, what is heard may be newer than the list that is on its way.
-  asking() {
+  // From here to `set`, received events may be newer than the list that is loading.
+  loading() {
     this.meanwhile = [];
   }
 
@@ -77,7 +77,7 @@ export class Lines {
     const fresh = this.waiting.splice(0).slice(-SHOWN).reverse().map(this.make);
     if (!fresh.length) return;
     if (this.list.firstElementChild?.classList.contains("empty")) put(this.list);
-    // Who has a line under the finger or the focus keeps it there.
+    // Keeps the scroll position.
     const kept = this.list.scrollTop > 4 ? this.list.scrollHeight : 0;
     this.list.prepend(...fresh);
     while (this.list.childElementCount > SHOWN) this.list.lastElementChild.remove();

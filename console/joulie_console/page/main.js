@@ -1,6 +1,6 @@
-// Wires the parts together: the URL says what is looked at, the stream says what happens.
+// Connects the modules: the URL has the selection, the stream has the events.
 
-import { Stream, ask, onTokenWanted, setToken } from "./api.js";
+import { Stream, ask, onTokenRequired, setToken } from "./api.js";
 import { powerChart } from "./chart.js";
 import { Detail } from "./detail.js";
 import { byId } from "./dom.js";
@@ -8,12 +8,12 @@ import { lasting, watts } from "./format.js";
 import { Lines, decisionLine, planLine } from "./live.js";
 import { NodeMap, legend } from "./map.js";
 import { search } from "./search.js";
-import { change, onChange, state, tell } from "./state.js";
+import { change, notify, onChange, state } from "./state.js";
 import { gpuCards, nodeTable } from "./tables.js";
 import { Time } from "./time.js";
 import { Age, totals, warnings } from "./totals.js";
 
-const OLDER = 60; // lines that the lists begin with
+const OLDER = 60; // lines at the start of a list
 const CARDS_MS = 10_000;
 const TABLE_MS = 5_000;
 const RATE_MS = 10_000;
@@ -21,45 +21,45 @@ const RATE_MS = 10_000;
 const detail = new Detail(change);
 const time = new Time(change);
 const age = new Age();
-const map = new NodeMap(byId("map"), byId("tip"), byId("map-said"), detail.open.node);
-const decisions = new Lines("decisions", (brief) => decisionLine(brief, detail.open.decision), (brief) => brief.entry, "No decision yet: none has been asked for.");
-const plans = new Lines("plans", (entry) => planLine(entry, detail.open.node), (entry) => entry.position, "No plan yet.");
+const map = new NodeMap(byId("map"), byId("tip"), byId("map-status"), detail.open.node);
+const decisions = new Lines("decisions", (brief) => decisionLine(brief, detail.open.decision), (brief) => brief.entry, "No decisions yet.");
+const plans = new Lines("plans", (entry) => planLine(entry, detail.open.node), (entry) => entry.position, "No plans yet.");
 let cluster = null;
 let power = [];
-let past = null; // the cluster as it was, while somebody looks back
+let past = null; // the cluster at the selected position; null for now
 let ownWarnings = [];
 let rates = [];
-let shownMoment = null;
+let shownPosition = null;
 
 const moment = () => (state().at ? { at: state().at } : {});
 
-// --- what happens -----------------------------------------------------------------------------
+// --- events -----------------------------------------------------------------------------------
 
-const heard = {
+const handlers = {
   decision(brief) {
     const { verb, at } = state();
     if (!at && (!verb || verb === brief.verb)) decisions.add(brief);
-    if (decisions.paused) byId("pause").textContent = `Go on (${decisions.held})`;
+    if (decisions.paused) byId("pause").textContent = `Resume (${decisions.held})`;
   },
   plan: (entry) => state().at || plans.add(entry),
   transition: (entry) => state().at || plans.add(entry),
   cluster(found) {
     cluster = found;
-    age.heard(found.position, found.age_ms);
+    age.update(found.position, found.age_ms);
     time.reached(found.position);
     rates = [...rates, [performance.now(), found.entries]].filter(([at]) => performance.now() - at < RATE_MS);
     const last = power.at(-1);
     if (!last || found.at_ms - last[0] >= 2000) power.push([found.at_ms, found.position, found.measured_w, found.capped_w]);
     if (power.length > 1800) power.shift();
     showFigures();
-    detail.heard(state(), moment());
+    detail.retry(state(), moment());
   },
   map(delta) {
     if (state().at) return;
     if (delta.reload || !map.apply(delta)) loadMap();
     byId("map-empty").hidden = map.size > 0;
   },
-  gap: ({ reason }) => warn(`Something is missing: ${reason}`),
+  gap: ({ reason }) => warn(`Events are missing: ${reason}`),
   cut: () => {},
 };
 
@@ -69,12 +69,12 @@ const stream = new Stream("decisions,plans,transitions,cluster,map", {
     ownWarnings = [];
     showFigures();
     refresh();
-    detail.show(state(), moment()); // if it could not be had before
+    detail.show(state(), moment()); // if it failed to load before
   },
-  event: (kind, data) => heard[kind]?.(data),
+  event: (kind, data) => handlers[kind]?.(data),
   lost(why, pause) {
     age.connected = false;
-    warn(`The connection is lost (${why}); what you see is as it was. Trying again in ${lasting(pause)}.`);
+    warn(`The connection is lost (${why}); this page is not up to date. Retrying in ${lasting(pause)}.`);
     age.show();
   },
 });
@@ -98,7 +98,7 @@ function showFigures() {
   byId("power-now").textContent = shown ? `${watts(shown.measured_w)} of ${watts(shown.capped_w)}` : "";
 }
 
-// --- what is looked at ------------------------------------------------------------------------
+// --- the selection ----------------------------------------------------------------------------
 
 async function loadMap() {
   const found = await ask("map", moment());
@@ -112,17 +112,17 @@ async function loadLists(found) {
   const now = state();
   const until = now.at ? { until: new Date(found.at_ms).toISOString() } : {};
   const before = now.at ? { before: Number(now.at) + 1 } : {};
-  decisions.asking();
-  plans.asking();
+  decisions.loading();
+  plans.loading();
   const [old, planned] = await Promise.all([ask("decisions", { limit: OLDER, verb: now.verb, ...until }), ask("plans", { limit: OLDER, ...before })]);
   decisions.set(old.items);
   plans.set(planned.items);
 }
 
-// Everything of the chosen moment anew: at the start, after a reconnection, on a journey.
+// Loads everything for the selected position: at the start, after a reconnection, on a change.
 async function refresh() {
   const now = state();
-  shownMoment = now.at;
+  shownPosition = now.at;
   try {
     const [found, seen] = await Promise.all([loadMap(), now.at ? ask("cluster", moment()) : null]);
     if (state().at !== now.at) return;
@@ -155,7 +155,7 @@ onChange((now) => {
   if (map.nodes) legend(now.colour, map.nodes);
   time.show(now.at);
   if (!now.at) past = null;
-  if (now.at !== shownMoment) refresh();
+  if (now.at !== shownPosition) refresh();
   else showTable().catch((error) => warn(error.message));
   detail.show(now, moment());
 });
@@ -169,7 +169,7 @@ byId("as-table").addEventListener("click", () => change({ view: state().view ===
 byId("pause").addEventListener("click", () => {
   decisions.paused = !decisions.paused;
   byId("pause").setAttribute("aria-pressed", String(decisions.paused));
-  byId("pause").textContent = decisions.paused ? "Go on" : "Pause";
+  byId("pause").textContent = decisions.paused ? "Resume" : "Pause";
   if (!decisions.paused && decisions.held) refresh();
   decisions.held = 0;
 });
@@ -194,11 +194,11 @@ byId("theme").addEventListener("click", () => {
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => showTheme(localStorage.getItem("theme") || "auto"));
 
-// --- a token, if one is wanted ----------------------------------------------------------------
+// --- the token, if one is required ------------------------------------------------------------
 
-let asking = null;
-onTokenWanted((why) => {
-  asking ||= new Promise((given) => {
+let tokenRequest = null;
+onTokenRequired((why) => {
+  tokenRequest ||= new Promise((done) => {
     byId("token-why").textContent = why;
     byId("token-dialog").showModal();
     byId("token-form").onsubmit = (event) => {
@@ -206,11 +206,11 @@ onTokenWanted((why) => {
       setToken(byId("token").value.trim());
       byId("token").value = "";
       byId("token-dialog").close();
-      asking = null;
-      given();
+      tokenRequest = null;
+      done();
     };
   });
-  return asking;
+  return tokenRequest;
 });
 byId("token-dialog").addEventListener("cancel", (event) => event.preventDefault());
 
@@ -219,8 +219,8 @@ byId("token-dialog").addEventListener("cancel", (event) => event.preventDefault(
 showTheme(localStorage.getItem("theme") || "auto");
 setInterval(() => state().at || gpuCards({}, detail.open.node).catch(() => {}), CARDS_MS);
 setInterval(() => state().at || state().view !== "table" || showTable().catch(() => {}), TABLE_MS);
-shownMoment = state().at;
-tell();
+shownPosition = state().at;
+notify();
 ask("power").then(({ points }) => (power = [...points, ...power.filter((point) => point[0] > (points.at(-1)?.[0] || 0))]), () => {});
 time.begin().catch(() => {});
 stream.run();

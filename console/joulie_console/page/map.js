@@ -1,10 +1,10 @@
-// The cluster as a map: one square per node. Drawn when something has changed, once per frame.
+// The cluster as a map: one square per node. Drawn after a change, at most once per frame.
 
 import { CLASSES, percent, watts } from "./format.js";
 import { classColours, colourOf, ramp, scaleOf, unknownColour } from "./colours.js";
 import { byId, h, plain, put } from "./dom.js";
 
-const LARGEST = 26; // on a desk; a wall screen is looked at from afar
+const LARGEST = 26; // on a desktop screen; a wall screen is read from a distance
 const LARGEST_WALL = 72;
 const WALL = 1900;
 const SMALLEST = 4;
@@ -12,10 +12,10 @@ const LABEL = 16;
 const COLUMNS = ["class", "headroom", "cooling", "watts", "gpu"];
 
 export class NodeMap {
-  constructor(canvas, tip, said, open) {
+  constructor(canvas, tip, status, open) {
     this.canvas = canvas;
     this.tip = tip;
-    this.said = said;
+    this.status = status;
     this.open = open;
     this.nodes = null;
     this.colour = "headroom";
@@ -23,7 +23,7 @@ export class NodeMap {
     this.cells = [];
     this.chosen = "";
     this.under = -1; // the cell that pointer or keyboard is on
-    this.byKeys = false; // until the pointer moves by somebody's hand
+    this.byKeys = false; // the keyboard chose the cell; reset when the pointer really moves
     this.dirty = false;
     canvas.addEventListener("pointermove", (event) => this.#point(event));
     canvas.addEventListener("pointerleave", () => this.byKeys || this.#leave());
@@ -33,7 +33,7 @@ export class NodeMap {
     new ResizeObserver(() => this.layOut()).observe(canvas.parentElement);
   }
 
-  // All nodes anew; `columns` as /v1/map gives them.
+  // Replaces all nodes; `columns` is a response of /v1/map.
   set(columns) {
     this.nodes = columns;
     this.position = columns.position;
@@ -41,7 +41,7 @@ export class NodeMap {
     this.layOut();
   }
 
-  // What has changed; false if there is a node in it that nobody has told us of.
+  // Applies changed rows; false if a row is of an unknown node.
   apply({ position, rows }) {
     if (!this.nodes || position <= this.position) return true;
     this.position = position;
@@ -167,7 +167,7 @@ export class NodeMap {
     return (index) => colourOf(values[index], scale, colours, unknown);
   }
 
-  // Classes are told by a mark as well as by a colour: eco a dot, draining a stroke.
+  // Classes have a mark as well as a colour: eco a dot, draining a stroke.
   #mark(pen, side, ground) {
     if (this.colour !== "class") return;
     pen.fillStyle = pen.strokeStyle = ground;
@@ -199,7 +199,7 @@ export class NodeMap {
   }
 
   #point(event) {
-    // A page that moves under a resting pointer tells of a pointer that moves, too.
+    // The browser also sends this event when the page moves under a resting pointer.
     if (!event.movementX && !event.movementY) return;
     this.byKeys = false;
     const box = this.canvas.getBoundingClientRect();
@@ -207,7 +207,7 @@ export class NodeMap {
     const hit = this.cells.findIndex((cell) => x >= cell.x && x < cell.x + this.cell && y >= cell.y && y < cell.y + this.cell);
     if (hit === this.under) return;
     this.under = hit;
-    this.#tell(box);
+    this.#showTip(box);
     this.draw();
   }
 
@@ -226,8 +226,8 @@ export class NodeMap {
     if (event.key in steps) {
       this.byKeys = true;
       this.under = this.under < 0 ? 0 : Math.max(0, Math.min(last, this.under + steps[event.key]));
-      this.#tell(this.canvas.getBoundingClientRect());
-      this.said.textContent = this.words(this.under);
+      this.#showTip(this.canvas.getBoundingClientRect());
+      this.status.textContent = this.describe(this.under);
       this.draw();
     } else if (event.key === "Enter" && this.under >= 0) {
       this.open(this.#name(this.under));
@@ -237,17 +237,17 @@ export class NodeMap {
     event.preventDefault();
   }
 
-  words(index) {
+  describe(index) {
     const { name, class: kind, headroom, watts: drawn, gpu } = this.nodes;
     const gpus = gpu[index] < 0 ? "" : `, GPUs ${percent(gpu[index])} in use`;
     return `${plain(name[index])}: ${CLASSES[kind[index]]}, headroom ${headroom[index] < 0 ? "unknown" : percent(headroom[index])}, ${watts(drawn[index])}${gpus}`;
   }
 
-  #tell(box) {
+  #showTip(box) {
     const cell = this.cells[this.under];
     this.tip.hidden = !cell;
     if (!cell) return;
-    const [title, ...rest] = this.words(this.under).split(": ");
+    const [title, ...rest] = this.describe(this.under).split(": ");
     put(this.tip, h("strong", null, h("bdi", null, title)), h("span", null, rest.join(": ")));
     const left = Math.min(box.left + cell.x + this.cell + 6, innerWidth - this.tip.offsetWidth - 8);
     this.tip.style.left = `${Math.max(8, left)}px`;

@@ -1,4 +1,4 @@
-// A pod or a node, by a part of its name. Pods that are gone are found by their whole name.
+// Finds a pod or a node by a part of its name. Deleted pods are found by their whole name.
 
 import { ask } from "./api.js";
 import { byId, h, name, put } from "./dom.js";
@@ -17,7 +17,7 @@ export function search(open, moment) {
     if (!q) return hide();
     const options = await found(q).catch((error) => [{ words: error.message, act: () => {} }]);
     if (mine !== asked) return;
-    put(list, options.length ? options.map(option) : h("li", { class: "empty" }, "Nothing of that name."));
+    put(list, options.length ? options.map(option) : h("li", { class: "empty" }, "No match."));
     list.hidden = false;
   }
 
@@ -29,7 +29,7 @@ export function search(open, moment) {
     ];
     if (here.length || !q.includes("/")) return here;
     const past = await ask("decisions", { pod: q, limit: 1 });
-    return past.items.map((brief) => ({ kind: "gone", words: q, act: () => open.pod(brief.pod_uid) }));
+    return past.items.map((brief) => ({ kind: "deleted", words: q, act: () => open.pod(brief.pod_uid) }));
   }
 
   function option({ kind, words, act }) {

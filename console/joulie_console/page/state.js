@@ -1,4 +1,4 @@
-// What is looked at, in the URL: a link shows another person the same.
+// The selection, stored in the URL: a link restores it.
 
 const DEFAULTS = { colour: "headroom", group: "none", view: "map", at: "", verb: "", node: "", pod: "", decision: "", sort: "name", order: "asc", offset: "0" };
 const listeners = [];
@@ -15,7 +15,7 @@ export function change(changes, { replace = false } = {}) {
   const url = query ? `?${query}` : location.pathname;
   if (url !== (location.search || location.pathname)) {
     history[replace ? "replaceState" : "pushState"](null, "", url);
-    tell();
+    notify();
   }
 }
 
@@ -23,9 +23,9 @@ export function onChange(listener) {
   listeners.push(listener);
 }
 
-export function tell() {
+export function notify() {
   const now = state();
   for (const listener of listeners) listener(now);
 }
 
-addEventListener("popstate", tell);
+addEventListener("popstate", notify);

@@ -1,11 +1,11 @@
-// The map in words: nodes as a table, a page at a time; and the cards.
+// The nodes as a table with pages, and the table of cards.
 
 import { ask } from "./api.js";
 import { byId, h, link, name, put } from "./dom.js";
 import { count, percent, points, watts } from "./format.js";
 
 const PAGE = 50;
-const WORDS = 2; // columns; the others are numbers
+const WORDS = 2; // columns of text; the others are numbers
 const COLUMNS = [
   ["name", "Node"],
   ["", "Class"],
@@ -76,9 +76,9 @@ let shownCards = "";
 export async function gpuCards(moment, open) {
   const found = await ask("gpus", { ...moment, limit: 100 });
   const cards = JSON.stringify([found.total, found.items]);
-  // What is drawn anew loses the focus of whoever stands in it.
+  // Drawing the table again would remove the focus from it.
   if (cards === shownCards || byId("gpus").contains(document.activeElement)) return;
   shownCards = cards;
-  byId("gpus-now").textContent = found.total ? `${count(found.total)} seen` : "";
-  put(byId("gpus"), found.total ? cardRows(found.items, open, "GPU cards as a table") : h("p", { class: "empty" }, "No single card has been seen; nodes count their GPUs."));
+  byId("gpus-now").textContent = found.total ? `${count(found.total)} cards` : "";
+  put(byId("gpus"), found.total ? cardRows(found.items, open, "GPU cards as a table") : h("p", { class: "empty" }, "No cards are known; nodes only count their GPUs."));
 }

@@ -1,4 +1,4 @@
-// Runs before anything is painted: who has chosen a theme sees no other one first.
+// Runs before the first paint, so that a chosen theme applies from the start.
 {
   const chosen = localStorage.getItem("theme");
   if (chosen && chosen !== "auto") document.documentElement.dataset.theme = chosen;

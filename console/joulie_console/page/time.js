@@ -1,4 +1,4 @@
-// Back in time: a slider over the positions. Its right end is now.
+// Time travel: a slider over the positions. Its right end is now.
 
 import { ask } from "./api.js";
 import { byId } from "./dom.js";
@@ -17,7 +17,7 @@ export class Time {
     this.slider.addEventListener("input", () => {
       clearTimeout(timer);
       const wanted = Number(this.slider.value);
-      this.#say(`position ${count(wanted)}`);
+      this.#setText(`position ${count(wanted)}`);
       timer = setTimeout(() => this.#choose(wanted), PAUSE_MS);
     });
     byId("to-now").addEventListener("click", () => this.go({ at: "" }));
@@ -39,11 +39,11 @@ export class Time {
       const found = await ask("cluster", { time: new Date(from - ms).toISOString() });
       this.#choose(found.position);
     } catch (error) {
-      this.#say(error.message);
+      this.#setText(error.message);
     }
   }
 
-  // The newest position there is.
+  // Sets the newest position.
   reached(position) {
     this.newest = position;
     this.slider.max = position;
@@ -59,15 +59,15 @@ export class Time {
     }
     byId("to-now").setAttribute("aria-pressed", String(!at));
     document.body.classList.toggle("past", Boolean(at));
-    if (!at) this.#say("now");
+    if (!at) this.#setText("now");
   }
 
   arrived({ position, at_ms: atMs }) {
     this.shownAt = atMs;
-    this.#say(`${momentText(atMs)}, position ${count(position)}`);
+    this.#setText(`${momentText(atMs)}, position ${count(position)}`);
   }
 
-  #say(text) {
+  #setText(text) {
     byId("when").textContent = text;
     this.slider.setAttribute("aria-valuetext", text);
   }

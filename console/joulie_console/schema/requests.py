@@ -1,6 +1,6 @@
-"""What may be asked: one class per question, whose fields are the query's parameters. Pure.
+"""The requests: one class per path, with the query parameters as its fields. Pure.
 
-They are read from the URL and shown in the OpenAPI document by the same declarations.
+The same classes parse the URL and define the OpenAPI document.
 """
 
 from datetime import datetime
@@ -9,19 +9,21 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, field
 
-LARGEST = 2**53 - 1  # that every reader of JSON holds exactly
+MAX_INTEGER = 2**53 - 1  # the largest integer that every JSON parser represents exactly
 
 Instant = Annotated[datetime, Meta(tz=True)]
 Limit = Annotated[int, Meta(ge=1, le=1000, description="Items on one page")]
 Text = Annotated[str, Meta(max_length=500, pattern=r"^[^\x00]*$")]
 Offset = Annotated[
-    int, Meta(ge=0, le=10**9, description="How many to leave out: `next` of the page before")
+    int, Meta(ge=0, le=10**9, description="How many to skip: `next` of the previous page")
 ]
 Before = Annotated[
-    int, Meta(ge=1, le=LARGEST, description="Goes on before this one: `next` of the page before")
+    int, Meta(ge=1, le=MAX_INTEGER, description="Only older ones: `next` of the previous page")
 ]
-At = Annotated[int, Meta(ge=0, le=LARGEST, description="As it was at this position of the facts")]
-Time = Annotated[datetime, Meta(tz=True, description="As it was known at this time (RFC 3339)")]
+At = Annotated[
+    int, Meta(ge=0, le=MAX_INTEGER, description="The state at this position of the facts")
+]
+Time = Annotated[datetime, Meta(tz=True, description="The state at this time (RFC 3339)")]
 Class = Literal["performance", "standard"]
 NodeClassName = Literal["performance", "eco", "draining", "unknown"]
 Verb = Literal["filter", "prioritize", "preempt", "bind", "outcome", "settings", "unreadable"]
@@ -29,20 +31,20 @@ NodeOrder = Literal["name", "headroom", "cooling", "measured", "trend", "pods", 
 PodPhase = Literal["pending", "running", "finished"]
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Parameters that nobody knows are mistakes, not decoration."""
+class Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The parameters of one path. An unknown parameter is an error."""
 
 
-class Nothing(Question, frozen=True, kw_only=True):
+class NoParameters(Query, frozen=True, kw_only=True):
     pass
 
 
-class Moment(Question, frozen=True, kw_only=True):
+class SnapshotQuery(Query, frozen=True, kw_only=True):
     at: At | None = None
     time: Time | None = None
 
 
-class Nodes(Moment, frozen=True, kw_only=True):
+class Nodes(SnapshotQuery, frozen=True, kw_only=True):
     q: Text = ""  # a part of the name
     node_class: NodeClassName | None = field(default=None, name="class")
     rack: Text = ""
@@ -52,7 +54,7 @@ class Nodes(Moment, frozen=True, kw_only=True):
     offset: Offset = 0
 
 
-class Pods(Moment, frozen=True, kw_only=True):
+class Pods(SnapshotQuery, frozen=True, kw_only=True):
     q: Text = ""  # a part of namespace/name, or a whole uid
     node: Text = ""
     workload: Class | None = field(default=None, name="class")
@@ -61,17 +63,17 @@ class Pods(Moment, frozen=True, kw_only=True):
     offset: Offset = 0
 
 
-class Gpus(Moment, frozen=True, kw_only=True):
+class Gpus(SnapshotQuery, frozen=True, kw_only=True):
     node: Text = ""
     model: Text = ""
     limit: Limit = 100
     offset: Offset = 0
 
 
-class Decisions(Question, frozen=True, kw_only=True):
+class Decisions(Query, frozen=True, kw_only=True):
     pod: Text = ""  # namespace/name
     uid: Text = ""
-    node: Text = ""  # that won, was refused or bound
+    node: Text = ""  # the winner, a refused node, or the node that was bound
     verb: Verb | None = None
     workload: Class | None = field(default=None, name="class")
     since: Instant | None = None
@@ -80,45 +82,45 @@ class Decisions(Question, frozen=True, kw_only=True):
     limit: Limit = 100
 
 
-class Decision(Question, frozen=True, kw_only=True):
+class Decision(Query, frozen=True, kw_only=True):
     terms: Annotated[
         Literal["recorded", "all"],
-        Meta(description="all: computed again for every candidate, from the facts of back then"),
+        Meta(description="all: recomputed for every candidate, from the facts of that position"),
     ] = "recorded"
 
 
-class Plans(Question, frozen=True, kw_only=True):
+class Plans(Query, frozen=True, kw_only=True):
     node: Text = ""
     before: Before | None = None
     limit: Limit = 100
 
 
-class Heads(Question, frozen=True, kw_only=True):
+class Heads(Query, frozen=True, kw_only=True):
     before: Before | None = None
     limit: Limit = 100
 
 
-class Power(Question, frozen=True, kw_only=True):
-    since: Annotated[int, Meta(ge=0, le=LARGEST, description="Epoch, in milliseconds")] = 0
+class Power(Query, frozen=True, kw_only=True):
+    since: Annotated[int, Meta(ge=0, le=MAX_INTEGER, description="Epoch, in milliseconds")] = 0
 
 
-class Stream(Question, frozen=True, kw_only=True):
+class Stream(Query, frozen=True, kw_only=True):
     topics: Annotated[
         str,
         Meta(
             pattern="^(decisions|plans|transitions|cluster|map)"
             "(,(decisions|plans|transitions|cluster|map))*$",
-            description="With commas between",
+            description="Separated by commas",
         ),
     ] = "decisions,plans,transitions,cluster"
     after: Annotated[
         str,
         Meta(
             pattern=r"^[0-9]{1,15}\.[0-9]{1,15}$",
-            description="An id of the stream to go on behind; the header Last-Event-ID comes first",
+            description="Resume after this stream id; the header Last-Event-ID takes precedence",
         ),
     ] = ""
-    pod: Text = ""  # namespace/name; of decisions alone, like `verb` and `class`
+    pod: Text = ""  # namespace/name; filters decisions only, like `verb` and `class`
     node: Text = ""
     verb: Verb | None = None
     workload: Class | None = field(default=None, name="class")

@@ -1,7 +1,7 @@
-"""What is answered: one class per answer. Pure.
+"""The responses: one class per document. Pure.
 
-Times are milliseconds since 1970 by the broker's clock. Every answer says which position it is of
-and how old that is; `position` counts facts, `entry` counts the decision log.
+Times are milliseconds since 1970 by the broker's clock. Every response carries its position and
+the age of that position; `position` counts facts, `entry` counts the decision log.
 """
 
 from typing import Annotated, Literal
@@ -17,13 +17,13 @@ Basis = Literal["measured", "predicted", "unknown"]
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of an answer."""
+    """A part of a response."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     position: Annotated[int, Meta(ge=0)]
-    at_ms: int  # when that position was the newest; 0 if nothing has been committed
-    age_ms: Annotated[int, Meta(ge=0)]  # how long ago the projector was last heard of
+    at_ms: int  # when that position was the newest; 0 before the first commit
+    age_ms: Annotated[int, Meta(ge=0)]  # since the last message of the projector
 
 
 class Problem(Item, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ class Cluster(Answer, frozen=True, kw_only=True):
     tdp_w: float
     trend_w_per_min: float
     gpus: int
-    gpus_asked: float  # by the pods that run
+    gpus_asked: float  # requested by running pods
     cards: int
     cards_unhealthy: int
     pods_running: int
@@ -97,16 +97,16 @@ class PowerSeries(Answer, frozen=True, kw_only=True):
 
 
 class Map(Answer, frozen=True, kw_only=True):
-    """Columns: the n-th value of each belongs to the n-th node. -1 stands for unknown."""
+    """Columns: the n-th value of each belongs to the n-th node. -1 means unknown."""
 
     id: list[int]
     name: list[str]
     rack: list[str]
     node_class: list[int] = field(name="class")  # 0 unknown, 1 performance, 2 eco, 3 draining
-    headroom: list[int]  # percent of the cap that is free
+    headroom: list[int]  # free percentage of the cap
     cooling: list[int]
     watts: list[int]
-    gpu: list[int]  # percent of the GPUs that running pods have asked for
+    gpu: list[int]  # percentage of the GPUs that running pods request
 
 
 class NodeBrief(Item, frozen=True, kw_only=True):
@@ -153,7 +153,7 @@ class StateMachine(Item, frozen=True, kw_only=True):
     states: list[str]
     now: str
     following: list[str]
-    waits_for: str  # what holds a transition up; empty if nothing does
+    waits_for: str  # the condition that a transition waits for; empty if none
 
 
 class PodBrief(Item, frozen=True, kw_only=True):
@@ -214,7 +214,7 @@ class NodeDetail(Answer, frozen=True, kw_only=True):
     machine: StateMachine
     transitions: list[Transition]  # newest first
     earlier: int | None  # older ones: /v1/plans?node=NAME&before=EARLIER
-    plans_gone: int  # plan events that have left the stream: nobody tells of them any more
+    plans_gone: int  # plan events that have left the stream
     pods: list[PodBrief]
     cards: list[Gpu]
 
@@ -232,11 +232,11 @@ class GpuList(Answer, frozen=True, kw_only=True):
 
 
 class Loss(Item, frozen=True, kw_only=True):
-    """Why a candidate is behind the winner: the term that cost it most."""
+    """The term that cost a candidate the most points compared with the winner."""
 
     term: str
     points: float  # of this term
-    behind: float  # all in all
+    behind: float  # the difference of the scores
 
 
 class DecisionBrief(Item, frozen=True, kw_only=True):
@@ -248,12 +248,12 @@ class DecisionBrief(Item, frozen=True, kw_only=True):
     name: str
     workload: Class | None = field(name="class")
     at_ms: int
-    view: int  # position that was looked at
+    view: int  # the position of the view that the decision used
     view_age_ms: int
     candidates: int
     refused: int
-    reason: str  # of the refusals, as kube-scheduler was told
-    refused_by: dict[str, int]  # how many for which reason
+    reason: str  # of the refusals, as sent to kube-scheduler
+    refused_by: dict[str, int]  # the number of nodes by reason
     winner: str
     score: float | None
     runner_up: str
@@ -269,7 +269,7 @@ class DecisionList(Answer, frozen=True, kw_only=True):
 
 
 class TermSet(Item, frozen=True, kw_only=True):
-    """As recorded or computed; `points` is what each term gives or takes in the end."""
+    """Terms as recorded or recomputed; `points` is what each term adds to the score."""
 
     score: float
     headroom: float
@@ -285,8 +285,8 @@ class TermSet(Item, frozen=True, kw_only=True):
 
 class Candidate(Item, frozen=True, kw_only=True):
     node: str
-    verdict: str  # of a filter: passed, or why not
-    answer: int | None  # of a score: what kube-scheduler was told
+    verdict: str  # of a filter: passed, or the reason of the refusal
+    answer: int | None  # the score as sent to kube-scheduler
     terms: TermSet | None
     loss: Loss | None
 
@@ -304,11 +304,11 @@ class DecisionDetail(Answer, frozen=True, kw_only=True):
     error: str
     hash: str
     prev: str
-    same_digest: bool | None = None  # of all terms, then and now; None if not computed again
+    same_digest: bool | None = None  # recorded and recomputed terms are equal; None: not recomputed
 
 
 class PodDetail(Answer, frozen=True, kw_only=True):
-    pod: PodBrief | None  # None if it is gone; its decisions stay
+    pod: PodBrief | None  # None if the pod was deleted; its decisions stay
     decisions: list[DecisionBrief]
     explanation: list[str]
 
@@ -323,7 +323,7 @@ class PlanEntry(Item, frozen=True, kw_only=True):
 class PlanList(Answer, frozen=True, kw_only=True):
     items: list[PlanEntry]
     next: int | None
-    plans_gone: int  # events that have left the stream: nobody tells of them any more
+    plans_gone: int  # events that have left the stream
 
 
 class SignedHead(Item, frozen=True, kw_only=True):
@@ -338,11 +338,11 @@ class HeadList(Answer, frozen=True, kw_only=True):
     items: list[SignedHead]
     next: int | None
     entries: int
-    unsigned: int  # entries behind the newest head
+    unsigned: int  # entries after the newest head
 
 
 class Reach(Answer, frozen=True, kw_only=True):
-    """How far back one can go."""
+    """The oldest and the newest position that queries can reach."""
 
     first: int
     first_at_ms: int

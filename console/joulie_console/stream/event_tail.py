@@ -1,7 +1,7 @@
-"""What is told as it happens: one tail of the decision log and of the plans, for all who listen.
+"""The tail of the decision log and of the plans, shared by all clients of the stream.
 
-Nobody has a queue here. A listener keeps two numbers, how far he has heard of either log, and reads
-from there when he is called: who is slow costs no memory, and who comes back names his numbers.
+There are no queues per client. Each client has a cursor with its position in both logs and reads
+from there when it is woken. A slow client uses no memory, and a returning client sends its cursor.
 """
 
 import asyncio
@@ -20,17 +20,17 @@ from joulie_bus.streams.log import Log, Reader
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_console.schema.responses import DecisionBrief
-from joulie_console.views.past import Past, Placed
+from joulie_console.views.history_reader import HistoryReader, PlacedRange
 from joulie_console.views.plan_text import PlanLine, plan_line
 from joulie_projections.history.history import StoredEntry
 
-POLL_S = 0.5  # while the bus is silent, the database is asked so often
-IDLE_S = 2.0  # and so often while nobody listens
-GATHER_S = 0.05  # so much that comes together is read together
+POLL_S = 0.5  # between two reads of the database while no heartbeat arrives
+IDLE_S = 2.0  # likewise while the stream has no clients
+GATHER_S = 0.05  # wait after a heartbeat, to read several commits at once
 PAGE = 500
-DECISIONS_KEPT = 5_000  # in memory; older ones come from the database
-PLANS_KEPT = 5_000  # likewise from the stream
-PIECES = 64
+DECISIONS_KEPT = 5_000  # in memory; older ones are read from the database
+PLANS_KEPT = 5_000  # likewise; older ones are read from the stream of plans
+MAX_ENCODED = 64
 log = get_logger("console")
 _json = msgspec.json.Encoder().encode
 
@@ -43,7 +43,7 @@ class DecisionLine(NamedTuple):
 
 
 class Cursor(NamedTuple):
-    """How far somebody has heard: the facts, and the decision log."""
+    """How far a client has received the facts and the decision log."""
 
     position: int
     entry: int
@@ -58,65 +58,67 @@ def cursor_of(text: str) -> Cursor | None:
     return Cursor(int(position), int(entry)) if dot and plain else None
 
 
-class Journal:
-    """`follow` runs for as long as the console does; everything else reads."""
+class EventTail:
+    """`follow` runs for as long as the console does; all other methods read."""
 
-    def __init__(self, bus: Log, past: Past, named: Callable[[], dict[int, str]]) -> None:
+    def __init__(
+        self, bus: Log, history: HistoryReader, current_names: Callable[[], dict[int, str]]
+    ) -> None:
         self._bus = bus
-        self._named = named
-        self._past = past
+        self._current_names = current_names
+        self._history = history
         self._decisions: list[DecisionLine] = []
         self._plans: list[PlanLine] = []
         self._unplaced: deque[Record] = deque()  # plans whose position is not committed yet
-        self._placed: deque[Placed] = deque()
+        self._placed: deque[PlacedRange] = deque()
         self._mapped_to = 0
-        self._taken = 0  # of the stream of plans
-        self._pieces: dict[tuple[int, int, int], bytes] = {}
-        self._turn = asyncio.Event()
-        self.bell = asyncio.Event()
-        self.names: dict[int, str] = {}  # ordinals are never given to another node
+        self._plans_read = 0  # the last sequence that was read from the stream of plans
+        self._encoded: dict[tuple[int, int, int], bytes] = {}
+        self._changed = asyncio.Event()
+        self.wakeup = asyncio.Event()
+        self.names: dict[int, str] = {}  # by ordinal; an ordinal is never reused
         self.entry = 0
-        self.decided_at = 0  # ns, of the newest answer
-        self._forgets = False
+        self.decided_at = 0  # ns, of the newest decision
+        self._has_dropped_plans = False
         self.plans_gone = 0  # events that have left the stream
-        self._listeners = 0
-        self.trouble = ""  # why the database cannot be read, if so
+        self._clients = 0
+        self.database_error = ""  # why the database cannot be read; empty if it can
         self.is_ready = False
         self.is_closing = False
 
     @property
     def cursor(self) -> Cursor:
-        """Where who begins now begins."""
+        """The cursor of a client that starts now."""
         return Cursor(self._plans[-1].number if self._plans else self._mapped_to, self.entry)
 
     @property
-    def turn(self) -> asyncio.Event:
-        """Set when there is more than there was when you took it."""
-        return self._turn
+    def changed(self) -> asyncio.Event:
+        """Set at the next change. Take it before reading, so that no change is missed."""
+        return self._changed
 
     def wake(self) -> None:
-        turned, self._turn = self._turn, asyncio.Event()
-        turned.set()
+        previous, self._changed = self._changed, asyncio.Event()
+        previous.set()
 
     @contextlib.contextmanager
-    def heard(self) -> Generator[None, None, None]:
-        """While somebody listens, decisions are told as they come."""
-        self._listeners += 1
-        self.bell.set()
+    def subscribed(self) -> Generator[None, None, None]:
+        """Counts one client: with at least one, new decisions are read and encoded."""
+        self._clients += 1
+        self.wakeup.set()
         try:
             yield
         finally:
-            self._listeners -= 1
+            self._clients -= 1
 
     def close(self) -> None:
-        """Tells all listeners to go, and to come back to the next life."""
+        """Ends all streams. Their clients reconnect to the next console."""
         self.is_closing = True
         self.wake()
 
     @property
-    def forgets_plans(self) -> bool:
-        """Older ones than the first here exist."""
-        return self._forgets
+    def has_dropped_plans(self) -> bool:
+        """Whether plans exist that are older than the first one in memory."""
+        return self._has_dropped_plans
 
     @property
     def first_plan(self) -> int:
@@ -131,92 +133,92 @@ class Journal:
         return self._plans[: bisect_right(self._plans, position - 1, key=lambda line: line.number)]
 
     async def decisions_after(self, entry: int, limit: int = PAGE) -> Sequence[DecisionLine]:
-        """From memory if they are here, else from the database; without a hole either way."""
+        """From memory if they are there, else from the database; without gaps in both cases."""
         if entry >= self.entry:
             return []
         first = self._decisions[0].number if self._decisions else self.entry + 1
         if entry + 1 >= first:
             at = entry + 1 - first
             return self._decisions[at : at + limit]
-        entries = await self._past.entries_after(entry, min(limit, first - 1 - entry))
+        entries = await self._history.entries_after(entry, min(limit, first - 1 - entry))
         return [self._line(logged) for logged in entries]
 
-    def piece(self, position: int, lines: Sequence[DecisionLine]) -> bytes:
-        """Most listeners stand at the same place: what they hear is put together once."""
+    def encoded_events(self, position: int, lines: Sequence[DecisionLine]) -> bytes:
+        """The events of these lines. Most clients have the same cursor, so this is cached."""
         key = (position, lines[0].number, lines[-1].number)
-        if key not in self._pieces:
-            if len(self._pieces) >= PIECES:
-                self._pieces.clear()
-            self._pieces[key] = b"".join(decision_frame(line, position) for line in lines)
-        return self._pieces[key]
+        if key not in self._encoded:
+            if len(self._encoded) >= MAX_ENCODED:
+                self._encoded.clear()
+            self._encoded[key] = b"".join(decision_frame(line, position) for line in lines)
+        return self._encoded[key]
 
     # --- following ----------------------------------------------------------------------------
 
     async def follow(self) -> None:
-        """For ever; raises when the stream of plans is not what it was."""
-        await self._begin()
+        """Runs until it is cancelled. Raises if the stream of plans was replaced."""
+        await self._skip_to_newest()
         state = await self._bus.state(Stream.PLAN)
         after = max(0, state.first - 1, state.last - PLANS_KEPT)
-        self._forgets, self.plans_gone = after > 0, state.first - 1
-        async with self._bus.reading(Stream.PLAN, after, state.created, self.bell) as reader:
-            await self._place_old(after + 1)
-            self._taken = after
+        self._has_dropped_plans, self.plans_gone = after > 0, state.first - 1
+        async with self._bus.reading(Stream.PLAN, after, state.created, self.wakeup) as reader:
+            await self._load_positions(after + 1)
+            self._plans_read = after
             while True:
-                await self._look(reader)
-                if self._taken >= state.last and not self.trouble:
-                    self.is_ready = True  # what was there when we came is known
-                await rung(self.bell, POLL_S if self._listeners else IDLE_S, GATHER_S)
+                await self._poll(reader)
+                if self._plans_read >= state.last and not self.database_error:
+                    self.is_ready = True  # all that existed at the start was read
+                await rung(self.wakeup, POLL_S if self._clients else IDLE_S, GATHER_S)
 
-    async def _begin(self) -> None:
+    async def _skip_to_newest(self) -> None:
         while True:
             try:
-                await self._pass_over_decisions()
+                await self._skip_decisions()
                 return
             except StoreError as error:
-                self._trouble(str(error))
+                self._report_error(str(error))
                 await asyncio.sleep(POLL_S)
 
-    async def _place_old(self, first: int) -> None:
-        found = await self._past.placed_plans(first)
+    async def _load_positions(self, first: int) -> None:
+        found = await self._history.plan_positions(first)
         self._placed.extend(found.placed)
         self._mapped_to = found.mapped_to
 
-    async def _look(self, reader: Reader) -> None:
+    async def _poll(self, reader: Reader) -> None:
         try:
             moved = await self._read_decisions()
             moved = await self._read_plans(reader) or moved
         except StoreError as error:
-            self._trouble(str(error))
+            self._report_error(str(error))
             return
-        self.trouble = ""
+        self.database_error = ""
         if moved:
             self.wake()
 
-    def _trouble(self, what: str) -> None:
-        if not self.trouble:
-            log.warning("database_away", why=what)
-        self.trouble = what
+    def _report_error(self, what: str) -> None:
+        if not self.database_error:
+            log.warning("database_unavailable", why=what)
+        self.database_error = what
 
-    async def _pass_over_decisions(self) -> bool:
-        """To the newest one; who wants those between reads them from the database."""
-        newest = await self._past.newest_after(self.entry)
+    async def _skip_decisions(self) -> bool:
+        """Moves to the newest decision. Skipped ones are read from the database on demand."""
+        newest = await self._history.newest_after(self.entry)
         if newest is None:
             return False
-        self.names.update(self._named())
+        self.names.update(self._current_names())
         self._decisions.clear()
         self.entry = newest.pos
         self.decided_at = newest.decided_at
         return True
 
     async def _read_decisions(self) -> bool:
-        """Nearly all that this takes goes into telling, so nothing is told to nobody."""
-        if not self._listeners:
-            return await self._pass_over_decisions()
+        """Encoding is nearly all of the cost, so without clients decisions are skipped."""
+        if not self._clients:
+            return await self._skip_decisions()
         moved = False
-        while entries := await self._past.entries_after(self.entry, PAGE):
-            self.names.update(self._named())
+        while entries := await self._history.entries_after(self.entry, PAGE):
+            self.names.update(self._current_names())
             for logged in entries:
-                self._past.remember(logged)
+                self._history.cache_settings(logged)
                 self._decisions.append(self._line(logged))
             self.entry = entries[-1].pos
             self.decided_at = entries[-1].decided_at
@@ -226,30 +228,30 @@ class Journal:
         return moved
 
     def _line(self, logged: StoredEntry) -> DecisionLine:
-        told = self._past.told(logged, self.names)
-        return DecisionLine(logged.pos, told.brief, told.nodes, _json(told.brief))
+        described = self._history.describe(logged, self.names)
+        return DecisionLine(logged.pos, described.brief, described.nodes, _json(described.brief))
 
     async def _read_plans(self, reader: Reader) -> bool:
         self._unplaced.extend(reader.take(10_000))
         if not self._unplaced:
             return False
-        self._taken = self._unplaced[-1].sequence
-        found = await self._past.placed_after(self._mapped_to)
+        self._plans_read = self._unplaced[-1].sequence
+        found = await self._history.placed_after(self._mapped_to)
         self._placed.extend(found.placed)
         self._mapped_to = found.mapped_to
         before = len(self._plans)
         while self._unplaced and self._placed:
-            self._put(self._unplaced[0], self._placed[0])
+            self._place_next(self._unplaced[0], self._placed[0])
         if len(self._plans) > 2 * PLANS_KEPT:
             del self._plans[:-PLANS_KEPT]
-            self._forgets = True
+            self._has_dropped_plans = True
         return len(self._plans) != before
 
-    def _put(self, record: Record, place: Placed) -> None:
-        """Streams and places come in the same order; either may begin before the other."""
+    def _place_next(self, record: Record, place: PlacedRange) -> None:
+        """Messages and positions come in the same order; either may begin before the other."""
         if record.sequence < place.first:
             self._unplaced.popleft()
-            self._forgets = True
+            self._has_dropped_plans = True
         elif record.sequence > place.last:
             self._placed.popleft()
         else:

@@ -1,4 +1,4 @@
-"""Every plan that there still is: the newest from memory, older ones from the stream, in pages."""
+"""All retained plans in pages: the newest from memory, older ones from the stream."""
 
 from typing import NamedTuple
 
@@ -6,37 +6,37 @@ from joulie_audit.archive.fact_source import StreamFacts, streams_of
 from joulie_bus.streams.log import Log
 from joulie_bus.streams.records import StreamState
 from joulie_bus.streams.subjects import Stream
-from joulie_console.stream.event_tail import Journal
-from joulie_console.views.past import Past, PlanRanges
+from joulie_console.stream.event_tail import EventTail
+from joulie_console.views.history_reader import HistoryReader, PlanRanges
 from joulie_console.views.plan_text import PlanLine, plan_line
 from joulie_projections.fold.manifest import Manifest, Range
 
 CHUNK = 1_000  # events that are read from the stream at a time
-LOOKED_AT = 20_000  # that one question may look at; it says where the next one goes on
+MAX_EVENTS_READ = 20_000  # for one query; its page says where the next one continues
 
 
 class Page(NamedTuple):
     lines: list[PlanLine]  # newest first
-    following: int | None  # before which position there may be more
+    following: int | None  # the next page is before this position; None: there are no more
 
 
 class PlanPages:
-    def __init__(self, bus: Log, past: Past, journal: Journal) -> None:
+    def __init__(self, bus: Log, history: HistoryReader, tail: EventTail) -> None:
         self._bus = bus
-        self._past = past
-        self._journal = journal
+        self._history = history
+        self._tail = tail
 
-    def remembered(self, before: int, node: str, limit: int) -> Page:
-        """From memory alone."""
-        journal = self._journal
-        lines = _of(node, journal.plans_before(before)[::-1])
+    def from_memory(self, before: int, node: str, limit: int) -> Page:
+        """From memory only."""
+        tail = self._tail
+        lines = _about(node, tail.plans_before(before)[::-1])
         if len(lines) > limit:
-            return _cut(lines, limit)
-        oldest = min(before, journal.first_plan)
-        return Page(lines, oldest if journal.forgets_plans and oldest > 1 else None)
+            return _limited(lines, limit)
+        oldest = min(before, tail.first_plan)
+        return Page(lines, oldest if tail.has_dropped_plans and oldest > 1 else None)
 
     async def before(self, before: int, node: str, limit: int) -> Page:
-        found = self.remembered(before, node, limit)
+        found = self.from_memory(before, node, limit)
         if found.following is None or len(found.lines) == limit:
             return found
         older = await self._older(found.following, node, limit - len(found.lines))
@@ -44,33 +44,33 @@ class PlanPages:
 
     async def _older(self, before: int, node: str, limit: int) -> Page:
         state = await self._bus.state(Stream.PLAN)
-        self._journal.plans_gone = state.first - 1
-        streams = await self._past.ask(streams_of)
+        self._tail.plans_gone = state.first - 1
+        streams = await self._history.run(streams_of)
         lines: list[PlanLine] = []
         async with StreamFacts.over(self._bus, streams) as facts:
-            for _ in range(LOOKED_AT // CHUNK):
-                ranges = await self._past.plans_before(before, CHUNK)
+            for _ in range(MAX_EVENTS_READ // CHUNK):
+                ranges = await self._history.plans_before(before, CHUNK)
                 before = ranges.mapped_to
-                lines += _of(node, await _read(facts, _still_there(ranges, state)))
+                lines += _about(node, await _read(facts, _retained(ranges, state)))
                 if len(lines) > limit:
-                    return _cut(lines, limit)
-                if before <= 1 or _reaches_the_end(ranges, state):
+                    return _limited(lines, limit)
+                if before <= 1 or _reaches_first_event(ranges, state):
                     return Page(lines, None)
                 if ranges.events < CHUNK:
-                    break  # it was a long way to so few
+                    break  # the search reached its limit of manifests
         return Page(lines, before)
 
 
-def _of(node: str, lines: list[PlanLine]) -> list[PlanLine]:
+def _about(node: str, lines: list[PlanLine]) -> list[PlanLine]:
     return [line for line in lines if node in ("", line.node)]
 
 
-def _cut(lines: list[PlanLine], limit: int) -> Page:
+def _limited(lines: list[PlanLine], limit: int) -> Page:
     return Page(lines[:limit], lines[limit - 1].number)
 
 
 async def _read(facts: StreamFacts, manifests: list[Manifest]) -> list[PlanLine]:
-    """Read forward, as streams are; told newest first."""
+    """Newest first; the stream itself is read forward."""
     lines: list[PlanLine] = []
     for manifest in manifests:
         for at, record in enumerate(await facts.of(manifest), manifest.p_from):
@@ -79,7 +79,7 @@ async def _read(facts: StreamFacts, manifests: list[Manifest]) -> list[PlanLine]
     return lines[::-1]
 
 
-def _still_there(ranges: PlanRanges, state: StreamState) -> list[Manifest]:
+def _retained(ranges: PlanRanges, state: StreamState) -> list[Manifest]:
     kept: list[Manifest] = []
     for manifest in ranges.manifests:
         (part,) = manifest.ranges
@@ -90,5 +90,5 @@ def _still_there(ranges: PlanRanges, state: StreamState) -> list[Manifest]:
     return kept
 
 
-def _reaches_the_end(ranges: PlanRanges, state: StreamState) -> bool:
+def _reaches_first_event(ranges: PlanRanges, state: StreamState) -> bool:
     return bool(ranges.manifests) and ranges.manifests[0].ranges[0].first <= state.first

@@ -1,8 +1,8 @@
-"""Server-sent events: every listener reads the journal at its own pace, from where it left off.
+"""Server-sent events: every client reads the event tail at its own pace, from its own cursor.
 
-`id` names both logs (`POSITION.ENTRY`), so that whoever comes back with it hears everything once.
-Decisions, plans and transitions are such lines. `cluster` and `map` are states: the newest counts,
-and they carry no id.
+The `id` of an event is a cursor into both logs (`POSITION.ENTRY`): a client that reconnects with it
+receives every event once. Decisions, plans and transitions have an id. `cluster` and `map` are
+states without an id: only the newest one is sent.
 """
 
 import asyncio
@@ -17,141 +17,141 @@ from starlette.types import Receive, Scope, Send
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_console.schema.requests import Stream
-from joulie_console.stream.event_tail import Cursor, DecisionLine, Journal, decision_frame
-from joulie_console.stream.poller import Pulse
+from joulie_console.stream.event_tail import Cursor, DecisionLine, EventTail, decision_frame
+from joulie_console.stream.poller import ClusterPoller
 from joulie_console.views.plan_text import PlanLine
 
 RETRY_MS = 1_000
-SLOW_S = 0.5  # whoever takes longer for one piece holds himself up
-STALLED_S = 20.0  # one piece that nobody takes for so long ends the connection
-STOPS = "this console stops: come back to the next"
+SLOW_S = 0.5  # a client that takes longer for one chunk is slow
+STALLED_S = 20.0  # a client that takes longer for one chunk is disconnected
+SHUTTING_DOWN = "this console is shutting down: reconnect"
 log = get_logger("console")
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """How patient the stream is with its listeners."""
+class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of the stream."""
 
     heartbeat_s: float = 15.0
-    behind: int = 5_000  # lines that a listener who is slow may be behind
+    max_behind: int = 5_000  # decisions after which a slow client is disconnected
 
 
-class Listener:
-    """One connection."""
+class StreamClient:
+    """One client of the stream, with its cursor."""
 
-    def __init__(self, journal: Journal, pulse: Pulse, asked: Stream, start: Cursor | None) -> None:
-        self._journal = journal
-        self._pulse = pulse
-        self._asked = asked
-        self._topics = frozenset(asked.topics.split(","))
-        self._at = start or journal.cursor
+    def __init__(
+        self, tail: EventTail, poller: ClusterPoller, query: Stream, start: Cursor | None
+    ) -> None:
+        self._tail = tail
+        self._poller = poller
+        self._query = query
+        self._topics = frozenset(query.topics.split(","))
+        self._cursor = start or tail.cursor
         self._summary = b""
-        self._step = pulse.step.number
+        self._delta_number = poller.delta.number
         self._is_slow = False
 
-    async def pieces(self, pace: Pace) -> AsyncGenerator[bytes, None]:
-        with self._journal.heard():
-            yield f"retry: {RETRY_MS}\n{self._opening()}".encode()
+    async def chunks(self, options: StreamOptions) -> AsyncGenerator[bytes, None]:
+        with self._tail.subscribed():
+            yield f"retry: {RETRY_MS}\n{self._first_frame()}".encode()
             while True:
-                turn = self._journal.turn
-                if self._journal.is_closing:
-                    yield _frame("cut", STOPS, self._at).encode()
+                changed = self._tail.changed
+                if self._tail.is_closing:
+                    yield _frame("cut", SHUTTING_DOWN, self._cursor).encode()
                     return
-                if self._is_cut(pace):
-                    yield self._cut(pace)
+                if self._is_cut(options):
+                    yield self._cut(options)
                     return
-                if piece := await self._next():
-                    given = time.monotonic()
-                    yield piece
-                    self._is_slow = time.monotonic() - given > SLOW_S
+                if chunk := await self._next_frames():
+                    sent_at = time.monotonic()
+                    yield chunk
+                    self._is_slow = time.monotonic() - sent_at > SLOW_S
                     continue
                 try:
-                    async with asyncio.timeout(pace.heartbeat_s):
-                        await turn.wait()
+                    async with asyncio.timeout(options.heartbeat_s):
+                        await changed.wait()
                 except TimeoutError:
-                    yield f": still here\nid: {self._at}\n\n".encode()
+                    yield f": heartbeat\nid: {self._cursor}\n\n".encode()
 
-    def _opening(self) -> str:
-        """Says at once where we are; and, to who comes back, what cannot be had any more."""
-        newest, first = self._journal.cursor, self._journal.first_plan
-        if self._at.entry > newest.entry or self._at.position > max(newest.position, first):
-            gone, self._at = self._at, newest
-            why = f"{gone} has not come yet here: this is another log than the one you heard"
-            return _frame("gap", why, self._at)
-        is_late = self._journal.forgets_plans and self._at.position < first - 1
+    def _first_frame(self) -> str:
+        """The cursor, or a `gap` if events after the client's cursor are not available."""
+        newest, first = self._tail.cursor, self._tail.first_plan
+        if self._cursor.entry > newest.entry or self._cursor.position > max(newest.position, first):
+            gone, self._cursor = self._cursor, newest
+            why = f"{gone} does not exist yet: the id is of another log"
+            return _frame("gap", why, self._cursor)
+        is_late = self._tail.has_dropped_plans and self._cursor.position < first - 1
         if is_late and self._topics & {"plans", "transitions"}:
-            why = (
-                f"plans before position {first} are not streamed: /v1/plans?before={first} has them"
-            )
-            return _frame("gap", why, self._at)
-        return f"id: {self._at}\n\n"
+            why = f"plans before position {first} are not streamed: get /v1/plans?before={first}"
+            return _frame("gap", why, self._cursor)
+        return f"id: {self._cursor}\n\n"
 
-    async def _next(self) -> bytes:
+    async def _next_frames(self) -> bytes:
         return b"".join([self._plans(), await self._decisions(), self._states()])
 
     def _plans(self) -> bytes:
-        lines = self._journal.plans_after(self._at.position)
+        lines = self._tail.plans_after(self._cursor.position)
         if not lines:
             return b""
-        wanted = [line for line in lines if self._wants_plan(line)]
-        piece = b"".join(_plan_frame(line, self._at.entry) for line in wanted)
-        self._at = Cursor(lines[-1].number, self._at.entry)
-        return piece
+        matching = [line for line in lines if self._matches_plan(line)]
+        chunk = b"".join(_plan_frame(line, self._cursor.entry) for line in matching)
+        self._cursor = Cursor(lines[-1].number, self._cursor.entry)
+        return chunk
 
-    def _wants_plan(self, line: PlanLine) -> bool:
-        return line.topic in self._topics and self._asked.node in ("", line.node)
+    def _matches_plan(self, line: PlanLine) -> bool:
+        return line.topic in self._topics and self._query.node in ("", line.node)
 
     async def _decisions(self) -> bytes:
-        before = self._at
-        lines = await self._journal.decisions_after(before.entry)
+        before = self._cursor
+        lines = await self._tail.decisions_after(before.entry)
         if not lines:
             return b""
-        self._at = Cursor(before.position, lines[-1].number)
+        self._cursor = Cursor(before.position, lines[-1].number)
         if "decisions" not in self._topics:
             return b""
-        if self._is_plain:
-            return self._journal.piece(before.position, lines)
-        wanted = [line for line in lines if self._wants(line)]
-        return b"".join(decision_frame(line, before.position) for line in wanted)
+        if self._is_unfiltered:
+            return self._tail.encoded_events(before.position, lines)
+        matching = [line for line in lines if self._matches(line)]
+        return b"".join(decision_frame(line, before.position) for line in matching)
 
     @property
-    def _is_plain(self) -> bool:
-        asked = self._asked
-        return not (asked.pod or asked.node or asked.verb or asked.workload)
+    def _is_unfiltered(self) -> bool:
+        query = self._query
+        return not (query.pod or query.node or query.verb or query.workload)
 
-    def _wants(self, line: DecisionLine) -> bool:
-        asked, brief = self._asked, line.brief
+    def _matches(self, line: DecisionLine) -> bool:
+        query, brief = self._query, line.brief
         return (
-            asked.pod in ("", f"{brief.namespace}/{brief.name}")
-            and asked.verb in (None, brief.verb)
-            and asked.workload in (None, brief.workload)
-            and (not asked.node or asked.node in line.nodes)
+            query.pod in ("", f"{brief.namespace}/{brief.name}")
+            and query.verb in (None, brief.verb)
+            and query.workload in (None, brief.workload)
+            and (not query.node or query.node in line.nodes)
         )
 
     def _states(self) -> bytes:
         parts = []
-        if "cluster" in self._topics and self._pulse.summary is not self._summary:
-            self._summary = self._pulse.summary
+        if "cluster" in self._topics and self._poller.summary is not self._summary:
+            self._summary = self._poller.summary
             parts.append(b"event: cluster\ndata: " + self._summary + b"\n\n")
-        step = self._pulse.step
-        if "map" in self._topics and step.number != self._step:
-            missed = step.number != self._step + 1
-            self._step = step.number
-            data = b'{"reload":true}' if missed else step.data
+        delta = self._poller.delta
+        if "map" in self._topics and delta.number != self._delta_number:
+            missed = delta.number != self._delta_number + 1
+            self._delta_number = delta.number
+            data = b'{"reload":true}' if missed else delta.data
             parts.append(b"event: map\ndata: " + data + b"\n\n")
         return b"".join(parts)
 
-    def _is_cut(self, pace: Pace) -> bool:
-        """Behind, and because of himself: what comes all at once is nobody's fault."""
-        return self._is_slow and self._journal.entry - self._at.entry > pace.behind
+    def _is_cut(self, options: StreamOptions) -> bool:
+        """Only a slow client is disconnected, not one that received a burst."""
+        return self._is_slow and self._tail.entry - self._cursor.entry > options.max_behind
 
-    def _cut(self, pace: Pace) -> bytes:
-        behind = self._journal.entry - self._at.entry
+    def _cut(self, options: StreamOptions) -> bytes:
+        behind = self._tail.entry - self._cursor.entry
         metrics.STREAM_CUT.inc()
         why = (
-            f"you are {behind} decisions behind, more than {pace.behind}: read faster or ask for "
-            f"less; come back with Last-Event-ID {self._at} and nothing is lost"
+            f"the client is {behind} decisions behind, more than {options.max_behind}: read faster "
+            f"or select less; reconnect with Last-Event-ID {self._cursor} to receive all of them"
         )
-        return _frame("cut", why, self._at).encode()
+        return _frame("cut", why, self._cursor).encode()
 
 
 def _frame(event: str, reason: str, at: Cursor) -> str:
@@ -165,15 +165,17 @@ def _plan_frame(line: PlanLine, entry: int) -> bytes:
 
 
 class EventStream(Response):
-    """Until the listener leaves, is cut, or takes nothing any more."""
+    """The response: lasts until the client disconnects, is cut, or stalls."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, listener: Listener, pace: Pace, count: Callable[[int], None]) -> None:
+    def __init__(
+        self, client: StreamClient, options: StreamOptions, count: Callable[[int], None]
+    ) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._listener = listener
-        self._pace = pace
+        self._client = client
+        self._options = options
         self._count = count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -182,28 +184,28 @@ class EventStream(Response):
         if scope["method"] == "HEAD":
             await send({"type": "http.response.body", "body": b""})
             return
-        left = asyncio.create_task(_disconnected(receive))
-        told = asyncio.create_task(self._tell(send))
+        disconnected = asyncio.create_task(_disconnected(receive))
+        sending = asyncio.create_task(self._send_chunks(send))
         self._count(1)
         try:
-            await asyncio.wait({left, told}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({disconnected, sending}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._count(-1)
-            for task in (left, told):
+            for task in (disconnected, sending):
                 task.cancel()
-            await asyncio.wait({left, told})
-        if not told.cancelled():
-            told.result()
+            await asyncio.wait({disconnected, sending})
+        if not sending.cancelled():
+            sending.result()
 
-    async def _tell(self, send: Send) -> None:
+    async def _send_chunks(self, send: Send) -> None:
         try:
-            async with contextlib.aclosing(self._listener.pieces(self._pace)) as pieces:
-                async for piece in pieces:
+            async with contextlib.aclosing(self._client.chunks(self._options)) as chunks:
+                async for chunk in chunks:
                     async with asyncio.timeout(STALLED_S):
-                        await send({"type": "http.response.body", "body": piece, "more_body": True})
+                        await send({"type": "http.response.body", "body": chunk, "more_body": True})
         except TimeoutError:
             metrics.STREAM_CUT.inc()
-            log.info("listener_stalled", after_s=STALLED_S)
+            log.info("client_stalled", after_s=STALLED_S)
             return
         await send({"type": "http.response.body", "body": b""})
 

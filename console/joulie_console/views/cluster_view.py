@@ -1,4 +1,4 @@
-"""One moment of the cluster, as people look at it. Pure: world and board in, answers out."""
+"""One snapshot of the cluster as API values. Pure: state and columns of the twins in."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -52,11 +52,11 @@ _FOLLOWING = {
 }
 
 
-class Moment(NamedTuple):
-    """Everything in it belongs to one position."""
+class ClusterSnapshot(NamedTuple):
+    """The state and the twins at one position."""
 
     position: int
-    at: int  # ns, by the broker's clock: when this was the newest
+    at: int  # ns, by the broker's clock: when this position was the newest
     age_ms: int
     cluster_state: ClusterState
     twin_columns: TwinColumns
@@ -72,7 +72,7 @@ class Totals(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """One value per row of the board; rounded to what a map can show."""
+    """One value per row of the twins' columns, rounded for the map."""
 
     node_class: Ints
     headroom: Ints
@@ -81,19 +81,19 @@ class Columns(NamedTuple):
     gpu: Ints
 
 
-class Glance:
-    """A moment with what several answers need of it, computed once."""
+class Overview:
+    """A snapshot with derived columns that several responses need, computed once."""
 
-    def __init__(self, moment: Moment, staleness_s: float) -> None:
-        self.moment = moment
-        twin_columns = moment.twin_columns
-        self.fresh = _fresh(twin_columns, moment.at, staleness_s)
+    def __init__(self, snapshot: ClusterSnapshot, staleness_s: float) -> None:
+        self.snapshot = snapshot
+        twin_columns = snapshot.twin_columns
+        self.fresh = _fresh(twin_columns, snapshot.at, staleness_s)
         self.measured = self.fresh & (twin_columns.floats("capped_w") > 0)
         self.headroom = _headroom(twin_columns, self.measured)
-        self.asked_gpus = _asked_gpus(moment.cluster_state, twin_columns)
+        self.requested_gpus = _requested_gpus(snapshot.cluster_state, twin_columns)
 
     def totals(self) -> Totals:
-        twin_columns = self.moment.twin_columns
+        twin_columns = self.snapshot.twin_columns
         rows = rows_of(twin_columns)
         read = rows[self.fresh[rows]]
         return Totals(
@@ -106,7 +106,7 @@ class Glance:
         )
 
     def classes(self) -> Classes:
-        twin_columns = self.moment.twin_columns
+        twin_columns = self.snapshot.twin_columns
         counts = np.bincount(twin_columns.columns["node_class"][rows_of(twin_columns)], minlength=4)
         return Classes(
             unknown=int(counts[NodeClass.UNKNOWN]),
@@ -116,9 +116,9 @@ class Glance:
         )
 
     def columns(self) -> Columns:
-        twin_columns = self.moment.twin_columns
+        twin_columns = self.snapshot.twin_columns
         gpus = twin_columns.floats("gpus")
-        share = np.minimum(100, self.asked_gpus * 100 / np.maximum(gpus, 1))
+        share = np.minimum(100, self.requested_gpus * 100 / np.maximum(gpus, 1))
         headroom = np.where(np.isnan(self.headroom), UNKNOWN, np.clip(self.headroom, 0, 100))
         watts = np.where(self.fresh, twin_columns.floats("measured_w"), UNKNOWN)
         return Columns(
@@ -130,7 +130,7 @@ class Glance:
         )
 
     def node(self, name: str) -> NodeBrief:
-        node, twin_columns = self.moment.cluster_state.nodes[name], self.moment.twin_columns
+        node, twin_columns = self.snapshot.cluster_state.nodes[name], self.snapshot.twin_columns
         at = twin_columns.rows[name]
 
         def value(column: str) -> float:
@@ -152,7 +152,7 @@ class Glance:
             gpu_model=hardware.gpu_model if hardware else "",
             cores=value("cores"),
             gpus=int(value("gpus")),
-            gpus_asked=float(self.asked_gpus[at]),
+            gpus_asked=float(self.requested_gpus[at]),
             pods=node.pods,
             performance_pods=node.performance_pods,
             measured_w=value("measured_w") if fresh else None,
@@ -189,7 +189,7 @@ def _fresh(twin_columns: TwinColumns, now: int, staleness_s: float) -> npt.NDArr
 
 
 def _headroom(twin_columns: TwinColumns, measured: npt.NDArray[np.bool_]) -> Floats:
-    """Percent of the cap that is free: measured where there is a reading, else predicted."""
+    """Free percentage of the cap: measured where there is a fresh reading, else predicted."""
     capped = twin_columns.floats("capped_w")
     free = (capped - twin_columns.floats("measured_w")) / np.where(capped > 0, capped, 1.0) * 100
     known = twin_columns.columns["hardware"] != Source.NONE
@@ -197,12 +197,12 @@ def _headroom(twin_columns: TwinColumns, measured: npt.NDArray[np.bool_]) -> Flo
     return np.where(measured, free, predicted)
 
 
-def _asked_gpus(cluster_state: ClusterState, twin_columns: TwinColumns) -> Floats:
-    asked = np.zeros(len(twin_columns.columns["gpus"]))
+def _requested_gpus(cluster_state: ClusterState, twin_columns: TwinColumns) -> Floats:
+    requested = np.zeros(len(twin_columns.columns["gpus"]))
     for name, row in twin_columns.rows.items():
         load = cluster_state.nodes[name].load
-        asked[row] = (load.gpu_standard_milli + load.gpu_performance_milli) / 1000
-    return asked
+        requested[row] = (load.gpu_standard_milli + load.gpu_performance_milli) / 1000
+    return requested
 
 
 def names_by_id(cluster_state: ClusterState) -> dict[int, str]:
@@ -276,13 +276,13 @@ class CardCount(NamedTuple):
     unhealthy: int
 
 
-def counted_cards(cluster_state: ClusterState) -> CardCount:
+def count_cards(cluster_state: ClusterState) -> CardCount:
     healthy = [card.healthy for card in cluster_state.gpus.values() if card.node]
     return CardCount(len(healthy), healthy.count(False))
 
 
 def cards_of(cluster_state: ClusterState, node: str = "") -> list[Gpu]:
-    """Those that somebody has shown, by node; of one or of all."""
+    """The cards with a known node, sorted by node; of one node or of all."""
     shown = [
         _card(uuid, card)
         for uuid, card in cluster_state.gpus.items()
@@ -344,7 +344,7 @@ class Facility(NamedTuple):
 
 
 def facility_of(cluster_state: ClusterState) -> Facility:
-    """Watts of all halls together, and the warmest of them."""
+    """The watts of all halls together, and the highest ambient temperature."""
     halls = list(cluster_state.facilities.values())
     ambient = _values(hall.ambient_mdeg for hall in halls)
     return Facility(
@@ -362,13 +362,13 @@ def _sum(values: list[float]) -> float | None:
     return sum(values) if values else None
 
 
-def map_columns(glance: Glance) -> dict[str, Any]:
-    """Of every node, in the order of the names."""
-    moment = glance.moment
-    names = sorted(moment.twin_columns.rows)
-    rows = np.fromiter((moment.twin_columns.rows[name] for name in names), np.int64, len(names))
-    columns = glance.columns()
-    nodes = moment.cluster_state.nodes
+def map_columns(overview: Overview) -> dict[str, Any]:
+    """One value per node, in the order of the names."""
+    snapshot = overview.snapshot
+    names = sorted(snapshot.twin_columns.rows)
+    rows = np.fromiter((snapshot.twin_columns.rows[name] for name in names), np.int64, len(names))
+    columns = overview.columns()
+    nodes = snapshot.cluster_state.nodes
     numbers: dict[str, list[Any]] = {
         field: getattr(columns, field)[rows].tolist() for field in columns._fields
     }
@@ -377,7 +377,7 @@ def map_columns(glance: Glance) -> dict[str, Any]:
 
 
 def changed_rows(before: Columns, after: Columns) -> list[list[int]]:
-    """id, class, headroom, cooling, watts, gpu of every row that looks different now."""
+    """id, class, headroom, cooling, watts, gpu of every row with a changed value."""
     height = len(after.node_class)
     differs = np.zeros(height, np.bool_)
     for old, new in zip(before, after, strict=True):
@@ -385,7 +385,7 @@ def changed_rows(before: Columns, after: Columns) -> list[list[int]]:
         differs[:shared] |= old[:shared] != new[:shared]
         differs[shared:] = True
     rows = np.flatnonzero(differs)
-    rows = rows[rows > 0]  # row 0 is nobody
+    rows = rows[rows > 0]  # row 0 belongs to no node
     listed: list[list[int]] = np.stack(
         [rows - 1, *(column[rows] for column in after)], axis=1
     ).tolist()

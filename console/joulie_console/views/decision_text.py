@@ -1,4 +1,4 @@
-"""Entries of the decision log in words: who won, by how much, and what it cost the others. Pure."""
+"""Entries of the decision log as text: the winner, its lead, and the terms of the others. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -39,28 +39,28 @@ VERBS: dict[str, Verb] = {
 }
 KINDS: dict[Verb, str] = {
     **{verb: kind for kind, verb in VERBS.items()},
-    "unreadable": "unreadable",  # as the log itself calls it
+    "unreadable": "unreadable",  # the name in the log itself
 }
 _VERDICTS = {
     Verdict.PASSED: "passed",
     Verdict.ECO: "the node is eco",
     Verdict.DRAINING: "the node is draining",
-    Verdict.ECO_LABEL: "its label says eco, and nothing fresher is known",
+    Verdict.ECO_LABEL: "its label is eco, and no newer state is known",
 }
-LEVEL = 0.05  # points that one decimal does not show
+EQUAL_BELOW = 0.05  # points: smaller differences vanish at one decimal
 Names = Mapping[int, str]
 
 
-class Told(NamedTuple):
-    """An entry with what it says, if it can be read."""
+class DescribedEntry(NamedTuple):
+    """An entry with its decoded event; None if it cannot be decoded."""
 
     brief: DecisionBrief
     event: AnyEvent | None
-    nodes: frozenset[str]  # that it is about: won, refused or bound
+    nodes: frozenset[str]  # the winner, the refused nodes, or the node that was bound
 
 
-class Line(NamedTuple):
-    """What the log's row says."""
+class EntryRow(NamedTuple):
+    """The columns of a row of the log that a description needs."""
 
     entry: int
     event_id: str
@@ -70,42 +70,42 @@ class Line(NamedTuple):
     message: bytes
 
 
-def tell(line: Line, names: Names, weights: Mapping[str, Weights]) -> Told:
+def describe(row: EntryRow, names: Names, weights: Mapping[str, Weights]) -> DescribedEntry:
     try:
-        envelope = codec.open_envelope(line.message, f"entry {line.entry}")
-        event = codec.read(envelope, f"entry {line.entry}")
+        envelope = codec.open_envelope(row.message, f"entry {row.entry}")
+        event = codec.read(envelope, f"entry {row.entry}")
     except Undecodable as error:
-        return Told(_blank(line, "unreadable", str(error)), None, frozenset())
+        return DescribedEntry(_brief(row, "unreadable", str(error)), None, frozenset())
     match event:
         case FilterDecided():
-            return _filter(line, event, names)
+            return _filter(row, event, names)
         case PrioritizeDecided():
-            return _prioritize(line, event, weights.get(event.basis.settings, Weights()))
+            return _prioritize(row, event, weights.get(event.basis.settings, Weights()))
         case PreemptDecided():
-            return _preempt(line, event)
+            return _preempt(row, event)
         case BindDecided():
-            return _bind(line, event)
+            return _bind(row, event)
         case OutcomeSeen():
-            return _outcome(line, event)
+            return _outcome(row, event)
         case SettingsDeclared():
             text = f"A replica scores with settings {event.settings} ({event.code})"
-            return Told(_blank(line, "settings", text), event, frozenset())
+            return DescribedEntry(_brief(row, "settings", text), event, frozenset())
         case _:
-            text = f"{event.TYPE} is no entry of the decision log"
-            return Told(_blank(line, "unreadable", text), None, frozenset())
+            text = f"{event.TYPE} is not an entry of the decision log"
+            return DescribedEntry(_brief(row, "unreadable", text), None, frozenset())
 
 
-def _blank(line: Line, verb: Verb, text: str) -> DecisionBrief:
-    namespace, _, name = line.pod.partition("/")
+def _brief(row: EntryRow, verb: Verb, text: str) -> DecisionBrief:
+    namespace, _, name = row.pod.partition("/")
     return DecisionBrief(
-        entry=line.entry,
-        id=line.event_id,
+        entry=row.entry,
+        id=row.event_id,
         verb=verb,
-        pod_uid=line.pod_uid,
+        pod_uid=row.pod_uid,
         namespace=namespace,
         name=name,
         workload=None,
-        at_ms=line.decided_at // MS,
+        at_ms=row.decided_at // MS,
         view=0,
         view_age_ms=0,
         candidates=0,
@@ -121,11 +121,11 @@ def _blank(line: Line, verb: Verb, text: str) -> DecisionBrief:
     )
 
 
-def _answered(
-    line: Line, verb: Verb, event: FilterDecided | PrioritizeDecided | PreemptDecided, text: str
+def _scheduling_brief(
+    row: EntryRow, verb: Verb, event: FilterDecided | PrioritizeDecided | PreemptDecided, text: str
 ) -> DecisionBrief:
     return replaced(
-        _blank(line, verb, text),
+        _brief(row, verb, text),
         workload=event.pod.workload,
         view=event.basis.view,
         view_age_ms=event.basis.view_age_ms,
@@ -137,86 +137,88 @@ def replaced(brief: DecisionBrief, **changes: object) -> DecisionBrief:
     return msgspec.structs.replace(brief, **changes)
 
 
-def _filter(line: Line, event: FilterDecided, names: Names) -> Told:
+def _filter(row: EntryRow, event: FilterDecided, names: Names) -> DescribedEntry:
     codes = Counter(event.verdicts)
     refused = len(event.verdicts) - codes[Verdict.PASSED]
-    asked = len(event.verdicts)
-    text = f"{refused} of {asked} nodes refused" if refused else _all_pass(asked)
+    total = len(event.verdicts)
+    text = f"{refused} of {total} nodes refused" if refused else _all_pass(total)
     named = zip(candidate_names(event.candidates, names), event.verdicts, strict=True)
     brief = replaced(
-        _answered(line, "filter", event, text),
+        _scheduling_brief(row, "filter", event, text),
         refused=refused,
         reason=event.reason,
         refused_by={verdict_text(code): n for code, n in sorted(codes.items()) if code},
     )
-    return Told(brief, event, frozenset(name for name, verdict in named if verdict))
+    return DescribedEntry(brief, event, frozenset(name for name, verdict in named if verdict))
 
 
-def _all_pass(asked: int) -> str:
-    return f"All {asked} nodes pass" if asked > 1 else f"{asked} of {asked} nodes pass"
+def _all_pass(total: int) -> str:
+    return f"All {total} nodes pass" if total > 1 else f"{total} of {total} nodes pass"
 
 
-def _prioritize(line: Line, event: PrioritizeDecided, weights: Weights) -> Told:
+def _prioritize(row: EntryRow, event: PrioritizeDecided, weights: Weights) -> DescribedEntry:
     if not event.top:
-        return Told(_answered(line, "prioritize", event, "No node to score"), event, frozenset())
+        return DescribedEntry(
+            _scheduling_brief(row, "prioritize", event, "No node to score"), event, frozenset()
+        )
     winner, runner_up = event.top[0], event.top[1] if len(event.top) > 1 else None
     loss = loss_of(winner, runner_up, weights) if runner_up else None
     text = f"{winner.node} scores {winner.score:.1f}"
     if runner_up and loss:
         text += f"; {runner_up.node} is {_behind(loss)}"
     brief = replaced(
-        _answered(line, "prioritize", event, text),
+        _scheduling_brief(row, "prioritize", event, text),
         winner=winner.node,
         score=winner.score,
         runner_up=runner_up.node if runner_up else "",
         runner_up_score=runner_up.score if runner_up else None,
         loss=loss,
     )
-    return Told(brief, event, frozenset({winner.node}))
+    return DescribedEntry(brief, event, frozenset({winner.node}))
 
 
 def _behind(loss: Loss) -> str:
-    if loss.behind < LEVEL:
+    if loss.behind < EQUAL_BELOW:
         return "level with it"
     return f"{loss.behind:.1f} behind, most of it {loss.term}"
 
 
-def _preempt(line: Line, event: PreemptDecided) -> Told:
+def _preempt(row: EntryRow, event: PreemptDecided) -> DescribedEntry:
     dropped = sum(verdict > 0 for verdict in event.verdicts)
     text = f"{len(event.verdicts) - dropped} of {len(event.verdicts)} nodes are worth clearing"
-    brief = _answered(line, "preempt", event, text)
-    return Told(replaced(brief, refused=dropped), event, frozenset())
+    brief = _scheduling_brief(row, "preempt", event, text)
+    return DescribedEntry(replaced(brief, refused=dropped), event, frozenset())
 
 
-def _bind(line: Line, event: BindDecided) -> Told:
+def _bind(row: EntryRow, event: BindDecided) -> DescribedEntry:
     cards = f" with {len(event.cards)} card(s)" if event.cards else ""
     text = f"Bound to {event.node}{cards}"
     if event.outcome != "bound":
         text = f"Not bound to {event.node}: {event.error or event.outcome}"
     brief = replaced(
-        _blank(line, "bind", text),
+        _brief(row, "bind", text),
         view=event.basis.view,
         view_age_ms=event.basis.view_age_ms,
         winner=event.node if event.outcome == "bound" else "",
     )
-    return Told(brief, event, frozenset({event.node}))
+    return DescribedEntry(brief, event, frozenset({event.node}))
 
 
-def _outcome(line: Line, event: OutcomeSeen) -> Told:
+def _outcome(row: EntryRow, event: OutcomeSeen) -> DescribedEntry:
     text = f"It runs on {event.node}"
     if event.rank is not None:
-        text += f", number {event.rank} of our answer"
+        text += f", number {event.rank} of the ranking"
     if event.regret:
         text += f", {event.regret} points behind the best"
-    brief = replaced(_blank(line, "outcome", text), winner=event.node)
-    return Told(brief, event, frozenset({event.node}))
+    brief = replaced(_brief(row, "outcome", text), winner=event.node)
+    return DescribedEntry(brief, event, frozenset({event.node}))
 
 
 # --- terms ------------------------------------------------------------------------------------
 
 
 def points_of(terms: Terms, weights: Weights) -> dict[str, float]:
-    """What each term gives or takes in the end; they add up to the score before it is clamped."""
+    """What each term adds to the score; the sum is the score before it is clamped."""
     if terms.source in ("neutral", "undiscovered"):
         return {"neutral": terms.score}
     return {
@@ -230,7 +232,7 @@ def points_of(terms: Terms, weights: Weights) -> dict[str, float]:
 
 
 def loss_of(winner: Terms, loser: Terms, weights: Weights) -> Loss:
-    """Empty where they are level: then the order of the request decided."""
+    """Has no term if the scores are equal: then the order of the request decided."""
     best, worse = points_of(winner, weights), points_of(loser, weights)
     costs = {term: best.get(term, 0.0) - worse.get(term, 0.0) for term in sorted({*best, *worse})}
     behind = winner.score - loser.score
@@ -263,7 +265,7 @@ def count_of(candidates: Candidates) -> int:
 
 
 def candidate_names(candidates: Candidates, names: Names) -> list[str]:
-    """A node that is gone for good keeps only its number."""
+    """The candidates' names. A node that was deleted is shown by its ordinal."""
     strangers = iter(candidates.strangers)
     ordinals: list[int] = np.frombuffer(candidates.ordinals, "<i4").tolist()
     return [
@@ -282,12 +284,12 @@ def verdict_text(code: int) -> str:
 def candidates_of(
     event: AnyEvent | None, names: Names, weights: Weights, computed: Sequence[Terms] = ()
 ) -> list[Candidate]:
-    """Best first; refused ones before the others. `computed` are the terms of all of them."""
+    """Best first; of a filter the refused ones first. `computed` are recomputed terms."""
     match event:
         case FilterDecided() | PreemptDecided():
             pairs = zip(candidate_names(event.candidates, names), event.verdicts, strict=True)
             return sorted(
-                (_judged(node, verdict_text(code)) for node, code in pairs),
+                (_with_verdict(node, verdict_text(code)) for node, code in pairs),
                 key=lambda candidate: (candidate.verdict == "passed", candidate.node),
             )
         case PrioritizeDecided():
@@ -296,7 +298,7 @@ def candidates_of(
             return []
 
 
-def _judged(node: str, verdict: str) -> Candidate:
+def _with_verdict(node: str, verdict: str) -> Candidate:
     return Candidate(node=node, verdict=verdict, answer=None, terms=None, loss=None)
 
 
@@ -324,14 +326,14 @@ def _candidate(
     loss = None
     if terms and winner and terms.node != winner.node:
         loss = loss_of(winner, terms, weights)
-    told = term_set(terms, weights) if terms else None
-    return Candidate(node=node, verdict="", answer=answer, terms=told, loss=loss)
+    shown = term_set(terms, weights) if terms else None
+    return Candidate(node=node, verdict="", answer=answer, terms=shown, loss=loss)
 
 
-def computed_again(
+def recomputed_terms(
     event: PrioritizeDecided, twin_columns: TwinColumns, weights: Weights
 ) -> tuple[list[Terms], bool]:
-    """The terms of every candidate, and whether they are those of back then, to the last bit."""
+    """The recomputed terms of every candidate, and whether they equal the recorded digest."""
     names, basis = names_of(event.candidates, twin_columns), event.basis
     rows = rows_of(event.candidates)
     scores = score(event.pod, twin_columns, rows, basis.now, basis.view_age_ms, weights)
@@ -342,19 +344,17 @@ def computed_again(
 # --- a pod, explained -------------------------------------------------------------------------
 
 
-def explain(pod: PodAsk | None, node: str, newest_first: Sequence[Told]) -> list[str]:
-    """Why it is where it is, in sentences, oldest cause first."""
-    lines = [_who(pod)] if pod else []
+def explain(pod: PodAsk | None, node: str, newest_first: Sequence[DescribedEntry]) -> list[str]:
+    """Why the pod is on its node: sentences, oldest cause first."""
+    lines = [_class_sentence(pod)] if pod else []
     filtered = _newest(newest_first, "filter")
     scored = _newest(newest_first, "prioritize")
     if filtered is not None:
-        lines.append(_filtered(filtered))
+        lines.append(_filter_sentence(filtered))
     if scored is not None:
-        lines.append(_ranked(scored))
+        lines.append(_score_sentence(scored))
     if node and scored is not None and scored.winner and scored.winner != node:
-        lines.append(
-            f"kube-scheduler put it on {node}: our score is one voice among several there."
-        )
+        lines.append(f"kube-scheduler put it on {node}: it combines this score with other scores.")
     elif node:
         lines.append(f"It runs on {node}.")
     elif pod:
@@ -364,22 +364,22 @@ def explain(pod: PodAsk | None, node: str, newest_first: Sequence[Told]) -> list
     return lines
 
 
-def _who(pod: PodAsk) -> str:
+def _class_sentence(pod: PodAsk) -> str:
     rule = f"by the rule {pod.rule}"
-    exempt = f" Energy may never refuse it: {pod.exempt}." if pod.exempt else ""
+    exempt = f" It is exempt from refusals: {pod.exempt}." if pod.exempt else ""
     gpus = f", {pod.gpu_milli / 1000:g} GPU(s)" if pod.gpu_milli else ""
-    return f"Class {pod.workload}, {rule}; asks for {pod.cpu_milli / 1000:g} cores{gpus}.{exempt}"
+    return f"Class {pod.workload}, {rule}; requests {pod.cpu_milli / 1000:g} cores{gpus}.{exempt}"
 
 
-def _filtered(brief: DecisionBrief) -> str:
+def _filter_sentence(brief: DecisionBrief) -> str:
     if not brief.refused:
         return f"{brief.text} the filter (entry {brief.entry})."
     return f"{brief.text} (entry {brief.entry}): {brief.reason}."
 
 
-def _ranked(brief: DecisionBrief) -> str:
-    return f"{brief.text} (entry {brief.entry}, on the view of position {brief.view})."
+def _score_sentence(brief: DecisionBrief) -> str:
+    return f"{brief.text} (entry {brief.entry}, with the view at position {brief.view})."
 
 
-def _newest(told: Sequence[Told], verb: Verb) -> DecisionBrief | None:
-    return next((found.brief for found in told if found.brief.verb == verb), None)
+def _newest(described: Sequence[DescribedEntry], verb: Verb) -> DecisionBrief | None:
+    return next((found.brief for found in described if found.brief.verb == verb), None)

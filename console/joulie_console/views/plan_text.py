@@ -1,4 +1,4 @@
-"""Plans and what they do to nodes, as people are told of them. Pure."""
+"""Plans and transitions as API values. Pure."""
 
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ class PlanLine(NamedTuple):
 
 
 def plan_line(record: Record, position: int) -> PlanLine | None:
-    """What cannot be read is in quarantine already; there is nothing to tell of it here."""
+    """None for a message that cannot be read: the projector has quarantined it."""
     try:
         where = f"{record.stream} #{record.sequence}"
         envelope = codec.open_envelope(record.data, where)
@@ -44,10 +44,10 @@ def plan_line(record: Record, position: int) -> PlanLine | None:
     if isinstance(event, PlanMade):
         entry = PlanEntry(position=position, at_ms=at_ms, plan=plan_brief(event))
         return PlanLine(position, "plans", entry, "", _json(entry))
-    told = _told(event)
-    if told is None:
+    fields = _transition_fields(event)
+    if fields is None:
         return None
-    plan, node, to, because = told
+    plan, node, to, because = fields
     transition = Transition(
         position=position,
         at_ms=at_ms,
@@ -61,13 +61,13 @@ def plan_line(record: Record, position: int) -> PlanLine | None:
     return PlanLine(position, "transitions", entry, node, _json(entry))
 
 
-def _told(event: object) -> tuple[str, str, str, str] | None:
-    """Plan, node, what it becomes, and why."""
+def _transition_fields(event: object) -> tuple[str, str, str, str] | None:
+    """Plan, node, new state, and reason."""
     match event:
         case ProfileAssigned():
             return event.plan, event.node, event.profile, event.because
         case TransitionCompleted():
-            return event.plan, event.node, event.profile, "what held it up is gone"
+            return event.plan, event.node, event.profile, "the transition is complete"
         case DrainingBegun():
             return event.plan, event.node, "draining", event.because
         case SleepOrdered():

@@ -1,7 +1,7 @@
-"""Back in time: the world as it was believed at any position, folded again from the facts.
+"""Time travel: the state at any position, folded again from the facts.
 
-Where it starts, how it folds and where the facts come from is audit's. This adds what a server
-needs: the event loop is never held up, and neither time nor memory is anybody's for the asking.
+The audit package finds the snapshot, folds, and reads the facts. This module adds what a server
+needs: it does not block the event loop, and it bounds the time and memory of a query.
 """
 
 import asyncio
@@ -12,51 +12,51 @@ from joulie_audit.replay.fold import FoldedState
 from joulie_audit.replay.fold_start import start_before
 from joulie_bus.errors import NotInTheLog, StreamGap, StreamReplaced, TooFarBack
 from joulie_bus.streams.log import Log
-from joulie_console.views.cluster_view import Moment
-from joulie_console.views.past import Past
+from joulie_console.views.cluster_view import ClusterSnapshot
+from joulie_console.views.history_reader import HistoryReader
 from joulie_projections.fold.commit import Inputs
 from joulie_projections.history.history import History
 
-CACHED = 4  # moments; people look at one, and at it again
-FARTHEST = 500_000  # facts folded for one question: some ten seconds of one core
-LONGEST_S = 30.0  # from the question to the answer, waiting for others included
+CACHE_SIZE = 4  # snapshots: the page queries the same one several times
+MAX_FACTS = 500_000  # facts folded for one query: about ten seconds of one core
+TIMEOUT_S = 30.0  # for one query, including the wait for other queries
 
 
-class Travel:
-    """One journey at a time: they are heavy, and who drags a slider wants only the last."""
+class TimeTravel:
+    """Folds for one query at a time, because folding is expensive."""
 
-    def __init__(self, bus: Log, past: Past) -> None:
+    def __init__(self, bus: Log, history: HistoryReader) -> None:
         self._bus = bus
-        self._past = past
-        self._seen: dict[int, Moment] = {}
-        self._alone = asyncio.Lock()
+        self._history = history
+        self._cache: dict[int, ClusterSnapshot] = {}
+        self._lock = asyncio.Lock()
 
-    async def to(self, position: int) -> Moment:
-        """Raises TooFarBack where facts are missing, or there are too many of them."""
+    async def snapshot_at(self, position: int) -> ClusterSnapshot:
+        """Raises TooFarBack if facts are missing or too many, or after a timeout."""
         try:
-            async with asyncio.timeout(LONGEST_S), self._alone:
-                if position not in self._seen:
-                    self._seen[position] = await self._go(position)
-                while len(self._seen) > CACHED:
-                    self._seen.pop(next(iter(self._seen)))
-                return self._seen[position]
+            async with asyncio.timeout(TIMEOUT_S), self._lock:
+                if position not in self._cache:
+                    self._cache[position] = await self._fold_to(position)
+                while len(self._cache) > CACHE_SIZE:
+                    self._cache.pop(next(iter(self._cache)))
+                return self._cache[position]
         except TimeoutError as error:
-            why = f"the way there, and the wait for others, took longer than {LONGEST_S:.0f} s."
+            why = f"folding, and the wait for other queries, took longer than {TIMEOUT_S:.0f} s."
             raise TooFarBack(position, why) from error
 
-    async def _go(self, position: int) -> Moment:
-        start = await self._past.ask(lambda history: _departure(history, position))
+    async def _fold_to(self, position: int) -> ClusterSnapshot:
+        start = await self._history.run(lambda history: _fold_start(history, position))
         folding = start.folding
-        if (distance := position - folding.position) > FARTHEST:
+        if (distance := position - folding.position) > MAX_FACTS:
             raise TooFarBack(position, _too_long(distance, position))
         async with StreamFacts.over(self._bus, start.streams) as facts:
             while folding.position < position:
-                await self._go_on(folding, facts, position)
+                await self._fold_next(folding, facts, position)
         twin_columns = await asyncio.to_thread(folding.twin_columns)
-        return Moment(position, start.committed_at, 0, folding.cluster_state, twin_columns)
+        return ClusterSnapshot(position, start.committed_at, 0, folding.cluster_state, twin_columns)
 
-    async def _go_on(self, folding: FoldedState, facts: StreamFacts, position: int) -> None:
-        manifests = await self._past.manifests_to(folding.position, position)
+    async def _fold_next(self, folding: FoldedState, facts: StreamFacts, position: int) -> None:
+        manifests = await self._history.manifests_to(folding.position, position)
         if not manifests:
             raise TooFarBack(position, "no batch of that time is in the database.")
         for manifest in manifests:
@@ -64,25 +64,25 @@ class Travel:
                 records = await facts.of(manifest)
             except (NotInTheLog, StreamReplaced) as error:
                 raise TooFarBack(position, _missing(error, position)) from error
-            wanted = records[: position - manifest.p_from + 1]
-            await asyncio.to_thread(folding.skip, wanted)
+            needed = records[: position - manifest.p_from + 1]
+            await asyncio.to_thread(folding.skip, needed)
 
 
-class _Departure(NamedTuple):
+class _FoldStart(NamedTuple):
     folding: FoldedState
     streams: Inputs
-    committed_at: int  # of the goal
+    committed_at: int  # of the requested position
 
 
-def _departure(history: History, position: int) -> _Departure:
+def _fold_start(history: History, position: int) -> _FoldStart:
     committed_at = history.committed_at(position) if position else None
-    return _Departure(start_before(history, position), streams_of(history), committed_at or 0)
+    return _FoldStart(start_before(history, position), streams_of(history), committed_at or 0)
 
 
 def _too_long(distance: int, position: int) -> str:
     return (
-        f"{distance} facts lie between it and the nearest snapshot, and no more than {FARTHEST} "
-        f"are folded for one question; `joulie twin NODE --at {position}` takes its time."
+        f"{distance} facts lie between it and the nearest snapshot, and at most {MAX_FACTS} "
+        f"are folded for one query; `joulie twin NODE --at {position}` has no such limit."
     )
 
 
@@ -91,5 +91,5 @@ def _missing(error: Exception, position: int) -> str:
         return str(error)
     return (
         "facts since the nearest snapshot have aged out of the streams; "
-        f"`joulie twin NODE --at {position} --archive DIR` finds those that were archived."
+        f"`joulie twin NODE --at {position} --archive DIR` reads them from an archive."
     )

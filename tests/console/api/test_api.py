@@ -1,23 +1,23 @@
-"""The API over a real socket: every question, and what it may not be asked."""
+"""The API over a real socket: every query, and the errors."""
 
 from typing import Any
 
 import httpx2
 import pytest
 
-from joulie_console.testing import Stage
+from joulie_console.testing import ConsoleHarness
 
 pytestmark = pytest.mark.anyio
 Client = httpx2.AsyncClient
 
 
-async def told(browser: Client, path: str, **query: str | int) -> Any:
+async def get(browser: Client, path: str, **query: str | int) -> Any:
     answer = await browser.get(f"/v1/{path}", params=query)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-async def refused(browser: Client, path: str, **query: str | int) -> tuple[int, str]:
+async def get_problem(browser: Client, path: str, **query: str | int) -> tuple[int, str]:
     answer = await browser.get(f"/v1/{path}", params=query)
     assert answer.headers["content-type"] == "application/problem+json"
     problem = answer.json()
@@ -26,10 +26,12 @@ async def refused(browser: Client, path: str, **query: str | int) -> tuple[int, 
     return answer.status_code, problem["detail"]
 
 
-async def test_the_cluster_at_a_glance(browser: Client, past: Stage) -> None:
-    found = await told(browser, "cluster")
+async def test_the_cluster_summary_has_counts_and_watts(
+    browser: Client, scenario: ConsoleHarness
+) -> None:
+    found = await get(browser, "cluster")
 
-    assert (found["position"], found["entries"]) == (past.view.position, past.entries)
+    assert (found["position"], found["entries"]) == (scenario.view.position, scenario.entries)
     assert found["classes"] == {"performance": 1, "eco": 1, "draining": 1, "unknown": 0}
     assert (found["measured_w"], found["unmeasured"]) == (450.0, 1)
     assert found["capped_w"] == 600 + 360 + 400 + 5600
@@ -37,8 +39,8 @@ async def test_the_cluster_at_a_glance(browser: Client, past: Stage) -> None:
     assert (found["cards"], found["ambient_c"], found["it_w"]) == (1, 24.5, 1000.0)
 
 
-async def test_what_is_stale_is_said_plainly(browser: Client) -> None:
-    warnings = (await told(browser, "cluster"))["warnings"]
+async def test_stale_telemetry_is_a_warning(browser: Client) -> None:
+    warnings = (await get(browser, "cluster"))["warnings"]
 
     assert [warning["part"] for warning in warnings] == ["telemetry"]
     assert "1 of 3 nodes have no fresh power reading" in warnings[0]["text"]
@@ -63,22 +65,22 @@ async def test_what_is_stale_is_said_plainly(browser: Client) -> None:
 async def test_nodes_are_filtered_sorted_and_paged(
     browser: Client, query: dict[str, str | int], names: list[str]
 ) -> None:
-    found = await told(browser, "nodes", **query)
+    found = await get(browser, "nodes", **query)
 
     assert [node["name"] for node in found["items"]] == names
 
 
-async def test_a_page_says_where_the_next_one_goes_on(browser: Client) -> None:
+async def test_a_page_has_the_offset_of_the_next_one(browser: Client) -> None:
     first, last = (
-        await told(browser, "nodes", limit=2),
-        await told(browser, "nodes", limit=2, offset=2),
+        await get(browser, "nodes", limit=2),
+        await get(browser, "nodes", limit=2, offset=2),
     )
 
     assert (first["next"], first["total"], last["next"]) == (2, 3, None)
 
 
-async def test_a_node_with_its_history_and_what_it_went_through(browser: Client) -> None:
-    found = await told(browser, "nodes/n2")
+async def test_a_node_has_its_readings_and_transitions(browser: Client) -> None:
+    found = await get(browser, "nodes/n2")
 
     assert found["node"]["class"] == "eco"
     assert found["node"]["headroom"] == pytest.approx((360 - 300) / 360 * 100)
@@ -86,8 +88,8 @@ async def test_a_node_with_its_history_and_what_it_went_through(browser: Client)
     assert [move["to"] for move in found["transitions"]] == ["caps: CPU 60 %, GPU none", "eco"]
 
 
-async def test_a_node_that_drains_says_what_it_waits_for(browser: Client) -> None:
-    found = await told(browser, "nodes/n3")
+async def test_a_draining_node_shows_what_it_waits_for(browser: Client) -> None:
+    found = await get(browser, "nodes/n3")
 
     assert found["machine"]["now"] == "draining"
     assert found["machine"]["following"] == ["eco", "performance"]
@@ -111,15 +113,15 @@ async def test_a_node_that_drains_says_what_it_waits_for(browser: Client) -> Non
 async def test_pods_are_found(
     browser: Client, query: dict[str, str | int], names: list[str]
 ) -> None:
-    found = await told(browser, "pods", **query)
+    found = await get(browser, "pods", **query)
 
     assert [pod["name"] for pod in found["items"]] == names
 
 
 async def test_a_pod_is_explained(browser: Client) -> None:
-    lines = (await told(browser, "pods/heavy"))["explanation"]
+    lines = (await get(browser, "pods/heavy"))["explanation"]
 
-    assert lines[0].startswith("Class performance, by the rule annotation; asks for 1 cores")
+    assert lines[0].startswith("Class performance, by the rule annotation; requests 1 cores")
     assert lines[1] == (
         "2 of 3 nodes refused (entry 4): "
         "the node is reserved for saving energy and the pod asks for performance."
@@ -128,8 +130,8 @@ async def test_a_pod_is_explained(browser: Client) -> None:
     assert lines[3].startswith("kube-scheduler put it on n3")
 
 
-async def test_cards_and_who_has_claimed_what(browser: Client) -> None:
-    (found,) = (await told(browser, "gpus"))["items"]
+async def test_cards_have_their_claims(browser: Client) -> None:
+    (found,) = (await get(browser, "gpus"))["items"]
 
     assert (found["uuid"], found["node"], found["allocated_mb"]) == ("g1", "n3", 40_000)
     assert [claim["pod_uid"] for claim in found["claims"]] == ["heavy"]
@@ -155,20 +157,20 @@ async def test_cards_and_who_has_claimed_what(browser: Client) -> None:
 async def test_decisions_are_found_newest_first(
     browser: Client, query: dict[str, str | int], entries: list[int]
 ) -> None:
-    found = await told(browser, "decisions", **query)
+    found = await get(browser, "decisions", **query)
 
     assert [decision["entry"] for decision in found["items"]] == entries
 
 
 async def test_decisions_are_paged_by_position(browser: Client) -> None:
-    page = await told(browser, "decisions", limit=2)
-    following = await told(browser, "decisions", limit=2, before=page["next"])
+    page = await get(browser, "decisions", limit=2)
+    following = await get(browser, "decisions", limit=2, before=page["next"])
 
     assert [decision["entry"] for decision in following["items"]] == [5, 4]
 
 
-async def test_a_decision_shows_every_term_and_why_the_others_lost(browser: Client) -> None:
-    found = await told(browser, "decisions/3")
+async def test_a_decision_has_every_term_and_the_loss_of_the_others(browser: Client) -> None:
+    found = await get(browser, "decisions/3")
     winner, runner_up, _ = found["candidates"]
 
     assert found["decision"]["winner"] == winner["node"]
@@ -180,10 +182,10 @@ async def test_a_decision_shows_every_term_and_why_the_others_lost(browser: Clie
     assert found["values"]["headroom"] == 0.7
 
 
-async def test_a_decision_is_computed_again_and_is_the_same_to_the_last_bit(
+async def test_a_recomputed_decision_is_equal_to_the_last_bit(
     browser: Client,
 ) -> None:
-    found = await told(browser, "decisions/5", terms="all")
+    found = await get(browser, "decisions/5", terms="all")
 
     assert found["same_digest"] is True
     assert all(candidate["terms"] for candidate in found["candidates"])
@@ -192,7 +194,7 @@ async def test_a_decision_is_computed_again_and_is_the_same_to_the_last_bit(
 async def test_plans_and_transitions_come_newest_first_with_their_positions(
     browser: Client,
 ) -> None:
-    found = await told(browser, "plans")
+    found = await get(browser, "plans")
 
     kinds = [entry.get("transition", {}).get("kind", "plan") for entry in found["items"]]
     assert kinds == [
@@ -201,15 +203,15 @@ async def test_plans_and_transitions_come_newest_first_with_their_positions(
     assert [entry["position"] for entry in found["items"]] == [13, 12, 11, 10, 9]
 
 
-async def test_time_goes_back_by_position(browser: Client) -> None:
-    before, after = await told(browser, "cluster", at=8), await told(browser, "cluster", at=13)
+async def test_a_query_by_position_returns_that_state(browser: Client) -> None:
+    before, after = await get(browser, "cluster", at=8), await get(browser, "cluster", at=13)
 
     assert before["classes"] == {"performance": 0, "eco": 0, "draining": 0, "unknown": 3}
     assert after["classes"] == {"performance": 1, "eco": 1, "draining": 1, "unknown": 0}
 
 
-async def test_a_twin_at_a_position_is_the_twin_of_back_then(browser: Client) -> None:
-    found = await told(browser, "nodes/n2", at=9)
+async def test_a_twin_at_a_position_is_the_twin_of_that_state(browser: Client) -> None:
+    found = await get(browser, "nodes/n2", at=9)
 
     assert (found["position"], found["node"]["class"]) == (9, "unknown")
     assert found["transitions"] == []
@@ -225,24 +227,26 @@ async def test_a_twin_at_a_position_is_the_twin_of_back_then(browser: Client) ->
         (13, ["performance", "eco", "draining"]),
     ],
 )
-async def test_every_position_within_a_batch_is_a_moment_of_its_own(
+async def test_every_position_within_a_batch_has_its_own_state(
     browser: Client, at: int, classes: list[str]
 ) -> None:
-    found = await told(browser, "nodes", at=at)
+    found = await get(browser, "nodes", at=at)
 
     assert [node["class"] for node in found["items"]] == classes
 
 
-async def test_time_goes_back_by_the_clock(browser: Client, past: Stage) -> None:
-    reach = await told(browser, "reach")
+async def test_a_query_by_time_returns_the_last_commit_by_then(
+    browser: Client, scenario: ConsoleHarness
+) -> None:
+    reach = await get(browser, "reach")
     at_ms = reach["first_at_ms"] + 1
     seconds, ms = divmod(at_ms, 1000)
-    moment = f"{_utc(seconds)}.{ms:03d}Z"
+    when = f"{_utc(seconds)}.{ms:03d}Z"
 
-    found = await told(browser, "cluster", time=moment)
+    found = await get(browser, "cluster", time=when)
 
     # Two commits may be less than a millisecond apart.
-    by_then = [made for made in past.commits() if made.committed_at <= at_ms * 1_000_000]
+    by_then = [made for made in scenario.commits() if made.committed_at <= at_ms * 1_000_000]
     assert by_then[0].p_to == reach["first"]
     assert found["position"] == by_then[-1].p_to
 
@@ -272,22 +276,22 @@ def _utc(seconds: int) -> str:
     ],
     ids=str,
 )
-async def test_what_cannot_be_answered_is_a_problem_with_a_reason(
+async def test_an_error_is_a_problem_document_with_a_reason(
     browser: Client, path: str, query: dict[str, str | int], status: int
 ) -> None:
-    found, detail = await refused(browser, path, **query)
+    found, detail = await get_problem(browser, path, **query)
 
     assert found == status
     assert detail
 
 
-async def test_a_parameter_given_twice_is_a_mistake(browser: Client) -> None:
+async def test_a_parameter_that_occurs_twice_is_an_error(browser: Client) -> None:
     answer = await browser.get("/v1/nodes?q=a&q=b")
 
     assert answer.status_code == 400
 
 
-async def test_what_has_not_changed_is_not_sent_again(browser: Client) -> None:
+async def test_an_unchanged_response_is_not_sent_again(browser: Client) -> None:
     first = await browser.get("/v1/cluster", params={"at": 13})
     again = await browser.get(
         "/v1/cluster", params={"at": 13}, headers={"If-None-Match": first.headers["etag"]}
@@ -297,7 +301,7 @@ async def test_what_has_not_changed_is_not_sent_again(browser: Client) -> None:
     assert again.headers["joulie-position"] == "13"
 
 
-async def test_long_answers_travel_compressed(browser: Client) -> None:
+async def test_long_responses_are_compressed(browser: Client) -> None:
     answer = await browser.get("/v1/cluster", headers={"Accept-Encoding": "gzip"})
     assert answer.headers.get("content-encoding") is None or len(answer.content) >= 1000
 
@@ -305,15 +309,15 @@ async def test_long_answers_travel_compressed(browser: Client) -> None:
     assert document.headers["content-encoding"] == "gzip"
 
 
-async def test_heads_tell_how_much_is_not_signed_yet(browser: Client) -> None:
-    found = await told(browser, "heads")
+async def test_heads_count_the_entries_that_are_not_signed(browser: Client) -> None:
+    found = await get(browser, "heads")
 
     assert found["unsigned"] + (found["items"][0]["entry"] if found["items"] else 0) == 7
 
 
 @pytest.mark.parametrize("path", ["/v1/cluster/", "/openapi.json/", "//evil.example/", "/v1"])
 async def test_no_path_is_redirected(browser: httpx2.AsyncClient, path: str) -> None:
-    """A redirect would lead to whatever name the request brought as its Host."""
+    """A redirect would lead to the Host that the client sent."""
     answer = await browser.get(f"{str(browser.base_url).rstrip('/')}{path}")
 
     assert (answer.status_code, answer.headers.get("location")) == (404, None)

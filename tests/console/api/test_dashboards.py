@@ -1,4 +1,4 @@
-"""Dashboards and alerts speak of metrics that exist, with labels that they have."""
+"""Dashboards and alerts use metrics and labels that exist."""
 
 import json
 import re
@@ -13,7 +13,7 @@ FILES = [DEPLOY / "dashboards" / "joulie.json", DEPLOY / "alerts" / "joulie.yaml
 
 
 def known() -> dict[str, set[str]]:
-    """Every series that a process can show, and its labels."""
+    """Every series of all processes, and its labels."""
     found: dict[str, set[str]] = {}
     for family in metrics.shown_by(*metrics.SHOWN_BY).collect():
         metric = next(
@@ -38,7 +38,7 @@ def expressions(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_every_metric_that_is_asked_for_exists(path: Path) -> None:
+def test_every_metric_in_a_query_exists(path: Path) -> None:
     asked = {name for text in expressions(path) for name in re.findall(r"joulie_\w+", text)}
 
     assert asked
@@ -46,7 +46,7 @@ def test_every_metric_that_is_asked_for_exists(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_every_label_that_is_asked_for_exists(path: Path) -> None:
+def test_every_label_in_a_query_exists(path: Path) -> None:
     series = known()
     for text in expressions(path):
         labels = set.union(*(series[name] for name in re.findall(r"joulie_\w+", text)))
@@ -57,7 +57,7 @@ def test_every_label_that_is_asked_for_exists(path: Path) -> None:
         assert asked - labels - {"instance"} == set(), text
 
 
-def test_what_goes_wrong_for_good_is_an_alert() -> None:
+def test_permanent_faults_have_an_alert() -> None:
     text = (DEPLOY / "alerts" / "joulie.yaml").read_text()
 
     assert all(

@@ -1,4 +1,4 @@
-"""The document is the program's own: everything that it allows is answered, and as it says."""
+"""The OpenAPI document: every request that it allows is answered as it declares."""
 
 import asyncio
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from joulie_console.testing import Stage
+from joulie_console.testing import ConsoleHarness
 
 pytestmark = pytest.mark.anyio
 CHECKS = (
@@ -26,37 +26,39 @@ async def document(browser: httpx2.AsyncClient) -> dict[str, Any]:
     return found
 
 
-async def schemathesis(past: Stage, directory: Path, phases: str, examples: int) -> tuple[int, str]:
-    """In a process of its own: the console answers in ours."""
+async def schemathesis(
+    scenario: ConsoleHarness, directory: Path, phases: str, examples: int
+) -> tuple[int, str]:
+    """Runs schemathesis in a separate process, against the console of this process."""
     program = Path(sys.executable).parent / "schemathesis"
     process = await asyncio.create_subprocess_exec(
-        *(str(program), "run", f"{past.url}/openapi.json"),
+        *(str(program), "run", f"{scenario.url}/openapi.json"),
         *("--checks", ",".join(CHECKS), "--max-examples", str(examples)),
-        *("--exclude-path", "/v1/stream"),  # it is answered for ever
+        *("--exclude-path", "/v1/stream"),  # its response does not end
         *("--phases", phases, "--seed", "1", "--no-color"),
         cwd=directory,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    told, _ = await process.communicate()
-    return process.returncode or 0, told.decode()
+    output, _ = await process.communicate()
+    return process.returncode or 0, output.decode()
 
 
-async def test_whatever_the_document_allows_is_answered_as_declared(
-    past: Stage, tmp_path: Path
+async def test_requests_of_the_document_are_answered_as_declared(
+    scenario: ConsoleHarness, tmp_path: Path
 ) -> None:
-    code, told = await schemathesis(past, tmp_path, "fuzzing", 8)
+    code, output = await schemathesis(scenario, tmp_path, "fuzzing", 8)
 
-    assert code == 0, told
+    assert code == 0, output
 
 
 @pytest.mark.drill
-async def test_much_more_of_what_the_document_allows_is_answered_as_declared(
-    past: Stage, tmp_path: Path
+async def test_many_requests_of_the_document_are_answered_as_declared(
+    scenario: ConsoleHarness, tmp_path: Path
 ) -> None:
-    code, told = await schemathesis(past, tmp_path, "coverage,fuzzing", 100)
+    code, output = await schemathesis(scenario, tmp_path, "coverage,fuzzing", 100)
 
-    assert code == 0, told
+    assert code == 0, output
 
 
 async def test_every_route_is_in_the_document(browser: httpx2.AsyncClient) -> None:
@@ -73,13 +75,13 @@ def _routes() -> list[Any]:
 
 
 class _Anything:
-    """A console whose every answer is never asked for."""
+    """A console whose handlers are never called."""
 
     def __getattr__(self, _: str) -> Any:
         return self
 
 
-async def test_every_answer_says_which_position_it_is_of_and_how_old_that_is(
+async def test_every_response_has_its_position_and_age(
     browser: httpx2.AsyncClient,
 ) -> None:
     found = await document(browser)
@@ -94,7 +96,7 @@ async def test_every_answer_says_which_position_it_is_of_and_how_old_that_is(
     assert all(stamps <= set(found["components"]["schemas"][name]["required"]) for name in names)
 
 
-async def test_every_parameter_of_a_question_is_in_the_document(
+async def test_every_parameter_of_a_query_is_in_the_document(
     browser: httpx2.AsyncClient,
 ) -> None:
     found = (await document(browser))["paths"]["/v1/nodes"]["get"]["parameters"]
@@ -104,7 +106,9 @@ async def test_every_parameter_of_a_question_is_in_the_document(
     ]
 
 
-async def test_every_path_is_on_the_page_about_the_console(browser: httpx2.AsyncClient) -> None:
+async def test_every_path_is_in_the_documentation_of_the_console(
+    browser: httpx2.AsyncClient,
+) -> None:
     page = (Path(__file__).parents[3] / "docs" / "console.md").read_text()
 
     assert [path for path in (await document(browser))["paths"] if path not in page] == []

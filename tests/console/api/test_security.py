@@ -1,4 +1,4 @@
-"""Who may look: this machine, who has the token, whom a named proxy vouches for. No one else."""
+"""Access control: loopback, the token, or a trusted proxy."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from joulie_bus.broker.embedded import free_port
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime.settings import HostPort, Source
 from joulie_console.api import http_limits
-from joulie_console.api.security import Gate, Guarded, route_path
+from joulie_console.api.security import AccessControl, SecurityMiddleware, route_path
 from joulie_console.service import listening
 from joulie_console.settings import ConsoleSettings
 
@@ -46,28 +46,28 @@ def client(peer: str = "127.0.0.1", host: str = "localhost", **values: str) -> T
         return PlainTextResponse("seen")
 
     app = Starlette(routes=[Route("/v1/cluster", answer), Route("/", answer)])
-    guarded = Guarded(app, Gate(settings(**values)))
+    guarded = SecurityMiddleware(app, AccessControl(settings(**values)))
     return TestClient(guarded, base_url=f"http://{host}:9870", client=(peer, 1))
 
 
-def test_by_default_it_listens_on_this_machine_alone() -> None:
+def test_by_default_it_listens_on_loopback_only() -> None:
     assert str(settings().addr) == "127.0.0.1:9870"
 
 
 @pytest.mark.parametrize("where", [":9870", "0.0.0.0:9870", "10.1.2.3:80", "console.example:80"])
-def test_beyond_this_machine_it_does_not_start_without_a_way_to_tell_who_looks(
+def test_beyond_loopback_it_does_not_start_without_authentication(
     where: str,
 ) -> None:
-    with pytest.raises(SettingsError, match="beyond this machine everybody could look"):
+    with pytest.raises(SettingsError, match="beyond loopback every client could read"):
         settings(CONSOLE_ADDR=where)
 
 
 @pytest.mark.parametrize("where", ["127.0.0.1:1", "localhost:1", "127.8.8.8:1", "[::1]:1"])
-def test_on_this_machine_it_starts_without(where: str) -> None:
+def test_on_loopback_it_starts_without_authentication(where: str) -> None:
     assert settings(CONSOLE_ADDR=where).is_local
 
 
-def test_with_a_token_or_named_proxies_it_starts_anywhere(token: dict[str, str]) -> None:
+def test_with_a_token_or_trusted_proxies_it_starts_on_any_address(token: dict[str, str]) -> None:
     assert not settings(CONSOLE_ADDR=":80", **token).is_local
     assert not settings(CONSOLE_ADDR=":80", **PROXY).is_local
 
@@ -75,13 +75,13 @@ def test_with_a_token_or_named_proxies_it_starts_anywhere(token: dict[str, str])
 @pytest.mark.parametrize(
     "text", ["X-Forwarded-User", "X-Forwarded-User=", "10.0.0.0/24", "=10.0.0.7"]
 )
-def test_a_header_without_proxies_or_proxies_without_a_header_are_a_mistake(text: str) -> None:
+def test_proxies_require_both_a_header_and_addresses(text: str) -> None:
     with pytest.raises(SettingsError, match="CONSOLE_PROXIES"):
         settings(CONSOLE_PROXIES=text)
 
 
 @pytest.mark.parametrize("content", ["", "short", "line one of it\nand line two", "\x00" * 20])
-def test_a_file_that_holds_no_token_is_a_mistake_that_does_not_show_it(
+def test_an_invalid_token_file_is_an_error_without_its_content(
     content: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "token"
@@ -108,7 +108,9 @@ def test_a_file_that_holds_no_token_is_a_mistake_that_does_not_show_it(
     ],
     ids=str,
 )
-def test_only_the_token_opens(given: dict[str, str], status: int, token: dict[str, str]) -> None:
+def test_only_the_token_in_the_header_gives_access(
+    given: dict[str, str], status: int, token: dict[str, str]
+) -> None:
     raw = [(name.encode(), value.encode("latin-1")) for name, value in given.items()]
 
     answer = client(**token).get("/v1/cluster", headers=raw)
@@ -116,7 +118,7 @@ def test_only_the_token_opens(given: dict[str, str], status: int, token: dict[st
     assert answer.status_code == status
 
 
-def test_a_token_in_the_url_opens_nothing(token: dict[str, str]) -> None:
+def test_a_token_in_the_url_gives_no_access(token: dict[str, str]) -> None:
     answer = client(**token).get(f"/v1/cluster?token={TOKEN}&access_token={TOKEN}")
 
     assert (answer.status_code, answer.headers["www-authenticate"]) == (
@@ -125,7 +127,7 @@ def test_a_token_in_the_url_opens_nothing(token: dict[str, str]) -> None:
     )
 
 
-def test_the_page_itself_comes_without_a_token_for_it_asks_for_it(token: dict[str, str]) -> None:
+def test_the_page_is_served_without_a_token(token: dict[str, str]) -> None:
     assert client(**token).get("/").status_code == 200
 
 
@@ -141,10 +143,12 @@ def test_the_page_itself_comes_without_a_token_for_it_asks_for_it(token: dict[st
         ("a pipe", "ann@example.org", 401),
     ],
 )
-def test_a_user_is_believed_from_named_proxies_alone(peer: str, header: str, status: int) -> None:
-    told = {"X-Forwarded-User": header, "X-Forwarded-For": "10.0.0.9"}
+def test_the_user_header_counts_only_from_trusted_proxies(
+    peer: str, header: str, status: int
+) -> None:
+    headers = {"X-Forwarded-User": header, "X-Forwarded-For": "10.0.0.9"}
 
-    assert client(peer, **PROXY).get("/v1/cluster", headers=told).status_code == status
+    assert client(peer, **PROXY).get("/v1/cluster", headers=headers).status_code == status
 
 
 @pytest.mark.parametrize(
@@ -156,23 +160,21 @@ def test_a_user_is_believed_from_named_proxies_alone(peer: str, header: str, sta
         ("127.0.0.1.evil.example", 421),
     ],
 )
-def test_without_a_token_a_name_that_somebody_points_here_is_not_answered(
-    host: str, status: int
-) -> None:
-    asked = client(host=host)
+def test_without_a_token_a_foreign_host_name_is_refused(host: str, status: int) -> None:
+    browser = client(host=host)
 
-    assert asked.get("/v1/cluster").status_code == status
+    assert browser.get("/v1/cluster").status_code == status
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW"])
-def test_nothing_but_looking_is_possible(method: str) -> None:
+def test_only_get_and_head_are_allowed(method: str) -> None:
     answer = client().request(method, "/v1/cluster", headers={"Origin": "https://evil.example"})
 
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
     assert [name for name in answer.headers if name.startswith("access-control")] == []
 
 
-def test_a_browser_is_told_to_be_careful_with_every_answer() -> None:
+def test_every_response_has_security_headers() -> None:
     headers = client().get("/").headers
 
     policy = headers["content-security-policy"]
@@ -195,19 +197,21 @@ async def shown(request: Request) -> Response:
 
 
 @contextlib.asynccontextmanager
-async def door(values: Mapping[str, str] = NOTHING, most: int = 100) -> AsyncGenerator[int, None]:
-    """A page, data under /v1/ and elsewhere, behind the gate."""
+async def serving(
+    values: Mapping[str, str] = NOTHING, most: int = 100
+) -> AsyncGenerator[int, None]:
+    """Serves a page, and data under /v1/ and elsewhere, behind the access control."""
     paths = ("/", "/healthz", "/v1/cluster", "/v1/nodes/{name:path}", "/other/{name:path}")
     routes = [Route(path, shown) for path in paths]
-    gate = Middleware(Guarded, gate=Gate(settings(**values)))
-    app = Starlette(routes=routes, middleware=[gate])
+    access = Middleware(SecurityMiddleware, access=AccessControl(settings(**values)))
+    app = Starlette(routes=routes, middleware=[access])
     app.router.redirect_slashes = False
     at = HostPort("127.0.0.1", free_port())
     async with listening(app, at, most):
         yield at.port
 
 
-async def said(port: int, sent: bytes) -> bytes:
+async def exchange(port: int, sent: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(sent)
@@ -216,7 +220,7 @@ async def said(port: int, sent: bytes) -> bytes:
         writer.close()
 
 
-def asked(target: str, host: str = "localhost", more: str = "") -> bytes:
+def request_bytes(target: str, host: str = "localhost", more: str = "") -> bytes:
     head = f"GET {target} HTTP/1.1\r\nHost: {host}\r\n{more}Connection: close\r\n\r\n"
     return head.encode("latin-1")
 
@@ -246,11 +250,9 @@ TARGETS = [
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("target", TARGETS)
-async def test_no_spelling_of_a_path_is_a_way_around_the_token(
-    target: str, token: dict[str, str]
-) -> None:
-    async with door(token) as port:
-        without = await said(port, asked(target))
+async def test_no_spelling_of_a_path_bypasses_the_token(target: str, token: dict[str, str]) -> None:
+    async with serving(token) as port:
+        without = await exchange(port, request_bytes(target))
 
     assert b"secret" not in without
     assert without.split()[1] in (b"401", b"400")
@@ -261,18 +263,18 @@ HOSTS = ["x/healthz?", "x/?", "localhost/healthz#", "localhost:80/healthz?", "@/
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("host", HOSTS)
-async def test_no_host_is_a_way_around_the_token(host: str, token: dict[str, str]) -> None:
-    """A URL put together from the Host header has another path than the request."""
-    async with door(token) as port:
-        assert b" 401 " in await said(port, asked("/v1/cluster", host))
+async def test_no_host_header_bypasses_the_token(host: str, token: dict[str, str]) -> None:
+    """A URL that is built from the Host header has another path than the request."""
+    async with serving(token) as port:
+        assert b" 401 " in await exchange(port, request_bytes("/v1/cluster", host))
 
 
 @pytest.mark.parametrize("path", ["/v1/cluster", "//v1/cluster", "/", "/healthz/v1", "/v1"])
 @pytest.mark.parametrize("host", HOSTS)
-def test_the_gate_looks_at_the_path_that_routes_are_chosen_by(
+def test_access_control_uses_the_path_that_the_router_matches(
     path: str, host: str, token: dict[str, str]
 ) -> None:
-    """Whatever version of Starlette reads `request.url`."""
+    """In every version of Starlette, which parses `request.url` differently."""
     scope = {
         "type": "http",
         "method": "GET",
@@ -281,7 +283,7 @@ def test_the_gate_looks_at_the_path_that_routes_are_chosen_by(
         "headers": [(b"host", host.encode())],
     }
 
-    assert (Gate(settings(**token))(Request(scope)) is None) == (path == "/")
+    assert (AccessControl(settings(**token))(Request(scope)) is None) == (path == "/")
 
 
 @pytest.mark.parametrize(
@@ -294,16 +296,16 @@ def test_the_gate_looks_at_the_path_that_routes_are_chosen_by(
         ("/v1/x", "", "/v1/x"),
     ],
 )
-def test_a_root_path_is_no_part_of_the_route(path: str, root: str, found: str) -> None:
+def test_the_root_path_is_not_part_of_the_route(path: str, root: str, found: str) -> None:
     assert route_path({"path": path, "root_path": root}) == found
     assert get_route_path({"path": path, "root_path": root}) == found  # as Starlette finds it
 
 
 @pytest.mark.anyio
-async def test_with_the_token_a_path_is_found_as_it_is_written(token: dict[str, str]) -> None:
-    async with door(token) as port:
+async def test_with_the_token_a_path_is_routed_as_sent(token: dict[str, str]) -> None:
+    async with serving(token) as port:
         answers = [
-            await said(port, asked(target, more=PASS))
+            await exchange(port, request_bytes(target, more=PASS))
             for target in ("/v1/cluster", "/v1/nodes/a%2Fb", "http://localhost/v1/cluster")
         ]
 
@@ -324,12 +326,12 @@ async def test_with_the_token_a_path_is_found_as_it_is_written(token: dict[str, 
         ("Host: localhost@evil.example", b"400"),
     ],
 )
-async def test_a_name_of_another_site_reads_nothing(head: str, status: bytes) -> None:
-    async with door() as port:
-        heard = await said(port, f"GET /v1/cluster HTTP/1.0\r\n{head}\r\n\r\n".encode())
+async def test_a_host_of_another_site_gets_no_data(head: str, status: bytes) -> None:
+    async with serving() as port:
+        read_events = await exchange(port, f"GET /v1/cluster HTTP/1.0\r\n{head}\r\n\r\n".encode())
 
-    assert heard.split()[1] == status
-    assert b"secret" not in heard
+    assert read_events.split()[1] == status
+    assert b"secret" not in read_events
 
 
 SLOW = {
@@ -343,30 +345,30 @@ SLOW = {
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("sent", SLOW.values(), ids=SLOW)
-async def test_a_request_that_does_not_end_is_cut(
+async def test_an_incomplete_request_times_out(
     sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_limits, "REQUEST_S", 0.3)
-    async with door() as port:
-        heard = await said(port, sent)
+    async with serving() as port:
+        read_events = await exchange(port, sent)
 
-    assert heard.startswith(b"HTTP/1.1 200" if sent.endswith(b"x") else b"HTTP/1.1 408")
+    assert read_events.startswith(b"HTTP/1.1 200" if sent.endswith(b"x") else b"HTTP/1.1 408")
 
 
 @pytest.mark.anyio
 async def test_a_large_head_is_refused() -> None:
-    async with door() as port:
-        heard = await said(port, b"GET / HTTP/1.1\r\nA: " + b"x" * http_limits.HEAD_BYTES)
+    async with serving() as port:
+        read_events = await exchange(port, b"GET / HTTP/1.1\r\nA: " + b"x" * http_limits.HEAD_BYTES)
 
-    assert heard.startswith(b"HTTP/1.1 431")
+    assert read_events.startswith(b"HTTP/1.1 431")
 
 
 @pytest.mark.anyio
 async def test_connections_beyond_the_limit_are_closed() -> None:
-    async with door(most=3) as port, contextlib.AsyncExitStack() as stack:
+    async with serving(most=3) as port, contextlib.AsyncExitStack() as stack:
         for _ in range(3):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             stack.callback(writer.close)
-        heard = await said(port, b"")
+        read_events = await exchange(port, b"")
 
-    assert heard.startswith(b"HTTP/1.1 503")
+    assert read_events.startswith(b"HTTP/1.1 503")

@@ -1,6 +1,6 @@
-"""The check of the page is held to what it claims: each rule finds the fault that it is there for.
+"""Each rule of accessibility.js finds its fault and no other.
 
-The names are axe's, of its serious and critical rules; those that it calls moderate stand apart.
+The names are those of axe's serious and critical rules; its moderate rules are marked as such.
 """
 
 import re
@@ -12,7 +12,7 @@ from chromium import Page
 
 pytestmark = pytest.mark.anyio
 AUDIT = (Path(__file__).parents[1] / "accessibility.js").read_text()
-SOUND = """<!doctype html><html lang="en"><head><title>Sound</title>
+VALID = """<!doctype html><html lang="en"><head><title>Sound</title>
 <style>button, select, input {{ min-width: 24px; min-height: 24px }}</style></head><body>
 <header><h1>Sound</h1></header><main id="m" aria-label="All">{}
 <p>Some <a href="#m">text</a>.</p><button>Press</button>
@@ -22,7 +22,7 @@ SOUND = """<!doctype html><html lang="en"><head><title>Sound</title>
 <div role="img" aria-label="A picture">x</div></main></body></html>"""
 SCROLLING = "overflow:auto;height:20px;width:60px"
 
-PLANTED = {
+FAULTS = {
     "aria-command-name": ("name", "<div role='button' tabindex='0' style='height:24px'></div>"),
     "aria-dialog-name": ("name", "<div role='dialog'>x</div>"),
     "aria-input-field-name": ("name", "<div role='textbox' tabindex='0'>x</div>"),
@@ -95,7 +95,7 @@ PLANTED = {
     "moderate: landmark-unique": ("structure", "<section aria-label='a'>x</section>" * 2),
     "a part without a name": ("name", "<section>x</section>"),
 }
-ELSEWHERE = {
+DOCUMENT_FAULTS = {
     "aria-hidden-body": ("hidden", "<body>", "<body aria-hidden='true'>"),
     "document-title": ("document", "<title>Sound</title>", ""),
     "html-has-lang": ("document", ' lang="en"', ""),
@@ -117,28 +117,28 @@ async def found(page: Page, html: str) -> set[str]:
     return {fault.partition(":")[0] for fault in await page.listen_to(AUDIT)}
 
 
-async def test_a_sound_page_has_no_fault(page: Page) -> None:
-    assert await found(page, SOUND.format("")) == set()
+async def test_a_page_without_faults_passes(page: Page) -> None:
+    assert await found(page, VALID.format("")) == set()
 
 
-async def test_each_planted_fault_is_found_by_its_rule_and_by_no_other(page: Page) -> None:
-    told = {fault: await found(page, SOUND.format(html)) for fault, (_, html) in PLANTED.items()}
+async def test_each_fault_is_found_by_its_rule_and_by_no_other(page: Page) -> None:
+    reported = {fault: await found(page, VALID.format(html)) for fault, (_, html) in FAULTS.items()}
 
-    assert told == {fault: {rule} for fault, (rule, _) in PLANTED.items()}
+    assert reported == {fault: {rule} for fault, (rule, _) in FAULTS.items()}
 
 
-async def test_each_fault_of_a_whole_document_is_found(page: Page) -> None:
-    html = SOUND.format("")
-    told = {
+async def test_each_fault_of_a_document_is_found_by_its_rule(page: Page) -> None:
+    html = VALID.format("")
+    reported = {
         fault: await found(page, html.replace(sound, broken, 1))
-        for fault, (_, sound, broken) in ELSEWHERE.items()
+        for fault, (_, sound, broken) in DOCUMENT_FAULTS.items()
     }
 
-    assert told == {fault: {rule} for fault, (rule, *_) in ELSEWHERE.items()}
+    assert reported == {fault: {rule} for fault, (rule, *_) in DOCUMENT_FAULTS.items()}
 
 
 @pytest.mark.slow
-def test_no_rule_is_there_without_a_fault_that_it_finds() -> None:
+def test_every_rule_has_a_fault_that_it_finds() -> None:
     rules = set(re.findall(r"^    (\w+)\(\) \{", AUDIT, re.MULTILINE))
 
-    assert rules == {rule for rule, *_ in (*PLANTED.values(), *ELSEWHERE.values())}
+    assert rules == {rule for rule, *_ in (*FAULTS.values(), *DOCUMENT_FAULTS.values())}

@@ -1,4 +1,4 @@
-"""Plans, page by page, as far back as their stream goes."""
+"""Plans in pages, as far back as their stream goes."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -25,10 +25,10 @@ from joulie_bus.testing import (
 )
 from joulie_console.api import queries
 from joulie_console.stream import event_tail, plans
-from joulie_console.stream.event_tail import Journal
+from joulie_console.stream.event_tail import EventTail
 from joulie_console.stream.plans import Page, PlanPages
-from joulie_console.testing import Stage, showing
-from joulie_console.views.past import Past
+from joulie_console.testing import ConsoleHarness, running_console
+from joulie_console.views.history_reader import HistoryReader
 from joulie_console.views.plan_text import plan_line
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
@@ -36,7 +36,7 @@ from joulie_projections.history.history import History
 from joulie_projections.store.store import Store
 
 pytestmark = pytest.mark.anyio
-Staging = Callable[..., AbstractAsyncContextManager[Stage]]
+NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]
 NOW = 2**53
 
 
@@ -57,14 +57,14 @@ PLANNED = [at for number in range(10) for at in (4 * number + 2, 4 * number + 3,
 async def pages(
     maker: LogBuilder, database_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncGenerator[PlanPages, None]:
-    """Memory holds the newest five only, and nobody reads on."""
+    """Pages over a tail that keeps five plans and has stopped reading."""
     monkeypatch.setattr(event_tail, "PLANS_KEPT", 5)
-    past = Past(lambda: History.readable(database_file))
-    told = Journal(maker.bus, past, dict)
-    async with background(told.follow(), "journal"):
-        await until(lambda: told.is_ready)
-    yield PlanPages(maker.bus, past, told)
-    past.close()
+    history = HistoryReader(lambda: History.readable(database_file))
+    tail = EventTail(maker.bus, history, dict)
+    async with background(tail.follow(), "journal"):
+        await until(lambda: tail.is_ready)
+    yield PlanPages(maker.bus, history, tail)
+    history.close()
 
 
 def numbers(page: Page) -> list[int]:
@@ -72,7 +72,7 @@ def numbers(page: Page) -> list[int]:
 
 
 async def all_of(pages: PlanPages, node: str, limit: int) -> list[list[int]]:
-    """Page after page, as whoever follows `following` sees them."""
+    """All pages, each after the one that `following` names."""
     found, before = list[list[int]](), NOW
     while True:
         page = await pages.before(before, node, limit)
@@ -91,13 +91,13 @@ async def test_every_plan_is_on_one_page_and_no_page_is_empty(pages: PlanPages, 
     assert found[-1]
 
 
-async def test_a_nodes_history_is_all_of_it(pages: PlanPages) -> None:
+async def test_the_pages_of_a_node_have_all_its_transitions(pages: PlanPages) -> None:
     found = await all_of(pages, "n2", 4)
 
     assert found == [[40, 36, 32, 28], [24, 20, 16, 12], [8, 4]]
 
 
-async def test_small_chunks_of_the_stream_change_nothing(
+async def test_the_chunk_size_does_not_change_the_pages(
     pages: PlanPages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plans, "CHUNK", 2)
@@ -105,11 +105,11 @@ async def test_small_chunks_of_the_stream_change_nothing(
     assert list(chain(*await all_of(pages, "n1", 3))) == PLANNED[1::3][::-1]
 
 
-async def test_a_long_search_says_where_the_next_one_goes_on(
+async def test_a_long_search_returns_where_the_next_one_continues(
     pages: PlanPages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plans, "CHUNK", 3)
-    monkeypatch.setattr(plans, "LOOKED_AT", 6)
+    monkeypatch.setattr(plans, "MAX_EVENTS_READ", 6)
     page = await pages.before(NOW, "nobody", 10)
 
     assert (numbers(page), page.following) == ([], 26)
@@ -117,38 +117,38 @@ async def test_a_long_search_says_where_the_next_one_goes_on(
 
 
 @pytest.mark.parametrize(("gone", "oldest"), [(3, 6), (4, 7), (5, 8)])
-async def test_what_has_left_the_stream_is_counted_and_the_rest_is_told(
+async def test_plans_that_left_the_stream_are_counted(
     pages: PlanPages, maker: LogBuilder, gone: int, oldest: int
 ) -> None:
     maker.broker.trim(Stream.PLAN, gone)
     found = list(chain(*await all_of(pages, "", 7)))
 
     assert found == [at for at in PLANNED[::-1] if at >= oldest]
-    assert pages._journal.plans_gone == gone
+    assert pages._tail.plans_gone == gone
 
 
-async def test_memory_is_enough_for_who_looks_at_the_newest(
+async def test_the_newest_plans_need_no_stream(
     pages: PlanPages, maker: LogBuilder
 ) -> None:
     maker.broker.recreate(Stream.PLAN)
 
     assert numbers(await pages.before(NOW, "", 5)) == [40, 39, 38, 36, 35]
-    assert numbers(pages.remembered(NOW, "n1", 9)) == [39, 35]
+    assert numbers(pages.from_memory(NOW, "n1", 9)) == [39, 35]
 
 
-# --- as people ask for them -------------------------------------------------------------------
+# --- through the API --------------------------------------------------------------------------
 
 
-async def test_a_node_says_where_its_history_goes_on(
-    stage_of: Staging, tmp_path: Path, spare: object, monkeypatch: pytest.MonkeyPatch
+async def test_a_node_has_the_position_of_its_earlier_transitions(
+    new_harness: NewHarness, tmp_path: Path, spare_broker: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_tail, "PLANS_KEPT", 2)
-    monkeypatch.setattr(queries, "TRANSITIONS", 3)
-    async with stage_of() as stage, httpx2.AsyncClient() as client:
-        await stage.tell(node_seen("n1"), hardware("n1"))
+    monkeypatch.setattr(queries, "TRANSITIONS_PER_NODE", 3)
+    async with new_harness() as harness, httpx2.AsyncClient() as client:
+        await harness.publish(node_seen("n1"), hardware("n1"))
         for cpu in (40, 50, 60, 70, 80):
-            await stage.tell(caps("n1", cpu=cpu))
-        async with showing(spare, tmp_path) as url:  # type: ignore[arg-type]
+            await harness.publish(caps("n1", cpu=cpu))
+        async with running_console(spare_broker, tmp_path) as url:  # type: ignore[arg-type]
             node = (await client.get(f"{url}/v1/nodes/n1")).json()
             then = (await client.get(f"{url}/v1/nodes/n1?at=5")).json()
             asked = {"node": "n1", "before": node["earlier"]}
@@ -160,8 +160,8 @@ async def test_a_node_says_where_its_history_goes_on(
     assert (node["plans_gone"], then["earlier"], rest["next"]) == (0, None, None)
 
 
-def test_a_message_that_its_sender_may_not_write_is_no_line() -> None:
-    """The projector has refused it, so it changed nothing that there is to tell of."""
+def test_an_unauthorized_message_is_not_a_plan() -> None:
+    """The projector has quarantined it, so it changed nothing."""
     [plan] = records(eco("n1"))
 
     assert plan_line(plan, 1) is not None

@@ -1,4 +1,4 @@
-"""What a moment looks like, without a console around it."""
+"""Snapshots as API values, descriptions of decisions, and warnings, without a console."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ import pytest
 
 from joulie_bus.events import Terms
 from joulie_bus.testing import eco, hardware, node_seen, noon, power, records, waking
-from joulie_console.views.cluster_view import Glance, Moment, changed_rows, state_of
+from joulie_console.views.cluster_view import ClusterSnapshot, Overview, changed_rows, state_of
 from joulie_console.views.decision_text import loss_of, points_of
-from joulie_console.views.health import Signs, warnings_of
+from joulie_console.views.health import HealthInputs, warnings_of
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState
@@ -18,13 +18,15 @@ from joulie_projections.twin.columns import TwinColumns
 STALENESS_S = 300.0
 
 
-def glance(*facts: Any, at_s: float = 60.0) -> Glance:
+def overview(*facts: Any, at_s: float = 60.0) -> Overview:
     cluster_state = ClusterState()
     draft = Draft(cluster_state)
     fold(draft, records(*facts, step_s=0), 0)
     draft.commit()
     twin_columns = TwinColumns.of(cluster_state.nodes, cluster_state.planned_at)
-    return Glance(Moment(len(facts), noon(at_s), 0, cluster_state, twin_columns), STALENESS_S)
+    return Overview(
+        ClusterSnapshot(len(facts), noon(at_s), 0, cluster_state, twin_columns), STALENESS_S
+    )
 
 
 @pytest.mark.parametrize(
@@ -32,30 +34,30 @@ def glance(*facts: Any, at_s: float = 60.0) -> Glance:
     [(0, 150.0, "measured"), (300, 150.0, "measured"), (301, None, "predicted")],
 )
 def test_a_reading_counts_until_it_is_stale(age_s: float, watts: float | None, basis: str) -> None:
-    seen = glance(hardware("n1", watts=600), power("n1", 150), at_s=age_s).node("n1")
+    seen = overview(hardware("n1", watts=600), power("n1", 150), at_s=age_s).node("n1")
 
     assert (seen.measured_w, seen.headroom_basis) == (watts, basis)
 
 
-def test_a_node_of_which_nothing_is_known_has_no_headroom_at_all() -> None:
-    seen = glance(eco("n1")).node("n1")
+def test_a_node_without_hardware_and_readings_has_no_headroom() -> None:
+    seen = overview(eco("n1")).node("n1")
 
     assert (seen.headroom, seen.headroom_basis) == (None, "unknown")
 
 
-def test_only_rows_that_look_different_are_told_again() -> None:
-    before = glance(hardware("n1", watts=600), hardware("n2", watts=600), power("n1", 150))
-    after = glance(
+def test_only_changed_rows_are_in_a_delta() -> None:
+    before = overview(hardware("n1", watts=600), hardware("n2", watts=600), power("n1", 150))
+    after = overview(
         hardware("n1", watts=600), hardware("n2", watts=600), power("n1", 150.2), eco("n2")
     )
 
     assert [row[:2] for row in changed_rows(before.columns(), after.columns())] == [[1, 2]]
 
 
-def test_a_node_that_wakes_says_so_whatever_its_class() -> None:
-    seen = glance(node_seen("n1"), eco("n1"), waking("n1"))
+def test_a_waking_node_is_shown_as_waking_in_every_class() -> None:
+    seen = overview(node_seen("n1"), eco("n1"), waking("n1"))
 
-    machine = state_of(seen.moment.cluster_state.nodes["n1"], "eco")
+    machine = state_of(seen.snapshot.cluster_state.nodes["n1"], "eco")
 
     assert (machine.now, machine.waits_for) == ("waking", "the node is not ready yet")
 
@@ -67,7 +69,7 @@ def terms(score: float, **values: float) -> Terms:
     return Terms(node=f"n{score:g}", score=score, source="measured", **{**blank, **values})
 
 
-def test_a_loser_is_told_the_term_that_cost_it_most() -> None:
+def test_a_loss_names_the_term_that_cost_the_most() -> None:
     winner = terms(60, headroom=70, cooling=20)
     loser = terms(46, headroom=60, cooling=66)
 
@@ -77,13 +79,13 @@ def test_a_loser_is_told_the_term_that_cost_it_most() -> None:
     assert found.points == pytest.approx(7.0)
 
 
-def test_level_candidates_lost_by_nothing() -> None:
+def test_equal_candidates_have_no_loss() -> None:
     found = loss_of(terms(50), terms(50), Weights())
 
     assert (found.term, found.points, found.behind) == ("", 0.0, 0.0)
 
 
-def test_points_add_up_to_the_score_of_the_formula() -> None:
+def test_points_add_up_to_the_score() -> None:
     found = points_of(
         terms(0, headroom=41.67, cooling=20, trend=2, bonus=10, pressure=3, draining=20), Weights()
     )
@@ -91,7 +93,7 @@ def test_points_add_up_to_the_score_of_the_formula() -> None:
     assert sum(found.values()) == pytest.approx(0.7 * 41.67 + 0.15 * 80 + 2 + 10 - 3 - 20)
 
 
-WELL = Signs(
+HEALTHY = HealthInputs(
     age_ms=100,
     lag=0,
     planned_s=10,
@@ -104,12 +106,12 @@ WELL = Signs(
 )
 
 
-def test_when_all_is_well_nothing_is_said() -> None:
-    assert warnings_of(WELL) == []
+def test_a_healthy_cluster_has_no_warnings() -> None:
+    assert warnings_of(HEALTHY) == []
 
 
 @pytest.mark.parametrize(
-    ("sign", "part", "level"),
+    ("change", "part", "level"),
     [
         ({"age_ms": 2_000}, "projector", "warning"),
         ({"age_ms": 15_000}, "projector", "serious"),
@@ -125,13 +127,13 @@ def test_when_all_is_well_nothing_is_said() -> None:
     ],
     ids=str,
 )
-def test_each_fault_is_said_by_the_part_that_has_it(
-    sign: dict[str, Any], part: str, level: str
+def test_each_fault_is_a_warning_of_its_component(
+    change: dict[str, Any], part: str, level: str
 ) -> None:
-    (found,) = warnings_of(WELL._replace(**sign))
+    (found,) = warnings_of(HEALTHY._replace(**change))
 
     assert (found.part, found.level) == (part, level)
 
 
-def test_waiting_pods_that_are_being_decided_about_are_no_fault() -> None:
-    assert warnings_of(WELL._replace(pending=5, decided_s=1.0)) == []
+def test_pending_pods_with_recent_decisions_are_no_fault() -> None:
+    assert warnings_of(HEALTHY._replace(pending=5, decided_s=1.0)) == []

@@ -1,4 +1,4 @@
-"""Back to any moment, from the nearest snapshot, within bounds that nobody can talk away."""
+"""Time travel: any position, from the nearest snapshot, within limits."""
 
 import asyncio
 from collections.abc import Generator
@@ -13,8 +13,8 @@ from joulie_bus.errors import TooFarBack
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import hardware, node_seen, power
 from joulie_console.views import time_travel
-from joulie_console.views.past import Past
-from joulie_console.views.time_travel import Travel
+from joulie_console.views.history_reader import HistoryReader
+from joulie_console.views.time_travel import TimeTravel
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.history.history import History
@@ -36,18 +36,19 @@ async def maker(writer: Engine, tmp_path: Path) -> LogBuilder:
 
 
 @pytest.fixture
-def way(maker: LogBuilder, database_file: Path) -> Generator[Travel, None, None]:
-    past = Past(lambda: History.readable(database_file))
-    yield Travel(maker.bus, past)
-    past.close()
+def way(maker: LogBuilder, database_file: Path) -> Generator[TimeTravel, None, None]:
+    history = HistoryReader(lambda: History.readable(database_file))
+    yield TimeTravel(maker.bus, history)
+    history.close()
 
 
-async def watts_at(way: Travel, position: int) -> float:
-    return float((await way.to(position)).twin_columns.floats("measured_w")[1])
+async def watts_at(travel: TimeTravel, position: int) -> float:
+    return float((await travel.snapshot_at(position)).twin_columns.floats("measured_w")[1])
 
 
 @pytest.mark.parametrize(("position", "watts"), [(0, None), (8, 0.0), (9, 100.0), (28, 109.0)])
-async def test_every_position_is_a_moment(way: Travel, position: int, watts: float | None) -> None:
+async def test_every_position_has_its_state(
+    travel: TimeTravel, position: int, watts: float | None) -> None:
     moment = await way.to(position)
 
     assert moment.position == position
@@ -55,76 +56,86 @@ async def test_every_position_is_a_moment(way: Travel, position: int, watts: flo
 
 
 async def test_the_newest_moment_is_what_the_database_holds(
-    way: Travel, maker: LogBuilder, database_file: Path
+    
+    travel: TimeTravel, maker: LogBuilder, database_file: Path
 ) -> None:
-    moment = await way.to(maker.position)
+    snapshot = await travel.snapshot_at(position)
+
+    assert snapshot.position == position
+    assert (None if watts is None else await watts_at(travel, position)) == watts
+
+
+async def test_the_newest_position_has_the_state_of_the_database(
+    travel: TimeTravel, maker: LogMaker, database_file: Path
+) -> None:
+    snapshot = await travel.snapshot_at(maker.position)
 
     with History.of(database_file) as history:
-        assert digests_of(rows_of(moment.cluster_state)) == history.digests()
-        assert moment.at == history.committed_at(maker.position)
+        assert digests_of(rows_of(snapshot.cluster_state)) == history.digests()
+        assert snapshot.at == history.committed_at(maker.position)
 
 
-async def test_it_starts_at_the_nearest_snapshot_and_needs_no_fact_before_it(
-    way: Travel, maker: LogBuilder
+async def test_it_needs_no_facts_before_the_nearest_snapshot(
+    travel: TimeTravel, maker: LogBuilder
 ) -> None:
     maker.snapshot()
     await maker.facts(power("n1", 300))
     maker.broker.trim(Stream.TEL, 20)
 
-    assert await watts_at(way, 28) == 109.0
-    assert await watts_at(way, 29) == 300.0
+    assert await watts_at(travel, 28) == 109.0
+    assert await watts_at(travel, 29) == 300.0
 
 
-async def test_facts_that_have_aged_out_are_told_with_where_else_they_may_be(
-    way: Travel, maker: LogBuilder
+async def test_the_error_for_aged_out_facts_names_the_archive(
+    travel: TimeTravel, maker: LogBuilder
 ) -> None:
     maker.broker.trim(Stream.TEL, 10)
 
     with pytest.raises(TooFarBack, match=r"aged out.*joulie twin NODE --at 20 --archive DIR"):
-        await way.to(20)
+        await travel.snapshot_at(20)
 
 
-async def test_another_stream_of_that_name_is_not_the_past(way: Travel, maker: LogBuilder) -> None:
+async def test_a_recreated_stream_is_refused(travel: TimeTravel, maker: LogBuilder) -> None:
     maker.broker.recreate(Stream.TEL)
 
     with pytest.raises(TooFarBack, match="JOULIE_TEL is at"):
-        await way.to(20)
+        await travel.snapshot_at(20)
 
 
-async def test_too_long_a_way_is_refused_before_the_first_step(
-    way: Travel, maker: LogBuilder, monkeypatch: pytest.MonkeyPatch
+async def test_too_many_facts_are_refused_before_folding(
+    travel: TimeTravel, maker: LogBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(time_travel, "FARTHEST", 10)
+    monkeypatch.setattr(time_travel, "MAX_FACTS", 10)
     maker.snapshot()
     await maker.facts(*(power("n1", number) for number in range(1, 12)))
 
-    assert await watts_at(way, 38) == 10.0
+    assert await watts_at(travel, 38) == 10.0
     with pytest.raises(TooFarBack, match="11 facts lie between it and the nearest snapshot"):
-        await way.to(39)
+        await travel.snapshot_at(39)
     with pytest.raises(TooFarBack, match="20 facts"):
-        await way.to(20)
+        await travel.snapshot_at(20)
 
 
-async def test_nobody_waits_for_ever_for_others_to_come_back(
-    way: Travel, monkeypatch: pytest.MonkeyPatch
+async def test_the_wait_for_other_queries_times_out(
+    travel: TimeTravel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(time_travel, "LONGEST_S", 0.05)
-    async with way._alone:
-        with pytest.raises(TooFarBack, match="the wait for others"):
-            await way.to(20)
+    monkeypatch.setattr(time_travel, "TIMEOUT_S", 0.05)
+    async with travel._lock:
+        with pytest.raises(TooFarBack, match="the wait for other queries"):
+            await travel.snapshot_at(20)
 
     monkeypatch.undo()
-    assert await watts_at(way, 9) == 100.0
+    assert await watts_at(travel, 9) == 100.0
 
 
-async def test_who_asks_for_the_same_moment_gets_the_same_one(way: Travel) -> None:
-    first, second = await asyncio.gather(way.to(12), way.to(12))
+async def test_queries_of_the_same_position_share_a_snapshot(travel: TimeTravel) -> None:
+    first, second = await asyncio.gather(travel.snapshot_at(12), travel.snapshot_at(12))
 
     assert first is second
 
 
-async def test_no_more_than_a_few_moments_are_kept(way: Travel) -> None:
+async def test_the_cache_is_bounded(travel: TimeTravel) -> None:
     for position in range(8, 20):
-        await way.to(position)
+        await travel.snapshot_at(position)
 
-    assert list(way._seen) == [16, 17, 18, 19]
+    assert list(travel._cache) == [16, 17, 18, 19]

@@ -1,0 +1,225 @@
+"""Queries of the database, off the event loop."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import NamedTuple, TypeVar
+
+from joulie_bus.errors import Undecodable
+from joulie_bus.events import SettingsDeclared, codec
+from joulie_bus.streams.subjects import Stream
+from joulie_console.views.decision_text import DescribedEntry, EntryRow, Names, describe
+from joulie_extender.decide import weights_of
+from joulie_extender.scoring import Weights
+from joulie_projections.decision_log.heads import Head
+from joulie_projections.fold.manifest import Manifest, Range
+from joulie_projections.history.history import History, Logged, Wanted
+
+T = TypeVar("T")
+OpenHistory = Callable[[], AbstractContextManager[History]]
+MAX_ENTRIES_READ = 20_000  # for one query; its page says where the next one continues
+MAX_MANIFESTS = 2_000  # in memory at a time
+MAX_MANIFESTS_BACK = 200_000  # manifests that one query may read to find the positions of old plans
+
+
+class EntryPage(NamedTuple):
+    """Entries. The next page is before entry `following`; None: there are no more."""
+
+    entries: list[Logged]
+    following: int | None
+
+
+class PlacedRange(NamedTuple):
+    """Messages `first` to `last` of the stream of plans, and the position of the first one."""
+
+    first: int
+    last: int
+    position: int
+
+
+class PlacedPlans(NamedTuple):
+    placed: list[PlacedRange]
+    mapped_to: int
+
+
+class PlanRanges(NamedTuple):
+    """The newest plan events before a position: the requested number or slightly more."""
+
+    manifests: list[Manifest]  # of those events only, oldest first
+    events: int
+    mapped_to: int  # the next query continues before this position
+
+
+class HistoryReader:
+    """Runs queries in two threads, so that a long query does not block the short ones."""
+
+    def __init__(self, open_history: OpenHistory) -> None:
+        self._open_history = open_history
+        self._threads = ThreadPoolExecutor(2, "history")
+        self.weights: dict[str, Weights] = {}
+        self._declared: dict[str, SettingsDeclared] = {}
+
+    def close(self) -> None:
+        self._threads.shutdown()
+
+    async def run(self, query: Callable[[History], T]) -> T:
+        """Runs a query in a thread. Raises Unreadable if the database does."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._run, query)
+
+    def _run(self, query: Callable[[History], T]) -> T:
+        with self._open_history() as history:
+            return query(history)
+
+    def cache_settings(self, entry: Logged) -> None:
+        if entry.kind != SettingsDeclared.TYPE:
+            return
+        try:
+            event = codec.read(codec.open_envelope(entry.message, "settings"), "settings")
+        except Undecodable:
+            return  # the entry itself is shown as unreadable
+        if isinstance(event, SettingsDeclared):
+            self._declared[event.settings] = event
+            self.weights[event.settings] = weights_of(event)
+
+    async def newest_after(self, pos: int) -> Logged | None:
+        """The newest entry, if after `pos`. Caches the settings declared in between."""
+
+        def query(history: History) -> tuple[Logged | None, list[Logged]]:
+            if (tip := history.tip()) <= pos:
+                return None, []
+            return history.entry(tip), list(history.declarations(pos))
+
+        newest, declared = await self.run(query)
+        for entry in declared:
+            self.cache_settings(entry)
+        return newest
+
+    async def entry(self, pos: int) -> Logged | None:
+        return await self.run(lambda history: history.entry(pos))
+
+    async def entries_after(self, pos: int, limit: int) -> list[Logged]:
+        return await self.run(lambda history: history.entries_after(pos, limit))
+
+    async def newest(
+        self, before: int, selection: Wanted, limit: int, matches: Callable[[Logged], bool]
+    ) -> EntryPage:
+        """`selection` filters by columns, `matches` by bodies, of MAX_ENTRIES_READ at most."""
+
+        def query(history: History) -> EntryPage:
+            return _page(history.entries_before(before, selection), limit, matches)
+
+        return await self.run(query)
+
+    async def heads(self, before: int, limit: int) -> list[Head]:
+        return await self.run(lambda history: history.heads_before(before, limit))
+
+    async def plan_positions(self, down_to: int) -> PlacedPlans:
+        """Reads the manifests backwards, down to a sequence of the stream of plans."""
+        return await self.run(lambda history: _placed_back(history, down_to))
+
+    async def plans_before(self, position: int, most: int) -> PlanRanges:
+        return await self.run(lambda history: _plans_before(history, position, most))
+
+    async def placed_after(self, position: int) -> PlacedPlans:
+        def query(history: History) -> PlacedPlans:
+            placed, mapped_to = list[PlacedRange](), position
+            for manifest in history.manifests(position + 1):
+                placed.extend(_placed(manifest))
+                mapped_to = manifest.p_to
+            return PlacedPlans(placed, mapped_to)
+
+        return await self.run(query)
+
+    async def manifests_to(self, after: int, position: int) -> list[Manifest]:
+        """The next manifests from `after` up to a position; the last one may go beyond it."""
+
+        def query(history: History) -> list[Manifest]:
+            following = itertools.islice(history.manifests(after + 1), MAX_MANIFESTS)
+            return list(itertools.takewhile(lambda m: m.p_from <= position, following))
+
+        return await self.run(query)
+
+    async def manifest_by(self, time_ns: int) -> Manifest | None:
+        return await self.run(lambda history: history.manifest_by(time_ns))
+
+    async def first_manifest(self) -> Manifest | None:
+        return await self.run(lambda history: next(history.manifests(), None))
+
+    async def last_manifest(self) -> Manifest | None:
+        return await self.run(lambda history: next(history.manifests_back(), None))
+
+    def describe(self, entry: Logged, names: Names) -> DescribedEntry:
+        return describe(row_of(entry), names, self.weights)
+
+    def values_of(self, settings: str) -> dict[str, float | str | bool]:
+        return self._declared[settings].values if settings in self._declared else {}
+
+    def code_of(self, settings: str) -> str:
+        return self._declared[settings].code if settings in self._declared else ""
+
+    def weights_by(self, settings: str) -> Weights:
+        return self.weights.get(settings, Weights())
+
+
+def row_of(entry: Logged) -> EntryRow:
+    return EntryRow(
+        entry.pos, entry.event_id, entry.pod, entry.pod_uid, entry.decided_at, bytes(entry.message)
+    )
+
+
+def _page(entries: Iterator[Logged], limit: int, matches: Callable[[Logged], bool]) -> EntryPage:
+    found: list[Logged] = []
+    read = last = 0
+    for entry in entries:
+        if len(found) == limit or read == MAX_ENTRIES_READ:
+            return EntryPage(found, last)
+        read, last = read + 1, entry.pos
+        if matches(entry):
+            found.append(entry)
+    return EntryPage(found, None)
+
+
+def _placed_back(history: History, down_to: int) -> PlacedPlans:
+    placed, mapped_to = list[PlacedRange](), 0
+    for manifest in itertools.islice(history.manifests_back(), MAX_MANIFESTS_BACK):
+        mapped_to = mapped_to or manifest.p_to
+        here = _placed(manifest)
+        placed.extend(reversed(here))
+        if any(place.first <= down_to for place in here):
+            break
+    return PlacedPlans(placed[::-1], mapped_to)
+
+
+def _plans_before(history: History, position: int, most: int) -> PlanRanges:
+    found, count, mapped_to = list[Manifest](), 0, 1
+    for manifest in itertools.islice(history.manifests_back(position - 1), MAX_MANIFESTS_BACK):
+        mapped_to = manifest.p_from
+        here = [_truncated(place, position) for place in _placed(manifest)]
+        kept = [place for place in reversed(here) if place.first <= place.last]
+        found += [_with_only(manifest, place) for place in kept]
+        count += sum(place.last - place.first + 1 for place in kept)
+        if count >= most:
+            break
+    return PlanRanges(found[::-1], count, mapped_to)
+
+
+def _truncated(place: PlacedRange, before: int) -> PlacedRange:
+    return place._replace(last=min(place.last, place.first + before - 1 - place.position))
+
+
+def _with_only(manifest: Manifest, place: PlacedRange) -> Manifest:
+    """The manifest reduced to these plan events."""
+    part = Range(Stream.PLAN, place.first, place.last)
+    return manifest._replace(ranges=(part,), p_from=place.position)
+
+
+def _placed(manifest: Manifest) -> list[PlacedRange]:
+    found, position = [], manifest.p_from
+    for part in manifest.ranges:
+        if part.stream == Stream.PLAN:
+            found.append(PlacedRange(part.first, part.last, position))
+        position += part.last - part.first + 1
+    return found
