@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 import joulie_migrations
 from joulie_bus.events import DECISION_TYPES
 from joulie_cli.display.common_options import ENTRY_KINDS, OPTIONS, joined
-from joulie_cli.log_access.past import paying
+from joulie_cli.log_access.past import worthwhile_jobs
 from joulie_cli.main import main
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_projections.decision_log.heads import Signer
@@ -153,7 +153,7 @@ def test_without_its_facts_an_explanation_says_what_it_cannot_tell(
     said = joulie("explain", pod, data=forgetful)
 
     assert said.code == 0
-    assert "where it went cannot be told: No NATS server answers" in said.out
+    assert "the node is unknown: No NATS server answers" in said.out
 
 
 def test_a_nodes_last_steps_are_told_with_their_reasons(joulie: Run, node: str) -> None:
@@ -228,8 +228,8 @@ def test_the_log_verifies_with_its_archive_and_heads_that_were_kept(
     said = joulie("verify", "--heads", str(kept), *FACTS)
 
     assert said.code == 0
-    assert "every hash, link and signature is right" in said.out
-    assert "every file is what was written, and fits the log" in said.out
+    assert "every hash, link and signature is valid" in said.out
+    assert "every file is intact and matches the log" in said.out
 
 
 def test_a_restored_log_verifies_without_a_broker_and_says_what_that_leaves_open(
@@ -278,7 +278,7 @@ def test_the_golden_log_replays_and_what_if_compares(joulie: Run, tmp_path: Path
 def test_a_replay_takes_as_many_processes_as_pay(
     events: int, decisions: int, cores: int, processes: int
 ) -> None:
-    assert paying(events, decisions, cores) == processes
+    assert worthwhile_jobs(events, decisions, cores) == processes
 
 
 def test_another_policy_share_is_compared_by_class_and_namespace(joulie: Run) -> None:
@@ -364,10 +364,10 @@ def test_without_the_streams_nothing_is_archived_in_part(
 
 WRONG = {
     "a pod that never was": (["explain", "team-a/nix"], "No decision about 'team-a/nix' is in"),
-    "a node that never was": (["explain", "node", "nix", *FACTS], "Nothing is known of a node"),
+    "a node that never was": (["explain", "node", "nix", *FACTS], "There is no node"),
     "a plan that never was": (["explain", "plan", "p0", *FACTS], "There is no plan 'p0'"),
     "too many words": (["explain", "a", "b", "c"], "What shall be explained?"),
-    "a twin of nobody": (["twin", "nix"], "No node 'nix' was known at position"),
+    "a twin of an unknown node": (["twin", "nix"], "There was no node 'nix' at position"),
     "a position beyond": (["twin", "nix", "--at", "99999999"], "There is no position 99999999"),
     "the future": (["twin", "nix", "--at", "2999-01-01"], "lies in the future. The newest commit"),
     "before the log": (["twin", "nix", "--at", "1999-01-01"], "Nothing was known at 1999-01-01"),
