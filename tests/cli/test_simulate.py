@@ -32,7 +32,7 @@ def test_all_policies_are_compared_in_one_table(
     head, *rows = capsys.readouterr().out.splitlines()
 
     assert code == 0
-    assert head.split()[-6:] == ["pods", "wait", "of", "them", "want", "8"]
+    assert head.split()[-5:] == ["unusable", "pending", "pending", "for", "8"]
     assert [row[:45].split("%")[1].strip() for row in rows] == [
         "kube-scheduler's default",
         "the article's formula",
