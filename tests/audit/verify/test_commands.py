@@ -105,7 +105,7 @@ def test_a_pod_is_explained_on_one_screen(joulie: Run, scored: str) -> None:
     assert said.code == 0
     assert lines[0].startswith(f"{scored}   20")
     heads = [line[2:12].strip() for line in lines[1:] if line[2:12].strip()]
-    assert heads[:5] == ["class", "asks for", "view", "filter", "scores"]
+    assert heads[:5] == ["class", "requests", "view", "filter", "scores"]
     assert lines[-1].split()[0] == "outcome"
     assert len(lines) <= 24
 
@@ -242,7 +242,7 @@ def test_a_restored_log_verifies_without_a_broker_and_says_what_that_leaves_open
     assert (asked.code, asked.out) == (2, "")
     assert "give --heads FILE" in asked.err
     assert said.code == 0
-    assert said.out.endswith("an end that was cut off would not show.\n")
+    assert said.out.endswith("a log cut off at its end would not be detected.\n")
 
 
 def test_a_proof_is_json_and_two_heads_are_one_log(joulie: Run, kept: Path) -> None:
@@ -291,11 +291,11 @@ def test_another_policy_share_is_compared_by_class_and_namespace(joulie: Run) ->
     )
 
 
-def test_an_archive_that_nobody_named_is_asked_for(joulie: Run) -> None:
+def test_archive_without_a_directory_names_the_option(joulie: Run) -> None:
     said = joulie("archive")
 
     assert (said.code, said.out) == (2, "")
-    assert "Which archive? Give --to DIR, or set ARCHIVE_DIR." in said.err
+    assert "No archive is named. Give --to DIR, or set ARCHIVE_DIR." in said.err
 
 
 READERS = {
@@ -366,15 +366,15 @@ WRONG = {
     "a pod that never was": (["explain", "team-a/nix"], "No decision about 'team-a/nix' is in"),
     "a node that never was": (["explain", "node", "nix", *FACTS], "There is no node"),
     "a plan that never was": (["explain", "plan", "p0", *FACTS], "There is no plan 'p0'"),
-    "too many words": (["explain", "a", "b", "c"], "What shall be explained?"),
+    "too many words": (["explain", "a", "b", "c"], "Nothing to explain."),
     "a twin of an unknown node": (["twin", "nix"], "There was no node 'nix' at position"),
     "a position beyond": (["twin", "nix", "--at", "99999999"], "There is no position 99999999"),
-    "the future": (["twin", "nix", "--at", "2999-01-01"], "lies in the future. The newest commit"),
-    "before the log": (["twin", "nix", "--at", "1999-01-01"], "Nothing was known at 1999-01-01"),
+    "the future": (["twin", "nix", "--at", "2999-01-01"], "is in the future. The newest commit"),
+    "before the log": (["twin", "nix", "--at", "1999-01-01"], "There is no state at 1999-01-01"),
     "no time at all": (["twin", "nix", "--at", "noon"], "'noon' is not a position, a time such as"),
     "no duration": (["twin", "nix", "--at", "-9parsecs"], "'-9parsecs' is not a position"),
     "decisions since tomorrow": (["decisions", "--since", "2999-01-01"], "lies in the future"),
-    "decisions of nobody": (["decisions", "--pod", "nix"], "entries is like that"),
+    "decisions of an unknown pod": (["decisions", "--pod", "nix"], "entries matches"),
     "decisions about no node": (["decisions", "--node", "nix"], "No node 'nix' is known"),
     "a proof of nothing": (["prove", "99999999"], "There is no entry 99999999: the log goes from"),
     "a head that never was": (["diff", "1", "99999999"], "No head was signed at entry 1"),
@@ -384,7 +384,7 @@ WRONG = {
     "no value": (["whatif", "--set", "SCORE_ECO_BONUS"], "write it as NAME=VALUE"),
     "a bad value": (["whatif", "--set", "SCORE_ECO_BONUS=x"], "SCORE_ECO_BONUS='x'"),
     "no policy": (["whatif", "--policy", "nix"], "POLICY_TYPE='nix'"),
-    "nothing different": (["whatif"], "nothing is different: give --set NAME=VALUE"),
+    "nothing different": (["whatif"], "no change is given: give --set NAME=VALUE"),
     "restoring onto a log": (["archive", "restore", "--to", str(GOLDEN)], "exists already"),
 }
 
