@@ -1,1 +1,1 @@
-"""The `joulie` command: the only place that wires everything together."""
+"""The `joulie` command: the composition root of all parts."""

@@ -1,4 +1,4 @@
-"""`kubectl joulie`: the cluster at a glance, out of its NodeTwins; all it takes is a kubeconfig."""
+"""`kubectl joulie`: an overview of the cluster from its NodeTwins; requires only a kubeconfig."""
 
 import argparse
 import asyncio
@@ -26,13 +26,13 @@ from joulie_operator.observe.resource_watcher import Watcher
 
 CLASSES = ("performance", "eco", "draining", "unknown")
 FRAME_S = 1.0
-MEASURED = "kepler"  # the source of a reading; any other watts are a model's
+MEASURED = "kepler"  # the source of measured watts; all other sources are estimates of a model
 HOME = Path.home() / ".kube/config"
 CLEAR = "\x1b[2J\x1b[H"
 
 
 class Row(NamedTuple):
-    """One node, in the order of the columns; None is shown as a dash."""
+    """One node, with fields in the order of the columns; None is shown as a dash."""
 
     node: str
     profile: str | None
@@ -100,8 +100,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="kubectl joulie", description=__doc__)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    status = commands.add_parser("status", help="nodes, what they supply, and what they draw")
-    status.add_argument("-w", "--watch", action="store_true", help="go on showing it")
+    status = commands.add_parser("status", help="show nodes with their profiles and power")
+    status.add_argument("-w", "--watch", action="store_true", help="refresh on every change")
     status.add_argument("-o", "--output", choices=("wide", "json"), help="more columns, or JSON")
     status.add_argument("--sort-by", choices=sorted(SORTS), default="node", metavar="COLUMN")
     status.add_argument("--kubeconfig", type=Path, metavar="FILE", help="how to reach the cluster")
@@ -120,7 +120,7 @@ async def _status(args: argparse.Namespace) -> None:
 
 
 async def _follow(api: ApiServer, args: argparse.Namespace) -> None:
-    """A frame whenever something changed, but not more than one a second."""
+    """Print a frame on every change, at most one per second."""
     twins = ObjectCache[NodeTwin](lambda twin: twin.metadata)
     async with background(Watcher(api, NODETWINS, read_twin, twins).run(), "watch"):
         await twins.complete.wait()
@@ -141,7 +141,7 @@ def _shown(twins: Sequence[NodeTwin], args: argparse.Namespace) -> str:
     return f"{headline(rows)}\n\n{table(rows, columns)}"
 
 
-# --- what it says -----------------------------------------------------------------------------
+# --- output -------------------------------------------------------------------------------------
 
 
 def row_of(twin: NodeTwin) -> Row:
@@ -171,7 +171,7 @@ def row_of(twin: NodeTwin) -> Row:
 
 
 def in_order(rows: Sequence[Row], by: str) -> list[Row]:
-    """What is not known comes last, whichever way the order goes."""
+    """Sort rows; unknown values come last in either direction."""
     named = sorted(rows, key=lambda row: row.node)
     known = [row for row in named if getattr(row, by) is not None]
     known.sort(key=lambda row: getattr(row, by), reverse=by in LARGEST_FIRST)

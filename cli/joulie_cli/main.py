@@ -1,6 +1,6 @@
-"""`joulie`: reads the command line, runs one thing, ends with an exit code.
+"""`joulie`: parses the command line, runs one command and returns its exit code.
 
-0: done, all is well. 1: what was looked at is not well. 2: it could not be done; stderr says why.
+0: done. 1: done, and the check failed or nothing runs. 2: it failed; the error is on stderr.
 """
 
 import argparse
@@ -21,30 +21,30 @@ from joulie_migrations import PHASES
 
 FAILED = 2
 COMMANDS = {
-    "demo": "everything, over a simulated cluster; no Kubernetes needed",
-    "up": "all parts beside a real cluster or none, in one process group",
-    "status": "what runs, how far it is, where it answers",
-    "explain": "why a pod is where it is; also `explain node NAME`, `explain plan ID`",
-    "decisions": "what was answered, newest last",
-    "plans": "what the operator decided, and why",
-    "twin": "what was believed about a node, now or then",
+    "demo": "run all parts over a simulated cluster, without Kubernetes",
+    "up": "run all parts in one process group, for a real cluster or without one",
+    "status": "show running parts, their positions and their addresses",
+    "explain": "explain why a pod is where it is; also `explain node NAME`, `explain plan ID`",
+    "decisions": "list the entries of the decision log, newest last",
+    "plans": "list the operator's plans and their reasons",
+    "twin": "show the twin of a node, now or at an earlier position",
     "verify": "re-hash the decision log and check every link and signature",
-    "prove": "proof that an entry is in the log, to be checked without our code",
-    "keys": "the keys that sign the log: list, rotate, retire",
-    "diff": "prove that a later signed head goes on from an earlier one",
+    "prove": "print a proof that an entry is in the log, verifiable without Joulie",
+    "keys": "list, rotate and retire the keys that sign the log",
+    "diff": "prove that the log was only appended to between two signed heads",
     "replay": "fold all facts again and recompute every decision and plan",
-    "whatif": "the same past under other settings; changes nothing",
-    "simulate": "what placement does to GPUs and to energy, beside kube-scheduler's own scores",
-    "archive": "keep the log outside of broker and database, and restore it",
-    "dead": "what could not be folded: list, show, retry",
-    "rebuild": "fold all facts again beside the rows that serve, then flip",
-    "gpus": "cards, who has them, and what is left of them",
-    "grant": "what a user of the broker may do, for its configuration",
-    "migrate": "bring the database to this version's schema",
-    "projector": "give events their order, keep the twins, write the decision log",
-    "operator": "decide which nodes supply performance and which save",
-    "extender": "answer kube-scheduler",
-    "console": "show people what happens and why: API, stream of decisions, web page",
+    "whatif": "recompute past decisions with other settings; changes nothing",
+    "simulate": "compare placement policies with kube-scheduler's default, by GPUs or energy",
+    "archive": "write the log to an archive outside the broker and the database, or restore it",
+    "dead": "list, show and retry messages that could not be folded",
+    "rebuild": "fold all facts into a new generation of rows, then switch to it",
+    "gpus": "show GPU cards, the pods that use them and their free memory",
+    "grant": "print the permissions of a broker user for nats-server's configuration",
+    "migrate": "migrate the database to this version's schema and create missing streams",
+    "projector": "order events, fold them into the twins, write the decision log",
+    "operator": "assign power profiles to nodes",
+    "extender": "answer kube-scheduler's filter, prioritize and bind calls",
+    "console": "serve the API, the stream of decisions and the web page",
     "simulator": "publish the facts of a simulated cluster",
 }
 ACTIONS = ("list", "show", "retry")  # of `joulie dead`
@@ -67,128 +67,142 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         wires = wired(args.command, command.SETTINGS, args.data, args.config)
         code: int = command.run(args, wires)
-    except (KeyboardInterrupt, BrokenPipeError):  # the reader of a pipe has seen enough
-        return _silenced()
+    except (KeyboardInterrupt, BrokenPipeError):  # the reader of a pipe closed it
+        return _discard_output()
     except Exception as error:
-        told = _known(error)
-        if told is None:
+        message = _message_of(error)
+        if message is None:
             raise
-        print(masked(f"joulie {args.command}: {told}"), file=sys.stderr)
+        print(masked(f"joulie {args.command}: {message}"), file=sys.stderr)
         return FAILED
     return code
 
 
-def _silenced() -> int:
-    """What is still buffered has nobody to read it; Python would complain about that at exit."""
+def _discard_output() -> int:
+    """Redirect stdout to the null device: Python flushes at exit and reports a closed pipe."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return FAILED
 
 
-def _known(error: BaseException) -> str | None:
-    """The message of an error of ours, however deep in a group of tasks; None for a bug."""
+def _message_of(error: BaseException) -> str | None:
+    """The message of a JoulieError, also within exception groups; None for any other error."""
     if isinstance(error, JoulieError):
         return str(error)
     if isinstance(error, BaseExceptionGroup):
-        told = [_known(inner) for inner in error.exceptions]
-        return told[0] if all(told) else None
+        message = [_message_of(inner) for inner in error.exceptions]
+        return message[0] if all(message) else None
     return None
 
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="joulie",
-        description="Makes Kubernetes schedule for energy and GPUs, and can always say why.",
+        description="Energy- and GPU-aware scheduling for Kubernetes, with an auditable log.",
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, what in COMMANDS.items():
-        made = commands.add_parser(name, help=what, description=what)
-        made.add_argument("--data", type=Path, metavar="DIR", help="the data directory")
-        made.add_argument("--config", type=Path, metavar="FILE", help="settings (TOML)")
+        parser = commands.add_parser(name, help=what, description=what)
+        parser.add_argument("--data", type=Path, metavar="DIR", help="the data directory")
+        parser.add_argument("--config", type=Path, metavar="FILE", help="settings (TOML)")
         if name in WITH_JSON:
-            made.add_argument("--json", action="store_true", help="one JSON object on stdout")
+            parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
         if name in OPTIONS:
-            OPTIONS[name](made)
+            OPTIONS[name](parser)
     return top
 
 
-def _migrate(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--phase", choices=PHASES, help="before or after the new code is rolled out")
-
-
-def _dead(made: argparse.ArgumentParser) -> None:
-    made.add_argument("action", nargs="?", choices=ACTIONS, default="list", help="list")
-    made.add_argument("position", type=int, nargs="?", help="of the one to show or retry")
-    common_options.dead(made)
-
-
-def _grant(made: argparse.ArgumentParser) -> None:
-    made.add_argument("role", choices=list(Role), help="of the user")
-    made.add_argument(
-        "name", nargs="?", default="", help="node of an agent, replica of an extender"
+def _migrate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--phase", choices=PHASES, help="before or after the new code is rolled out"
     )
 
 
-def _keys(made: argparse.ArgumentParser) -> None:
-    made.add_argument("action", nargs="?", choices=KEY_ACTIONS, default="list", help="list")
-    made.add_argument("key", nargs="?", metavar="KEY", help="to retire: its number in the list")
-    made.add_argument(
-        "--compromised-since", metavar="WHEN", help="an entry, a time, or -10m: believed up to here"
+def _dead(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", nargs="?", choices=ACTIONS, default="list", help="list")
+    parser.add_argument(
+        "position", type=int, nargs="?", help="position of the message to show or retry"
     )
-    made.add_argument(
-        "--wait", type=_seconds, default=20.0, metavar="TIME", help="for the projector (20s)"
-    )
+    common_options.dead(parser)
 
 
-def _rebuild(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--from-snapshot", action="store_true", help="and not from the first fact")
-    common_options.rebuild(made)
-
-
-def _cluster(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--kubeconfig", metavar="FILE", help="how to reach the cluster")
-
-
-def _simulator(made: argparse.ArgumentParser) -> None:
-    """Checked by SimulatorOptions, and not here: `joulie demo` passes them on."""
-    made.add_argument("--nodes", metavar="N", help="nodes (200)")
-    made.add_argument("--seed", metavar="S", help="of the workload (1)")
-    made.add_argument("--speed", metavar="X", help="simulated seconds per second (60)")
-    made.add_argument(
-        "--pods-per-second", metavar="R", help="that come, on the average of a simulated day"
-    )
-    made.add_argument("--trace", type=Path, metavar="FILE", help="sizes of pods: openb's pod list")
-    made.add_argument(
-        "--bind-verb", metavar="PATH", help="by which the extender binds pods with GPUs"
+def _grant(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("role", choices=list(Role), help="role of the user")
+    parser.add_argument(
+        "name", nargs="?", default="", help="the node of an agent or the replica of an extender"
     )
 
 
-def _demo(made: argparse.ArgumentParser) -> None:
-    _simulator(made)
-    made.add_argument("--headless", action="store_true", help="no live screen")
-    made.add_argument(
-        "--for", dest="seconds", type=_seconds, metavar="TIME", help="end after, such as 45s"
+def _keys(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", nargs="?", choices=KEY_ACTIONS, default="list", help="list")
+    parser.add_argument("key", nargs="?", metavar="KEY", help="number of the key to retire")
+    parser.add_argument(
+        "--compromised-since", metavar="WHEN", help="an entry, a time, or -10m; valid before"
+    )
+    parser.add_argument(
+        "--wait", type=_seconds, default=20.0, metavar="TIME", help="wait for the projector (20s)"
     )
 
 
-def _gpus(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--node", metavar="NAME", help="of this node")
-    made.add_argument("--model", metavar="NAME", help="of this model, as a pod would write it")
-    made.add_argument("--pod", metavar="POD", help="of this pod: uid, name or namespace/name")
-    made.add_argument("--free", action="store_true", help="with room for somebody")
+def _rebuild(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--from-snapshot", action="store_true", help="not from the first fact")
+    common_options.rebuild(parser)
 
 
-def _simulate(made: argparse.ArgumentParser) -> None:
-    made.add_argument("what", choices=("gpus", "energy"), help="what is compared")
-    made.add_argument("--trace", type=Path, metavar="FILE", help="gpus: openb's pod list")
-    made.add_argument("--cluster", type=Path, metavar="FILE", help="gpus: openb's node list")
-    made.add_argument("--nodes", type=int, metavar="N", help="of the fleet (gpus 500, energy 2500)")
-    made.add_argument("--seeds", type=int, default=3, metavar="N", help="runs of each policy (3)")
-    made.add_argument("--weight", type=int, default=1, metavar="W", help="gpus: the extender's (1)")
-    made.add_argument("--suite", choices=("compat",), default="compat", help="energy: which jobs")
-    made.add_argument("--hours", type=float, metavar="H", help="energy: simulated time (48)")
-    made.add_argument("--policies", default="", metavar="A,B", help="energy: all by default")
-    made.add_argument("--quick", action="store_true", help="energy: 500 nodes, 12 hours, one seed")
+def _cluster(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kubeconfig", metavar="FILE", help="how to reach the cluster")
+
+
+def _simulator(parser: argparse.ArgumentParser) -> None:
+    """SimulatorOptions checks the values: `joulie demo` passes them on unchanged."""
+    parser.add_argument("--nodes", metavar="N", help="number of nodes (200)")
+    parser.add_argument("--seed", metavar="S", help="seed of the workload (1)")
+    parser.add_argument("--speed", metavar="X", help="simulated seconds per second (60)")
+    parser.add_argument("--pods-per-second", metavar="R", help="average over a simulated day")
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="pod sizes: openb's pod list")
+    parser.add_argument(
+        "--bind-verb", metavar="PATH", help="the extender's verb for pods with GPUs"
+    )
+
+
+def _demo(parser: argparse.ArgumentParser) -> None:
+    _simulator(parser)
+    parser.add_argument("--headless", action="store_true", help="no live screen")
+    parser.add_argument(
+        "--for",
+        dest="seconds",
+        type=_seconds,
+        metavar="TIME",
+        help="stop after this time, such as 45s",
+    )
+
+
+def _gpus(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--node", metavar="NAME", help="cards of this node")
+    parser.add_argument(
+        "--model", metavar="NAME", help="cards of this model, as in a pod's annotation"
+    )
+    parser.add_argument(
+        "--pod", metavar="POD", help="cards of this pod: uid, name or namespace/name"
+    )
+    parser.add_argument("--free", action="store_true", help="only healthy cards with free memory")
+
+
+def _simulate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", choices=("gpus", "energy"), help="the comparison")
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="gpus: openb's pod list")
+    parser.add_argument("--cluster", type=Path, metavar="FILE", help="gpus: openb's node list")
+    parser.add_argument("--nodes", type=int, metavar="N", help="nodes (gpus 500, energy 2500)")
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="runs of each policy (3)")
+    parser.add_argument(
+        "--weight", type=int, default=1, metavar="W", help="gpus: the extender's weight (1)"
+    )
+    parser.add_argument("--suite", choices=("compat",), default="compat", help="energy: the jobs")
+    parser.add_argument("--hours", type=float, metavar="H", help="energy: simulated time (48)")
+    parser.add_argument("--policies", default="", metavar="A,B", help="energy: all by default")
+    parser.add_argument(
+        "--quick", action="store_true", help="energy: 500 nodes, 12 hours, one seed"
+    )
 
 
 def _seconds(text: str) -> float:

@@ -1,4 +1,4 @@
-"""What every command has in common: settings, the data directory, connections, a clean end."""
+"""Shared by all commands: settings, the data directory, connections, shutdown on signals."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,8 @@ class PlaceSettings:
         database.database_url,
         "DATABASE_URL",
         "",
-        "Where positions, states and decisions are; empty for a SQLite file in the data directory",
+        "Database of positions, states and decisions; empty for a SQLite file in the data "
+        "directory",
         secret=True,
     )
 
@@ -46,7 +47,7 @@ class Wiring(NamedTuple):
 
 
 def wired(part: str, settings: Sequence[type], data: Path | None, config: Path | None) -> Wiring:
-    """Reads all settings of a command before anything starts; every mistake is told at once."""
+    """Read all settings of a command before anything starts; reports all mistakes at once."""
     source = Source(os.environ, config)
     bus, place = source.load(BusSettings), source.load(PlaceSettings)
     for cls in settings:
@@ -66,9 +67,9 @@ def serve_part(
     *,
     fast: bool = False,
 ) -> int:
-    """A process that serves: its metrics, and its work until it is told to stop.
+    """Run a long-running process: serves its metrics and does its work until a signal arrives.
 
-    `fast` is for those with thousands of small requests: another event loop, if there is one.
+    `fast` selects uvloop, if it is installed, for parts with thousands of small requests.
     """
     keep_memory()
     metrics.serve(*wires.bus.metrics_addr, part, alive, ready)
@@ -85,13 +86,13 @@ def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def run_until_told(run: Callable[[asyncio.Event], Awaitable[T]]) -> T:
-    """A command for people: Ctrl-C and SIGTERM ask for an end; they do not tear anything."""
+def run_until_signalled(run: Callable[[asyncio.Event], Awaitable[T]]) -> T:
+    """Run an interactive command: Ctrl-C and SIGTERM set an event for a clean shutdown."""
 
     async def guarded() -> T:
-        told = asyncio.Event()
-        _on_signals(told.set)
-        return await run(told)
+        stop = asyncio.Event()
+        _on_signals(stop.set)
+        return await run(stop)
 
     return asyncio.run(guarded())
 
@@ -110,12 +111,12 @@ def _on_signals(call: Callable[[], object]) -> None:
 
 
 def names_a_broker(wires: Wiring) -> bool:
-    who = ("NATS_URL", "NATS_USER", "NATS_CREDS_FILE")
-    return any(wires.source.names(name) for name in who)
+    names = ("NATS_URL", "NATS_USER", "NATS_CREDS_FILE")
+    return any(wires.source.names(name) for name in names)
 
 
 def address_of(wires: Wiring, role: Role) -> Address:
-    """The broker of the settings; if they name none, the one that runs in the directory."""
+    """The broker of the settings; if they name none, the embedded one of the data directory."""
     bus, running = wires.bus, wires.data.running()
     if running is not None and not names_a_broker(wires):
         return address_within(wires.data.path, running.nats_url, role)

@@ -1,1 +1,1 @@
-"""A cluster that does not exist: nodes, pods, physics, and a scheduler that asks our extender."""
+"""A simulated cluster: nodes, pods, physics, and a scheduler that calls the real extender."""

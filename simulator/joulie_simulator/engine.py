@@ -1,7 +1,7 @@
 """The simulation itself: time and placements in, facts out. Pure, seeded, deterministic.
 
-Time is the simulation's, in seconds since its midnight; whoever drives it decides how fast it goes.
-The facts are those that watchers and agents of a real cluster would tell, and nothing else.
+Time is simulated, in seconds since midnight; the caller advances it. The facts are those that the
+watchers and agents of a real cluster publish.
 """
 
 import heapq
@@ -28,49 +28,49 @@ from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.pods.demand import ask_of
 from joulie_projections.pods.kubernetes_pod import Pod
 from joulie_projections.twin.twin import PROFILE_LABEL
-from joulie_simulator.cluster.cluster import End, SimCluster, SimNode
+from joulie_simulator.cluster.cluster import EndForecast, SimCluster, SimNode
 from joulie_simulator.hardware.physics import Caps, ambient_c, cooling_w, reading_mw
 from joulie_simulator.workload.workload import Job, Workload
 
 HALL = "simulated-hall"
-MORNING_S = 9 * 3600.0  # when it begins: the day grows busy
-WAITING_LIMIT = 500  # pods in the queue; beyond it no more are made, so that memory stays flat
+MORNING_S = 9 * 3600.0  # start of the simulation, while the load rises
+WAITING_LIMIT = 500  # pods in the queue; with more, none are created, which bounds memory
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 10.0  # kube-scheduler's own
 
 
 class Options(NamedTuple):
     seed: int = 1
     pods_per_s: float = 10.0  # of simulated time
-    lost: float = 0.01  # share of readings that never come
+    lost: float = 0.01  # share of lost readings
     gpu_resources: tuple[str, ...] = GPU_RESOURCES  # as the extender counts them
 
 
-class Waiting(NamedTuple):
-    """A pod without a node; `at_s` is real time, because that is what schedulers wait in."""
+class PendingPod(NamedTuple):
+    """A pending pod; `at_s` is real time, because the scheduler backs off in real time."""
 
     job: Job
     at_s: float = 0.0
     backoff_s: float = FIRST_BACKOFF_S
 
-    def later(self, now_s: float) -> "Waiting":
+    def later(self, now_s: float) -> "PendingPod":
         longer = min(LONGEST_BACKOFF_S, self.backoff_s * 2)
-        return Waiting(self.job, now_s + self.backoff_s, longer)
+        return PendingPod(self.job, now_s + self.backoff_s, longer)
 
 
 class Engine:
     def __init__(self, cluster: SimCluster, workload: Workload, options: Options) -> None:
         self.cluster = cluster
-        self.waiting: deque[Waiting] = deque()
+        self.waiting: deque[PendingPod] = deque()
         self.now_s = MORNING_S
         self._workload = workload
         self._options = options
         self._noise = random.Random(options.seed + 1)
-        self._ends: list[End] = []
+        self._ends: list[EndForecast] = []
         self._next_arrival_s = self.now_s + workload.pause(options.pods_per_s, self.now_s)
         self._it_mw: dict[str, int] = {}
 
-    def introduce(self) -> list[Fact]:
-        """What a watcher's first list says."""
+    def initial_facts(self) -> list[Fact]:
+        """The facts of a watcher's first list."""
         facts: list[Fact] = []
         for name, node in self.cluster.nodes.items():
             facts.append(_seen(node))
@@ -79,7 +79,7 @@ class Engine:
         return facts
 
     def advance(self, to_s: float) -> list[Fact]:
-        """Everything that happens by itself until then, in the order in which it happens."""
+        """Arrivals and ends until `to_s`, in chronological order."""
         facts: list[Fact] = []
         while (at := min(self._next_arrival_s, self._next_end_s())) <= to_s:
             self.now_s = max(self.now_s, at)
@@ -97,13 +97,13 @@ class Engine:
         return [PodBound(pod=ask(job, self._options.gpu_resources), node=name), *cards]
 
     def cap(self, caps: Iterable[tuple[str, Caps]]) -> None:
-        """What the agents enforce from now on."""
+        """Set the caps that the agents enforce from now on."""
         for name, wanted in caps:
             if self.cluster.nodes[name].cap(wanted, self.now_s):
                 self._forecast(name)
 
     def label(self, profiles: Iterable[tuple[str, str]]) -> list[Fact]:
-        """What an applier writes on nodes, and a watcher sees then; nothing where it is there."""
+        """Set node labels, as the operator's writer does; returns facts of changed nodes only."""
         facts: list[Fact] = []
         for name, profile in profiles:
             node = self.cluster.nodes[name]
@@ -113,7 +113,7 @@ class Engine:
         return facts
 
     def sample(self, names: Iterable[str]) -> list[Fact]:
-        """A reading of each; some are lost on the way, and the log hears nothing of those."""
+        """One reading per node; a share of them is lost and never published."""
         facts: list[Fact] = []
         ambient = ambient_c(self.now_s)
         for name in names:
@@ -135,18 +135,18 @@ class Engine:
 
     def _arrive(self) -> list[Fact]:
         facts: list[Fact] = []
-        for _ in range(self._workload.crowd()):
+        for _ in range(self._workload.burst_size()):
             job = self._workload.next()
             if len(self.waiting) < WAITING_LIMIT:
-                self.waiting.append(Waiting(job))
+                self.waiting.append(PendingPod(job))
                 facts.append(PodPending(pod=ask(job, self._options.gpu_resources)))
         self._next_arrival_s += self._workload.pause(self._options.pods_per_s, self.now_s)
         return facts
 
-    def _finish(self, end: End) -> list[Fact]:
+    def _finish(self, end: EndForecast) -> list[Fact]:
         node = self.cluster.nodes[end.node]
         if node.turn != end.turn:
-            return []  # an older forecast
+            return []  # an outdated forecast
         cards = node.release(end.uid, self.now_s)
         self._forecast(end.node)
         return [PodFinished(uid=end.uid), PodGone(uid=end.uid), *cards]
@@ -174,5 +174,5 @@ def _seen(node: SimNode) -> NodeSeen:
 
 @lru_cache(maxsize=WAITING_LIMIT)
 def ask(job: Job, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> PodAsk:
-    """Said when the pod comes, and again when it is bound."""
+    """The request of a job, published when the pod is created and again when it is bound."""
     return ask_of(msgspec.convert(job.manifest(), Pod), gpu_resources=gpu_resources)

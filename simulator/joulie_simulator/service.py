@@ -1,7 +1,7 @@
-"""The running simulation: drives the engine through real time, and asks the real extender.
+"""The running simulation: drives the engine in real time, and calls the real extender.
 
-Arrivals, run times, the day and its heat go by simulated time, `speed` times faster than the
-wall's; readings, the scheduler's patience and its calls go by the wall's, as the programs under
+Arrivals, run times and the daily temperature use simulated time, which is `speed` times faster than
+real time; readings, the scheduler's back-off and its calls use real time, as the programs under
 test do.
 """
 
@@ -29,12 +29,12 @@ from joulie_simulator.cluster.cluster import SimCluster
 from joulie_simulator.engine import Engine, Options
 from joulie_simulator.hardware.physics import Caps
 from joulie_simulator.scheduler.outbox import Outbox
-from joulie_simulator.scheduler.scheduler import Scheduler, Ways
+from joulie_simulator.scheduler.scheduler import Registration, Scheduler
 from joulie_simulator.scheduler.webhook import Webhook
 from joulie_simulator.workload.trace import Trace
 from joulie_simulator.workload.workload import Sizes, Table, Workload
 
-STEP_S = 0.1  # of real time, between two looks at what has happened
+STEP_S = 0.1  # real time between two steps of the engine
 FACILITY_S = 30.0
 SHORTEST_SAMPLE_S = 2.0
 READINGS_PER_S = 500  # of all nodes together
@@ -44,13 +44,16 @@ log = get_logger("simulator")
 @dataclass(frozen=True, kw_only=True)
 class WebhookSettings:
     extender: HostPort = setting(
-        address, "EXTENDER_ADDR", "127.0.0.1:9876", "The extender that the simulated scheduler asks"
+        address,
+        "EXTENDER_ADDR",
+        "127.0.0.1:9876",
+        "The extender that the simulated scheduler calls",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatorOptions:
-    """What the command line decides; a simulated cluster has no other settings."""
+    """The options of the command line; a simulated cluster has no other settings."""
 
     nodes: int = setting(integer(1, 50_000), "--nodes", "200", "Nodes of the simulated cluster")
     seed: int = setting(integer(0), "--seed", "1", "The same seed gives the same jobs")
@@ -61,7 +64,7 @@ class SimulatorOptions:
         number(0.01, 10_000),
         "--pods-per-second",
         "10",
-        "Pods created per second of real time, on the average of a simulated day",
+        "Pods created per second of real time, averaged over a simulated day",
     )
     trace: str = setting(
         text, "--trace", "", "A pod list of the trace openb (CSV), for sizes and run times"
@@ -70,20 +73,20 @@ class SimulatorOptions:
         text,
         "--bind-verb",
         "",
-        "The path by which the extender binds pods that ask for GPUs, such as gpu/bind; "
+        "The path of the extender that binds pods with GPUs, such as gpu/bind; "
         "empty: the simulated scheduler binds all pods itself",
     )
-    sample_s: float | None = None  # between two readings of one node; None: as fits the nodes
-    lost: float = 0.01  # the share of readings that never come
+    sample_s: float | None = None  # between two readings of one node; None: by the number of nodes
+    lost: float = 0.01  # share of lost readings
     weight: int = 1  # of the extender in kube-scheduler's sum
-    percentage: int = 0  # percentageOfNodesToScore; 0: kube-scheduler's own choice
+    percentage: int = 0  # percentageOfNodesToScore; 0: kube-scheduler's default
 
     def sizes(self) -> Sizes:
         """Raises BadTrace."""
         return Trace.of(Path(self.trace)) if self.trace else Table()
 
     def interval_s(self) -> float:
-        """Between two readings of one node: large clusters are read less often."""
+        """Seconds between two readings of one node, longer in large clusters."""
         fitting_s = max(SHORTEST_SAMPLE_S, self.nodes / READINGS_PER_S)
         return fitting_s if self.sample_s is None else self.sample_s
 
@@ -91,7 +94,7 @@ class SimulatorOptions:
 def engine_of(
     settings: SimulatorOptions, run: str, gpu_resources: tuple[str, ...] = GPU_RESOURCES
 ) -> Engine:
-    """The simulation that these settings describe; `run` is in the names of its pods."""
+    """The engine for these settings; `run` is part of the names of its pods."""
     cluster = SimCluster(settings.nodes, settings.percentage)
     workload = Workload(settings.seed, run, settings.sizes())
     per_simulated_s = settings.pods_per_s / settings.speed
@@ -115,41 +118,41 @@ class Simulation:
         self._interval_s = settings.interval_s()
         self._extender = extender
         self._tel = Producer("sim-tel", subjects, time.time_ns)
-        self._seen = Outbox(bus, Producer("sim-obs", subjects, time.time_ns))
+        self._outbox = Outbox(bus, Producer("sim-obs", subjects, time.time_ns))
         self._engine = engine_of(settings, secrets.token_hex(3), gpu_resources)
         self._refused = Refusals("telemetry", "these readings are lost; the next ones follow")
-        self._came = asyncio.Event()
+        self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        await self._introduce()
+        await self._publish_initial_facts()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._seen.tell_for_ever(), name="tell")
-            tasks.create_task(self._live(), name="live")
+            tasks.create_task(self._outbox.publish_forever(), name="tell")
+            tasks.create_task(self._advance_time(), name="live")
             tasks.create_task(self._measure(), name="measure")
-            tasks.create_task(self._watch_the_room(), name="room")
+            tasks.create_task(self._report_facility(), name="room")
             tasks.create_task(self._schedule(), name="schedule")
 
-    async def _introduce(self) -> None:
-        """What a watcher's first list says: these nodes are here, and those pods are not."""
+    async def _publish_initial_facts(self) -> None:
+        """Publish a watcher's first list: all nodes, and the removal of pods of earlier runs."""
         await self._view.wait_ready(30)
         gone = [PodGone(uid=uid) for uid in sorted(self._view.cluster_state.pods)]
-        await self._seen.tell([*gone, *self._engine.introduce()])
+        await self._outbox.publish([*gone, *self._engine.initial_facts()])
         nodes = len(self._engine.cluster.nodes)
         log.info("introduced", nodes=nodes, seed=self._settings.seed, speed=self._settings.speed)
 
-    async def _live(self) -> None:
-        """Time goes by: pods come and end, and caps are enforced."""
+    async def _advance_time(self) -> None:
+        """Advance the engine with real time: pods arrive and end."""
         began_s, began = self._engine.now_s, time.monotonic()
         async with aclosing(_every(STEP_S)) as steps:
             async for _ in steps:
                 passed = (time.monotonic() - began) * self._settings.speed
                 facts = self._engine.advance(began_s + passed)
-                await self._seen.put(facts)
+                await self._outbox.put(facts)
                 if facts:
-                    self._came.set()
+                    self._changed.set()
 
     async def _measure(self) -> None:
-        """Every node once per interval, spread over it: agents do not tick together."""
+        """Read every node once per interval, spread evenly, as independent agents do."""
         names = list(self._engine.cluster.nodes)
         slices = max(1, min(len(names), int(self._interval_s / STEP_S)))
         turn = 0
@@ -157,13 +160,13 @@ class Simulation:
             async for _ in steps:
                 some = names[turn % slices :: slices]
                 self._engine.cap(self._enforced(some))
-                await self._seen.put(self._engine.label(self._labelled(some)))
+                await self._outbox.put(self._engine.label(self._labelled(some)))
                 samples = self._engine.sample(some)
-                await self._tell(samples)
+                await self._publish_readings(samples)
                 turn += 1
 
-    async def _tell(self, samples: Iterable[Fact]) -> None:
-        """As agents do: a reading that is refused is lost, and the next one comes in its turn."""
+    async def _publish_readings(self, samples: Iterable[Fact]) -> None:
+        """Publish readings; as with agents, a refused reading is lost and the next one follows."""
         try:
             await self._bus.publish([self._tel.stamp(sample) for sample in samples])
         except BusError as error:
@@ -172,51 +175,53 @@ class Simulation:
             self._refused.ended()
 
     def _enforced(self, names: Iterable[str]) -> list[tuple[str, Caps]]:
-        """What the agents of these nodes would have read from their NodeTwins."""
+        """The caps in the NodeTwins of these nodes."""
         nodes = self._view.cluster_state.nodes
         return [(name, _caps(nodes[name])) for name in names if name in nodes]
 
     def _labelled(self, names: Iterable[str]) -> list[tuple[str, str]]:
-        """What an operator beside a real cluster would have written on these nodes."""
+        """The profile labels that an operator sets on these nodes."""
         nodes = self._view.cluster_state.nodes
         return [(name, nodes[name].profile) for name in names if name in nodes]
 
-    async def _watch_the_room(self) -> None:
+    async def _report_facility(self) -> None:
         async with aclosing(_every(FACILITY_S)) as steps:
             async for _ in steps:
-                await self._seen.put([self._engine.facility()])
+                await self._outbox.put([self._engine.facility()])
 
     async def _schedule(self) -> None:
-        """One pod after the other; whoever did not fit waits, and longer each time."""
+        """Place pending pods one after the other; those that do not fit back off."""
         engine, settings = self._engine, self._settings
         webhook = Webhook(*self._extender)
         draw = random.Random(settings.seed + 2)
-        scheduler = Scheduler(engine.cluster, webhook, draw, Ways(settings.weight, settings.bind))
+        scheduler = Scheduler(
+            engine.cluster, webhook, draw, Registration(settings.weight, settings.bind)
+        )
         while True:
             for _ in range(len(engine.waiting)):
                 waiting = engine.waiting.popleft()
                 now = time.monotonic()
                 name = await scheduler.place(waiting.job) if waiting.at_s <= now else None
                 if name is not None and await scheduler.bind(waiting.job, name):
-                    await self._seen.put(engine.bind(waiting.job, name))
+                    await self._outbox.put(engine.bind(waiting.job, name))
                 else:
                     engine.waiting.append(waiting.later(now) if waiting.at_s <= now else waiting)
-            self._came.clear()
+            self._changed.clear()
             await self._wait_for_work()
 
     async def _wait_for_work(self) -> None:
-        """Until something came or ended, or the first of those who wait may try again."""
+        """Wait until a pod arrives or ends, or the first back-off is over."""
         waiting = self._engine.waiting
         pause = min((each.at_s for each in waiting), default=float("inf")) - time.monotonic()
         try:
             async with asyncio.timeout(min(60.0, max(STEP_S, pause))):
-                await self._came.wait()
+                await self._changed.wait()
         except TimeoutError:
             return
 
 
 async def _every(period_s: float) -> AsyncGenerator[None, None]:
-    """At once, and then once per period; one that is missed is not made up for in a rush."""
+    """Yield at once and then once per period; missed periods are skipped."""
     following = time.monotonic()
     while True:
         yield

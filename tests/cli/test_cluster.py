@@ -1,4 +1,4 @@
-"""The operator as a process beside a cluster: from Node objects to applied NodeTwins, and back."""
+"""The operator as a process with a cluster: from Node objects to applied NodeTwins, and back."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ RBAC = Path(__file__).parents[2] / "deploy/rbac.yaml"
 
 
 def granted() -> set[tuple[str, str, str]]:
-    """What deploy/rbac.yaml allows: group, resource, verb."""
+    """The group, resource and verb triples that deploy/rbac.yaml allows."""
     return {
         (group, resource, verb)
         for document in yaml.safe_load_all(RBAC.read_text())
@@ -43,7 +43,7 @@ def granted() -> set[tuple[str, str, str]]:
 
 @pytest.fixture
 async def server() -> AsyncGenerator[ApiServer, None]:
-    """Four managed nodes, for an account that may do what the manifest says."""
+    """Four managed nodes, for an account with the rights of the manifest."""
     made = joulie_server()
     made.users["operator"] = ("system:serviceaccount:joulie-system:joulie-operator", granted())
     for number in range(4):
@@ -78,7 +78,7 @@ def holder(server: ApiServer) -> str:
 
 
 def stands_by(server: ApiServer) -> bool:
-    """Somebody looks at the lease again and again and does not take it."""
+    """Another operator reads the lease repeatedly and does not take it."""
     taken = server.count("create", "leases") + server.count("update", "leases")
     return server.count("get", "leases") > taken + 3
 

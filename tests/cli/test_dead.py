@@ -1,4 +1,4 @@
-"""`joulie dead`: what is kept whole, and what only by its position."""
+"""`joulie dead`: messages kept in full, and messages kept only by their position."""
 
 import json
 from pathlib import Path
@@ -42,17 +42,17 @@ def test_both_are_listed(data: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["dead", "list", "--data", str(data)]) == 1
     *whole, short, more = capsys.readouterr().out.splitlines()
     assert main(["dead", "list", "--json", "--data", str(data)]) == 1
-    told = json.loads(capsys.readouterr().out)
+    listed = json.loads(capsys.readouterr().out)
 
     assert len(whole) == BODIES_PER_SUBJECT
     assert f"JOULIE_OBS #{SHORT}  why {SHORT}" in short
     assert more.strip() == (
         f"and 39 more of joulie.obs.c.pod.p up to {COUNT}, without their bodies"
     )
-    assert (told[-1]["messages"], told[-1]["last"], told[-1]["bytes"]) == (40, COUNT, 0)
+    assert (listed[-1]["messages"], listed[-1]["last"], listed[-1]["bytes"]) == (40, COUNT, 0)
 
 
-def test_one_of_many_is_shown_without_its_body_and_cannot_be_told_again(
+def test_one_of_many_is_shown_without_its_body_and_cannot_be_retried(
     data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["dead", "show", str(COUNT), "--data", str(data)]) == 0

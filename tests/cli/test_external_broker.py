@@ -1,4 +1,4 @@
-"""A broker that others run: its streams are made by `joulie migrate`, and missed by name."""
+"""An external broker: `joulie migrate` creates its streams, and missing ones are named."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ def as_role(broker: Embedded, role: Role) -> dict[str, str]:
     }
 
 
-async def test_migrate_makes_the_streams_of_the_broker_that_the_settings_name(
+async def test_migrate_creates_the_streams_of_the_broker_in_the_settings(
     bare: Embedded, tmp_path: Path
 ) -> None:
     done = await joulie("migrate", tmp_path / "data", **as_role(bare, Role.ADMIN))
@@ -51,14 +51,14 @@ async def test_migrate_makes_the_streams_of_the_broker_that_the_settings_name(
     assert done.stdout.endswith(f"The streams are at {bare.url}.\n")
 
 
-async def test_migrate_without_a_broker_is_about_the_database_alone(tmp_path: Path) -> None:
+async def test_migrate_without_a_broker_changes_only_the_database(tmp_path: Path) -> None:
     done = await joulie("migrate", tmp_path / "data")
 
     assert done.returncode == 0
     assert "streams" not in done.stdout
 
 
-async def test_a_part_without_its_streams_says_what_makes_them(
+async def test_a_part_without_its_streams_names_the_command_that_creates_them(
     bare: Embedded, tmp_path: Path
 ) -> None:
     await joulie("migrate", tmp_path / "data")
@@ -69,7 +69,7 @@ async def test_a_part_without_its_streams_says_what_makes_them(
     assert "Run `joulie migrate`" in done.stderr
 
 
-async def test_only_the_administrator_makes_streams(bare: Embedded, tmp_path: Path) -> None:
+async def test_only_the_administrator_creates_streams(bare: Embedded, tmp_path: Path) -> None:
     told = as_role(bare, Role.EXTENDER)
     done = await joulie("migrate", tmp_path / "data", **told)
 

@@ -1,7 +1,7 @@
-"""Two replicas, one log, more pods than cards, and replicas that are killed at the worst moments.
+"""Two replicas, one log, more pods than cards, and replicas killed between steps of a bind.
 
-Every pod asks for a whole card. No card may ever be held by two; none may stay lost; whoever is not
-bound knows why.
+Every pod requests a whole card. No card is ever held by two pods, none stays lost, and every pod
+that is not bound gets a reason.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ BEFORE, AFTER = "between claim and Binding", "between Binding and reply"
 
 
 class Replica:
-    """`joulie extender` in a process of its own; gets up whenever it falls."""
+    """`joulie extender` in a separate process, restarted whenever it exits."""
 
     def __init__(self, name: str, environ: dict[str, str], data: Path, log: Path) -> None:
         self.name, self.port = name, free_port()
@@ -91,14 +91,14 @@ class Race:
     def __init__(self, api: ApiServer, view: View, replicas: list[Replica], seed: int) -> None:
         self.api, self.view, self.replicas = api, view, replicas
         self.draw = random.Random(seed)
-        self.kills: dict[int, str] = {}  # at which Binding of all, and at what moment of it
+        self.kills: dict[int, str] = {}  # number of the Binding -> BEFORE or AFTER
         self._bindings = 0
         self.happened: Counter[str] = Counter()
         self.why: dict[str, str] = {}
         self._bind = api.objects.bind
         api.objects.bind = self._met  # type: ignore[method-assign]
 
-    # --- the API server, where a replica is met in the middle of its work ---
+    # --- the API server, which kills a replica during its request ---
 
     def _met(self, namespace: str, name: str, body: dict[str, Any]) -> None:
         self._bindings += 1
@@ -118,7 +118,7 @@ class Race:
         next(replica for replica in self.replicas if replica.name == user).kill()
         self.happened[moment] += 1
 
-    # --- what must hold ---
+    # --- invariants ---
 
     def named(self) -> dict[str, list[str]]:
         """The pods that each card is named for."""
@@ -142,7 +142,7 @@ class Race:
         assert not shared, f"held by two: {shared}"
 
     async def watched(self) -> None:
-        """At every position: what the log holds."""
+        """Check the claims of the log at every position."""
         while True:
             with contextlib.suppress(Exception):
                 await self.view.wait_for(self.view.position + 1, 1)
@@ -152,7 +152,7 @@ class Race:
     # --- kube-scheduler ---
 
     async def place(self, pods: list[dict[str, Any]], nodes: list[str], until_s: float) -> None:
-        """All at once, over many connections, again and again until `until_s` are over."""
+        """Place all pods at once, over many connections, repeatedly until `until_s` have passed."""
         queue = asyncio.Queue[dict[str, Any]]()
         for pod in pods:
             queue.put_nowait(pod)
@@ -185,7 +185,7 @@ class Race:
         await client.close()
 
     def _is_over(self) -> bool:
-        """All that was to happen has happened, and nothing is left to give."""
+        """All kills have happened, and no card is left."""
         is_full = len(self.named()) == len(self.view.cluster_state.gpus)
         return is_full and self._bindings > max(self.kills) and len(self.why) == len(self.pods)
 
@@ -242,7 +242,7 @@ async def racing(
 
 
 async def run(race: Race, bus: JetStreamLog, cards: int, pods: int) -> tuple[Any, list[str]]:
-    """A cluster with so many cards, and so many pods that want one."""
+    """A cluster with `cards` cards, and `pods` pods that each request one."""
     nodes = [f"n{number}" for number in range(cards // PER_NODE)]
     says = producer("agent")
     for name in nodes:
@@ -263,7 +263,7 @@ async def run(race: Race, bus: JetStreamLog, cards: int, pods: int) -> tuple[Any
 
 
 async def holds(race: Race, cards: int) -> None:
-    """Every card is somebody's, the log and the API server agree, all others know why they wait."""
+    """Every card has a pod, the log and the API server agree, pending pods have a reason."""
     await until(lambda: race.claimed() == race.named() and len(race.named()) == cards, 30)
 
     waiting = [n for n, pod in race.api.all("pods").items() if not pod["spec"].get("nodeName")]
@@ -271,7 +271,7 @@ async def holds(race: Race, cards: int) -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["", "and the broker is restarted"])
-async def test_no_card_is_held_twice_or_lost_whoever_is_killed(
+async def test_no_card_is_held_twice_or_lost_when_replicas_are_killed(
     restarts: bool,
     broker: Embedded,
     bus: JetStreamLog,

@@ -1,9 +1,9 @@
-"""What `joulie gpus` shows."""
+"""The output of `joulie gpus`."""
 
 from msgspec.structs import replace
 
 from gpu_kit import A100, a_card, a_claim, node
-from joulie_cli.commands.gpus import Wish, as_text, report
+from joulie_cli.commands.gpus import CardFilter, as_text, report
 from joulie_projections.state.state import ClusterState
 
 T4 = "Tesla T4"
@@ -21,29 +21,34 @@ def cluster_state() -> ClusterState:
     return found
 
 
-def shown(wish: Wish) -> list[str]:
-    return [card["uuid"] for card in report(cluster_state(), wish)["cards"]]
+def shown(card_filter: CardFilter) -> list[str]:
+    return [card["uuid"] for card in report(cluster_state(), card_filter)["cards"]]
 
 
 def test_cards_are_chosen_by_node_model_pod_and_room() -> None:
-    assert shown(Wish()) == ["a", "b", "d", "c"]
-    assert shown(Wish(node="n1")) == ["c"]
-    assert shown(Wish(model="A100")) == ["a", "b", "d"]
-    assert shown(Wish(is_free=True)) == ["b", "c"]
-    assert shown(Wish(pod="team/q")) == shown(Wish(pod="u2")) == shown(Wish(pod="q")) == ["b"]
-    assert shown(Wish(pod="u9")) == ["d"]
+    assert shown(CardFilter()) == ["a", "b", "d", "c"]
+    assert shown(CardFilter(node="n1")) == ["c"]
+    assert shown(CardFilter(model="A100")) == ["a", "b", "d"]
+    assert shown(CardFilter(is_free=True)) == ["b", "c"]
+    assert (
+        shown(CardFilter(pod="team/q"))
+        == shown(CardFilter(pod="u2"))
+        == shown(CardFilter(pod="q"))
+        == ["b"]
+    )
+    assert shown(CardFilter(pod="u9")) == ["d"]
 
 
-def test_fragmentation_is_what_is_left_over_beside_somebody() -> None:
-    total = report(cluster_state(), Wish())["total"]
+def test_fragmentation_is_the_free_share_of_cards_in_use() -> None:
+    total = report(cluster_state(), CardFilter())["total"]
 
     assert (total["whole"], total["holes"], total["unhealthy"]) == (1, 1, 1)
     assert (total["free_mb"], total["largest_free_mb"]) == (46_000, 30_000)
     assert total["fragmentation_pct"] == 65.2
 
 
-def test_a_table_says_whose_a_card_is_and_what_is_wrong_with_it() -> None:
-    lines = as_text(report(cluster_state(), Wish())).splitlines()
+def test_a_table_names_the_pods_of_a_card_and_its_faults() -> None:
+    lines = as_text(report(cluster_state(), CardFilter())).splitlines()
 
     assert lines[1].split() == [
         *("n0", "a", A100, "40960", "40960", "0", "team/p", "(40960", "MB)"),
@@ -54,4 +59,4 @@ def test_a_table_says_whose_a_card_is_and_what_is_wrong_with_it() -> None:
 
 
 def test_without_cards_there_is_one_line() -> None:
-    assert as_text(report(ClusterState(), Wish())).startswith("0 card(s) on 0 node(s)")
+    assert as_text(report(ClusterState(), CardFilter())).startswith("0 card(s) on 0 node(s)")

@@ -1,4 +1,4 @@
-"""A demo goes on beside a hostile agent and hostile HTTP clients; nothing false is believed."""
+"""A demo continues despite a hostile agent and HTTP clients, and folds none of their claims."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ LOCAL = Subjects("local")
 HOSTILE_NODE = "hostile-node"
 VERBS = ["/filter", "/prioritize", "/preempt", "/bind", "/gpu/bind", "/debug/scoring", "/explain/x"]
 PAGES = ["/", "/v1/decisions", "/v1/nodes", "/v1/stream", "/healthz"]
-GROWTH_MIB = 80  # of one process in the second half; a demo goes on remembering decisions
+GROWTH_MIB = 80  # of one process in the second half; a demo keeps storing decisions
 # A producer's row counts messages; the cluster's row counts the rows of nodes, the hostile one too.
 BELIEFS = [table for table in STATES if table not in ("producer", "cluster")]
 
@@ -78,7 +78,7 @@ def nodes_of(data: DataDirectory) -> list[str]:
 
 
 async def beliefs_without(data: DataDirectory, subject: str) -> ClusterState:
-    """The fold of all facts but those that came on one subject."""
+    """The fold of all facts except those of one subject."""
     cluster_state, position = ClusterState(), 0
     broker = Embedded(data.path)
     await broker.start()
@@ -116,7 +116,7 @@ def beliefs(cluster_state: ClusterState) -> dict[str, dict[str, bytes]]:
         pytest.param(600.0, marks=[pytest.mark.drill, pytest.mark.timeout(1800)]),
     ],
 )
-def test_a_demo_goes_on_beside_hostile_agents_and_clients_and_believes_nothing_of_theirs(
+def test_a_demo_continues_despite_hostile_agents_and_clients_and_folds_none_of_their_claims(
     tmp_path: Path, seconds: float
 ) -> None:
     with demo(tmp_path, "--nodes", "40", "--seed", "7") as running:

@@ -1,4 +1,4 @@
-"""`joulie keys` beside a projector of its own process, and without one."""
+"""`joulie keys` with a projector in another process, and without one."""
 
 import asyncio
 import json
@@ -58,7 +58,7 @@ async def running(tmp_path: Path, settings: dict[str, str]) -> AsyncGenerator[Pa
 
 
 async def decide(bus: JetStreamLog, connection: Connection, uid: str, messages: int) -> None:
-    """An answer, and then so many messages beside the heads."""
+    """Publish a decision, then `messages` messages next to the heads."""
     await bus.publish([producer(uid).stamp(decided(uid))])
     async with asyncio.timeout(30):
         while len(await stored(connection, Stream.HEADS)) < messages:

@@ -60,7 +60,7 @@ async def kubectl(server: ApiServer, tmp: Path, *options: str) -> tuple[int, str
     return process.returncode or 0, out.decode(), err.decode()
 
 
-async def test_the_cluster_at_a_glance(server: ApiServer, tmp_path: Path) -> None:
+async def test_the_overview_of_a_cluster(server: ApiServer, tmp_path: Path) -> None:
     code, out, _ = await kubectl(server, tmp_path)
 
     assert code == 0
@@ -77,7 +77,7 @@ async def test_the_cluster_at_a_glance(server: ApiServer, tmp_path: Path) -> Non
     ]
 
 
-async def test_it_is_sorted_by_whatever_column_and_what_is_unknown_comes_last(
+async def test_rows_are_sorted_by_any_column_with_unknown_values_last(
     server: ApiServer, tmp_path: Path
 ) -> None:
     _, out, _ = await kubectl(server, tmp_path, "--sort-by", "headroom", "-o", "wide")
@@ -107,7 +107,7 @@ async def test_the_wide_form_has_watts_feeds_and_sources(server: ApiServer, tmp_
     ]
 
 
-async def test_what_a_model_says_is_not_counted_as_measured(
+async def test_estimates_of_a_model_do_not_count_as_measured(
     server: ApiServer, tmp_path: Path
 ) -> None:
     modelled = twin("n2", "performance", headroom=80, watts=500)
@@ -146,7 +146,7 @@ async def test_watching_shows_what_changes(server: ApiServer, tmp_path: Path) ->
     assert counts == [0, 1]
 
 
-async def test_a_cluster_without_joulie_says_so(tmp_path: Path) -> None:
+async def test_a_cluster_without_joulie_is_reported(tmp_path: Path) -> None:
     async with ApiServer().listening() as server:
         code, _, err = await kubectl(server, tmp_path)
 
@@ -155,7 +155,7 @@ async def test_a_cluster_without_joulie_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_cluster_that_does_not_answer_is_no_traceback(tmp_path: Path) -> None:
+async def test_an_unreachable_cluster_is_an_error_without_a_traceback(tmp_path: Path) -> None:
     code, _, err = await kubectl(ApiServer(), tmp_path)
 
     assert code == 2

@@ -1,4 +1,4 @@
-"""Where the processes listen: on loopback, or not without a way to know their clients."""
+"""Listen addresses: loopback, or any other only with authentication of clients."""
 
 import os
 import subprocess

@@ -32,7 +32,7 @@ async def broker(server: Embedded) -> Embedded:
 
 
 class Both(NamedTuple):
-    """A log whose two heads, at entries 7 and 9, are in the database and in the stream."""
+    """A log with two heads, at entries 7 and 9, in the database and in the stream."""
 
     recorded: RecordedLog
     data: Path
@@ -122,7 +122,7 @@ async def a_forged_handover(both: Both) -> None:
 
 
 async def entries_put_behind_the_end(both: Both) -> None:
-    """Chained as they should be."""
+    """Append entries with correct links."""
     await both.recorded.builder.answer(ask("late-3"))
     both.edit("UPDATE checkpoint SET position = 9 WHERE name = 'decisions'")
 
@@ -182,7 +182,7 @@ CASES: dict[str, tuple[Callable[[Both], Awaitable[None]], str, str]] = {
 
 
 @pytest.mark.parametrize(("change", "heads", "what"), CASES.values(), ids=CASES)
-async def test_what_is_missing_is_named(
+async def test_missing_heads_entries_and_messages_are_named(
     both: Both,
     capsys: pytest.CaptureFixture[str],
     change: Callable[[Both], Awaitable[None]],

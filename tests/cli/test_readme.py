@@ -1,4 +1,4 @@
-"""Every command of the README is run, as it stands there, on the data of a demo."""
+"""Every command of the README is run, unchanged, on the data of a demo."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def run(words: list[str], where: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `make demo` leaves behind, somewhere else and in less time."""
+    """The data of a shorter `make demo` in another directory."""
     recipe = re.search(r"^demo:.*\n\t(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert recipe is not None
     assert recipe[1] == "$(BIN)/joulie demo"
@@ -46,7 +46,7 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def names(where: Path) -> dict[str, str]:
-    """A pod and a node of this demo where the README means any; and it was a short one."""
+    """Replacements for the README's pod, node and times, from this demo."""
     asked = ["joulie", "decisions", "--kind", "prioritize", "--json"]
     lines = run(asked, where).stdout.splitlines()
     scored = json.loads(lines[0])
@@ -60,9 +60,7 @@ def by_name(command: str) -> bool:
 
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if by_name(command)])
-def test_a_command_of_the_readme_does_what_it_says(
-    command: str, where: Path, names: dict[str, str]
-) -> None:
+def test_a_command_of_the_readme_succeeds(command: str, where: Path, names: dict[str, str]) -> None:
     words = [names.get(word, word) for word in shlex.split(command)]
 
     done = run(words, where)
@@ -78,5 +76,5 @@ def test_no_command_of_the_readme_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("file", ELSEWHERE.values())
-def test_what_another_test_runs_is_run_there(file: str) -> None:
+def test_commands_left_to_another_test_are_run_there(file: str) -> None:
     assert 'running("up", server' in (Path(__file__).parent / file).read_text()

@@ -41,14 +41,14 @@ _FILTERED = struct(NodeNames=list_of(string), Error=string)
 
 
 class Replica:
-    """One process; `kill` is SIGKILL, `start` another life."""
+    """One process; `kill` sends SIGKILL, `start` starts it again."""
 
     def __init__(self, name: str, data: DataDirectory) -> None:
         self.name = name
         self.port, self._metrics = free_port(), free_port()
         self._data = data
         self._process: asyncio.subprocess.Process | None = None
-        self.is_ready = False  # as a Service sees it: who is not gets no calls
+        self.is_ready = False  # as for a Service: a replica that is not ready gets no calls
 
     async def start(self) -> None:
         told = {
@@ -67,7 +67,7 @@ class Replica:
         self.is_ready = True
 
     async def _until_ready(self) -> None:
-        """It has seen all facts: before that it answers without them, and is right to."""
+        """Wait until it has read all facts: before that it answers without them."""
         async with asyncio.timeout(60):
             while True:
                 with contextlib.suppress(OSError, asyncio.IncompleteReadError):
@@ -91,7 +91,7 @@ class Replica:
 
 
 class Given(NamedTuple):
-    """An answer that a client got, and from whom."""
+    """An answer that a client received, and the replica that gave it."""
 
     replica: str
     verb: str
@@ -129,7 +129,7 @@ class Caller:
                 continue
             self.given.append(Given(replica.name, verb, uid))
             return reply
-        raise AssertionError("nobody answers")
+        raise AssertionError("no replica answers")
 
     async def close(self) -> None:
         for client in self._clients.values():
@@ -138,7 +138,7 @@ class Caller:
 
 @contextlib.asynccontextmanager
 async def site(directory: Path, *names: str) -> AsyncGenerator[list[Replica], None]:
-    """A broker, a projector, and so many replicas on them. Every other node saves."""
+    """A broker, a projector and the named replicas. Every other node has the eco profile."""
     data = DataDirectory(directory / "data")
     addresses = {
         "extender": HostPort("127.0.0.1", free_port()),
@@ -161,7 +161,7 @@ async def site(directory: Path, *names: str) -> AsyncGenerator[list[Replica], No
 
 
 def logged(data: Path) -> Counter[Given]:
-    """How often the log has each answer."""
+    """The number of log entries for each answer."""
     found: Counter[Given] = Counter()
     with History.of(data / "joulie.db") as history:
         for entry in history.entries():
@@ -196,7 +196,7 @@ async def test_a_replica_that_is_killed_costs_no_answer_and_no_entry(tmp_path: P
 
 
 async def steady(directory: Path, seconds: float) -> tuple[int, int]:
-    """Eight clients for so long; how many answers, and how much memory that took."""
+    """Run eight clients; returns the number of answers and the growth of memory."""
     async with site(directory, "only") as [replica]:
         callers = [Caller([replica], seed) for seed in range(8)]
 

@@ -1,4 +1,4 @@
-"""Secrets are planted wherever there may be one, and looked for in everything that is shown."""
+"""Secrets are planted in every place that can hold one, and searched for in all output."""
 
 import asyncio
 import json
@@ -59,6 +59,7 @@ NO_BROKER = {
 }
 STARTS = ("projector", "operator", "extender", "simulator", "console", "migrate", "status")
 AUDITS = ("verify", "replay", "decisions", "keys", "rebuild", "archive")
+READERS = ("status", *(command for command in AUDITS if command != "keys"))  # of the database
 
 
 def environment(**planted: str) -> dict[str, str]:
@@ -135,6 +136,16 @@ def test_no_start_without_a_database_shows_a_secret(said: Said, command: str, pl
     assert PLANTED not in said[planted, command]
 
 
+@pytest.mark.parametrize("command", READERS)
+def test_an_unreachable_database_is_one_error_without_a_traceback(
+    tmp_path: Path, command: str
+) -> None:
+    output = run(command, tmp_path / "data", 30.0, **NO_DATABASE["its password"])
+
+    assert f"joulie {command}: No database answers at postgresql" in output
+    assert "Traceback" not in output
+
+
 @pytest.mark.parametrize("command", STARTS)
 @pytest.mark.parametrize("planted", NO_BROKER)
 def test_no_start_without_a_broker_shows_a_secret(said: Said, command: str, planted: str) -> None:
@@ -165,7 +176,7 @@ PAGES = ("debug/scoring", "healthz", "readyz", "openapi.json")
 
 
 def arguments() -> Iterator[bytes]:
-    """Of every process on this machine."""
+    """The arguments of every process on this machine."""
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             yield process.read_bytes()
@@ -182,7 +193,7 @@ def written(data: Path) -> Iterator[tuple[Path, bytes]]:
 @pytest.mark.anyio
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 async def test_nothing_that_runs_shows_a_secret(tmp_path: Path) -> None:
-    """Neither in its arguments, nor its lines, pages, metrics, database or streams."""
+    """Searches arguments, log lines, pages, metrics, database and streams."""
     data, environ = tmp_path / "data", environment(**USER, **EDGES, LOG_LEVEL="debug")
     words = ["demo", "--headless", "--nodes", "8", "--speed", "600", "--data", str(data)]
     process = await asyncio.create_subprocess_exec(
@@ -215,7 +226,7 @@ async def test_nothing_that_runs_shows_a_secret(tmp_path: Path) -> None:
 
 
 def opened(data: Path) -> list[tuple[str, bytes]]:
-    """The pages of all that answers by now; nothing unless all of it does."""
+    """The pages of all parts; nothing unless all of them answer."""
     try:
         running = json.loads((data / "run.json").read_text())
         door = running["endpoints"]["extender"]

@@ -25,14 +25,14 @@ def files(tmp_path: Path) -> tuple[str, ...]:
     return ("--trace", str(pods), "--cluster", str(nodes), "--seeds", "2")
 
 
-def test_all_policies_stand_beside_one_another(
+def test_all_policies_are_compared_in_one_table(
     files: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = main(["simulate", "gpus", *files])
     head, *rows = capsys.readouterr().out.splitlines()
 
     assert code == 0
-    assert head.split()[-6:] == ["pods", "wait", "of", "them", "want", "8"]
+    assert head.split()[-5:] == ["unusable", "pending", "pending", "for", "8"]
     assert [row[:45].split("%")[1].strip() for row in rows] == [
         "kube-scheduler's default",
         "the article's formula",
@@ -58,9 +58,7 @@ def test_without_files_it_is_the_demo_cluster_and_its_pods(
     assert {row["gpus"] for row in json.loads(capsys.readouterr().out)} == {88}
 
 
-def test_a_trace_that_is_not_there_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_trace_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["simulate", "gpus", "--trace", str(tmp_path / "none.csv")])
 
     assert code == 2

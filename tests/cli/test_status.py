@@ -8,7 +8,7 @@ import pytest
 import joulie_migrations
 from joulie_bus.broker.embedded import free_port
 from joulie_bus.runtime import metrics
-from joulie_cli.commands.status import Ages, as_text, status_of
+from joulie_cli.commands.status import StalenessLimits, as_text, status_of
 from joulie_cli.supervisor.data_directory import DataDirectory, Running
 from joulie_cli.supervisor.gauges import gauges_of
 from joulie_projections.store import database
@@ -32,29 +32,31 @@ STATUS = {
 
 
 @contextlib.contextmanager
-def announced(
+def data_with_run_file(
     data: DataDirectory, pid: int, address: str, name: str = "extender"
 ) -> Generator[None, None, None]:
-    """As if that part ran here."""
+    """A data directory in which the part runs."""
     data.create()
     engine = database.migrator(data.database)
     joulie_migrations.upgrade(engine)
     engine.dispose()
-    hold = data.hold()
-    parts, said = {name: pid}, {name: address}
-    data.announce(Running(pid=os.getpid(), nats_url="", endpoints={}, parts=parts, metrics=said))
+    lock = data.lock()
+    parts, metrics = {name: pid}, {name: address}
+    data.write_run_file(
+        Running(pid=os.getpid(), nats_url="", endpoints={}, parts=parts, metrics=metrics)
+    )
     yield
-    hold.release()
+    lock.release()
 
 
-def test_the_status_says_positions_lags_and_ages() -> None:
+def test_the_status_shows_positions_lags_and_ages() -> None:
     projector = PART | {"name": "projector", "position": 12, "lag_events": 3, "lag_s": 0.008}
     extender = PART | {"position": 11, "view_age_s": 0.1, "restarts": 2}
 
     assert as_text(STATUS | {"parts": [projector, extender]}) == (
         "running for 3 min\n"
         "  projector   pid 7       at 12         3 events, 8 ms behind\n"
-        "  extender    pid 7       at 11         view 100 ms old   started again 2 time(s)\n"
+        "  extender    pid 7       at 11         view 100 ms old   restarted 2 time(s)\n"
         "position     12, last commit 250 ms ago\n"
         "decisions    4 (6 entries, signed up to 5)\n"
         "readings     2 of 3 nodes fresh, the oldest 7.5 s old\n"
@@ -63,14 +65,14 @@ def test_the_status_says_positions_lags_and_ages() -> None:
     )
 
 
-def test_what_is_stale_is_said_plainly() -> None:
-    told = as_text(STATUS | {"up_s": None, "stale": ["nothing runs: all of this was true 2 h ago"]})
+def test_stale_data_is_reported() -> None:
+    text = as_text(STATUS | {"up_s": None, "stale": ["nothing runs: the data is 2 h old"]})
 
-    assert told.startswith("not running\n")
-    assert told.endswith("STALE        nothing runs: all of this was true 2 h ago")
+    assert text.startswith("not running\n")
+    assert text.endswith("STALE        nothing runs: the data is 2 h old")
 
 
-def test_the_status_says_how_full_the_streams_are_and_for_how_long_they_suffice() -> None:
+def test_the_status_shows_how_full_the_streams_are_and_when_they_will_be_full() -> None:
     gib = 1024**3
     streams = {
         "JOULIE_TEL": {"bytes": 3 * gib, "max_bytes": 4 * gib, "days_left": None},
@@ -87,7 +89,7 @@ def test_the_status_says_how_full_the_streams_are_and_for_how_long_they_suffice(
     ]
 
 
-def test_the_room_is_what_the_projector_measured(tmp_path: Path) -> None:
+def test_sizes_come_from_the_projector(tmp_path: Path) -> None:
     data, address = DataDirectory(tmp_path), f"127.0.0.1:{free_port()}"
     metrics.serve("127.0.0.1", int(address.rpartition(":")[2]), "projector")
     metrics.STREAM_BYTES.labels(stream="JOULIE_OBS").set(100)
@@ -95,49 +97,49 @@ def test_the_room_is_what_the_projector_measured(tmp_path: Path) -> None:
     metrics.STREAM_DAYS_LEFT.labels(stream="JOULIE_OBS").set(3)
     metrics.DATABASE_BYTES.set(500)
     metrics.DATA_FREE_BYTES.set(600)
-    with announced(data, os.getpid(), address, "projector"):
-        found = status_of(data, Ages(NOW, 300))["room"]
+    with data_with_run_file(data, os.getpid(), address, "projector"):
+        found = status_of(data, StalenessLimits(NOW, 300))["room"]
 
     assert found["streams"]["JOULIE_OBS"] == {"bytes": 100, "max_bytes": 400, "days_left": 3.0}
     assert (found["database_bytes"], found["free_bytes"]) == (500, 600)
 
 
 @pytest.mark.parametrize(
-    ("age", "told"),
+    ("age", "text"),
     [(0.0, "0 ms"), (1.24, "1.2 s"), (119, "119.0 s"), (7200, "2 h"), (200_000, "2 d")],
 )
-def test_an_age_is_told_as_people_say_it(age: float, told: str) -> None:
-    assert f"last commit {told} ago" in as_text(STATUS | {"commit_age_s": age})
+def test_an_age_has_a_readable_unit(age: float, text: str) -> None:
+    assert f"last commit {text} ago" in as_text(STATUS | {"commit_age_s": age})
 
 
-def test_a_part_tells_its_gauges_and_one_that_is_silent_is_left_out() -> None:
+def test_gauges_are_read_by_part_and_a_silent_part_is_left_out() -> None:
     answers, silent = (f"127.0.0.1:{free_port()}" for _ in range(2))
     metrics.serve("127.0.0.1", int(answers.rpartition(":")[2]), "projector")
     metrics.POSITION.set(41)
 
-    told = gauges_of({"extender": answers, "operator": silent})
+    text = gauges_of({"extender": answers, "operator": silent})
 
-    assert set(told) == {"extender"}
-    assert told["extender"]["joulie_position"] == 41
+    assert set(text) == {"extender"}
+    assert text["extender"]["joulie_position"] == 41
 
 
 @pytest.mark.parametrize(
     ("pid", "age", "stale"),
     [
         (1, 0.1, []),
-        (1, 9.0, ["extender has heard nothing of the projector for 9.0 s"]),
-        (2**22 + 1, 0.1, ["extender is down; {logs}/extender.log says why"]),
+        (1, 9.0, ["extender received no heartbeat of the projector for 9.0 s"]),
+        (2**22 + 1, 0.1, ["extender is down; see {logs}/extender.log"]),
     ],
     ids=["well", "silent projector", "down"],
 )
-def test_a_part_that_is_not_well_is_named(
+def test_a_part_with_a_fault_is_named(
     pid: int, age: float, stale: list[str], tmp_path: Path
 ) -> None:
     data = DataDirectory(tmp_path)
     address = f"127.0.0.1:{free_port()}"
     metrics.serve("127.0.0.1", int(address.rpartition(":")[2]), "extender")
     metrics.VIEW_AGE_SECONDS.set(age)
-    with announced(data, pid, address):
-        found = status_of(data, Ages(NOW, 300))
+    with data_with_run_file(data, pid, address):
+        found = status_of(data, StalenessLimits(NOW, 300))
 
     assert found["stale"] == [text.format(logs=data.logs) for text in stale]

@@ -52,7 +52,7 @@ def place(lived: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def asked(capsys: pytest.CaptureFixture[str]) -> Asked:
-    """What a command of a person tells, as JSON; an exit code of 1 or 2 fails."""
+    """The JSON that a command prints; an exit code of 1 or 2 fails."""
 
     def ask(*words: str | Path, data: Path) -> Any:
         capsys.readouterr()
@@ -71,7 +71,7 @@ def trim(asked: Asked, place: Path) -> dict[str, Any]:
 
 
 def everything(asked: Asked, place: Path) -> list[Any]:
-    """What the log tells about its first minutes, through the archive."""
+    """The answers about the first minutes of the log, read through the archive."""
     data, archive = place / "data", ("--archive", place / "a")
     decisions = asked("decisions", "--limit", "100000", *archive, data=data)
     pods = list(dict.fromkeys(row["pod"] for row in decisions if row["pod"]))[:3]
@@ -107,7 +107,7 @@ def is_whole(asked: Asked, place: Path) -> None:
     assert (again["mismatches"], again["decisions"] > 0) == (0, True)
 
 
-def test_a_trimmed_log_is_read_as_if_nothing_had_been_cut(asked: Asked, place: Path) -> None:
+def test_a_trimmed_log_with_its_archive_gives_the_same_answers(asked: Asked, place: Path) -> None:
     before, size = everything(asked, place), (place / "data" / "joulie.db").stat().st_size
 
     done = trim(asked, place)
@@ -142,7 +142,7 @@ def test_without_the_archive_the_commands_name_it(
         assert "--archive DIR" in capsys.readouterr().err
     assert main(["rebuild", "--from-snapshot", "--data", str(data)]) == 0
     assert main(["verify", "--data", str(data)]) == 0
-    assert f"NOT looked at: entries 1 to {last}" in capsys.readouterr().out
+    assert f"NOT checked: entries 1 to {last}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("pause_s", [0.01])

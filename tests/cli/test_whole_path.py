@@ -16,8 +16,8 @@ import pytest
 
 from joulie_bus.runtime.settings import BusSettings, Source
 from joulie_bus.streams.subjects import Subjects
-from joulie_cli.commands.demo import prove
-from joulie_cli.display.screen import Place, Screen
+from joulie_cli.commands.demo import replay_in_background
+from joulie_cli.display.screen import DemoLocation, Screen
 from joulie_cli.supervisor.data_directory import DataDirectory, is_alive
 from joulie_cli.wiring import Wiring
 from joulie_demo import PATIENCE_S, demo, joulie, running, told_by
@@ -65,7 +65,7 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
 Past = tuple[Path, dict[str, Any], dict[str, int]]
 
 
-def test_the_demo_says_what_happened(past: Past) -> None:
+def test_the_demo_prints_a_summary(past: Past) -> None:
     _, told, _ = past
 
     assert set(told) == {
@@ -83,10 +83,10 @@ def test_the_demo_leaves_no_process_and_no_lock(past: Past) -> None:
 
     assert set(pids) == {"nats-server", "projector", "operator", "extender", "console", "simulator"}
     assert [name for name, pid in pids.items() if is_alive(pid)] == []
-    DataDirectory(data).hold().release()
+    DataDirectory(data).lock().release()
 
 
-def test_the_log_is_what_was_written(past: Past) -> None:
+def test_the_log_of_a_demo_is_valid(past: Past) -> None:
     data, told, _ = past
 
     code, found = told_by("verify", "--data", data)
@@ -106,14 +106,14 @@ def test_every_decision_is_recomputed_to_the_last_bit(past: Past) -> None:
     assert found["events"] >= told["position"]
 
 
-def test_the_demo_itself_proves_what_it_did(past: Past, tmp_path: Path) -> None:
+def test_the_demo_replays_its_own_decisions(past: Past, tmp_path: Path) -> None:
     data = tmp_path / "data"
     subprocess.run(["cp", "-r", str(past[0]), str(data)], check=True)
-    place = Place({}, "joulie", f" --data {data}", 60)
+    place = DemoLocation({}, "joulie", f" --data {data}", 60)
     wires = Wiring(Source.of(), BusSettings(), DataDirectory(data), Subjects("local"))
     screen = Screen(View(database.reader(data / "joulie.db"), wires.subjects), place)
 
-    asyncio.run(prove(wires, screen, after_s=0))
+    asyncio.run(replay_in_background(wires, screen, after_s=0))
 
     assert screen.proof.endswith("s: no mismatches.")
     assert f" {past[1]['decisions']} decisions and " in screen.proof
@@ -121,7 +121,7 @@ def test_the_demo_itself_proves_what_it_did(past: Past, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("lasting", ["5s", pytest.param("30s", marks=pytest.mark.drill)])
-def test_a_demo_on_postgres_comes_out_the_same_and_needs_no_file(
+def test_a_demo_on_postgres_has_the_same_result_and_no_database_file(
     lasting: str, postgres: Postgres, tmp_path: Path
 ) -> None:
     url = postgres.empty()
@@ -168,9 +168,7 @@ def test_one_changed_byte_is_found_and_its_entry_named(past: Past, tmp_path: Pat
     assert found["what"] == "the body of entry 20 does not match its hash"
 
 
-def test_a_log_that_was_cut_off_is_found_by_the_heads_that_were_kept_elsewhere(
-    past: Past, tmp_path: Path
-) -> None:
+def test_a_log_cut_off_at_its_end_is_found_by_anchored_heads(past: Past, tmp_path: Path) -> None:
     cut = tmp_path / "cut"
     subprocess.run(["cp", "-r", str(past[0]), str(cut)], check=True)
     with edited(cut / "joulie.db") as db:
@@ -196,7 +194,7 @@ def test_a_changed_twin_is_found_by_replay(past: Past, tmp_path: Path) -> None:
     assert found["told"][0]["what"] == "the rows of node differ from the folded state"
 
 
-def test_a_demo_goes_on_where_the_last_one_was(past: Past, tmp_path: Path) -> None:
+def test_a_demo_resumes_from_the_stored_state(past: Past, tmp_path: Path) -> None:
     data = tmp_path / "data"
     subprocess.run(["cp", "-r", str(past[0]), str(data)], check=True)
     with demo(data, "--nodes", "40") as running:
@@ -214,7 +212,7 @@ def test_a_demo_goes_on_where_the_last_one_was(past: Past, tmp_path: Path) -> No
     assert (code, found["mismatches"], found["decisions"]) == (0, 0, told["decisions"])
 
 
-def test_kills_of_every_part_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
+def test_killing_every_part_loses_and_duplicates_nothing(tmp_path: Path) -> None:
     with demo(tmp_path, "--nodes", "30") as running:
         running.await_decisions(10)
         for part in ("projector", "extender", "projector", "nats-server", "operator", "projector"):
@@ -247,9 +245,9 @@ def test_a_projector_that_is_killed_twenty_times_in_a_row_loses_nothing(tmp_path
 
 
 def test_a_directory_in_use_is_refused_with_a_way_out(past: Past) -> None:
-    hold = DataDirectory(past[0]).hold()
+    lock = DataDirectory(past[0]).lock()
     done = joulie("demo", "--headless", "--data", past[0])
-    hold.release()
+    lock.release()
 
     assert done.returncode == 2
     assert done.stderr == (
@@ -259,31 +257,33 @@ def test_a_directory_in_use_is_refused_with_a_way_out(past: Past) -> None:
     )
 
 
-def test_who_archives_waits_for_whoever_reads_and_says_so(past: Past, tmp_path: Path) -> None:
-    hold = DataDirectory(past[0]).hold()
+def test_an_archive_run_waits_for_a_command_that_reads_and_reports_it(
+    past: Past, tmp_path: Path
+) -> None:
+    lock = DataDirectory(past[0]).lock()
     words = ["archive", "--to", tmp_path / "kept", "--now", "--data", past[0]]
     command = [sys.executable, "-m", "joulie_cli.main", *map(str, words)]
     waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert waiting.stderr is not None
     told = waiting.stderr.readline()
     kept_meanwhile = list((tmp_path / "kept").glob("*/*/*/*"))
-    hold.release()
+    lock.release()
     out, rest = waiting.communicate(timeout=PATIENCE_S)
 
-    assert f"Something else reads the facts in {past[0]}: waiting for it to end" in told
+    assert f"Another command reads the facts in {past[0]}: waiting for it to end" in told
     assert (kept_meanwhile, waiting.returncode, rest) == ([], 0, "")
-    assert "read back and compared: facts to position" in out
+    assert "read back and compared: facts up to position" in out
 
 
 @pytest.mark.parametrize("command", ["status", "verify", "replay"])
-def test_a_directory_without_data_is_told_so(command: str, tmp_path: Path) -> None:
+def test_a_directory_without_data_is_reported(command: str, tmp_path: Path) -> None:
     done = joulie(command, "--data", tmp_path / "none")
 
     assert done.returncode == 2
     assert f"There is no Joulie data in {tmp_path / 'none'}." in done.stderr
 
 
-def test_settings_that_cannot_be_used_stop_the_start_all_at_once(tmp_path: Path) -> None:
+def test_all_invalid_settings_are_reported_at_once_before_the_start(tmp_path: Path) -> None:
     wrong = {"SCORE_RANGE": "11", "STATIC_HP_FRAC": "lots", "RECONCILE_INTERVAL": "soon"}
 
     done = joulie("demo", "--data", tmp_path, **wrong)
@@ -297,7 +297,7 @@ def how_nice(pids: dict[str, int], but: str = "") -> list[int]:
     return [os.getpriority(os.PRIO_PROCESS, pid) for name, pid in pids.items() if name != but]
 
 
-def test_up_without_a_cluster_runs_and_says_that_nothing_is_watched(tmp_path: Path) -> None:
+def test_up_without_a_cluster_runs_and_reports_that_none_is_watched(tmp_path: Path) -> None:
     """And all but the extender give way, once they have started."""
     with running("up", tmp_path, KUBECONFIG="") as up:
         up.wait_until(
@@ -319,7 +319,7 @@ def test_up_without_a_cluster_runs_and_says_that_nothing_is_watched(tmp_path: Pa
     assert patience["projector"] == patience["nats-server"] < patience["operator"]
 
 
-def test_a_part_alone_without_a_broker_says_where_it_looked(tmp_path: Path) -> None:
+def test_a_part_without_a_broker_names_the_address_it_tried(tmp_path: Path) -> None:
     joulie("migrate", "--data", tmp_path)
 
     done = joulie(

@@ -1,4 +1,4 @@
-"""The energy experiment: job streams, power, and rows in which energy stands beside work."""
+"""The energy experiment: job streams, power, and rows with energy and work."""
 
 import json
 
@@ -32,7 +32,7 @@ def run(fleet: Fleet, *each: Job, minutes: int = 5, policy: str = BASELINE) -> R
     return run_dropping(fleet, each, POLICIES[policy](trends), trends, minutes)
 
 
-def test_an_empty_node_draws_what_its_model_says() -> None:
+def test_an_empty_node_draws_its_idle_power() -> None:
     assert list(Fleet(1, 1, PEER).power_w) == [35.0, 825.0]
     assert list(Fleet(1, 1, MEASURED).power_w) == [350.0, 1400.0]
 
@@ -57,14 +57,14 @@ def test_a_job_that_fits_nowhere_is_dropped_and_does_no_work() -> None:
     assert done.work_kwh == pytest.approx(96 * 0.5 * 5.1 * 120 / 3_600_000)
 
 
-def test_a_job_leaves_after_its_minutes_and_makes_room() -> None:
+def test_a_job_ends_after_its_minutes_and_frees_its_resources() -> None:
     first, second = job(cores=96, seconds=61), job(cores=96, at=120.0)
 
     assert run(Fleet(1, 0, PEER), first, second).dropped == 0
     assert run(Fleet(1, 0, PEER), first, second._replace(arrival_s=60.0)).dropped == 1
 
 
-def test_work_counts_inside_the_window_alone() -> None:
+def test_work_counts_only_inside_the_window() -> None:
     long = run(Fleet(1, 0, PEER), job(cores=10, seconds=6000), minutes=5)
     short = run(Fleet(1, 0, PEER), job(cores=10, seconds=300), minutes=5)
 
@@ -93,7 +93,7 @@ def test_the_first_of_equal_nodes_is_chosen() -> None:
     assert chosen(fleet, job(cores=97), np.zeros(3)) == -1
 
 
-def test_the_trend_of_a_steady_node_is_nothing() -> None:
+def test_the_trend_of_constant_power_is_zero() -> None:
     trends = Trends(2)
     for watts in range(20):
         trends.sample(np.array([35.1, float(watts)]))
@@ -122,7 +122,7 @@ def test_the_rows_of_a_suite_are_the_same_each_time() -> None:
 
 
 @pytest.mark.slow
-def test_the_command_prints_no_energy_without_the_work(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_energy_with_its_work(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["simulate", "energy", "--nodes", "50", "--hours", "1", "--seeds", "1"]
     assert main([*words, "--policies", "joulie", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
@@ -136,7 +136,7 @@ def test_the_command_prints_no_energy_without_the_work(capsys: pytest.CaptureFix
     assert len(lines) == 2
 
 
-def test_a_policy_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_policy_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "energy", "--policies", "greedy"]) == 2
     assert "'greedy' is not a policy" in capsys.readouterr().err
 
@@ -144,7 +144,7 @@ def test_a_policy_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str
 @pytest.mark.drill
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("policy", PUBLISHED)
-def test_the_published_figures_come_out_to_the_digit(policy: str) -> None:
+def test_the_published_figures_are_reproduced_to_the_digit(policy: str) -> None:
     (row,) = compat(Size(), [42], [policy])
 
     assert (round(row.kwh, 1), row.dropped) == PUBLISHED[policy]

@@ -30,8 +30,8 @@ from joulie_simulator.workload.workload import Job, Workload
 
 
 def engine_of(nodes: int = 20, seed: int = 1, **options: float) -> Engine:
-    said = Options(seed=seed)._replace(**options)  # type: ignore[arg-type]
-    return Engine(SimCluster(nodes), Workload(seed, "run"), said)
+    settings = Options(seed=seed)._replace(**options)  # type: ignore[arg-type]
+    return Engine(SimCluster(nodes), Workload(seed, "run"), settings)
 
 
 def job(uid: str = "u", cores: float = 1, gpus: int = 0, seconds: float = 10) -> Job:
@@ -39,7 +39,7 @@ def job(uid: str = "u", cores: float = 1, gpus: int = 0, seconds: float = 10) ->
 
 
 def placed(engine: Engine) -> list[Fact]:
-    """Everything that waits goes where kube-scheduler alone would put it, if anywhere."""
+    """Place all pending pods that fit, as kube-scheduler alone does."""
     facts: list[Fact] = []
     for _ in range(len(engine.waiting)):
         waiting = engine.waiting.popleft()
@@ -53,8 +53,8 @@ def placed(engine: Engine) -> list[Fact]:
 
 
 def lived(engine: Engine, minutes: int) -> list[Fact]:
-    """So long, in steps of ten seconds, with all readings."""
-    facts = engine.introduce()
+    """The facts of `minutes` minutes, in steps of ten seconds, with all readings."""
+    facts = engine.initial_facts()
     for step in range(minutes * 6):
         facts += engine.advance(MORNING_S + step * 10)
         facts += placed(engine)
@@ -65,8 +65,8 @@ def lived(engine: Engine, minutes: int) -> list[Fact]:
 
 
 def on_the_wire(facts: list[Fact]) -> list[bytes]:
-    says = producer()
-    return [says.stamp(fact).data for fact in facts]
+    stamping = producer()
+    return [stamping.stamp(fact).data for fact in facts]
 
 
 @pytest.mark.slow
@@ -81,7 +81,7 @@ def test_another_seed_gives_other_facts() -> None:
     assert on_the_wire(lived(engine_of(), 1)) != on_the_wire(lived(engine_of(seed=2), 1))
 
 
-def test_how_often_one_looks_changes_nothing_that_happens() -> None:
+def test_the_length_of_steps_does_not_change_the_facts() -> None:
     often, seldom = engine_of(), engine_of()
     many = [fact for at in range(0, 600, 7) for fact in often.advance(MORNING_S + at)]
     many += often.advance(MORNING_S + 600)
@@ -89,9 +89,9 @@ def test_how_often_one_looks_changes_nothing_that_happens() -> None:
     assert many == seldom.advance(MORNING_S + 600)
 
 
-def test_a_cluster_introduces_its_nodes_their_hardware_and_their_cards() -> None:
+def test_the_initial_facts_have_nodes_hardware_and_cards() -> None:
     engine = engine_of(20)
-    counted = Counter(type(fact) for fact in engine.introduce())
+    counted = Counter(type(fact) for fact in engine.initial_facts())
 
     cards = sum(node.shape.gpus for node in engine.cluster.nodes.values())
     assert counted == {NodeSeen: 20, HardwareDiscovered: 20, GpuSeen: cards}
@@ -109,7 +109,7 @@ def test_a_pod_lives_from_pending_to_gone() -> None:
     assert ended == [PodFinished(uid="u"), PodGone(uid="u"), card(name, 0)]
 
 
-def test_a_simulated_pod_asks_for_cards_by_the_resources_of_the_settings() -> None:
+def test_a_simulated_pod_requests_cards_by_the_resources_of_the_settings() -> None:
     cluster = SimCluster(20)
     options = Options(pods_per_s=1e-9, gpu_resources=("vendor.example/gpu",))
     engine, asked = Engine(cluster, Workload(1, "run"), options), job(gpus=1)
@@ -120,7 +120,7 @@ def test_a_simulated_pod_asks_for_cards_by_the_resources_of_the_settings() -> No
     assert (started.pod.gpu_cards, ask(asked).gpu_cards) == (0, 1)
 
 
-def test_what_an_operator_orders_by_is_what_the_catalog_says() -> None:
+def test_models_have_the_names_of_the_catalog() -> None:
     for shape in SHAPES:
         found = shape.discovered("n")
         assert (
@@ -143,7 +143,7 @@ def test_capped_work_takes_longer() -> None:
     assert engine.advance(MORNING_S + 1100) != []
 
 
-def test_pods_wait_until_somebody_places_them() -> None:
+def test_pods_stay_pending_until_they_are_placed() -> None:
     engine = engine_of(pods_per_s=2)
     facts = engine.advance(MORNING_S + 60)
 
@@ -153,7 +153,7 @@ def test_pods_wait_until_somebody_places_them() -> None:
     ]
 
 
-def test_the_queue_is_bounded_whatever_comes() -> None:
+def test_the_queue_is_bounded() -> None:
     engine = engine_of(pods_per_s=50)
     facts = engine.advance(MORNING_S + 60)
 
@@ -169,21 +169,21 @@ def test_some_readings_are_lost(lost: float, least: int, most: int) -> None:
     assert all(isinstance(fact, TelemetrySampled) and fact.power_mw for fact in readings)
 
 
-def test_the_room_adds_up_what_its_nodes_draw() -> None:
+def test_the_facility_power_is_the_sum_of_its_nodes() -> None:
     engine = engine_of(3, lost=1)
     engine.sample(engine.cluster.nodes)
-    told = engine.facility()
+    reported = engine.facility()
 
     watts = [node.watts(21.4) for node in engine.cluster.nodes.values()]
-    assert isinstance(told, FacilityPolled)
-    assert told.it_mw == pytest.approx(sum(watts) * 1000, rel=0.001)
-    assert told.cooling_mw == pytest.approx(sum(watts) * 1000 / 3, rel=0.02)
+    assert isinstance(reported, FacilityPolled)
+    assert reported.it_mw == pytest.approx(sum(watts) * 1000, rel=0.001)
+    assert reported.cooling_mw == pytest.approx(sum(watts) * 1000 / 3, rel=0.02)
 
 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 1000))
-def test_the_log_believes_what_the_cluster_is(seed: int) -> None:
+def test_the_folded_state_equals_the_simulated_cluster(seed: int) -> None:
     engine = engine_of(10, seed, pods_per_s=0.5)
     cluster_state = ClusterState()
     draft = Draft(cluster_state)
@@ -202,11 +202,11 @@ def test_the_log_believes_what_the_cluster_is(seed: int) -> None:
     assert owned == used
 
 
-def test_a_profile_becomes_a_label_that_watchers_see_once() -> None:
+def test_a_profile_becomes_a_label_that_is_published_once() -> None:
     engine = engine_of(2)
     name = next(iter(engine.cluster.nodes))
-    told = [engine.label([(name, profile)]) for profile in ("eco", "eco", "performance")]
-    labels = [[fact.labels for fact in facts if isinstance(fact, NodeSeen)] for facts in told]
+    reported = [engine.label([(name, profile)]) for profile in ("eco", "eco", "performance")]
+    labels = [[fact.labels for fact in facts if isinstance(fact, NodeSeen)] for facts in reported]
 
     assert labels == [
         [{"joulie.io/managed": "true", "joulie.io/power-profile": "eco"}],

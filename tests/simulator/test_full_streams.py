@@ -1,4 +1,4 @@
-"""The simulator beside streams that take nothing more."""
+"""The simulator with full streams."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from joulie_simulator.service import Simulation, SimulatorOptions
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_a_full_stream_refused_is_stored_in_order_once_there_is_room(
+async def test_events_refused_by_a_full_stream_are_stored_in_order_later(
     bus: JetStreamLog, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outbox, "RETRY_S", 0.05)
@@ -32,18 +32,18 @@ async def test_what_a_full_stream_refused_is_stored_in_order_once_there_is_room(
     gone = [NodeGone(node=f"n{number}") for number in range(30)]
     async with contextlib.AsyncExitStack() as stack:
         async with full(connection, Stream.OBS):
-            task = await stack.enter_async_context(background(box.tell_for_ever(), "tell"))
+            task = await stack.enter_async_context(background(box.publish_forever(), "tell"))
             await box.put(gone)
             await until(lambda: refusals("observations") >= before + 2)
             assert not task.done()
-        await box.tell([])
+        await box.publish([])
 
-    says = producer()
-    told = [record.data for record in await stored(connection, Stream.OBS)]
-    assert told == [says.stamp(event).data for event in gone]
+    stamping = producer()
+    facts = [record.data for record in await stored(connection, Stream.OBS)]
+    assert facts == [stamping.stamp(event).data for event in gone]
 
 
-async def test_a_simulation_goes_on_beside_a_full_stream_of_telemetry(
+async def test_a_simulation_continues_while_the_telemetry_stream_is_full(
     bus: JetStreamLog, connection: Connection, database_file: Path, writer: Engine, tmp_path: Path
 ) -> None:
     signer = Signer.of(tmp_path / "key")

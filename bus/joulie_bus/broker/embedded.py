@@ -200,10 +200,10 @@ class Embedded:
 
     def _last_words(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines()
-        told = [
+        lines = [
             line for line in lines if "[FTL]" in line or "[ERR]" in line or "nats-server:" in line
         ]
-        return told[-1].strip() if told else "it said nothing"
+        return lines[-1].strip() if lines else "no output"
 
 
 async def _ask(address: Address) -> None:

@@ -1,7 +1,7 @@
-"""What the processes count. Labels are bounded by construction, never user text.
+"""Metrics of all processes. Labels are bounded by construction, never user text.
 
-Each process exports only what it counts itself: a zero for the metric of another process would
-suggest that all is well.
+Each process exports only its own metrics: a zero for the metric of another process would suggest
+that it works.
 """
 
 import threading
@@ -29,37 +29,37 @@ def _group() -> CollectorRegistry:
     return CollectorRegistry(auto_describe=True)
 
 
-ANYBODY, LOG, PROJECTOR, ARCHIVE, VIEW, EXTENDER, OPERATOR, CONSOLE = (_group() for _ in range(8))
+COMMON, LOG, PROJECTOR, ARCHIVE, VIEW, EXTENDER, OPERATOR, CONSOLE = (_group() for _ in range(8))
 SHOWN_BY: dict[str, tuple[CollectorRegistry, ...]] = {
-    "projector": (ANYBODY, LOG, PROJECTOR),
-    "archive": (ANYBODY, ARCHIVE),
-    "operator": (ANYBODY, LOG, VIEW, OPERATOR),
-    "extender": (ANYBODY, LOG, VIEW, EXTENDER),
-    "console": (ANYBODY, LOG, VIEW, CONSOLE),
-    "simulator": (ANYBODY, LOG, VIEW),
+    "projector": (COMMON, LOG, PROJECTOR),
+    "archive": (COMMON, ARCHIVE),
+    "operator": (COMMON, LOG, VIEW, OPERATOR),
+    "extender": (COMMON, LOG, VIEW, EXTENDER),
+    "console": (COMMON, LOG, VIEW, CONSOLE),
+    "simulator": (COMMON, LOG, VIEW),
 }
 
 BROKER_ERRORS = Counter(
     "joulie_broker_errors_total",
-    "Errors that the broker reported outside of any call",
+    "Errors that the broker reported outside of a call",
     ["kind"],
-    registry=ANYBODY,
+    registry=COMMON,
 )
 LOG_LINES_LOST = Counter(
     "joulie_log_lines_lost_total",
-    "Log lines that standard error did not take: a full disk, a closed pipe",
-    registry=ANYBODY,
+    "Log lines that could not be written to standard error: a full disk, a closed pipe",
+    registry=COMMON,
 )
 RESENT = Counter(
     "joulie_publish_resent_total",
     "Messages sent again because no acknowledgement came in time",
-    registry=ANYBODY,
+    registry=COMMON,
 )
 PUBLISH_REFUSED = Counter(
     "joulie_publish_refused_total",
-    "Tries to publish that the broker refused, by what was to be published",
+    "Attempts to publish that the broker refused, by kind of message",
     ["what"],
-    registry=ANYBODY,
+    registry=COMMON,
 )
 POSITION = Gauge(
     "joulie_position", "Position of the last event that was committed or seen", registry=LOG
@@ -80,7 +80,7 @@ COMMIT_SECONDS = Histogram(
 )
 EVENTS = Counter(
     "joulie_events_total",
-    "Events given a position, by what became of them",
+    "Events given a position, by result",
     ["fate"],
     registry=PROJECTOR,
 )
@@ -90,21 +90,19 @@ REFUSED = Counter(
     ["stream"],
     registry=PROJECTOR,
 )
-EPOCH = Gauge("joulie_epoch", "How often a projector took over", registry=PROJECTOR)
+EPOCH = Gauge("joulie_epoch", "Number of projector takeovers", registry=PROJECTOR)
 FENCED = Counter(
-    "joulie_fenced_total", "Times this projector found that another one leads", registry=PROJECTOR
+    "joulie_fenced_total", "Times this projector was superseded by another one", registry=PROJECTOR
 )
-GAPS = Counter(
-    "joulie_gaps_total", "Times a stream did not hold what comes next", registry=PROJECTOR
-)
+GAPS = Counter("joulie_gaps_total", "Times a stream lacked the next message", registry=PROJECTOR)
 PRODUCER_MISSING = Gauge(
     "joulie_producer_missing_events",
-    "Events that producers numbered and that never came",
+    "Events that producers numbered and that never arrived",
     registry=PROJECTOR,
 )
 DATABASE_RETRIES = Counter(
     "joulie_database_retries_total",
-    "Transactions that the database refused and that were tried again",
+    "Transactions that the database refused and that were retried",
     registry=PROJECTOR,
 )
 SNAPSHOT_POSITION = Gauge(
@@ -119,19 +117,19 @@ DECISIONS_WRITTEN = Counter(
     "joulie_decisions_written_total", "Entries appended to the decision log", registry=PROJECTOR
 )
 STREAM_BYTES = Gauge(
-    "joulie_stream_bytes", "What each stream holds", ["stream"], registry=PROJECTOR
+    "joulie_stream_bytes", "Bytes stored in each stream", ["stream"], registry=PROJECTOR
 )
 STREAM_MAX_BYTES = Gauge(
     "joulie_stream_max_bytes",
-    "What each stream may hold; none where there is no limit. A full one refuses what is new, but "
-    "JOULIE_TEL drops what is old",
+    "Size limit of each stream; absent without a limit. A full stream refuses new messages, but "
+    "JOULIE_TEL drops old ones",
     ["stream"],
     registry=PROJECTOR,
 )
 STREAM_DAYS_LEFT = Gauge(
     "joulie_stream_days_left",
-    "Days until a stream refuses messages, if it grows on as in the last day; none where it does "
-    "not grow, or drops what is old, or nothing can be said yet",
+    "Days until a stream refuses messages at the last day's growth; absent if it does not grow, "
+    "drops old messages, or was measured too briefly",
     ["stream"],
     registry=PROJECTOR,
 )
@@ -151,37 +149,37 @@ ARCHIVE_POSITION = Gauge(
 )
 ARCHIVE_AGE_SECONDS = Gauge(
     "joulie_archive_oldest_unarchived_seconds",
-    "Age of the oldest fact that is not archived; its stream drops it one day",
+    "Age of the oldest fact that is not archived",
     registry=ARCHIVE,
 )
 ARCHIVE_FAILING = Gauge(
-    "joulie_archive_failing", "1 while archiving or looking after it fails", registry=ARCHIVE
+    "joulie_archive_failing", "1 while archiving or its checks fail, else 0", registry=ARCHIVE
 )
 LEFT_OUT = Counter(
     "joulie_left_out_total",
-    "Objects and readings that are beyond the bounds of a fact, and were not published",
+    "Objects and readings outside the bounds of a fact, which were not published",
     ["what"],
     registry=OPERATOR,
 )
 DIGEST_MISMATCHES = Counter(
     "joulie_digest_mismatches_total",
-    "Times a view held other rows than the projector",
+    "Times the rows of a view differed from the projector's",
     registry=VIEW,
 )
 VIEW_AGE_SECONDS = Gauge(
     "joulie_view_age_seconds",
-    "Time since the view last heard from the projector",
+    "Time since the view last received a message of the projector",
     registry=VIEW,
 )
 VIEW_RELOADS = Counter(
     "joulie_view_reloads_total",
-    "Times a view was read anew, by reason",
+    "Times a view was reloaded, by reason",
     ["reason"],
     registry=VIEW,
 )
 ANSWER_SECONDS = Histogram(
     "joulie_answer_seconds",
-    "One webhook answer, from the body's last byte to ours",
+    "Time from the last byte of a webhook request to the last byte of its answer",
     ["verb"],
     buckets=(0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.05, 0.1, 0.5, 5),
     registry=EXTENDER,
@@ -191,26 +189,26 @@ ANSWERS = Counter(
 )
 ANSWERS_REPEATED = Counter(
     "joulie_answers_repeated_total",
-    "Calls for a pod that the same verb has answered before; many for one pod are a hot loop",
+    "Repeated calls of one verb for a pod; many for one pod indicate a hot loop",
     ["verb"],
     registry=EXTENDER,
 )
 FALLBACKS = Counter(
     "joulie_fallbacks_total",
-    "Answers that were open or closed instead of thought about, by reason",
+    "Answers that failed open or closed instead of being computed, by reason",
     ["verb", "reason"],
     registry=EXTENDER,
 )
 SCORES_SAVED = Counter(
     "joulie_scores_saved_total",
-    "Scores that kube-scheduler would have lost or added up twice: neutral ones after a failure, "
-    "and hosts that it named more than once",
+    "Scores that kube-scheduler would have lost or counted twice: neutral scores after a failure, "
+    "and hosts named more than once",
     registry=EXTENDER,
 )
 CONNECTIONS = Gauge("joulie_connections", "Open connections to the extender", registry=EXTENDER)
 REQUESTS_REFUSED = Counter(
     "joulie_requests_refused_total",
-    "Requests refused before they were read to the end, and connections cut, by reason",
+    "Requests refused before they were fully read, and connections closed, by reason",
     ["reason"],
     registry=EXTENDER,
 )
@@ -227,12 +225,12 @@ DECISIONS_SHIPPED = Counter(
 )
 DECISIONS_UNACKNOWLEDGED = Counter(
     "joulie_decisions_unacknowledged_total",
-    "Decisions that the broker had not stored when the deadline of their answer was over",
+    "Decisions that the broker had not stored by the deadline of their answer",
     registry=EXTENDER,
 )
 DECISIONS_DROPPED = Counter(
     "joulie_decisions_dropped_total",
-    "Decisions answered but not recorded, because the disk took no more",
+    "Decisions answered but not recorded, because the disk was full",
     registry=EXTENDER,
 )
 UNKNOWN_CLASS = Counter(
@@ -242,54 +240,54 @@ UNKNOWN_CLASS = Counter(
 )
 BINDINGS = Counter(
     "joulie_bindings_total",
-    "Pods that were to be bound, by outcome",
+    "Bind calls, by outcome",
     ["outcome"],
     registry=EXTENDER,
 )
 BIND_SECONDS = Histogram(
     "joulie_bind_seconds",
-    "One binding: cards chosen and claimed, Binding made",
+    "Duration of one bind call: choosing and claiming cards, creating the Binding",
     buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5),
     registry=EXTENDER,
 )
 CLAIMS_TENDED = Counter(
     "joulie_claims_tended_total",
-    "Events about claims that were due, by what: confirmed, made, or why released",
+    "Events of claim reconciliation: confirmed, made, or the reason of a release",
     ["what"],
     registry=EXTENDER,
 )
 PLANS = Counter("joulie_plans_total", "Plans published", ["policy"], registry=OPERATOR)
 PLANS_STOPPED = Gauge(
     "joulie_plans_stopped",
-    "1 while no plans are made for this reason, else 0",
+    "1 while planning is stopped for this reason, else 0",
     ["reason"],
     registry=OPERATOR,
 )
 PLAN_CPU_SECONDS = Histogram(
     "joulie_plan_cpu_seconds",
-    "Processor time of one look at the cluster",
+    "CPU time of one planning run",
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5),
     registry=OPERATOR,
 )
 NODES_HELD = Gauge(
     "joulie_nodes_held",
-    "Nodes that may not yet become what the plan wants of them",
+    "Nodes whose planned transition is delayed",
     registry=OPERATOR,
 )
 KUBE_WRITES = Counter(
     "joulie_kube_writes_total",
-    "Writes to the Kubernetes API server, by what and how it went",
+    "Writes to the Kubernetes API server, by kind and outcome",
     ["kind", "outcome"],
     registry=OPERATOR,
 )
 KUBE_BEHIND = Gauge(
     "joulie_kube_objects_behind",
-    "Objects in the cluster that are not yet what they shall be",
+    "Objects in the cluster that differ from their desired state",
     registry=OPERATOR,
 )
 WATCH_LISTS = Counter(
     "joulie_watch_lists_total",
-    "How often all objects of a kind were read: once at each start, again when the past was gone",
+    "Full lists of a kind: one per start, and one whenever the watch history was lost",
     ["kind", "how"],  # as watch events, or in pages
     registry=OPERATOR,
 )
@@ -307,18 +305,18 @@ STREAM_LISTENERS = Gauge(
 )
 STREAM_CUT = Counter(
     "joulie_stream_cut_total",
-    "Listeners of the console's stream that were cut because they were too slow",
+    "Listeners of the console's stream that were disconnected because they were too slow",
     registry=CONSOLE,
 )
 CONSOLE_REFUSED = Counter(
     "joulie_console_refused_total",
-    "Requests that the console refused before it looked at them, and connections cut, by reason",
+    "Requests that the console refused before processing, and connections closed, by reason",
     ["reason"],
     registry=CONSOLE,
 )
 CONSOLE_SECONDS = Histogram(
     "joulie_console_seconds",
-    "One answer of the console's API, by route",
+    "Duration of one answer of the console's API, by route",
     ["route"],
     buckets=(0.001, 0.005, 0.02, 0.05, 0.2, 1, 5, 30),
     registry=CONSOLE,

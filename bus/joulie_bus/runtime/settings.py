@@ -327,13 +327,16 @@ class BusSettings:
         file, "NATS_CA_FILE", "", "CA certificate (PEM) of the broker; given, TLS is spoken"
     )
     nats_cert_file: str = setting(
-        file, "NATS_CERT_FILE", "", "Our own certificate (PEM); given, TLS is spoken"
+        file, "NATS_CERT_FILE", "", "The client certificate (PEM); enables TLS"
     )
     nats_key_file: str = setting(
-        file, "NATS_KEY_FILE", "", "The key (PEM, no passphrase) of our certificate"
+        file, "NATS_KEY_FILE", "", "The key (PEM, no passphrase) of the client certificate"
     )
     nats_inbox: str = setting(
-        inbox, "NATS_INBOX", "_INBOX", "Where the broker's answers go; what our user may listen to"
+        inbox,
+        "NATS_INBOX",
+        "_INBOX",
+        "Prefix of reply subjects; the user must be allowed to subscribe to it",
     )
     nats_server_bin: str = setting(
         program,
@@ -368,9 +371,9 @@ class BusSettings:
         given = [name for name, value in ways.items() if value]
         found = []
         if len(given) > 1:
-            found.append(f"{' and '.join(given)}: give one of them; who are we at the broker?")
+            found.append(f"{' and '.join(given)}: give only one of them; they name different users")
         if self.nats_password and not self.nats_user:
-            found.append("NATS_PASSWORD without NATS_USER: whose is it?")
+            found.append("NATS_PASSWORD without NATS_USER: set both")
         if bool(self.nats_cert_file) != bool(self.nats_key_file):
             found.append("NATS_CERT_FILE and NATS_KEY_FILE: one is of no use without the other")
         return found

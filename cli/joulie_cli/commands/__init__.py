@@ -1,4 +1,4 @@
-"""One module per command: `SETTINGS` says what it reads, `run` does it and returns the exit code.
+"""One module per command: `SETTINGS` lists the settings it reads, `run` returns the exit code.
 
-They are imported when asked for: whoever wants `joulie status` does not wait for the operator.
+A module is imported only when its command runs, so that `joulie status` does not load the operator.
 """

@@ -1,4 +1,4 @@
-"""`joulie archive`: the log outside of broker and database, and back into an empty one."""
+"""`joulie archive`: writes the log to an archive, and restores it into an empty database."""
 
 import argparse
 import asyncio
@@ -16,7 +16,7 @@ from joulie_audit.archive.parts import Archive
 from joulie_audit.archive.restore import Restored, restore
 from joulie_bus.errors import DataDirectoryError, NotInTheLog, NotTrimmed
 from joulie_bus.runtime.settings import setting, some_time_or_never
-from joulie_cli.log_access.archiving import Keeper
+from joulie_cli.log_access.archiving import PeriodicArchiver
 from joulie_cli.log_access.past import ArchivePlace, facts_of
 from joulie_cli.log_access.trimming import as_json, as_text, trim
 from joulie_cli.wiring import Wiring, serve_part
@@ -32,7 +32,7 @@ class ArchiveSettings(ArchivePlace):
         some_time_or_never,
         "ARCHIVE_KEEP",
         "168h",
-        "What the archive holds leaves streams and database when it is older than that",
+        "How long archived facts and entries stay in the streams and the database",
     )
 
 
@@ -52,24 +52,24 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     keep_s = settings.keep_s if args.keep is None else args.keep
     if args.every is not None:
         args.every = args.every or EVERY_S
-        keeper = Keeper(args, wires, lambda now: _archive(args, wires, now=now), keep_s)
+        keeper = PeriodicArchiver(args, wires, lambda now: _archive(args, wires, now=now), keep_s)
         return serve_part(wires, "archive", keeper.run())
     kept = asyncio.run(_archive(args, wires, now=args.now))
-    told = kept._asdict()
+    result = kept._asdict()
     text = [_archived(kept, args.to, args.now)]
     if args.trim:
         trimmed = asyncio.run(trim(args.to, wires, _named(keep_s)))
-        told |= {"trimmed": as_json(trimmed)}
+        result |= {"trimmed": as_json(trimmed)}
         text.append(as_text(trimmed))
-    print(json.dumps(told) if args.json else "\n".join(text))
+    print(json.dumps(result) if args.json else "\n".join(text))
     return 0
 
 
 def _named(keep_s: float | None) -> float:
     if keep_s is None:
         raise NotTrimmed(
-            "ARCHIVE_KEEP is never, so nothing was trimmed; what there was to archive is archived. "
-            "Give --keep TIME to trim all the same."
+            "ARCHIVE_KEEP is never, so nothing was trimmed. The archive itself was written. "
+            "Give --keep TIME to trim anyway."
         )
     return keep_s
 
@@ -77,7 +77,7 @@ def _named(keep_s: float | None) -> float:
 def _directory(wires: Wiring) -> Path:
     named = wires.source.load(ArchiveSettings).directory
     if not named:
-        raise NotInTheLog("Which archive? Give --to DIR, or set ARCHIVE_DIR.")
+        raise NotInTheLog("No archive is named. Give --to DIR, or set ARCHIVE_DIR.")
     return Path(named)
 
 
@@ -100,6 +100,7 @@ def _restore(path: Path, wires: Wiring) -> Restored:
     data.create()
     with_schema = database.migrator(data.database)
     try:
+        database.require_reachable(with_schema)
         if joulie_migrations.current(with_schema):
             raise DataDirectoryError(
                 f"{database.without_password(data.database)} exists already; an archive is "
@@ -113,7 +114,7 @@ def _restore(path: Path, wires: Wiring) -> Restored:
     try:
         store, now = Store(engine), time.time_ns()
         held = store.acquire("restore", now + LEASE_NS, now, secrets.token_hex(8), lambda _: True)
-        assert held is not None  # nobody else knows of this database
+        assert held is not None  # the database is new, so no other process can hold the lease
         done = restore(archive, store, DecisionLog(engine), held)
         store.renew(held.epoch, 0)
     finally:
@@ -125,18 +126,20 @@ def _restore(path: Path, wires: Wiring) -> Restored:
 
 def _archived(kept: ArchiveResult, to: Path, now: bool) -> str:
     if not kept.parts:
-        hint = "" if now else " Hours that are over are archived; --now takes the running one too."
+        hint = "" if now else " Only complete hours are archived; --now includes the current one."
         return (
-            f"Nothing new: facts to {kept.facts_to} and entries to {kept.log_to} are there.{hint}"
+            f"Nothing new: the archive holds facts up to position {kept.facts_to} and entries up "
+            f"to {kept.log_to}.{hint}"
         )
     return (
         f"{kept.parts} new part{'' if kept.parts == 1 else 's'} in {to}, read back and compared: "
-        f"facts to position {kept.facts_to}, entries to {kept.log_to}."
+        f"facts up to position {kept.facts_to}, entries up to {kept.log_to}."
     )
 
 
 def _restored(done: Restored, path: Path) -> str:
     return (
-        f"{done.facts} facts folded and {done.entries} entries chained again in {path}, as they "
-        "were. Put head.key beside it before a projector starts, else it signs with a new key."
+        f"{done.facts} facts and {done.entries} entries were restored into {path}, with the same "
+        "positions and hashes. Copy head.key there before a projector starts; otherwise it signs "
+        "with a new key."
     )

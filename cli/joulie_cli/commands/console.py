@@ -1,4 +1,4 @@
-"""`joulie console`: shows people what happens, and what happened."""
+"""`joulie console`: the API, the stream of decisions and the web page."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`joulie dead`: messages that could not be folded. List them, look at one, tell it again."""
+"""`joulie dead`: lists, shows and retries messages that could not be folded (quarantine)."""
 
 import argparse
 import asyncio
@@ -20,15 +20,15 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     with history_of(wires, archive_of(args, wires)) as history:
         found = history.quarantined()
     if args.action == "list":
-        told = [_as_json(poison) for poison in found]
-        print(json.dumps(told) if args.json else _as_text(found))
+        line = [_as_json(poison) for poison in found]
+        print(json.dumps(line) if args.json else _as_text(found))
         return 1 if found else 0
     poison = _at(found, args.position)
     if args.action == "retry":
         asyncio.run(_retry(wires, poison))
     body = quarantine.to_readable(poison.body) if is_single(poison) else None
-    told_one = _as_json(poison) | {"body": body}
-    print(json.dumps(told_one, indent=None if args.json else 2))
+    shown = _as_json(poison) | {"body": body}
+    print(json.dumps(shown, indent=None if args.json else 2))
     return 0
 
 
@@ -43,8 +43,8 @@ def _at(found: list[Poison], position: int | None) -> Poison:
         if position in positions_of(poison):
             return poison
     raise NotRetryable(
-        f"Nothing lies in quarantine at position {position}. Nothing was done. "
-        f"`joulie dead list` shows what does."
+        f"No message is in quarantine at position {position}. Nothing was done. "
+        f"`joulie dead list` shows those that are."
     )
 
 
@@ -68,10 +68,10 @@ def _as_text(found: list[Poison]) -> str:
 
 
 def _line(poison: Poison) -> str:
-    told = f"{poison.position:>10}  {poison.stream} #{poison.sequence}  {poison.why}"
+    line = f"{poison.position:>10}  {poison.stream} #{poison.sequence}  {poison.why}"
     if is_single(poison):
-        return told
+        return line
     positions = positions_of(poison)
     subject = poison.subject or "several subjects"
     more = f"and {len(positions) - 1} more of {subject} up to {positions[-1]}, without their bodies"
-    return f"{told}\n{'':>10}  {more}"
+    return f"{line}\n{'':>10}  {more}"

@@ -1,4 +1,4 @@
-"""`joulie decisions`: what was answered, newest last; `--follow` goes on as it happens."""
+"""`joulie decisions`: lists entries of the decision log, newest last; `--follow` streams them."""
 
 import argparse
 import json
@@ -48,7 +48,7 @@ def _since(text: str, now: int) -> int:
     except ValueError as error:
         raise NotInTheLog(f"{text!r} is not {HOW}.") from error
     if at > now:
-        raise NotInTheLog(f"--since {text} lies in the future; nothing was decided since then.")
+        raise NotInTheLog(f"--since {text} lies in the future. Give a time in the past.")
     return at
 
 
@@ -79,14 +79,13 @@ def _follow(wires: Wiring, wanted: EntryQuery, args: argparse.Namespace) -> None
 def _print(entries: Iterator[StoredEntry], args: argparse.Namespace) -> None:
     for entry in entries:
         event = read(entry)
-        told: Any = json.dumps(row_of(entry, event)) if args.json else line_of(entry, event)
-        print(told, flush=True)
+        line: Any = json.dumps(row_of(entry, event)) if args.json else line_of(entry, event)
+        print(line, flush=True)
 
 
 def _nothing(entries: int) -> str:
     if not entries:
         return "The log has no decisions yet. `joulie status` shows what runs."
     return (
-        f"None of the {entries} entries is like that. Leave out a condition, or look at all: "
-        "`joulie decisions`."
+        f"None of the {entries} entries matches. Remove a filter, or list all: `joulie decisions`."
     )

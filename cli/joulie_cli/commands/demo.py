@@ -1,4 +1,4 @@
-"""`joulie demo`: everything, over a cluster that does not exist."""
+"""`joulie demo`: all parts over a simulated cluster, with a live screen."""
 
 import argparse
 import asyncio
@@ -26,10 +26,10 @@ from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
 from joulie_cli.commands import console, extender, operator, projector, simulator
 from joulie_cli.display.placements import placements
-from joulie_cli.display.screen import Extent, Place, Screen
+from joulie_cli.display.screen import DemoLocation, Screen, TerminalSize
 from joulie_cli.supervisor.data_directory import DEFAULT
 from joulie_cli.supervisor.supervisor import Supervisor
-from joulie_cli.wiring import Wiring, run_until_told
+from joulie_cli.wiring import Wiring, run_until_signalled
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.settings import ServerSettings
 from joulie_projections.history.history import History, StoredEntry
@@ -46,43 +46,43 @@ SETTINGS = (
 )
 PARTS = ("projector", "operator", "extender", "console", "simulator")
 SCREEN_S = 1.0
-PROOF_S = 60.0  # after so long there is something to prove
-RECONCILE = {"RECONCILE_INTERVAL": "10s"}  # a demo lasts for minutes
-PODS_PER_S = (8.0, 50.0)  # least and most; between them, one for 15 nodes
+PROOF_S = 60.0  # when the replay starts: by then the log holds enough decisions
+RECONCILE = {"RECONCILE_INTERVAL": "10s"}  # short, because a demo lasts only minutes
+PODS_PER_S = (8.0, 50.0)  # minimum and maximum; between them one per 15 nodes
 
 
-class Wish(NamedTuple):
-    """What the command line asked for."""
+class DemoOptions(NamedTuple):
+    """The parsed command line."""
 
     simulated: SimulatorOptions
-    words: dict[str, str]  # the options of the simulator
+    arguments: dict[str, str]  # passed on to `joulie simulator`
     headless: bool
     seconds: float | None  # None: until Ctrl-C
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
-    wish = wish_of(args)
-    with contextlib.nullcontext() if wish.headless else lines_aside(wires):
-        summary = run_until_told(lambda told: run_demo(wires, wish, told))
+    options = demo_options(args)
+    with contextlib.nullcontext() if options.headless else log_to_file(wires):
+        summary = run_until_signalled(lambda stop: run_demo(wires, options, stop))
     print(json.dumps(summary) if args.json else _farewell(summary, wires))
     return 0
 
 
-def wish_of(args: argparse.Namespace) -> Wish:
-    """Raises SettingsError: what is wrong with an option is told before anything starts."""
+def demo_options(args: argparse.Namespace) -> DemoOptions:
+    """Raises SettingsError before anything starts if an option is invalid."""
     if args.trace:
-        args.trace = args.trace.resolve()  # parts are started elsewhere
-    words = simulator.words_of(args)
-    nodes = simulator.options_of(words).nodes
+        args.trace = args.trace.resolve()  # parts run in another working directory
+    arguments = simulator.given_arguments(args)
+    nodes = simulator.options_of(arguments).nodes
     least, most = PODS_PER_S
-    words = {"--pods-per-second": f"{min(most, max(least, nodes / 15)):.1f}"} | words
+    arguments = {"--pods-per-second": f"{min(most, max(least, nodes / 15)):.1f}"} | arguments
     headless = args.headless or args.json
-    return Wish(simulator.options_of(words), words, headless, args.seconds)
+    return DemoOptions(simulator.options_of(arguments), arguments, headless, args.seconds)
 
 
 @contextlib.contextmanager
-def lines_aside(wires: Wiring) -> Generator[None, None, None]:
-    """While a picture is drawn, our own log goes into a file: lines between would tear it."""
+def log_to_file(wires: Wiring) -> Generator[None, None, None]:
+    """Log to a file while the live screen is drawn: log lines would corrupt it."""
     level, style = wires.bus.log_level, wires.bus.log_format
     wires.data.create()
     with open(wires.data.logs / "demo.log", "a", buffering=1) as file:
@@ -94,17 +94,17 @@ def lines_aside(wires: Wiring) -> Generator[None, None, None]:
 
 
 def _farewell(summary: dict[str, Any], wires: Wiring) -> str:
-    joulie, where = as_called(sys.argv[0]), _option(wires)
+    joulie, where = command_name(sys.argv[0]), _option(wires)
     return (
         f"{summary['decisions']} decisions for {summary['pods']} pods on {summary['nodes']} "
         f"nodes; {summary['refused']} of them refused some node.\n"
-        f"All of it is in {wires.data.path}. To prove it:\n"
+        f"The data is in {wires.data.path}. To check it:\n"
         f"  {joulie} verify{where}\n  {joulie} replay{where}"
     )
 
 
-def as_called(program: str) -> str:
-    """How the user calls us again: by name if PATH leads here, else by the way there."""
+def command_name(program: str) -> str:
+    """The command to print in hints: `joulie` if PATH finds this program, otherwise its path."""
     path = Path(program)
     found = shutil.which("joulie")
     if path.name != "joulie" or (found and Path(found).resolve() == path.resolve()):
@@ -113,24 +113,24 @@ def as_called(program: str) -> str:
 
 
 def _option(wires: Wiring) -> str:
-    """What a command needs to find the data, with a blank before it."""
+    """` --data DIR` if the data is not in the default directory, otherwise empty."""
     return "" if wires.data.path == DEFAULT.resolve() else f" --data {wires.data.path}"
 
 
-async def run_demo(wires: Wiring, wish: Wish, told: asyncio.Event) -> dict[str, Any]:
-    """Returns what happened. `told` is set by Ctrl-C."""
+async def run_demo(wires: Wiring, options: DemoOptions, stop: asyncio.Event) -> dict[str, Any]:
+    """Returns the summary. Ctrl-C sets `stop`."""
     extra = {
         **wires.source.from_file(),
         **({} if wires.source.names("RECONCILE_INTERVAL") else RECONCILE),
         "JOULIE_CLUSTER": wires.bus.cluster,
-        "KUBECONFIG": "",  # a simulated cluster must never reach a real one
+        "KUBECONFIG": "",  # a demo never connects to a real cluster
         "EXTENDER_BINDS": "simulated",
     }
     addresses = addresses_of(wires.source)
-    words = [word for pair in wish.words.items() for word in pair]
-    parts = {**dict.fromkeys(PARTS, ()), "simulator": words}
+    arguments = [word for pair in options.arguments.items() for word in pair]
+    parts = {**dict.fromkeys(PARTS, ()), "simulator": arguments}
     wires.data.create()
-    if not wish.headless:
+    if not options.headless:
         print(f"Starting {', '.join(PARTS)} and a broker; the data is in {wires.data.path} ...")
     async with (
         Supervisor.over(wires.data, parts, addresses, extra, wires.subjects) as supervisor,
@@ -138,15 +138,21 @@ async def run_demo(wires: Wiring, wish: Wish, told: asyncio.Event) -> dict[str, 
     ):
         await view.wait_ready(30)
         start = view.position
-        if wish.headless:
-            await _until_over(told, wish.seconds)
+        if options.headless:
+            await _until_stopped(stop, options.seconds)
         else:
-            joulie = as_called(sys.argv[0])
-            place = Place(supervisor.endpoints, joulie, _option(wires), wish.simulated.speed)
-            await _show(_Shown(wires, supervisor, Screen(view, place)), wish.seconds, told)
+            joulie = command_name(sys.argv[0])
+            location = DemoLocation(
+                supervisor.endpoints, joulie, _option(wires), options.simulated.speed
+            )
+            await _show(
+                _LiveScreen(wires, supervisor, Screen(view, location)), options.seconds, stop
+            )
         summary = _summary(view, start, supervisor)
-    with History.of(wires.data.database) as history:  # everything that came in until the end
-        return {**_told(history), **summary}
+    with History.of(
+        wires.data.database
+    ) as history:  # after the parts have stopped, so that all entries count
+        return {**_counts(history), **summary}
 
 
 @contextlib.asynccontextmanager
@@ -163,8 +169,8 @@ async def _viewing(wires: Wiring, supervisor: Supervisor) -> AsyncGenerator[View
 
 
 def addresses_of(source: Source) -> dict[str, HostPort]:
-    """What somebody set is used as it is; else a port that is taken gives way to a free one:
-    a demo must not fail over that.
+    """Addresses from the settings are used unchanged; a default port in use is replaced by a free
+    one, so that a demo does not fail because of it.
     """
     documented = {
         "extender": ("EXTENDER_ADDR", source.load(ServerSettings).addr),
@@ -187,43 +193,43 @@ def free_or(port: int) -> HostPort:
     return HostPort("127.0.0.1", port)
 
 
-async def _until_over(told: asyncio.Event, seconds: float | None) -> bool:
-    """Until somebody says so, or the time is over; was it said?"""
+async def _until_stopped(stop: asyncio.Event, seconds: float | None) -> bool:
+    """Wait for `stop` or until `seconds` have passed; returns whether `stop` is set."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            await told.wait()
-    return told.is_set()
+            await stop.wait()
+    return stop.is_set()
 
 
-class _Shown(NamedTuple):
+class _LiveScreen(NamedTuple):
     wires: Wiring
     supervisor: Supervisor
     screen: Screen
 
     def draw(self, live: Live) -> None:
-        extent = Extent(*live.console.size)
+        size = TerminalSize(*live.console.size)
         with History.of(self.wires.data.database) as history:
-            # Two answers for a pod, and more for those that are tried again.
-            newest = [_event(entry) for entry in history.newest_answers(4 * extent.rows)]
-        self.screen.fell = self.supervisor.fell
-        live.update(self.screen.picture(placements(newest), extent), refresh=True)
+            # A pod has two answers, and more if kube-scheduler retries it.
+            newest = [_event(entry) for entry in history.newest_answers(4 * size.rows)]
+        self.screen.restarted_parts = self.supervisor.restarted_parts
+        live.update(self.screen.rendered(placements(newest), size), refresh=True)
 
 
-async def _show(shown: _Shown, seconds: float | None, told: asyncio.Event) -> None:
-    """Draws once a second; after a minute it has all decisions so far taken again."""
+async def _show(shown: _LiveScreen, seconds: float | None, stop: asyncio.Event) -> None:
+    """Draw once a second; after a minute, replay all decisions so far."""
     ending = float("inf") if seconds is None else time.monotonic() + seconds
     with Live(console=Console(stderr=True), auto_refresh=False) as live:
-        async with background(prove(shown.wires, shown.screen, PROOF_S), "proof"):
+        async with background(replay_in_background(shown.wires, shown.screen, PROOF_S), "proof"):
             while (left := ending - time.monotonic()) > 0:
-                if await _until_over(told, min(SCREEN_S, left)):
+                if await _until_stopped(stop, min(SCREEN_S, left)):
                     return
                 shown.draw(live)
 
 
-async def prove(wires: Wiring, screen: Screen, after_s: float) -> None:
-    """In a process of its own, as anybody could: `joulie replay` on the data of a running demo."""
+async def replay_in_background(wires: Wiring, screen: Screen, after_s: float) -> None:
+    """Run `joulie replay` on the data of the running demo, in a separate process."""
     await asyncio.sleep(after_s)
-    screen.proof = "proof: taking every decision so far again ..."
+    screen.proof = "replay: recomputing all decisions so far ..."
     replaying = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "joulie_cli.main", "replay", "--data", str(wires.data.path)),
         stdout=asyncio.subprocess.PIPE,
@@ -232,8 +238,8 @@ async def prove(wires: Wiring, screen: Screen, after_s: float) -> None:
     )
     try:
         out, err = await replaying.communicate()
-        said = out or err
-        screen.proof = f"proof: {said.decode().strip().splitlines()[0]}" if said else ""
+        output = out or err
+        screen.proof = f"replay: {output.decode().strip().splitlines()[0]}" if output else ""
     finally:
         if replaying.returncode is None:
             replaying.kill()
@@ -251,8 +257,8 @@ def _summary(view: View, start: int, supervisor: Supervisor) -> dict[str, Any]:
     }
 
 
-def _told(history: History) -> dict[str, int]:
-    """Answers, pods they were about, and those filter answers that refused some node."""
+def _counts(history: History) -> dict[str, int]:
+    """Counts answers, their pods, and filter answers that refused at least one node."""
     refused = sum(bool(_refusal(entry)) for entry in history.filters())
     answers = history.counts().answers
     return {"decisions": answers, "pods": history.count_pods(), "refused": refused}

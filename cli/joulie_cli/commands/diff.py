@@ -1,4 +1,4 @@
-"""`joulie diff`: does a later head go on from an earlier one, or was the log rewritten between?"""
+"""`joulie diff`: checks that the log was only appended to between two signed heads."""
 
 import argparse
 import json
@@ -18,14 +18,14 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     with history_of(wires, archive_of(args, wires)) as history:
         heads = [head_named(text, history, ()) for text in (args.one, args.other)]
         found = difference(history, public, *heads)
-    told = {
+    result = {
         "from": found.first.pos,
         "to": found.last.pos,
         "entries": found.entries,
         "consistent": not found.flaw,
         "what": found.flaw,
     }
-    print(json.dumps(told) if args.json else as_text(found))
+    print(json.dumps(result) if args.json else as_text(found))
     return 1 if found.flaw else 0
 
 

@@ -1,4 +1,4 @@
-"""`joulie extender`: answers kube-scheduler."""
+"""`joulie extender`: the webhook that answers kube-scheduler."""
 
 import argparse
 import asyncio
@@ -27,7 +27,7 @@ def run(_: argparse.Namespace, wires: Wiring) -> int:
 
 
 async def _answer(wires: Wiring) -> None:
-    """Listens at once; a broker that is not there yet makes it wait, not end."""
+    """Listen at once; retry until the broker is reachable instead of exiting."""
     server, scoring = wires.source.load(ServerSettings), wires.source.load(ScoringSettings)
     resources = wires.source.load(GpuResourceSettings).resources
     weights = scoring.weights(wires.source.load(CatalogSettings).catalog, resources)
@@ -42,7 +42,9 @@ async def _answer(wires: Wiring) -> None:
                 ):
                     await service.work(bus, view, binder)
             except BusError as error:
-                log.error("no_view_yet", error=str(error), what="answers without one; tries again")
+                log.error(
+                    "no_view_yet", error=str(error), what="answers without a view and retries"
+                )
                 await asyncio.sleep(RETRY_S)
 
 
@@ -55,7 +57,7 @@ async def _binder(
     elif binds == SIMULATED:
         yield PretendedBinder(view)
     else:
-        # Half a second and 40 MB that nobody else needs.
+        # Imported here: costs half a second and 40 MB, and only binding requires it.
         from joulie_extender.binding.kubernetes_binding import KubeBinder
 
         async with KubeBinder.of(binds, resources) as binder:

@@ -1,4 +1,4 @@
-"""`joulie gpus`: cards, who has them, what is left of them, and how broken up that is."""
+"""`joulie gpus`: GPU cards, the pods that use them, free memory and its fragmentation."""
 
 import argparse
 import json
@@ -22,8 +22,8 @@ from joulie_projections.state.state import ClusterState
 SETTINGS = (CatalogSettings,)
 
 
-class Wish(NamedTuple):
-    """What the command line asked for."""
+class CardFilter(NamedTuple):
+    """The filters of the command line; empty fields match every card."""
 
     node: str = ""
     model: str = ""
@@ -35,29 +35,31 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     with history_of(wires) as history:
         cluster_state = history.cluster_state()
     aliases = aliases_of(wires.source.load(CatalogSettings).catalog)
-    wish = Wish(args.node or "", args.model or "", args.pod or "", args.free)
-    found = report(cluster_state, wish, aliases)
+    card_filter = CardFilter(args.node or "", args.model or "", args.pod or "", args.free)
+    found = report(cluster_state, card_filter, aliases)
     print(json.dumps(found) if args.json else as_text(found))
     return 0
 
 
-def report(cluster_state: ClusterState, wish: Wish, aliases: Aliases = ()) -> dict[str, Any]:
+def report(
+    cluster_state: ClusterState, card_filter: CardFilter, aliases: Aliases = ()
+) -> dict[str, Any]:
     cards = [
         _card(cluster_state, uuid, card)
         for uuid, card in sorted(
             cluster_state.gpus.items(), key=lambda item: (item[1].node, item[0])
         )
-        if _is_wished(card, wish, aliases)
+        if _matches(card, card_filter, aliases)
     ]
     return {"cards": cards, "total": _total(cards)}
 
 
-def _is_wished(card: CardState, wish: Wish, aliases: Aliases) -> bool:
+def _matches(card: CardState, card_filter: CardFilter, aliases: Aliases) -> bool:
     return (
-        (not wish.node or card.node == wish.node)
-        and (not wish.model or is_model(wish.model, card.model, aliases))
-        and (not wish.is_free or (card.healthy and free_mb(card) > 0))
-        and (not wish.pod or any(wish.pod in names for names in _names(card)))
+        (not card_filter.node or card.node == card_filter.node)
+        and (not card_filter.model or is_model(card_filter.model, card.model, aliases))
+        and (not card_filter.is_free or (card.healthy and free_mb(card) > 0))
+        and (not card_filter.pod or any(card_filter.pod in names for names in _names(card)))
     )
 
 
@@ -94,7 +96,7 @@ def _card(cluster_state: ClusterState, uuid: str, card: CardState) -> dict[str, 
 
 
 def _total(cards: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Fragmentation: of all memory that is free, the share that is left over beside somebody."""
+    """Fragmentation: the share of all free memory that is on cards in use."""
     free = _sum(cards, "free_mb")
     whole = [card for card in cards if card["idle"] and card["free_mb"]]
     holes = [card for card in cards if not card["idle"] and card["free_mb"]]
@@ -120,13 +122,13 @@ def as_text(found: dict[str, Any]) -> str:
     total = found["total"]
     lines = [_line(card) for card in found["cards"]]
     if lines:
-        head = ("node", "card", "model", "MB used", "of", "link", "who has it")
+        head = ("node", "card", "model", "MB used", "of", "link", "used by")
         lines.insert(0, _FORM.format(*head))
     lines.append(
         f"{total['cards']} card(s) on {total['nodes']} node(s): {total['whole']} whole, "
         f"{total['holes']} shared with room, {total['unhealthy']} unhealthy; "
         f"{total['free_mb']} MB free, at most {total['largest_free_mb']} MB on one card, "
-        f"{total['fragmentation_pct']:g} % of it beside somebody"
+        f"{total['fragmentation_pct']:g} % of it on shared cards"
     )
     return "\n".join(lines)
 
@@ -138,10 +140,10 @@ def _line(card: dict[str, Any]) -> str:
     node = card["node"] or "gone"
     where = node if card["is_node_there"] or not card["node"] else f"{node} (gone)"
     sizes = (card["used_mb"], card["total_mb"])
-    return _FORM.format(where, card["uuid"], card["model"], *sizes, card["link"], _whose(card))
+    return _FORM.format(where, card["uuid"], card["model"], *sizes, card["link"], _users(card))
 
 
-def _whose(card: dict[str, Any]) -> str:
+def _users(card: dict[str, Any]) -> str:
     claims = [
         f"{claim['pod']} ({claim['mb']} MB{'' if claim['confirmed'] else ', being bound'})"
         for claim in card["claims"]

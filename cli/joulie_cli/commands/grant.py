@@ -1,4 +1,4 @@
-"""`joulie grant`: a user of the broker and its permissions, for nats-server's configuration."""
+"""`joulie grant`: prints a broker user and its permissions for nats-server's configuration."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""`joulie keys`: the keys that sign the log, a new one, and one that is not trusted any more."""
+"""`joulie keys`: lists, rotates and retires the keys that sign the log."""
 
 import argparse
 import asyncio
@@ -24,10 +24,10 @@ from joulie_projections.decision_log.signed import Head, decode_any
 SETTINGS = ()
 LOOK_S = 0.2
 HOW = "an entry's number, a time such as 2026-11-21T10:30, or -10m"
-WAITS = (
-    "{file} is there; no projector has taken it up within {seconds:g} s. The projector that signs "
-    "this log takes it up before its next head; if none runs, the next one does when it starts. "
-    "`joulie keys list` shows it then."
+NOT_YET_TAKEN_UP = (
+    "{file} was written; no projector has taken it up within {seconds:g} s. The projector that "
+    "signs this log takes it up before its next head; if none runs, the next one does when it "
+    "starts. `joulie keys list` shows it then."
 )
 
 
@@ -44,29 +44,29 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 def _list(args: argparse.Namespace, ring: Ring) -> int:
-    told = [_as_json(number, key, ring) for number, key in enumerate(ring.keys, 1)]
+    listed = [_as_json(number, key, ring) for number, key in enumerate(ring.keys, 1)]
     lines = [_as_text(number, key, ring) for number, key in enumerate(ring.keys, 1)]
-    print(json.dumps(told) if args.json else "\n".join(lines))
+    print(json.dumps(listed) if args.json else "\n".join(lines))
     return 0
 
 
 def _wait(args: argparse.Namespace, wires: Wiring, file: Path) -> int:
-    """The projector makes the change; it is made once the file that asks for it is gone."""
+    """Wait for the projector: it deletes the request file once the change is made."""
     end = time.monotonic() + args.wait
     while file.exists():
         if time.monotonic() >= end:
-            raise KeyChangeRefused(WAITS.format(file=file, seconds=args.wait))
+            raise KeyChangeRefused(NOT_YET_TAKEN_UP.format(file=file, seconds=args.wait))
         time.sleep(LOOK_S)
     return _list(args, public_key(wires))
 
 
-# --- what to retire -----------------------------------------------------------------------------
+# --- arguments of `retire` ----------------------------------------------------------------------
 
 
 def _named(args: argparse.Namespace, ring: Ring) -> str:
     if not args.key or args.compromised_since is None:
         raise KeyChangeRefused(
-            "Which key, and since when? Nothing was changed. Give "
+            "A key and a time are required. Nothing was changed. Give "
             "`joulie keys retire KEY --compromised-since WHEN`; `joulie keys list` has the numbers."
         )
     if args.key.isdecimal() and 1 <= int(args.key) <= len(ring.keys):
@@ -75,8 +75,8 @@ def _named(args: argparse.Namespace, ring: Ring) -> str:
 
 
 async def _since(args: argparse.Namespace, wires: Wiring) -> int:
-    """The newest entry whose head was anchored by then, by the broker's clock: a key that leaked
-    can sign any time that it likes."""
+    """The newest entry with an anchored head before that time, by the broker's clock: the time in
+    a head itself can be forged with a leaked key."""
     when: str = args.compromised_since
     if when.isdecimal():
         return int(when)
@@ -98,7 +98,7 @@ def _decoded(data: bytes) -> Head | None:
     return said if isinstance(said, Head) else None
 
 
-# --- shown --------------------------------------------------------------------------------------
+# --- output -------------------------------------------------------------------------------------
 
 
 def _as_json(number: int, key: Key, ring: Ring) -> dict[str, Any]:

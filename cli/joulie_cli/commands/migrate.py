@@ -1,4 +1,4 @@
-"""`joulie migrate`: brings the database to this version's schema, and makes missing streams."""
+"""`joulie migrate`: migrates the database to this version's schema and creates missing streams."""
 
 import argparse
 import asyncio
@@ -22,7 +22,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         print(f"{database.without_password(wires.data.database)} is at schema {reached}.")
     finally:
         engine.dispose()
-    if names_a_broker(wires):  # the one in the directory gets its streams whenever it starts
+    if names_a_broker(wires):  # an embedded broker gets its streams at every start
         address = address_of(wires, Role.ADMIN)
         asyncio.run(_make_streams(wires, address))
         print(f"The streams are at {address.shown}.")

@@ -1,4 +1,4 @@
-"""`joulie operator`: decides which nodes supply performance, watches the cluster, writes to it."""
+"""`joulie operator`: assigns power profiles to nodes; watches the cluster and writes to it."""
 
 import argparse
 import asyncio
@@ -53,12 +53,12 @@ async def _operate(wires: Wiring, cluster: str) -> None:
     async with viewing(wires, Role.OPERATOR) as (bus, view):
         if cluster:
             await _take_turns(wires, bus, view, cluster)
-        else:  # a simulated one: nothing to watch and nobody to write to
+        else:  # a simulated cluster has no API server
             await _plan(wires, bus, view)
 
 
 async def _take_turns(wires: Wiring, bus: Log, view: View, cluster: str) -> None:
-    """One operator works; others stand by with a warm view."""
+    """Leader election: one operator works; the others stand by with a warm view."""
     from joulie_operator.kube.api_client import ApiServer
     from joulie_operator.kube.lease import Lease
 
@@ -69,7 +69,7 @@ async def _take_turns(wires: Wiring, bus: Log, view: View, cluster: str) -> None
 
 
 async def _lead(wires: Wiring, bus: Log, view: View, api: "ApiServer") -> None:
-    """What only one operator does. Nothing of it survives the loss of the lease."""
+    """The work of the leader; all of it is cancelled when the lease is lost."""
     from joulie_operator.apply.gpu_status import GpuStatusWriter
     from joulie_operator.apply.writer import Applier
     from joulie_operator.observe.hardware_inventory import GpuNames, Inventory

@@ -1,4 +1,4 @@
-"""`joulie plans`: what the operator decided, and why; one plan in full by `joulie explain plan`."""
+"""`joulie plans`: lists the operator's plans; `joulie explain plan` shows one in full."""
 
 import argparse
 import asyncio
@@ -32,7 +32,7 @@ async def _plans(args: argparse.Namespace, wires: Wiring) -> list[dict[str, Any]
 
 
 def grouped(found: list[PlanFact]) -> list[dict[str, Any]]:
-    """A plan and what it changed; the parts of a large one are one plan."""
+    """Plans with their changes; a plan that was published in parts counts once."""
     plans: dict[str, dict[str, Any]] = {}
     for fact in found:
         event = fact.event
@@ -40,14 +40,14 @@ def grouped(found: list[PlanFact]) -> list[dict[str, Any]]:
             head = {"position": fact.position, "at": fact.at, **msgspec.to_builtins(event)}
             plans.setdefault(event.plan, {**head, "changes": event.changes, "events": []})
         elif event.plan in plans:
-            said = {"type": event.TYPE, **msgspec.to_builtins(event)}
-            plans[event.plan]["events"].append(said)
+            written = {"type": event.TYPE, **msgspec.to_builtins(event)}
+            plans[event.plan]["events"].append(written)
     return list(plans.values())
 
 
 def as_text(plans: list[dict[str, Any]], of: int) -> str:
     if not plans:
-        return "No plan has changed anything yet. --all shows those that changed nothing."
+        return "No plan has changed anything yet. --all lists plans without changes too."
     lines = [f"{len(plans)} of {of} plans, the newest last"]
     for plan in plans:
         kinds = Counter(event["type"].removeprefix("plan.") for event in plan["events"])

@@ -1,4 +1,4 @@
-"""`joulie projector`: gives events their order, keeps the twins, writes the decision log."""
+"""`joulie projector`: orders events, folds them into the twins and writes the decision log."""
 
 import argparse
 
@@ -21,7 +21,7 @@ def run(_: argparse.Namespace, wires: Wiring) -> int:
 
 
 class Health:
-    """Asked from the first moment on, also while there is nobody yet who could answer."""
+    """Health checks that answer from the start, before the projector exists."""
 
     def __init__(self) -> None:
         self.liveness: Liveness | None = None

@@ -1,4 +1,4 @@
-"""`joulie prove`: a proof that an entry is in the log, for people who trust no code of ours."""
+"""`joulie prove`: a proof that an entry is in the log, verifiable without Joulie's code."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`joulie rebuild`: folds all facts again beside the rows that serve, then flips."""
+"""`joulie rebuild`: folds all facts into a new generation of rows, then switches to it."""
 
 import argparse
 import asyncio
@@ -53,12 +53,12 @@ async def _rebuild(args: argparse.Namespace, wires: Wiring) -> RebuildResult:
 
 
 def _require_beginning(wires: Wiring, archive: Path | None) -> None:
-    """Folding from the first fact wants the first fact."""
+    """Folding from the first fact requires that it is still stored."""
     with history_of(wires) as history:
         cut = history.cut()
     if cut is not None and archive is None:
         raise NotInTheLog(
-            f"Nothing was rebuilt: {trimmed_hint(cut)} Or begin at a snapshot: --from-snapshot."
+            f"Nothing was rebuilt: {trimmed_hint(cut)} Or start at a snapshot: --from-snapshot."
         )
 
 
@@ -72,18 +72,18 @@ def _newest(wires: Wiring) -> Snapshot:
 
 
 def _as_text(done: RebuildResult) -> str:
-    told = (
+    result = (
         f"{done.events} events folded in {done.seconds:.1f} s; generation {done.generation} of the "
-        f"rows serves from position {done.position} on."
+        f"rows is in use from position {done.position} on."
     )
     if done.set_aside:
-        told += (
-            f"\n{done.set_aside} messages that were folded before are refused by this code, and "
-            f"lie in quarantine now: `joulie dead list` shows them."
+        result += (
+            f"\n{done.set_aside} messages that were folded before are refused by this version, and "
+            f"are in quarantine now: `joulie dead list` shows them."
         )
     if done.differs_at:
-        told += (
-            f"\nThe same code once gave another state: the first difference is at "
-            f"{done.differs_at}. `joulie verify` and `joulie replay` tell more."
+        result += (
+            f"\nThe state differs from the one that this version computed before: the first "
+            f"difference is at {done.differs_at}. Run `joulie verify` and `joulie replay`."
         )
-    return told
+    return result

@@ -1,4 +1,4 @@
-"""`joulie replay`: does the log say what was decided?"""
+"""`joulie replay`: recomputes decisions and plans from the facts and reports mismatches."""
 
 import argparse
 import asyncio
@@ -17,21 +17,21 @@ SETTINGS = (ArchivePlace,)
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     last = NEWEST if args.last is None else args.last
     scope = Scope(args.first, last, args.sample, args.jobs)
-    with progress("replay", args.json) as tell:
-        done = asyncio.run(_replay(args, wires, scope, tell))
+    with progress("replay", args.json) as report:
+        done = asyncio.run(_replay(args, wires, scope, report))
     print(json.dumps(done) if args.json else as_text(done))
     return 0 if not done["mismatches"] else 1
 
 
 async def _replay(
-    args: argparse.Namespace, wires: Wiring, scope: Scope, tell: Progress | None
+    args: argparse.Namespace, wires: Wiring, scope: Scope, report: Progress | None
 ) -> dict[str, Any]:
     async with shared_facts_of(wires, archive_of(args, wires)) as (history, facts, elsewhere):
         versions = other_versions(history)
         if versions is not None:
             print(f"joulie replay: {versions}", file=sys.stderr)
         scope = scope._replace(jobs=jobs_of(scope.jobs, history))
-        done = await replay(history, facts, scope, tell, elsewhere)
+        done = await replay(history, facts, scope, report, elsewhere)
         return as_json(done) | {"other_code": versions._asdict() if versions else {}}
 
 

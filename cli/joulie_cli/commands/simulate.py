@@ -1,4 +1,4 @@
-"""`joulie simulate gpus`: what packing does to the GPUs of a cluster, on the pods of a trace.
+"""`joulie simulate gpus`: compares GPU packing policies on the pods of a trace.
 
 `joulie simulate energy` is in `joulie_cli.commands.simulate_energy`.
 """
@@ -11,8 +11,8 @@ from typing import Any
 
 from joulie_cli.commands import simulate_energy
 from joulie_cli.wiring import Wiring
-from joulie_simulator.gpu_packing.contenders import POLICIES
 from joulie_simulator.gpu_packing.fragments import Farm, Filling, Outcome, Policy, fill
+from joulie_simulator.gpu_packing.policies import POLICIES
 from joulie_simulator.hardware.shapes import Machine, shape_of
 from joulie_simulator.workload.trace import Trace, machines_of
 from joulie_simulator.workload.workload import Sizes, Table
@@ -22,8 +22,8 @@ NODES = 500
 LOADS = (
     0.9,
     1.0,
-)  # what is asked for, by what there is: where there is room, and where there is not
-HEAD = ("asked for", "scored by", "in use", "nobody can use", "pods wait", "of them want 8")
+)  # requested GPUs divided by existing GPUs: below and above capacity
+HEAD = ("requested", "scored by", "in use", "unusable", "pending", "pending for 8")
 
 
 def run(args: argparse.Namespace, _: Wiring) -> int:
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace, _: Wiring) -> int:
 
 
 def _ours(nodes: int) -> list[Machine]:
-    """As the demo's cluster is built."""
+    """The machines of the demo's cluster."""
     shapes = [shape_of(number) for number in range(nodes)]
     return [
         Machine(

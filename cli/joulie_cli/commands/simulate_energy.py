@@ -1,4 +1,4 @@
-"""`joulie simulate energy`: the energy that placement policies take, and the work that they do."""
+"""`joulie simulate energy`: compares the energy and the completed work of placement policies."""
 
 import argparse
 import json
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _with_baseline(chosen: Sequence[str]) -> list[str]:
-    """It comes first: the others are compared with it."""
+    """Put the baseline first: the others are compared with it."""
     return [BASELINE, *(name for name in chosen if name != BASELINE)]
 
 

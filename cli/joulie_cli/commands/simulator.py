@@ -1,4 +1,4 @@
-"""`joulie simulator`: publishes the facts of a cluster that does not exist."""
+"""`joulie simulator`: publishes the facts of a simulated cluster."""
 
 import argparse
 
@@ -13,12 +13,12 @@ NAMES = ("nodes", "seed", "speed", "pods_per_second", "trace", "bind_verb")
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
-    options = options_of(words_of(args))
+    options = options_of(given_arguments(args))
     return serve_part(wires, "simulator", _simulate(wires, options), fast=True)
 
 
-def words_of(args: argparse.Namespace) -> dict[str, str]:
-    """The options that were given, by their names on the command line."""
+def given_arguments(args: argparse.Namespace) -> dict[str, str]:
+    """The options that are set, by their names on the command line."""
     given = {name: getattr(args, name, None) for name in NAMES}
     return {
         f"--{name.replace('_', '-')}": str(value)
@@ -27,9 +27,9 @@ def words_of(args: argparse.Namespace) -> dict[str, str]:
     }
 
 
-def options_of(words: dict[str, str]) -> SimulatorOptions:
-    """Raises SettingsError with every option that cannot be used, and BadTrace."""
-    source = Source(words, said_by="the command line")
+def options_of(arguments: dict[str, str]) -> SimulatorOptions:
+    """Raises SettingsError with every invalid option, and BadTrace."""
+    source = Source(arguments, said_by="the command line")
     options = source.load(SimulatorOptions)
     source.finish()
     options.sizes()

@@ -1,4 +1,4 @@
-"""`joulie status`: what runs, how far it is, and how old what it believes is."""
+"""`joulie status`: running parts, their positions and lag, and the age of the data."""
 
 import argparse
 import json
@@ -18,42 +18,45 @@ from joulie_projections.state import rows
 from joulie_projections.state.state import ClusterState
 
 SETTINGS = (ScoringSettings,)
-SILENT_S = 5.0  # a view beats four times a second; after so long something is wrong
+SILENT_S = 5.0  # a view gets four heartbeats a second; a longer silence is a fault
 NS = 10**9
 
 
-class Ages(NamedTuple):
-    """From when on something counts as stale."""
+class StalenessLimits(NamedTuple):
+    """The current time, and the age from which a reading counts as stale."""
 
     now: int
     reading_s: float
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
-    ages = Ages(time.time_ns(), wires.source.load(ScoringSettings).staleness_s)
-    found = status_of(wires.data, ages)
+    limits = StalenessLimits(time.time_ns(), wires.source.load(ScoringSettings).staleness_s)
+    found = status_of(wires.data, limits)
     print(json.dumps(found) if args.json else as_text(found))
     return 0 if found["running"] else 1
 
 
-def status_of(data: DataDirectory, ages: Ages) -> dict[str, Any]:
+def status_of(data: DataDirectory, limits: StalenessLimits) -> dict[str, Any]:
     with history_in(data) as history:
         running = data.running()
-        told = gauges_of(running.metrics) if running else {}
-        parts = _parts(running, told)
-        believed = _positions(history, ages.now) | {"readings": _readings(history, ages)}
+        gauges = gauges_of(running.metrics) if running else {}
+        parts = _parts(running, gauges)
+        positions = _positions(history, limits.now) | {"readings": _readings(history, limits)}
     return {
         "running": running is not None,
-        "up_s": (ages.now - running.since) / NS if running else None,
+        "up_s": (limits.now - running.since) / NS if running else None,
         "parts": parts,
-        **believed,
-        "room": _room(told.get("projector", {})),
+        **positions,
+        "room": _room(gauges.get("projector", {})),
         "endpoints": running.endpoints if running else {},
-        "stale": [*_silent(parts, data.logs), *_old(believed, running is not None)],
+        "stale": [
+            *_part_warnings(parts, data.logs),
+            *_age_warnings(positions, running is not None),
+        ],
     }
 
 
-def _parts(running: Running | None, told: Mapping[str, Gauges]) -> list[dict[str, Any]]:
+def _parts(running: Running | None, gauges: Mapping[str, Gauges]) -> list[dict[str, Any]]:
     if running is None:
         return []
     return [
@@ -62,14 +65,14 @@ def _parts(running: Running | None, told: Mapping[str, Gauges]) -> list[dict[str
             "pid": pid,
             "alive": is_alive(pid),
             "restarts": running.restarts.get(name, 0),
-            **_figures(name, told.get(name)),
+            **_figures(name, gauges.get(name)),
         }
         for name, pid in running.parts.items()
     ]
 
 
 def _figures(name: str, gauges: Gauges | None) -> dict[str, Any]:
-    """What a part says of itself; the projector is ahead of all views, so it has a lag instead."""
+    """Position and age of a part from its metrics; the projector reports a lag instead."""
     if gauges is None:
         return {"position": None}
     position = int(gauges.get("joulie_position", 0))
@@ -80,7 +83,7 @@ def _figures(name: str, gauges: Gauges | None) -> dict[str, Any]:
 
 
 def _room(gauges: Gauges) -> dict[str, Any]:
-    """What the projector measured; nothing while none runs."""
+    """Sizes that the projector measured; empty while none runs."""
     held = {stream: gauges.get(f"joulie_stream_bytes{{{stream}}}") for stream in Stream}
     return {
         "streams": {
@@ -116,56 +119,56 @@ def _positions(history: History, now: int) -> dict[str, Any]:
     }
 
 
-def _readings(history: History, ages: Ages) -> dict[str, Any]:
-    """Of the nodes that are there: how many have a reading that is not too old to count."""
+def _readings(history: History, limits: StalenessLimits) -> dict[str, Any]:
+    """Counts the nodes of the cluster, and those with a fresh reading."""
     cluster_state = ClusterState()
     rows.apply_rows(cluster_state, history.states("node"))
     there = [node for node in cluster_state.nodes.values() if node.present]
-    old = [max(0, ages.now - node.samples[-1].at) / NS for node in there if node.samples]
+    old = [max(0, limits.now - node.samples[-1].at) / NS for node in there if node.samples]
     return {
         "nodes": len(there),
-        "fresh": sum(age <= ages.reading_s for age in old),
+        "fresh": sum(age <= limits.reading_s for age in old),
         "oldest_s": max(old, default=None),
     }
 
 
-def _silent(parts: list[dict[str, Any]], logs: Path) -> list[str]:
-    """What a part does not say, or says of a view that nobody feeds."""
-    told = []
+def _part_warnings(parts: list[dict[str, Any]], logs: Path) -> list[str]:
+    """Parts that are down, do not answer, or have a view without heartbeats."""
+    warnings = []
     for part in parts:
         age, name = part.get("view_age_s") or 0, part["name"]
         if not part["alive"]:
-            told.append(f"{name} is down; {logs / name}.log says why")
+            warnings.append(f"{name} is down; see {logs / name}.log")
         elif part["position"] is None and name != "nats-server":
-            told.append(f"{name} does not answer for its metrics; it may still be starting")
+            warnings.append(f"{name} does not serve its metrics; it may still be starting")
         elif age > SILENT_S:
-            told.append(f"{name} has heard nothing of the projector for {_span(age)}")
-    return told
+            warnings.append(f"{name} received no heartbeat of the projector for {_duration(age)}")
+    return warnings
 
 
-def _old(believed: dict[str, Any], is_running: bool) -> list[str]:
-    age, readings = believed["commit_age_s"], believed["readings"]
+def _age_warnings(positions: dict[str, Any], is_running: bool) -> list[str]:
+    age, readings = positions["commit_age_s"], positions["readings"]
     missing = readings["nodes"] - readings["fresh"]
-    told = []
+    warnings = []
     if not is_running and age is not None:
-        told.append(f"nothing runs: all of this was true {_span(age)} ago")
+        warnings.append(f"nothing runs: the data is {_duration(age)} old")
     elif missing:
-        told.append(f"{missing} node(s) without a fresh reading are scored by the model")
-    return told
+        warnings.append(f"{missing} node(s) without a fresh reading are scored by the model")
+    return warnings
 
 
 def as_text(status: dict[str, Any]) -> str:
     up = status["up_s"]
-    lines = ["not running" if up is None else f"running for {_span(up)}"]
+    lines = ["not running" if up is None else f"running for {_duration(up)}"]
     lines += [_part_line(part) for part in status["parts"]]
     age, readings = status["commit_age_s"], status["readings"]
-    committed = f", last commit {_span(age)} ago" if age is not None else ""
+    committed = f", last commit {_duration(age)} ago" if age is not None else ""
     lines.append(f"position     {status['position']}{committed}")
     signed = f"{status['entries']} entries, signed up to {status['signed_to']}"
     lines.append(f"decisions    {status['decisions']} ({signed})")
     oldest = readings["oldest_s"]
-    told = f", the oldest {_span(oldest)} old" if oldest is not None else ""
-    lines.append(f"readings     {readings['fresh']} of {readings['nodes']} nodes fresh{told}")
+    age = f", the oldest {_duration(oldest)} old" if oldest is not None else ""
+    lines.append(f"readings     {readings['fresh']} of {readings['nodes']} nodes fresh{age}")
     lines.append(f"quarantined  {status['quarantined']}")
     lines += _room_lines(status["room"])
     lines += [f"{name:<12} {url}" for name, url in status["endpoints"].items()]
@@ -201,18 +204,18 @@ def _part_line(part: dict[str, Any]) -> str:
     if part["position"] is not None:
         line += f"at {part['position']:<11}"
     if "lag_s" in part:
-        line += f"{part['lag_events']} events, {_span(part['lag_s'])} behind"
+        line += f"{part['lag_events']} events, {_duration(part['lag_s'])} behind"
     if part.get("view_age_s") is not None:
-        line += f"view {_span(part['view_age_s'])} old"
+        line += f"view {_duration(part['view_age_s'])} old"
     return f"{line.rstrip()}{_restarted(part['restarts'])}"
 
 
 def _restarted(times: int) -> str:
-    return f"   started again {times} time(s)" if times else ""
+    return f"   restarted {times} time(s)" if times else ""
 
 
-def _span(seconds: float) -> str:
-    """As people say it."""
+def _duration(seconds: float) -> str:
+    """A duration with a readable unit."""
     for least, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * least:
             return f"{seconds / least:.0f} {unit}"

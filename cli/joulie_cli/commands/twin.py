@@ -1,4 +1,4 @@
-"""`joulie twin`: what was believed about a node, now or at any moment of the log."""
+"""`joulie twin`: the state of a node's twin, now or at an earlier position of the log."""
 
 import argparse
 import asyncio
@@ -52,7 +52,7 @@ async def _look(args: argparse.Namespace, wires: Wiring) -> tuple[TwinAt, list[N
 def _unknown(node: str, names: list[str], position: int, history: History) -> str:
     at = f"at position {position} ({shown(history.committed_at(position) or 0)})"
     if not names:
-        return f"No node at all was known {at}."
+        return f"There was no node {at}."
     return f"No node {node!r} was known {at}. Known were {similar_names(node, names)}."
 
 

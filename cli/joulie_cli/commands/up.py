@@ -1,4 +1,4 @@
-"""`joulie up`: all parts, beside a real cluster or without any."""
+"""`joulie up`: all parts in one process group, for a real cluster or without one."""
 
 import argparse
 import asyncio
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from joulie_bus.runtime.logging import get_logger
 from joulie_cli.commands import archive, console, extender, operator, projector
 from joulie_cli.supervisor.supervisor import Supervisor
-from joulie_cli.wiring import Wiring, run_until_told
+from joulie_cli.wiring import Wiring, run_until_signalled
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.settings import ServerSettings
 from joulie_operator.cluster_settings import ClusterSettings
@@ -29,27 +29,27 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
     if not cluster:
         print(
-            "No cluster is named, so nothing is watched: facts come from whoever publishes them "
-            "to the broker. For a cluster give --kubeconfig FILE; for a simulated one try "
+            "No cluster is named, so none is watched: only facts that other clients publish to "
+            "the broker are used. For a cluster give --kubeconfig FILE; for a simulated one run "
             "`joulie demo`.",
             file=sys.stderr,
         )
-    run_until_told(lambda told: _up(wires, cluster, told))
+    run_until_signalled(lambda stop: _up(wires, cluster, stop))
     return 0
 
 
-async def _up(wires: Wiring, cluster: str, told: asyncio.Event) -> None:
+async def _up(wires: Wiring, cluster: str, stop: asyncio.Event) -> None:
     addresses = {
         "extender": wires.source.load(ServerSettings).addr,
         "console": wires.source.load(ConsoleSettings).addr,
         "metrics": wires.bus.metrics_addr,
     }
     extra = {**wires.source.from_file(), "KUBECONFIG": cluster, "JOULIE_CLUSTER": wires.bus.cluster}
-    kept = wires.source.load(archive.ArchiveSettings)
+    archive_settings = wires.source.load(archive.ArchiveSettings)
     parts: dict[str, Sequence[str]] = dict.fromkeys(PARTS, ())
-    if kept.directory:
+    if archive_settings.directory:
         parts["archive"] = ("--every",)
     async with Supervisor.over(wires.data, parts, addresses, extra, wires.subjects) as supervisor:
         log.info("up", data=str(wires.data.path), **supervisor.endpoints)
-        await told.wait()
+        await stop.wait()
         log.info("stopping")

@@ -1,4 +1,4 @@
-"""`joulie verify`: is the log what was written?"""
+"""`joulie verify`: checks every hash, link and signature of the decision log."""
 
 import argparse
 import asyncio
@@ -35,15 +35,15 @@ from joulie_projections.history.history import NEWEST
 SETTINGS = (ArchivePlace,)
 FROM_THE_STREAM, FROM_NOWHERE = "stream", "none"
 NO_STREAM = (
-    "Heads of the log are kept there: give --heads FILE to compare with heads that you keep "
-    "elsewhere, or --heads none to compare with none."
+    "The broker stores the anchored heads of the log: give --heads FILE to compare with heads "
+    "from a file, or --heads none to skip the comparison."
 )
 EMPTIED = (
     "the database holds {} signed heads, and their stream none: they were removed there, or the "
-    "stream was made anew. For a log that was restored, until its projector signs a head, give "
+    "stream was recreated. For a restored log whose projector has not signed a head yet, give "
     "--heads none"
 )
-NOT_COMPARED = "  No heads from elsewhere were compared: an end that was cut off would not show."
+NOT_COMPARED = "  No anchored heads were compared: a log cut off at its end would not be detected."
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 async def _verify(args: argparse.Namespace, wires: Wiring) -> tuple[Report, ArchiveReport | None]:
-    require_readable(wires.data)  # before a broker is asked, or started
+    require_readable(wires.data)  # before a broker is contacted or started
     public = public_key(wires)
     if args.heads == FROM_THE_STREAM:
         report, anchors = await _by_the_stream(args, wires, public)
@@ -99,45 +99,45 @@ def _report(args: argparse.Namespace, wires: Wiring, public: Ring, anchors: Anch
 
 
 def as_json(report: Report, archived: ArchiveReport | None = None) -> dict[str, Any]:
-    told: dict[str, Any] = {"entries": report.entries, "heads": report.heads}
+    result: dict[str, Any] = {"entries": report.entries, "heads": report.heads}
     if report.gaps:
-        told["holes"] = [gap._asdict() for gap in report.gaps]
+        result["holes"] = [gap._asdict() for gap in report.gaps]
     if report.flaw is not None:
-        told |= {"first_bad": report.flaw.place, "what": report.flaw.what}
+        result |= {"first_bad": report.flaw.place, "what": report.flaw.what}
     if archived is not None:
-        told["archive"] = archived._asdict()
+        result["archive"] = archived._asdict()
     elif report.cut is not None:
-        told["unseen"] = {"entries": [1, report.cut.pos - 1], "positions": [1, report.cut.p_to]}
-    return told
+        result["unseen"] = {"entries": [1, report.cut.pos - 1], "positions": [1, report.cut.p_to]}
+    return result
 
 
 def as_text(report: Report, archived: ArchiveReport | None = None) -> str:
     if report.flaw is not None:
-        lines = [f"NOT what was written: {report.flaw.what}."]
+        lines = [f"CORRUPTED: {report.flaw.what}."]
     else:
         lines = [
             f"{report.entries} entries, {report.heads} signed heads, {report.batches} manifests, "
-            f"{report.snapshots} snapshots: every hash, link and signature is right."
+            f"{report.snapshots} snapshots: every hash, link and signature is valid."
         ]
     lines.extend(f"  {gap}." for gap in report.gaps)
     if report.cut is not None:
         lines.append(_unseen(report.cut) if archived is None else _through(report.cut))
     if archived is not None and archived.flaw is not None:
-        lines.append(f"The archive is NOT what was written: {archived.flaw}")
+        lines.append(f"The archive is CORRUPTED: {archived.flaw}")
     elif archived is not None:
         lines.append(
             f"The archive holds {archived.facts} facts and {archived.entries} entries in "
-            f"{archived.parts} parts: every file is what was written, and fits the log."
+            f"{archived.parts} parts: every file is intact and matches the log."
         )
     return "\n".join(lines)
 
 
 def _unseen(cut: Cut) -> str:
     return (
-        f"  NOT looked at: entries 1 to {cut.pos - 1} and positions 1 to {cut.p_to}, which were "
-        "trimmed. An archive holds them: give --archive DIR, or set ARCHIVE_DIR."
+        f"  NOT checked: entries 1 to {cut.pos - 1} and positions 1 to {cut.p_to}, which were "
+        "trimmed. To check them in the archive, give --archive DIR or set ARCHIVE_DIR."
     )
 
 
 def _through(cut: Cut) -> str:
-    return f"  The log goes on at entry {cut.pos} from what was trimmed, which the archive holds."
+    return f"  The log continues at entry {cut.pos} from the trimmed part in the archive."

@@ -1,4 +1,4 @@
-"""`joulie whatif`: the same past under other settings or another policy. Changes nothing."""
+"""`joulie whatif`: recomputes past decisions with other settings or another policy; read-only."""
 
 import argparse
 import asyncio
@@ -52,12 +52,12 @@ def pairs(texts: list[str], policy: str | None) -> dict[str, str]:
     if policy is not None:
         given["POLICY_TYPE"] = policy
     if not given:
-        raise SettingsError(["nothing is different: give --set NAME=VALUE or --policy NAME"])
+        raise SettingsError(["no change is given: give --set NAME=VALUE or --policy NAME"])
     return given
 
 
 def other_of(given: Mapping[str, str]) -> Overrides:
-    """The settings that scoring or planning read; any other name is a mistake, and told as one."""
+    """The changed settings of scoring and planning; raises SettingsError for any other name."""
     scoring, planning = _fields(ScoringSettings), _fields(OperatorSettings)
     unknown = [name for name in given if name not in scoring and name not in planning]
     if unknown:
@@ -77,20 +77,20 @@ def other_of(given: Mapping[str, str]) -> Overrides:
 
 
 def revalued(then: Weights, other: Weights, named: set[str]) -> Weights:
-    """What a replica scored with, but for the settings that were named."""
+    """The replica's weights at that time, with the named settings replaced."""
     plain = {f: getattr(other, f) for f in Weights._fields if _field_of(f) in named}
     inner = {f: getattr(other.coefficients, f) for f in then.coefficients._fields if f in named}
     return then._replace(**plain, coefficients=then.coefficients._replace(**inner))
 
 
 def reruled(then: Rules, other: Rules, named: set[str]) -> Rules:
-    """What an operator planned by, but for the settings that were named."""
+    """The operator's rules at that time, with the named settings replaced."""
     fields = {field: field for field in Rules._fields} | {"selector": "node_selector"}
     return then._replace(**{f: getattr(other, f) for f, name in fields.items() if name in named})
 
 
 def _field_of(weight: str) -> str:
-    """The settings' name for a weight; they differ in one."""
+    """The field of the settings for a weight; only one has another name."""
     return {"burst_w_per_min": "burst"}.get(weight, weight)
 
 
@@ -123,7 +123,7 @@ def as_json(given: Mapping[str, str], found: Comparison) -> dict[str, Any]:
 def as_text(given: Mapping[str, str], found: Comparison) -> str:
     named = ", ".join(f"{name}={value}" for name, value in given.items())
     if not found.all.decisions:
-        return f"With {named}: no score in this part of the log could be computed again."
+        return f"With {named}: no score in this part of the log could be recomputed."
     lines = [f"With {named}, of {found.all.decisions} scored pods:", _HEAD, _row("all", found.all)]
     lines += [_row(f"class {name}", group) for name, group in found.by_class.items()]
     lines += [_row(f"namespace {name}", group) for name, group in found.by_namespace.items()]

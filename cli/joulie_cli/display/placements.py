@@ -1,4 +1,4 @@
-"""What was answered about a pod, both verbs together, as a line for people."""
+"""One line per pod from its newest filter and prioritize answers."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -9,20 +9,20 @@ from joulie_bus.events import AnyEvent, FilterDecided, PrioritizeDecided
 class Placement(NamedTuple):
     pod: str  # namespace/name
     workload: str
-    share: str  # of the nodes that were asked about, how many pass
-    node: str  # the best for it; empty if there is none
+    share: str  # passed/candidates
+    node: str  # the node with the best score; empty if there is none
     answer: str
 
 
-class _Both:
-    """The newest answers about one pod."""
+class _PodAnswers:
+    """The newest answers for one pod."""
 
     def __init__(self) -> None:
         self.filter: FilterDecided | None = None
         self.prioritize: PrioritizeDecided | None = None
 
     def take(self, event: AnyEvent) -> None:
-        """Newer ones first; scores older than a filter were about another try."""
+        """Takes entries newest first; scores older than a filter belong to an earlier attempt."""
         if isinstance(event, PrioritizeDecided) and not (self.filter or self.prioritize):
             self.prioritize = event
         if isinstance(event, FilterDecided) and self.filter is None:
@@ -30,16 +30,16 @@ class _Both:
 
 
 def placements(newest: Iterable[AnyEvent]) -> list[Placement]:
-    """The newest first. A pod that passed and has no scores yet is still on its way."""
-    pods: dict[str, _Both] = {}
+    """Newest first. A pod that passed the filter and has no scores yet is left out."""
+    pods: dict[str, _PodAnswers] = {}
     for event in newest:
         if isinstance(event, FilterDecided | PrioritizeDecided):
-            pods.setdefault(event.pod.uid, _Both()).take(event)
-    told = [_told(both.filter, both.prioritize) for both in pods.values()]
-    return [placement for placement in told if placement is not None]
+            pods.setdefault(event.pod.uid, _PodAnswers()).take(event)
+    described = [_placement(answers.filter, answers.prioritize) for answers in pods.values()]
+    return [placement for placement in described if placement is not None]
 
 
-def _told(first: FilterDecided | None, scored: PrioritizeDecided | None) -> Placement | None:
+def _placement(first: FilterDecided | None, scored: PrioritizeDecided | None) -> Placement | None:
     event = scored or first
     if event is None:
         return None
@@ -51,7 +51,7 @@ def _told(first: FilterDecided | None, scored: PrioritizeDecided | None) -> Plac
     pod, share = f"{event.pod.namespace}/{event.pod.name}", f"{passed}/{asked}"
     if best is None:
         return Placement(
-            pod, event.pod.workload, share, "", f"waits: {first.reason}" if first else ""
+            pod, event.pod.workload, share, "", f"pending: {first.reason}" if first else ""
         )
     answer = (
         f"{best.node:<14} {best.score:4.0f} = headroom {best.headroom:.0f} %, "

@@ -1,7 +1,7 @@
-"""The demo's live picture: what the cluster looks like, and what was decided last.
+"""The demo's live screen: the state of the cluster and the newest decisions.
 
-Everything that it shows comes from the view and the decision log, as any other reader would see it.
-It fits the terminal, from 80 x 24 on; columns stay where they are from one picture to the next.
+All data comes from the view and the decision log. The screen fits the terminal, from 80 x 24 on;
+columns keep their width between frames.
 """
 
 import time
@@ -19,10 +19,10 @@ from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.twin import NodeClass
 from joulie_projections.view.view import View
 
-SMALL = (80, 24)  # the least terminal that all of it fits
-AROUND = 15  # lines that are neither a bar of the map nor a decision
-MAP_SHARE = 2  # of these two kinds, one in so many may be the map's
-FRAME = 8  # columns that the map's frame takes, and some air
+SMALL = (80, 24)  # the smallest terminal in which everything is visible
+FIXED_ROWS = 15  # lines that are neither a bar of the map nor a decision
+MAP_SHARE = 2  # the map gets at most one in MAP_SHARE of the other lines
+FRAME = 8  # columns of the map's frame and padding
 BARS = "▁▂▃▄▅▆▇█"
 COLOURS = {
     NodeClass.UNKNOWN: "grey50",
@@ -32,25 +32,25 @@ COLOURS = {
 }
 
 
-class Place(NamedTuple):
-    """What does not change while the demo runs."""
+class DemoLocation(NamedTuple):
+    """URLs and command texts that stay the same while the demo runs."""
 
     urls: Mapping[str, str]
-    joulie: str  # as it is called from where the user stands
-    where: str  # of the data, as commands want it; empty if they find it by themselves
+    joulie: str  # the command to print in hints
+    where: str  # the --data option for hints; empty for the default directory
     speed: float
 
 
-class Extent(NamedTuple):
-    """Of a terminal."""
+class TerminalSize(NamedTuple):
+    """Width and height of a terminal, and the room for each section."""
 
     width: int = SMALL[0]
     height: int = SMALL[1]
 
     @property
     def rows(self) -> int:
-        """For the map and the decisions."""
-        return max(SMALL[1], self.height) - AROUND
+        """Lines for the map and the decisions."""
+        return max(SMALL[1], self.height) - FIXED_ROWS
 
     @property
     def map_width(self) -> int:
@@ -61,12 +61,12 @@ class Extent(NamedTuple):
         return self.rows // MAP_SHARE
 
     def per_bar(self, nodes: int) -> int:
-        """How many nodes share a bar of the map."""
+        """Number of nodes per bar of the map."""
         return max(1, -(-nodes // (self.map_width * self.map_rows)))
 
 
 class Rate:
-    """How fast a count grows, from one picture to the next."""
+    """Growth per second of a counter between two frames."""
 
     def __init__(self) -> None:
         self._before: tuple[float, int] | None = None
@@ -79,22 +79,22 @@ class Rate:
 
 
 class Screen:
-    def __init__(self, view: View, place: Place) -> None:
+    def __init__(self, view: View, location: DemoLocation) -> None:
         self._view = view
-        self._place = place
+        self._location = location
         self._rate = Rate()
-        self._example: Placement | None = None  # stays, so that it can be copied
-        self.proof = ""  # what the replay of all decisions so far has found
-        self.fell = ""  # which parts had to be started again
+        self._example: Placement | None = None  # kept between frames, so that it can be copied
+        self.proof = ""  # the result of the replay
+        self.restarted_parts = ""
 
-    def picture(self, newest: Sequence[Placement], extent: Extent) -> RenderableType:
+    def rendered(self, newest: Sequence[Placement], size: TerminalSize) -> RenderableType:
         twin_columns, cluster_state = self._view.snapshot().twin_columns, self._view.cluster_state
         self._example = self._example or next((each for each in newest if each.node), None)
-        bars = heat_map(twin_columns, extent)
-        shown = extent.rows - bars.plain.count("\n") - 1
+        bars = heat_map(twin_columns, size)
+        shown = size.rows - bars.plain.count("\n") - 1
         return Group(
             self._head(twin_columns, cluster_state),
-            _framed(twin_columns, bars, extent),
+            _framed(twin_columns, bars, size),
             *decisions(newest[:shown]),
             self._foot(),
         )
@@ -103,10 +103,10 @@ class Screen:
         beat = self._view.last_beat
         entries = beat.decisions if beat else 0
         rate = self._rate.of(entries, time.monotonic())
-        speed = f"{self._place.speed:g}x real time"
+        speed = f"{self._location.speed:g}x real time"
         return _line(
             (f"Joulie over {len(twin_columns)} simulated nodes, {speed}   ", "bold"),
-            (self.fell, "bold red"),
+            (self.restarted_parts, "bold red"),
             "\n",
             (f"{rate:.0f} decisions/s", "bold"),
             f"   {entries} in the log   position {self._view.position}   "
@@ -117,29 +117,29 @@ class Screen:
         )
 
     def _foot(self) -> RenderableType:
-        joulie, where = self._place.joulie, self._place.where
+        joulie, where = self._location.joulie, self._location.where
         example = self._example
         pod, node = (example.pod, example.node) if example else ("POD", "NODE")
-        urls = "   ".join(f"{name} {url}" for name, url in self._place.urls.items())
-        proof = self.proof or "after a minute: proof, by taking every decision so far again"
+        urls = "   ".join(f"{name} {url}" for name, url in self._location.urls.items())
+        proof = self.proof or "after a minute: a replay that recomputes all decisions so far"
         return _line(
-            ("In another terminal, why was it put there, what was known, is it true:\n", "dim"),
+            ("In another terminal: explain a placement, show a twin, replay the log:\n", "dim"),
             f"  {joulie} explain {pod}{where}\n"
             f"  {joulie} twin {node} --at -10s{where}\n"
             f"  {joulie} replay{where}\n",
             (f"{proof}\n", "bold" if self.proof else "dim"),
             (f"{urls}\n", "dim"),
-            ("Ctrl-C stops everything; the same command goes on where it was.", "dim"),
+            ("Ctrl-C stops all parts; the same command resumes from the stored state.", "dim"),
         )
 
 
 def _line(*parts: str | tuple[str, str]) -> Text:
-    """Cut at the edge, never broken: the picture keeps its height."""
+    """A line that is truncated, never wrapped: the screen keeps its height."""
     return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
 def by_class(twin_columns: TwinColumns) -> list[tuple[str, str]]:
-    """How many nodes are what, each in its colour."""
+    """The number of nodes of each class, in the colour of the class."""
     rows = list(twin_columns.rows.values())
     classes = twin_columns.columns["node_class"][rows]
     counted = {kind: int(np.count_nonzero(classes == kind)) for kind in COLOURS}
@@ -151,30 +151,32 @@ def by_class(twin_columns: TwinColumns) -> list[tuple[str, str]]:
 
 
 def in_use(cluster_state: ClusterState) -> str:
-    """What runs, and on how much of the GPUs."""
+    """The number of running pods and of GPUs in use."""
     nodes = [node for node in cluster_state.nodes.values() if node.present]
     loads = [node.load for node in nodes]
     used = sum(load.gpu_standard_milli + load.gpu_performance_milli for load in loads) // 1000
     pods = sum(node.pods for node in nodes)
-    return f"{pods} pods run   {used} of {sum(node.gpus for node in nodes)} GPUs in use"
+    return f"{pods} pods running   {used} of {sum(node.gpus for node in nodes)} GPUs in use"
 
 
-def heat_map(twin_columns: TwinColumns, extent: Extent) -> Text:
-    """One bar per node, or per few nodes of a large cluster: how much of its cap is free."""
+def heat_map(twin_columns: TwinColumns, size: TerminalSize) -> Text:
+    """One bar per node, or per group of nodes in a large cluster: the free share of the cap."""
     rows = np.array([twin_columns.rows[name] for name in sorted(twin_columns.rows)], np.int64)
-    width, per_bar = extent.map_width, extent.per_bar(len(rows))
-    picture = Text()
+    width, per_bar = size.map_width, size.per_bar(len(rows))
+    rendered = Text()
     for at in range(0, len(rows), per_bar):
-        picture.append(*_bar(twin_columns, rows[at : at + per_bar]))
+        rendered.append(*_bar(twin_columns, rows[at : at + per_bar]))
         if (at // per_bar + 1) % width == 0 and at + per_bar < len(rows):
-            picture.append("\n")
-    return picture
+            rendered.append("\n")
+    return rendered
 
 
-def _framed(twin_columns: TwinColumns, bars: Text, extent: Extent) -> Panel:
-    per_bar = extent.per_bar(len(twin_columns))
-    title = "headroom by node" if per_bar == 1 else f"headroom, {per_bar} nodes a bar"
-    return Panel(bars, title=f"{title} (low: little is free)", title_align="left", expand=False)
+def _framed(twin_columns: TwinColumns, bars: Text, size: TerminalSize) -> Panel:
+    per_bar = size.per_bar(len(twin_columns))
+    title = "headroom by node" if per_bar == 1 else f"headroom, {per_bar} nodes per bar"
+    return Panel(
+        bars, title=f"{title} (low bar: little headroom)", title_align="left", expand=False
+    )
 
 
 def _bar(
@@ -189,8 +191,8 @@ def _bar(
 
 
 def decisions(newest: Sequence[Placement]) -> list[Text]:
-    """A line per pod; columns that stand still, so that eyes can, too."""
-    head = _line((_columns("pod", "class", "pass", "best for it, and why"), "dim"))
+    """A header, then one line per pod with columns of fixed width."""
+    head = _line((_columns("pod", "class", "pass", "best node, with terms"), "dim"))
     return [
         head,
         *(

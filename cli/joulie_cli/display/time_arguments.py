@@ -1,4 +1,4 @@
-"""Moments as people write them: a position, an ISO time, or so long ago."""
+"""Time arguments of commands: a position, an ISO time, or a relative time such as -10m."""
 
 from datetime import UTC, datetime
 
@@ -15,10 +15,10 @@ def as_time(text: str, now: int) -> int:
     """Nanoseconds since 1970; a time without a zone is UTC."""
     if text.startswith("-"):
         return now - int(duration(text[1:]) * SECOND)
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * SECOND)
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return int(time.timestamp() * SECOND)
 
 
 def shown(at: int) -> str:
@@ -26,11 +26,11 @@ def shown(at: int) -> str:
 
 
 def position_at(text: str, history: History, newest: int, now: int) -> int:
-    """What was known then. `newest` is the last position that there is."""
+    """The position that was current at that time. `newest` is the last position of the log."""
     if text.isascii() and text.isdigit():
         position = int(text)
         if not 1 <= position <= newest:
-            raise NotInTheLog(f"There is no position {position}: the log goes from 1 to {newest}.")
+            raise NotInTheLog(f"There is no position {position}: the log has 1 to {newest}.")
         return position
     try:
         at = as_time(text, now)
@@ -41,13 +41,13 @@ def position_at(text: str, history: History, newest: int, now: int) -> int:
     first, last = spans
     if at > now:
         raise NotInTheLog(
-            f"{shown(at)} lies in the future. The newest commit, position {newest}, is of "
+            f"{shown(at)} is in the future. The newest commit, position {newest}, is of "
             f"{shown(last)}."
         )
     if at < first and (cut := history.cut()) is not None:
-        raise NotInTheLog(f"What was known at {shown(at)} is not here: {trimmed_hint(cut)}")
+        raise NotInTheLog(f"The state at {shown(at)} is not stored: {trimmed_hint(cut)}")
     if at < first:
         raise NotInTheLog(
-            f"Nothing was known at {shown(at)}: the log begins with position 1 at {shown(first)}."
+            f"There is no state at {shown(at)}: the log begins with position 1 at {shown(first)}."
         )
     return history.position_by(at)

@@ -1,4 +1,4 @@
-"""`joulie archive --every`: again and again, and loud when something could be lost."""
+"""`joulie archive --every`: archives periodically and warns before streams drop messages."""
 
 import argparse
 import asyncio
@@ -14,16 +14,16 @@ from joulie_cli.log_access.past import broker_of, history_of
 from joulie_cli.log_access.trimming import trim
 from joulie_cli.wiring import Wiring
 
-LOOK_S = 60.0  # between two looks at what could be lost
+CHECK_INTERVAL_S = 60.0  # between two checks for messages about to be dropped
 Pass = Callable[[bool], Awaitable[ArchiveResult]]  # whether the running hour is archived too
 log = get_logger("archive")
 
 
-class Keeper:
+class PeriodicArchiver:
     def __init__(
         self, args: argparse.Namespace, wires: Wiring, write: Pass, keep_s: float | None
     ) -> None:
-        """`keep_s`: what is older is trimmed once it is archived; None: nothing ever is."""
+        """`keep_s`: archived data older than this is trimmed; None: nothing is trimmed."""
         self._keep_s = keep_s
         self._args = args
         self._wires = wires
@@ -31,7 +31,7 @@ class Keeper:
         self._archived_to = 0
 
     async def run(self) -> None:
-        """Until cancelled. A pass that fails is told, and tried again at the next look."""
+        """Run until cancelled. A failed pass is logged and retried at the next check."""
         due = 0.0
         while True:
             is_well = True
@@ -39,9 +39,9 @@ class Keeper:
                 is_well = await self._succeeds(self._archive(self._args.now))
                 is_well = is_well and await self._succeeds(self._trim(), "not_trimmed")
                 due = time.monotonic() + self._args.every if is_well else 0.0
-            is_well = await self._succeeds(self._look()) and is_well
+            is_well = await self._succeeds(self._check_dangers()) and is_well
             metrics.ARCHIVE_FAILING.set(not is_well)
-            await asyncio.sleep(min(LOOK_S, self._args.every))
+            await asyncio.sleep(min(CHECK_INTERVAL_S, self._args.every))
 
     async def _succeeds(self, act: Awaitable[None], otherwise: str = "not_archived") -> bool:
         try:
@@ -62,18 +62,18 @@ class Keeper:
         if self._keep_s is None:
             return
         done = await trim(self._args.to, self._wires, self._keep_s)
-        for told in done.denied:
-            log.warning("stream_not_trimmed", why=told)
+        for denied in done.denied:
+            log.warning("stream_not_trimmed", why=denied)
         if done.cut is not None and (done.is_new or done.rows or done.messages):
             at = {"entry": done.cut.pos, "position": done.cut.p_to}
             log.info("trimmed", **at, rows=done.rows, messages=done.messages, freed=done.freed)
 
-    async def _look(self) -> None:
-        """What is in danger is archived at once, though its hour is not over."""
+    async def _check_dangers(self) -> None:
+        """Archive at once, including the current hour, if a stream is about to drop messages."""
         found = await self._risks()
         for risk in found:
-            tell = log.error if risk.is_lost else log.warning
-            tell("lost_unarchived" if risk.is_lost else "near_its_end", **_shown(risk))
+            write = log.error if risk.is_lost else log.warning
+            write("lost_unarchived" if risk.is_lost else "near_its_end", **_shown(risk))
         if found and not any(risk.is_lost for risk in found):
             await self._archive(now=True)
 

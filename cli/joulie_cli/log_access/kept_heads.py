@@ -1,4 +1,4 @@
-"""Heads that were kept outside the database, and the keys that sign them."""
+"""Anchored heads, which are stored outside the database, and the keys that sign them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,11 +19,11 @@ from joulie_projections.history.history import History
 
 
 class Anchors(NamedTuple):
-    """What is signed outside of the database."""
+    """Signed heads and statements about keys from outside the database."""
 
     heads: Sequence[Head]
     keys: Sequence[KeyStatement] = ()
-    flaw: str = ""  # of the place where they are kept
+    flaw: str = ""  # of the stream they were read from
 
 
 NOTHING = Anchors(())
@@ -34,31 +34,31 @@ def public_key(wires: Wiring) -> Ring:
     if not file.exists() and not heads.is_hmac_secret(wires.data.key):
         raise NotInTheLog(
             f"{file} is missing: without the public key no signature can be checked. "
-            "The projector writes it when it starts; a copy will do."
+            "The projector writes it when it starts; a copy of it is sufficient."
         )
     return heads.public_key(file)
 
 
 async def anchors_of(bus: Log) -> Anchors:
-    """From the stream that nothing but the administrator can remove them from."""
-    state, said, flaw = await bus.state(Stream.HEADS), list[Signed](), ""
+    """Read anchors from their stream, from which only the administrator can delete messages."""
+    state, statements, flaw = await bus.state(Stream.HEADS), list[Signed](), ""
     if state.first > 1:
         flaw = f"the messages before #{state.first} of {Stream.HEADS} were removed"
     for record in await everything(bus, Stream.HEADS):
         try:
-            said.append(decode_any(record.data))
+            statements.append(decode_any(record.data))
         except msgspec.DecodeError:
             flaw = flaw or f"{Stream.HEADS} #{record.sequence} is neither a head nor about a key"
-    return _anchors(said)._replace(flaw=flaw)
+    return _anchors(statements)._replace(flaw=flaw)
 
 
-def _anchors(said: Sequence[Signed]) -> Anchors:
-    signed = [head for head in said if isinstance(head, Head)]
-    return Anchors(signed, [key for key in said if not isinstance(key, Head)])
+def _anchors(statements: Sequence[Signed]) -> Anchors:
+    signed = [head for head in statements if isinstance(head, Head)]
+    return Anchors(signed, [key for key in statements if not isinstance(key, Head)])
 
 
 async def ids_of(bus: Log) -> dict[str, int]:
-    """What the stream of decisions holds, and where."""
+    """Event ids in the stream of decisions, with their sequences."""
     found: dict[str, int] = {}
     for record in await everything(bus, Stream.DEC):
         try:
@@ -70,7 +70,7 @@ async def ids_of(bus: Log) -> dict[str, int]:
 
 
 def anchors_in(file: Path) -> Anchors:
-    """Heads and what was said of keys: one of them, a list, or one per line."""
+    """Read heads and statements about keys from a file: one value, a list, or one per line."""
     content = file.read_bytes() if file.exists() else b""
     try:
         if content.lstrip()[:1] == b"[":
@@ -86,7 +86,7 @@ def anchors_in(file: Path) -> Anchors:
 
 
 def head_named(text: str, history: History, anchored: Sequence[Head]) -> Head:
-    """A file with a head in it, or the number of the entry that a head was signed at."""
+    """The head in the named file, or the head signed at the named entry."""
     if not text.isdigit():
         return anchors_in(Path(text)).heads[-1]
     known = {head.pos: head for head in (*anchored, *history.heads())}

@@ -1,4 +1,4 @@
-"""What the commands that look back have in common: a moment of the log, and where its facts are."""
+"""Access to the history and its facts, for the commands that read the log."""
 
 import argparse
 import asyncio
@@ -27,20 +27,20 @@ from joulie_bus.runtime.settings import setting, text
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
-from joulie_cli.supervisor.data_directory import DataDirectory, Hold
-from joulie_cli.supervisor.supervisor import made_ready
+from joulie_cli.supervisor.data_directory import DataDirectory, DirectoryLock
+from joulie_cli.supervisor.supervisor import prepare_streams
 from joulie_cli.wiring import Wiring, address_of, connected
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History
 from joulie_projections.store import database
 
-# For each process: with less to do it costs more than it brings (about a second to start).
+# Work per process: with less, starting the process (about a second) takes longer than it saves.
 MANY_DECISIONS = 10_000
 MANY_EVENTS = 500_000
 MANY_ENTRIES = 300_000
-WAIT_S = 0.2  # between two looks whether the directory is free
-WAITING = "Something else reads the facts in {}: waiting for it to end. Ctrl-C gives up."
-WHO = "joulie-audit"
+WAIT_S = 0.2  # between two attempts to lock the directory
+WAITING_FOR_LOCK = "Another command reads the facts in {}: waiting for it to end. Ctrl-C cancels."
+CLIENT_NAME = "joulie-audit"
 Tell = Callable[[int, int], None]
 
 
@@ -50,13 +50,13 @@ class ArchivePlace:
         text,
         "ARCHIVE_DIR",
         "",
-        "Where `joulie up` archives facts and decisions, and whoever looks back reads first; "
-        "empty for nowhere",
+        "The archive that `joulie up` writes and that commands read facts from first; "
+        "empty for none",
     )
 
 
 def archive_of(args: argparse.Namespace, wires: Wiring) -> Path | None:
-    """The one that was named, else that of the settings once there is anything in it."""
+    """The archive of the command line, otherwise that of the settings if it is not empty."""
     named: Path | None = args.archive
     usual = wires.source.load(ArchivePlace).directory
     if named is None and usual and is_archive(Path(usual)):
@@ -66,42 +66,45 @@ def archive_of(args: argparse.Namespace, wires: Wiring) -> Path | None:
 
 @contextlib.asynccontextmanager
 async def broker_of(wires: Wiring, role: Role = Role.AUDITOR) -> AsyncGenerator[JetStreamLog, None]:
-    """If nothing runs in the directory, its broker is started for as long as it is needed."""
+    """A connection; if nothing runs in the directory, its broker runs until the block ends."""
     if wires.data.running() is not None or not (wires.data.path / "nats").exists():
         async with connected(wires, role) as bus:
             yield bus
         return
-    async with _address(wires, role) as address, JetStreamLog.open(address, WHO) as bus:
+    async with _address(wires, role) as address, JetStreamLog.open(address, CLIENT_NAME) as bus:
         yield bus
 
 
 @contextlib.asynccontextmanager
 async def _address(wires: Wiring, role: Role = Role.AUDITOR) -> AsyncGenerator[Address, None]:
-    """Where a broker with the facts answers, for as long as the block lasts."""
-    hold = await _held(wires)
-    if hold is None:
+    """The address of a broker with the facts, valid until the block ends."""
+    lock = await _locked(wires)
+    if lock is None:
         yield address_of(wires, role)
         return
     broker = Embedded(wires.data.path, program=wires.data.broker)
     try:
         await broker.start()
-        await made_ready(broker, wires.subjects)
+        await prepare_streams(broker, wires.subjects)
         yield broker.address_of(role)
     finally:
         await broker.stop()
-        hold.release()
+        lock.release()
 
 
-async def _held(wires: Wiring) -> Hold | None:
-    """None: there is a broker to ask. Whoever looks back at the same time ends by itself."""
-    is_told = False
+async def _locked(wires: Wiring) -> DirectoryLock | None:
+    """Lock the directory to start its broker; None if a broker runs or there is none to start.
+
+    Waits while another command holds the lock: such a command ends by itself.
+    """
+    is_reported = False
     while wires.data.running() is None and (wires.data.path / "nats").exists():
         try:
-            return wires.data.hold()
+            return wires.data.lock()
         except DataDirectoryError:
-            if not is_told:
-                print(WAITING.format(wires.data.path), file=sys.stderr, flush=True)
-            is_told = True
+            if not is_reported:
+                print(WAITING_FOR_LOCK.format(wires.data.path), file=sys.stderr, flush=True)
+            is_reported = True
             await asyncio.sleep(WAIT_S)
     return None
 
@@ -112,8 +115,7 @@ def history_of(wires: Wiring, archive: Path | None = None) -> AbstractContextMan
 
 @contextlib.contextmanager
 def history_in(data: DataDirectory, archive: Path | None = None) -> Generator[History, None, None]:
-    """One moment of the database, if it is one that this code can read; through an archive where
-    one is given and the database was trimmed."""
+    """A snapshot of a database with this version's schema; `archive` holds its trimmed parts."""
     require_readable(data)
     with Sources(data.database, archive).reading() as history:
         yield history
@@ -123,6 +125,7 @@ def require_readable(data: DataDirectory) -> None:
     data.require()
     engine = database.reader(data.database)
     try:
+        database.require_reachable(engine)
         joulie_migrations.require(engine)
     finally:
         engine.dispose()
@@ -147,21 +150,21 @@ async def facts_of(
 async def shared_facts_of(
     wires: Wiring, archive: Path | None
 ) -> AsyncGenerator[tuple[History, FactSource, WorkerSource], None]:
-    """For several processes: the broker answers from the beginning, if any fact is asked of it."""
+    """For several processes: the broker is started before they are, unless the archive if facts."""
     async with contextlib.AsyncExitStack() as stack:
         history = stack.enter_context(history_of(wires, archive))
         kept = Archive.of(archive).facts if archive else []
         newest = history.checkpoint()
         is_kept = newest is not None and kept and kept[-1][1].last >= newest.position
         address = None if is_kept else await stack.enter_async_context(_address(wires))
-        opening = Opening(address, archive)
-        facts = await stack.enter_async_context(opening(history))
-        yield history, facts, WorkerSource(Sources(wires.data.database, archive), opening)
+        opener = FactsOpener(address, archive)
+        facts = await stack.enter_async_context(opener(history))
+        yield history, facts, WorkerSource(Sources(wires.data.database, archive), opener)
 
 
 @dataclass(frozen=True)
-class Opening:
-    """Where the facts are, told to another process."""
+class FactsOpener:
+    """Opens the facts in another process; can be pickled."""
 
     address: Address | None
     archive: Path | None
@@ -175,8 +178,8 @@ class Opening:
 
             async def streams() -> FactSource:
                 if self.address is None:
-                    raise NotInTheLog(f"{self.archive} ended before the log did. Try again.")
-                opened = JetStreamLog.open(self.address, WHO)
+                    raise NotInTheLog(f"{self.archive} ends before the log. Try again.")
+                opened = JetStreamLog.open(self.address, CLIENT_NAME)
                 bus = await stack.enter_async_context(opened)
                 return await stack.enter_async_context(StreamFacts.on(bus, history))
 
@@ -185,7 +188,7 @@ class Opening:
 
 
 class LazyFacts:
-    """No broker is asked, or started, before somebody wants a fact."""
+    """Opens the facts at their first use: no broker is contacted or started before."""
 
     def __init__(self, opened: Callable[[], Awaitable[FactSource]]) -> None:
         self._opened = opened
@@ -201,7 +204,7 @@ class LazyFacts:
 
 @contextlib.contextmanager
 def progress(what: str, quiet: bool) -> Generator[Tell | None, None, None]:
-    """A bar for people at a terminal; it goes away when it is done."""
+    """A progress bar if stderr is a terminal; it is removed at the end."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
@@ -211,23 +214,23 @@ def progress(what: str, quiet: bool) -> Generator[Tell | None, None, None]:
 
 
 def jobs_of(wanted: int, history: History) -> int:
-    """As many processes as were asked for (0: as many as pay)."""
+    """The number of processes for a replay: `wanted`, or for 0 as many as are worthwhile."""
     if wanted:
         return wanted
     newest = history.checkpoint()
     events = newest.position if newest is not None else 0
-    return paying(events, history.count_answers(), os.cpu_count() or 1)
+    return worthwhile_jobs(events, history.count_answers(), os.cpu_count() or 1)
 
 
-def paying(events: int, decisions: int, cores: int) -> int:
-    """How many processes pay for replaying such a log."""
+def worthwhile_jobs(events: int, decisions: int, cores: int) -> int:
+    """The number of processes beyond which a replay of such a log gets no faster."""
     return _of_cores(cores, max(events // MANY_EVENTS, decisions // MANY_DECISIONS))
 
 
 def sharing_of(wanted: int, wires: Wiring, entries: int) -> WorkerOptions:
-    """Of hashing so many: as many processes as were asked for (0: as many as pay)."""
-    paying = _of_cores(os.cpu_count() or 1, entries // MANY_ENTRIES)
-    return WorkerOptions(wires.data.database, wanted or paying)
+    """How `entries` are hashed: by `wanted` processes, or for 0 by as many as are worthwhile."""
+    worthwhile = _of_cores(os.cpu_count() or 1, entries // MANY_ENTRIES)
+    return WorkerOptions(wires.data.database, wanted or worthwhile)
 
 
 def _of_cores(cores: int, wanted: int) -> int:
@@ -235,7 +238,7 @@ def _of_cores(cores: int, wanted: int) -> int:
 
 
 def require_facts(history: History) -> int:
-    """The newest position; an empty log is told as one."""
+    """The newest position; raises NotInTheLog if the log is empty."""
     checkpoint = history.checkpoint()
     if checkpoint is None or not checkpoint.position:
         raise NotInTheLog(

@@ -1,4 +1,4 @@
-"""`joulie archive --trim`, and what the archiver of `joulie up` does after each pass."""
+"""`joulie archive --trim`; the archiver of `joulie up` runs it after each pass."""
 
 import os
 import socket
@@ -25,7 +25,7 @@ MIB = 2**20
 
 
 async def trim(to: Path, wires: Wiring, keep_s: float) -> Trimmed:
-    """Behind what the archive holds and what is older than that."""
+    """Delete archived data older than `keep_s` from the streams and the database."""
     public, archive = public_key(wires), Archive.of(to)
     engine = database.trimmer(wires.data.database)
     try:
@@ -33,7 +33,7 @@ async def trim(to: Path, wires: Wiring, keep_s: float) -> Trimmed:
         async with broker_of(wires, Role.ARCHIVIST) as bus:
             with history_of(wires) as history:
                 signed = len(history.heads())
-            # Each head is anchored once; twice as many and some hold the statements between them.
+            # Each head is anchored once; the margin leaves room for statements about keys.
             anchored = heads_of(await newest_records(bus, Stream.HEADS, 2 * signed + 100))
             now = time.time_ns()
             wish = CutOptions(now - int(keep_s * 1e9), now, f"{socket.gethostname()}:{os.getpid()}")
@@ -42,33 +42,33 @@ async def trim(to: Path, wires: Wiring, keep_s: float) -> Trimmed:
     except TRANSIENT as error:
         place = database.without_password(wires.data.database)
         raise NotTrimmed(
-            f"{place} refused a step of the trim: {error.orig}. What was done before it stands, "
-            "and the next run goes on from there."
+            f"{place} refused a step of the trim: {error.orig}. The steps before it are complete; "
+            "the next run continues from there."
         ) from error
     finally:
         engine.dispose()
 
 
 def as_json(done: Trimmed) -> dict[str, Any]:
-    told = done._asdict()
+    result = done._asdict()
     cut = done.cut
-    told["cut"] = (
+    result["cut"] = (
         None if cut is None else {"entry": cut.pos, "position": cut.p_to, "by": cut.made_by}
     )
-    return told
+    return result
 
 
 def as_text(done: Trimmed) -> str:
     if done.cut is None:
         return (
             "Nothing was trimmed: nothing is archived, signed and anchored, older than the keep "
-            "window (--keep, ARCHIVE_KEEP) and in front of a snapshot."
+            "window (--keep, ARCHIVE_KEEP) and before a snapshot."
         )
     purged = ", ".join(f"{count} of {stream}" for stream, count in done.messages.items())
     lines = [
         f"The log is cut at entry {done.cut.pos} and position {done.cut.p_to} "
-        f"({shown(done.cut.made_at)}{'' if done.is_new else '; nothing to add'}).",
-        f"Deleted: {done.rows} rows ({done.freed / MIB:.1f} MiB given back), and messages: "
+        f"({shown(done.cut.made_at)}{'' if done.is_new else '; unchanged'}).",
+        f"Deleted: {done.rows} rows ({done.freed / MIB:.1f} MiB freed), and messages: "
         f"{purged or 'none'}.",
     ]
     return "\n".join([*lines, *done.denied])

@@ -1,12 +1,12 @@
-"""The data directory: what lies where, who holds it, and what is running in it.
+"""The data directory: its files, its lock, and the processes that run in it.
 
 joulie.db          positions, states, decisions (SQLite), unless DATABASE_URL names another place
 nats/              the streams
 credentials/       a password per role at the broker, made once, readable by the owner alone
 head.key           signs the heads of the decision log; head.pub checks them
-spool/             decisions on their way
-run.json           what is running: addresses, processes
-lock               held while something runs
+spool/             decisions that are not shipped yet
+run.json           the running processes and their addresses
+lock               locked while something runs
 logs/              one file per part
 """
 
@@ -24,14 +24,14 @@ DEFAULT = Path("joulie-data")
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """What `run.json` says. No secrets in it."""
+    """The contents of `run.json`, without secrets."""
 
     pid: int
     nats_url: str
     endpoints: dict[str, str]
     parts: dict[str, int] = {}
     restarts: dict[str, int] = {}
-    metrics: dict[str, str] = {}  # where each part tells its own
+    metrics: dict[str, str] = {}  # the address of each part's metrics
     since: int = 0
 
 
@@ -39,7 +39,7 @@ class DataDirectory:
     def __init__(self, path: Path, database_url: str = "", broker: str = "") -> None:
         self.path = path.resolve()
         self.database: Place = database_url or self.path / "joulie.db"
-        self.broker = broker  # the program; empty for the wheel's
+        self.broker = broker  # path of nats-server; empty for the one in the wheel
         self.key = self.path / "head.key"
         self.public_key = self.path / "head.pub"
         self.spool = self.path / "spool"
@@ -53,7 +53,7 @@ class DataDirectory:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise DataDirectoryError(
-                f"The data directory {self.path} cannot be made: {error.strerror}. "
+                f"The data directory {self.path} cannot be created: {error.strerror}. "
                 f"Choose another one with --data."
             ) from error
 
@@ -62,37 +62,37 @@ class DataDirectory:
         if file is not None and not file.exists():
             raise DataDirectoryError(
                 f"There is no Joulie data in {self.path}. "
-                f"`joulie demo --data {self.path}` or `joulie up --data {self.path}` makes some."
+                f"`joulie demo --data {self.path}` or `joulie up --data {self.path}` creates it."
             )
 
-    def hold(self) -> "Hold":
-        """The directory for ourselves until the hold is let go; raises if somebody has it."""
-        return Hold(self._lock, self.path)
+    def lock(self) -> "DirectoryLock":
+        """Lock the directory; raises DataDirectoryError if another process holds the lock."""
+        return DirectoryLock(self._lock, self.path)
 
     def running(self) -> Running | None:
-        """What runs here now; None if nothing does, whatever an old run.json says."""
+        """The processes that run here; None if nothing does, even if an old run.json exists."""
         try:
             found = msgspec.json.decode(self._run.read_bytes(), type=Running)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
-        return found if is_alive(found.pid) and self._is_held() else None
+        return found if is_alive(found.pid) and self._is_locked() else None
 
-    def announce(self, running: Running) -> None:
+    def write_run_file(self, running: Running) -> None:
         write_private(self._run, msgspec.json.encode(running).decode())
 
-    def withdraw(self) -> None:
+    def remove_run_file(self) -> None:
         self._run.unlink(missing_ok=True)
 
-    def _is_held(self) -> bool:
+    def _is_locked(self) -> bool:
         try:
-            self.hold().release()
+            self.lock().release()
         except DataDirectoryError:
             return True
         return False
 
 
-class Hold:
-    """A lock that the kernel lets go of when its process ends, however it ends."""
+class DirectoryLock:
+    """A file lock, which the kernel releases when the process ends for any reason."""
 
     def __init__(self, lock: Path, directory: Path) -> None:
         self._file = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600)

@@ -1,4 +1,4 @@
-"""What running parts say of themselves, from their metrics, all at once."""
+"""Reads gauges from the metrics of all running parts, concurrently."""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -8,23 +8,23 @@ from http.client import HTTPConnection, HTTPException
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-PATIENCE_S = 1.0
+TIMEOUT_S = 1.0
 Gauges = dict[str, float]
 
 
 def gauges_of(addresses: Mapping[str, str]) -> dict[str, Gauges]:
-    """By part; who does not answer in time is left out."""
+    """Gauges by part; a part that does not answer in time is left out."""
     if not addresses:
         return {}
     with ThreadPoolExecutor(len(addresses)) as threads:
-        found = zip(addresses, threads.map(_asked, addresses.values()), strict=True)
+        found = zip(addresses, threads.map(_scrape, addresses.values()), strict=True)
         return {name: gauges for name, gauges in found if gauges is not None}
 
 
-def _asked(address: str) -> Gauges | None:
-    """What has no labels, and what is said of streams, as `name{STREAM}`."""
+def _scrape(address: str) -> Gauges | None:
+    """Samples without labels by name, and samples of streams as `name{STREAM}`."""
     try:
-        with closing(HTTPConnection(address, timeout=PATIENCE_S)) as connection:
+        with closing(HTTPConnection(address, timeout=TIMEOUT_S)) as connection:
             connection.request("GET", "/metrics")
             text = connection.getresponse().read().decode()
         families = list(text_string_to_metric_families(text))

@@ -1,7 +1,7 @@
-"""All parts in one process group: started in order, restarted when they fall, stopped cleanly.
+"""All parts in one process group: started in order, restarted when they exit, stopped cleanly.
 
-The broker goes first and comes last to an end; who produces stops before who consumes, so that
-nothing that was said at the end is left unread.
+The broker starts first and stops last. Producers stop before consumers, so that the last messages
+are consumed.
 """
 
 import asyncio
@@ -30,30 +30,30 @@ from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.store import database
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
-STEADY_S = 30.0  # after so long a life, the next fall is a first one again
-STOP_PATIENCE_S = 10.0
-SETTLE_S = 5.0  # for the projector to write down what the extender said last
-ROLES = {"archive": Role.ARCHIVIST}  # of parts that are not called like theirs
-# No part multiplies matrices, and none has many threads that allocate; the defaults of both
-# libraries are a pool for each core of the machine.
-THRIFT = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
-# Where cores are few, kube-scheduler waits for the extender, the extender for nobody, and people
-# and logs can wait longest. Who is behind does more at a time, and takes less for it.
+STABLE_AFTER_S = 30.0  # an uptime after which the restart pause is reset
+STOP_TIMEOUT_S = 10.0
+DRAIN_TIMEOUT_S = 5.0  # for the projector to store the extender's last decisions
+ROLES = {"archive": Role.ARCHIVIST}  # parts whose role has another name
+# No part multiplies matrices or allocates in many threads; by default both libraries create a pool
+# per core.
+CHILD_DEFAULTS = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
+# On few cores the extender comes first, because kube-scheduler waits for it; the console and the
+# archiver come last. A projector that lags folds larger batches, which cost less per event.
 NICE = {"broker": 10, "projector": 10, "operator": 15, "console": 19, "archive": 19}
-# Who listens where, as the parts are told.
-DOORS = {"EXTENDER_ADDR": "extender", "CONSOLE_ADDR": "console"}
+# Environment setting -> endpoint it configures.
+LISTEN_SETTINGS = {"EXTENDER_ADDR": "extender", "CONSOLE_ADDR": "console"}
 log = get_logger("up")
 
 
 class Child:
-    """One part; falls and gets up until it is told to stop."""
+    """One part as a child process, restarted until it is stopped."""
 
     def __init__(
-        self, name: str, words: Sequence[str], data: DataDirectory, environ: Mapping[str, str]
+        self, name: str, arguments: Sequence[str], data: DataDirectory, environ: Mapping[str, str]
     ) -> None:
         self.name = name
         self.restarts = 0
-        self._words = words
+        self._arguments = arguments
         self._data = data
         self._environ = dict(environ)
         self._process: Process | None = None
@@ -63,24 +63,28 @@ class Child:
     def pid(self) -> int:
         return self._process.pid if self._process else 0
 
-    async def live(self, tell: Callable[[], None]) -> None:
-        """Until `stop`; `tell` is called whenever the process is another one."""
+    async def run(self, on_start: Callable[[], None]) -> None:
+        """Run until `stop`; `on_start` is called after every start of the process."""
         pause = FIRST_PAUSE_S
         loop = asyncio.get_running_loop()
         while not self._stopping:
-            born = loop.time()
+            started_at = loop.time()
             process = await self._start()
-            tell()
-            if self._stopping:  # asked to stop while it was being started
+            on_start()
+            if self._stopping:  # stopped during the start
                 process.terminate()
             async with giving_way(process.pid, NICE.get(self.name, 0)):
                 code = await process.wait()
             if self._stopping:
                 return
-            pause = FIRST_PAUSE_S if loop.time() - born > STEADY_S else pause
+            pause = FIRST_PAUSE_S if loop.time() - started_at > STABLE_AFTER_S else pause
             self.restarts += 1
             log.warning(
-                "fell", who=self.name, exit_code=code, again_in_s=pause, see=str(self._log_path())
+                "exited",
+                part=self.name,
+                exit_code=code,
+                restart_in_s=pause,
+                log=str(self._log_path()),
             )
             await asyncio.sleep(pause)
             pause = min(LONGEST_PAUSE_S, pause * 2)
@@ -93,9 +97,9 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)
         try:
-            await asyncio.wait_for(process.wait(), STOP_PATIENCE_S)
+            await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
         except TimeoutError:
-            log.warning("killed", who=self.name, why=f"did not end in {STOP_PATIENCE_S:.0f} s")
+            log.warning("killed", part=self.name, why=f"did not end in {STOP_TIMEOUT_S:.0f} s")
             process.kill()
             await process.wait()
 
@@ -107,11 +111,11 @@ class Child:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "joulie_cli.main",  # the very code that runs here, whatever PATH says
+                "joulie_cli.main",  # this code, independent of PATH
                 self.name,
                 "--data",
                 str(self._data.path),
-                *self._words,
+                *self._arguments,
                 env=self._environ,
                 stdin=DEVNULL,
                 stdout=file,
@@ -123,7 +127,7 @@ class Child:
 
 
 class Supervisor:
-    """`async with Supervisor.over(data, parts, ...)`: everything runs inside the block."""
+    """`async with Supervisor.over(data, parts, ...)`: all parts run inside the block."""
 
     def __init__(self, data: DataDirectory, broker: Embedded, parts: list[Child]) -> None:
         self._data = data
@@ -131,7 +135,7 @@ class Supervisor:
         self._parts = parts
         self._broker_restarts = 0
         self._began = time.time_ns()
-        self._numbers: dict[str, str] = {}  # where each part tells its metrics
+        self._metrics_addresses: dict[str, str] = {}  # of each part
         self.endpoints: dict[str, str] = {}
 
     @classmethod
@@ -144,70 +148,73 @@ class Supervisor:
         extra: Mapping[str, str],
         subjects: Subjects,
     ) -> AsyncGenerator["Supervisor", None]:
-        """The parts by name, each with the options that it is started with."""
+        """`names`: the parts, each with its command-line options."""
         data.create()
-        hold = data.hold()
+        lock = data.lock()
         broker = Embedded(data.path, program=data.broker)
         try:
             await broker.start()
-            await made_ready(broker, subjects)
+            await prepare_streams(broker, subjects)
             _migrate(data)
-            numbers = {name: HostPort("127.0.0.1", free_port()) for name in names}
-            numbers |= {"extender": addresses["metrics"]}
+            metrics_addresses = {name: HostPort("127.0.0.1", free_port()) for name in names}
+            metrics_addresses |= {"extender": addresses["metrics"]}
             parts = [
                 Child(
-                    name, words, data, _environment(broker, addresses, extra, name, numbers[name])
+                    name,
+                    arguments,
+                    data,
+                    _environment(broker, addresses, extra, name, metrics_addresses[name]),
                 )
-                for name, words in names.items()
+                for name, arguments in names.items()
             ]
             supervisor = cls(data, broker, parts)
             supervisor.endpoints = {name: f"http://{at}" for name, at in addresses.items()}
-            supervisor._numbers = {name: str(numbers[name]) for name in names}
+            supervisor._metrics_addresses = {name: str(metrics_addresses[name]) for name in names}
             async with supervisor._running():
                 yield supervisor
         finally:
             await broker.stop()
-            data.withdraw()
-            hold.release()
+            data.remove_run_file()
+            lock.release()
 
     @contextlib.asynccontextmanager
     async def _running(self) -> AsyncGenerator[None, None]:
-        lives = [asyncio.create_task(part.live(self._announce)) for part in self._parts]
-        keeper = asyncio.create_task(self._keep_broker())
+        running = [asyncio.create_task(part.run(self._write_run_file)) for part in self._parts]
+        keeper = asyncio.create_task(self._restart_broker())
         try:
             yield
         finally:
             for part in reversed(self._parts):
                 if part.name == "projector":
-                    await self._settle()
+                    await self._drain_decisions()
                 await part.stop()
             keeper.cancel()
-            await asyncio.gather(*lives, keeper, return_exceptions=True)
+            await asyncio.gather(*running, keeper, return_exceptions=True)
 
     @property
     def broker(self) -> Embedded:
         return self._broker
 
-    async def _keep_broker(self) -> None:
-        """A broker that fell is started again on the same port; clients find it by themselves."""
+    async def _restart_broker(self) -> None:
+        """Restart the broker on the same port when it exits; clients reconnect to it."""
         while True:
             async with giving_way(self._broker.pid, NICE["broker"]):
                 code = await self._broker.wait()
-            log.warning("fell", who="nats-server", exit_code=code)
+            log.warning("exited", part="nats-server", exit_code=code)
             await asyncio.sleep(FIRST_PAUSE_S)
             try:
                 await self._broker.start()
             except BrokerStartFailed as error:
-                log.error("still_down", who="nats-server", why=str(error))
+                log.error("not_restarted", part="nats-server", why=str(error))
                 await asyncio.sleep(LONGEST_PAUSE_S)
             self._broker_restarts += 1
-            self._announce()
+            self._write_run_file()
 
-    async def _settle(self) -> None:
-        """Until the decision log holds everything that its stream holds."""
+    async def _drain_decisions(self) -> None:
+        """Wait until the decision log holds all messages of its stream."""
         address = self._broker.address_of(Role.AUDITOR)
         with contextlib.suppress(Exception):
-            async with asyncio.timeout(SETTLE_S):
+            async with asyncio.timeout(DRAIN_TIMEOUT_S):
                 async with JetStreamLog.open(address, "joulie-up") as bus:
                     while not await self._is_written(bus):
                         await asyncio.sleep(0.05)
@@ -226,13 +233,13 @@ class Supervisor:
         return {"nats-server": self._broker_restarts} | parts
 
     @property
-    def fell(self) -> str:
-        """Which parts had to be started again, and how often; empty if none."""
-        fallen = [f"{name} ({count})" for name, count in self.restarts.items() if count]
-        return f"started again: {', '.join(fallen)}" if fallen else ""
+    def restarted_parts(self) -> str:
+        """The restarted parts with their counts; empty if there are none."""
+        restarted = [f"{name} ({count})" for name, count in self.restarts.items() if count]
+        return f"restarted: {', '.join(restarted)}" if restarted else ""
 
-    def _announce(self) -> None:
-        self._data.announce(
+    def _write_run_file(self) -> None:
+        self._data.write_run_file(
             Running(
                 pid=os.getpid(),
                 nats_url=self._broker.url,
@@ -240,14 +247,14 @@ class Supervisor:
                 parts={"nats-server": self._broker.pid}
                 | {part.name: part.pid for part in self._parts},
                 restarts=self.restarts,
-                metrics=self._numbers,
+                metrics=self._metrics_addresses,
                 since=self._began,
             )
         )
 
 
-async def made_ready(broker: Embedded, subjects: Subjects) -> None:
-    """Its streams are made by its administrator; nobody else may."""
+async def prepare_streams(broker: Embedded, subjects: Subjects) -> None:
+    """Create the broker's streams, which only its administrator may do."""
     connection = await Connection.open(broker.address_of(Role.ADMIN), "joulie-admin")
     try:
         await ensure(connection, subjects)
@@ -258,6 +265,7 @@ async def made_ready(broker: Embedded, subjects: Subjects) -> None:
 def _migrate(data: DataDirectory) -> None:
     engine = database.migrator(data.database)
     try:
+        database.require_reachable(engine)
         joulie_migrations.upgrade(engine)
     finally:
         engine.dispose()
@@ -271,9 +279,9 @@ def _environment(
     metrics: HostPort,
 ) -> dict[str, str]:
     address = broker.address_of(ROLES.get(part) or Role(part))
-    # Another broker's keys and certificates would contradict what this one asks for.
-    told = {**THRIFT, **os.environ, **extra}
-    ours = {name: value for name, value in told.items() if not name.startswith("NATS_")}
+    # Credentials for another broker would conflict with those of this one.
+    inherited = {**CHILD_DEFAULTS, **os.environ, **extra}
+    ours = {name: value for name, value in inherited.items() if not name.startswith("NATS_")}
     return {
         **ours,
         "NATS_URL": address.url,
@@ -281,5 +289,9 @@ def _environment(
         "NATS_PASSWORD": address.password,
         "NATS_INBOX": address.inbox,
         "METRICS_ADDR": str(metrics),
-        **{name: str(addresses[whose]) for name, whose in DOORS.items() if whose in addresses},
+        **{
+            name: str(addresses[endpoint])
+            for name, endpoint in LISTEN_SETTINGS.items()
+            if endpoint in addresses
+        },
     }

@@ -1,5 +1,5 @@
 """The simulated cluster: jobs, free resources, kube-scheduler's arithmetic. Pure.
 
 Not here: time (`engine`).
-In: placements. Out: books that balance.
+In: placements. Out: consistent allocations.
 """

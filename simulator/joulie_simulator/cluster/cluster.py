@@ -1,4 +1,4 @@
-"""The simulated cluster's books: which job runs where, on which cards, and how far it is. Pure."""
+"""State of the simulated cluster: the node, cards and progress of each job. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from joulie_bus.events import GpuSeen
-from joulie_simulator.cluster.free_resources import Room
+from joulie_simulator.cluster.free_resources import FreeResources
 from joulie_simulator.cluster.kube_arithmetic import plugin_scores
 from joulie_simulator.hardware.physics import Caps, Draw, Load, draw
 from joulie_simulator.hardware.shapes import Shape, shape_of
@@ -14,7 +14,7 @@ from joulie_simulator.workload.workload import Job
 
 
 class Running:
-    """A job on its node; slower under caps, so that its end is not known beforehand."""
+    """A running job; caps slow it down, so its end changes with them."""
 
     def __init__(self, job: Job, cards: tuple[int, ...]) -> None:
         self.job = job
@@ -22,12 +22,12 @@ class Running:
         self.left_s = job.seconds  # of work at full speed
 
     def speed(self, drawn: Draw) -> float:
-        """A job with cards waits for the slower of the two."""
+        """The speed of the slower of CPU and cards."""
         return min(drawn.cpu_speed, drawn.gpu_speed) if self.job.gpus else drawn.cpu_speed
 
 
-class End(NamedTuple):
-    """Which job of a node will be done first, and when, as things stand."""
+class EndForecast(NamedTuple):
+    """The forecast of the first job of a node to end."""
 
     at_s: float
     node: str
@@ -36,12 +36,12 @@ class End(NamedTuple):
 
 
 class SimNode:
-    def __init__(self, name: str, shape: Shape, room: Room, row: int) -> None:
+    def __init__(self, name: str, shape: Shape, room: FreeResources, row: int) -> None:
         self.name = name
         self.shape = shape
-        self._room, self._row = room, row
+        self._has_room, self._row = room, row
         self.caps = Caps()
-        self.profile = ""  # as its label says
+        self.profile = ""  # the value of its label
         self.turn = 0
         self.running: dict[str, Running] = {}
         self.free_cards = list(range(shape.gpus))
@@ -50,26 +50,26 @@ class SimNode:
         self._drawn = self._draw()
 
     def take(self, job: Job, now_s: float) -> list[GpuSeen]:
-        """The job runs from now on; returns the cards that it got."""
+        """Start the job; returns the cards it was given."""
         self._work_until(now_s)
         cards, self.free_cards = tuple(self.free_cards[: job.gpus]), self.free_cards[job.gpus :]
         self.running[job.uid] = Running(job, cards)
-        self._room.take(self._row, job)
+        self._has_room.take(self._row, job)
         self._drawn = self._draw()
         used = job.gpu_mb or (self.shape.cards.memory_mb if self.shape.cards else 0)
         return [self.shape.card(self.name, at, job.uid, used) for at in cards]
 
     def release(self, uid: str, now_s: float) -> list[GpuSeen]:
-        """The job is gone; returns the cards that it gives back."""
+        """Remove the job; returns the cards it frees."""
         self._work_until(now_s)
         done = self.running.pop(uid)
         self.free_cards = sorted([*self.free_cards, *done.cards])
-        self._room.give_back(self._row, done.job)
+        self._has_room.give_back(self._row, done.job)
         self._drawn = self._draw()
         return [self.shape.card(self.name, at) for at in done.cards]
 
     def cap(self, caps: Caps, now_s: float) -> bool:
-        """False if they are the old ones."""
+        """Apply caps; returns whether they changed."""
         if caps == self.caps:
             return False
         self._work_until(now_s)
@@ -82,8 +82,8 @@ class SimNode:
         self._drawn = self._draw()
         return self._drawn.watts
 
-    def first_end(self) -> End | None:
-        """If nothing changes; older forecasts do not count any more."""
+    def first_end(self) -> EndForecast | None:
+        """Forecast the first end under the current load; replaces older forecasts."""
         self.turn += 1
         ends = [
             (self._since_s + running.left_s / running.speed(self._drawn), uid)
@@ -92,7 +92,7 @@ class SimNode:
         if not ends:
             return None
         at, uid = min(ends)
-        return End(at, self.name, uid, self.turn)
+        return EndForecast(at, self.name, uid, self.turn)
 
     def _work_until(self, now_s: float) -> None:
         for running in self.running.values():
@@ -110,40 +110,40 @@ class SimNode:
 
 class SimCluster:
     def __init__(self, size: int, percentage: int = 0) -> None:
-        """`percentage` is kube-scheduler's percentageOfNodesToScore; 0 is its own choice."""
+        """`percentage` is kube-scheduler's percentageOfNodesToScore; 0 is its default."""
         shapes = [shape_of(number) for number in range(size)]
-        room = Room(shapes)
+        room = FreeResources(shapes)
         self.nodes = {
             name: SimNode(name, shape, room, number)
             for number, shape in enumerate(shapes)
             for name in [f"{shape.prefix}-{number:04d}"]
         }
-        self._room = room
+        self._has_room = room
         self._names = list(self.nodes)
         self._rows = {name: row for row, name in enumerate(self._names)}
         self._wanted = sample_size(size, percentage)
         self._start = 0
 
     def sample(self, job: Job) -> list[str]:
-        """The candidates that kube-scheduler would send: fitting nodes, round robin, not all."""
-        fitting = self._room.fitting(job)
+        """The candidates that kube-scheduler would send: a round-robin sample of fitting nodes."""
+        fitting = self._has_room.fitting(job)
         first = int(np.searchsorted(fitting, self._start))
         found: list[int] = np.roll(fitting, -first)[: self._wanted].tolist()
         if len(found) == self._wanted:
-            self._start = (found[-1] + 1) % len(self._names)  # else all were looked at
+            self._start = (found[-1] + 1) % len(self._names)  # otherwise all nodes were checked
         return [self._names[row] for row in found]
 
     def plugin_scores(self, names: Sequence[str], job: Job) -> dict[str, int]:
-        """What kube-scheduler's own plugins would give these nodes for the job."""
+        """The scores of kube-scheduler's own plugins for these nodes."""
         rows = [self._rows[name] for name in names]
-        scores: list[int] = plugin_scores(*self._room.used(rows, job)).tolist()
+        scores: list[int] = plugin_scores(*self._has_room.used(rows, job)).tolist()
         return dict(zip(names, scores, strict=True))
 
 
 def sample_size(nodes: int, percentage: int = 0) -> int:
-    """Under 100 nodes all; else the percentage, by default 50 less one per 125 nodes, at least 5.
+    """All of up to 100 nodes; otherwise `percentage` of them, and at least 100.
 
-    Never under 100.
+    The default percentage is 50 minus one per 125 nodes, at least 5.
     """
     if nodes < 100:
         return nodes

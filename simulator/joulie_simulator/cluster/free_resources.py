@@ -1,4 +1,4 @@
-"""What the nodes have and what of it is free, in columns: a row per node. Pure."""
+"""Capacity and free resources of the nodes in columns, one row per node. Pure."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from joulie_simulator.workload.workload import Job
 MIB_PER_GIB = 1024
 
 
-class Room:
+class FreeResources:
     def __init__(self, shapes: Sequence[Shape]) -> None:
         self._milli = np.array([shape.cores * 1000 for shape in shapes], np.int64)
         self._mib = np.array([shape.memory_gib * MIB_PER_GIB for shape in shapes], np.int64)
@@ -26,14 +26,14 @@ class Room:
         self._book(row, job, +1)
 
     def fitting(self, job: Job) -> npt.NDArray[np.intp]:
-        """The rows with room for it, in their order."""
+        """The rows with enough free resources, in order."""
         fits = (self._free_milli >= job.milli) & (self._free_mib >= job.memory_mib)
         if job.gpus:
             fits &= self._free_cards >= job.gpus
         return np.flatnonzero(fits)
 
     def used(self, rows: Sequence[int], job: Job) -> tuple[Use, Use]:
-        """CPU and memory of these nodes if the job went there."""
+        """Use of CPU and memory of these nodes if the job is placed there."""
         milli, mib = self._milli[rows], self._mib[rows]
         return (
             Use(milli - self._free_milli[rows] + job.milli, milli),

@@ -1,7 +1,8 @@
-"""kube-scheduler's own arithmetic, in its integers: what its plugins give, how it adds up. Pure.
+"""kube-scheduler's integer arithmetic: the scores of its plugins and their sum. Pure.
 
-Only what differs between nodes: NodeResourcesFit (LeastAllocated) and BalancedAllocation, each of
-weight 1, over CPU and memory. Taints, affinity and images give every simulated node the same.
+Only plugins whose scores differ between nodes: NodeResourcesFit (LeastAllocated) and
+BalancedAllocation, each with weight 1, over CPU and memory. Taints, affinity and images give every
+simulated node the same score.
 """
 
 from collections.abc import Mapping
@@ -12,11 +13,11 @@ import numpy as np
 from joulie_projections.twin.arrays import Ints
 
 BEST = 100  # MaxNodeScore
-PER_POINT = 10  # MaxNodeScore / MaxExtenderPriority: what one point of an extender is worth
+PER_POINT = 10  # MaxNodeScore / MaxExtenderPriority: the weight of one point of an extender
 
 
 class Use(NamedTuple):
-    """Of one resource, a row per node: what would be taken, of how much."""
+    """Requested and allocatable amounts of one resource, one row per node."""
 
     taken: Ints
     total: Ints
@@ -27,19 +28,19 @@ def plugin_scores(cpu: Use, memory: Use) -> Ints:
 
 
 def least_allocated(*uses: Use) -> Ints:
-    """More for what stays free once the pod is there; every division drops its rest."""
+    """Higher the more stays free after the placement; with integer division."""
     free = [(total - taken) * BEST // total for taken, total in uses]
     return np.asarray(sum(free) // len(free), np.int64)
 
 
 def balanced(cpu: Use, memory: Use) -> Ints:
-    """More the nearer the shares of CPU and memory are to each other."""
+    """Higher the closer the used shares of CPU and memory are."""
     apart = np.abs(cpu.taken / cpu.total - memory.taken / memory.total)
     return ((1 - apart / 2) * BEST).astype(np.int64)
 
 
 def totals(plugins: Mapping[str, int], extender: Mapping[str, int], weight: int) -> dict[str, int]:
-    """A candidate that the extender does not name gets nothing from it; strangers are ignored."""
+    """Add the extender's scores: 0 for candidates it omits; other nodes are ignored."""
     return {
         name: score + PER_POINT * weight * extender.get(name, 0) for name, score in plugins.items()
     }

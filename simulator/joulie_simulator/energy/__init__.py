@@ -1,5 +1,5 @@
-"""The energy experiment: the same jobs under several placement policies, with the work they did.
+"""The energy experiment: the same jobs under several placement policies, and the completed work.
 
 Not here: the demo's cluster (`engine`), files, clocks.
-In: a suite's parameters and seeds. Out: rows that hold energy beside work.
+In: a suite's parameters and seeds. Out: rows with energy and work.
 """

@@ -1,4 +1,4 @@
-"""A fleet of nodes in columns: what is allocated on each, and what each draws. Pure."""
+"""A fleet of nodes in columns: allocations and power of each node. Pure."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ WORK_W_PER_CORE = (
 
 
 class IdleModel(NamedTuple):
-    """What a node draws besides the dynamic watts of its jobs."""
+    """Power of a node apart from the dynamic watts of its jobs."""
 
     name: str
     empty_cpu_node_w: float
@@ -60,7 +60,7 @@ class Fleet:
     def release(self, node: int, job: Job) -> None:
         self._change(node, job, -1)
         if not self.jobs[node]:
-            self.dynamic_w[node] = 0.0  # no remainder of rounding outlives the last job
+            self.dynamic_w[node] = 0.0  # removes the rounding error after the last job
 
     def _change(self, node: int, job: Job, sign: int) -> None:
         self.free_cores[node] -= sign * job.cores
@@ -78,15 +78,15 @@ class Fleet:
         self.power_w[node] = base + self.dynamic_w[node] + idle_cards
 
     def marginal_w(self, job: Job) -> Floats:
-        """The formula's estimate on each node; it does not know how much a job will use."""
+        """The formula's estimate for each node, without knowledge of the job's utilisation."""
         return self.cpu_peak_w * CPU_COEFFICIENT * job.cores / self.cores + cards_w(job)
 
 
 def cards_w(job: Job) -> float:
-    """Of the job's cards, at full use."""
+    """Watts of the job's cards at full use."""
     return job.gpus * CARD_PEAK_W * CARD_COEFFICIENT[job.performance]
 
 
 def work_w(job: Job) -> float:
-    """Useful work of a second of the job, as the dynamic watts that it ideally draws."""
+    """Useful work per second of the job, in dynamic watts under ideal conditions."""
     return job.cores * job.cpu_use * WORK_W_PER_CORE + cards_w(job) * job.gpu_use

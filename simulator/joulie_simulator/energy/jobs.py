@@ -1,4 +1,4 @@
-"""Job streams: what arrives when, and what it asks for. Pure; chance comes from a seed.
+"""Job streams: arrival times and requests of jobs, from a seed. Pure.
 
 The reference stream draws from numpy's generator in the order that the published experiment of the
 project's namesake does, so that its figures can be compared digit by digit.
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 MINUTE_S = 60.0
 BURST_SHARE = 0.10  # of arrival events
-BURST_SIZES = (50, 201)  # jobs of one burst: least, and one more than most
+BURST_SIZES = (50, 201)  # jobs of one burst: minimum, and maximum plus one
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -27,7 +27,7 @@ class JobClass(NamedTuple):
     name: str
     share: float
     cores: Sequence[int]
-    gpus: Sequence[int]  # empty: the class asks for none
+    gpus: Sequence[int]  # empty: the class requests none
     performance: float  # share of the class
     cpu_use: Span
     gpu_use: Span
@@ -67,18 +67,18 @@ class Job(NamedTuple):
 
     @property
     def minutes(self) -> int:
-        """Steps that it occupies."""
+        """Number of one-minute steps that the job runs."""
         return math.ceil(self.duration_s / MINUTE_S)
 
 
 def rate_per_s(hour: float) -> float:
-    """Arrival events: fewest at 4 in the morning, most at 16."""
+    """Arrival events per second: fewest at 4:00, most at 16:00."""
     daily = (1 - np.cos(2 * np.pi * (hour - 4) / 24)) / 2
     return float((0.25 + 0.70 * daily) * 80 / 60)
 
 
 def reference_jobs(seed: int, hours: float) -> list[Job]:
-    """In order of arrival."""
+    """The jobs of the reference stream, in order of arrival."""
     return list(_reference_stream(np.random.default_rng(seed), hours))
 
 

@@ -1,7 +1,7 @@
-"""Placement policies under comparison. Pure: each gives every node a score for a job.
+"""Placement policies to compare. Pure: each gives every node a score for a job.
 
-The highest score among the nodes that fit wins, the lowest index among equals. The policies named
-`reference` are those of the published experiment of the project's namesake, by its description.
+The fitting node with the highest score wins; ties go to the lowest index. The policies named
+`reference` implement the published experiment of the project's namesake, by its description.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,21 +34,21 @@ def chosen(fleet: Fleet, job: Job, scores: Floats) -> int:
 
 class LeastAllocated:
     """kube-scheduler's NodeResourcesFit by default: the share that is free after the placement,
-    averaged over the resources that the pod asks for."""
+    averaged over the resources that the pod requests."""
 
     def scores(self, fleet: Fleet, job: Job) -> Floats:
         return _mean(_free_after(fleet, job))
 
 
 class MostAllocated:
-    """NodeResourcesFit with the strategy that packs."""
+    """NodeResourcesFit with the packing strategy."""
 
     def scores(self, fleet: Fleet, job: Job) -> Floats:
         return 100 - _mean(_free_after(fleet, job))
 
 
 class KubeDefault:
-    """LeastAllocated, and NodeResourcesBalancedAllocation beside it with the same weight."""
+    """LeastAllocated plus NodeResourcesBalancedAllocation, with equal weights."""
 
     def scores(self, fleet: Fleet, job: Job) -> Floats:
         free = _free_after(fleet, job)
@@ -72,8 +72,10 @@ def _free_after(fleet: Fleet, job: Job) -> list[Floats]:
 
 
 class ReferenceBaseline:
-    """What the experiment calls MostAllocated: shares before the placement, summed, and the share
-    of cards counts for jobs without cards, too. No profile of kube-scheduler does so."""
+    """The experiment's MostAllocated: the sum of used shares before the placement.
+
+    It includes the share of cards for jobs without cards. No profile of kube-scheduler does that.
+    """
 
     def scores(self, fleet: Fleet, job: Job) -> Floats:
         used_cards = (fleet.cards - fleet.free_cards) / np.maximum(fleet.cards, 1)
@@ -81,7 +83,7 @@ class ReferenceBaseline:
 
 
 class ReferenceLegacy:
-    """The first formula: absolute watts beside shares, and CPU jobs kept off idle cards."""
+    """The first formula: absolute watts plus shares; keeps CPU jobs off nodes with idle cards."""
 
     def __init__(self, trends: Trends) -> None:
         self._trends = trends
@@ -100,7 +102,7 @@ class ReferenceLegacy:
 
 
 class ReferenceRedesign:
-    """Headroom under the peak after the placement, and the trend by the node's peak."""
+    """Headroom after the placement, and the trend relative to the node's peak."""
 
     def __init__(self, trends: Trends) -> None:
         self._trends = trends
@@ -111,7 +113,7 @@ class ReferenceRedesign:
 
 
 class ReferenceShipped:
-    """The same with the trend in watts, weighed more in a burst: what the namesake ships."""
+    """The same with the trend in watts, weighted more in a burst: the namesake's release."""
 
     def __init__(self, trends: Trends) -> None:
         self._trends = trends

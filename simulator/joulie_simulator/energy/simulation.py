@@ -1,4 +1,4 @@
-"""The loop: minute by minute jobs leave, nodes draw power, jobs arrive. Pure."""
+"""The simulation loop: each minute jobs end, nodes draw power, jobs arrive. Pure."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ W_SECONDS_PER_KWH = 3_600_000.0
 
 
 class Result(NamedTuple):
-    """Energy never stands without the work that was done for it."""
+    """Energy, and the work that was completed with it."""
 
     kwh: float
-    work_kwh: float  # the ideal dynamic energy of what ran inside the window
+    work_kwh: float  # the ideal dynamic energy of all jobs inside the window
     admitted: int
     dropped: int
     unfinished: int  # still running at the end
@@ -33,7 +33,7 @@ class Result(NamedTuple):
 def run_dropping(
     fleet: Fleet, jobs: Sequence[Job], policy: Policy, trends: Trends, minutes: int
 ) -> Result:
-    """What fits nowhere in its minute is dropped for good: the published experiment's rule."""
+    """A job that fits on no node in its minute is dropped, as in the published experiment."""
     run = _Run(fleet, policy, trends, minutes)
     arrivals = _by_minute(jobs, minutes)
     power = np.zeros(minutes)
@@ -53,7 +53,7 @@ def run_dropping(
 
 
 def _by_minute(jobs: Sequence[Job], minutes: int) -> list[list[Job]]:
-    """A job is looked at in the first minute that begins at or after its arrival."""
+    """Group jobs by the first minute that begins at or after their arrival."""
     found: list[list[Job]] = [[] for _ in range(minutes)]
     for job in jobs:
         minute = -int(-job.arrival_s // MINUTE_S)
@@ -69,7 +69,9 @@ class _Run:
         self._fleet, self._policy, self._trends = fleet, policy, trends
         self._end_s = minutes * MINUTE_S
         self._leaving: dict[int, list[tuple[int, Job]]] = defaultdict(list)
-        self._refused: list[Job] = []  # fit nowhere this minute: placements only take room
+        self._refused: list[
+            Job
+        ] = []  # fit on no node this minute; later placements only take resources
 
     @property
     def running(self) -> int:

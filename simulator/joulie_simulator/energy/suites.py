@@ -1,4 +1,4 @@
-"""Suites: which jobs on which fleet under which policies, and the rows that come out. Pure."""
+"""Suites: combinations of jobs, fleet and policies, and their result rows. Pure."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -32,15 +32,15 @@ class Row(NamedTuple):
     kwh_per_work: float
     dropped: int
     unfinished: int
-    wait_p50_s: float  # of jobs that were admitted; a dropped one does not wait
+    wait_p50_s: float  # of admitted jobs; a dropped job does not wait
     wait_p99_s: float
     wakes: int
 
 
 def compat(size: Size, seeds: Sequence[int], policies: Sequence[str]) -> Iterator[Row]:
-    """The published experiment, job for job: what fits nowhere is dropped, and no node sleeps.
+    """The published experiment, job for job: jobs that fit nowhere are dropped, no node sleeps.
 
-    Demand for GPUs is forty times what there is, so that less energy can be less work: read
+    Demand for GPUs is forty times the capacity, so less energy can mean less work: compare
     `kwh_per_work`.
     """
     for seed in seeds:
@@ -57,7 +57,7 @@ def run_compat(size: Size, jobs: list[Job], policy: str) -> Result:
 
 
 def thinned(jobs: list[Job], share: float, seed: int) -> list[Job]:
-    """A smaller fleet gets as many jobs for each node, chosen by chance."""
+    """A random sample of the jobs, so that a smaller fleet has as many jobs per node."""
     if share >= 1:
         return jobs
     drawn = np.random.default_rng((seed, 1)).random(len(jobs))

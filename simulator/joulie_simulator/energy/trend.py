@@ -8,11 +8,13 @@ SAMPLES = 10
 
 
 class Trends:
-    """One sample a minute and node; the newest one follows every placement."""
+    """One sample per minute and node; every placement updates the newest sample."""
 
     def __init__(self, nodes: int) -> None:
         self._ring = np.zeros((SAMPLES, nodes))
-        self._totals = np.zeros(SAMPLES)  # as each minute began: placements do not change them
+        self._totals = np.zeros(
+            SAMPLES
+        )  # at the start of each minute; placements do not change them
         self._count = 0
         self.node_w_per_min: Floats = np.zeros(nodes)
         self.cluster_w_per_min = 0.0
@@ -26,7 +28,7 @@ class Trends:
         weights = slope_weights(self._count)
         newest = self._ring[SAMPLES - self._count :]
         totals = self._totals[SAMPLES - self._count :]
-        # Around the mean: the slope of a constant is 0 but for the last bits, whatever its size.
+        # Relative to the mean, so that rounding does not grow with the size of the values.
         self.node_w_per_min = weights @ (newest - newest.mean(axis=0))
         self.cluster_w_per_min = float(weights @ (totals - totals.mean()))
 

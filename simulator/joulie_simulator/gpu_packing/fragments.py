@@ -1,11 +1,10 @@
-"""What becomes of GPUs when pods of a trace fill a cluster: how many can nobody use? Pure, seeded.
+"""Fills a cluster with pods of a trace and counts the stranded GPUs. Pure, seeded.
 
-Pods come in a random order and stay, until what they asked for is a given share of all GPUs. Who
-does not fit waits. A free GPU that lies on a node where none of those who wait fits is stranded:
-it is there, it is wanted, and nobody can have it.
+Pods arrive in random order and stay, until their requests reach a given share of all GPUs. A pod
+that does not fit stays pending. A free GPU is stranded if no pending pod fits on its node.
 
-Every policy has the same filter (cores, memory, and memory of as many cards as asked for); they
-differ in the scores of nodes, and in the cards that they take.
+All policies use the same filter (cores, memory, and memory of the requested number of cards); they
+differ in the scores of nodes and in the cards that they choose.
 """
 
 import random
@@ -21,7 +20,7 @@ from joulie_simulator.hardware.shapes import Machine
 from joulie_simulator.workload.workload import CARD_MB, Size, Sizes
 
 NO_CARD = -1
-POINTS = 10  # of an extender, the most it gives
+POINTS = 10  # the maximum score of an extender
 
 
 class Ask(NamedTuple):
@@ -37,7 +36,7 @@ class Ask(NamedTuple):
 
 
 class Farm:
-    """Columns, a row per machine; cards are columns of their own, all of one size."""
+    """Free resources in columns, one row per machine and one column per card, all of one size."""
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         self.milli = np.array([machine.milli for machine in machines], np.int64)
@@ -60,19 +59,19 @@ class Farm:
         self.free_mb[row, list(cards)] -= ask.mb
 
     def free_gpus(self) -> npt.NDArray[np.float64]:
-        """Of each machine, with its parts of cards added up."""
+        """Free GPUs of each machine; parts of cards are added up."""
         return np.asarray(self.free_mb.clip(0).sum(1) / CARD_MB, np.float64)
 
 
 class Policy(Protocol):
-    """Points of an extender, 0 to 10 a row; and which cards of a machine a pod has from now on."""
+    """An extender's scores, 0 to 10 per row, and its choice of cards on a machine."""
 
     def points(self, farm: Farm, ask: Ask) -> Ints: ...
     def cards(self, farm: Farm, ask: Ask, row: int) -> Sequence[int]: ...
 
 
 class KubeDefault:
-    """kube-scheduler alone; a device plugin gives out the first cards that fit."""
+    """kube-scheduler alone; a device plugin allocates the first cards that fit."""
 
     def points(self, farm: Farm, ask: Ask) -> Ints:
         return np.zeros(len(farm.milli), np.int64)
@@ -83,7 +82,7 @@ class KubeDefault:
 
 
 class Article(KubeDefault):
-    """Packing by the share of a node's card memory that is given out, cut to 0..10."""
+    """Packing by the allocated share of a node's card memory, truncated to 0..10."""
 
     def points(self, farm: Farm, ask: Ask) -> Ints:
         total = farm.gpus * CARD_MB
@@ -93,7 +92,7 @@ class Article(KubeDefault):
 
 
 class BestFit(Article):
-    """The article's nodes; of a node's cards those with the least room, so that whole ones stay."""
+    """The article's nodes, and the cards with the least free memory, which keeps cards whole."""
 
     def cards(self, farm: Farm, ask: Ask, row: int) -> Sequence[int]:
         free = farm.free_mb[row]
@@ -104,9 +103,9 @@ class BestFit(Article):
 class Outcome(NamedTuple):
     gpus: int
     used: float
-    stranded: float  # free, and of no use to anybody who waits
+    stranded: float  # free, but on nodes where no pending pod fits
     waiting: int
-    waiting_whole: int  # those of them that want all GPUs of a machine
+    waiting_whole: int  # those of them that request all GPUs of a machine
 
     @property
     def free(self) -> float:
@@ -137,7 +136,7 @@ def fill(farm: Farm, sizes: Sizes, policy: Policy, options: "Filling") -> Outcom
 
 class Filling(NamedTuple):
     seed: int = 1
-    load: float = 1.0  # asked-for GPUs by all GPUs
+    load: float = 1.0  # requested GPUs divided by all GPUs
     weight: int = 1  # of the extender in kube-scheduler's sum
 
 
@@ -146,7 +145,7 @@ def _place(farm: Farm, ask: Ask, policy: Policy, weight: int, draw: random.Rando
     if not len(rows):
         return False
     total = kube_scores(farm, ask, rows)
-    if ask.gpus:  # managedResources: nobody else's pods come to a GPU extender
+    if ask.gpus:  # managedResources: a GPU extender receives only pods with GPUs
         total = total + PER_POINT * weight * policy.points(farm, ask)[rows]
     best: list[int] = rows[total == total.max()].tolist()
     row = draw.choice(best)

@@ -1,4 +1,4 @@
-"""What a node draws, and how fast it works. Pure: load, caps and the room's heat in, watts out."""
+"""Power and speed of a node from its load, its caps and the ambient temperature. Pure."""
 
 import math
 import random
@@ -13,15 +13,15 @@ CURVATURE = 1.4
 # How work follows watts under a cap, as work = watts^x. Published: a few percent lost at 60 %
 # (V100 training), 10 to 15 % at 600 of 700 W (H100); this lies between.
 WORK_EXPONENT = 0.5
-SLOWEST = 0.1  # clocks have a floor, and so has work
-COMFORT_C = 22.0  # up to here fans run at their lowest
+SLOWEST = 0.1  # clocks have a minimum
+COMFORT_C = 22.0  # up to here fans run at their minimum speed
 FAN_SHARE_PER_DEGREE = 0.004
 DAY_S = 86_400.0
-COP = 3.0  # watts of heat that one watt of cooling takes away
+COP = 3.0  # watts of heat that one watt of cooling removes
 
 
 class Load(NamedTuple):
-    """What the jobs of a node would keep busy."""
+    """Utilisation of a node's CPU and cards by its jobs."""
 
     cores: float = 0.0
     gpus: float = 0.0
@@ -62,7 +62,7 @@ def _cards(shape: Shape, load: Load, caps: Caps) -> tuple[float, float]:
 
 
 def _capped(idle: float, natural: float, full: float, cap_pct: int | None) -> tuple[float, float]:
-    """Watts and speed. No cap takes away what idling costs."""
+    """Watts and speed under a cap; a cap does not reduce idle power."""
     limit = full * (100 if cap_pct is None else cap_pct) / 100
     if natural <= limit:
         return natural, 1.0
@@ -72,7 +72,7 @@ def _capped(idle: float, natural: float, full: float, cap_pct: int | None) -> tu
 
 
 def reading_mw(watts: float, noise: random.Random) -> int:
-    """What the sensor says: integer milliwatts, never below zero."""
+    """The reading of the sensor in integer milliwatts, at least zero."""
     return max(0, round(watts * (1 + noise.gauss(0, NOISE)) * 1000))
 
 
@@ -85,14 +85,14 @@ def ambient_c(now_s: float) -> float:
 
 
 def cooling_w(it_w: float, ambient: float) -> float:
-    """A chiller works harder the warmer it is outside."""
+    """Watts of the chiller, which rise with the outside temperature."""
     return it_w / COP * (1 + 0.01 * (ambient - COMFORT_C))
 
 
 def day_factor(now_s: float) -> float:
-    """How busy the hour is: least at four, most at sixteen hours; 1 on the average of a day.
+    """Relative load of the hour: lowest at 4:00, highest at 16:00, 1 on average over a day.
 
-    The cycle of simulations that others published: a quarter of the peak never sleeps.
+    The daily cycle of published simulations; the minimum is a quarter of the peak.
     """
     hour = now_s / 3600
     return (0.25 + 0.70 * (1 - math.cos(2 * math.pi * (hour - 4) / 24)) / 2) / 0.60

@@ -1,7 +1,7 @@
-"""Hardware that the simulated nodes are made of; figures from the makers' public data sheets.
+"""Hardware of the simulated nodes; figures from the vendors' public data sheets.
 
-Models carry the names of the hardware catalog. Idle watts: CPU servers draw about half of what they
-ever draw, cards about 65 W of 400 W (A100), as the AcmeTrace cluster measured them (CC BY 4.0).
+Models have the names of the hardware catalog. Idle watts, as measured on the AcmeTrace cluster
+(CC BY 4.0): CPU servers draw about half of their peak, an A100 about 65 W of 400 W.
 """
 
 from typing import NamedTuple
@@ -13,12 +13,12 @@ GIB = 2**30
 
 
 class Cards(NamedTuple):
-    """The GPUs of one node: all alike."""
+    """The GPUs of one node, all of one model."""
 
     model: str
     number: int
     max_w: int
-    min_w: int  # the lowest cap that they take
+    min_w: int  # the lowest cap that they accept
     idle_w: int
     memory_mb: int
     is_linked: bool  # NVLink between all of them
@@ -26,23 +26,23 @@ class Cards(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """A node as a trace tells it; all of its cards are taken to be alike."""
+    """A node of a trace; all its cards are assumed to be of one model."""
 
     milli: int
     memory_mib: int
     gpus: int
-    is_linked: bool = False  # NVLink between all of its cards; no trace says
+    is_linked: bool = False  # NVLink between all of its cards; not part of any trace
 
 
 class Shape(NamedTuple):
-    share: int  # of 100 nodes, how many are like this
+    share: int  # nodes of this shape per 100
     prefix: str
     cpu_model: str
     sockets: int
     cores: int
     cpu_max_w: int  # per socket
     cpu_min_w: int
-    idle_share: float  # of the sockets' watts, with nothing to do
+    idle_share: float  # share of the sockets' watts when idle
     memory_gib: int
     cards: Cards | None = None
 
@@ -69,7 +69,7 @@ class Shape(NamedTuple):
         )
 
     def card(self, node: str, at: int, owner: str = "", used_mb: int = 0) -> GpuSeen:
-        """One card as the agent of its node shows it."""
+        """One card, as reported by the agent of its node."""
         assert self.cards is not None
         return GpuSeen(
             uuid=f"GPU-{node}-{at}",
@@ -97,7 +97,7 @@ SHAPES = (
 
 
 def shape_of(number: int) -> Shape:
-    """Which hardware the n-th node has: a fixed mix, evenly spread whatever the cluster's size."""
+    """The hardware of the n-th node: a fixed mix, evenly spread for any size of the cluster."""
     place = number * 61 % 100  # 61 and 100 share no factor, so neighbours differ
     for shape in SHAPES:
         if place < shape.share:

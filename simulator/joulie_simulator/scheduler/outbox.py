@@ -1,6 +1,6 @@
-"""What watchers have seen and not told yet: told in the order in which it was seen, many at once.
+"""Queue of observed events, published in order and in batches.
 
-Whoever acts goes on meanwhile, as kube-scheduler does not wait for those who watch what it does.
+The scheduler does not wait for the publishing, as kube-scheduler does not wait for its watchers.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from joulie_bus.streams.records import Message
 from joulie_bus.streams.refusals import Refusals
 
 RETRY_S = 1.0
-MOST = 2 * MAX_BATCH  # untold; then whoever sees more waits, so that memory stays flat
+MAX_QUEUED = 2 * MAX_BATCH  # unpublished events; with more, `put` waits, which bounds memory
 
 
 class Outbox:
@@ -22,41 +22,41 @@ class Outbox:
         self._bus = bus
         self._producer = producer
         self._refused = Refusals("observations", "kept and published later; the cluster waits")
-        self._untold: list[Message] = []
-        self._news, self._room = asyncio.Event(), asyncio.Event()
-        self._room.set()
+        self._queue: list[Message] = []
+        self._has_events, self._has_room = asyncio.Event(), asyncio.Event()
+        self._has_room.set()
         self._turn = asyncio.Lock()
 
     async def put(self, events: Iterable[AnyEvent]) -> None:
-        """Returns once there is room for more."""
+        """Queue events; waits while the queue is full."""
         self._add(events)
-        await self._room.wait()
+        await self._has_room.wait()
 
-    async def tell(self, events: Iterable[AnyEvent]) -> None:
-        """Returns once they are stored, and all that was put before."""
+    async def publish(self, events: Iterable[AnyEvent]) -> None:
+        """Queue events and wait until they and all earlier ones are stored."""
         self._add(events)
-        await self._empty()
+        await self._publish_queue()
 
-    async def tell_for_ever(self) -> None:
+    async def publish_forever(self) -> None:
         while True:
-            await self._news.wait()
-            await self._empty()
+            await self._has_events.wait()
+            await self._publish_queue()
 
     def _add(self, events: Iterable[AnyEvent]) -> None:
-        self._untold += [self._producer.stamp(event) for event in events]
-        self._look()
+        self._queue += [self._producer.stamp(event) for event in events]
+        self._update_events()
 
-    async def _empty(self) -> None:
-        """While some are stored, the next ones gather."""
-        async with self._turn:  # what one is telling, another would take away a second time
-            while self._untold:
-                some = self._untold[:MAX_BATCH]
-                await self._published(some)
-                del self._untold[: len(some)]
-                self._look()
+    async def _publish_queue(self) -> None:
+        """Publish the queue in batches; new events queue up meanwhile."""
+        async with self._turn:  # two publishers would publish the same events twice
+            while self._queue:
+                some = self._queue[:MAX_BATCH]
+                await self._publish_batch(some)
+                del self._queue[: len(some)]
+                self._update_events()
 
-    async def _published(self, some: list[Message]) -> None:
-        """Until the broker takes them: a simulated cluster waits meanwhile, and loses nothing."""
+    async def _publish_batch(self, some: list[Message]) -> None:
+        """Retry until the broker stores them: the simulated cluster waits, and loses nothing."""
         while True:
             try:
                 await self._bus.publish(some)
@@ -67,8 +67,11 @@ class Outbox:
                 self._refused.ended()
                 return
 
-    def _look(self) -> None:
-        for event, is_so in ((self._news, self._untold), (self._room, len(self._untold) <= MOST)):
+    def _update_events(self) -> None:
+        for event, is_so in (
+            (self._has_events, self._queue),
+            (self._has_room, len(self._queue) <= MAX_QUEUED),
+        ):
             if is_so:
                 event.set()
             else:

@@ -1,4 +1,4 @@
-"""kube-scheduler, as far as an extender can see it: filter, prioritize, add up, bind."""
+"""kube-scheduler's cycle as an extender sees it: filter, prioritize, sum, bind."""
 
 import random
 from typing import Any, NamedTuple
@@ -12,30 +12,34 @@ from joulie_simulator.workload.workload import Job
 log = get_logger("simulator")
 
 
-class Ways(NamedTuple):
+class Registration(NamedTuple):
     """How the extender is registered."""
 
     weight: int = 1
-    bind: str = ""  # the verb that binds pods with GPUs; empty: the scheduler does it
+    bind: str = ""  # the verb that binds pods with GPUs; empty: the scheduler binds
 
 
-USUAL = Ways()
+DEFAULT = Registration()
 
 
 class Scheduler:
-    """One pod at a time, as kube-scheduler does it. An extender that fails is ignored."""
+    """Places one pod at a time, as kube-scheduler does. A failing extender is ignored."""
 
     def __init__(
-        self, cluster: SimCluster, webhook: Webhook | None, draw: random.Random, ways: Ways = USUAL
+        self,
+        cluster: SimCluster,
+        webhook: Webhook | None,
+        draw: random.Random,
+        ways: Registration = DEFAULT,
     ) -> None:
-        """Without a webhook it is kube-scheduler alone."""
+        """Without a webhook, only kube-scheduler's own scores count."""
         self._cluster = cluster
         self._webhook = webhook
         self._draw = draw
         self._ways = ways
 
     async def place(self, job: Job) -> str | None:
-        """The node, or None if the pod has to wait."""
+        """The node for the job, or None if it stays pending."""
         names = self._cluster.sample(job)
         if not names:
             return None
@@ -49,7 +53,7 @@ class Scheduler:
         return self._draw.choice([name for name in names if added[name] == highest])
 
     async def bind(self, job: Job, node: str) -> bool:
-        """False if the extender that has to do it did not: then the pod waits again."""
+        """Returns False if the extender's bind verb failed: the pod then stays pending."""
         if self._webhook is None or not self._ways.bind or not job.gpus:
             return True
         try:

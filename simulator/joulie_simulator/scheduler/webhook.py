@@ -1,4 +1,4 @@
-"""Calls the extender as kube-scheduler does: one keep-alive connection, the same head."""
+"""Calls the extender as kube-scheduler does: one keep-alive connection, the same headers."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 CALL_TIMEOUT_S = 5.0  # kube-scheduler's own default
-# Out of reach, too late, cut off, or not HTTP with JSON in it (IndexError: no status line).
+# Unreachable, timed out, cut off, or not HTTP with JSON (IndexError: no status line).
 _FAILURES = (
     OSError,
     TimeoutError,
@@ -19,7 +19,7 @@ _FAILURES = (
 
 
 class WebhookFailed(Exception):
-    """Not 200, not in time, or not to be reached: what kube-scheduler calls a failed extender."""
+    """Not 200, timed out or unreachable: kube-scheduler counts all three as failures."""
 
 
 class Webhook:
@@ -28,7 +28,7 @@ class Webhook:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def call(self, verb: str, body: dict[str, Any]) -> Any:
-        """The decoded reply. Not tried again: neither does kube-scheduler."""
+        """The decoded reply. There is no retry, as in kube-scheduler."""
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 status, reply = await self._exchange(verb, msgspec.json.encode(body))

@@ -1,7 +1,7 @@
-"""Sizes and durations from Alibaba's public trace "openb" (cluster-trace-gpu-v2023), where it is.
+"""Sizes and durations from a file of Alibaba's public trace "openb" (cluster-trace-gpu-v2023).
 
-Pods are drawn from it again and again at our own rate, not replayed by its clock: it is a sample of
-a larger cluster, and in its own time it would keep one GPU in a hundred busy.
+Pods are drawn from it at the simulation's rate, not at their recorded times: the trace is a sample
+of a larger cluster, and at its own rate it would keep one GPU in a hundred busy.
 """
 
 import csv
@@ -18,8 +18,8 @@ T = TypeVar("T")
 Row = Mapping[str, str | None]
 COLUMNS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "qos", "deletion_time")
 LATENCY_SENSITIVE = ("LS", "Guaranteed")
-LONGEST_S = 7 * 86_400.0  # services that never ended in the trace end here
-UTILISATION = (0.3, 0.9)  # which the trace does not tell
+LONGEST_S = 7 * 86_400.0  # limit for services that never ended in the trace
+UTILISATION = (0.3, 0.9)  # not part of the trace
 
 
 NODE_COLUMNS = ("cpu_milli", "memory_mib", "gpu")
@@ -31,7 +31,7 @@ class Trace:
 
     @classmethod
     def of(cls, path: Path) -> "Trace":
-        """Raises BadTrace that names the file, the line and what is wrong with it."""
+        """Raises BadTrace with the file, the line and the mistake."""
         try:
             with path.open(newline="") as file:
                 return cls(sizes_of(csv.DictReader(file), str(path)))
@@ -50,7 +50,7 @@ def sizes_of(rows: Iterable[Row], where: str) -> list[Size]:
 
 
 def machines_of(path: Path) -> list[Machine]:
-    """The trace's own nodes. Raises BadTrace."""
+    """The nodes of the trace. Raises BadTrace."""
     try:
         with path.open(newline="") as file:
             return _read(csv.DictReader(file), str(path), NODE_COLUMNS, _machine)
@@ -76,7 +76,7 @@ def _read(
 
 
 def _machine(row: Row) -> Machine:
-    """Zero cores or memory could hold nothing, and could not be divided by."""
+    """A machine; rejects zero cores or memory, which scores divide by."""
     milli, memory = int(row["cpu_milli"] or 0), int(row["memory_mib"] or 0)
     if min(milli, memory) <= 0:
         raise ValueError("a node without cores or memory")

@@ -1,8 +1,8 @@
-"""Pods that might exist: kinds, sizes and durations, from one seeded stream. Pure.
+"""Simulated pods: kinds, sizes and durations from one seeded stream. Pure.
 
 The table holds quantiles of the public trace "openb" of Alibaba's GPU clusters (2023): requests and
-run times of 8,152 pods, per kind. Two things are ours: the shares of the kinds, because that trace
-is of GPU clusters and ours is mixed; and which pods want performance, which no trace says.
+run times of 8,152 pods, per kind. Two inputs are assumptions: the shares of the kinds, because the
+trace covers only GPU clusters, and the share of class performance, which no trace records.
 """
 
 import bisect
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from joulie_simulator.hardware.physics import day_factor
 
 LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)  # of every row of quantiles below
-BURST_CHANCE = 0.02  # an arrival in so many is a crowd
+BURST_CHANCE = 0.02  # share of arrivals that are bursts
 BURST = (10, 40)
 TEAMS = ("team-a", "team-b", "team-c")
 
@@ -25,7 +25,7 @@ CARD_MB = 16_384  # of the cards that the pods of the trace shared
 
 
 class Kind(NamedTuple):
-    """A kind of job: how often, how big, how long, how hard it works."""
+    """A kind of job: share, sizes, run times and utilisation."""
 
     share: float
     name: str
@@ -92,23 +92,23 @@ class Job(NamedTuple):
     uid: str
     name: str
     namespace: str
-    annotation: str  # the workload class it declares; empty: it says nothing
+    annotation: str  # the declared workload class; empty: none
     cores: float
     memory_mib: int
     gpus: int
     seconds: float  # of work, at full speed
     utilisation: float
-    gpu_model: str = ""  # that it must have
-    gpu_mb: int = 0  # of every card's memory; 0: it does not say
+    gpu_model: str = ""  # required model
+    gpu_mb: int = 0  # memory per card; 0: not requested
     linked: bool = False  # its cards must be linked
 
     @property
     def milli(self) -> int:
-        """Of cores, as Kubernetes counts them."""
+        """Millicores."""
         return round(self.cores * 1000)
 
     def manifest(self) -> dict[str, Any]:
-        """The Pod as kube-scheduler would send it."""
+        """The Pod object, as kube-scheduler sends it."""
         requests = {"cpu": f"{self.milli}m", "memory": f"{self.memory_mib}Mi"}
         gpus = {"nvidia.com/gpu": str(self.gpus)} if self.gpus else {}
         return {
@@ -138,7 +138,7 @@ class Job(NamedTuple):
 
 
 class Size(NamedTuple):
-    """What one pod of a trace asked for, and how long it ran."""
+    """The request and run time of one pod of a trace."""
 
     kind: str
     performance: bool
@@ -152,13 +152,13 @@ class Size(NamedTuple):
 
 
 class Sizes(Protocol):
-    """Where sizes come from: the table, or a trace."""
+    """A source of sizes: the table, or a trace."""
 
     def draw(self, draw: random.Random) -> Size: ...
 
 
 class Table:
-    """The quantiles above."""
+    """Sizes drawn from the quantiles above."""
 
     def draw(self, draw: random.Random) -> Size:
         kind = draw.choices(KINDS, [kind.share for kind in KINDS])[0]
@@ -176,12 +176,12 @@ class Table:
 
 
 def share_mb(gpu_milli: float) -> int:
-    """A part of a card, as memory of the 16 GiB cards that such pods ran on."""
+    """Memory for a part of a card, relative to the 16 GiB cards of the trace."""
     return round(gpu_milli / 1000 * CARD_MB) if 0 < gpu_milli < 1000 else 0
 
 
 def between(quantiles: Sequence[float], at: float) -> float:
-    """The value at a level from 0 to 1; between two levels, as times and sizes go: by factors."""
+    """The value at a level from 0 to 1, with geometric interpolation between quantiles."""
     at = min(at, LEVELS[-1])
     after = bisect.bisect_right(LEVELS, at)
     if after == len(LEVELS):
@@ -194,7 +194,7 @@ def between(quantiles: Sequence[float], at: float) -> float:
 
 
 class Workload:
-    """The same seed gives the same jobs; `run` tells one run's pods from another's."""
+    """The same seed gives the same jobs; `run` distinguishes the pod names of runs."""
 
     def __init__(self, seed: int, run: str, sizes: Sizes | None = None) -> None:
         self._random = random.Random(seed)
@@ -221,13 +221,13 @@ class Workload:
             linked=size.gpus > 1,
         )
 
-    def crowd(self) -> int:
-        """How many come at once."""
+    def burst_size(self) -> int:
+        """The number of pods that arrive at once."""
         if self._random.random() < BURST_CHANCE:
             return self._random.randint(*BURST)
         return 1
 
     def pause(self, per_second: float, now_s: float) -> float:
-        """Seconds until somebody comes; `per_second` counts pods, on the average of a day."""
+        """Seconds until the next arrival; `per_second` counts pods, averaged over a day."""
         crowds = 1 + BURST_CHANCE * (sum(BURST) / 2 - 1)
         return self._random.expovariate(per_second / crowds * day_factor(now_s))

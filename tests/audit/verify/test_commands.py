@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 import joulie_migrations
 from joulie_bus.events import DECISION_TYPES
 from joulie_cli.display.common_options import ENTRY_KINDS, OPTIONS, joined
-from joulie_cli.log_access.past import paying
+from joulie_cli.log_access.past import worthwhile_jobs
 from joulie_cli.main import main
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_projections.decision_log.heads import Signer
@@ -105,7 +105,7 @@ def test_a_pod_is_explained_on_one_screen(joulie: Run, scored: str) -> None:
     assert result.code == 0
     assert lines[0].startswith(f"{scored}   20")
     heads = [line[2:12].strip() for line in lines[1:] if line[2:12].strip()]
-    assert heads[:5] == ["class", "asks for", "view", "filter", "scores"]
+    assert heads[:5] == ["class", "requests", "view", "filter", "scores"]
     assert lines[-1].split()[0] == "outcome"
     assert len(lines) <= 24
 
@@ -155,7 +155,7 @@ def test_without_its_facts_an_explanation_reports_the_missing_part(
     result = joulie("explain", pod, data=truncated)
 
     assert result.code == 0
-    assert "where it went cannot be told: No NATS server answers" in result.out
+    assert "the it is unknown: No NATS server answers" in result.out
 
 
 def test_the_last_changes_of_a_node_have_their_reasons(joulie: Run, node: str) -> None:
@@ -228,8 +228,8 @@ def test_the_log_verifies_with_its_archive_and_a_file_of_heads(joulie: Run, kept
     result = joulie("verify", "--heads", str(kept), *FACTS)
 
     assert result.code == 0
-    assert "every hash, link and signature is right" in result.out
-    assert "every file is what was written, and fits the log" in result.out
+    assert "every hash, link and signature is valid" in result.out
+    assert "every file is intact and matches the log" in result.out
 
 
 @pytest.mark.slow
@@ -243,7 +243,7 @@ def test_a_restored_log_verifies_without_a_broker_and_reports_the_unchecked_part
     assert (asked.code, asked.out) == (2, "")
     assert "give --heads FILE" in asked.err
     assert result.code == 0
-    assert result.out.endswith("an end that was cut off would not show.\n")
+    assert result.out.endswith("an log cut off would not be detected.\n")
 
 
 def test_a_proof_is_json_and_two_heads_belong_to_one_log(joulie: Run, kept: Path) -> None:
@@ -279,7 +279,7 @@ def test_the_golden_log_replays_and_what_if_compares(joulie: Run, tmp_path: Path
 def test_the_number_of_processes_follows_the_size_of_the_log(
     events: int, decisions: int, cores: int, processes: int
 ) -> None:
-    assert paying(events, decisions, cores) == processes
+    assert worthwhile_jobs(events, decisions, cores) == processes
 
 
 def test_another_policy_share_is_compared_by_class_and_namespace(joulie: Run) -> None:
@@ -297,7 +297,7 @@ def test_an_archive_command_without_a_directory_is_an_error(joulie: Run) -> None
     result = joulie("archive")
 
     assert (result.code, result.out) == (2, "")
-    assert "Which archive? Give --to DIR, or set ARCHIVE_DIR." in result.err
+    assert "No archive? Give --to DIR, or set ARCHIVE_DIR." in result.err
 
 
 READERS = {
@@ -367,17 +367,17 @@ def test_without_the_streams_no_part_is_archived(
 
 WRONG = {
     "an unknown pod": (["explain", "team-a/nix"], "No decision about 'team-a/nix' is in"),
-    "an unknown node": (["explain", "node", "nix", *FACTS], "Nothing is known of a node"),
+    "an unknown node": (["explain", "node", "nix", *FACTS], "There is no node"),
     "an unknown plan": (["explain", "plan", "p0", *FACTS], "There is no plan 'p0'"),
-    "too many words": (["explain", "a", "b", "c"], "What shall be explained?"),
+    "too many words": (["explain", "a", "b", "c"], "Nothing to explain."),
     "a twin of an unknown node": (["twin", "nix"], "No node 'nix' was known at position"),
     "a position beyond": (["twin", "nix", "--at", "99999999"], "There is no position 99999999"),
-    "the future": (["twin", "nix", "--at", "2999-01-01"], "lies in the future. The newest commit"),
-    "before the log": (["twin", "nix", "--at", "1999-01-01"], "Nothing was known at 1999-01-01"),
+    "the future": (["twin", "nix", "--at", "2999-01-01"], "is in the future. The newest commit"),
+    "before the log": (["twin", "nix", "--at", "1999-01-01"], "There is no state at 1999-01-01"),
     "no time at all": (["twin", "nix", "--at", "noon"], "'noon' is not a position, a time such as"),
     "no duration": (["twin", "nix", "--at", "-9parsecs"], "'-9parsecs' is not a position"),
     "decisions since tomorrow": (["decisions", "--since", "2999-01-01"], "lies in the future"),
-    "decisions of an unknown pod": (["decisions", "--pod", "nix"], "entries is like that"),
+    "decisions of an unknown pod": (["decisions", "--pod", "nix"], "entries matches"),
     "decisions about an unknown node": (["decisions", "--node", "nix"], "No node 'nix' is known"),
     "a proof of nothing": (["prove", "99999999"], "There is no entry 99999999: the log goes from"),
     "a head at an unsigned entry": (["diff", "1", "99999999"], "No head was signed at entry 1"),
@@ -387,7 +387,7 @@ WRONG = {
     "no value": (["whatif", "--set", "SCORE_ECO_BONUS"], "write it as NAME=VALUE"),
     "a bad value": (["whatif", "--set", "SCORE_ECO_BONUS=x"], "SCORE_ECO_BONUS='x'"),
     "no policy": (["whatif", "--policy", "nix"], "POLICY_TYPE='nix'"),
-    "nothing different": (["whatif"], "nothing is different: give --set NAME=VALUE"),
+    "nothing different": (["whatif"], "no change is given: give --set NAME=VALUE"),
     "restoring onto a log": (["archive", "restore", "--to", str(GOLDEN)], "exists already"),
 }
 

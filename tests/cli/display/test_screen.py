@@ -18,13 +18,13 @@ from joulie_bus.testing import (
     power,
     records,
 )
-from joulie_cli.commands.demo import as_called
+from joulie_cli.commands.demo import command_name
 from joulie_cli.display.placements import placements
 from joulie_cli.display.screen import (
-    Extent,
-    Place,
+    DemoLocation,
     Rate,
     Screen,
+    TerminalSize,
     by_class,
     decisions,
     heat_map,
@@ -55,7 +55,7 @@ def twin_columns_of(events: Sequence[AnyEvent]) -> TwinColumns:
 
 
 MOMENT = Moment(twin_columns_of([*HALF_FREE, *NEARLY_FULL]), 1, 0, NOON + SECOND)
-PLACE = Place({"extender": "http://127.0.0.1:9876"}, "bin/joulie", " --data d", 60)
+PLACE = DemoLocation({"extender": "http://127.0.0.1:9876"}, "bin/joulie", " --data d", 60)
 
 
 def scored(pod: str = "plain") -> PrioritizeDecided:
@@ -82,10 +82,10 @@ def shown(events: Sequence[AnyEvent]) -> View:
     return cast(View, Shown(events))
 
 
-def drawn(picture: RenderableType, width: int = 80) -> str:
+def drawn(rendered: RenderableType, width: int = 80) -> str:
     console = Console(width=max(80, width), color_system=None)
     with console.capture() as captured:
-        console.print(picture)
+        console.print(rendered)
     return captured.get()
 
 
@@ -102,72 +102,74 @@ def test_nodes_are_counted_by_class() -> None:
     ]
 
 
-def test_a_bar_per_node_says_how_much_is_free() -> None:
-    assert "▁▅" in drawn(heat_map(twin_columns_of([*HALF_FREE, *NEARLY_FULL]), Extent()))
+def test_a_bar_shows_the_free_share_of_a_node() -> None:
+    assert "▁▅" in drawn(heat_map(twin_columns_of([*HALF_FREE, *NEARLY_FULL]), TerminalSize()))
 
 
 def test_a_node_without_a_budget_has_nothing_free() -> None:
-    assert "▁" in drawn(heat_map(twin_columns_of([power("n", 5)]), Extent()))
+    assert "▁" in drawn(heat_map(twin_columns_of([power("n", 5)]), TerminalSize()))
 
 
 @pytest.mark.parametrize(("nodes", "bars"), [(1, 1), (288, 288), (289, 145), (5000, 278)])
 def test_a_large_cluster_shares_its_bars(nodes: int, bars: int) -> None:
     twin_columns = twin_columns_of([hardware(f"n{at}", cores=1) for at in range(nodes)])
 
-    assert heat_map(twin_columns, Extent()).plain.count("█") == bars
+    assert heat_map(twin_columns, TerminalSize()).plain.count("█") == bars
 
 
-@pytest.mark.parametrize("extent", [Extent(), Extent(120, 40), Extent(40, 10)], ids=str)
+@pytest.mark.parametrize(
+    "size", [TerminalSize(), TerminalSize(120, 40), TerminalSize(40, 10)], ids=str
+)
 @pytest.mark.parametrize("nodes", [1, 72, 200, 5000])
-def test_the_picture_fits_its_terminal(nodes: int, extent: Extent) -> None:
+def test_the_screen_fits_the_terminal(nodes: int, size: TerminalSize) -> None:
     screen = Screen(shown([hardware(f"n{at}", cores=1) for at in range(nodes)]), PLACE)
-    lines = drawn(screen.picture(40 * placements([scored()]), extent), extent.width).splitlines()
+    lines = drawn(screen.rendered(40 * placements([scored()]), size), size.width).splitlines()
 
-    assert max(map(len, lines)) <= max(80, extent.width)
-    assert len(lines) <= max(24, extent.height) - 1  # the line of the prompt stays
+    assert max(map(len, lines)) <= max(80, size.width)
+    assert len(lines) <= max(24, size.height) - 1  # the line of the prompt stays
 
 
 def test_a_pod_is_one_line_with_its_best_node_and_the_reason() -> None:
-    picture = "".join(map(drawn, decisions(placements([scored(), refused()]))))
+    rendered = "".join(map(drawn, decisions(placements([scored(), refused()]))))
 
-    assert "plain                standard        2/2  half" in picture
-    assert "headroom 49 %" in picture
-    assert "picky                performance     0/1  waits: the node is reserved for" in picture
+    assert "plain                standard        2/2  half" in rendered
+    assert "headroom 49 %" in rendered
+    assert "picky                performance     0/1  pending: the node is reserved for" in rendered
 
 
-def test_a_pod_that_passed_and_has_no_scores_yet_is_on_its_way() -> None:
+def test_a_pod_that_passed_and_has_no_scores_yet_is_left_out() -> None:
     passed = decide_filter(ask("plain"), ["half", "full"], MOMENT, Weights())
 
     assert placements([passed]) == []
     assert [one.share for one in placements([scored(), passed])] == ["2/2"]
 
 
-def test_scores_of_an_earlier_try_are_not_shown_beside_a_later_refusal() -> None:
+def test_scores_of_an_earlier_attempt_are_not_shown_with_a_later_refusal() -> None:
     again = decide_filter(ask("plain", performance=True), ["half"], MOMENT, Weights())
 
     assert [(one.share, one.node) for one in placements([again, scored()])] == [("0/1", "")]
 
 
-def test_the_commands_to_try_stay_while_decisions_go_by() -> None:
+def test_the_example_commands_stay_the_same_while_decisions_change() -> None:
     screen = Screen(shown(HALF_FREE), PLACE)
-    screen.picture(placements([scored("first")]), Extent())
-    picture = drawn(screen.picture(placements([scored("second")]), Extent()))
+    screen.rendered(placements([scored("first")]), TerminalSize())
+    rendered = drawn(screen.rendered(placements([scored("second")]), TerminalSize()))
 
-    assert "bin/joulie explain team/first --data d" in picture
-    assert "bin/joulie twin half --at -10s --data d" in picture
+    assert "bin/joulie explain team/first --data d" in rendered
+    assert "bin/joulie twin half --at -10s --data d" in rendered
 
 
-def test_what_fell_is_told() -> None:
+def test_restarted_parts_are_shown() -> None:
     screen = Screen(shown(HALF_FREE), PLACE)
-    screen.fell = "started again: projector (1)"
+    screen.restarted_parts = "restarted: projector (1)"
 
-    assert "started again: projector (1)" in drawn(screen.picture([], Extent()))
+    assert "restarted: projector (1)" in drawn(screen.rendered([], TerminalSize()))
 
 
-def test_what_runs_is_counted() -> None:
+def test_running_pods_and_gpus_in_use_are_counted() -> None:
     view = shown([node_seen("n", gpus=4), PodBound(pod=ask("pod", gpus=2), node="n")])
 
-    assert in_use(view.cluster_state) == "1 pods run   2 of 4 GPUs in use"
+    assert in_use(view.cluster_state) == "1 pods running   2 of 4 GPUs in use"
 
 
 def test_a_program_is_called_as_the_user_called_it(
@@ -177,17 +179,17 @@ def test_a_program_is_called_as_the_user_called_it(
     program.parent.mkdir()
     program.touch(0o755)
     monkeypatch.chdir(tmp_path)
-    by_way = as_called(str(program))
+    by_way = command_name(str(program))
     monkeypatch.setenv("PATH", str(program.parent))
 
-    assert (by_way, as_called(str(program)), as_called("main.py")) == (
+    assert (by_way, command_name(str(program)), command_name("main.py")) == (
         "bin/joulie",
         "joulie",
         "joulie",
     )
 
 
-def test_a_rate_is_what_came_since_the_last_picture() -> None:
+def test_a_rate_is_the_growth_since_the_last_frame() -> None:
     rate = Rate()
 
     assert [rate.of(*at) for at in ((100, 10.0), (150, 12.0), (150, 13.0), (20, 14.0))] == [

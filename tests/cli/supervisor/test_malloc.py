@@ -33,7 +33,7 @@ print(faults(200))
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="wants glibc's allocator")
-def test_memory_that_is_kept_is_not_asked_for_again() -> None:
+def test_freed_memory_is_reused_without_page_faults() -> None:
     """Two hundred boards; given back each time they are some 130,000 pages."""
     done = subprocess.run([sys.executable, "-c", BOARDS], check=True, capture_output=True)
 

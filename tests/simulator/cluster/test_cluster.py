@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from joulie_simulator.cluster.cluster import SimCluster, SimNode, sample_size
-from joulie_simulator.cluster.free_resources import Room
+from joulie_simulator.cluster.free_resources import FreeResources
 from joulie_simulator.cluster.kube_arithmetic import Use, balanced, least_allocated, totals
 from joulie_simulator.hardware.physics import Caps
 from joulie_simulator.hardware.shapes import H100, SHAPES, Shape, shape_of
@@ -17,13 +17,13 @@ GPU = Shape(1, "gpu", "CPU", 2, 64, 200, 100, 0.25, 256, H100)
 
 
 def job(cores: float = 1, gpus: int = 0, *, uid: str = "u", seconds: float = 10) -> Job:
-    """Busy all the time, with 1 GiB."""
+    """A job with full utilisation and 1 GiB."""
     return Job(uid, uid, "team", "", cores, 1024, gpus, seconds, 1.0)
 
 
 def node_of(shape: Shape) -> SimNode:
-    """Alone in the world."""
-    return SimNode("n", shape, Room([shape]), 0)
+    """A single node without a cluster."""
+    return SimNode("n", shape, FreeResources([shape]), 0)
 
 
 def use(taken: int, total: int) -> Use:
@@ -55,11 +55,11 @@ def test_as_many_nodes_are_sent_as_kube_scheduler_sends(nodes: int, sent: int) -
 
 
 @pytest.mark.parametrize(("percentage", "sent"), [(10, 100), (50, 150), (100, 300)])
-def test_a_percentage_that_is_asked_for_counts_above_a_hundred(percentage: int, sent: int) -> None:
+def test_a_configured_percentage_applies_above_a_hundred_nodes(percentage: int, sent: int) -> None:
     assert sample_size(300, percentage) == sent
 
 
-def test_the_window_moves_on_until_all_nodes_were_seen() -> None:
+def test_the_window_moves_until_all_nodes_were_sent() -> None:
     cluster = SimCluster(300)
     windows = [cluster.sample(job()) for _ in range(3)]
 
@@ -69,7 +69,7 @@ def test_the_window_moves_on_until_all_nodes_were_seen() -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(st.integers(0, 1000), st.integers(1, 300))
-def test_the_sample_is_what_one_finds_who_walks_on_until_there_are_enough(
+def test_the_sample_equals_a_round_robin_search_for_enough_fitting_nodes(
     seed: int, size: int
 ) -> None:
     cluster, workload, at = SimCluster(size), Workload(seed, "run"), 0
@@ -105,7 +105,7 @@ def test_only_nodes_with_room_are_sent() -> None:
     [(0, 0, 200), (96, 384 * 1024, 150), (192, 0, 50 + 50), (144, 192 * 1024, 50 + 75)],
     ids=["empty", "half of both", "all the cores", "uneven"],
 )
-def test_plugins_like_what_stays_free_and_even(cores: float, mib: int, score: int) -> None:
+def test_plugins_prefer_free_and_balanced_nodes(cores: float, mib: int, score: int) -> None:
     nothing = job(0)._replace(memory_mib=0)
     cluster = SimCluster(1)
     (name,) = cluster.nodes
@@ -115,7 +115,7 @@ def test_plugins_like_what_stays_free_and_even(cores: float, mib: int, score: in
 
 
 @pytest.mark.parametrize(("cores", "mib"), [(96, 0), (0, 384 * 1024)])
-def test_what_the_pod_itself_would_take_counts(cores: float, mib: int) -> None:
+def test_the_requests_of_the_pod_itself_count(cores: float, mib: int) -> None:
     cluster = SimCluster(1)
     (name,) = cluster.nodes
     half = job(cores)._replace(memory_mib=mib)
@@ -123,7 +123,7 @@ def test_what_the_pod_itself_would_take_counts(cores: float, mib: int) -> None:
     assert cluster.plugin_scores([name], half) == {name: 75 + 75}
 
 
-def test_every_division_drops_its_rest() -> None:
+def test_every_division_is_an_integer_division() -> None:
     assert least_allocated(use(1, 3), use(1, 6)).tolist() == [(66 + 83) // 2] == [74]
     assert balanced(use(1, 3), use(0, 1)).tolist() == [83]
 
@@ -147,7 +147,7 @@ def test_a_node_is_full_until_a_job_ends() -> None:
     assert (full, cluster.sample(job(192))) == ([], [node.name])
 
 
-def test_a_job_gets_cards_of_its_own_and_gives_them_back() -> None:
+def test_a_job_gets_its_own_cards_and_frees_them_at_its_end() -> None:
     node = node_of(GPU)
     first = node.take(job(gpus=2, uid="a"), 0)
     second = node.take(job(gpus=1, uid="b")._replace(gpu_mb=5000), 0)
@@ -163,7 +163,7 @@ def test_a_job_gets_cards_of_its_own_and_gives_them_back() -> None:
     assert node.free_cards == [0, 1, 3, 4, 5, 6, 7]
 
 
-def test_a_job_is_done_when_its_work_is() -> None:
+def test_a_job_ends_when_its_work_is_done() -> None:
     node = node_of(CPU)
     node.take(job(seconds=10), 100)
     end = node.first_end()
@@ -173,13 +173,13 @@ def test_a_job_is_done_when_its_work_is() -> None:
     assert end.at_s == pytest.approx(110)
 
 
-def test_a_cap_makes_what_is_left_last_longer() -> None:
+def test_a_cap_prolongs_the_remaining_work() -> None:
     node = node_of(CPU)
     node.take(job(64, seconds=100), 0)
     changed = node.cap(Caps(cpu_pct=40), 50)
     end = node.first_end()
 
-    # 60 of 300 W above idling are left: a fifth of the power, its root of the speed.
+    # 60 of 300 W above idle are left: a fifth of the power, and its square root of the speed.
     assert changed
     assert end is not None
     assert end.at_s == pytest.approx(50 + 50 / 0.2**0.5)
@@ -204,7 +204,7 @@ def test_only_the_newest_forecast_of_a_node_counts() -> None:
 # --- hardware ---------------------------------------------------------------------------------
 
 
-def test_the_shares_of_the_hardware_add_up_to_all_of_it() -> None:
+def test_the_shares_of_the_shapes_add_up_to_a_hundred() -> None:
     assert sum(shape.share for shape in SHAPES) == 100
 
 
@@ -224,7 +224,7 @@ def test_a_cluster_of_any_size_has_gpus_and_more_nodes_without(size: int) -> Non
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.prefix)
-def test_hardware_says_what_it_takes(shape: Shape) -> None:
+def test_discovered_hardware_matches_its_shape(shape: Shape) -> None:
     found = shape.discovered("n")
 
     assert 0 < found.cpu_min_mw_per_socket < found.cpu_max_mw_per_socket

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from joulie_bus.errors import BadTrace
 from joulie_simulator.cluster.cluster import SimCluster
-from joulie_simulator.gpu_packing.contenders import POLICIES, Ours
 from joulie_simulator.gpu_packing.fragments import (
     Article,
     Ask,
@@ -22,6 +21,7 @@ from joulie_simulator.gpu_packing.fragments import (
     fill,
     kube_scores,
 )
+from joulie_simulator.gpu_packing.policies import POLICIES, JouliePolicy
 from joulie_simulator.hardware.shapes import Machine
 from joulie_simulator.workload.trace import machines_of
 from joulie_simulator.workload.workload import CARD_MB, Size, Table, Workload
@@ -31,7 +31,7 @@ NODES = "sn,cpu_milli,memory_mib,gpu,model\nopenb-node-0,96000,786432,8,G2\n"
 
 
 class Always:
-    """Pods of these sizes, one after the other, again and again."""
+    """Pods of these sizes in a cycle."""
 
     def __init__(self, *sizes: Size) -> None:
         self._sizes = sizes
@@ -51,7 +51,7 @@ def ask(gpus: int = 0, mb: int = CARD_MB) -> Ask:
 
 
 def farm_with(taken: Sequence[Sequence[int]]) -> Farm:
-    """One row per machine of eight: what is given out of its first cards."""
+    """One row per machine of eight cards: the allocated memory of its first cards."""
     farm = Farm([EIGHT] * len(taken))
     for row, cards in enumerate(taken):
         for card, mb in enumerate(cards):
@@ -71,7 +71,7 @@ def farm_with(taken: Sequence[Sequence[int]]) -> Farm:
     ],
     ids=["whole", "one touched", "the rest", "halves", "a little more", "no cards"],
 )
-def test_a_pod_needs_room_on_as_many_cards_as_it_asks_for(
+def test_a_pod_requires_free_memory_on_each_requested_card(
     taken: list[list[int]], wanted: Ask, fits: list[bool]
 ) -> None:
     assert farm_with(taken).fits(wanted).tolist() == fits
@@ -79,7 +79,7 @@ def test_a_pod_needs_room_on_as_many_cards_as_it_asks_for(
 
 @settings(deadline=None, max_examples=50)
 @given(st.integers(0, 10_000))
-def test_kube_scheduler_counts_the_same_here_as_in_the_simulated_cluster(seed: int) -> None:
+def test_kube_schedulers_scores_equal_those_of_the_simulated_cluster(seed: int) -> None:
     job = Workload(seed, "a").next()._replace(gpus=0)
     cluster = SimCluster(20)
     shapes = [node.shape for node in cluster.nodes.values()]
@@ -91,7 +91,7 @@ def test_kube_scheduler_counts_the_same_here_as_in_the_simulated_cluster(seed: i
     ]
 
 
-def test_the_article_counts_what_is_given_out_and_cuts() -> None:
+def test_the_article_scores_the_allocated_share_and_truncates() -> None:
     half = [CARD_MB] * 4
     farm = farm_with([[], half, [CARD_MB] * 8, [CARD_MB] * 7])
 
@@ -100,15 +100,13 @@ def test_the_article_counts_what_is_given_out_and_cuts() -> None:
 
 
 @pytest.mark.parametrize(("policy", "cards"), [(Article(), [0, 1]), (BestFit(), [2, 1])])
-def test_whole_cards_stay_whole_where_the_best_fitting_are_taken(
-    policy: Article, cards: list[int]
-) -> None:
+def test_whole_cards_stay_whole_under_best_fit(policy: Article, cards: list[int]) -> None:
     farm = farm_with([[0, 1000, 2000]])
 
     assert policy.cards(farm, ask(2, 4000), 0) == cards
 
 
-def test_a_free_gpu_is_stranded_when_nobody_who_waits_fits_beside_it() -> None:
+def test_a_free_gpu_is_stranded_if_no_pending_pod_fits_on_its_node() -> None:
     wanting_seven = Always(size(gpus=7))
 
     outcome = fill(Farm([EIGHT] * 2), wanting_seven, KubeDefault(), Filling(load=1.3))
@@ -116,7 +114,7 @@ def test_a_free_gpu_is_stranded_when_nobody_who_waits_fits_beside_it() -> None:
     assert (outcome.used, outcome.free, outcome.stranded, outcome.waiting) == (14, 2, 2, 1)
 
 
-def test_a_free_gpu_is_of_use_as_long_as_nobody_waits_who_could_not_have_it() -> None:
+def test_a_free_gpu_is_not_stranded_without_a_pending_pod() -> None:
     outcome = fill(Farm([EIGHT]), Always(size(gpus=4), size(gpus=8)), KubeDefault(), Filling())
 
     assert (outcome.used, outcome.waiting, outcome.waiting_whole) == (4, 1, 1)
@@ -124,7 +122,7 @@ def test_a_free_gpu_is_of_use_as_long_as_nobody_waits_who_could_not_have_it() ->
 
 
 @pytest.mark.parametrize("beginning", POLICIES.values(), ids=list(POLICIES))
-def test_nothing_is_given_out_twice_or_lost(beginning: Callable[[Farm], Policy]) -> None:
+def test_no_card_is_allocated_twice_or_lost(beginning: Callable[[Farm], Policy]) -> None:
     farm = Farm([EIGHT] * 12)
 
     outcome = fill(farm, Table(), beginning(farm), Filling(seed=3, load=1.5))
@@ -135,8 +133,8 @@ def test_nothing_is_given_out_twice_or_lost(beginning: Callable[[Farm], Policy])
     assert 0 <= outcome.stranded <= outcome.free
 
 
-def test_the_rules_of_gpu_choose_as_the_best_fitting_cards_where_nothing_is_linked() -> None:
-    """They count as the article does; `NVLink` and models are all that they know beside it."""
+def test_joulies_policy_equals_best_fit_without_linked_cards() -> None:
+    """Its score is the article's; in addition it considers only `NVLink` and models."""
 
     def filled(beginning: Callable[[Farm], Policy]) -> Outcome:
         farm = Farm([EIGHT] * 8)
@@ -145,28 +143,26 @@ def test_the_rules_of_gpu_choose_as_the_best_fitting_cards_where_nothing_is_link
     assert filled(POLICIES["Joulie's /gpu"]) == filled(POLICIES["the same, best fitting cards"])
 
 
-def test_the_rules_of_gpu_leave_linked_cards_together() -> None:
+def test_joulies_policy_keeps_linked_cards_together() -> None:
     linked = EIGHT._replace(is_linked=True)
     farm = Farm([linked, linked])
-    ours = Ours(farm, "share")
-    farm.take(ask(1), 0, ours.cards(farm, ask(1), 0))
+    joulie = JouliePolicy(farm, "share")
+    farm.take(ask(1), 0, joulie.cards(farm, ask(1), 0))
 
-    assert ours.points(farm, ask(2)).tolist() == [1, 0]
-    assert ours.cards(farm, ask(1, 4000), 0) != [0]
+    assert joulie.points(farm, ask(2)).tolist() == [1, 0]
+    assert joulie.cards(farm, ask(1, 4000), 0) != [0]
 
 
 @pytest.mark.parametrize(
     ("packing", "points"), [("share", [5, 0, 0]), ("fit", [4, 6, 9])], ids=["share", "fit"]
 )
-def test_where_it_shall_fit_a_card_that_is_begun_is_filled_up(
-    packing: str, points: list[int]
-) -> None:
+def test_packing_by_fit_fills_partly_used_cards_first(packing: str, points: list[int]) -> None:
     farm = Farm([EIGHT] * 3)
-    ours = Ours(farm, packing)
+    joulie = JouliePolicy(farm, packing)
     for row, taken in ((0, ask(4)), (2, ask(1, CARD_MB // 2))):
-        farm.take(taken, row, ours.cards(farm, taken, row))
+        farm.take(taken, row, joulie.cards(farm, taken, row))
 
-    assert ours.points(farm, ask(1, CARD_MB // 2)).tolist() == points
+    assert joulie.points(farm, ask(1, CARD_MB // 2)).tolist() == points
 
 
 def test_the_same_seed_gives_the_same_outcome() -> None:
@@ -193,7 +189,7 @@ def test_the_nodes_of_the_trace_are_read(tmp_path: Path) -> None:
     ],
     ids=["column", "number", "nothing to run on", "empty"],
 )
-def test_a_node_list_that_cannot_be_used_says_where(
+def test_an_invalid_node_list_is_reported_with_its_line(
     broken: Callable[[str], str], why: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "nodes.csv"

@@ -54,7 +54,7 @@ HALF = 2 * 0.5 - 0.5**1.4
         "no cap takes away idling",
     ],
 )
-def test_a_node_draws(shape: Shape, load: Load, caps: Caps, watts: float) -> None:
+def test_the_power_of_a_node(shape: Shape, load: Load, caps: Caps, watts: float) -> None:
     assert draw(shape, load, caps, COOL_C).watts == pytest.approx(watts)
 
 
@@ -73,7 +73,7 @@ def test_half_a_load_costs_more_than_half_the_watts() -> None:
     ],
     ids=["none", "loose", "CPU", "cards", "the floor"],
 )
-def test_a_cap_costs_speed_where_it_takes_watts(
+def test_a_cap_costs_speed_if_it_reduces_watts(
     caps: Caps, cpu_speed: float, gpu_speed: float
 ) -> None:
     found = draw(GPU, Load(64, 4), caps, COOL_C)
@@ -81,11 +81,11 @@ def test_a_cap_costs_speed_where_it_takes_watts(
     assert (found.cpu_speed, found.gpu_speed) == pytest.approx((cpu_speed, gpu_speed))
 
 
-def test_a_cap_above_what_is_drawn_costs_nothing() -> None:
+def test_a_cap_above_the_drawn_power_costs_no_speed() -> None:
     assert draw(CPU, Load(6), Caps(60), COOL_C) == draw(CPU, Load(6), NO_CAPS, COOL_C)
 
 
-def test_a_warm_room_makes_fans_work() -> None:
+def test_fans_draw_more_in_a_warm_room() -> None:
     cool, warm = draw(CPU, Load(64), NO_CAPS, 22), draw(CPU, Load(64), NO_CAPS, 32)
 
     assert (cool.watts, warm.watts) == pytest.approx((400, 416))
@@ -98,18 +98,18 @@ def test_the_room_is_warmest_in_the_afternoon() -> None:
     assert (min(by_hour.values()), max(by_hour.values())) == pytest.approx((17, 29))
 
 
-def test_cooling_costs_more_when_it_is_warm() -> None:
+def test_cooling_draws_more_when_it_is_warm() -> None:
     assert (cooling_w(300, 22), cooling_w(300, 32)) == pytest.approx((100, 110))
 
 
-def test_a_day_is_busy_in_the_afternoon_and_even_on_average() -> None:
+def test_the_load_is_highest_in_the_afternoon_and_one_on_average() -> None:
     factors = [day_factor(minute * 60) for minute in range(1440)]
 
     assert statistics.mean(factors) == pytest.approx(1)
     assert (factors.index(min(factors)), factors.index(max(factors))) == (4 * 60, 16 * 60)
 
 
-def test_sensors_err_by_a_hundredth() -> None:
+def test_the_noise_of_sensors_is_one_percent() -> None:
     noise = random.Random(1)
     readings = [reading_mw(400, noise) for _ in range(2000)]
 
@@ -126,7 +126,7 @@ lawful = settings(deadline=None, max_examples=100)
 
 @lawful
 @given(loads, caps, rooms)
-def test_a_node_draws_between_idling_and_its_rating(load: Load, limits: Caps, room: float) -> None:
+def test_a_node_draws_between_idle_and_rated_power(load: Load, limits: Caps, room: float) -> None:
     idle, found, free = (
         draw(GPU, *it, room) for it in ((Load(), limits), (load, limits), (load, NO_CAPS))
     )
@@ -145,7 +145,7 @@ def test_more_work_never_draws_less(one: Load, other: Load, room: float) -> None
 
 @lawful
 @given(loads, st.integers(0, 100), st.integers(0, 100))
-def test_a_lower_cap_is_never_faster_nor_hungrier(load: Load, one: int, other: int) -> None:
+def test_a_lower_cap_never_raises_speed_or_power(load: Load, one: int, other: int) -> None:
     low, high = min(one, other), max(one, other)
     slow, fast = (draw(GPU, load, Caps(at, at), COOL_C) for at in (low, high))
 

@@ -9,7 +9,7 @@ import pytest
 from joulie_bus.broker.embedded import free_port
 from joulie_simulator.cluster.cluster import SimCluster
 from joulie_simulator.scheduler import webhook as webhook_module
-from joulie_simulator.scheduler.scheduler import Scheduler, Ways
+from joulie_simulator.scheduler.scheduler import Registration, Scheduler
 from joulie_simulator.scheduler.webhook import Webhook, WebhookFailed
 from joulie_simulator.workload.workload import Job
 
@@ -22,7 +22,7 @@ def ok(body: object) -> bytes:
 
 
 class Peer:
-    """Answers each request with the next of its replies, byte for byte; then says nothing."""
+    """Answers each request with the next of its replies, byte for byte; then with nothing."""
 
     def __init__(self, replies: Sequence[bytes]) -> None:
         self.requests: list[bytes] = []
@@ -89,7 +89,7 @@ async def test_calls_share_a_connection_until_the_server_says_close() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "told"),
+    ("reply", "error"),
     [
         (b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", "code 500"),
         (ok({}).replace(b"200 OK", b"201 Created"), "code 201"),
@@ -103,13 +103,13 @@ async def test_calls_share_a_connection_until_the_server_says_close() -> None:
     ],
     ids=["500", "201", "cut", "cut head", "empty", "no JSON", "no HTTP", "no code", "endless head"],
 )
-async def test_a_call_that_failed_says_how(reply: bytes, told: str) -> None:
+async def test_a_failed_call_names_the_reason(reply: bytes, error: str) -> None:
     async with peer(reply) as (_, webhook):
-        with pytest.raises(WebhookFailed, match=f"^filter: .*{told}"):
+        with pytest.raises(WebhookFailed, match=f"^filter: .*{error}"):
             await webhook.call("filter", {})
 
 
-async def test_the_call_after_a_failed_one_begins_anew() -> None:
+async def test_a_call_after_a_failed_one_opens_a_new_connection() -> None:
     async with peer(ok({}).replace(b"200", b"503"), ok({"x": 1})) as (answering, webhook):
         with pytest.raises(WebhookFailed):
             await webhook.call("filter", {})
@@ -118,19 +118,19 @@ async def test_the_call_after_a_failed_one_begins_anew() -> None:
     assert (reply, answering.connections) == ({"x": 1}, 2)
 
 
-async def test_a_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_to_a_hanging_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook_module, "CALL_TIMEOUT_S", 0.05)
     async with peer() as (_, webhook):
         with pytest.raises(WebhookFailed, match="filter: TimeoutError"):
             await webhook.call("filter", {})
 
 
-async def test_a_server_that_is_not_there_is_a_failed_call() -> None:
+async def test_a_call_to_an_unreachable_server_fails() -> None:
     with pytest.raises(WebhookFailed, match=r"^filter: .*Connect call failed"):
         await Webhook("127.0.0.1", free_port()).call("filter", {})
 
 
-# --- what kube-scheduler makes of the answers -------------------------------------------------
+# --- kube-scheduler's use of the answers --------------------------------------------------------
 
 NAMES = ["cpu-genoa-0000", "cpu-milan-0001", "cpu-genoa-0002"]
 SERVER_ERROR = ok({}).replace(b"200 OK", b"500 No")
@@ -139,7 +139,7 @@ SERVER_ERROR = ok({}).replace(b"200 OK", b"500 No")
 async def placed(
     *replies: bytes, taken: Mapping[str, float] | None = None
 ) -> tuple[str | None, Peer]:
-    """Where a job ends up among three nodes, some of whose cores are taken."""
+    """The node of a job among three nodes, some with cores in use."""
     cluster = SimCluster(3)
     assert list(cluster.nodes) == NAMES
     for name, cores in (taken or {}).items():
@@ -194,20 +194,20 @@ async def test_one_candidate_is_not_prioritized() -> None:
 
 
 @pytest.mark.parametrize("reply", [passing(), ok({}), ok({"NodeNames": None})])
-async def test_without_a_candidate_the_pod_waits(reply: bytes) -> None:
+async def test_without_a_candidate_the_pod_stays_pending(reply: bytes) -> None:
     name, answering = await placed(reply)
 
     assert (name, answering.verbs) == (None, ["/filter"])
 
 
 @pytest.mark.parametrize("failure", [SERVER_ERROR, ok({"Error": "not now", "NodeNames": []})])
-async def test_a_filter_that_failed_is_ignored(failure: bytes) -> None:
+async def test_a_failed_filter_is_ignored(failure: bytes) -> None:
     name, answering = await placed(failure, scores(0, 0, 50))
 
     assert (name, answering.verbs) == (NAMES[2], ["/filter", "/prioritize"])
 
 
-async def test_a_prioritize_that_failed_costs_the_scores_alone() -> None:
+async def test_a_failed_prioritize_loses_only_the_scores() -> None:
     name, _ = await placed(passing(*NAMES), SERVER_ERROR, taken={NAMES[0]: 9, NAMES[1]: 9})
 
     assert name == NAMES[2]
@@ -216,9 +216,11 @@ async def test_a_prioritize_that_failed_costs_the_scores_alone() -> None:
 WITH_CARDS = Job("uid-1", "train", "team", "", 1, 1024, 2, 60, 0.5)
 
 
-async def test_an_extender_that_binds_is_told_pod_and_node() -> None:
+async def test_a_binding_extender_receives_pod_and_node() -> None:
     async with peer(ok({"Error": ""})) as (answering, webhook):
-        scheduler = Scheduler(SimCluster(1), webhook, random.Random(1), Ways(bind="gpu/bind"))
+        scheduler = Scheduler(
+            SimCluster(1), webhook, random.Random(1), Registration(bind="gpu/bind")
+        )
         is_bound = await scheduler.bind(WITH_CARDS, "n1")
 
     assert (is_bound, answering.verbs) == (True, ["/gpu/bind"])
@@ -232,9 +234,11 @@ async def test_an_extender_that_binds_is_told_pod_and_node() -> None:
     [ok({"Error": "the cards are gone"}), b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"],
     ids=["refused", "failed"],
 )
-async def test_a_pod_that_the_extender_did_not_bind_waits_again(reply: bytes) -> None:
+async def test_a_pod_that_the_extender_did_not_bind_stays_pending(reply: bytes) -> None:
     async with peer(reply) as (_, webhook):
-        scheduler = Scheduler(SimCluster(1), webhook, random.Random(1), Ways(bind="gpu/bind"))
+        scheduler = Scheduler(
+            SimCluster(1), webhook, random.Random(1), Registration(bind="gpu/bind")
+        )
 
         assert not await scheduler.bind(WITH_CARDS, "n1")
 
@@ -244,9 +248,9 @@ async def test_a_pod_that_the_extender_did_not_bind_waits_again(reply: bytes) ->
     [("", WITH_CARDS), ("gpu/bind", WITH_CARDS._replace(gpus=0))],
     ids=["nothing configured", "no cards asked for"],
 )
-async def test_other_pods_are_bound_by_the_scheduler_itself(bind: str, job: Job) -> None:
+async def test_pods_without_gpus_are_bound_by_the_scheduler(bind: str, job: Job) -> None:
     async with peer() as (answering, webhook):
-        scheduler = Scheduler(SimCluster(1), webhook, random.Random(1), Ways(bind=bind))
+        scheduler = Scheduler(SimCluster(1), webhook, random.Random(1), Registration(bind=bind))
         is_bound = await scheduler.bind(job, "n1")
 
     assert (is_bound, answering.requests) == (True, [])

@@ -35,7 +35,7 @@ def test_the_same_seed_gives_the_same_jobs() -> None:
     assert one.pause(10, 0) == other.pause(10, 0)
 
 
-def test_runs_of_the_same_seed_differ_in_nothing_but_names() -> None:
+def test_runs_with_the_same_seed_differ_only_in_names() -> None:
     [one, other] = [Workload(7, run).next() for run in ("a", "b")]
 
     assert one != other
@@ -44,7 +44,7 @@ def test_runs_of_the_same_seed_differ_in_nothing_but_names() -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(st.integers(0, 10_000))
-def test_what_a_manifest_asks_for_is_what_the_job_takes(seed: int) -> None:
+def test_the_requests_of_a_manifest_equal_those_of_its_job(seed: int) -> None:
     made = Workload(seed, "a").next()
     asked = ask_of(convert(made.manifest(), Pod))
 
@@ -53,7 +53,7 @@ def test_what_a_manifest_asks_for_is_what_the_job_takes(seed: int) -> None:
     assert asked.workload == (made.annotation or "standard")
 
 
-def test_a_job_says_what_cards_it_needs() -> None:
+def test_a_job_declares_its_cards_in_annotations() -> None:
     job = (
         Workload(7, "a")
         .next()
@@ -87,25 +87,25 @@ def test_between_two_levels_values_grow_by_factors(at: float, value: float) -> N
     assert between(seconds, at) == pytest.approx(value)
 
 
-def test_half_of_the_cpu_pods_are_done_within_the_median() -> None:
+def test_half_of_the_cpu_pods_end_within_the_median() -> None:
     draw, table = random.Random(1), Table()
     sizes = [size for size in (table.draw(draw) for _ in range(4000)) if size.kind == "cpu"]
 
     assert sum(size.seconds <= 445 for size in sizes) / len(sizes) == pytest.approx(0.5, abs=0.03)
 
 
-def test_as_many_pods_come_as_asked_for_crowds_included() -> None:
+def test_the_arrival_rate_includes_bursts() -> None:
     workload = Workload(3, "a")
     came, now_s = 0, 0.0
     while now_s < 86_400:
         now_s += workload.pause(0.5, now_s)
-        came += workload.crowd()
+        came += workload.burst_size()
 
     assert came / now_s == pytest.approx(0.5, rel=0.1)
 
 
 @pytest.mark.parametrize(("milli", "mb"), [(460, 7537), (1000, 0), (0, 0)])
-def test_a_part_of_a_card_is_asked_for_as_memory(milli: float, mb: int) -> None:
+def test_a_part_of_a_card_is_requested_as_memory(milli: float, mb: int) -> None:
     assert share_mb(milli) == mb
 
 
@@ -118,7 +118,7 @@ def trace_of(tmp_path: Path, *rows: str) -> Trace:
     return Trace.of(path)
 
 
-def test_a_trace_gives_the_sizes_that_were_recorded(tmp_path: Path) -> None:
+def test_a_trace_gives_its_recorded_sizes(tmp_path: Path) -> None:
     size = trace_of(tmp_path, ROW).draw(random.Random(1))
 
     assert size._replace(utilisation=0) == Size("openb-1g", True, 6.0, 12_288, 1, 7537, 500, 0)
@@ -139,7 +139,7 @@ def test_a_workload_draws_from_a_trace_in_any_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "error"),
     [
         (HEAD + ROW + ROW.replace("6000", "many"), r"line 3 cannot be used: .*'many'"),
         ("sn,cpu_milli\nx,1\n", r"line 2 cannot be used: there is no column memory_mib"),
@@ -147,14 +147,14 @@ def test_a_workload_draws_from_a_trace_in_any_order(tmp_path: Path) -> None:
     ],
     ids=["no number", "another file", "empty"],
 )
-def test_a_trace_that_cannot_be_used_says_where(tmp_path: Path, text: str, told: str) -> None:
+def test_an_invalid_trace_is_reported_with_its_line(tmp_path: Path, text: str, error: str) -> None:
     path = tmp_path / "pods.csv"
     path.write_text(text)
 
-    with pytest.raises(BadTrace, match=told):
+    with pytest.raises(BadTrace, match=error):
         Trace.of(path)
 
 
-def test_a_trace_that_is_not_there_says_so(tmp_path: Path) -> None:
+def test_a_missing_trace_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BadTrace, match="No such file"):
         Trace.of(tmp_path / "none.csv")

@@ -1,7 +1,7 @@
-"""Who places the pods of a trace: kube-scheduler alone, the article, and the rules of /gpu. Pure.
+"""The compared policies: kube-scheduler alone, the article's formula, and Joulie's /gpu. Pure.
 
-The last are no copy: what answers `/gpu/prioritize` and what chooses cards in `/gpu/bind` are
-asked here, about cards that are claimed as in the log.
+Joulie's policy calls the code behind `/gpu/prioritize` and `/gpu/bind`, with cards that are claimed
+as in the log.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,11 +20,11 @@ from joulie_projections.twin.columns import TwinColumns
 from joulie_simulator.gpu_packing.fragments import Article, Ask, BestFit, Farm, KubeDefault, Policy
 from joulie_simulator.workload.workload import CARD_MB
 
-_AT = 1  # a moment; none of it depends on time
+_AT = 1  # any time: the results do not depend on it
 
 
-class Ours(KubeDefault):
-    """One cluster's worth: what it gives out, it remembers as claims."""
+class JouliePolicy(KubeDefault):
+    """Joulie's /gpu for one cluster; every placement becomes a claim."""
 
     def __init__(self, farm: Farm, packing: str) -> None:
         self._weights = Weights(gpu=GpuWeights(packing=packing))
@@ -56,7 +56,9 @@ class Ours(KubeDefault):
     def cards(self, farm: Farm, ask: Ask, row: int) -> Sequence[int]:
         pod, name = self._pod(ask), self._names[row]
         found = pick(pod, name, self._twin_columns, self._weights.gpu.aliases)
-        if found is None or len(found.cards) != ask.gpus:  # no words ask for parts of several cards
+        if (
+            found is None or len(found.cards) != ask.gpus
+        ):  # no annotation requests parts of several cards
             chosen = list(super().cards(farm, ask, row))
         else:
             chosen = [int(taken.card.partition("/")[2]) for taken in found.cards]
@@ -65,7 +67,7 @@ class Ours(KubeDefault):
         return chosen
 
     def _pod(self, ask: Ask) -> PodAsk:
-        """It says how much memory it wants of each card, alone on it only if that is all."""
+        """The pod with a memory request per card; exclusive only if it requests all of it."""
         is_whole = ask.mb >= CARD_MB
         return PodAsk(
             uid=f"u{self._pods}",
@@ -99,7 +101,7 @@ class Ours(KubeDefault):
         )
 
     def _with_cores_of(self, farm: Farm) -> TwinColumns:
-        """The one column beside the cards that a score of cards may look at, all at once."""
+        """The columns with the free cores of the farm, the only non-card input of the score."""
         twin_columns, columns = self._twin_columns, dict(self._twin_columns.columns)
         taken = np.concatenate(([0.0], (farm.milli - farm.free_milli) / farm.milli))
         columns["pods_cpu_w"] = taken * twin_columns.floats("cpu_max_w")
@@ -123,11 +125,11 @@ def _card(node: str, is_linked: bool) -> CardState:
     )
 
 
-# Beside one another in the table, each begun anew for every cluster that it fills.
+# The policies of the table; each is created anew for every cluster that it fills.
 POLICIES: dict[str, Callable[[Farm], Policy]] = {
     "kube-scheduler's default": lambda _: KubeDefault(),
     "the article's formula": lambda _: Article(),
     "the same, best fitting cards": lambda _: BestFit(),
-    "Joulie's /gpu": lambda farm: Ours(farm, "share"),
-    "Joulie's /gpu, GPU_PACKING=fit": lambda farm: Ours(farm, "fit"),
+    "Joulie's /gpu": lambda farm: JouliePolicy(farm, "share"),
+    "Joulie's /gpu, GPU_PACKING=fit": lambda farm: JouliePolicy(farm, "fit"),
 }
