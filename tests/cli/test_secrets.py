@@ -140,7 +140,7 @@ def test_no_start_without_a_database_shows_a_secret(said: Said, command: str, pl
 def test_an_unreachable_database_is_one_error_without_a_traceback(
     tmp_path: Path, command: str
 ) -> None:
-    output = run(command, tmp_path / "data", 30.0, **NO_DATABASE["its password"])
+    output = all_said_by(begun(command, tmp_path, **NO_DATABASE["its password"]))
 
     assert f"joulie {command}: No database answers at postgresql" in output
     assert "Traceback" not in output

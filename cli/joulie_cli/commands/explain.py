@@ -105,7 +105,9 @@ async def _node_names_at(history: History, facts: FactSource, view: int) -> dict
     return {state.ordinal: name for name, state in cluster_state.nodes.items()}
 
 
-async def _terms_of(history: History, facts: FactSource, explanation: Explanation, node: str) -> Terms:
+async def _terms_of(
+    history: History, facts: FactSource, explanation: Explanation, node: str
+) -> Terms:
     scored = explanation.scored
     if scored is None:
         raise NotInTheLog("This attempt ended with the filter: no node was scored.")

@@ -11,11 +11,11 @@ from joulie_bus.errors import Undecodable
 from joulie_bus.events import SettingsDeclared, codec
 from joulie_bus.streams.subjects import Stream
 from joulie_console.views.decision_text import DescribedEntry, EntryRow, Names, describe
-from joulie_extender.decide import weights_of
-from joulie_extender.scoring import Weights
+from joulie_extender.decide.decide import weights_of
+from joulie_extender.decide.scoring import Weights
 from joulie_projections.decision_log.heads import Head
 from joulie_projections.fold.manifest import Manifest, Range
-from joulie_projections.history.history import History, Logged, Wanted
+from joulie_projections.history.history import EntryQuery, History, StoredEntry
 
 T = TypeVar("T")
 OpenHistory = Callable[[], AbstractContextManager[History]]
@@ -27,7 +27,7 @@ MAX_MANIFESTS_BACK = 200_000  # manifests that one query may read to find the po
 class EntryPage(NamedTuple):
     """Entries. The next page is before entry `following`; None: there are no more."""
 
-    entries: list[Logged]
+    entries: list[StoredEntry]
     following: int | None
 
 
@@ -73,7 +73,7 @@ class HistoryReader:
         with self._open_history() as history:
             return query(history)
 
-    def cache_settings(self, entry: Logged) -> None:
+    def cache_settings(self, entry: StoredEntry) -> None:
         if entry.kind != SettingsDeclared.TYPE:
             return
         try:
@@ -84,10 +84,10 @@ class HistoryReader:
             self._declared[event.settings] = event
             self.weights[event.settings] = weights_of(event)
 
-    async def newest_after(self, pos: int) -> Logged | None:
+    async def newest_after(self, pos: int) -> StoredEntry | None:
         """The newest entry, if after `pos`. Caches the settings declared in between."""
 
-        def query(history: History) -> tuple[Logged | None, list[Logged]]:
+        def query(history: History) -> tuple[StoredEntry | None, list[StoredEntry]]:
             if (tip := history.tip()) <= pos:
                 return None, []
             return history.entry(tip), list(history.declarations(pos))
@@ -97,14 +97,14 @@ class HistoryReader:
             self.cache_settings(entry)
         return newest
 
-    async def entry(self, pos: int) -> Logged | None:
+    async def entry(self, pos: int) -> StoredEntry | None:
         return await self.run(lambda history: history.entry(pos))
 
-    async def entries_after(self, pos: int, limit: int) -> list[Logged]:
+    async def entries_after(self, pos: int, limit: int) -> list[StoredEntry]:
         return await self.run(lambda history: history.entries_after(pos, limit))
 
     async def newest(
-        self, before: int, selection: Wanted, limit: int, matches: Callable[[Logged], bool]
+        self, before: int, selection: EntryQuery, limit: int, matches: Callable[[StoredEntry], bool]
     ) -> EntryPage:
         """`selection` filters by columns, `matches` by bodies, of MAX_ENTRIES_READ at most."""
 
@@ -151,7 +151,7 @@ class HistoryReader:
     async def last_manifest(self) -> Manifest | None:
         return await self.run(lambda history: next(history.manifests_back(), None))
 
-    def describe(self, entry: Logged, names: Names) -> DescribedEntry:
+    def describe(self, entry: StoredEntry, names: Names) -> DescribedEntry:
         return describe(row_of(entry), names, self.weights)
 
     def values_of(self, settings: str) -> dict[str, float | str | bool]:
@@ -164,14 +164,16 @@ class HistoryReader:
         return self.weights.get(settings, Weights())
 
 
-def row_of(entry: Logged) -> EntryRow:
+def row_of(entry: StoredEntry) -> EntryRow:
     return EntryRow(
         entry.pos, entry.event_id, entry.pod, entry.pod_uid, entry.decided_at, bytes(entry.message)
     )
 
 
-def _page(entries: Iterator[Logged], limit: int, matches: Callable[[Logged], bool]) -> EntryPage:
-    found: list[Logged] = []
+def _page(
+    entries: Iterator[StoredEntry], limit: int, matches: Callable[[StoredEntry], bool]
+) -> EntryPage:
+    found: list[StoredEntry] = []
     read = last = 0
     for entry in entries:
         if len(found) == limit or read == MAX_ENTRIES_READ:

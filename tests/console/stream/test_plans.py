@@ -127,9 +127,7 @@ async def test_plans_that_left_the_stream_are_counted(
     assert pages._tail.plans_gone == gone
 
 
-async def test_the_newest_plans_need_no_stream(
-    pages: PlanPages, maker: LogBuilder
-) -> None:
+async def test_the_newest_plans_need_no_stream(pages: PlanPages, maker: LogBuilder) -> None:
     maker.broker.recreate(Stream.PLAN)
 
     assert numbers(await pages.before(NOW, "", 5)) == [40, 39, 38, 36, 35]

@@ -36,7 +36,7 @@ async def maker(writer: Engine, tmp_path: Path) -> LogBuilder:
 
 
 @pytest.fixture
-def way(maker: LogBuilder, database_file: Path) -> Generator[TimeTravel, None, None]:
+def travel(maker: LogBuilder, database_file: Path) -> Generator[TimeTravel, None, None]:
     history = HistoryReader(lambda: History.readable(database_file))
     yield TimeTravel(maker.bus, history)
     history.close()
@@ -48,16 +48,7 @@ async def watts_at(travel: TimeTravel, position: int) -> float:
 
 @pytest.mark.parametrize(("position", "watts"), [(0, None), (8, 0.0), (9, 100.0), (28, 109.0)])
 async def test_every_position_has_its_state(
-    travel: TimeTravel, position: int, watts: float | None) -> None:
-    moment = await way.to(position)
-
-    assert moment.position == position
-    assert (None if watts is None else await watts_at(way, position)) == watts
-
-
-async def test_the_newest_moment_is_what_the_database_holds(
-    
-    travel: TimeTravel, maker: LogBuilder, database_file: Path
+    travel: TimeTravel, position: int, watts: float | None
 ) -> None:
     snapshot = await travel.snapshot_at(position)
 
@@ -66,7 +57,7 @@ async def test_the_newest_moment_is_what_the_database_holds(
 
 
 async def test_the_newest_position_has_the_state_of_the_database(
-    travel: TimeTravel, maker: LogMaker, database_file: Path
+    travel: TimeTravel, maker: LogBuilder, database_file: Path
 ) -> None:
     snapshot = await travel.snapshot_at(maker.position)
 
