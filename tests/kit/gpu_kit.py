@@ -111,16 +111,16 @@ PODS = st.builds(
 # --- what a plain loop says -------------------------------------------------------------------
 
 
-class Plain(NamedTuple):
+class ReferenceFit(NamedTuple):
     fits: bool
     is_only_unlinked: bool  # it would fit if cards need not be linked
     of_ten: float
     snug: float  # percent of the card that a share would fill most, of whole cards the share in use
 
 
-def plainly(
+def reference_fit(
     pod: PodAsk, name: str, cards: Mapping[str, CardState], victims: Iterable[str] = ()
-) -> Plain:
+) -> ReferenceFit:
     """One node, card by card; the other cards have no say."""
     gone = {pod.uid, *victims}
     here = [card for card in cards.values() if card.node == name]
@@ -135,7 +135,9 @@ def plainly(
     share = (used / total) * 100 if total else 0.0
     breaks = fits and not together(pod, loose, is_linked=wants_links)
     of_ten = min(10.0, max(0.0, share / 10.0 - 1.0 * breaks))
-    return Plain(fits, unlinked and not fits, of_ten, snugly(pod, fit, share, gone) - 10 * breaks)
+    return ReferenceFit(
+        fits, unlinked and not fits, of_ten, snugly(pod, fit, share, gone) - 10 * breaks
+    )
 
 
 def snugly(pod: PodAsk, fit: list[CardState], share: float, gone: Set[str]) -> float:

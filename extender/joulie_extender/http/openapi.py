@@ -1,4 +1,4 @@
-"""What the extender can be asked, as an OpenAPI document. A test asks it all of it, and more."""
+"""The OpenAPI document of the extender. A test sends generated requests to every operation."""
 
 from typing import Any
 

@@ -27,7 +27,7 @@ from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import ask, plan_made, power, producer
 from joulie_extender.decide import marginal_power
 from joulie_extender.decide.decide import CODE_VERSION as ANSWERS_BY
-from joulie_extender.decide.decide import Moment, decide_filter, decide_prioritize
+from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
 from joulie_extender.decide.scoring import Weights
 from joulie_operator.planning import policies
 from joulie_projections.decision_log.entry import header
@@ -86,7 +86,7 @@ async def test_an_entry_under_a_header_that_it_does_not_say_is_named(small: Past
 
 def decided() -> PrioritizeDecided:
     twin_columns = TwinColumns.empty()
-    return decide_prioritize(ask(), ["a", "b"], Moment(twin_columns, 1, 0, 1), Weights())
+    return decide_prioritize(ask(), ["a", "b"], DecisionContext(twin_columns, 1, 0, 1), Weights())
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_difference_beyond_the_best_five_is_still_one() -> None:
 
 
 def test_a_filter_that_answers_otherwise_is_told() -> None:
-    then = decide_filter(ask(), ["a"], Moment(TwinColumns.empty(), 1, 0, 1), Weights())
+    then = decide_filter(ask(), ["a"], DecisionContext(TwinColumns.empty(), 1, 0, 1), Weights())
 
     found = compare(7, then, replace(then, verdicts=b"\1"))
 

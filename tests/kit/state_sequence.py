@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeVar
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-import plain
+import reference_scoring
 from joulie_bus.testing import NOON, SECOND
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
@@ -29,7 +29,7 @@ class Step(NamedTuple):
     is_looked_at: bool
 
 
-class Course(NamedTuple):
+class StateSequence(NamedTuple):
     """A cluster as it is told, board by board."""
 
     nodes: dict[str, NodeState]
@@ -37,11 +37,11 @@ class Course(NamedTuple):
     now: int
 
     @classmethod
-    def of(cls, first: list[NodeState]) -> "Course":
+    def of(cls, first: list[NodeState]) -> "StateSequence":
         whole: dict[int, NodeState | None] = dict(enumerate(first))
         return cls({}, TwinColumns.empty(), NOON).after(Step(whole, {}, 200, ROOMS, 0, 0, True))
 
-    def after(self, step: Step) -> "Course":
+    def after(self, step: Step) -> "StateSequence":
         changes = {
             f"n{number}": None if state is None else replace(state, ordinal=number)
             for number, state in step.changes.items()
@@ -57,7 +57,7 @@ class Course(NamedTuple):
         others = {name: state for name, state in changes.items() if name not in read}
         twin_columns = self.twin_columns.updated(others.items(), planned, step.halls)
         twin_columns = twin_columns.read([state for state in read.values() if state is not None])
-        return Course(there, twin_columns, self.now + step.later_s * SECOND)
+        return StateSequence(there, twin_columns, self.now + step.later_s * SECOND)
 
     def _is_only_read(self, name: str, state: NodeState | None) -> bool:
         before = self.nodes.get(name)
@@ -74,17 +74,17 @@ def mostly(usual: T, *others: T) -> st.SearchStrategy[T]:
 
 
 # Rooms change with the weather, their names do not.
-halls = mostly(st.just(ROOMS), plain.buildings).flatmap(lambda strategy: strategy)
+halls = mostly(st.just(ROOMS), reference_scoring.buildings).flatmap(lambda strategy: strategy)
 steps = st.builds(
     Step,
-    st.dictionaries(st.integers(0, NODES - 1), plain.states | st.none(), max_size=2),
-    st.dictionaries(st.integers(0, NODES - 1), plain.histories, max_size=2),
+    st.dictionaries(st.integers(0, NODES - 1), reference_scoring.states | st.none(), max_size=2),
+    st.dictionaries(st.integers(0, NODES - 1), reference_scoring.histories, max_size=2),
     mostly(200, 350),
     halls,
     mostly(0, 1, 120, 301, -50),
     mostly(0, 300_001),
     mostly(True, *[False] * 4),
 )
-firsts = st.lists(plain.states, min_size=1, max_size=4).map(
+firsts = st.lists(reference_scoring.states, min_size=1, max_size=4).map(
     lambda kinds: [kinds[number % len(kinds)] for number in range(NODES)]
 )
