@@ -18,9 +18,9 @@ from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.view.view import Snapshot
 
 log = get_logger("extender")
-SHARE = 0.25  # of a core, at most, goes into looking; a look takes about a millisecond
-LONGEST_REST_S = 0.01  # nobody waits longer for what is new, however much the last look cost
-NO_AGE_MS = 10**12  # nothing was ever heard
+SHARE = 0.25  # of a core, at most, for following the view; one update takes about a millisecond
+LONGEST_REST_S = 0.01  # the longest pause, however much the last update cost
+NO_AGE_MS = 10**12  # nothing was ever received
 NO_SNAPSHOT = Snapshot(0, TwinColumns.empty(), NO_AGE_MS)
 
 
@@ -76,7 +76,7 @@ class CurrentSnapshot:
             spent_s += time.thread_time() - began
             is_first, self._ready = not self.is_ready, snapshot
             if is_first:
-                # What is here now stays: the collector need not walk through it in every answer.
+                # Long-lived objects: excluded from garbage collection, which would run during answers.
                 gc.collect()
                 gc.freeze()
             await asyncio.sleep(min(rest_s(spent_s, SHARE), LONGEST_REST_S))

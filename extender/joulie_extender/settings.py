@@ -189,7 +189,7 @@ class ServerSettings:
     def fallback_policy(self) -> FallbackPolicy:
         return FallbackPolicy(
             fails="closed" if self.fails == "closed" else "open",
-            gpu_fails="closed",  # a pod beside cards that it cannot have would fail at its start
+            gpu_fails="closed",  # a pod on a node without its cards would fail to start
             deadline_s=self.deadline_s,
             is_strict=self.durability() is Durability.STRICT,
         )

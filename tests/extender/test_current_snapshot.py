@@ -1,4 +1,4 @@
-"""What answers look at is always a board on which all is worked out, and soon the newest one."""
+"""Answers use a snapshot whose node terms are computed, and soon the newest one."""
 
 import asyncio
 import contextlib

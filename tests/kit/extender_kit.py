@@ -1,4 +1,4 @@
-"""A served extender, and a client that writes bytes as they are."""
+"""An extender served over HTTP, and a client that sends raw bytes."""
 
 import asyncio
 import contextlib
@@ -135,5 +135,5 @@ async def post(port: int, path: str, body: bytes) -> Received:
 
 
 def request(body: bytes, *, begun: float = float("inf")) -> Request:
-    """As the server hands it on; it is never late."""
+    """As the server passes it on; it is never late."""
     return Request("POST", "/", body, begun)

@@ -1,7 +1,7 @@
-"""Filter and scoring once more, one node and one number after another, as the documents say it.
+"""A reference implementation of filter and scoring: node by node, term by term, as documented.
 
-No columns, no sums that are kept: what the extender does must be equal to this to the last bit, so
-each sum is made in the order of the formula. Worlds to compare them on are here, too.
+It has no columns and no cached sums. The extender's results must equal it to the last bit, so each
+sum is made in the order of the formula. Random cluster states for comparisons are here, too.
 """
 
 import math
@@ -56,7 +56,7 @@ def question(
     halls: Halls,
     cards: Mapping[str, CardState],
 ) -> tuple[Question, TwinColumns]:
-    """Named n0, n1 and so on; the same world on a board."""
+    """Nodes named n0, n1 and so on; the same cluster state as twin columns."""
     named = {f"n{at}": replace(state, ordinal=at) for at, state in enumerate(states)}
     twins = {name: twin_of(state, halls) for name, state in named.items()}
     nodes = [Known(n, named[n], twins[n], halls.halls[twins[n].hall]) for n in named]
@@ -191,7 +191,7 @@ def wishes_of(asked: Question, node: Known) -> float:
 
 
 def score_of(asked: Question, node: Known) -> float:
-    """Unknown never scores best."""
+    """A node without data never scores best."""
     if basis_of(asked, node.twin) > ScoreBasis.NEUTRAL:
         return known_score_of(asked, node)
     known = [n for n in asked.nodes if basis_of(asked, n.twin) > ScoreBasis.NEUTRAL]

@@ -1,4 +1,4 @@
-"""A cluster that is told board by board, as a view follows it."""
+"""A sequence of cluster states, given change by change, as a view follows them."""
 
 from typing import NamedTuple, TypeVar
 
@@ -18,7 +18,7 @@ ROOMS = Halls(("hall-a", "hall-b"), (Hall(), Hall(), Hall()))
 
 
 class Step(NamedTuple):
-    """From one board to the next, and whether anybody looked at that one."""
+    """The change from one state to the next, and whether an answer used that state."""
 
     changes: dict[int, NodeState | None]
     read: dict[int, tuple[Sample, ...]]  # of nodes that are there
@@ -30,7 +30,7 @@ class Step(NamedTuple):
 
 
 class StateSequence(NamedTuple):
-    """A cluster as it is told, board by board."""
+    """A cluster and its twin columns, updated step by step."""
 
     nodes: dict[str, NodeState]
     twin_columns: TwinColumns

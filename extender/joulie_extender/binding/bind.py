@@ -42,8 +42,10 @@ UNREADABLE = "an annotation of the pod about GPUs cannot be read:"
 
 
 class BindTimeouts(NamedTuple):
-    bind_s: float = 3.0  # all of it; less than kube-scheduler's httpTimeout
-    claim_s: int = 90  # longer than an API server may work on a Binding that nobody waits for
+    bind_s: float = 3.0  # for the whole verb; less than kube-scheduler's httpTimeout
+    claim_s: int = (
+        90  # longer than an API server may take for a Binding after its client has timed out
+    )
 
 
 class BindFailed(Exception):
@@ -112,7 +114,7 @@ class Bindings:
     async def _bound(self, asked: Binding, given: list[CardChoice]) -> None:
         pod = await self._pod(asked)
         if pod is None:
-            return  # bound already, and there
+            return  # already bound to this node
         if pod.gpu.unreadable:
             raise BindFailed("failed", f"{UNREADABLE} {pod.gpu.unreadable}")
         node = self._view.cluster_state.nodes.get(asked.node)

@@ -18,8 +18,8 @@ from joulie_bus.streams.refusals import Refusals
 from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_projections.view.view import View
 
-AT_ONCE = 16  # batches under way; the broker takes 50 of a stream, of all replicas together
-FOLLOWS_S = 2.0  # for the view to have what the log has
+AT_ONCE = 16  # batches in flight; the broker allows 50 per stream, over all replicas
+FOLLOWS_S = 2.0  # for the view to catch up with the log
 Decide = Callable[[], Sequence[ClaimEvent]]
 
 
@@ -56,7 +56,7 @@ class ClaimLog:
             newest = await asyncio.gather(*(self._newest(card) for card in asked))
             await self._has(max((stored.sequence for stored in newest), default=0))
             await self._require_same_history()
-            events = decide()  # from here to the stamps nothing else happens
+            events = decide()  # no await between this call and the stamps
             if not events:
                 return ()
             messages = [self._producer.stamp(event, corr=event.pod_uid) for event in events]
@@ -82,7 +82,7 @@ class ClaimLog:
         """Raises StreamReplaced if the view was folded from other claims than the stream holds."""
         read, digest = self._view.cluster_state.claims
         if not digest:
-            return  # no claim was folded since this code runs
+            return  # no claim was folded yet by code that keeps the digest
         found = await self._bus.message(Stream.CLAIM, read)
         if found is None:
             await self._require_trimmed(read)

@@ -25,7 +25,7 @@ from joulie_extender.gpu.fit import gpu_request_of, wanted_mb
 from joulie_projections.state.cards import CardState, Claim
 from joulie_projections.state.state import ClusterState, PodState
 
-MOVED_S = 90  # the life of a claim that is confirmed in the same breath: it does not matter
+MOVED_S = 90  # irrelevant: the claim is confirmed in the same batch
 
 
 class Proposal(NamedTuple):
@@ -33,7 +33,7 @@ class Proposal(NamedTuple):
 
     card: str
     events: tuple[ClaimEvent, ...]
-    # That a pod is not bound or not there is believed only when the API server says so, too.
+    # Requires the API server to confirm that the pod is not bound or does not exist.
     unless_bound: Claim | None = None
     uid: str = ""
 

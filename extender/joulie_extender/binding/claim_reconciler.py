@@ -16,7 +16,7 @@ from joulie_projections.state.cards import Claim
 from joulie_projections.view.view import View
 
 INTERVAL_S = 0.5
-SLICE = 500  # cards between two breaths of the loop that answers kube-scheduler
+SLICE = 500  # holders between two yields to the event loop, which also serves kube-scheduler
 AT_ONCE = 8
 log = get_logger("claims")
 
@@ -35,7 +35,7 @@ class ClaimReconciler:
         self._binder = binder
         self._clock = clock
         self._grace_s = grace_s
-        self._expired_since: dict[Proposal, float] = {}  # since when, by a clock that nobody sets
+        self._expired_since: dict[Proposal, float] = {}  # since when, by the monotonic clock
 
     async def run(self) -> None:
         """Runs until cancelled. What fails is tried again."""
@@ -83,7 +83,7 @@ class ClaimReconciler:
         except LookupFailed as error:
             log.warning("claim_kept", card=proposal.card, pod=proposal.uid, why=str(error))
         except (BusError, ViewBehind, TimeoutError):
-            pass  # another replica was first, or the ledger has logged why it cannot write
+            pass  # another replica was first, or the claim log has logged the reason
         else:
             for event in done:
                 metrics.CLAIMS_TENDED.labels(what=getattr(event, "why", event.TYPE[6:])).inc()

@@ -18,7 +18,7 @@ from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import Coefficients
 from joulie_projections.twin.twin import NodeClass
 
-# What a node scores before any pod: no marginal power, no bonus, no pressure.
+# The score of a node before any pod: no marginal power, no bonus, no pressure.
 _NO_POD = PodAsk(uid="", namespace="", name="", workload="performance")
 
 

@@ -10,7 +10,7 @@ from joulie_bus.events import Candidates, FilterDecided, PreemptDecided, Priorit
 
 VerbDecision = FilterDecided | PrioritizeDecided | PreemptDecided
 
-PODS = 10_000  # whose calls are counted
+PODS = 10_000  # pods whose calls are counted
 EXPLAINED_BYTES = 16 * 1024 * 1024  # of candidates and scores, in all explanations together
 PER_POD = 8  # newest answers
 
@@ -42,7 +42,7 @@ class RecentAnswers:
 
     def keep(self, answer: VerbDecision) -> None:
         if _size_of(answer) > self._limit // (2 * PER_POD):
-            return  # of no cluster that there is
+            return  # larger than any real cluster produces
         uid = answer.pod.uid
         answers = self._by_pod.setdefault(uid, deque())
         self._by_pod.move_to_end(uid)

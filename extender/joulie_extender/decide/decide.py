@@ -25,7 +25,7 @@ from joulie_bus.events import (
 )
 from joulie_extender.decide import preferences
 from joulie_extender.decide.context import (
-    DecisionContext as DecisionContext,  # replay asks for it here
+    DecisionContext as DecisionContext,  # re-exported for replay
 )
 from joulie_extender.decide.filter import Filtered, can_refuse, filter_nodes
 from joulie_extender.decide.scoring import (
@@ -44,16 +44,16 @@ from joulie_projections.twin.arrays import Bools, Ints
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import Coefficients
 
-CODE_VERSION = "joulie/5"  # of filter and scoring; a replay under another one says so first
+CODE_VERSION = "joulie/5"  # of filter and scoring; replay reports a different version first
 EXPLAINED = 5  # candidates whose terms are kept in full; the digest covers all
 
 
 class DecisionOptions(NamedTuple):
     """The arguments of a decision besides the pod and its candidates."""
 
-    duty: Duty = "energy"  # which rules are asked for
+    duty: Duty = "energy"  # which rules apply
     eco_labels: bytes = b""
-    victims: tuple[str, ...] = ()  # pods that would go, and that hold cards
+    victims: tuple[str, ...] = ()  # pods to be preempted that hold cards
 
 
 ENERGY_ONLY = DecisionOptions()
@@ -96,7 +96,7 @@ def filter_decision(
     options: DecisionOptions = ENERGY_ONLY,
 ) -> FilterDecided:
     basis = basis_of(context, weights)
-    if _is_of_energy_alone(pod, options) and not can_refuse(pod):  # as most are
+    if _is_of_energy_alone(pod, options) and not can_refuse(pod):  # the common case
         nobody = bytes(len(rows))
         return FilterDecided(
             pod=pod, basis=basis, candidates=candidates, verdicts=nobody, duty=options.duty
@@ -239,8 +239,8 @@ def basis_of(context: DecisionContext, weights: Weights) -> Basis:
 
 # --- the settings, as the log keeps them ------------------------------------------------------
 
-# What settings are not texts as long as they say what was so before there were any: the settings of
-# older entries keep their id.
+# Settings that were added later, with their earlier fixed values: omitted while they have these
+# values, so that the ids of settings in older entries stay the same.
 _ADDED_LATER: dict[str, float | str | bool] = {
     "gpu_packing": "share",
     "gpu_balance": 0.4,

@@ -14,9 +14,9 @@ from joulie_projections.twin.arrays import Floats, Ints
 _FRACTION = 53
 _PLACES = 1074 + _FRACTION
 _ONE = 1 << _PLACES
-_HALF = 27  # of a fraction's bits: so many halves can be added up as floats without rounding
+_HALF = 27  # bits of a fraction's lower half: sums of halves fit a float without rounding
 CLOSE = 1e-9  # how far below an integer a score may be and still be that integer
-FEW = 16  # that are added one by one sooner than side by side
+FEW = 16  # values up to which adding one by one is faster
 
 
 def truncated(scores: Floats) -> Ints:

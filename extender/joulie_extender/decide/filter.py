@@ -28,8 +28,8 @@ class Verdict(IntEnum):
     PASSED = 0
     ECO = 1
     DRAINING = 2
-    ECO_LABEL = 3  # no class that can be trusted; the label decided
-    STALE = 4  # no class that can be trusted, and the settings say that this is not enough
+    ECO_LABEL = 3  # the class is stale; the label decided
+    STALE = 4  # the class is stale, and the settings are `closed`
 
 
 # Fixed sentences without names, numbers or "%": kube-scheduler compares, counts and formats them.
@@ -40,16 +40,16 @@ WANTS_ECO = "the node is draining and the pod runs only on eco nodes"
 
 class Filtered(NamedTuple):
     verdicts: Codes
-    reason: str  # the one text for all refused nodes; it depends on the pod alone
+    reason: str  # one reason for all refused nodes; it depends on the pod alone
 
 
 class Case(NamedTuple):
     """The inputs of the rules for one candidate."""
 
     node_class: NodeClass
-    fresh: bool  # is the class one that somebody has kept up to date?
-    known: bool  # is there a twin at all?
-    labelled: bool  # does the label say eco?
+    fresh: bool  # is the class up to date?
+    known: bool  # is there a twin?
+    labelled: bool  # is the node labelled eco?
 
 
 Rule = Callable[[Case, str], Verdict]

@@ -12,8 +12,8 @@ from joulie_projections.twin.arrays import Floats, Ints
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import Coefficients, Rated, marginal_w
 
-CACHED_SHAPES = 16  # of pods, whose watts are kept for all nodes
-SHAPES_SEEN_ONCE = 64  # kinds that were seen once: most of them never come back
+CACHED_SHAPES = 16  # shapes with cached watts
+SHAPES_SEEN_ONCE = 64  # most of them never come back
 _HARDWARE_COLUMNS = ("hardware", "cores", "cpu_max_w", "gpus", "gpu_max_w")
 
 

@@ -31,9 +31,9 @@ class ScoreBasis(IntEnum):
     CARDS = 3  # not asked: the score is about cards alone
 
 
-# Cooling models that look at each row by itself; of one of our users' nobody knows.
+# Cooling models that treat each row by itself; a plugin may compare rows.
 ROW_BY_ROW = ("linear", "tdp-ratio")
-# As plain numbers: an enum's member takes its time to be found and compared.
+# Plain integers: comparing enum members is slower.
 NEUTRAL, MEASURED = int(ScoreBasis.NEUTRAL), int(ScoreBasis.MEASURED)
 
 
@@ -54,8 +54,8 @@ class Weights(NamedTuple):
     score_range: float = 100.0
     cooling_model: str = "linear"
     cooling_power: str = "cap"  # or "measured", where it is
-    facility: bool = False  # whether what cooling costs makes a pod's watts dearer
-    filter_stale: str = "label"  # what the filter goes by when a twin is stale: or closed, or twin
+    facility: bool = False  # whether a pod's watts are multiplied by the PUE
+    filter_stale: str = "label"  # what the filter uses when a twin is stale: label, closed or twin
     coefficients: Coefficients = Coefficients()
     gpu: GpuWeights = GpuWeights()
     preferences: Preferences = Preferences()
@@ -80,19 +80,19 @@ class TermColumns(NamedTuple):
     cooling: Floats
     trend: Floats
     bonus: Floats
-    pressure: Floats  # 1 where that of the cluster counts
+    pressure: Floats  # 1 where the cluster's pressure applies
     draining: Floats
     reserve: Floats  # the weighted term of the cooling
-    assumed_w: Floats  # what the pods draw that no fresh reading shows
-    measured_w: Floats  # 0 where the headroom rests on no reading
+    assumed_w: Floats  # power of pods that no fresh reading includes
+    measured_w: Floats  # 0 where the headroom uses no reading
     capped_w: Floats
-    whole_w: Floats  # what its headroom is a share of: never 0
+    whole_w: Floats  # the denominator of the headroom: never 0
     rated_w: Floats
     predicted: Floats  # headroom by caps and cooling alone
-    cost_factor: Floats  # what a watt costs with its cooling
+    cost_factor: Floats  # watts including cooling, per watt
 
 
-# Of the columns, those that are terms of a score as they stand there.
+# The columns that are terms of a score without change.
 AS_TERMS = slice(0, TermColumns._fields.index("reserve"))
 _TREND, _ASSUMED = map(TermColumns._fields.index, ("trend", "assumed_w"))
 _ALL = slice(None)
@@ -106,12 +106,12 @@ class NodeTerms(NamedTuple):
     """
 
     basis: Ints
-    fresh: Bools  # whether somebody has kept the twin up to date
-    read: Bools  # and has measured it lately
+    fresh: Bools  # whether the twin is up to date
+    read: Bools  # whether it also has a fresh reading
     rising: Floats  # W a minute, by these readings
     taken: Floats  # of its headroom, in per cent, before any pod
-    pressing: Bools  # whether that is known, of a node for performance
-    table: Floats  # of `TermColumns`, for pods to which a node's class means something
+    pressing: Bools  # performance nodes whose headroom is known
+    table: Floats  # of `TermColumns`, for standard pods
     cluster: ClusterTerms
     marginal_power: MarginalPower
 
@@ -250,7 +250,7 @@ def _row_by_row(
     until = min((int(at.min()) + limit for at in ends if len(at)), default=_NEVER_EXPIRES)
     basis = _basis(twin_columns, fresh, read)
     known = _term_columns(twin_columns, basis, read, weights)
-    # `+ 0.0` because the sum has always been made so: not even the sign of a zero may change.
+    # `+ 0.0` keeps the sign of a zero as in earlier versions; replay compares bits.
     taken = 100 - headroom_of(known, basis, known.assumed_w + 0.0, is_all_measured(basis))
     alone = NodeTerms(
         basis=basis,
@@ -275,7 +275,7 @@ def _term_columns(
     capped = twin_columns.floats("capped_w")
     return TermColumns(
         cooling=cooling,
-        trend=np.zeros(len(basis)),  # the others have a say in it
+        trend=np.zeros(len(basis)),  # depends on the cluster; see `_write_trend`
         bonus=np.where(classes == NodeClass.ECO, weights.eco_bonus, 0.0),
         pressure=np.where(classes == NodeClass.PERFORMANCE, 1.0, 0.0),
         draining=np.where(classes == NodeClass.DRAINING, weights.draining_penalty, 0.0),

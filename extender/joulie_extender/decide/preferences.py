@@ -125,7 +125,7 @@ def _points(prefers: tuple[Preference, ...], labels: Labels, height: int) -> Flo
     if isinstance(kept, np.ndarray):
         return kept
     points = np.zeros(height)
-    # One after the other: Python's own `sum` of floats gives other bits since 3.12.
+    # A loop, because `sum` of floats gives different bits since Python 3.12.
     for row, found in enumerate(labels.rows):
         for each in prefers:
             if found.get(each.label) == each.value:

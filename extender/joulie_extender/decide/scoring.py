@@ -29,7 +29,9 @@ from joulie_extender.decide.node_terms import (
     node_terms_of,
 )
 from joulie_extender.decide.node_terms import ScoreBasis as ScoreBasis
-from joulie_extender.decide.node_terms import Weights as Weights  # who scores has them from here
+from joulie_extender.decide.node_terms import (
+    Weights as Weights,
+)  # re-exported for callers of `score`
 from joulie_extender.decide.preferences import preference_points
 from joulie_extender.gpu.fit import HIGHEST, packing, points
 from joulie_extender.protocol.mixing import mixers
@@ -47,7 +49,7 @@ _TERMS = (
     "marginal_w",
     "assumed_w",
 )
-# Rows that are in the standing as they are, and those that depend on a node's class.
+# Rows copied from the node terms, and rows that depend on a node's class.
 _AS_KNOWN = slice(_TERMS.index("cooling"), _TERMS.index("marginal_w"))
 _BY_CLASS = slice(_TERMS.index("bonus"), _TERMS.index("marginal_w"))
 _MIXERS = mixers(len(_TERMS))
@@ -69,12 +71,12 @@ class _Term:
 class Scores(msgspec.Struct, frozen=True):
     """One value per candidate in each column."""
 
-    answer: Ints  # what kube-scheduler is told
+    answer: Ints  # the scores in the reply
     terms: Floats  # a row for each, in the order of `_TERMS`
     basis: Ints
     cluster: ClusterTerms
-    packing: Floats | None = None  # of pods that say what cards they want
-    wishes: Floats | None = None  # where somebody prefers some nodes
+    packing: Floats | None = None  # of pods with a GPU request
+    wishes: Floats | None = None  # where a preference applies
 
     score = _Term()
     headroom = _Term()
@@ -123,7 +125,7 @@ def _terms(
     terms = np.empty((len(_TERMS), len(rows)))
     total, headroom, _, trend, bonus, pressure, draining, marginal, assumed = terms
     terms[_AS_KNOWN] = columns[AS_TERMS]
-    if pod.workload == "standard":  # to those only does a node's class mean anything
+    if pod.workload == "standard":  # a node's class affects standard pods only
         pressure *= weights.pressure * node_terms.cluster.pressure
     else:
         terms[_BY_CLASS] = 0.0

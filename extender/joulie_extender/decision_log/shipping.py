@@ -17,9 +17,9 @@ from joulie_bus.streams.refusals import Refusals
 from joulie_extender.decision_log.spool import Spool
 
 SHIP_AT_ONCE = 500
-GATHER_S = 0.1  # nobody waits
+GATHER_S = 0.1  # no reply waits for it
 RETRY_S = 1.0
-HEADROOM = 1024  # bytes that the broker counts beside our own
+HEADROOM = 1024  # bytes that the broker adds to a message
 log = get_logger("extender")
 
 
@@ -44,7 +44,7 @@ class Shipper:
         self._dropped = 0
         self._refused = Refusals("decisions", "kept in the spool, and published later")
         self._has_work = asyncio.Event()
-        self._has_work.set()  # what the last life left behind is news to the broker
+        self._has_work.set()  # ships what the last run left behind
 
     def record(self, entry: DecisionEntry) -> asyncio.Future[bool] | None:
         """Never stops scheduling: a decision that cannot be spooled is counted and leaves a
@@ -61,7 +61,7 @@ class Shipper:
             stored.set_result(False)
         else:
             self._waiting[message.id] = stored
-            # Who gave up waits no more; an outage must not collect them.
+            # A caller that timed out is removed, so that an outage does not collect them.
             stored.add_done_callback(lambda _: self._waiting.pop(message.id, None))
         return stored
 

@@ -55,7 +55,7 @@ class _Option(NamedTuple):
     left_over_mb: int
     others: int  # fitting cards that stay in the group
     model: str
-    cards: tuple[_Card, ...]  # whose uuids are all different
+    cards: tuple[_Card, ...]  # UUIDs differ, so that no two options are equal
 
 
 def choose_cards(

@@ -23,9 +23,9 @@ from joulie_projections.twin.power import cores_of
 Codes = npt.NDArray[np.uint8]
 Column = TypeVar("Column", bound=npt.NDArray[Any])
 _CARD_MILLI = 1000
-DRIVER_MB = 1024  # what a driver may keep of a card that no pod uses
-CACHED_REQUESTS = 64  # whose columns are kept, for as long as the cards are as they are
-HIGHEST = 10.0  # of the scores of kube-scheduler's extenders
+DRIVER_MB = 1024  # memory that a driver may occupy on an unused card
+CACHED_REQUESTS = 64  # cached until the cards change
+HIGHEST = 10.0  # highest score of an extender
 
 
 class GpuVerdict(IntEnum):
@@ -52,7 +52,7 @@ class GpuWeights(NamedTuple):
     aliases: Aliases = ()
     packing: str = "share"  # as the article counts, or "fit"
     balance: float = 0.4  # of what "fit" says, the part that cores beside the cards have
-    resources: str = ",".join(GPU_RESOURCES)  # by which pods ask for cards; in the asks already
+    resources: str = ",".join(GPU_RESOURCES)  # resource names of GPUs, applied when pods are parsed
 
 
 class GpuRequest(NamedTuple):
@@ -62,14 +62,14 @@ class GpuRequest(NamedTuple):
     number: int  # of cards
     mb: int
     share_milli: int
-    is_alone: bool  # nobody else may be on the card
+    is_alone: bool  # no other pod may use the card
     is_linked: bool
 
 
 class GpuColumns(NamedTuple):
     """One value per row."""
 
-    verdicts: Codes  # as if all nodes were there
+    verdicts: Codes  # as if all nodes were present
     filled: Floats  # percent of the memory of all cards of the model that is used
     breaks: Bools  # a whole group of linked cards would be broken up
     fullest: Floats  # the same of the card that a share would fill most; of whole cards, as above
@@ -228,7 +228,7 @@ def _patched(whole: Column, part: Column, nodes: Ints) -> Column:
 class _Fit(NamedTuple):
     of_model: Bools  # of each card
     fit: Bools
-    fits: Bools  # of each row of the board
+    fits: Bools  # of each row
     verdicts: Codes
 
 

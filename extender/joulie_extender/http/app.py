@@ -36,10 +36,10 @@ from joulie_projections.pods.classify import in_namespace
 from joulie_projections.view.view import Snapshot
 
 TakeSnapshot = Callable[[], Snapshot]
-# What comes back tells whether the broker has it; None if nobody waits for that.
+# The result is whether the broker has stored it; None if the reply does not wait for that.
 Record = Callable[[DecisionEntry], Awaitable[bool] | None]
 Clock = Callable[[], int]
-Defer = Callable[[Callable[[], None]], object]  # when the reply has been written
+Defer = Callable[[Callable[[], None]], object]  # runs the callback after the reply has been written
 BINDING_DISABLED = (
     "nothing is bound here: the log is out of reach, or EXTENDER_BINDS names nobody to bind with"
 )
@@ -53,7 +53,7 @@ class FallbackPolicy(NamedTuple):
     """
 
     fails: FallbackAnswer = "open"
-    gpu_fails: FallbackAnswer = "closed"  # of pods that say what cards they want
+    gpu_fails: FallbackAnswer = "closed"  # for pods with a GPU request
     deadline_s: float = 0.1
     is_strict: bool = False  # no answer that the broker has not stored
 
@@ -81,7 +81,7 @@ class Extender:
         self._fallback_policy = fallback_policy
         self._recent_answers = RecentAnswers()
         self.is_ready = is_ready
-        self.bindings: Bindings | None = None  # once there is a log to claim in
+        self.bindings: Bindings | None = None  # None until a log is connected
         self.defer: Defer = _at_once
         resources = gpu_resources(weights.gpu.resources)
         reader = Reader(resources)
@@ -134,7 +134,7 @@ class Extender:
     def _answer(self, verb: MeteredVerb[A], request: Request) -> Reply | Awaitable[Reply]:
         try:
             return self._answered(verb, request)
-        except OutOfBounds as error:  # a name that no object of Kubernetes has
+        except OutOfBounds as error:  # a name that Kubernetes does not allow
             verb.refused.inc()
             return refusal(400, str(error))
 

@@ -33,7 +33,7 @@ class ConnectionBudget:
         self._budget = budget
         self._held = 0
         self._unread = 0  # of the body that is being read
-        self._unsent = 0  # of replies that the client does not take
+        self._unsent = 0  # of replies in the write buffer
 
     def read(self, count: int) -> bool:
         """Reserves bytes for a body that is being read; False if the budget is exhausted."""
@@ -60,7 +60,7 @@ class ConnectionBudget:
         self._unsent = count
 
     def give(self, count: int) -> None:
-        freed = min(count, self._held)  # a connection that is lost has given back all
+        freed = min(count, self._held)  # a lost connection has released everything
         self._held -= freed
         self._budget.give(freed)
 

@@ -24,9 +24,9 @@ from joulie_extender.http.known_head import KnownHead
 from joulie_extender.protocol.exchange import Body, Limits, Reply, Request, refusal, rendered
 
 READ = 64 * 1024  # bytes at a time
-LARGE = 1024 * 1024  # a body larger than this is read to its place; it is copied nowhere
-_GROWTH = bytes(256 * 1024)  # what the place of a large body grows by, as its bytes arrive
-LINGER_S = 2.0  # for a refused client to read why, before its unsent bytes meet a closed socket
+LARGE = 1024 * 1024  # a larger body is read directly into its buffer and not copied
+_GROWTH = bytes(256 * 1024)  # growth step of the buffer of a large body
+LINGER_S = 2.0  # for a refused client to read the reply before the socket is closed
 KNOWN_HEADS = 4  # of heads; kube-scheduler has one for each verb
 PIPELINED = 16  # requests read ahead of their turn; kube-scheduler sends none
 
@@ -52,7 +52,7 @@ class _Phase(IntEnum):
     HEAD = 1
     BODY = 2
     BUSY = 3
-    CLOSING = 4  # refused: whatever still comes is thrown away
+    CLOSING = 4  # refused: further bytes are discarded
 
 
 def _timeouts(limits: Limits) -> tuple[float, ...]:
@@ -82,10 +82,10 @@ class Connection(asyncio.BufferedProtocol):
         self._is_authenticated = True
         self._local = ""
         self._budget = ConnectionBudget(server.budget)
-        self._final_reply = b""  # a refusal, once what came before it is answered
-        self._is_write_paused = False  # it does not take what we write
-        self._is_read_paused = False  # it writes ahead of what we answer
-        self.written_by = math.inf  # until then the client has to take what was written
+        self._final_reply = b""  # a refusal, sent after the replies before it
+        self._is_write_paused = False  # the client does not read replies
+        self._is_read_paused = False  # the client has pipelined too many requests
+        self.written_by = math.inf  # deadline for the client to read what was written
         self._enter(_Phase.IDLE)
         self._begin()
 
@@ -196,7 +196,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            pass  # answered as what it also is: a request of HTTP/1.1
+            pass  # answered as a plain HTTP/1.1 request
         except httptools.HttpParserError as error:
             self._refuse(400, f"This is not HTTP/1.1: {error}.")
         if self._phase is _Phase.HEAD:

@@ -94,7 +94,7 @@ def _content(schema: Schema, media: str = "application/json") -> Schema:
     return {"content": {media: {"schema": schema}}}
 
 
-_FOREIGN = (403, 421)  # from a page in a browser, or without the certificate that is asked for
+_FOREIGN = (403, 421)  # from a page in a browser, or without the required certificate
 
 
 def _refusals(*codes: int) -> Schema:

@@ -52,7 +52,7 @@ class HttpServer:
         self.arriving: set[Connection] = set()
         self.connections: set[Connection] = set()
         self.is_draining = False
-        self.port = 0  # where it really listens; settings may leave it open
+        self.port = 0  # the actual port; settings may give 0
 
     def answer(self, request: Request) -> Reply | Awaitable[Reply]:
         try:

@@ -20,9 +20,9 @@ from joulie_extender.protocol.spans import Spans
 from joulie_projections.twin.arrays import Bools, Ints
 from joulie_projections.twin.columns import TwinColumns
 
-CACHED_LISTS = 64  # lists: a few rounds of a scheduler, with what it asked and what it was answered
+CACHED_LISTS = 64  # lists: a few rounds of a scheduler, requests and replies
 CACHED_BYTES = 4 * 1024 * 1024  # of all of them together, as they were sent
-_END = 64  # bytes that tell most lists of one length apart
+_END = 64  # last bytes, which differ between most lists of one length
 BEFORE_NAMES = b',"Nodes":null,"NodeNames":'  # as kube-scheduler writes it
 Flags = Sequence[bool] | Bools  # one for each name
 _NO_ROWS: Ints = np.zeros(0, np.int64)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-Body = bytes | bytearray  # the latter if it is large: it lies where it was read to
+Body = bytes | bytearray  # a bytearray if it is large: the buffer that it was read into
 
 
 class Limits(NamedTuple):

@@ -33,10 +33,8 @@ from joulie_projections.pods.kubernetes_pod import Pod
 from joulie_projections.twin.arrays import Ints
 from joulie_projections.twin.columns import TwinColumns
 
-CACHED_PODS = 1000  # pods as we understood them, by the bytes that they came in
-_CACHED_POD_BYTES = (
-    16 * 1024
-)  # bytes of a pod that is worth remembering; all of them at most 16 MiB
+CACHED_PODS = 1000  # parsed pods, by their bytes
+_CACHED_POD_BYTES = 16 * 1024  # larger pods are not cached; all together at most 16 MiB
 
 
 class _Labels(msgspec.Struct):
@@ -243,7 +241,7 @@ def read_args(body: Body, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Ext
             raise BadRequest(_NO_POD)
         return _asked(_ask_of(args.pod, gpu_resources), args, body)
     except _UNREADABLE as error:
-        _require_nodes(body)  # says which one it is
+        _require_nodes(body)  # names the first wrong item
         raise BadRequest(f"The body is not an ExtenderArgs: {error}.") from error
 
 

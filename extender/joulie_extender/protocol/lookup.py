@@ -36,7 +36,7 @@ class Slots:
         slots = (tags[rows] >> self._shift).view(np.int64)
         self._first: Ints = np.zeros(2 ** (64 - int(self._shift)), np.int64)
         self._first[slots] = rows
-        is_out = self._first[slots] != rows  # one in fourteen
+        is_out = self._first[slots] != rows  # about one in fourteen
         self._second: Ints = np.zeros_like(self._first)
         self._second[slots[is_out]] = rows[is_out]
 
@@ -127,7 +127,7 @@ class MixedLengthLookup(Lookup):
         if words is None:
             return None
         found = self._slots.find(words @ self._mixers)
-        # As one piece each, they are compared in one go.
+        # A comparison of bytes is one memcmp.
         if self._names.take(found, axis=0).tobytes() == words.tobytes():
             return found
         corrected = self._corrected(found, (self._names[found] != words).any(axis=1), spans)

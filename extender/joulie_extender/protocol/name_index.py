@@ -27,7 +27,7 @@ from joulie_extender.protocol.spans import (
 )
 from joulie_projections.twin.arrays import Ints
 
-LONGEST = 128  # bytes of a name; of a cluster with longer ones we look names up one by one
+LONGEST = 128  # bytes of a name; with longer names the index is disabled
 _BLANK = ord(" ")
 _HOST, _SCORE = b'{"Host":"', b',"Score":   },'
 _HIGHEST = 100
@@ -53,7 +53,7 @@ class NameIndex:
         self.rows = rows
         raw = msgspec.json.encode(list(rows))
         spans = MixedLengthSpans.cut(raw) if rows else None
-        # With an escape in it, a name does not stand there as it is.
+        # A name with a JSON escape differs from its bytes.
         self._is_disabled = spans is None or b"\\" in raw or spans.lengths().max() > LONGEST
         if spans is not None and not self._is_disabled:
             at = np.fromiter(rows.values(), np.int64, len(rows))
@@ -72,7 +72,7 @@ class NameIndex:
     def find(self, raw: bytes) -> "NameMatch | None":
         """None if a name is unknown, or the list is not in the form that kube-scheduler writes."""
         if self._is_disabled or not (raw.startswith(b'["') and raw.endswith(b'"]')):
-            return None  # written in another way, or no list of names at all
+            return None  # not in the form that kube-scheduler writes
         for cut in AS_WRITTEN:
             spans = cut(raw)
             rows = None if spans is None else self._lookup.find(spans)

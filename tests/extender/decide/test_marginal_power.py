@@ -1,4 +1,4 @@
-"""What a pod adds is the same whether it was worked out for it or looked up."""
+"""Cached marginal power equals computed marginal power."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_what_is_remembered_is_what_would_be_worked_out(
         assert cached.of(pod, rows).tobytes() == worked_out.tobytes()
 
 
-def test_a_kind_of_pod_is_worked_out_for_all_nodes_when_it_comes_again(
+def test_a_repeated_pod_shape_is_computed_once_for_all_nodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     worked_out: list[int] = []
@@ -66,7 +66,7 @@ def test_a_kind_of_pod_is_worked_out_for_all_nodes_when_it_comes_again(
     assert worked_out == [2, 10]
 
 
-def test_no_more_than_so_many_kinds_are_remembered() -> None:
+def test_the_number_of_cached_shapes_is_bounded() -> None:
     cached = MarginalPower(twin_columns_of(NODE), COEFFICIENTS)
     for cores in [*range(1, 200), *range(180, 200)]:
         cached.of(ask(cores=cores), np.array([1]))

@@ -1,4 +1,4 @@
-"""What is carried on from one board to the next equals what is worked out afresh."""
+"""Node terms updated from the previous snapshot equal those computed from scratch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -79,13 +79,13 @@ def changed_once(
 
 
 @pytest.mark.parametrize("change", [profiled, measured])
-def test_only_rows_that_changed_are_looked_at_again(
+def test_only_changed_rows_are_recomputed(
     change: Callable[[TwinColumns], TwinColumns],
 ) -> None:
     assert changed_once(Weights(), change) == [1]
 
 
-def test_a_cooling_model_of_somebody_elses_looks_at_all_rows_again() -> None:
+def test_a_cooling_model_of_a_plugin_recomputes_all_rows() -> None:
     """It may compare them with each other."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(room, "model_named", lambda _: lambda heat: np.zeros(len(heat.power_w)))

@@ -1,4 +1,4 @@
-"""Business rules: points for node labels, for everybody or for a team, in the terms of a score."""
+"""Business rules: points for node labels, for all pods or for a team, in the terms of a score."""
 
 import pytest
 from msgspec.structs import replace

@@ -201,7 +201,7 @@ def test_a_node_that_cannot_be_judged_is_neutral(state: NodeState, now: int, age
     assert answers(twin_columns_of(state), now=now, age_ms=age_ms) == [50]
 
 
-def test_a_node_that_nobody_knows_is_neutral() -> None:
+def test_an_unknown_node_is_neutral() -> None:
     twin_columns = twin_columns_of(node("eco", 0))
 
     assert scored(twin_columns, STANDARD, Weights(), "n0", "ghost").answer.tolist()[1] == 50

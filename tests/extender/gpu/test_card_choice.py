@@ -1,4 +1,4 @@
-"""Which cards of a node a pod gets."""
+"""Which GPUs of a node a pod gets."""
 
 from hypothesis import given, settings
 

@@ -1,4 +1,4 @@
-"""Which nodes have the cards that a pod wants, beside a plain loop over all of them."""
+"""Which nodes have the GPUs that a pod requests, compared with the reference implementation."""
 
 from collections.abc import Mapping
 

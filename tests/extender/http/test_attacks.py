@@ -1,4 +1,4 @@
-"""What a client may try on the extender's port, over real sockets: each attempt is refused."""
+"""Attacks on the extender's port over real sockets: each attempt is refused."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A head that was read before is understood as it was then, and nothing else is."""
+"""A head that was parsed before is recognized, and nothing else is."""
 
 import asyncio
 import tracemalloc

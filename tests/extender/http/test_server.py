@@ -1,4 +1,6 @@
-"""HTTP as kube-scheduler needs it: kept connections, one write per reply, nobody waited for."""
+"""The HTTP server as kube-scheduler needs it: kept connections, one write per reply, a bounded
+drain.
+"""
 
 import asyncio
 import contextlib

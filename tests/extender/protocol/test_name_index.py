@@ -1,4 +1,4 @@
-"""Names found side by side are those that would be found one by one."""
+"""Names found by the index are those found one by one."""
 
 import json
 
@@ -83,7 +83,7 @@ def test_many_names_that_are_nearly_the_same_are_all_found() -> None:
 
 @pytest.mark.parametrize("byte", [b"\xff", b"\0", b" "])
 @pytest.mark.parametrize("length", [4, 5, 13, 21])
-def test_bytes_that_are_no_name_are_nobody(byte: bytes, length: int) -> None:
+def test_bytes_that_are_no_name_are_not_found(byte: bytes, length: int) -> None:
     known = [f"n{number:0{length - 1}d}" for number in range(1, 9)]
     index = NameIndex(
         {name: row for row, name in enumerate(known, 3)}

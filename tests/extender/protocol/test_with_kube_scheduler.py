@@ -1,4 +1,4 @@
-"""Our extender under the stand-in for kube-scheduler: what a cluster would see of it."""
+"""The extender under a simulated kube-scheduler, as a cluster observes it."""
 
 import json
 from typing import Any
