@@ -419,7 +419,7 @@ Found = dict[str, dict[str, dict[str, Figures]]]
 STORM, BARE_IN_STORM = "ours, 5000 ev/s", "bare, 5000 ev/s"
 
 
-class Budget(NamedTuple):
+class ByteBudget(NamedTuple):
     what: str
     at_most: float
     found: float
@@ -429,23 +429,23 @@ class Budget(NamedTuple):
         return f"{self.what:<58}{self.found:>9.2f}  budget {self.at_most:>6.1f}  {verdict}"
 
 
-def budgets(found: Found, resident_mib: float) -> Iterator[Budget]:
+def budgets(found: Found, resident_mib: float) -> Iterator[ByteBudget]:
     """The budgets and the measured values. On a busy machine only the ratios are reliable."""
     if ALL in found:
         ours = found[ALL]["ours"]
-        yield Budget("prioritize, 5,000 names, p50 ms", 2, ours["prioritize"].p50_ms)
-        yield Budget("prioritize, 5,000 names, p99 ms", 8, ours["prioritize"].p99_ms)
-        yield Budget("filter, 5,000 names, p99 ms", 8, ours["filter"].p99_ms)
+        yield ByteBudget("prioritize, 5,000 names, p50 ms", 2, ours["prioritize"].p50_ms)
+        yield ByteBudget("prioritize, 5,000 names, p99 ms", 8, ours["prioritize"].p99_ms)
+        yield ByteBudget("filter, 5,000 names, p99 ms", 8, ours["filter"].p99_ms)
     if "5000 nodes" in found:
         ours = found["5000 nodes"]["ours"]
-        yield Budget("prioritize, 5,000 full nodes, p50 ms", 100, ours["prioritize"].p50_ms)
+        yield ByteBudget("prioritize, 5,000 full nodes, p50 ms", 100, ours["prioritize"].p50_ms)
     if SAMPLED in found:
         rows = found[SAMPLED]
         for verb in ("filter", "prioritize"):
             calm, storm, bare = rows["ours"][verb], rows[STORM][verb], rows["bare"][verb]
-            yield Budget(f"{verb}, 500 names, p50 / bare", 1.5, calm.p50_ms / bare.p50_ms)
-            yield Budget(f"{verb}, 500 names, p99 in the storm", 2, storm.p99_ms / calm.p99_ms)
-    yield Budget("memory of the extender, MiB", 200, resident_mib)
+            yield ByteBudget(f"{verb}, 500 names, p50 / bare", 1.5, calm.p50_ms / bare.p50_ms)
+            yield ByteBudget(f"{verb}, 500 names, p99 in the storm", 2, storm.p99_ms / calm.p99_ms)
+    yield ByteBudget("memory of the extender, MiB", 200, resident_mib)
 
 
 def resident_mib(pid: int) -> float:

@@ -36,17 +36,17 @@ from joulie_bus.testing import (
     until,
 )
 from joulie_extender.binding.bind import Bindings
-from joulie_extender.binding.claim_log import Ledger
-from joulie_extender.binding.simulated_binder import PretendedBinder
+from joulie_extender.binding.claim_log import ClaimLog
+from joulie_extender.binding.simulated_binder import SimulatedBinder
+from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.decide import (
-    Sent,
+    DecisionOptions,
     filter_decision,
     preempt_decision,
     prioritize_decision,
 )
 from joulie_extender.decide.scoring import Weights
-from joulie_extender.decide.snapshot import Moment
-from joulie_extender.gpu.card_choice import pick
+from joulie_extender.gpu.card_choice import choose_cards
 from joulie_extender.protocol.candidates import Names
 from joulie_extender.protocol.kube_scheduler import Binding
 from joulie_projections.decision_log.heads import Signer
@@ -161,19 +161,21 @@ def verbs(
     wanting, numbers = pods(), count()
     found = {}
 
-    def moment(is_fresh: bool) -> Moment:
+    def moment(is_fresh: bool) -> DecisionContext:
         """Each fact gives a new snapshot; cards change much less often."""
         there = changed(twin_columns, cards, next(numbers)) if is_fresh else twin_columns
-        return Moment(there, 1, 0, NOON + 10 * SECOND)
+        return DecisionContext(there, 1, 0, NOON + 10 * SECOND)
 
-    def filtered(duty: Duty, at: Moment) -> object:
-        return filter_decision(next(wanting), candidates, rows, at, WEIGHTS, Sent(duty=duty))
+    def filtered(duty: Duty, at: DecisionContext) -> object:
+        return filter_decision(
+            next(wanting), candidates, rows, at, WEIGHTS, DecisionOptions(duty=duty)
+        )
 
-    def scored(duty: Duty, at: Moment) -> object:
+    def scored(duty: Duty, at: DecisionContext) -> object:
         return prioritize_decision(next(wanting), candidates, asked, at, WEIGHTS, duty)
 
-    def preempted(duty: Duty, at: Moment) -> object:
-        sent = Sent(duty=duty, victims=("pod-1", "pod-2"))
+    def preempted(duty: Duty, at: DecisionContext) -> object:
+        sent = DecisionOptions(duty=duty, victims=("pod-1", "pod-2"))
         return preempt_decision(next(wanting), candidates, rows, at, WEIGHTS, sent)
 
     for name, verb in (("filter", filtered), ("prioritize", scored), ("preempt", preempted)):
@@ -196,7 +198,9 @@ def verbs(
     return found
 
 
-def timed(verb: Callable[[Duty, Moment], object], duty: Duty, at: Moment) -> float:
+def timed(
+    verb: Callable[[Duty, DecisionContext], object], duty: Duty, at: DecisionContext
+) -> float:
     started = time.perf_counter()
     verb(duty, at)
     return time.perf_counter() - started
@@ -204,7 +208,7 @@ def timed(verb: Callable[[Duty, Moment], object], duty: Duty, at: Moment) -> flo
 
 def picks(twin_columns: TwinColumns, nodes: list[str]) -> dict[str, float]:
     wanting, names = pods(), cycle(nodes)
-    call = median_s(lambda: pick(next(wanting), next(names), twin_columns, ()))
+    call = median_s(lambda: choose_cards(next(wanting), next(names), twin_columns, ()))
     return {"cards of a node picked, ms": call * 1000}
 
 
@@ -252,8 +256,8 @@ async def timed_bindings(bus: JetStreamLog, view: View, size: int, pods: int) ->
     for at in range(0, len(facts), 1000):
         await bus.publish([says.stamp(fact) for fact in facts[at : at + 1000]])
     await until(lambda: len(view.cluster_state.pods) == 2 * pods, 120)
-    ledger = Ledger(bus, CLUSTER, view, "r0")
-    binds = Bindings(view, ledger, PretendedBinder(view), WEIGHTS, time.time_ns)
+    claim_log = ClaimLog(bus, CLUSTER, view, "r0")
+    binds = Bindings(view, claim_log, SimulatedBinder(view), WEIGHTS, time.time_ns)
     asked = [
         Binding(pod_name="p", namespace="t", pod_uid=f"u{at}", node=names[at * 7 % size])
         for at in range(2 * pods)

@@ -25,7 +25,7 @@ from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, NOON, SECOND, ask, hardware, node_seen, records
-from joulie_extender.decide.decide import Moment, decide_filter, decide_prioritize
+from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
@@ -108,7 +108,7 @@ def recompute(names: list[str], batches: list[list[Record]], count: int) -> dict
     pod: PodAsk = ask(cores=4)
     weights = Weights()
     twin_columns = TwinColumns.of_state(past.cluster_state)
-    moment = Moment(twin_columns, past.position, 0, NOON + 11 * SECOND)
+    moment = DecisionContext(twin_columns, past.position, 0, NOON + 11 * SECOND)
     scored = RecordedAnswer(1, decide_prioritize(pod, asked, moment, weights), weights)
     filtered = RecordedAnswer(1, decide_filter(pod, asked, moment, weights), weights)
 
@@ -132,7 +132,7 @@ async def verified(directory: Path, entries: int, jobs: int) -> dict[str, float]
     signer = Signer.of(directory / "head.key")
     builder = LogBuilder(Store(writer), DecisionLog(writer), signer)
     await builder.facts(node_seen("n1"), hardware("n1"))
-    moment = Moment(TwinColumns.of_state(builder.cluster_state), builder.position, 0, NOON)
+    moment = DecisionContext(TwinColumns.of_state(builder.cluster_state), builder.position, 0, NOON)
     answer = decide_filter(ask(), ["n1"] * 8, moment, builder.weights)
     for _ in range(0, entries, 1_000):
         await builder.publish(*[answer] * 1_000)

@@ -47,7 +47,12 @@ from joulie_bus.testing import (
     power,
     running_broker,
 )
-from joulie_extender.decide.decide import Moment, decide_filter, decide_prioritize, declaration
+from joulie_extender.decide.decide import (
+    DecisionContext,
+    decide_filter,
+    decide_prioritize,
+    declaration,
+)
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.history.history import History
@@ -184,7 +189,7 @@ async def pods(at: Lab, names: list[str], count: int) -> None:
         uid = f"00000000-0000-4000-8000-{number:012d}"
         await at.say(pending(uid))
         seen = at.view.snapshot()
-        moment = Moment(seen.twin_columns, seen.position, seen.age_ms, time.time_ns())
+        moment = DecisionContext(seen.twin_columns, seen.position, seen.age_ms, time.time_ns())
         asked = [names[(number + step) % len(names)] for step in range(min(ASKED, len(names)))]
         filtered = decide_filter(ask(uid), asked, moment, weights)
         scored = decide_prioritize(ask(uid), asked, moment, weights)

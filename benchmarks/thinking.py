@@ -19,7 +19,7 @@ from joulie_bus.events import PodAsk, TelemetrySampled
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import NOON, SECOND, ask, caps, hardware, node_seen, producer, records
-from joulie_extender.decide.decide import Moment, decide_filter, decide_prioritize
+from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.rows import changed_rows, empty_digests
@@ -98,7 +98,7 @@ def look_up(twin_columns: TwinColumns, names: list[str]) -> list[int | None]:
 
 def answers(twin_columns: TwinColumns, names: list[str]) -> dict[str, float]:
     found: dict[str, float] = {}
-    moment = Moment(twin_columns, 1, 0, NOON + 10 * SECOND)
+    moment = DecisionContext(twin_columns, 1, 0, NOON + 10 * SECOND)
     pod, weights = ask(performance=True, cores=8), Weights()
     shuffled = [names[at] for at in np.random.default_rng(1).permutation(len(names))]
     for count in (100, 500, 5000):
@@ -117,7 +117,9 @@ def answers(twin_columns: TwinColumns, names: list[str]) -> dict[str, float]:
     return found
 
 
-def _on_a_new_twin_columns(pod: PodAsk, asked: list[str], moment: Moment, weights: Weights) -> None:
+def _on_a_new_twin_columns(
+    pod: PodAsk, asked: list[str], moment: DecisionContext, weights: Weights
+) -> None:
     moment.twin_columns.memo.clear()
     decide_prioritize(pod, asked, moment, weights)
 

@@ -15,7 +15,12 @@ from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import CLUSTER, VirtualClock, ask, hardware, node_seen, power
-from joulie_extender.decide.decide import Moment, decide_filter, decide_prioritize, declaration
+from joulie_extender.decide.decide import (
+    DecisionContext,
+    decide_filter,
+    decide_prioritize,
+    declaration,
+)
 from joulie_extender.decide.scoring import Weights
 from joulie_operator.planning.plugins import load_policy
 from joulie_operator.planning.reconcile import PlanBasis, plan
@@ -115,7 +120,7 @@ class LogBuilder:
     async def answer(self, pod: PodAsk, names: Sequence[str] = NAMES) -> None:
         """Filters and scores a pod, as kube-scheduler requests it."""
         twin_columns = TwinColumns.of_state(self.cluster_state)
-        moment = Moment(twin_columns, self.position, 3, self.clock())
+        moment = DecisionContext(twin_columns, self.position, 3, self.clock())
         filtered = decide_filter(pod, names, moment, self.weights)
         left = [name for name, code in zip(names, filtered.verdicts, strict=True) if code == 0]
         await self.publish(filtered, decide_prioritize(pod, left, moment, self.weights))

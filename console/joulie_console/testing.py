@@ -23,7 +23,12 @@ from joulie_bus.streams.roles import Role
 from joulie_bus.testing import CLUSTER, Voices, connected, until
 from joulie_console.service import serve
 from joulie_console.settings import ConsoleSettings
-from joulie_extender.decide.decide import Moment, decide_filter, decide_prioritize, declaration
+from joulie_extender.decide.decide import (
+    DecisionContext,
+    decide_filter,
+    decide_prioritize,
+    declaration,
+)
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.fold.manifest import Manifest
@@ -59,7 +64,7 @@ class ConsoleHarness:
         """Logs one filter and one prioritize decision over all nodes."""
         names = sorted(self.view.cluster_state.nodes)
         seen = self.view.snapshot()
-        moment = Moment(seen.twin_columns, seen.position, seen.age_ms, time.time_ns())
+        moment = DecisionContext(seen.twin_columns, seen.position, seen.age_ms, time.time_ns())
         await self.publish_decisions(
             *([] if self.entries else [declaration(WEIGHTS)]),
             decide_filter(pod, names, moment, WEIGHTS),

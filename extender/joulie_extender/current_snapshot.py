@@ -1,8 +1,8 @@
-"""What answers look at: the newest board for which all is worked out that does not depend on a pod.
+"""The snapshot that answers use: the newest one for which the node terms are computed.
 
-A view that moves asks for work: rows are read, a board is made of them, and a standing of that.
-Answers come between these steps, so that they wait for one of them at most, and do none themselves.
-A view that moves hundreds of times a second is not looked at each time.
+When the view changes, rows are read, columns are updated, and node terms are computed. Answers run
+between these steps, so that an answer waits for at most one of them and computes none itself. A
+view that changes hundreds of times per second is not followed at every change.
 """
 
 import asyncio
@@ -12,20 +12,20 @@ from typing import Protocol
 
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.pacing import rest_s
-from joulie_extender.decide.node_terms import standing_of
+from joulie_extender.decide.node_terms import node_terms_of
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.view.view import ViewSnapshot
 
 log = get_logger("extender")
-SHARE = 0.25  # of a core, at most, goes into looking; a look takes about a millisecond
-LONGEST_REST_S = 0.01  # nobody waits longer for what is new, however much the last look cost
-NO_AGE_MS = 10**12  # nothing was ever heard
-NOTHING = ViewSnapshot(0, TwinColumns.empty(), NO_AGE_MS)
+SHARE = 0.25  # of a core, at most, for following the view; one update takes about a millisecond
+LONGEST_REST_S = 0.01  # the longest pause, however much the last update cost
+NO_AGE_MS = 10**12  # nothing was ever received
+NO_SNAPSHOT = ViewSnapshot(0, TwinColumns.empty(), NO_AGE_MS)
 
 
-class Moving(Protocol):
-    """What it asks of a view."""
+class FollowedView(Protocol):
+    """What `CurrentSnapshot` requires of a view."""
 
     @property
     def is_ready(self) -> bool: ...
@@ -39,26 +39,28 @@ class Moving(Protocol):
 
 
 class CurrentSnapshot:
-    """Without a view, and until a board of it is ready, there is nothing to be seen."""
+    """Without a view, and until its first snapshot is ready, it returns an empty snapshot."""
 
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
-        self._view: Moving | None = None
-        self._ready = NOTHING
+        self._view: FollowedView | None = None
+        self._ready = NO_SNAPSHOT
 
     @property
     def is_ready(self) -> bool:
-        return self._ready is not NOTHING
+        return self._ready is not NO_SNAPSHOT
 
     def snapshot(self) -> ViewSnapshot:
-        """Its age is that of the view: how long ago the projector was last heard of."""
+        """Its age is that of the view: the time since the last message of the projector."""
         if self._view is None:
-            return NOTHING
+            return NO_SNAPSHOT
         position, twin_columns, _, namespaces = self._ready
         return ViewSnapshot(position, twin_columns, self._view.age_ms, namespaces)
 
-    async def follow(self, view: Moving) -> None:
-        """For as long as it is awaited. What was ready last stays, whatever becomes of the view."""
+    async def follow(self, view: FollowedView) -> None:
+        """Runs until cancelled. The last snapshot that was ready stays, whatever happens to the
+        view.
+        """
         self._view = view
         moves = 0
         while True:
@@ -66,22 +68,22 @@ class CurrentSnapshot:
             if not view.is_ready:
                 continue
             began = time.thread_time()
-            seen = view.snapshot()
+            snapshot = view.snapshot()
             spent_s = time.thread_time() - began
             await asyncio.sleep(0)
             began = time.thread_time()
-            self._stand(seen)
+            self._compute_node_terms(snapshot)
             spent_s += time.thread_time() - began
-            is_first, self._ready = not self.is_ready, seen
+            is_first, self._ready = not self.is_ready, snapshot
             if is_first:
-                # What is here now stays: the collector need not walk through it in every answer.
+                # Long-lived objects: excluded from garbage collection, which would run during answers.
                 gc.collect()
                 gc.freeze()
             await asyncio.sleep(min(rest_s(spent_s, SHARE), LONGEST_REST_S))
 
-    def _stand(self, seen: ViewSnapshot) -> None:
-        """Takes what was worked out for the board before, so that this one follows it at once."""
+    def _compute_node_terms(self, snapshot: ViewSnapshot) -> None:
+        """Updates the terms of the previous snapshot, so that the two must follow directly."""
         try:
-            standing_of(seen.twin_columns, time.time_ns(), seen.age_ms, self._weights)
+            node_terms_of(snapshot.twin_columns, time.time_ns(), snapshot.age_ms, self._weights)
         except Exception:
             log.exception("thinking_ahead_failed", what="each answer tries, and falls back")

@@ -1,7 +1,7 @@
-"""The running extender: it answers from its first moment, and ever better.
+"""The running extender, which answers from its start.
 
-Without a view it is open and neutral, and not ready. With one it answers from it, also when the
-broker or the database are gone: by age, and past the staleness bound neutral again.
+Without a view it answers open and neutral, and is not ready. With a view it answers from it, even
+when the broker or the database are down; once the view is stale, it answers neutral again.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.subjects import Subjects
 from joulie_extender.binding.bind import Bindings
 from joulie_extender.binding.binder import Binder
-from joulie_extender.binding.claim_log import Ledger
-from joulie_extender.binding.claim_reconciler import Caretaker
+from joulie_extender.binding.claim_log import ClaimLog
+from joulie_extender.binding.claim_reconciler import ClaimReconciler
 from joulie_extender.current_snapshot import CurrentSnapshot
 from joulie_extender.decide.decide import declaration
 from joulie_extender.decide.scoring import Weights
@@ -27,16 +27,16 @@ from joulie_extender.decision_log.shipping import Shipper
 from joulie_extender.decision_log.spool import Spool
 from joulie_extender.http.app import Extender
 from joulie_extender.http.routes import PROBES, routed
-from joulie_extender.http.server import Door, listening
+from joulie_extender.http.server import HttpServer, listening
 from joulie_extender.settings import ServerSettings
 from joulie_projections.view.view import View
 
-FAREWELL_S = 3.0
+FLUSH_S = 3.0
 log = get_logger("extender")
 
 
 class Service:
-    """What answers, and what it looks at."""
+    """The HTTP application with the snapshot it answers from and the log it writes to."""
 
     def __init__(
         self, shipper: Shipper, weights: Weights, server: ServerSettings, subjects: Subjects
@@ -45,56 +45,58 @@ class Service:
         self._weights = weights
         self._server = server
         self._subjects = subjects
-        self._lookout = CurrentSnapshot(weights)
-        self.door: Door | None = None
+        self._current_snapshot = CurrentSnapshot(weights)
+        self.http_server: HttpServer | None = None
         self.extender = Extender(
-            self._lookout.snapshot,
+            self._current_snapshot.snapshot,
             shipper.record,
             weights,
             time.time_ns,
-            lambda: self._lookout.is_ready,
-            server.conduct(),
+            lambda: self._current_snapshot.is_ready,
+            server.fallback_policy(),
         )
-        self.extender.later = asyncio.get_running_loop().call_soon
+        self.extender.defer = asyncio.get_running_loop().call_soon
         shipper.record(declaration(weights))
 
     def is_draining(self) -> bool:
-        return self.door is not None and self.door.is_draining
+        return self.http_server is not None and self.http_server.is_draining
 
     async def work(self, bus: Log, view: View, binder: Binder | None = None) -> None:
-        """Until cancelled; then sees everybody out and ships what was decided meanwhile.
+        """Runs until cancelled; then drains the server and ships the decisions that are left.
 
-        The view stays, whatever becomes of its bus: its age tells.
+        The view stays usable when its bus is down; its age shows it.
         """
         async with (
             background(self._shipper.ship(bus), "ship"),
-            background(self._lookout.follow(view), "boards"),
+            background(self._current_snapshot.follow(view), "boards"),
             self._binding(bus, view, binder),
         ):
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
-                if self.door is not None:
-                    await self.door.drain()
-                await self._shipper.drained(FAREWELL_S)
+                if self.http_server is not None:
+                    await self.http_server.drain()
+                await self._shipper.drained(FLUSH_S)
                 raise
 
     @contextlib.asynccontextmanager
     async def _binding(
         self, bus: Log, view: View, binder: Binder | None
     ) -> AsyncGenerator[None, None]:
-        """While the block lasts pods are bound, and their claims tended to."""
+        """Binds pods and reconciles claims while the block runs."""
         if binder is None:
             yield
             return
-        ledger = Ledger(bus, self._subjects, view, self._server.replica)
-        patience = self._server.patience()
+        claim_log = ClaimLog(bus, self._subjects, view, self._server.replica)
+        bind_timeouts = self._server.bind_timeouts()
         self.extender.bindings = Bindings(
-            view, ledger, binder, self._weights, time.time_ns, patience
+            view, claim_log, binder, self._weights, time.time_ns, bind_timeouts
         )
-        caretaker = Caretaker(view, ledger, binder, time.time_ns, 2 * patience.bind_s)
+        claim_reconciler = ClaimReconciler(
+            view, claim_log, binder, time.time_ns, 2 * bind_timeouts.bind_s
+        )
         try:
-            async with background(caretaker.run(), "claims"):
+            async with background(claim_reconciler.run(), "claims"):
                 yield
         finally:
             self.extender.bindings = None
@@ -104,7 +106,7 @@ class Service:
 async def serving(
     subjects: Subjects, spool_directory: Path, server: ServerSettings, weights: Weights
 ) -> AsyncGenerator[Service, None]:
-    """Listens for as long as the block lasts; `Service.work` gives it something to look at."""
+    """Serves HTTP while the block runs; `Service.work` connects it to a view."""
     with contextlib.closing(Spool(spool_directory / server.replica)) as spool:
         producer = Producer(server.replica, subjects, time.time_ns)
         service = Service(Shipper(producer, spool, server.durability()), weights, server, subjects)
@@ -112,7 +114,7 @@ async def serving(
         rule = HeadRule(server.own_names(), PROBES)
         async with listening(
             handler, server.addr, server.limits(), server.certificates(), rule
-        ) as door:
-            service.door = door
+        ) as http_server:
+            service.http_server = http_server
             log.info("serving", at=str(server.addr), names=sorted(rule.names))
             yield service

@@ -1,4 +1,4 @@
-"""The extender's settings: the seeds' names where they have one."""
+"""The extender's settings. Names follow the reference implementations where they have one."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +17,13 @@ from joulie_bus.runtime.settings import (
     token,
 )
 from joulie_bus.streams.subjects import PROJECTOR
-from joulie_extender.binding.bind import Patience
+from joulie_extender.binding.bind import BindTimeouts
 from joulie_extender.decide.preferences import Preference, Preferences, Team, label_scores, teams_in
 from joulie_extender.decide.scoring import Weights
 from joulie_extender.decision_log.shipping import Durability
 from joulie_extender.gpu.fit import GpuWeights
 from joulie_extender.gpu.models import aliases_of
-from joulie_extender.http.app import Conduct
+from joulie_extender.http.app import FallbackPolicy
 from joulie_extender.http.certificates import Certificates
 from joulie_extender.protocol.exchange import Limits
 from joulie_projections.hardware.catalog import EMPTY, Catalog
@@ -180,16 +180,16 @@ class ServerSettings:
         client_ca = Path(self.tls_client_ca) if self.tls_client_ca else None
         return Certificates(Path(self.tls_cert), Path(self.tls_key), client_ca)
 
-    def patience(self) -> Patience:
-        return Patience(BIND_S, CLAIM_S)
+    def bind_timeouts(self) -> BindTimeouts:
+        return BindTimeouts(BIND_S, CLAIM_S)
 
     def durability(self) -> Durability:
         return Durability(self.decision_durability)
 
-    def conduct(self) -> Conduct:
-        return Conduct(
+    def fallback_policy(self) -> FallbackPolicy:
+        return FallbackPolicy(
             fails="closed" if self.fails == "closed" else "open",
-            gpu_fails="closed",  # a pod beside cards that it cannot have would fail at its start
+            gpu_fails="closed",  # a pod on a node without its cards would fail to start
             deadline_s=self.deadline_s,
             is_strict=self.durability() is Durability.STRICT,
         )

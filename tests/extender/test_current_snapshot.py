@@ -1,4 +1,4 @@
-"""What answers look at is always a board on which all is worked out, and soon the newest one."""
+"""Answers use a snapshot whose node terms are computed, and soon the newest one."""
 
 import asyncio
 import contextlib
@@ -9,8 +9,8 @@ import pytest
 
 from extender_kit import performing, snapshot_of
 from joulie_extender import current_snapshot as module
-from joulie_extender.current_snapshot import NOTHING, SHARE, CurrentSnapshot
-from joulie_extender.decide.node_terms import standing_of
+from joulie_extender.current_snapshot import NO_SNAPSHOT, SHARE, CurrentSnapshot
+from joulie_extender.decide.node_terms import node_terms_of
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.view.view import ViewSnapshot
 
@@ -26,7 +26,7 @@ class ByHand:
     """A view that moves when it is told to."""
 
     def __init__(self) -> None:
-        self.newest, self.age_ms, self.is_ready = NOTHING, 0, False
+        self.newest, self.age_ms, self.is_ready = NO_SNAPSHOT, 0, False
         self._moves = 0
         self._moved = asyncio.Event()
 
@@ -70,7 +70,7 @@ async def test_until_a_twin_columns_is_ready_there_is_nothing_to_be_seen() -> No
     async with following() as (lookout, view):
         view.move(at(1), is_ready=False)
         await settled()
-        assert (lookout.is_ready, lookout.snapshot()) == (False, NOTHING._replace(age_ms=0))
+        assert (lookout.is_ready, lookout.snapshot()) == (False, NO_SNAPSHOT._replace(age_ms=0))
 
         view.move(at(1))
         await settled()
@@ -107,7 +107,7 @@ async def test_a_view_that_never_rests_takes_a_quarter_of_a_core_at_most(
             pass
 
     monkeypatch.setattr(module, "SHARE", SHARE)
-    monkeypatch.setattr(module, "standing_of", costly)
+    monkeypatch.setattr(module, "node_terms_of", costly)
     async with following() as (_, view):
         ends = time.monotonic() + while_s
         position = 0
@@ -145,10 +145,10 @@ async def test_a_twin_columns_that_cannot_be_thought_through_is_seen_all_the_sam
         raise ZeroDivisionError
 
     async with following() as (lookout, view):
-        monkeypatch.setattr(module, "standing_of", failing)
+        monkeypatch.setattr(module, "node_terms_of", failing)
         view.move(at(1))
         await settled()
-        monkeypatch.setattr(module, "standing_of", standing_of)
+        monkeypatch.setattr(module, "node_terms_of", node_terms_of)
         assert (lookout.snapshot().position, lookout.snapshot().twin_columns.memo) == (1, {})
 
         view.move(at(2))

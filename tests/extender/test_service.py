@@ -95,8 +95,8 @@ class Life(NamedTuple):
 
     @property
     def port(self) -> int:
-        assert self.service.door is not None
-        return self.service.door.port
+        assert self.service.http_server is not None
+        return self.service.http_server.port
 
 
 @contextlib.asynccontextmanager
@@ -162,8 +162,8 @@ async def entries(bus: JetStreamLog) -> list[AnyEvent]:
 
 async def test_before_there_is_a_view_it_is_open_neutral_and_not_ready(site: Site) -> None:
     async with site.serving() as service:
-        assert service.door is not None
-        port = service.door.port
+        assert service.http_server is not None
+        port = service.http_server.port
         readiness, liveness = await get(port, "/readyz"), await get(port, "/healthz")
         filtered = json.loads((await post(port, "/filter", BODY)).body)
         scored = await post(port, "/prioritize", BODY)
@@ -177,10 +177,10 @@ async def test_set_to_refuse_it_refuses_until_there_is_a_view(
 ) -> None:
     reader = database.reader(database_file)
     async with site.projecting(), site.serving(EXTENDER_FAILS="closed") as service:
-        assert service.door is not None
-        before = json.loads((await post(service.door.port, "/filter", BODY)).body)
+        assert service.http_server is not None
+        before = json.loads((await post(service.http_server.port, "/filter", BODY)).body)
         async with site.working(service, reader):
-            after = json.loads((await post(service.door.port, "/filter", BODY)).body)
+            after = json.loads((await post(service.http_server.port, "/filter", BODY)).body)
     reader.dispose()
 
     assert (before["NodeNames"], bool(before["Error"])) == (None, True)

@@ -1,4 +1,4 @@
-"""A served extender, and a client that writes bytes as they are."""
+"""An extender served over HTTP, and a client that sends raw bytes."""
 
 import asyncio
 import contextlib
@@ -12,10 +12,10 @@ from joulie_bus.events import DecisionEntry, codec
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.testing import NOON, SECOND, hardware
 from joulie_extender.decide.scoring import Weights
-from joulie_extender.http.app import Conduct, Extender, Record
+from joulie_extender.http.app import Extender, FallbackPolicy, Record
 from joulie_extender.http.certificates import Certificates
 from joulie_extender.http.routes import routed
-from joulie_extender.http.server import Door, listening
+from joulie_extender.http.server import HttpServer, listening
 from joulie_extender.protocol.exchange import Handler, Limits, Request
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
@@ -23,7 +23,7 @@ from joulie_projections.view.view import ViewSnapshot
 from kube_scheduler import Block
 
 PATIENCE_S = 20.0
-PATIENT = Conduct(deadline_s=PATIENCE_S)  # a busy machine must not decide a test
+PATIENT = FallbackPolicy(deadline_s=PATIENCE_S)  # a busy machine must not decide a test
 JSON = "Content-Type: application/json\r\n"
 QUICK = Limits(body=10_000, drain_s=0.0)
 
@@ -67,7 +67,7 @@ class Served(NamedTuple):
     port: int
     recorded: list[DecisionEntry]
     extender: Extender
-    door: Door
+    http_server: HttpServer
     clients: list[Client]
 
     def block(self, *, prefix: str = "", preempts: bool = True, **more: object) -> Block:
@@ -81,7 +81,7 @@ async def served(  # noqa: PLR0913
     look: Callable[[], ViewSnapshot],
     *,
     is_ready: Callable[[], bool] = lambda: True,
-    conduct: Conduct = PATIENT,
+    fallback_policy: FallbackPolicy = PATIENT,
     limits: Limits = QUICK,
     record: Record | None = None,
     clock: Callable[[], int] = lambda: NOON,
@@ -94,10 +94,10 @@ async def served(  # noqa: PLR0913
         codec.encode(entry)  # as whoever keeps it would
         recorded.append(entry)
 
-    extender = Extender(look, record or keep, weights, clock, is_ready, conduct)
-    extender.later = asyncio.get_running_loop().call_soon
-    async with opened(routed(extender, lambda: False), limits, certificates) as door:
-        found = Served(door.port, recorded, extender, door, [])
+    extender = Extender(look, record or keep, weights, clock, is_ready, fallback_policy)
+    extender.defer = asyncio.get_running_loop().call_soon
+    async with opened(routed(extender, lambda: False), limits, certificates) as http_server:
+        found = Served(http_server.port, recorded, extender, http_server, [])
         try:
             yield found
         finally:
@@ -108,9 +108,9 @@ async def served(  # noqa: PLR0913
 @contextlib.asynccontextmanager
 async def opened(
     handler: Handler, limits: Limits = QUICK, certificates: Certificates | None = None
-) -> AsyncGenerator[Door, None]:
-    async with listening(handler, HostPort("127.0.0.1", 0), limits, certificates) as door:
-        yield door
+) -> AsyncGenerator[HttpServer, None]:
+    async with listening(handler, HostPort("127.0.0.1", 0), limits, certificates) as http_server:
+        yield http_server
 
 
 async def exchange(port: int, request: bytes) -> Received:
@@ -135,5 +135,5 @@ async def post(port: int, path: str, body: bytes) -> Received:
 
 
 def request(body: bytes, *, begun: float = float("inf")) -> Request:
-    """As the server hands it on; it is never late."""
+    """As the server passes it on; it is never late."""
     return Request("POST", "/", body, begun)

@@ -1,4 +1,4 @@
-"""Cards, pods that want some, and what a plain loop over all of them would say."""
+"""GPU cards, pods that request them, and a reference implementation of the GPU rules."""
 
 import re
 from collections.abc import Iterable, Mapping, Set
@@ -48,7 +48,7 @@ def a_claim(mb: int = MB, node: str = "n0", *, confirmed: bool = False) -> Claim
 
 
 def wanting(uid: str = "p", *, cards: int = 1, team: str = "", **gpu: object) -> PodAsk:
-    """A pod that wants whole cards; `model`, `vram_mb`, `topology`, `share_milli` say which."""
+    """A pod that requests whole cards; `model`, `vram_mb`, `topology`, `share_milli` say which."""
     asked = GpuAsk(**gpu)  # type: ignore[arg-type]
     return PodAsk(
         uid=uid,
@@ -111,17 +111,17 @@ PODS = st.builds(
 # --- what a plain loop says -------------------------------------------------------------------
 
 
-class Plain(NamedTuple):
+class ReferenceFit(NamedTuple):
     fits: bool
     is_only_unlinked: bool  # it would fit if cards need not be linked
     of_ten: float
     snug: float  # percent of the card that a share would fill most, of whole cards the share in use
 
 
-def plainly(
+def reference_fit(
     pod: PodAsk, name: str, cards: Mapping[str, CardState], victims: Iterable[str] = ()
-) -> Plain:
-    """One node, card by card; the other cards have no say."""
+) -> ReferenceFit:
+    """One node, card by card; cards of other nodes have no effect."""
     gone = {pod.uid, *victims}
     here = [card for card in cards.values() if card.node == name]
     alike = [card for card in here if is_alike(pod.gpu.model, card.model)]
@@ -135,7 +135,9 @@ def plainly(
     share = (used / total) * 100 if total else 0.0
     breaks = fits and not together(pod, loose, is_linked=wants_links)
     of_ten = min(10.0, max(0.0, share / 10.0 - 1.0 * breaks))
-    return Plain(fits, unlinked and not fits, of_ten, snugly(pod, fit, share, gone) - 10 * breaks)
+    return ReferenceFit(
+        fits, unlinked and not fits, of_ten, snugly(pod, fit, share, gone) - 10 * breaks
+    )
 
 
 def snugly(pod: PodAsk, fit: list[CardState], share: float, gone: Set[str]) -> float:
@@ -160,7 +162,7 @@ def is_alike(asked: str, model: str) -> bool:
 
 
 def left_of(card: CardState, gone: Set[str]) -> tuple[int, int, bool]:
-    """Used, free and untouched, as if these pods had gone."""
+    """Used and free memory and whether the card is untouched, without the pods in `gone`."""
     others = {uid: claim for uid, claim in card.claims.items() if uid not in gone}
     owner = whose(card)
     if owner:
@@ -177,7 +179,7 @@ def left_of(card: CardState, gone: Set[str]) -> tuple[int, int, bool]:
 
 
 def whose(card: CardState) -> str:
-    """By its uid, or else by the name that stands on the card."""
+    """The owner by UID, or else by the pod name on the card."""
     if card.owner:
         return card.owner
     confirmed = sorted(uid for uid, claim in card.claims.items() if claim.confirmed)

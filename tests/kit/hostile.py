@@ -70,7 +70,7 @@ async def attacking(attackers: Sequence["Attacker"]) -> AsyncGenerator[None, Non
 
 
 class HostileAgent:
-    """Has the credentials of one node's agent, and speaks of everything else."""
+    """Has the credentials of one node's agent and publishes about everything else."""
 
     def __init__(
         self, connection: Connection, subjects: Subjects, node: str, victims: list[str], seed: int
@@ -155,7 +155,7 @@ class HostileAgent:
 
 
 class HostileClient:
-    """Opens sockets to an HTTP door and sends requests that no honest client sends."""
+    """Opens sockets to an HTTP server and sends requests that no regular client sends."""
 
     def __init__(self, address: str, paths: list[str], seed: int) -> None:
         self.attempts: Counter[str] = Counter()

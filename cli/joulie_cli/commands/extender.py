@@ -10,7 +10,7 @@ from joulie_bus.runtime.logging import get_logger
 from joulie_bus.streams.roles import Role
 from joulie_cli.wiring import Wiring, serve_part, viewing
 from joulie_extender.binding.binder import Binder
-from joulie_extender.binding.simulated_binder import PretendedBinder
+from joulie_extender.binding.simulated_binder import SimulatedBinder
 from joulie_extender.service import serving
 from joulie_extender.settings import ScoringSettings, ServerSettings
 from joulie_projections.hardware.catalog_file import CatalogSettings, GpuResourceSettings
@@ -55,7 +55,7 @@ async def _binder(
     if not binds:
         yield None
     elif binds == SIMULATED:
-        yield PretendedBinder(view)
+        yield SimulatedBinder(view)
     else:
         # Imported here: costs half a second and 40 MB, and only binding requires it.
         from joulie_extender.binding.kubernetes_binding import KubeBinder

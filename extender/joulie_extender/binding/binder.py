@@ -1,15 +1,15 @@
-"""Who makes a Binding, as `bind` sees it: Kubernetes, or a simulator that has none. Values only."""
+"""The interface of binders: Kubernetes, or a simulation without one. Values only."""
 
 from typing import Literal, NamedTuple, Protocol
 
 from joulie_bus.events import PodAsk
 
 State = Literal["waiting", "bound", "finished", "gone"]
-Fate = Literal["made", "conflict", "gone", "refused", "unclear"]
+BindStatus = Literal["made", "conflict", "gone", "refused", "unclear"]
 
 
-class Order(NamedTuple):
-    """One Binding: the pod by its uid, because its name may be another's by now."""
+class BindRequest(NamedTuple):
+    """One Binding. The pod is given by UID, because its name may belong to another pod by now."""
 
     namespace: str
     name: str
@@ -18,15 +18,15 @@ class Order(NamedTuple):
     cards: tuple[str, ...] = ()
 
 
-class Told(NamedTuple):
-    """What became of an order. `unclear`: it may have been carried out or not."""
+class BindResult(NamedTuple):
+    """The result of a request. `unclear`: it may have been carried out or not."""
 
-    fate: Fate
+    status: BindStatus
     why: str = ""
 
 
-class Found(NamedTuple):
-    """A pod as it is now. One of the same name with another uid is another pod: this is gone."""
+class PodLookup(NamedTuple):
+    """The current state of a pod. A pod of the same name with another UID counts as `gone`."""
 
     state: State
     node: str = ""
@@ -34,13 +34,13 @@ class Found(NamedTuple):
     ask: PodAsk | None = None
 
 
-class CannotTell(Exception):
-    """Nobody answers the question how a pod is: nothing may be concluded."""
+class LookupFailed(Exception):
+    """The state of the pod is unknown: nothing may be concluded."""
 
 
 class Binder(Protocol):
-    async def bind(self, order: Order) -> Told: ...
+    async def bind(self, request: BindRequest) -> BindResult: ...
 
-    async def find(self, namespace: str, name: str, uid: str) -> Found:
-        """Raises CannotTell."""
+    async def find(self, namespace: str, name: str, uid: str) -> PodLookup:
+        """Raises LookupFailed."""
         ...

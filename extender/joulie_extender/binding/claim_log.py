@@ -1,8 +1,8 @@
-"""Claims on their way into the log, each only if no other was written about its card meanwhile.
+"""Writes claims to the log by compare-and-set: no other message about a card may come in between.
 
-And only upon a view that has folded what the log holds: that its newest message about claims is
-the one in the stream, too. Sequences alone do not tell a stream that was set back to an older
-state and grew again, and a claim upon such a view could give a card out twice.
+The view must have folded everything that the stream holds, including the newest message about
+claims. Sequence numbers alone do not detect a stream that was restored to an older state and grew
+again, and a claim based on such a view could give a card to two pods.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from joulie_bus.streams.refusals import Refusals
 from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_projections.view.view import View
 
-AT_ONCE = 16  # batches under way; the broker takes 50 of a stream, of all replicas together
-FOLLOWS_S = 2.0  # for the view to have what the log has
+AT_ONCE = 16  # batches in flight; the broker allows 50 per stream, over all replicas
+FOLLOWS_S = 2.0  # for the view to catch up with the log
 Decide = Callable[[], Sequence[ClaimEvent]]
 
 
-class Ledger:
+class ClaimLog:
     def __init__(self, bus: Log, subjects: Subjects, view: View, replica: str) -> None:
         self._bus = bus
         self._view = view
@@ -35,9 +35,10 @@ class Ledger:
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def write(self, cards: Iterable[str], decide: Decide) -> Sequence[ClaimEvent]:
-        """What `decide` says of these cards, once the view has all that was written about them.
+        """Appends the events that `decide` returns, once the view has folded all messages about
+        these cards.
 
-        Returns what was stored. ExpectationFailed if another writer came first: look again.
+        Returns what was stored. Raises ExpectationFailed if another writer came first.
         """
         asked = sorted(set(cards))
         try:
@@ -55,7 +56,7 @@ class Ledger:
             newest = await asyncio.gather(*(self._newest(card) for card in asked))
             await self._has(max((stored.sequence for stored in newest), default=0))
             await self._require_same_history()
-            events = decide()  # from here to the stamps nothing else happens
+            events = decide()  # no await between this call and the stamps
             if not events:
                 return ()
             messages = [self._producer.stamp(event, corr=event.pod_uid) for event in events]
@@ -72,16 +73,16 @@ class Ledger:
         return await self._bus.last(Stream.CLAIM, subject) or Stored(0, b"")
 
     async def _has(self, sequence: int) -> None:
-        """ViewBehind if it does not come in time."""
+        """Raises ViewBehind if the view does not catch up in time."""
         end = time.monotonic() + FOLLOWS_S
         while self._view.cluster_state.claims_read < sequence:
             await self._view.wait_for(self._view.position + 1, max(0.0, end - time.monotonic()))
 
     async def _require_same_history(self) -> None:
-        """StreamReplaced if the view was folded from other claims than the stream holds."""
+        """Raises StreamReplaced if the view was folded from other claims than the stream holds."""
         read, digest = self._view.cluster_state.claims
         if not digest:
-            return  # no claim was folded since this code runs
+            return  # no claim was folded yet by code that keeps the digest
         found = await self._bus.message(Stream.CLAIM, read)
         if found is None:
             await self._require_trimmed(read)
@@ -89,7 +90,7 @@ class Ledger:
             raise StreamReplaced.at(Stream.CLAIM, read)
 
     async def _require_trimmed(self, read: int) -> None:
-        """The message that is compared may be gone only with all before it."""
+        """The compared message may be missing only if all before it are."""
         state = await self._bus.state(Stream.CLAIM)
         if state.last < read:
             raise StreamReplaced(Stream.CLAIM, f"sequence {read}", f"sequence {state.last}")

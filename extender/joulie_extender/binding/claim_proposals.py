@@ -1,14 +1,14 @@
-"""What has to be said of claims for them to be true. Pure: a world in, proposals out.
+"""The events that bring claims in line with the pods. Pure: cluster state in, proposals out.
 
     claimed ──(the pod is seen bound, here)──────────────> confirmed
-    claimed ──(its life is over, and it is not bound)────> released: expired
+    claimed ──(the claim expires, the pod is not bound)──> released: expired
     any ──────(the pod is bound to another node)─────────> released: bound-elsewhere
     any ──────(its Binding names other cards)────────────> released: moved
     any ──────(the pod ended)────────────────────────────> released: finished
-    any ──────(the pod is not there any more)────────────> released: gone
+    any ──────(the pod was deleted)──────────────────────> released: gone
     any ──────(an agent sees another pod on the card)────> released: moved, claimed for that pod
 
-A card that is unhealthy, gone or on a node that is gone keeps its claims until their pods end.
+A card that is unhealthy, removed or on a removed node keeps its claims until their pods end.
 """
 
 from collections.abc import Iterator
@@ -21,25 +21,25 @@ from joulie_bus.events import (
     ClaimReleased,
     ReleaseReason,
 )
-from joulie_extender.gpu.fit import wanted_mb, wish_of
+from joulie_extender.gpu.fit import gpu_request_of, wanted_mb
 from joulie_projections.state.cards import CardState, Claim
 from joulie_projections.state.state import ClusterState, PodState
 
-MOVED_S = 90  # the life of a claim that is confirmed in the same breath: it does not matter
+MOVED_S = 90  # irrelevant: the claim is confirmed in the same batch
 
 
 class Proposal(NamedTuple):
-    """Hashable, so that one can tell for how long it has been due."""
+    """Hashable, so that the time since it became due can be tracked."""
 
     card: str
     events: tuple[ClaimEvent, ...]
-    # That a pod is not bound or not there is believed only when the API server says so, too.
+    # Requires the API server to confirm that the pod is not bound or does not exist.
     unless_bound: Claim | None = None
     uid: str = ""
 
 
 def proposals(cluster_state: ClusterState, uuid: str, now: int) -> Iterator[Proposal]:
-    """About one card. `now` is by the broker's clock, or by one that is behind it."""
+    """About one card. `now` is the broker's clock, or one that is behind it."""
     card = cluster_state.gpus.get(uuid)
     if card is None:
         return
@@ -75,14 +75,14 @@ def _release(
 
 
 def _moved(cluster_state: ClusterState, uuid: str, card: CardState) -> Proposal | None:
-    """An agent sees who is on a card: the kubelet gave out another one than was chosen."""
+    """An agent reports the pod on a card: the kubelet allocated another card than was chosen."""
     if card.source != "agent" or not card.owner or card.owner in card.claims:
         return None
     pod = cluster_state.pods.get(card.owner)
     if pod is None or pod.finished or pod.node != card.node:
         return None
-    wish = wish_of(pod.pod)
-    mb = wanted_mb(wish, card.total_mb) if wish is not None else card.total_mb
+    request = gpu_request_of(pod.pod)
+    mb = wanted_mb(request, card.total_mb) if request is not None else card.total_mb
     displaced = [uid for uid, claim in sorted(card.claims.items()) if claim.mb >= card.total_mb]
     released = (ClaimReleased(card=uuid, pod_uid=uid, why="moved") for uid in displaced)
     claimed = CardClaimed(
@@ -99,12 +99,12 @@ def _moved(cluster_state: ClusterState, uuid: str, card: CardState) -> Proposal 
 
 
 def surplus(cluster_state: ClusterState, uid: str, held: list[str]) -> Iterator[Proposal]:
-    """Cards claimed for a pod that an agent sees on enough others, and not on these."""
+    """Cards claimed for a pod that an agent sees on enough other cards."""
     pod = cluster_state.pods.get(uid)
-    wish = wish_of(pod.pod) if pod is not None else None
+    request = gpu_request_of(pod.pod) if pod is not None else None
     cards = {uuid: cluster_state.gpus[uuid] for uuid in held if uuid in cluster_state.gpus}
     seen = [uuid for uuid, card in cards.items() if _is_seen(card, uid)]
-    if wish is None or not wish.is_alone or len(seen) < wish.number:
+    if request is None or not request.is_alone or len(seen) < request.number:
         return
     for uuid, card in sorted(cards.items()):
         if uid in card.claims and uuid not in seen:

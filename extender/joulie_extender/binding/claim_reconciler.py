@@ -1,4 +1,4 @@
-"""Tends to claims: every replica looks, whoever is first writes, compare-and-set keeps order."""
+"""Reconciles claims. Every replica runs it; compare-and-set lets one of them write."""
 
 import asyncio
 import time
@@ -9,52 +9,52 @@ from joulie_bus.errors import BusError, ViewBehind
 from joulie_bus.events import ClaimEvent
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_extender.binding.binder import Binder, CannotTell
-from joulie_extender.binding.claim_log import Ledger
+from joulie_extender.binding.binder import Binder, LookupFailed
+from joulie_extender.binding.claim_log import ClaimLog
 from joulie_extender.binding.claim_proposals import Proposal, proposals, surplus
 from joulie_projections.state.cards import Claim
 from joulie_projections.view.view import View
 
-LOOK_S = 0.5
-SLICE = 500  # cards between two breaths of the loop that answers kube-scheduler
+INTERVAL_S = 0.5
+SLICE = 500  # holders between two yields to the event loop, which also serves kube-scheduler
 AT_ONCE = 8
 log = get_logger("claims")
 
 
-class Caretaker:
+class ClaimReconciler:
     def __init__(
         self,
         view: View,
-        ledger: Ledger,
+        claim_log: ClaimLog,
         binder: Binder,
         clock: Callable[[], int],
         grace_s: float = 6.0,
     ) -> None:
         self._view = view
-        self._ledger = ledger
+        self._claim_log = claim_log
         self._binder = binder
         self._clock = clock
         self._grace_s = grace_s
-        self._lapsed: dict[Proposal, float] = {}  # since when, by a clock that nobody sets
+        self._expired_since: dict[Proposal, float] = {}  # since when, by the monotonic clock
 
     async def run(self) -> None:
-        """For ever. What does not succeed is looked at again."""
+        """Runs until cancelled. What fails is tried again."""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(INTERVAL_S)
             if self._view.is_ready:
-                await self.look()
+                await self.reconcile()
 
-    async def look(self) -> None:
-        due = self._ripe([proposal async for proposal in self._due()])
+    async def reconcile(self) -> None:
+        due = self._past_grace([proposal async for proposal in self._due()])
         for at in range(0, len(due), AT_ONCE):
-            await asyncio.gather(*(self._tend(each) for each in due[at : at + AT_ONCE]))
+            await asyncio.gather(*(self._write(each) for each in due[at : at + AT_ONCE]))
 
-    def _ripe(self, due: list[Proposal]) -> list[Proposal]:
+    def _past_grace(self, due: list[Proposal]) -> list[Proposal]:
         """A clock that is ahead must not end a claim while its pod is being bound."""
         now = time.monotonic()
-        lapsed = [proposal for proposal in due if proposal.unless_bound is not None]
-        self._lapsed = {each: self._lapsed.get(each, now) for each in lapsed}
-        return [each for each in due if now - self._lapsed.get(each, 0.0) >= self._grace_s]
+        expired = [proposal for proposal in due if proposal.unless_bound is not None]
+        self._expired_since = {each: self._expired_since.get(each, now) for each in expired}
+        return [each for each in due if now - self._expired_since.get(each, 0.0) >= self._grace_s]
 
     async def _due(self) -> AsyncIterator[Proposal]:
         cards = self._view.snapshot().twin_columns.cards
@@ -72,16 +72,18 @@ class Caretaker:
         mine = [proposal for proposal in of_cards if proposal.uid == uid]
         yield from mine or surplus(cluster_state, uid, held)
 
-    async def _tend(self, proposal: Proposal) -> None:
+    async def _write(self, proposal: Proposal) -> None:
         claim = proposal.unless_bound
         try:
             if claim is not None and await self._is_bound(proposal.uid, claim):
                 return
-            done = await self._ledger.write([proposal.card], lambda: self._still(proposal))
-        except CannotTell as error:
+            done = await self._claim_log.write(
+                [proposal.card], lambda: self._events_still_due(proposal)
+            )
+        except LookupFailed as error:
             log.warning("claim_kept", card=proposal.card, pod=proposal.uid, why=str(error))
         except (BusError, ViewBehind, TimeoutError):
-            pass  # another replica was first, or the ledger has logged why it cannot write
+            pass  # another replica was first, or the claim log has logged the reason
         else:
             for event in done:
                 metrics.CLAIMS_TENDED.labels(what=getattr(event, "why", event.TYPE[6:])).inc()
@@ -91,7 +93,7 @@ class Caretaker:
         found = await self._binder.find(claim.namespace, claim.name, uid)
         return found.state == "bound" and found.node == claim.node
 
-    def _still(self, proposal: Proposal) -> Sequence[ClaimEvent]:
+    def _events_still_due(self, proposal: Proposal) -> Sequence[ClaimEvent]:
         cluster_state, now = self._view.cluster_state, self._clock()
         again = chain(
             proposals(cluster_state, proposal.card, now),

@@ -1,4 +1,4 @@
-"""Bindings at the Kubernetes API server: the one place where the extender talks to it."""
+"""Binds pods at the Kubernetes API server, the only place where the extender calls it."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from kubernetes.aio.config import ConfigException, load_incluster_config, load_k
 
 from joulie_bus.errors import BadName, BadQuantity, SettingsError
 from joulie_bus.events.kube_names import path_segment
-from joulie_extender.binding.binder import CannotTell, Found, Order, Told
+from joulie_extender.binding.binder import BindRequest, BindResult, LookupFailed, PodLookup
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.pods.demand import ask_of
 from joulie_projections.pods.gpu_request import ASSIGNED_CARDS
@@ -26,7 +26,7 @@ _UNANSWERED = (aiohttp.ClientError, TimeoutError, OSError)
 
 
 class _Status(msgspec.Struct):
-    """Kubernetes' own; not every refusal is one."""
+    """A Status of Kubernetes; not every refusal has one."""
 
     message: str = ""
 
@@ -81,36 +81,36 @@ class KubeBinder:
         async with ApiClient(configuration) as client:
             yield cls(client, gpu_resources)
 
-    async def bind(self, order: Order) -> Told:
+    async def bind(self, request: BindRequest) -> BindResult:
         try:
-            path = f"{_path_of(order.namespace, order.name)}/binding"
-            reply = await self._call("POST", path, _binding(order))
+            path = f"{_path_of(request.namespace, request.name)}/binding"
+            reply = await self._call("POST", path, _binding(request))
         except _UNANSWERED as error:
-            return Told("unclear", str(error) or type(error).__name__)
+            return BindResult("unclear", str(error) or type(error).__name__)
         except BadName as error:
-            return Told("gone", str(error))
+            return BindResult("gone", str(error))
         if reply.status not in _FINE:
-            return _told(reply)
-        if _says_bound(reply.body, order):
-            return Told("made")
+            return _result_of(reply)
+        if _confirms(reply.body, request):
+            return BindResult("made")
         why = f"a reply of code {reply.status} that says nothing of this Binding"
-        return Told("unclear", why)
+        return BindResult("unclear", why)
 
-    async def find(self, namespace: str, name: str, uid: str) -> Found:
+    async def find(self, namespace: str, name: str, uid: str) -> PodLookup:
         try:
             reply = await self._call("GET", _path_of(namespace, name))
         except _UNANSWERED as error:
-            raise CannotTell(str(error) or type(error).__name__) from error
+            raise LookupFailed(str(error) or type(error).__name__) from error
         except BadName:
-            return Found("gone")  # no pod has such a name
+            return PodLookup("gone")  # no pod has such a name
         if reply.status == _NOT_FOUND:
-            return Found("gone")
+            return PodLookup("gone")
         if reply.status not in _FINE:
-            raise CannotTell(_why(reply))
+            raise LookupFailed(_why(reply))
         try:
             return _found(_read_pod(reply.body), uid, self._gpus)
         except (msgspec.DecodeError, UnicodeDecodeError, BadQuantity) as error:
-            raise CannotTell(str(error)) from error
+            raise LookupFailed(str(error)) from error
 
     async def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> _Reply:
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
@@ -129,42 +129,42 @@ def _path_of(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{path_segment(namespace)}/pods/{path_segment(name)}"
 
 
-def _says_bound(body: bytes, order: Order) -> bool:
-    """Whether it is the API server's reply to this Binding, and not any page with a 2xx."""
+def _confirms(body: bytes, request: BindRequest) -> bool:
+    """Whether this is the API server's reply to this Binding, and not just any 2xx response."""
     try:
-        said = _read_outcome(body)
+        outcome = _read_outcome(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
-    if said.api_version != "v1":
+    if outcome.api_version != "v1":
         return False
-    if said.kind == "Status":
-        return said.status == "Success"
-    of_this_pod = (said.metadata.name, said.target.name) == (order.name, order.node)
-    return said.kind == "Binding" and of_this_pod and said.metadata.uid in ("", order.uid)
+    if outcome.kind == "Status":
+        return outcome.status == "Success"
+    of_this_pod = (outcome.metadata.name, outcome.target.name) == (request.name, request.node)
+    return outcome.kind == "Binding" and of_this_pod and outcome.metadata.uid in ("", request.uid)
 
 
-def _binding(order: Order) -> dict[str, Any]:
-    """Cards and node in one write: the server merges these annotations as it sets the node."""
-    notes = {ASSIGNED_CARDS: ",".join(order.cards)} if order.cards else {}
-    metadata = {"name": order.name, "namespace": order.namespace, "uid": order.uid}
+def _binding(request: BindRequest) -> dict[str, Any]:
+    """Cards and node in one write: the API server merges these annotations as it sets the node."""
+    notes = {ASSIGNED_CARDS: ",".join(request.cards)} if request.cards else {}
+    metadata = {"name": request.name, "namespace": request.namespace, "uid": request.uid}
     return {
         "apiVersion": "v1",
         "kind": "Binding",
         "metadata": {**metadata, "annotations": notes},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": order.node},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": request.node},
     }
 
 
-def _told(reply: _Reply) -> Told:
+def _result_of(reply: _Reply) -> BindResult:
     match reply.status:
         case 409:
-            return Told("conflict", _why(reply))
+            return BindResult("conflict", _why(reply))
         case 404:
-            return Told("gone", _why(reply))
+            return BindResult("gone", _why(reply))
         case status if status == _TOO_MANY or status >= _BROKEN:
-            return Told("unclear", _why(reply))
+            return BindResult("unclear", _why(reply))
         case _:
-            return Told("refused", _why(reply))
+            return BindResult("refused", _why(reply))
 
 
 def _why(reply: _Reply) -> str:
@@ -175,11 +175,11 @@ def _why(reply: _Reply) -> str:
     return f"{message} (code {reply.status})"
 
 
-def _found(pod: Pod, uid: str, gpus: tuple[str, ...]) -> Found:
+def _found(pod: Pod, uid: str, gpus: tuple[str, ...]) -> PodLookup:
     if pod.metadata.uid != uid:
-        return Found("gone")
+        return PodLookup("gone")
     ask, node = ask_of(pod, gpu_resources=gpus), pod.spec.node_name or ""
     phase = pod.status.phase if pod.status else None
     if phase in ("Succeeded", "Failed"):
-        return Found("finished", node, ask.gpu.given, ask)
-    return Found("bound" if node else "waiting", node, ask.gpu.given, ask)
+        return PodLookup("finished", node, ask.gpu.given, ask)
+    return PodLookup("bound" if node else "waiting", node, ask.gpu.given, ask)

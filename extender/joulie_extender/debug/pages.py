@@ -1,4 +1,4 @@
-"""What people see: what scores are made of, and why a pod was answered as it was. Pure."""
+"""The debug pages: the terms of each node's score, and the newest answers about a pod. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -6,32 +6,32 @@ from typing import Any
 import msgspec
 
 from joulie_bus.events import FilterDecided, PodAsk, PreemptDecided, PrioritizeDecided
-from joulie_extender.debug.recent_answers import Answered
+from joulie_extender.debug.recent_answers import VerbDecision
 from joulie_extender.decide import decide
+from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.filter import Verdict
-from joulie_extender.decide.node_terms import standing_of
+from joulie_extender.decide.node_terms import node_terms_of
 from joulie_extender.decide.scoring import Weights, score
-from joulie_extender.decide.snapshot import Moment
 from joulie_extender.gpu.fit import GpuVerdict
 from joulie_extender.protocol.candidates import rows_by_name
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import Coefficients
 from joulie_projections.twin.twin import NodeClass
 
-# What a node scores before any pod: no marginal power, no bonus, no pressure.
-_NOBODY = PodAsk(uid="", namespace="", name="", workload="performance")
+# The score of a node before any pod: no marginal power, no bonus, no pressure.
+_NO_POD = PodAsk(uid="", namespace="", name="", workload="performance")
 
 
-def scoring_page(moment: Moment, weights: Weights) -> dict[str, Any]:
-    twin_columns, names = moment.twin_columns, sorted(moment.twin_columns.rows)
+def scoring_page(context: DecisionContext, weights: Weights) -> dict[str, Any]:
+    twin_columns, names = context.twin_columns, sorted(context.twin_columns.rows)
     rows = rows_by_name(twin_columns, names)
     free = weights._replace(coefficients=Coefficients(0.0, 0.0, 0.0, False))
-    scores = score(_NOBODY, twin_columns, rows, moment.now, moment.view_age_ms, free)
-    standing = standing_of(twin_columns, moment.now, moment.view_age_ms, weights)
-    stale = ~standing.fresh[rows]
+    scores = score(_NO_POD, twin_columns, rows, context.now, context.view_age_ms, free)
+    node_terms = node_terms_of(twin_columns, context.now, context.view_age_ms, weights)
+    stale = ~node_terms.fresh[rows]
     return {
-        "position": moment.position,
-        "viewAgeMs": moment.view_age_ms,
+        "position": context.position,
+        "viewAgeMs": context.view_age_ms,
         "settings": decide.settings_id(weights),
         "coefficients": _coefficients(weights),
         "weights": decide.values_of(weights),
@@ -39,7 +39,7 @@ def scoring_page(moment: Moment, weights: Weights) -> dict[str, Any]:
             {**_row(twin_columns, name), "assumedPowerW": assumed, "baseScore": base, "stale": old}
             for name, assumed, base, old in zip(
                 names,
-                standing.assumed_w[rows].tolist(),
+                node_terms.assumed_w[rows].tolist(),
                 scores.score.tolist(),
                 stale.tolist(),
                 strict=True,
@@ -80,7 +80,9 @@ def _row(twin_columns: TwinColumns, name: str) -> dict[str, Any]:
     }
 
 
-def explanation(answers: Iterable[Answered], twin_columns: TwinColumns) -> dict[str, Any] | None:
+def explanation(
+    answers: Iterable[VerbDecision], twin_columns: TwinColumns
+) -> dict[str, Any] | None:
     """The newest answers about one pod, oldest first; None if there are none."""
     known = list(answers)
     if not known:
@@ -91,17 +93,17 @@ def explanation(answers: Iterable[Answered], twin_columns: TwinColumns) -> dict[
     }
 
 
-def _answer(answer: Answered, twin_columns: TwinColumns) -> dict[str, Any]:
+def _answer(answer: VerbDecision, twin_columns: TwinColumns) -> dict[str, Any]:
     names = _names(answer, twin_columns)
     return {
         "verb": answer.TYPE.removeprefix("decision."),
         "basis": msgspec.to_builtins(answer.basis),
         "candidates": len(names),
-        **_said(answer, names),
+        **_answer_fields(answer, names),
     }
 
 
-def _said(answer: Answered, names: Sequence[str]) -> dict[str, Any]:
+def _answer_fields(answer: VerbDecision, names: Sequence[str]) -> dict[str, Any]:
     match answer:
         case PrioritizeDecided():
             scores = decide.answered_scores(answer).tolist()
@@ -127,8 +129,8 @@ def _named(code: int) -> str:
     return verdict.name.lower()
 
 
-def _names(answer: Answered, twin_columns: TwinColumns) -> list[str]:
-    """A node that has gone since then is shown by its number."""
+def _names(answer: VerbDecision, twin_columns: TwinColumns) -> list[str]:
+    """A node that has been removed since is shown by its number."""
     by_row = {row: name for name, row in twin_columns.rows.items()}
     strangers = iter(answer.candidates.strangers)
     rows: list[int] = decide.rows_of(answer.candidates).tolist()

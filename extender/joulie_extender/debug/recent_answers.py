@@ -1,6 +1,6 @@
-"""What the extender remembers of its own answers, and no more than so much of it. Pure.
+"""Bounded caches of the extender's recent answers. Pure.
 
-Nothing in here changes an answer: a memory that is empty, full or lost gives the same ones.
+They serve debug pages and metrics; no answer depends on them.
 """
 
 from collections import OrderedDict, deque
@@ -8,21 +8,21 @@ from collections.abc import Iterable
 
 from joulie_bus.events import Candidates, FilterDecided, PreemptDecided, PrioritizeDecided
 
-Answered = FilterDecided | PrioritizeDecided | PreemptDecided
+VerbDecision = FilterDecided | PrioritizeDecided | PreemptDecided
 
-PODS = 10_000  # whose calls are counted
+PODS = 10_000  # pods whose calls are counted
 EXPLAINED_BYTES = 16 * 1024 * 1024  # of candidates and scores, in all explanations together
 PER_POD = 8  # newest answers
 
 
-class Seen:
-    """Which pods have been asked about lately."""
+class RecentPods:
+    """The UIDs of recently requested pods."""
 
     def __init__(self) -> None:
         self._uids: OrderedDict[str, None] = OrderedDict()
 
-    def again(self, uid: str) -> bool:
-        """Has it been asked about before? From now on it has."""
+    def seen_before(self, uid: str) -> bool:
+        """Whether the pod was requested before; adds it."""
         if uid in self._uids:
             self._uids.move_to_end(uid)
             return True
@@ -32,17 +32,17 @@ class Seen:
         return False
 
 
-class Explanations:
-    """The newest answers, by pod; the oldest pod goes when there are too many bytes of them."""
+class RecentAnswers:
+    """The newest answers by pod; the oldest pod is evicted when a byte limit is exceeded."""
 
     def __init__(self, limit: int = EXPLAINED_BYTES) -> None:
         self._limit = limit
         self._size = 0
-        self._by_pod: OrderedDict[str, deque[Answered]] = OrderedDict()
+        self._by_pod: OrderedDict[str, deque[VerbDecision]] = OrderedDict()
 
-    def keep(self, answer: Answered) -> None:
+    def keep(self, answer: VerbDecision) -> None:
         if _size_of(answer) > self._limit // (2 * PER_POD):
-            return  # of no cluster that there is
+            return  # larger than any real cluster produces
         uid = answer.pod.uid
         answers = self._by_pod.setdefault(uid, deque())
         self._by_pod.move_to_end(uid)
@@ -54,14 +54,14 @@ class Explanations:
             _, gone = self._by_pod.popitem(last=False)
             self._size -= sum(map(_size_of, gone))
 
-    def of(self, uid: str) -> Iterable[Answered]:
+    def of(self, uid: str) -> Iterable[VerbDecision]:
         return tuple(self._by_pod.get(uid, ()))
 
 
 _FIXED = 4096  # an answer without its candidates, roughly
 
 
-def _size_of(answer: Answered) -> int:
+def _size_of(answer: VerbDecision) -> int:
     return _FIXED + _bytes_of(answer.candidates) * 2
 
 

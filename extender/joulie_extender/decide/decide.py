@@ -1,7 +1,7 @@
-"""One request, one snapshot, one answer, and the decision that can give the answer again. Pure.
+"""Makes a decision from one request and one snapshot, and recomputes it for replay. Pure.
 
-Replay calls the very functions that answered: `candidates_of` and `rows_of` are each other's
-counterpart, everything else is shared.
+Replay calls the functions that answered: `candidates_of` and `rows_of` are inverses, everything
+else is shared.
 """
 
 import hashlib
@@ -24,6 +24,9 @@ from joulie_bus.events import (
     SettingsDeclared,
 )
 from joulie_extender.decide import preferences
+from joulie_extender.decide.context import (
+    DecisionContext as DecisionContext,  # re-exported for replay
+)
 from joulie_extender.decide.filter import Filtered, can_refuse, filter_nodes
 from joulie_extender.decide.scoring import (
     Weights,
@@ -32,7 +35,6 @@ from joulie_extender.decide.scoring import (
     terms_digest,
     top_terms,
 )
-from joulie_extender.decide.snapshot import Moment as Moment  # replay asks for it here
 from joulie_extender.gpu.fit import GpuWeights, asks, gpu_verdicts, reason_of
 from joulie_extender.gpu.models import read, written
 from joulie_extender.protocol.candidates import candidates_of
@@ -42,19 +44,19 @@ from joulie_projections.twin.arrays import Bools, Ints
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import Coefficients
 
-CODE_VERSION = "joulie/5"  # of filter and scoring; a replay under another one says so first
+CODE_VERSION = "joulie/5"  # of filter and scoring; replay reports a different version first
 EXPLAINED = 5  # candidates whose terms are kept in full; the digest covers all
 
 
-class Sent(NamedTuple):
-    """What a question says beside its pod and its candidates."""
+class DecisionOptions(NamedTuple):
+    """The arguments of a decision besides the pod and its candidates."""
 
-    duty: Duty = "energy"  # which rules are asked for
+    duty: Duty = "energy"  # which rules apply
     eco_labels: bytes = b""
-    victims: tuple[str, ...] = ()  # pods that would go, and that hold cards
+    victims: tuple[str, ...] = ()  # pods to be preempted that hold cards
 
 
-ENERGY = Sent()
+ENERGY_ONLY = DecisionOptions()
 
 
 def rows_of(candidates: Candidates) -> Ints:
@@ -62,14 +64,14 @@ def rows_of(candidates: Candidates) -> Ints:
 
 
 def names_of(candidates: Candidates, twin_columns: TwinColumns) -> list[str]:
-    """The names behind the ordinals, at the position that the decision looked at."""
+    """The names of the ordinals, at the position of the decision."""
     by_row = _names_by_row(twin_columns)
     strangers = iter(candidates.strangers)
     return [by_row[row] if row else next(strangers) for row in rows_of(candidates).tolist()]
 
 
 def _names_by_row(twin_columns: TwinColumns) -> dict[int, str]:
-    """Once for a board, not once for each of its decisions."""
+    """Computed once for a set of columns, not once for each of its decisions."""
     known: dict[int, str] | None = twin_columns.memo.get(_names_by_row)  # type: ignore[assignment]
     if known is None:
         known = twin_columns.memo[_names_by_row] = {
@@ -79,28 +81,28 @@ def _names_by_row(twin_columns: TwinColumns) -> dict[int, str]:
 
 
 def decide_filter(
-    pod: PodAsk, names: Sequence[str], moment: Moment, weights: Weights
+    pod: PodAsk, names: Sequence[str], context: DecisionContext, weights: Weights
 ) -> FilterDecided:
-    rows = rows_by_name(moment.twin_columns, names)
-    return filter_decision(pod, candidates_of(names, rows), rows, moment, weights)
+    rows = rows_by_name(context.twin_columns, names)
+    return filter_decision(pod, candidates_of(names, rows), rows, context, weights)
 
 
 def filter_decision(
     pod: PodAsk,
     candidates: Candidates,
     rows: Ints,
-    moment: Moment,
+    context: DecisionContext,
     weights: Weights,
-    sent: Sent = ENERGY,
+    options: DecisionOptions = ENERGY_ONLY,
 ) -> FilterDecided:
-    basis = basis_of(moment, weights)
-    if _is_of_energy_alone(pod, sent) and not can_refuse(pod):  # as most are
+    basis = basis_of(context, weights)
+    if _is_of_energy_alone(pod, options) and not can_refuse(pod):  # the common case
         nobody = bytes(len(rows))
         return FilterDecided(
-            pod=pod, basis=basis, candidates=candidates, verdicts=nobody, duty=sent.duty
+            pod=pod, basis=basis, candidates=candidates, verdicts=nobody, duty=options.duty
         )
-    labels = sent.eco_labels if sent.duty != "gpu" and can_refuse(pod) else b""
-    filtered = _filtered(pod, moment, rows, weights, sent._replace(eco_labels=labels))
+    labels = options.eco_labels if options.duty != "gpu" and can_refuse(pod) else b""
+    filtered = _filtered(pod, context, rows, weights, options._replace(eco_labels=labels))
     verdicts = filtered.verdicts.tobytes()
     return FilterDecided(
         pod=pod,
@@ -109,7 +111,7 @@ def filter_decision(
         verdicts=verdicts,
         reason="" if all_passed(verdicts) else filtered.reason,
         eco_labels=labels,
-        duty=sent.duty,
+        duty=options.duty,
     )
 
 
@@ -117,60 +119,64 @@ def preempt_decision(
     pod: PodAsk,
     candidates: Candidates,
     rows: Ints,
-    moment: Moment,
+    context: DecisionContext,
     weights: Weights,
-    sent: Sent = ENERGY,
+    options: DecisionOptions = ENERGY_ONLY,
 ) -> PreemptDecided:
-    """What the filter would refuse with these pods gone, nobody need be evicted for."""
+    """Refuses the nodes that the filter would refuse even without these victims: evicting is
+    useless.
+    """
     return PreemptDecided(
         pod=pod,
-        basis=basis_of(moment, weights),
+        basis=basis_of(context, weights),
         candidates=candidates,
-        verdicts=_filtered(pod, moment, rows, weights, sent).verdicts.tobytes(),
-        duty=sent.duty,
-        victims=list(sent.victims),
+        verdicts=_filtered(pod, context, rows, weights, options).verdicts.tobytes(),
+        duty=options.duty,
+        victims=list(options.victims),
     )
 
 
-def _filtered(pod: PodAsk, moment: Moment, rows: Ints, weights: Weights, sent: Sent) -> Filtered:
-    """By the rules that were asked for. One text for all nodes; it depends on the pod alone."""
-    if _is_of_energy_alone(pod, sent):
-        return filter_nodes(pod, moment, rows, weights, sent.eco_labels)
-    cards = gpu_verdicts(pod, moment.twin_columns, rows, weights.gpu.aliases, sent.victims)
-    if sent.duty == "gpu":
+def _filtered(
+    pod: PodAsk, context: DecisionContext, rows: Ints, weights: Weights, options: DecisionOptions
+) -> Filtered:
+    """Applies the rules of the duty. One reason for all nodes; it depends on the pod alone."""
+    if _is_of_energy_alone(pod, options):
+        return filter_nodes(pod, context, rows, weights, options.eco_labels)
+    cards = gpu_verdicts(pod, context.twin_columns, rows, weights.gpu.aliases, options.victims)
+    if options.duty == "gpu":
         return Filtered(cards, reason_of(pod))
-    energy = filter_nodes(pod, moment, rows, weights, sent.eco_labels)
+    energy = filter_nodes(pod, context, rows, weights, options.eco_labels)
     reason = f"{energy.reason}, or {reason_of(pod)}" if energy.reason else reason_of(pod)
     return Filtered(np.where(energy.verdicts, energy.verdicts, cards), reason)
 
 
-def _is_of_energy_alone(pod: PodAsk, sent: Sent) -> bool:
-    return sent.duty == "energy" or (sent.duty == "all" and not asks(pod))
+def _is_of_energy_alone(pod: PodAsk, options: DecisionOptions) -> bool:
+    return options.duty == "energy" or (options.duty == "all" and not asks(pod))
 
 
 def decide_prioritize(
-    pod: PodAsk, names: Sequence[str], moment: Moment, weights: Weights
+    pod: PodAsk, names: Sequence[str], context: DecisionContext, weights: Weights
 ) -> PrioritizeDecided:
-    rows = rows_by_name(moment.twin_columns, names)
-    return prioritize_decision(pod, candidates_of(names, rows), list(names), moment, weights)
+    rows = rows_by_name(context.twin_columns, names)
+    return prioritize_decision(pod, candidates_of(names, rows), list(names), context, weights)
 
 
 def prioritize_decision(
     pod: PodAsk,
     candidates: Candidates,
     names: Sequence[str],
-    moment: Moment,
+    context: DecisionContext,
     weights: Weights,
     duty: Duty = "energy",
 ) -> PrioritizeDecided:
     rows = rows_of(candidates)
     if duty == "gpu":
-        scores = gpu_score(pod, moment.twin_columns, rows, weights)
+        scores = gpu_score(pod, context.twin_columns, rows, weights)
     else:
-        scores = score(pod, moment.twin_columns, rows, moment.now, moment.view_age_ms, weights)
+        scores = score(pod, context.twin_columns, rows, context.now, context.view_age_ms, weights)
     return PrioritizeDecided(
         pod=pod,
-        basis=basis_of(moment, weights),
+        basis=basis_of(context, weights),
         candidates=candidates,
         scores=scores.answer.astype("<i2").tobytes(),
         terms_digest=terms_digest(scores),
@@ -182,24 +188,25 @@ def prioritize_decision(
 
 
 def again(decision: Decision, twin_columns: TwinColumns, weights: Weights) -> Decision:
-    """The same question to the board of that position; equal in every bit, or something differs.
+    """Recomputes a decision on the columns of its position; the result is bit-identical, or
+    differs.
 
-    Raises KeyError or StopIteration for a candidate that was not on the board.
+    Raises KeyError or StopIteration for a candidate that these columns do not have.
     """
     basis, candidates = decision.basis, decision.candidates
-    moment = Moment(twin_columns, basis.view, basis.view_age_ms, basis.now)
+    context = DecisionContext(twin_columns, basis.view, basis.view_age_ms, basis.now)
     rows = rows_of(candidates)
     match decision:
         case FilterDecided():
-            sent = Sent(decision.duty, decision.eco_labels)
-            return filter_decision(decision.pod, candidates, rows, moment, weights, sent)
+            options = DecisionOptions(decision.duty, decision.eco_labels)
+            return filter_decision(decision.pod, candidates, rows, context, weights, options)
         case PreemptDecided():
-            sent = Sent(decision.duty, victims=tuple(decision.victims))
-            return preempt_decision(decision.pod, candidates, rows, moment, weights, sent)
+            options = DecisionOptions(decision.duty, victims=tuple(decision.victims))
+            return preempt_decision(decision.pod, candidates, rows, context, weights, options)
         case PrioritizeDecided():
             names = names_of(candidates, twin_columns)
             return prioritize_decision(
-                decision.pod, candidates, names, moment, weights, decision.duty
+                decision.pod, candidates, names, context, weights, decision.duty
             )
 
 
@@ -221,20 +228,20 @@ def answered_scores(decision: PrioritizeDecided) -> Ints:
     return np.frombuffer(decision.scores, "<i2")
 
 
-def basis_of(moment: Moment, weights: Weights) -> Basis:
+def basis_of(context: DecisionContext, weights: Weights) -> Basis:
     return Basis(
-        view=moment.position,
-        view_age_ms=moment.view_age_ms,
-        now=moment.now,
+        view=context.position,
+        view_age_ms=context.view_age_ms,
+        now=context.now,
         settings=settings_id(weights),
     )
 
 
 # --- the settings, as the log keeps them ------------------------------------------------------
 
-# What settings are not told as long as they say what was so before there were any: the settings of
-# older entries keep their id.
-_LATER: dict[str, float | str | bool] = {
+# Settings that were added later, with their earlier fixed values: omitted while they have these
+# values, so that the ids of settings in older entries stay the same.
+_ADDED_LATER: dict[str, float | str | bool] = {
     "gpu_packing": "share",
     "gpu_balance": 0.4,
     "gpu_resources": ",".join(GPU_RESOURCES),
@@ -250,27 +257,27 @@ def settings_id(weights: Weights) -> str:
 def values_of(weights: Weights) -> dict[str, float | str | bool]:
     values = weights._asdict()
     coefficients, gpu = values.pop("coefficients"), values.pop("gpu")
-    wished = preferences.written(values.pop("preferences"))
+    preferred = preferences.written(values.pop("preferences"))
     named = {f"coefficient_{name}": value for name, value in coefficients._asdict().items()}
     cards = {f"gpu_{name}": value for name, value in gpu._asdict().items()}
-    told = {"gpu_aliases": written(gpu.aliases), "preferences": wished}
-    whole = {**values, **named, **cards, **told}
-    return {name: value for name, value in whole.items() if _LATER.get(name) != value}
+    texts = {"gpu_aliases": written(gpu.aliases), "preferences": preferred}
+    whole = {**values, **named, **cards, **texts}
+    return {name: value for name, value in whole.items() if _ADDED_LATER.get(name) != value}
 
 
 def weights_of(declared: SettingsDeclared) -> Weights:
-    """The counterpart of `values_of`: what a replica scored with, from the log."""
-    values = {**_LATER, **declared.values}
+    """The inverse of `values_of`: the weights that a replica declared in the log."""
+    values = {**_ADDED_LATER, **declared.values}
     aliases = read(str(values.pop("gpu_aliases", "")))
-    wished = preferences.read(str(values.pop("preferences", "")))
+    preferred = preferences.read(str(values.pop("preferences", "")))
     cards = GpuWeights(**_taken(values, "gpu_"), aliases=aliases)
     coefficients = Coefficients(**_taken(values, "coefficient_"))
-    nested = {"coefficients": coefficients, "gpu": cards, "preferences": wished}
+    nested = {"coefficients": coefficients, "gpu": cards, "preferences": preferred}
     return Weights(**values, **nested)  # type: ignore[arg-type]
 
 
 def _taken(values: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """Out of `values`, without the prefix."""
+    """Moves the values with this prefix out of `values`; the prefix is dropped."""
     keys = [key for key in values if key.startswith(prefix)]
     return {key.removeprefix(prefix): values.pop(key) for key in keys}
 

@@ -1,9 +1,8 @@
-"""Where floats have to give what the exact numbers would: sums, and scores as integers. Pure.
+"""Exact sums of floats, and truncation of scores to integers. Pure.
 
-A sum of which nothing is rounded off can be carried on.
-
-Whatever has gone is taken off again and leaves no trace: the sum is that of the rest, to the last
-bit. It is rounded once, when somebody wants to know it, as `math.fsum` does.
+A sum is kept as an integer without rounding, so terms can be added and removed in any order: the
+result equals, to the last bit, the sum of the terms that remain. It is rounded once, when it is
+read, as `math.fsum` does.
 """
 
 import numpy as np
@@ -15,14 +14,15 @@ from joulie_projections.twin.arrays import Floats, Ints
 _FRACTION = 53
 _PLACES = 1074 + _FRACTION
 _ONE = 1 << _PLACES
-_HALF = 27  # of a fraction's bits: so many halves can be added up as floats without rounding
+_HALF = 27  # bits of a fraction's lower half: sums of halves fit a float without rounding
 CLOSE = 1e-9  # how far below an integer a score may be and still be that integer
-FEW = 16  # that are added one by one sooner than side by side
+FEW = 16  # values up to which adding one by one is faster
 
 
 def truncated(scores: Floats) -> Ints:
-    """To the integers below. The terms of a score that is exactly 64 may add up to a float just
-    below it: seven tenths are none. One addition, so that arrays and single numbers agree.
+    """Truncates to integers. The terms of a score of exactly 64 may add up to a float just below
+    it, because 0.7 has no exact float. A single addition, so that arrays and single numbers
+    agree.
     """
     whole: Ints = (scores + CLOSE).astype(np.int64)
     return whole

@@ -1,7 +1,7 @@
-"""Which candidates a pod may have, as far as energy is concerned. Pure.
+"""Which candidates a pod may use, by the rules about energy. Pure.
 
-Only two kinds of pods are ever refused anything: those that want performance, on nodes that save or
-are about to; and those that can run only on eco, on nodes that are draining.
+Only two kinds of pods are refused anything: performance pods, on nodes that are eco or draining;
+and pods that run only on eco nodes, on nodes that are draining.
 """
 
 from collections.abc import Callable
@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from joulie_bus.events import PodAsk
-from joulie_extender.decide.node_terms import Weights, standing_of
-from joulie_extender.decide.snapshot import Moment
+from joulie_extender.decide.context import DecisionContext
+from joulie_extender.decide.node_terms import Weights, node_terms_of
 from joulie_projections.twin.arrays import Bools, Ints
 from joulie_projections.twin.twin import NodeClass
 
@@ -23,13 +23,13 @@ Codes = npt.NDArray[np.uint8]
 
 
 class Verdict(IntEnum):
-    """Why a node was refused; the decision log keeps one per candidate."""
+    """The reason for a refusal; the decision log keeps one verdict per candidate."""
 
     PASSED = 0
     ECO = 1
     DRAINING = 2
-    ECO_LABEL = 3  # no class that can be trusted; the label decided
-    STALE = 4  # no class that can be trusted, and the settings say that this is not enough
+    ECO_LABEL = 3  # the class is stale; the label decided
+    STALE = 4  # the class is stale, and the settings are `closed`
 
 
 # Fixed sentences without names, numbers or "%": kube-scheduler compares, counts and formats them.
@@ -40,16 +40,16 @@ WANTS_ECO = "the node is draining and the pod runs only on eco nodes"
 
 class Filtered(NamedTuple):
     verdicts: Codes
-    reason: str  # the one text for all refused nodes; it depends on the pod alone
+    reason: str  # one reason for all refused nodes; it depends on the pod alone
 
 
 class Case(NamedTuple):
-    """What the rules look at of one candidate."""
+    """The inputs of the rules for one candidate."""
 
     node_class: NodeClass
-    fresh: bool  # is the class one that somebody has kept up to date?
-    known: bool  # is there a twin at all?
-    labelled: bool  # does the label say eco?
+    fresh: bool  # is the class up to date?
+    known: bool  # is there a twin?
+    labelled: bool  # is the node labelled eco?
 
 
 Rule = Callable[[Case, str], Verdict]
@@ -58,17 +58,17 @@ _CASES = [Case(*each) for each in product(NodeClass, _EITHER, _EITHER, _EITHER)]
 
 
 def filter_nodes(
-    pod: PodAsk, moment: Moment, rows: Ints, weights: Weights, eco_labels: bytes = b""
+    pod: PodAsk, context: DecisionContext, rows: Ints, weights: Weights, eco_labels: bytes = b""
 ) -> Filtered:
-    """`eco_labels` are those of the nodes that were sent; else the label is the one we know."""
+    """`eco_labels` are those of the nodes in the request; without them the stored labels apply."""
     if not can_refuse(pod):
         return Filtered(np.zeros(len(rows), np.uint8), "")
-    twin_columns = moment.twin_columns
-    standing = standing_of(twin_columns, moment.now, moment.view_age_ms, weights)
+    twin_columns = context.twin_columns
+    node_terms = node_terms_of(twin_columns, context.now, context.view_age_ms, weights)
     labels = twin_columns.columns["eco_label"]
     cases = _cases(
         twin_columns.columns["node_class"].take(rows),
-        standing.fresh.take(rows),
+        node_terms.fresh.take(rows),
         rows > 0,
         np.frombuffer(eco_labels, np.bool_) if eco_labels else labels.take(rows),
     )
@@ -79,12 +79,12 @@ def filter_nodes(
 
 
 def can_refuse(pod: PodAsk) -> bool:
-    """Is there any node at all that this pod might be refused?"""
+    """Whether there is any node that this pod might be refused."""
     return not pod.exempt and (pod.workload == "performance" or pod.placement == "eco-only")
 
 
 def _cases(classes: Codes, fresh: Bools, known: Bools, labelled: Bools) -> Codes:
-    """Which of `_CASES` each candidate is."""
+    """The index in `_CASES` of each candidate."""
     cases = classes.astype(np.uint8)
     for says in (fresh, known, labelled):
         cases <<= 1
@@ -94,12 +94,12 @@ def _cases(classes: Codes, fresh: Bools, known: Bools, labelled: Bools) -> Codes
 
 @lru_cache
 def _verdicts(rule: Rule, filter_stale: str) -> Codes:
-    """In all cases that there are: five hundred candidates are looked up, and not thought about."""
+    """The verdicts of a rule for all cases, computed once; candidates are a table lookup."""
     return np.array([rule(case, filter_stale) for case in _CASES], np.uint8)
 
 
 def refuses_saving(case: Case, filter_stale: str) -> Verdict:
-    """The class decides while it is fresh; the label, which outlives us, when it is not."""
+    """A fresh class decides; when it is stale, the label does, because it outlives the process."""
     node_class = case.node_class if _is_trusted(case, filter_stale) else NodeClass.UNKNOWN
     match node_class:
         case NodeClass.ECO:
@@ -123,6 +123,6 @@ def _is_trusted(case: Case, filter_stale: str) -> bool:
 
 
 def _if_stale(case: Case, filter_stale: str) -> Verdict:
-    """A twin that was once known and is too old, where the settings want it refused."""
+    """Refuses a known twin that is too old, if the settings are `closed`."""
     is_refused = filter_stale == "closed" and case.known and not case.fresh
     return Verdict.STALE if is_refused else Verdict.PASSED

@@ -1,7 +1,7 @@
-"""The watts that a pod would add to each node, by what it asks for. Pure.
+"""The watts that a pod would add to each node, by its requests. Pure.
 
-Pods come in kinds, and many of a kind: what one of a kind adds to all nodes is worked out once, and
-then only looked up, for as long as the hardware stays what it is.
+Many pods have the same requests: their watts are computed once for all nodes and then looked up,
+until the hardware changes.
 """
 
 from collections import OrderedDict
@@ -12,16 +12,16 @@ from joulie_projections.twin.arrays import Floats, Ints
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import Coefficients, Rated, marginal_w
 
-KINDS = 16  # of pods, whose watts are kept for all nodes
-STRANGERS = 64  # kinds that were seen once: most of them never come back
-_RESTS_ON = ("hardware", "cores", "cpu_max_w", "gpus", "gpu_max_w")
+CACHED_SHAPES = 16  # shapes with cached watts
+SHAPES_SEEN_ONCE = 64  # most of them never come back
+_HARDWARE_COLUMNS = ("hardware", "cores", "cpu_max_w", "gpus", "gpu_max_w")
 
 
 V = TypeVar("V")
 
 
-class _Kind(NamedTuple):
-    """All of a pod that its watts rest on."""
+class _PodShape(NamedTuple):
+    """The properties of a pod that its watts depend on."""
 
     cpu_milli: int
     memory_bytes: int
@@ -29,38 +29,40 @@ class _Kind(NamedTuple):
     workload: str
 
 
-class Marginals:
-    """Of one hardware, by one set of coefficients. What is remembered changes no watt."""
+class MarginalPower:
+    """For one set of hardware columns and coefficients. The cache changes no result."""
 
     def __init__(self, twin_columns: TwinColumns, coefficients: Coefficients) -> None:
-        self._columns = [twin_columns.columns[name] for name in _RESTS_ON]
+        self._columns = [twin_columns.columns[name] for name in _HARDWARE_COLUMNS]
         self._rated = twin_columns.rated()
         self._coefficients = coefficients
-        self._kinds: OrderedDict[_Kind, Floats] = OrderedDict()
-        self._strangers: OrderedDict[_Kind, None] = OrderedDict()
+        self._watts: OrderedDict[_PodShape, Floats] = OrderedDict()
+        self._seen_once: OrderedDict[_PodShape, None] = OrderedDict()
 
-    def holds_for(self, twin_columns: TwinColumns) -> bool:
-        """Boards share the columns that do not change."""
-        rests_on = zip(_RESTS_ON, self._columns, strict=True)
-        return all(twin_columns.columns[name] is column for name, column in rests_on)
+    def is_valid_for(self, twin_columns: TwinColumns) -> bool:
+        """Whether these columns have the same hardware; unchanged columns are shared between
+        snapshots.
+        """
+        columns = zip(_HARDWARE_COLUMNS, self._columns, strict=True)
+        return all(twin_columns.columns[name] is column for name, column in columns)
 
     def of(self, pod: PodAsk, rows: Ints) -> Floats:
-        kind = _Kind(pod.cpu_milli, pod.memory_bytes, pod.gpu_milli, pod.workload)
-        known = self._kinds.get(kind)
+        shape = _PodShape(pod.cpu_milli, pod.memory_bytes, pod.gpu_milli, pod.workload)
+        known = self._watts.get(shape)
         if known is not None:
             return known.take(rows)
-        if kind not in self._strangers:
-            _remember(self._strangers, kind, None, STRANGERS)
+        if shape not in self._seen_once:
+            _keep(self._seen_once, shape, None, SHAPES_SEEN_ONCE)
             rated = Rated._make(column.take(rows) for column in self._rated)
             return marginal_w(pod, rated, self._coefficients)
-        del self._strangers[kind]
+        del self._seen_once[shape]
         watts = marginal_w(pod, self._rated, self._coefficients)
-        _remember(self._kinds, kind, watts, KINDS)
+        _keep(self._watts, shape, watts, CACHED_SHAPES)
         return watts.take(rows)
 
 
-def _remember(kept: "OrderedDict[_Kind, V]", kind: _Kind, value: V, most: int) -> None:
-    """The oldest goes."""
-    kept[kind] = value
+def _keep(kept: "OrderedDict[_PodShape, V]", shape: _PodShape, value: V, most: int) -> None:
+    """Adds an entry; evicts the oldest one."""
+    kept[shape] = value
     if len(kept) > most:
         kept.popitem(last=False)

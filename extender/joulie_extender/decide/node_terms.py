@@ -1,6 +1,6 @@
-"""What a board says to some weights at a moment, before any pod. Pure.
+"""The terms of a score that depend on the nodes and not on the pod. Pure.
 
-Worked out once per board and not once per answer: it is most of a score.
+Computed once per snapshot and not once per answer: they are most of the work of scoring.
 """
 
 from enum import IntEnum
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from joulie_extender.decide.exact_sums import exact, rounded
-from joulie_extender.decide.marginal_power import Marginals
+from joulie_extender.decide.marginal_power import MarginalPower
 from joulie_extender.decide.preferences import Preferences
 from joulie_extender.gpu.fit import GpuWeights
 from joulie_projections.twin.arrays import Bools, Floats, Ints
@@ -18,11 +18,11 @@ from joulie_projections.twin.cooling import Heat, model_named, stress
 from joulie_projections.twin.power import Coefficients
 from joulie_projections.twin.twin import NodeClass, Source
 
-_FOREVER = 2**63 - 1
+_NEVER_EXPIRES = 2**63 - 1
 
 
-class Basis(IntEnum):
-    """What a candidate's headroom rests on."""
+class ScoreBasis(IntEnum):
+    """The data that a candidate's headroom is computed from."""
 
     UNDISCOVERED = -1  # fresh, but nothing is known of its hardware: neutral too
     NEUTRAL = 0  # nothing fresh is known
@@ -31,14 +31,14 @@ class Basis(IntEnum):
     CARDS = 3  # not asked: the score is about cards alone
 
 
-# Cooling models that look at each row by itself; of one of our users' nobody knows.
+# Cooling models that treat each row by itself; a plugin may compare rows.
 ROW_BY_ROW = ("linear", "tdp-ratio")
-# As plain numbers: an enum's member takes its time to be found and compared.
-NEUTRAL, MEASURED = int(Basis.NEUTRAL), int(Basis.MEASURED)
+# Plain integers: comparing enum members is slower.
+NEUTRAL, MEASURED = int(ScoreBasis.NEUTRAL), int(ScoreBasis.MEASURED)
 
 
 class Weights(NamedTuple):
-    """Every number that scoring uses. Recorded with each decision, by the id of the whole."""
+    """Every number that scoring uses; each decision records the id of the whole set."""
 
     headroom: float = 0.7
     cooling: float = 0.15
@@ -54,83 +54,83 @@ class Weights(NamedTuple):
     score_range: float = 100.0
     cooling_model: str = "linear"
     cooling_power: str = "cap"  # or "measured", where it is
-    facility: bool = False  # whether what cooling costs makes a pod's watts dearer
-    filter_stale: str = "label"  # what the filter goes by when a twin is stale: or closed, or twin
+    facility: bool = False  # whether a pod's watts are multiplied by the PUE
+    filter_stale: str = "label"  # what the filter uses when a twin is stale: label, closed or twin
     coefficients: Coefficients = Coefficients()
     gpu: GpuWeights = GpuWeights()
     preferences: Preferences = Preferences()
 
 
 class ClusterTerms(NamedTuple):
-    """What all candidates share, computed once."""
+    """The terms that are the same for all candidates."""
 
     trend_w_per_min: float
     pressure: float
 
 
-NOBODY = ClusterTerms(0.0, 0.0)
+NO_CLUSTER_TERMS = ClusterTerms(0.0, 0.0)
 
 
-class Known(NamedTuple):
-    """All that a score is made of beside the pod: columns of a table that is looked up in once.
+class TermColumns(NamedTuple):
+    """The columns of a score that depend on the node alone, stored as one table.
 
-    The table lies row by row in memory: what an answer needs of a node is in one place.
+    The table is row-major: all values of a node are adjacent in memory.
     """
 
     cooling: Floats
     trend: Floats
     bonus: Floats
-    pressure: Floats  # 1 where that of the cluster counts
+    pressure: Floats  # 1 where the cluster's pressure applies
     draining: Floats
     reserve: Floats  # the weighted term of the cooling
-    assumed_w: Floats  # what the pods draw that no fresh reading shows
-    measured_w: Floats  # 0 where the headroom rests on no reading
+    assumed_w: Floats  # power of pods that no fresh reading includes
+    measured_w: Floats  # 0 where the headroom uses no reading
     capped_w: Floats
-    whole_w: Floats  # what its headroom is a share of: never 0
+    whole_w: Floats  # the denominator of the headroom: never 0
     rated_w: Floats
     predicted: Floats  # headroom by caps and cooling alone
-    dearness: Floats  # what a watt costs with its cooling
+    cost_factor: Floats  # watts including cooling, per watt
 
 
-# Of the columns, those that are terms of a score as they stand there.
-AS_TERMS = slice(0, Known._fields.index("reserve"))
-_TREND, _ASSUMED = map(Known._fields.index, ("trend", "assumed_w"))
+# The columns that are terms of a score without change.
+AS_TERMS = slice(0, TermColumns._fields.index("reserve"))
+_TREND, _ASSUMED = map(TermColumns._fields.index, ("trend", "assumed_w"))
 _ALL = slice(None)
 
 
-class Standing(NamedTuple):
-    """A board at a moment, in the eyes of some weights. `columns`: one value per row of the board.
+class NodeTerms(NamedTuple):
+    """The terms of all nodes for one snapshot and one set of weights. `columns`: one value per row.
 
-    Whoever asks for that of the next board may be given these very columns, with what has changed
-    written into them: it is to be looked at, not to be kept.
+    The terms of the next snapshot may reuse these arrays and overwrite the rows that changed: read
+    them, do not keep them.
     """
 
     basis: Ints
-    fresh: Bools  # whether somebody has kept the twin up to date
-    read: Bools  # and has measured it lately
+    fresh: Bools  # whether the twin is up to date
+    read: Bools  # whether it also has a fresh reading
     rising: Floats  # W a minute, by these readings
     taken: Floats  # of its headroom, in per cent, before any pod
-    pressing: Bools  # whether that is known, of a node for performance
-    table: Floats  # of `Known`, for pods to which a node's class means something
+    pressing: Bools  # performance nodes whose headroom is known
+    table: Floats  # of `TermColumns`, for standard pods
     cluster: ClusterTerms
-    marginals: Marginals
+    marginal_power: MarginalPower
 
     @property
     def columns(self) -> tuple[Ints | Bools | Floats, ...]:
-        """All but what is said of the whole."""
+        """All fields with one value per row."""
         return self[:-2]
 
     @property
     def assumed_w(self) -> Floats:
-        """Of every row of the board."""
+        """One value per row."""
         return self.table[:, _ASSUMED]
 
     def of(self, rows: Ints) -> Floats:
-        """The columns of `Known`, for these rows."""
+        """The columns of `TermColumns` for these rows."""
         return self.table.take(rows, axis=0).T
 
 
-class _Moment(NamedTuple):
+class _Inputs(NamedTuple):
     now: int
     view_age_ms: int
     weights: Weights
@@ -141,8 +141,8 @@ class _Moment(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """Over all rows, of what the cluster has in common: exact, so that no order of nodes tips the
-    burst threshold, and so that rows can be taken off again.
+    """Sums over all rows for the cluster terms: exact, so that the order of nodes cannot cross the
+    burst threshold, and so that rows can be subtracted again.
     """
 
     rising: int
@@ -150,7 +150,7 @@ class _Sums(NamedTuple):
     pressing: int
 
     @classmethod
-    def of(cls, rows: Standing) -> "_Sums":
+    def of(cls, rows: NodeTerms) -> "_Sums":
         taken = rows.taken[rows.pressing]
         return cls(exact(rows.rising), exact(taken), len(taken))
 
@@ -164,91 +164,95 @@ class _Sums(NamedTuple):
         return ClusterTerms(rounded(self.rising), min(100.0, max(0.0, taken)))
 
 
-class _Kept(NamedTuple):
-    """A standing is the same until the next twin or reading gets too old."""
+class _CachedTerms(NamedTuple):
+    """Node terms with the interval for which they hold: until the next twin or reading becomes
+    stale.
+    """
 
     since: int
     until: int
     is_view_old: bool
     sums: _Sums
-    standing: Standing
+    node_terms: NodeTerms
 
-    def holds(self, moment: _Moment) -> bool:
-        return self.since <= moment.now <= self.until and self.is_view_old == moment.is_view_old
+    def holds(self, context: _Inputs) -> bool:
+        return self.since <= context.now <= self.until and self.is_view_old == context.is_view_old
 
 
-def standing_of(
+def node_terms_of(
     twin_columns: TwinColumns, now: int, view_age_ms: int, weights: Weights
-) -> Standing:
-    """Computed once for a board, and again when something on it has become too old.
+) -> NodeTerms:
+    """Computed once for a snapshot, and again when one of its twins or readings becomes stale.
 
-    If it was computed for a board shortly before, only what has changed since is looked at again.
-    The same bits come out: what a row says by itself depends on this row alone.
+    If the previous snapshot's terms are cached, only rows that changed since are recomputed. The
+    result is bit-identical, because a row's own terms depend on this row alone.
     """
-    moment = _Moment(now, view_age_ms, weights)
-    kept = _kept_in(twin_columns.memo, moment)
+    context = _Inputs(now, view_age_ms, weights)
+    kept = _cached_in(twin_columns.memo, context)
     if kept is None:
-        kept = _carried_on(twin_columns, moment) or _afresh(twin_columns, moment)
+        kept = _updated_from_previous(twin_columns, context) or _computed(twin_columns, context)
         twin_columns.memo[weights] = kept
-    return kept.standing
+    return kept.node_terms
 
 
-def _kept_in(memo: dict[object, object], moment: _Moment) -> _Kept | None:
-    kept = memo.get(moment.weights)
-    return kept if isinstance(kept, _Kept) and kept.holds(moment) else None
+def _cached_in(memo: dict[object, object], context: _Inputs) -> _CachedTerms | None:
+    kept = memo.get(context.weights)
+    return kept if isinstance(kept, _CachedTerms) and kept.holds(context) else None
 
 
-def _afresh(twin_columns: TwinColumns, moment: _Moment) -> _Kept:
-    marginals = Marginals(twin_columns, moment.weights.coefficients)
-    alone, until = _alone(twin_columns, moment, marginals)
+def _computed(twin_columns: TwinColumns, context: _Inputs) -> _CachedTerms:
+    marginal_power = MarginalPower(twin_columns, context.weights.coefficients)
+    alone, until = _row_by_row(twin_columns, context, marginal_power)
     sums = _Sums.of(alone)
-    standing = alone._replace(cluster=sums.terms())
-    _write_trend(standing, moment.weights)
-    return _Kept(moment.now, until, moment.is_view_old, sums, standing)
+    node_terms = alone._replace(cluster=sums.terms())
+    _write_trend(node_terms, context.weights)
+    return _CachedTerms(context.now, until, context.is_view_old, sums, node_terms)
 
 
-def _carried_on(twin_columns: TwinColumns, moment: _Moment) -> _Kept | None:
-    """In the columns of the board before, which has none from now on."""
-    before = None if twin_columns.since is None else _kept_in(twin_columns.since.memo, moment)
+def _updated_from_previous(twin_columns: TwinColumns, context: _Inputs) -> _CachedTerms | None:
+    """Updates the arrays of the previous snapshot in place; its cached terms are dropped."""
+    before = None if twin_columns.since is None else _cached_in(twin_columns.since.memo, context)
     if twin_columns.since is None or before is None:
         return None
-    if moment.weights.cooling_model not in ROW_BY_ROW:
+    if context.weights.cooling_model not in ROW_BY_ROW:
         return None
-    rows, marginals = twin_columns.since.rows, before.standing.marginals
-    if not marginals.holds_for(twin_columns):
-        marginals = Marginals(twin_columns, moment.weights.coefficients)
-    changed, until = _alone(twin_columns.select(rows), moment, marginals)
-    del twin_columns.since.memo[moment.weights]
-    sums = before.sums.with_changes(_Sums.of(_only(before.standing, rows)), _Sums.of(changed))
-    standing = before.standing._replace(cluster=sums.terms(), marginals=marginals)
-    for column, values in zip(standing.columns, changed.columns, strict=True):
+    rows, marginal_power = twin_columns.since.rows, before.node_terms.marginal_power
+    if not marginal_power.is_valid_for(twin_columns):
+        marginal_power = MarginalPower(twin_columns, context.weights.coefficients)
+    changed, until = _row_by_row(twin_columns.select(rows), context, marginal_power)
+    del twin_columns.since.memo[context.weights]
+    sums = before.sums.with_changes(_Sums.of(_for_rows(before.node_terms, rows)), _Sums.of(changed))
+    node_terms = before.node_terms._replace(cluster=sums.terms(), marginal_power=marginal_power)
+    for column, values in zip(node_terms.columns, changed.columns, strict=True):
         column[rows] = values
-    was_burst = _is_burst(before.standing.cluster, moment.weights)
-    is_as_before = was_burst == _is_burst(standing.cluster, moment.weights)
-    _write_trend(standing, moment.weights, rows if is_as_before else _ALL)
-    return _Kept(moment.now, min(until, before.until), moment.is_view_old, sums, standing)
+    was_burst = _is_burst(before.node_terms.cluster, context.weights)
+    is_as_before = was_burst == _is_burst(node_terms.cluster, context.weights)
+    _write_trend(node_terms, context.weights, rows if is_as_before else _ALL)
+    return _CachedTerms(
+        context.now, min(until, before.until), context.is_view_old, sums, node_terms
+    )
 
 
-def _only(standing: Standing, rows: Ints) -> Standing:
-    columns = (column[rows] for column in standing.columns)
-    return Standing._make([*columns, NOBODY, standing.marginals])
+def _for_rows(node_terms: NodeTerms, rows: Ints) -> NodeTerms:
+    columns = (column[rows] for column in node_terms.columns)
+    return NodeTerms._make([*columns, NO_CLUSTER_TERMS, node_terms.marginal_power])
 
 
-def _alone(
-    twin_columns: TwinColumns, moment: _Moment, marginals: Marginals
-) -> tuple[Standing, int]:
-    """What each row says by itself; and how long that holds."""
-    weights = moment.weights
-    fresh = fresh_rows(twin_columns, moment.now, moment.view_age_ms, weights)
-    read = fresh & _has_reading(twin_columns, moment.now, weights)
+def _row_by_row(
+    twin_columns: TwinColumns, context: _Inputs, marginal_power: MarginalPower
+) -> tuple[NodeTerms, int]:
+    """The terms that each row determines by itself, and the time until which they hold."""
+    weights = context.weights
+    fresh = fresh_rows(twin_columns, context.now, context.view_age_ms, weights)
+    read = fresh & _has_reading(twin_columns, context.now, weights)
     limit = int(weights.staleness_s * 1e9)
     ends = (twin_columns.updated_at()[fresh], twin_columns.ints("sampled_at")[read])
-    until = min((int(at.min()) + limit for at in ends if len(at)), default=_FOREVER)
+    until = min((int(at.min()) + limit for at in ends if len(at)), default=_NEVER_EXPIRES)
     basis = _basis(twin_columns, fresh, read)
-    known = _known(twin_columns, basis, read, weights)
-    # `+ 0.0` because the sum has always been made so: not even the sign of a zero may change.
+    known = _term_columns(twin_columns, basis, read, weights)
+    # `+ 0.0` keeps the sign of a zero as in earlier versions; replay compares bits.
     taken = 100 - headroom_of(known, basis, known.assumed_w + 0.0, is_all_measured(basis))
-    alone = Standing(
+    alone = NodeTerms(
         basis=basis,
         fresh=fresh,
         read=read,
@@ -256,20 +260,22 @@ def _alone(
         taken=taken,
         pressing=(known.pressure > 0) & (basis > NEUTRAL),
         table=np.stack(known, axis=1),
-        cluster=NOBODY,
-        marginals=marginals,
+        cluster=NO_CLUSTER_TERMS,
+        marginal_power=marginal_power,
     )
     return alone, until
 
 
-def _known(twin_columns: TwinColumns, basis: Ints, read: Bools, weights: Weights) -> Known:
+def _term_columns(
+    twin_columns: TwinColumns, basis: Ints, read: Bools, weights: Weights
+) -> TermColumns:
     cooling, predicted = _cooling(twin_columns, read, weights)
     classes = twin_columns.columns["node_class"]
-    measured = basis == Basis.MEASURED
+    measured = basis == ScoreBasis.MEASURED
     capped = twin_columns.floats("capped_w")
-    return Known(
+    return TermColumns(
         cooling=cooling,
-        trend=np.zeros(len(basis)),  # the others have a say in it
+        trend=np.zeros(len(basis)),  # depends on the cluster; see `_write_trend`
         bonus=np.where(classes == NodeClass.ECO, weights.eco_bonus, 0.0),
         pressure=np.where(classes == NodeClass.PERFORMANCE, 1.0, 0.0),
         draining=np.where(classes == NodeClass.DRAINING, weights.draining_penalty, 0.0),
@@ -280,7 +286,7 @@ def _known(twin_columns: TwinColumns, basis: Ints, read: Bools, weights: Weights
         whole_w=np.where(capped > 0, capped, 1.0),
         rated_w=twin_columns.floats("tdp_w"),
         predicted=predicted,
-        dearness=_dearness(twin_columns),
+        cost_factor=_cost_factor(twin_columns),
     )
 
 
@@ -289,18 +295,18 @@ def _assumed(twin_columns: TwinColumns, measured: Bools, weights: Weights) -> Fl
     return np.where(measured, arrivals, twin_columns.pods_w(weights.coefficients))
 
 
-def _dearness(twin_columns: TwinColumns) -> Floats:
+def _cost_factor(twin_columns: TwinColumns) -> Floats:
     dearer = np.maximum(1.0, twin_columns.floats("pue"))
     return np.where(twin_columns.columns["is_polled"], dearer, 1.0)
 
 
-def _write_trend(standing: Standing, weights: Weights, rows: Ints | slice = _ALL) -> None:
-    """Of fresh readings only: what rose or fell long ago says nothing."""
-    is_burst = _is_burst(standing.cluster, weights)
+def _write_trend(node_terms: NodeTerms, weights: Weights, rows: Ints | slice = _ALL) -> None:
+    """From fresh readings only: an old trend carries no information."""
+    is_burst = _is_burst(node_terms.cluster, weights)
     scale = weights.trend_burst_scale if is_burst else weights.trend_scale
     limit = weights.trend_limit
-    trend = -np.clip(standing.rising[rows] / scale, -limit, limit)
-    standing.table[rows, _TREND] = np.where(standing.read[rows], trend, 0.0)
+    trend = -np.clip(node_terms.rising[rows] / scale, -limit, limit)
+    node_terms.table[rows, _TREND] = np.where(node_terms.read[rows], trend, 0.0)
 
 
 def _is_burst(cluster: ClusterTerms, weights: Weights) -> bool:
@@ -314,7 +320,7 @@ def fresh_rows(
     weights: Weights,
     rows: Ints | slice = _ALL,
 ) -> Bools:
-    """Twins that somebody has kept up to date. An old view makes all of them stale."""
+    """Rows with an up-to-date twin. A stale view makes all of them stale."""
     updated = twin_columns.updated_at(rows)
     if view_age_ms > weights.staleness_s * 1000:
         return np.zeros(len(updated), np.bool_)
@@ -330,12 +336,12 @@ def _basis(twin_columns: TwinColumns, fresh: Bools, read: Bools) -> Ints:
     """Without hardware facts there is no cap to compare with: neutral, whatever was measured."""
     known = twin_columns.columns["hardware"] != Source.NONE
     capped = twin_columns.floats("capped_w") > 0
-    kind = np.where(read & capped, Basis.MEASURED, Basis.PREDICTED)
-    return np.where(fresh, np.where(known, kind, Basis.UNDISCOVERED), Basis.NEUTRAL)
+    kind = np.where(read & capped, ScoreBasis.MEASURED, ScoreBasis.PREDICTED)
+    return np.where(fresh, np.where(known, kind, ScoreBasis.UNDISCOVERED), ScoreBasis.NEUTRAL)
 
 
 def _cooling(twin_columns: TwinColumns, read: Bools, weights: Weights) -> tuple[Floats, Floats]:
-    """Stress and predicted headroom: the board's own, unless the settings name another model."""
+    """Cooling stress and predicted headroom: precomputed, unless settings name another model."""
     if (weights.cooling_model, weights.cooling_power) == ("linear", "cap"):
         return twin_columns.floats("cooling"), twin_columns.floats("headroom")
     power = twin_columns.floats("capped_w")
@@ -347,13 +353,14 @@ def _cooling(twin_columns: TwinColumns, read: Bools, weights: Weights) -> tuple[
 
 
 def is_all_measured(basis: Ints) -> bool:
-    """As it mostly is, and then there is little to be asked."""
+    """The common case, which needs fewer steps."""
     return int(basis.min(initial=MEASURED)) == MEASURED
 
 
-def headroom_of(known: Known, basis: Ints, more: Floats, is_measured: bool) -> Floats:
-    """Of what the caps leave. Without a reading all pods count as the model has them, and a warm
-    node has less: an estimate is never kinder than its caps."""
+def headroom_of(known: TermColumns, basis: Ints, more: Floats, is_measured: bool) -> Floats:
+    """The percentage of the cap that is left. Without a reading all pods count with their modeled
+    power, and cooling stress reduces the result: an estimate never exceeds what the caps allow.
+    """
     room = known.measured_w + more
     np.subtract(known.capped_w, room, out=room)
     room /= known.whole_w
@@ -363,5 +370,5 @@ def headroom_of(known: Known, basis: Ints, more: Floats, is_measured: bool) -> F
     rated = known.rated_w
     predicted = known.predicted - more / np.where(rated > 0, rated, 1.0) * 100
     lesser = np.where(known.capped_w > 0, np.minimum(predicted, room), predicted)
-    room = np.where(basis == Basis.PREDICTED, lesser, room)
+    room = np.where(basis == ScoreBasis.PREDICTED, lesser, room)
     return np.where(basis <= NEUTRAL, 0.0, np.minimum(room, 100.0))

@@ -1,7 +1,7 @@
-"""What people prefer, without a line of code: points for node labels, for all pods or for a team's.
+"""Business rules without code: points for node labels, for all pods or for the pods of a team.
 
-Pure: text in, rules out, and points for each row of a board. The rules in force are part of the
-settings that each decision names, so a replay needs no file.
+Pure: text in, rules out, and points for each row. The rules in force are part of the settings that
+each decision names, so replay needs no file.
 """
 
 import tomllib
@@ -86,12 +86,12 @@ def teams_in(text: str) -> tuple[Team, ...]:
     )
 
 
-def _preference(said: _Prefer) -> Preference:
-    return Preference(said.label, said.value, said.points)
+def _preference(prefer: _Prefer) -> Preference:
+    return Preference(prefer.label, prefer.value, prefer.points)
 
 
 def written(preferences: Preferences) -> str:
-    """As one text, which a declaration of settings can hold; `read` is its counterpart."""
+    """One text, as a declaration of settings stores it; `read` is the inverse."""
     return msgspec.json.encode(preferences).decode()
 
 
@@ -99,10 +99,10 @@ def read(text: str) -> Preferences:
     return msgspec.json.decode(text, type=Preferences) if text else Preferences()
 
 
-def wishes(
+def preference_points(
     pod: PodAsk, twin_columns: TwinColumns, rows: Ints, preferences: Preferences
 ) -> Floats | None:
-    """Points of a hundred for each candidate; None if nobody prefers anything."""
+    """Points for each candidate, on the scale of 0 to 100; None if no rule applies to the pod."""
     prefers = tuple(_of(pod, preferences))
     return (
         _points(prefers, twin_columns.labels, len(twin_columns.columns["at"]))[rows]
@@ -112,7 +112,7 @@ def wishes(
 
 
 def _of(pod: PodAsk, preferences: Preferences) -> Iterator[Preference]:
-    """The label of a pod says whose it is; without one, its namespace does."""
+    """A pod belongs to the team that its label names; without a label, to that of its namespace."""
     yield from preferences.all_pods
     for team in preferences.teams:
         if pod.team == team.name or (not pod.team and pod.namespace in team.namespaces):
@@ -120,12 +120,12 @@ def _of(pod: PodAsk, preferences: Preferences) -> Iterator[Preference]:
 
 
 def _points(prefers: tuple[Preference, ...], labels: Labels, height: int) -> Floats:
-    """Computed once for some labels: they change much more seldom than anything else."""
+    """Computed once per set of labels, which change rarely."""
     kept = labels.memo.get((prefers, height))
     if isinstance(kept, np.ndarray):
         return kept
     points = np.zeros(height)
-    # One after the other: Python's own `sum` of floats gives other bits since 3.12.
+    # A loop, because `sum` of floats gives different bits since Python 3.12.
     for row, found in enumerate(labels.rows):
         for each in prefers:
             if found.get(each.label) == each.value:

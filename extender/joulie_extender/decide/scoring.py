@@ -1,12 +1,12 @@
-"""How good each candidate is for this pod, from 0 to 100, with every term of it. Pure.
+"""The score of each candidate for a pod, from 0 to 100, with every term. Pure.
 
     projected = measured + assumed + marginal
     headroom  = (capped - projected) / capped x 100
     score     = 0.7 headroom + 0.15 (100 - cooling) + trend + bonus - pressure - draining
 
-`assumed` is what the pods draw that the reading does not show yet; without a reading, all pods.
-A node of which nothing fresh is known gets the neutral score, or that of the best known candidate
-if this is less: never preferred, never refused.
+`assumed` is the power of pods that the reading does not include yet; without a reading, of all
+pods. A node without fresh data gets the neutral score, or the score of the best known candidate if
+that is lower: it is never preferred and never refused.
 """
 
 import hashlib
@@ -20,17 +20,19 @@ from joulie_extender.decide.exact_sums import truncated
 from joulie_extender.decide.node_terms import (
     AS_TERMS,
     NEUTRAL,
-    NOBODY,
+    NO_CLUSTER_TERMS,
     ClusterTerms,
-    Known,
-    Standing,
+    NodeTerms,
+    TermColumns,
     headroom_of,
     is_all_measured,
-    standing_of,
+    node_terms_of,
 )
-from joulie_extender.decide.node_terms import Basis as Basis
-from joulie_extender.decide.node_terms import Weights as Weights  # who scores has them from here
-from joulie_extender.decide.preferences import wishes
+from joulie_extender.decide.node_terms import ScoreBasis as ScoreBasis
+from joulie_extender.decide.node_terms import (
+    Weights as Weights,
+)  # re-exported for callers of `score`
+from joulie_extender.decide.preferences import preference_points
 from joulie_extender.gpu.fit import HIGHEST, packing, points
 from joulie_extender.protocol.mixing import mixers
 from joulie_projections.twin.arrays import Floats, Ints
@@ -47,16 +49,16 @@ _TERMS = (
     "marginal_w",
     "assumed_w",
 )
-# Rows that are in the standing as they are, and those that depend on a node's class.
+# Rows copied from the node terms, and rows that depend on a node's class.
 _AS_KNOWN = slice(_TERMS.index("cooling"), _TERMS.index("marginal_w"))
 _BY_CLASS = slice(_TERMS.index("bonus"), _TERMS.index("marginal_w"))
 _MIXERS = mixers(len(_TERMS))
-_SELDOM = ("packing", "wishes")
-_SOURCES = {int(basis): basis.name.lower() for basis in Basis}
+_OPTIONAL = ("packing", "wishes")
+_SOURCES = {int(basis): basis.name.lower() for basis in ScoreBasis}
 
 
 class _Term:
-    """One row of the table, by its name."""
+    """A row of the table, as an attribute."""
 
     def __set_name__(self, _: type, name: str) -> None:
         self.row = _TERMS.index(name)
@@ -69,12 +71,12 @@ class _Term:
 class Scores(msgspec.Struct, frozen=True):
     """One value per candidate in each column."""
 
-    answer: Ints  # what kube-scheduler is told
+    answer: Ints  # the scores in the reply
     terms: Floats  # a row for each, in the order of `_TERMS`
     basis: Ints
     cluster: ClusterTerms
-    packing: Floats | None = None  # of pods that say what cards they want
-    wishes: Floats | None = None  # where somebody prefers some nodes
+    packing: Floats | None = None  # of pods with a GPU request
+    wishes: Floats | None = None  # where a preference applies
 
     score = _Term()
     headroom = _Term()
@@ -90,47 +92,47 @@ class Scores(msgspec.Struct, frozen=True):
 def score(
     pod: PodAsk, twin_columns: TwinColumns, rows: Ints, now: int, view_age_ms: int, weights: Weights
 ) -> Scores:
-    """`rows` are the candidates' rows on the board; 0 stands for a node that it does not have."""
-    standing = standing_of(twin_columns, now, view_age_ms, weights)
-    basis = standing.basis.take(rows)
+    """`rows` are the candidates' rows; row 0 stands for a node that the columns do not have."""
+    node_terms = node_terms_of(twin_columns, now, view_age_ms, weights)
+    basis = node_terms.basis.take(rows)
     is_measured = is_all_measured(basis)
-    terms = _terms(pod, rows, standing, basis, is_measured, weights)
+    terms = _terms(pod, rows, node_terms, basis, is_measured, weights)
     total = terms[0]
     packed = packing(pod, twin_columns, rows, weights.gpu)
-    wished = wishes(pod, twin_columns, rows, weights.preferences)
-    for seldom in (packed, wished):
-        if seldom is not None:
-            total += seldom
+    preferred = preference_points(pod, twin_columns, rows, weights.preferences)
+    for term in (packed, preferred):
+        if term is not None:
+            total += term
     np.minimum(np.maximum(total, 0.0, out=total), 100.0, out=total)
     if not is_measured:
-        _humble(total, basis, weights)
+        _cap_neutral(total, basis, weights)
     return Scores(
         answer=truncated(total * (weights.score_range / 100)),
         terms=terms,
         basis=basis,
-        cluster=standing.cluster,
+        cluster=node_terms.cluster,
         packing=packed,
-        wishes=wished,
+        wishes=preferred,
     )
 
 
 def _terms(
-    pod: PodAsk, rows: Ints, standing: Standing, basis: Ints, is_measured: bool, weights: Weights
+    pod: PodAsk, rows: Ints, node_terms: NodeTerms, basis: Ints, is_measured: bool, weights: Weights
 ) -> Floats:
-    """A row for each, in the order of `_TERMS`; the score is their sum, as far as it goes here."""
-    columns = standing.of(rows)
-    known = Known(*columns)
+    """One row per term, in the order of `_TERMS`; the first is the score without optional terms."""
+    columns = node_terms.of(rows)
+    known = TermColumns(*columns)
     terms = np.empty((len(_TERMS), len(rows)))
     total, headroom, _, trend, bonus, pressure, draining, marginal, assumed = terms
     terms[_AS_KNOWN] = columns[AS_TERMS]
-    if pod.workload == "standard":  # to those only does a node's class mean anything
-        pressure *= weights.pressure * standing.cluster.pressure
+    if pod.workload == "standard":  # a node's class affects standard pods only
+        pressure *= weights.pressure * node_terms.cluster.pressure
     else:
         terms[_BY_CLASS] = 0.0
     assumed[:] = known.assumed_w
-    marginal[:] = standing.marginals.of(pod, rows)
+    marginal[:] = node_terms.marginal_power.of(pod, rows)
     if weights.facility:
-        marginal *= known.dearness
+        marginal *= known.cost_factor
     headroom[:] = headroom_of(known, basis, assumed + marginal, is_measured)
     np.multiply(headroom, weights.headroom, out=total)
     for more in (known.reserve, trend, bonus):
@@ -141,24 +143,24 @@ def _terms(
 
 
 def gpu_score(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: Weights) -> Scores:
-    """Of cards alone, 0..10, whatever the range of the others."""
+    """The score of GPU packing alone, 0 to 10, independent of `score_range`."""
     packed = points(pod, twin_columns, rows, weights.gpu)
-    wished = wishes(pod, twin_columns, rows, weights.preferences)
-    of_ten = packed if wished is None else np.clip(packed + wished / HIGHEST, 0.0, HIGHEST)
+    preferred = preference_points(pod, twin_columns, rows, weights.preferences)
+    of_ten = packed if preferred is None else np.clip(packed + preferred / HIGHEST, 0.0, HIGHEST)
     terms = np.zeros((len(_TERMS), len(rows)))
     terms[0] = of_ten
     return Scores(
         answer=truncated(of_ten),
         terms=terms,
-        basis=np.full(len(rows), Basis.CARDS),
-        cluster=NOBODY,
+        basis=np.full(len(rows), ScoreBasis.CARDS),
+        cluster=NO_CLUSTER_TERMS,
         packing=packed,
-        wishes=wished,
+        wishes=preferred,
     )
 
 
-def _humble(scores: Floats, basis: Ints, weights: Weights) -> None:
-    """Unknown never scores best, not even where all that is known is bad."""
+def _cap_neutral(scores: Floats, basis: Ints, weights: Weights) -> None:
+    """A node without data never scores best, even if all known nodes score badly."""
     neutral = basis <= NEUTRAL
     if not neutral.any():
         return
@@ -167,40 +169,40 @@ def _humble(scores: Floats, basis: Ints, weights: Weights) -> None:
 
 
 def terms_digest(scores: Scores) -> bytes:
-    """Every float of every candidate in 32 bytes: equal only if all are, to the last bit.
+    """A 32-byte digest of every float of every candidate: equal only if all are bit-identical.
 
-    All terms of a candidate are mixed into one word, and the words are hashed.
+    All terms of a candidate are hashed into one word, and the words are hashed again.
     """
     digest = hashlib.sha256((_MIXERS @ scores.terms.astype("<f8", copy=False).view("<u8")).data)
-    for name in _SELDOM:
-        if (seldom := getattr(scores, name)) is not None:
+    for name in _OPTIONAL:
+        if (term := getattr(scores, name)) is not None:
             digest.update(name.encode())
-            digest.update(np.ascontiguousarray(seldom, "<f8").data)
+            digest.update(np.ascontiguousarray(term, "<f8").data)
     digest.update(scores.basis.astype("<i1").data)
     return digest.digest()
 
 
 def top_terms(scores: Scores, names: Sequence[str], count: int) -> list[Terms]:
-    """Of the best, in full."""
+    """All terms of the best candidates."""
     places = best(scores, count)
     figures: list[list[float]] = scores.terms.take(places, axis=1).T.tolist()
-    return [_told(scores, names, at, of) for at, of in zip(places, figures, strict=True)]
+    return [_terms_at(scores, names, at, of) for at, of in zip(places, figures, strict=True)]
 
 
 def terms_of(scores: Scores, names: Sequence[str], at: int) -> Terms:
-    return _told(scores, names, at, scores.terms[:, at].tolist())
+    return _terms_at(scores, names, at, scores.terms[:, at].tolist())
 
 
-def _told(scores: Scores, names: Sequence[str], at: int, figures: list[float]) -> Terms:
+def _terms_at(scores: Scores, names: Sequence[str], at: int, figures: list[float]) -> Terms:
     values: dict[str, float] = dict(zip(_TERMS, figures, strict=True))
-    for name in _SELDOM:
-        if (seldom := getattr(scores, name)) is not None:
-            values[name] = float(seldom[at])
+    for name in _OPTIONAL:
+        if (term := getattr(scores, name)) is not None:
+            values[name] = float(term[at])
     return Terms(node=names[at], source=_SOURCES[scores.basis.item(at)], **values)
 
 
 def best(scores: Scores, count: int) -> list[int]:
-    """The highest scores first; ties in the order of the request."""
+    """The places of the highest scores, best first; ties in the order of the request."""
     left, places = scores.score.copy(), list[int]()
     for _ in range(min(count, len(left))):
         places.append(int(left.argmax()))  # of equal ones the first

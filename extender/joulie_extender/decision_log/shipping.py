@@ -1,4 +1,4 @@
-"""Decisions on their way into the log: on disk before the reply, at the broker soon after."""
+"""Ships decisions to the log: spooled to disk before the reply, published soon after."""
 
 import asyncio
 import contextlib
@@ -17,14 +17,14 @@ from joulie_bus.streams.refusals import Refusals
 from joulie_extender.decision_log.spool import Spool
 
 SHIP_AT_ONCE = 500
-GATHER_S = 0.1  # nobody waits
+GATHER_S = 0.1  # no reply waits for it
 RETRY_S = 1.0
-HEADROOM = 1024  # bytes that the broker counts beside our own
+HEADROOM = 1024  # bytes that the broker adds to a message
 log = get_logger("extender")
 
 
 class Durability(StrEnum):
-    """How safe a decision is before its answer goes out. On the local disk it is, always."""
+    """Where a decision must be stored before its reply is sent, beside the local disk."""
 
     ASYNC = "async"
     ACK = "ack"  # the broker has it, or the deadline is over
@@ -32,7 +32,7 @@ class Durability(StrEnum):
 
 
 class Shipper:
-    """Takes decisions in, keeps them safe, and gets them into the log, in order."""
+    """Spools decisions and publishes them in order."""
 
     def __init__(
         self, producer: Producer, spool: Spool, durability: Durability = Durability.ASYNC
@@ -43,16 +43,17 @@ class Shipper:
         self._waiting: dict[str, asyncio.Future[bool]] = {}
         self._dropped = 0
         self._refused = Refusals("decisions", "kept in the spool, and published later")
-        self._news = asyncio.Event()
-        self._news.set()  # what the last life left behind is news to the broker
+        self._has_work = asyncio.Event()
+        self._has_work.set()  # ships what the last run left behind
 
     def record(self, entry: DecisionEntry) -> asyncio.Future[bool] | None:
-        """Never stops scheduling: what cannot be kept is counted, and its number stays a hole.
+        """Never stops scheduling: a decision that cannot be spooled is counted and leaves a
+        sequence gap.
 
-        With a durability above `async`, what comes back says whether the broker has it.
+        With a durability above `async`, the result is whether the broker has stored it.
         """
         message = self._spooled(entry)
-        self._news.set()
+        self._has_work.set()
         if self._durability is Durability.ASYNC:
             return None
         stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -60,13 +61,13 @@ class Shipper:
             stored.set_result(False)
         else:
             self._waiting[message.id] = stored
-            # Who gave up waits no more; an outage must not collect them.
+            # A caller that timed out is removed, so that an outage does not collect them.
             stored.add_done_callback(lambda _: self._waiting.pop(message.id, None))
         return stored
 
     @property
     def waiting(self) -> int:
-        """Answers that have not heard yet whether the broker has them."""
+        """The number of replies that wait for the broker."""
         return len(self._waiting)
 
     def _spooled(self, entry: DecisionEntry) -> Message | None:
@@ -78,7 +79,7 @@ class Shipper:
             return None
         metrics.DECISIONS_SPOOLED.inc()
         if self._dropped:
-            self._confess()
+            self._record_dropped()
         return message
 
     def _drop(self, why: str, about: str) -> None:
@@ -87,22 +88,22 @@ class Shipper:
         metrics.DECISIONS_DROPPED.inc()
         log.error("decision_dropped", error=why, about=about)
 
-    def _confess(self) -> None:
-        """How many numbers are missing; if this does not fit on the disk either, it is one more."""
+    def _record_dropped(self) -> None:
+        """Records the number of dropped decisions; if that fails on a full disk, it is one more."""
         count, self._dropped = self._dropped, 0
         if self._spooled(DecisionsDropped(count=count, why=self._why)) is None:
             self._dropped += count
 
     async def ship(self, bus: Log) -> None:
-        """For ever. What the broker refuses stays in the spool and is tried again."""
+        """Runs until cancelled. What the broker refuses stays in the spool and is tried again."""
         gather_s = GATHER_S if self._durability is Durability.ASYNC else 0.0
         while True:
-            await rung(self._news, gather_s=gather_s)
+            await rung(self._has_work, gather_s=gather_s)
             while await self._ship_some(bus):
                 pass
 
     async def _ship_some(self, bus: Log) -> bool:
-        """Is there more? What has come meanwhile is news, and is gathered again."""
+        """Publishes a batch; returns whether more may be waiting."""
         messages, place = self._spool.unshipped(SHIP_AT_ONCE)
         metrics.SPOOLED.set(len(messages))
         try:
@@ -118,7 +119,7 @@ class Shipper:
         return len(messages) == SHIP_AT_ONCE
 
     def _fitting(self, messages: Sequence[Message], most: int) -> list[Message]:
-        """One that no broker would ever take must not keep all others waiting."""
+        """Drops messages that exceed the broker's limit, so that they do not block all others."""
         fitting = [each for each in messages if len(each.data) + HEADROOM <= most]
         for _ in range(len(messages) - len(fitting)):
             self._drop(f"larger than the broker takes ({most} bytes)", "")
@@ -132,7 +133,7 @@ class Shipper:
                 stored.set_result(True)
 
     async def drained(self, patience_s: float) -> None:
-        """At a clean end: give the broker a moment to take what is left; the rest stays on disk."""
+        """On shutdown: waits a limited time for the spool to empty; the rest stays on disk."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 while not self._spool.is_empty:

@@ -1,7 +1,7 @@
-"""Where decisions wait before they are shipped: files, written before the reply goes out.
+"""A spool of decisions on disk, written before the reply is sent.
 
-A process that is killed loses nothing that it answered: the next life ships what the last one left.
-Frames are length, checksum, message; a torn last frame is the one whose reply was never sent.
+A process that is killed loses no decision that it replied with: the next start ships what is left.
+A frame is length, checksum, message; a torn last frame belongs to a reply that was never sent.
 """
 
 import fcntl
@@ -32,8 +32,8 @@ class Place(NamedTuple):
 
 
 class Spool:
-    """One directory per replica, and one process in it. Appends at the end, reads from the front,
-    forgets on `shipped`.
+    """One directory per replica and process. Appends at the end, reads from the front, deletes on
+    `shipped`.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -49,9 +49,10 @@ class Spool:
         self._recent = _Recent(self._end())
 
     def append(self, message: Message) -> None:
-        """In the kernel's hands when this returns: a kill of this process cannot take it back.
+        """Hands the frame to the kernel before it returns, so that a kill of this process cannot
+        lose it.
 
-        Raises OSError, and leaves no torn frame behind, when the disk takes no more.
+        Raises OSError, and leaves no torn frame behind, when the disk is full.
         """
         body = msgspec.msgpack.encode(message)
         frame = _FRAME.pack(len(body), zlib.crc32(body)) + body
@@ -70,7 +71,7 @@ class Spool:
         self._recent.append(message, self._end())
 
     def unshipped(self, limit: int) -> tuple[list[Message], Place]:
-        """The next messages, and the place to hand to `shipped` once the broker has them."""
+        """The next messages, and the place to pass to `shipped` once the broker has them."""
         if self._front == self._recent.start:
             return self._recent.first(limit)
         messages: list[Message] = []
@@ -90,7 +91,7 @@ class Spool:
         return messages, place
 
     def shipped(self, place: Place) -> None:
-        """Everything before `place` is stored elsewhere."""
+        """Deletes everything before `place`: it is stored at the broker."""
         if place.segment != self._front.segment:
             for segment in self._segments():
                 if segment < place.segment:
@@ -110,20 +111,20 @@ class Spool:
 
     @property
     def remembered(self) -> int:
-        """Bytes of messages that are in memory, too."""
+        """Bytes of messages that are also kept in memory."""
         return self._recent.size
 
     def _end(self) -> Place:
         return Place(self._path, self._offset)
 
     def close(self) -> None:
-        """Also a second time."""
+        """Idempotent."""
         if not self._file.closed:
             self._file.close()
             os.close(self._lock)
 
     def _open(self) -> BinaryIO:
-        """A new segment; `self._path` is where it is."""
+        """Creates a segment; `self._path` is its path."""
         self._path = self._directory / f"{self._number:012d}{SUFFIX}"
         return os.fdopen(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600), "r+b", buffering=0)
 
@@ -135,7 +136,7 @@ class Spool:
 
 
 def _locked(directory: Path) -> int:
-    """The directory for this process alone, until it ends or closes what is returned."""
+    """Locks the directory for this process until it ends or closes the returned descriptor."""
     held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -150,7 +151,7 @@ def _locked(directory: Path) -> int:
 
 
 class _Recent:
-    """The newest messages, so that what is shipped soon need not be read from the disk again."""
+    """The newest messages in memory, so that they need not be read from disk to be shipped."""
 
     def __init__(self, start: Place) -> None:
         self.start = start
@@ -177,7 +178,7 @@ class _Recent:
 
 
 def _frames(file: BinaryIO, offset: int) -> Iterator[tuple[Message, int]]:
-    """Whole frames only; what is torn was never answered and is left out."""
+    """Complete frames only; a torn frame was never replied to."""
     while len(head := file.read(_FRAME.size)) == _FRAME.size:
         length, checksum = _FRAME.unpack(head)
         body = file.read(length)

@@ -1,8 +1,8 @@
-"""Which cards of a node a pod gets. Pure: the same cards and the same pod, the same choice.
+"""Chooses the GPUs of a node for a pod. Pure: the same cards and pod give the same choice.
 
-Of all ways to serve it, in this order: the cards it has claimed already; no untouched group of
-linked cards broken up; linked to each other; the least memory left over beside it; the fewest free
-cards left in their group. Names decide between equals.
+Options are ranked, in this order, by: cards the pod has claimed already; no untouched group of
+linked cards broken up; cards linked to each other; the least memory left over; the fewest free
+cards left in their group. Names break ties.
 """
 
 from collections import Counter, defaultdict
@@ -12,19 +12,26 @@ from typing import NamedTuple
 import numpy as np
 
 from joulie_bus.events import PodAsk
-from joulie_extender.gpu.fit import Wish, fitting, matching, precious, wanted_mb, wish_of
+from joulie_extender.gpu.fit import (
+    GpuRequest,
+    fitting,
+    gpu_request_of,
+    matching,
+    untouched_group,
+    wanted_mb,
+)
 from joulie_extender.gpu.models import Aliases
 from joulie_projections.twin.card_columns import NO_LINK
 from joulie_projections.twin.columns import TwinColumns
 
 
-class Taken(NamedTuple):
+class ChosenCard(NamedTuple):
     card: str
     mb: int
 
 
-class Pick(NamedTuple):
-    cards: tuple[Taken, ...]
+class CardChoice(NamedTuple):
+    cards: tuple[ChosenCard, ...]
     because: str
 
 
@@ -36,42 +43,44 @@ class _Card(NamedTuple):
     free_mb: int
     total_mb: int
     is_own: bool
-    is_precious: bool
+    is_in_untouched_group: bool
 
 
-class _Way(NamedTuple):
-    """One way to serve the pod; the least is the best."""
+class _Option(NamedTuple):
+    """One way to serve the pod; the smallest tuple is the best."""
 
-    strange: int  # cards that it has not claimed yet
-    broken: int  # cards of groups that were whole
+    unclaimed: int  # cards that it has not claimed yet
+    from_untouched_groups: int  # cards of groups that were whole
     is_scattered: bool
     left_over_mb: int
     others: int  # fitting cards that stay in the group
     model: str
-    cards: tuple[_Card, ...]  # whose uuids are all different
+    cards: tuple[_Card, ...]  # UUIDs differ, so that no two options are equal
 
 
-def pick(pod: PodAsk, node: str, twin_columns: TwinColumns, aliases: Aliases) -> Pick | None:
-    """None if the node cannot serve it any more."""
-    wish, row = wish_of(pod), twin_columns.rows.get(node, 0)
-    if wish is None or pod.gpu.unreadable or not twin_columns.columns["present"][row]:
+def choose_cards(
+    pod: PodAsk, node: str, twin_columns: TwinColumns, aliases: Aliases
+) -> CardChoice | None:
+    """None if the node cannot serve the pod any more."""
+    request, row = gpu_request_of(pod), twin_columns.rows.get(node, 0)
+    if request is None or pod.gpu.unreadable or not twin_columns.columns["present"][row]:
         return None
-    fit = _fitting_on(row, wish, twin_columns, aliases, pod.uid)
-    ways = list(_ways(fit, wish))
-    if not ways:
+    fit = _fitting_on(row, request, twin_columns, aliases, pod.uid)
+    options = list(_options(fit, request))
+    if not options:
         return None
-    best = min(ways)
-    taken = tuple(Taken(card.uuid, wanted_mb(wish, card.total_mb)) for card in best.cards)
-    return Pick(taken, _because(best, len(fit), wish))
+    best = min(options)
+    taken = tuple(ChosenCard(card.uuid, wanted_mb(request, card.total_mb)) for card in best.cards)
+    return CardChoice(taken, _because(best, len(fit), request))
 
 
 def _fitting_on(
-    row: int, wish: Wish, twin_columns: TwinColumns, aliases: Aliases, uid: str
+    row: int, request: GpuRequest, twin_columns: TwinColumns, aliases: Aliases, uid: str
 ) -> list[_Card]:
     own = {twin_columns.cards.uuids[at] for at in twin_columns.cards.held_by([uid])}
     cards = twin_columns.cards.on(np.array([row]), [uid])
-    fit = fitting(cards, wish) & matching(cards, wish.model, aliases)
-    valued = precious(cards, wish)
+    fit = fitting(cards, request) & matching(cards, request.model, aliases)
+    in_untouched_group = untouched_group(cards, request)
     return [
         _Card(
             uuid=cards.uuids[at],
@@ -81,48 +90,54 @@ def _fitting_on(
             free_mb=int(cards.ints("free_mb")[at]),
             total_mb=state.total_mb,
             is_own=cards.uuids[at] in own,
-            is_precious=bool(valued[at]),
+            is_in_untouched_group=bool(in_untouched_group[at]),
         )
         for at in np.flatnonzero(fit).tolist()
         if (state := cards.states[at]) is not None
     ]
 
 
-def _ways(fit: list[_Card], wish: Wish) -> Iterator[_Way]:
+def _options(fit: list[_Card], request: GpuRequest) -> Iterator[_Option]:
     linked = Counter(card.link for card in fit)
     for alike in _grouped(fit, "bundle"):
         groups = [group for group in _grouped(alike, "link") if group[0].link != NO_LINK]
-        for group in groups if wish.number > 1 else ():
-            yield from _way(group, wish, linked, is_scattered=False)
-        if not wish.is_linked:
-            yield from _way(alike, wish, linked, is_scattered=wish.number > 1)
+        for group in groups if request.number > 1 else ():
+            yield from _option(group, request, linked, is_scattered=False)
+        if not request.is_linked:
+            yield from _option(alike, request, linked, is_scattered=request.number > 1)
 
 
-def _way(
-    among: list[_Card], wish: Wish, linked: Counter[int], *, is_scattered: bool
-) -> Iterator[_Way]:
-    if len(among) < wish.number:
+def _option(
+    among: list[_Card], request: GpuRequest, linked: Counter[int], *, is_scattered: bool
+) -> Iterator[_Option]:
+    if len(among) < request.number:
         return
 
-    def worth(card: _Card) -> tuple[bool, bool, int, int, str]:
+    def rank(card: _Card) -> tuple[bool, bool, int, int, str]:
         others = linked[card.link] if card.link != NO_LINK else 0
-        return not card.is_own, card.is_precious, _left_over(card, wish), others, card.uuid
+        return (
+            not card.is_own,
+            card.is_in_untouched_group,
+            _left_over(card, request),
+            others,
+            card.uuid,
+        )
 
-    best = tuple(sorted(among, key=worth)[: wish.number])
+    best = tuple(sorted(among, key=rank)[: request.number])
     taken = Counter(card.link for card in best if card.link != NO_LINK)
-    yield _Way(
-        strange=sum(not card.is_own for card in best),
-        broken=sum(card.is_precious for card in best),
+    yield _Option(
+        unclaimed=sum(not card.is_own for card in best),
+        from_untouched_groups=sum(card.is_in_untouched_group for card in best),
         is_scattered=is_scattered,
-        left_over_mb=sum(_left_over(card, wish) for card in best),
+        left_over_mb=sum(_left_over(card, request) for card in best),
         others=sum(linked[link] - count for link, count in taken.items()),
         model=best[0].model,
         cards=best,
     )
 
 
-def _left_over(card: _Card, wish: Wish) -> int:
-    return card.free_mb - (wish.mb if wish.is_alone else wanted_mb(wish, card.total_mb))
+def _left_over(card: _Card, request: GpuRequest) -> int:
+    return card.free_mb - (request.mb if request.is_alone else wanted_mb(request, card.total_mb))
 
 
 def _grouped(cards: Iterable[_Card], by: str) -> list[list[_Card]]:
@@ -132,14 +147,14 @@ def _grouped(cards: Iterable[_Card], by: str) -> list[list[_Card]]:
     return list(found.values())
 
 
-def _because(best: _Way, fitting: int, wish: Wish) -> str:
-    """For people, in the decision log."""
-    parts = [f"{wish.number} of {fitting} fitting cards"]
-    if not best.strange:
+def _because(best: _Option, fitting: int, request: GpuRequest) -> str:
+    """The reason of the choice, for the decision log."""
+    parts = [f"{request.number} of {fitting} fitting cards"]
+    if not best.unclaimed:
         parts.append("claimed before")
-    if wish.number > 1:
+    if request.number > 1:
         parts.append("not linked" if best.is_scattered else "linked")
-    if best.broken:
+    if best.from_untouched_groups:
         parts.append("out of an untouched group")
     parts.append(f"{best.left_over_mb} MB left over")
     return ", ".join(parts)

@@ -1,8 +1,8 @@
-"""Which nodes have the cards that a pod wants, and how well it would fill them up. Pure.
+"""Which nodes have the GPUs that a pod requests, and how well it would pack them. Pure.
 
-A pod that asks for whole cards has them alone, as the device plugin gives them out; one that asks
-for a share or for memory shares a card with others. It needs as many fitting cards of one model as
-it asks for, linked to each other where it says so.
+A request for whole cards gets them exclusively, as the device plugin allocates them; a request for
+a share or for memory shares a card. The pod needs that many fitting cards of one model, linked to
+each other if it requests NVLink.
 """
 
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ from joulie_projections.twin.power import cores_of
 Codes = npt.NDArray[np.uint8]
 Column = TypeVar("Column", bound=npt.NDArray[Any])
 _CARD_MILLI = 1000
-DRIVER_MB = 1024  # what a driver may keep of a card that no pod uses
-WISHES = 64  # whose seats are kept, for as long as the cards are as they are
-HIGHEST = 10.0  # of the scores of kube-scheduler's extenders
+DRIVER_MB = 1024  # memory that a driver may occupy on an unused card
+CACHED_REQUESTS = 64  # cached until the cards change
+HIGHEST = 10.0  # highest score of an extender
 
 
 class GpuVerdict(IntEnum):
-    """Goes on where the verdicts of energy end; the decision log keeps one per candidate."""
+    """Codes follow those of the energy filter; the decision log keeps one per candidate."""
 
     PASSED = 0
     NO_CARDS = 16
@@ -40,7 +40,7 @@ class GpuVerdict(IntEnum):
 # Fixed sentences without names, numbers or "%", one for each kind of pod.
 WANTS_CARDS = "the node has not the healthy, free GPU cards of one model that the pod asks for"
 WANTS_LINKED = "the node has not the healthy, free and linked GPU cards that the pod asks for"
-WANTS_SENSE = "an annotation of the pod about GPUs cannot be read:"
+UNREADABLE_ANNOTATION = "an annotation of the pod about GPUs cannot be read:"
 
 
 _NO_CARDS = np.uint8(GpuVerdict.NO_CARDS)
@@ -52,32 +52,32 @@ class GpuWeights(NamedTuple):
     aliases: Aliases = ()
     packing: str = "share"  # as the article counts, or "fit"
     balance: float = 0.4  # of what "fit" says, the part that cores beside the cards have
-    resources: str = ",".join(GPU_RESOURCES)  # by which pods ask for cards; in the asks already
+    resources: str = ",".join(GPU_RESOURCES)  # resource names of GPUs, applied when pods are parsed
 
 
-class Wish(NamedTuple):
-    """What a pod wants of each of its cards; pods of one wish are alike."""
+class GpuRequest(NamedTuple):
+    """What a pod requests of each of its cards; pods with equal requests share cached results."""
 
     model: str
     number: int  # of cards
     mb: int
     share_milli: int
-    is_alone: bool  # nobody else may be on the card
+    is_alone: bool  # no other pod may use the card
     is_linked: bool
 
 
-class Seats(NamedTuple):
-    """One value per row of the board."""
+class GpuColumns(NamedTuple):
+    """One value per row."""
 
-    verdicts: Codes  # as if all nodes were there
+    verdicts: Codes  # as if all nodes were present
     filled: Floats  # percent of the memory of all cards of the model that is used
     breaks: Bools  # a whole group of linked cards would be broken up
-    snug: Floats  # the same of the card that a share would fill most; of whole cards, as above
+    fullest: Floats  # the same of the card that a share would fill most; of whole cards, as above
     after: Floats  # percent of the memory of all cards of the model, once the pod is there
 
 
-def wish_of(pod: PodAsk) -> Wish | None:
-    """None if it said nothing about its cards: then there is no rule about them."""
+def gpu_request_of(pod: PodAsk) -> GpuRequest | None:
+    """None if the pod requests nothing of its cards: then no rule applies."""
     asked = pod.gpu
     if not asks(pod):
         return None
@@ -86,7 +86,7 @@ def wish_of(pod: PodAsk) -> Wish | None:
     is_linked = asked.topology == "nvlink" and count > 1
     share = asked.share_milli or -(-milli // count)
     is_alone = not share and (pod.gpu_cards > 0 or not asked.vram_mb)
-    return Wish(asked.model, count, asked.vram_mb, share, is_alone, is_linked)
+    return GpuRequest(asked.model, count, asked.vram_mb, share, is_alone, is_linked)
 
 
 def asks(pod: PodAsk) -> bool:
@@ -96,19 +96,19 @@ def asks(pod: PodAsk) -> bool:
     )
 
 
-def wanted_mb(wish: Wish, total_mb: int) -> int:
-    """What it would claim of a card of this size."""
-    if wish.is_alone:
+def wanted_mb(request: GpuRequest, total_mb: int) -> int:
+    """The memory that the pod would claim of a card of this size."""
+    if request.is_alone:
         return total_mb
-    return max(wish.mb, -(-wish.share_milli * total_mb // _CARD_MILLI))
+    return max(request.mb, -(-request.share_milli * total_mb // _CARD_MILLI))
 
 
 def reason_of(pod: PodAsk) -> str:
-    """The one text for all refused nodes; it depends on the pod alone."""
+    """The one reason for all refused nodes; it depends on the pod alone."""
     if pod.gpu.unreadable:
-        return f"{WANTS_SENSE} {pod.gpu.unreadable}"
-    wish = wish_of(pod)
-    return WANTS_LINKED if wish is not None and wish.is_linked else WANTS_CARDS
+        return f"{UNREADABLE_ANNOTATION} {pod.gpu.unreadable}"
+    request = gpu_request_of(pod)
+    return WANTS_LINKED if request is not None and request.is_linked else WANTS_CARDS
 
 
 def gpu_verdicts(
@@ -117,53 +117,53 @@ def gpu_verdicts(
     """`gone` are pods whose cards count as free; the pod's own claims always do."""
     if pod.gpu.unreadable:
         return np.full(len(rows), GpuVerdict.UNREADABLE, np.uint8)
-    wish = wish_of(pod)
-    if wish is None:
+    request = gpu_request_of(pod)
+    if request is None:
         return np.zeros(len(rows), np.uint8)
-    verdicts = _verdicts(wish, twin_columns, aliases, (pod.uid, *gone))
+    verdicts = _verdicts(request, twin_columns, aliases, (pod.uid, *gone))
     return np.where(twin_columns.columns["present"], verdicts, _NO_CARDS)[rows]
 
 
 def points(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: GpuWeights) -> Floats:
-    """0..10 on a path of its own, as the article counts: a pod that names no model packs, too."""
-    any_card = Wish("", max(1, pod.gpu_cards), 0, 0, is_alone=True, is_linked=False)
-    wish = wish_of(pod) or any_card
+    """0 to 10 under /gpu, by the article's formula: a pod that names no model is packed, too."""
+    any_card = GpuRequest("", max(1, pod.gpu_cards), 0, 0, is_alone=True, is_linked=False)
+    request = gpu_request_of(pod) or any_card
     return (
         np.zeros(len(rows))
         if pod.gpu.unreadable
-        else _packing(wish, pod, twin_columns, rows, weights)
+        else _packing(request, pod, twin_columns, rows, weights)
     )
 
 
 def packing(
     pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: GpuWeights
 ) -> Floats | None:
-    """The same in points of a hundred, weighted; None where energy alone decides."""
-    wish = wish_of(pod)
-    if wish is None or pod.gpu.unreadable or not weights.binpack:
+    """The same on the scale of 100, weighted; None if the pod requests nothing of its cards."""
+    request = gpu_request_of(pod)
+    if request is None or pod.gpu.unreadable or not weights.binpack:
         return None
-    of_ten = _packing(wish, pod, twin_columns, rows, weights)
+    of_ten = _packing(request, pod, twin_columns, rows, weights)
     return np.asarray(weights.binpack * (of_ten * HIGHEST), np.float64)
 
 
 def _packing(
-    wish: Wish, pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: GpuWeights
+    request: GpuRequest, pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: GpuWeights
 ) -> Floats:
-    seats = _seats(wish, twin_columns, weights.aliases, (pod.uid,))
+    columns = _gpu_columns(request, twin_columns, weights.aliases, (pod.uid,))
     if weights.packing == "fit":
-        cards = (1 - weights.balance) * seats.snug[rows]
+        cards = (1 - weights.balance) * columns.fullest[rows]
         of_ten = (
-            cards + weights.balance * _balance(pod, twin_columns, rows, seats.after)
+            cards + weights.balance * _balance(pod, twin_columns, rows, columns.after)
         ) / HIGHEST
     else:
-        of_ten = seats.filled[rows] / HIGHEST
-    return np.clip(of_ten - weights.links * seats.breaks[rows], 0.0, HIGHEST)
+        of_ten = columns.filled[rows] / HIGHEST
+    return np.clip(of_ten - weights.links * columns.breaks[rows], 0.0, HIGHEST)
 
 
 def _balance(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, after: Floats) -> Floats:
-    """100 where cards and cores run out together: a card without cores beside it is nobody's.
+    """100 where cards and cores run out together: cards cannot be used without cores beside them.
 
-    0 where nobody knows the cores: unknown never scores best.
+    0 where the cores are unknown: a node without data never scores best.
     """
     cores, watts = twin_columns.floats("cores")[rows], twin_columns.floats("cpu_max_w")[rows]
     known = (cores > 0) & (watts > 0)
@@ -177,42 +177,46 @@ def _balance(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, after: Floats) 
 
 
 def _verdicts(
-    wish: Wish, twin_columns: TwinColumns, aliases: Aliases, gone: tuple[str, ...]
+    request: GpuRequest, twin_columns: TwinColumns, aliases: Aliases, gone: tuple[str, ...]
 ) -> Codes:
-    """What these pods hold counts as free; cards of one node mean nothing to any other."""
+    """The cards held by `gone` count as free; cards of one node do not affect any other."""
     cards, height = twin_columns.cards, len(twin_columns.columns["present"])
-    verdicts, nodes = _kept(wish, cards, height, aliases).verdicts, cards.nodes_of(gone)
+    verdicts, nodes = _cached(request, cards, height, aliases).verdicts, cards.nodes_of(gone)
     if not len(nodes):
         return verdicts
-    return _patched(verdicts, _room(wish, cards.on(nodes, gone), height, aliases).verdicts, nodes)
-
-
-def _seats(wish: Wish, twin_columns: TwinColumns, aliases: Aliases, gone: tuple[str, ...]) -> Seats:
-    cards, height = twin_columns.cards, len(twin_columns.columns["present"])
-    seats, nodes = _kept(wish, cards, height, aliases), cards.nodes_of(gone)
-    if not len(nodes):
-        return seats
-    anew = _of_all(wish, cards.on(nodes, gone), height, aliases)
-    return Seats(
-        _patched(seats.verdicts, anew.verdicts, nodes),
-        _patched(seats.filled, anew.filled, nodes),
-        _patched(seats.breaks, anew.breaks, nodes),
-        _patched(seats.snug, anew.snug, nodes),
-        _patched(seats.after, anew.after, nodes),
+    return _patched(
+        verdicts, _fit_of(request, cards.on(nodes, gone), height, aliases).verdicts, nodes
     )
 
 
-def _kept(wish: Wish, cards: Cards, height: int, aliases: Aliases) -> Seats:
-    """Computed once for some cards and a wish: pods that hold nothing yet are alike in it."""
-    key = (wish, aliases, height)
+def _gpu_columns(
+    request: GpuRequest, twin_columns: TwinColumns, aliases: Aliases, gone: tuple[str, ...]
+) -> GpuColumns:
+    cards, height = twin_columns.cards, len(twin_columns.columns["present"])
+    columns, nodes = _cached(request, cards, height, aliases), cards.nodes_of(gone)
+    if not len(nodes):
+        return columns
+    updated = _computed(request, cards.on(nodes, gone), height, aliases)
+    return GpuColumns(
+        _patched(columns.verdicts, updated.verdicts, nodes),
+        _patched(columns.filled, updated.filled, nodes),
+        _patched(columns.breaks, updated.breaks, nodes),
+        _patched(columns.fullest, updated.fullest, nodes),
+        _patched(columns.after, updated.after, nodes),
+    )
+
+
+def _cached(request: GpuRequest, cards: Cards, height: int, aliases: Aliases) -> GpuColumns:
+    """Computed once per set of cards and request: pods without claims share the result."""
+    key = (request, aliases, height)
     kept = cards.memo.get(key)
-    if isinstance(kept, Seats):
+    if isinstance(kept, GpuColumns):
         return kept
-    seats = _of_all(wish, cards, height, aliases)
-    if len(cards.memo) >= WISHES:
+    columns = _computed(request, cards, height, aliases)
+    if len(cards.memo) >= CACHED_REQUESTS:
         cards.memo.clear()
-    cards.memo[key] = seats
-    return seats
+    cards.memo[key] = columns
+    return columns
 
 
 def _patched(whole: Column, part: Column, nodes: Ints) -> Column:
@@ -221,39 +225,39 @@ def _patched(whole: Column, part: Column, nodes: Ints) -> Column:
     return found
 
 
-class _Room(NamedTuple):
+class _Fit(NamedTuple):
     of_model: Bools  # of each card
     fit: Bools
-    fits: Bools  # of each row of the board
+    fits: Bools  # of each row
     verdicts: Codes
 
 
-def _room(wish: Wish, cards: Cards, height: int, aliases: Aliases) -> _Room:
-    of_model = matching(cards, wish.model, aliases) & (cards.ints("node") != NO_NODE)
-    fit = of_model & fitting(cards, wish)
-    fits = unlinked = _rows_with(cards, fit, cards.ints("bundle"), wish.number, height)
-    if wish.is_linked:
-        fits = _rows_linked(cards, fit, wish.number, height)
+def _fit_of(request: GpuRequest, cards: Cards, height: int, aliases: Aliases) -> _Fit:
+    of_model = matching(cards, request.model, aliases) & (cards.ints("node") != NO_NODE)
+    fit = of_model & fitting(cards, request)
+    fits = unlinked = _rows_with(cards, fit, cards.ints("bundle"), request.number, height)
+    if request.is_linked:
+        fits = _rows_linked(cards, fit, request.number, height)
     verdicts = np.full(height, GpuVerdict.NO_CARDS, np.uint8)
     verdicts[unlinked] = GpuVerdict.NOT_LINKED
     verdicts[fits] = GpuVerdict.PASSED
-    return _Room(of_model, fit, fits, verdicts)
+    return _Fit(of_model, fit, fits, verdicts)
 
 
-def _of_all(wish: Wish, cards: Cards, height: int, aliases: Aliases) -> Seats:
-    room = _room(wish, cards, height, aliases)
-    loose = room.fit & ~precious(cards, wish)
-    if wish.is_linked:
-        whole = _rows_linked(cards, loose, wish.number, height)
+def _computed(request: GpuRequest, cards: Cards, height: int, aliases: Aliases) -> GpuColumns:
+    found = _fit_of(request, cards, height, aliases)
+    loose = found.fit & ~untouched_group(cards, request)
+    if request.is_linked:
+        whole = _rows_linked(cards, loose, request.number, height)
     else:
-        whole = _rows_with(cards, loose, cards.ints("bundle"), wish.number, height)
-    filled, after = _filled(cards, room.of_model, wish, height)
-    snug = filled if wish.is_alone else _snug(cards, room.fit, wish, height)
-    return Seats(room.verdicts, filled, room.fits & ~whole, snug, after)
+        whole = _rows_with(cards, loose, cards.ints("bundle"), request.number, height)
+    filled, after = _filled(cards, found.of_model, request, height)
+    fullest = filled if request.is_alone else _fullest(cards, found.fit, request, height)
+    return GpuColumns(found.verdicts, filled, found.fits & ~whole, fullest, after)
 
 
 def matching(cards: Cards, model: str, aliases: Aliases) -> Bools:
-    """Cards of a model; of any, if none is named."""
+    """Cards of a model; all cards if no model is named."""
     if not model:
         return np.ones(len(cards.states), np.bool_)
     known = cards.numbers.models
@@ -262,26 +266,26 @@ def matching(cards: Cards, model: str, aliases: Aliases) -> Bools:
     return found
 
 
-def fitting(cards: Cards, wish: Wish) -> Bools:
+def fitting(cards: Cards, request: GpuRequest) -> Bools:
     total, free = cards.ints("total_mb"), cards.ints("free_mb")
     usable = cards.bools("healthy") & (total > 0)
-    if wish.is_alone:
-        least = wish.mb if wish.mb else np.maximum(total - DRIVER_MB, 0)
-        return usable & cards.bools("idle") & (free >= least) & (total >= wish.mb)
-    least = np.maximum(wish.mb, -(-wish.share_milli * total // _CARD_MILLI))
+    if request.is_alone:
+        least = request.mb if request.mb else np.maximum(total - DRIVER_MB, 0)
+        return usable & cards.bools("idle") & (free >= least) & (total >= request.mb)
+    least = np.maximum(request.mb, -(-request.share_milli * total // _CARD_MILLI))
     return usable & (free >= least)
 
 
-def precious(cards: Cards, wish: Wish) -> Bools:
-    """Cards of linked groups that nobody has touched, and that are larger than what is asked."""
+def untouched_group(cards: Cards, request: GpuRequest) -> Bools:
+    """Cards in linked groups without any user, where the group is larger than the request."""
     links = cards.ints("link")
     groups = _groups(cards)
-    found: Bools = (groups.untouched & (groups.size > wish.number))[links]
+    found: Bools = (groups.untouched & (groups.size > request.number))[links]
     return found
 
 
 class _Groups(NamedTuple):
-    """One value per number of a link."""
+    """One value per link number."""
 
     size: Ints
     untouched: Bools
@@ -301,7 +305,7 @@ def _groups(cards: Cards) -> _Groups:
 
 
 def _rows_with(cards: Cards, fit: Bools, groups: Ints, count: int, height: int) -> Bools:
-    """Rows of the board with so many fitting cards in one group."""
+    """Rows with `count` fitting cards in one group."""
     here = groups[fit]
     enough = np.bincount(here)[here] >= count if len(here) else np.zeros(0, np.bool_)
     found = np.zeros(height, np.bool_)
@@ -314,25 +318,29 @@ def _rows_linked(cards: Cards, fit: Bools, count: int, height: int) -> Bools:
     return _rows_with(cards, fit & (links != NO_LINK), links, count, height)
 
 
-def _filled(cards: Cards, of_model: Bools, wish: Wish, height: int) -> tuple[Floats, Floats]:
-    """As the article has it: (allocated / total) x 100, of all cards of the model; now and then."""
+def _filled(
+    cards: Cards, of_model: Bools, request: GpuRequest, height: int
+) -> tuple[Floats, Floats]:
+    """By the article's formula, (allocated / total) x 100 over all cards of the model: now, and
+    with the pod.
+    """
     at, nothing = cards.ints("node")[of_model], np.zeros(height)
     used = np.bincount(at, cards.ints("used_mb")[of_model], height)
     total = np.bincount(at, cards.ints("total_mb")[of_model], height)
     count = np.bincount(at, minlength=height)
     filled = np.divide(used, total, out=nothing.copy(), where=total > 0) * 100
     card = np.divide(100, count, out=nothing.copy(), where=count > 0)
-    if wish.is_alone:
-        return filled, np.minimum(100.0, filled + wish.number * card)
-    memory = np.divide(100 * wish.mb, total, out=nothing, where=total > 0)
-    share = np.maximum(memory, card * wish.share_milli / _CARD_MILLI)
-    return filled, np.minimum(100.0, filled + wish.number * share)
+    if request.is_alone:
+        return filled, np.minimum(100.0, filled + request.number * card)
+    memory = np.divide(100 * request.mb, total, out=nothing, where=total > 0)
+    share = np.maximum(memory, card * request.share_milli / _CARD_MILLI)
+    return filled, np.minimum(100.0, filled + request.number * share)
 
 
-def _snug(cards: Cards, fit: Bools, wish: Wish, height: int) -> Floats:
-    """Percent of the one card that would be used most with the pod on it."""
+def _fullest(cards: Cards, fit: Bools, request: GpuRequest, height: int) -> Floats:
+    """Usage in percent of the card that would be fullest with the pod on it."""
     total, found = cards.ints("total_mb")[fit], np.zeros(height)
-    wanted = np.maximum(wish.mb, -(-wish.share_milli * total // _CARD_MILLI))
+    wanted = np.maximum(request.mb, -(-request.share_milli * total // _CARD_MILLI))
     used = (total - cards.ints("free_mb")[fit] + wanted) / total * 100
     np.maximum.at(found, cards.ints("node")[fit], used)
     return found

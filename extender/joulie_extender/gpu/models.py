@@ -1,9 +1,9 @@
-"""Which card models a name stands for. Pure.
+"""Matches requested GPU model names with models. Pure.
 
-A name matches a model when all its words stand in the model's name, in order, and the model has all
-traits that it tells: `A100` and `A100 40GB` are `NVIDIA-A100-SXM4-40GB`; `A10` is not, because
-words are whole. Other names of a model come from the catalog; they count only as a whole, so that
-no short one stands in for a longer. How a name is spelled makes no difference.
+A name matches a model when the model's name contains all of its words, in order, and all traits
+that it gives: `A100` and `A100 40GB` match `NVIDIA-A100-SXM4-40GB`; `A10` does not, because words
+match whole. Aliases come from the catalog and match only as a whole, so that a short alias cannot
+match a longer name. Spelling (case, separators) does not matter.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ def aliases_of(catalog: Catalog) -> Aliases:
 
 
 def _names(model: GpuModel) -> Iterable[str]:
-    """Those that leave out the memory, with it, too."""
+    """Names that leave out the memory are included with it, too."""
     for name in model.names:
         yield name
         if not memory_gb(name):
@@ -43,14 +43,14 @@ def _in_order(wanted: Words, found: Iterable[str]) -> bool:
 
 
 def _known_as(name: str, aliases: Aliases) -> int:
-    """A bit for each model of which this is a whole name."""
+    """A bit for each model that has this name as an alias."""
     whole = card_name(name)
     known = (any(card_name(alias) == whole for alias in names) for names in aliases)
     return sum(1 << at for at, is_it in enumerate(known) if is_it)
 
 
 def written(aliases: Aliases) -> str:
-    """As one text, which a declaration of settings can hold; `read` is its counterpart."""
+    """One text, as a declaration of settings stores it; `read` is the inverse."""
     return "\n".join("\t".join(names) for names in aliases)
 
 

@@ -1,4 +1,4 @@
-"""The webhook itself: asks a verb, writes down, replies. It decides nothing."""
+"""The extender's application: reads a request, calls the verb, records the decision, replies."""
 
 import asyncio
 import contextlib
@@ -22,70 +22,72 @@ from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_extender.binding.bind import Bindings
 from joulie_extender.debug.pages import explanation, scoring_page
-from joulie_extender.debug.recent_answers import Explanations
+from joulie_extender.debug.recent_answers import RecentAnswers
 from joulie_extender.decide import decide
+from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.scoring import Weights
-from joulie_extender.decide.snapshot import Moment
 from joulie_extender.gpu.fit import asks
 from joulie_extender.http.handlers import A, Answer, Filter, Preempt, Prioritize
-from joulie_extender.http.verb_metrics import Counted
+from joulie_extender.http.verb_metrics import MeteredVerb
 from joulie_extender.protocol.exchange import Reply, Request, refusal
 from joulie_extender.protocol.kube_scheduler import BAD_REQUESTS, Reader, bind_reply, read_binding
 from joulie_projections.hardware.gpu_resources import gpu_resources
 from joulie_projections.pods.classify import with_namespace_class
 from joulie_projections.view.view import ViewSnapshot
 
-Look = Callable[[], ViewSnapshot]
-# What comes back tells whether the broker has it; None if nobody waits for that.
+TakeSnapshot = Callable[[], ViewSnapshot]
+# The result is whether the broker has stored it; None if the reply does not wait for that.
 Record = Callable[[DecisionEntry], Awaitable[bool] | None]
 Clock = Callable[[], int]
-Later = Callable[[Callable[[], None]], object]  # when the reply has been written
-NOBODY_BINDS = (
+Defer = Callable[[Callable[[], None]], object]  # runs the callback after the reply has been written
+BINDING_DISABLED = (
     "nothing is bound here: the log is out of reach, or EXTENDER_BINDS names nobody to bind with"
 )
 DUTIES: tuple[Duty, ...] = get_args(Duty)
 log = get_logger("extender")
 
 
-class Conduct(NamedTuple):
-    """What to do when there is no answer to give."""
+class FallbackPolicy(NamedTuple):
+    """The reply when there is no answer: after a failure, past the deadline, or before the view is
+    ready.
+    """
 
     fails: FallbackAnswer = "open"
-    gpu_fails: FallbackAnswer = "closed"  # of pods that say what cards they want
+    gpu_fails: FallbackAnswer = "closed"  # for pods with a GPU request
     deadline_s: float = 0.1
     is_strict: bool = False  # no answer that the broker has not stored
 
     def fails_for(self, duty: Duty, pod: PodAsk) -> FallbackAnswer:
-        """Energy is a preference, a card that is not there is none."""
+        """Pods with a GPU request fail closed: energy is a preference, a missing GPU is not."""
         return self.gpu_fails if duty != "energy" and asks(pod) else self.fails
 
 
 class Extender:
-    """Answers from one snapshot per request; every answer is recorded before it is given."""
+    """Answers each request from one snapshot; the decision is recorded before the reply is sent."""
 
     def __init__(
         self,
-        look: Look,
+        snapshot: TakeSnapshot,
         record: Record,
         weights: Weights,
         clock: Clock,
         is_ready: Callable[[], bool] = lambda: True,
-        conduct: Conduct = Conduct(),  # noqa: B008
+        fallback_policy: FallbackPolicy = FallbackPolicy(),  # noqa: B008
     ) -> None:
-        self._look = look
+        self._snapshot = snapshot
         self._record = record
         self._weights = weights
         self._clock = clock
-        self._conduct = conduct
-        self._explanations = Explanations()
+        self._fallback_policy = fallback_policy
+        self._recent_answers = RecentAnswers()
         self.is_ready = is_ready
-        self.bindings: Bindings | None = None  # once there is a log to claim in
-        self.later: Later = _at_once
+        self.bindings: Bindings | None = None  # None until a log is connected
+        self.defer: Defer = _at_once
         resources = gpu_resources(weights.gpu.resources)
         reader = Reader(resources)
-        self._filters = {duty: Counted(Filter(reader, duty)) for duty in DUTIES}
-        self._prioritizes = {duty: Counted(Prioritize(reader, duty)) for duty in DUTIES}
-        self._preempts = {duty: Counted(Preempt(duty, resources)) for duty in DUTIES}
+        self._filters = {duty: MeteredVerb(Filter(reader, duty)) for duty in DUTIES}
+        self._prioritizes = {duty: MeteredVerb(Prioritize(reader, duty)) for duty in DUTIES}
+        self._preempts = {duty: MeteredVerb(Preempt(duty, resources)) for duty in DUTIES}
 
     def filter(self, request: Request, duty: Duty = "all") -> Reply | Awaitable[Reply]:
         return self._answer(self._filters[duty], request)
@@ -97,97 +99,101 @@ class Extender:
         return self._answer(self._preempts[duty], request)
 
     async def bind(self, request: Request) -> Reply:
-        """One call at a time per pod, many pods at once: each waits for the log and for others."""
+        """Binds one pod; bindings of many pods run concurrently."""
         started = time.perf_counter()
         try:
             asked = read_binding(request.body)
         except BAD_REQUESTS as error:
             return refusal(400, str(error))
         if self.bindings is None:
-            return Reply(200, bind_reply(NOBODY_BINDS))
+            return Reply(200, bind_reply(BINDING_DISABLED))
         decided = await self.bindings.bind(asked)
         stored = self._record(decided)
         metrics.BINDINGS.labels(outcome=decided.outcome).inc()
         metrics.BIND_SECONDS.observe(time.perf_counter() - started)
         if stored is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stored, self._conduct.deadline_s)
+                await asyncio.wait_for(stored, self._fallback_policy.deadline_s)
         return Reply(200, bind_reply(decided.error))
 
     def scoring(self) -> bytes:
-        return msgspec.json.encode(scoring_page(self._moment(), self._weights))
+        return msgspec.json.encode(scoring_page(self._context(), self._weights))
 
     def explain(self, uid: str) -> bytes | None:
-        page = explanation(self._explanations.of(uid), self._look().twin_columns)
+        page = explanation(self._recent_answers.of(uid), self._snapshot().twin_columns)
         return None if page is None else msgspec.json.encode(page)
 
-    def _moment(self) -> Moment:
-        return self._at(self._look())
+    def _context(self) -> DecisionContext:
+        return self._at(self._snapshot())
 
-    def _at(self, seen: ViewSnapshot) -> Moment:
-        return Moment(seen.twin_columns, seen.position, seen.age_ms, self._clock())
+    def _at(self, snapshot: ViewSnapshot) -> DecisionContext:
+        return DecisionContext(
+            snapshot.twin_columns, snapshot.position, snapshot.age_ms, self._clock())
 
-    def _answer(self, verb: Counted[A], request: Request) -> Reply | Awaitable[Reply]:
+    def _answer(self, verb: MeteredVerb[A], request: Request) -> Reply | Awaitable[Reply]:
         try:
             return self._answered(verb, request)
-        except OutOfBounds as error:  # a name that no object of Kubernetes has
+        except OutOfBounds as error:  # a name that Kubernetes does not allow
             verb.refused.inc()
             return refusal(400, str(error))
 
-    def _answered(self, verb: Counted[A], request: Request) -> Reply | Awaitable[Reply]:
+    def _answered(self, verb: MeteredVerb[A], request: Request) -> Reply | Awaitable[Reply]:
         started = time.perf_counter()
         try:
-            asked = verb.question.read(request.body)
+            asked = verb.handler.read(request.body)
         except BAD_REQUESTS as error:
             verb.refused.inc()
             return refusal(400, str(error))
-        seen = self._look()
-        given = seen.namespaces.get(asked.pod.namespace)
+        snapshot = self._snapshot()
+        given = snapshot.namespaces.get(asked.pod.namespace)
         if given is not None:
             asked = asked._replace(pod=with_namespace_class(asked.pod, given))
-        call = _Call(verb, asked, self._at(seen), request.begun + self._conduct.deadline_s)
-        answer = self._thought(call)
+        call = _Call(verb, asked, self._at(snapshot), request.begun + self._fallback_policy.deadline_s
+        )
+        answer = self._computed(call)
         if not isinstance(answer, Answer):
             return self._fallback(call, answer)
         stored = self._record(answer.decision)
         seconds = time.perf_counter() - started
-        self.later(lambda: self._remember(call, answer, seconds))
+        self.defer(lambda: self._count(call, answer, seconds))
         reply = _reply(answer.reply, answer.decision.basis)
         return reply if stored is None else self._when_stored(call, stored, reply)
 
-    def _thought(self, call: "_Call[A]") -> Answer | FallbackReason:
-        """An answer, or why there is none."""
+    def _computed(self, call: "_Call[A]") -> Answer | FallbackReason:
+        """The answer, or the reason why there is none."""
         if self._fails(call) == "closed" and not self.is_ready():
             return "not-ready"
         if time.monotonic() > call.deadline:
             return "overdue"
         try:
-            return call.verb.question.answer(call.asked, call.moment, self._weights)
+            return call.verb.handler.answer(call.asked, call.context, self._weights)
         except Exception:
-            log.exception("thinking_failed", verb=call.verb.question.name, pod=call.asked.pod.uid)
+            log.exception("thinking_failed", verb=call.verb.handler.name, pod=call.asked.pod.uid)
             return "failed"
 
-    def _remember(self, call: "_Call[A]", answer: Answer, seconds: float) -> None:
-        """After the reply has been written."""
-        self._explanations.keep(answer.decision)
+    def _count(self, call: "_Call[A]", answer: Answer, seconds: float) -> None:
+        """Updates metrics and recent answers, after the reply has been written."""
+        self._recent_answers.keep(answer.decision)
         call.verb.asked(call.asked)
         call.verb.answered(answer)
         call.verb.seconds.observe(seconds)
 
     def _fallback(self, call: "_Call[A]", why: FallbackReason) -> Reply:
-        """Scheduling goes on; that this was no real answer is counted, and stands in the log."""
+        """Replies by the fallback policy; metrics and the decision log record that it was a
+        fallback.
+        """
         answer: FallbackAnswer = "closed" if why == "unrecorded" else self._fails(call)
-        question, asked = call.verb.question, call.asked
-        basis = decide.basis_of(call.moment, self._weights)
-        metrics.FALLBACKS.labels(verb=question.name, reason=why).inc()
-        if question.name == "prioritize":
+        handler, asked = call.verb.handler, call.asked
+        basis = decide.basis_of(call.context, self._weights)
+        metrics.FALLBACKS.labels(verb=handler.name, reason=why).inc()
+        if handler.name == "prioritize":
             metrics.SCORES_SAVED.inc(len(asked.names))
         self._record(
             FallbackAnswered(
                 pod_uid=asked.pod.uid,
                 namespace=asked.pod.namespace,
                 name=asked.pod.name,
-                verb=question.name,
+                verb=handler.name,
                 why=why,
                 answer=answer,
                 candidates=len(asked.names),
@@ -196,10 +202,10 @@ class Extender:
         )
         call.verb.asked(call.asked)
         call.verb.fallen_back.inc()
-        return _reply(question.fallback(asked, answer, self._weights), basis)
+        return _reply(handler.fallback(asked, answer, self._weights), basis)
 
     def _fails(self, call: "_Call[A]") -> FallbackAnswer:
-        return self._conduct.fails_for(call.verb.question.duty, call.asked.pod)
+        return self._fallback_policy.fails_for(call.verb.handler.duty, call.asked.pod)
 
     async def _when_stored(self, call: "_Call[A]", stored: Awaitable[bool], reply: Reply) -> Reply:
         is_stored = False
@@ -209,15 +215,15 @@ class Extender:
         if is_stored:
             return reply
         metrics.DECISIONS_UNACKNOWLEDGED.inc()
-        return self._fallback(call, "unrecorded") if self._conduct.is_strict else reply
+        return self._fallback(call, "unrecorded") if self._fallback_policy.is_strict else reply
 
 
 class _Call(NamedTuple, Generic[A]):
-    """One request on its way through."""
+    """The state of one request while it is processed."""
 
-    verb: Counted[A]
+    verb: MeteredVerb[A]
     asked: A
-    moment: Moment
+    context: DecisionContext
     deadline: float  # by the monotonic clock
 
 
@@ -226,6 +232,6 @@ def _at_once(what: Callable[[], None]) -> None:
 
 
 def _reply(body: bytes, basis: Basis) -> Reply:
-    """Says what it rests on."""
+    """Adds the position and the age of the view as headers."""
     rests_on = (basis.view, basis.view_age_ms)
     return Reply(200, body, b"Joulie-View: %d\r\nJoulie-View-Age-Ms: %d\r\n" % rests_on)

@@ -1,40 +1,42 @@
-"""Bytes that all connections together hold: requests being read, read ahead, and unsent replies.
+"""A byte limit shared by all connections: request bodies, pipelined requests and unsent replies.
 
-Pure: it counts, and knows no connection.
+Pure: it counts and knows no connection.
 """
 
 
-class Budget:
+class ByteBudget:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.held = 0
 
     def take(self, count: int) -> bool:
-        """False if there is no room for so many more; nothing is taken then."""
+        """Reserves `count` bytes; returns False and reserves nothing if the limit would be
+        exceeded.
+        """
         if self.held + count > self.limit:
             return False
         self.held += count
         return True
 
     def charge(self, count: int) -> None:
-        """For bytes that exist already, such as a reply that the client does not take."""
+        """Counts bytes that exist already, such as unsent replies, even beyond the limit."""
         self.held += count
 
     def give(self, count: int) -> None:
         self.held -= count
 
 
-class Share:
-    """What one connection holds of the budget."""
+class ConnectionBudget:
+    """The part of the budget that one connection holds."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: ByteBudget) -> None:
         self._budget = budget
         self._held = 0
         self._unread = 0  # of the body that is being read
-        self._unsent = 0  # of replies that the client does not take
+        self._unsent = 0  # of replies in the write buffer
 
     def read(self, count: int) -> bool:
-        """More bytes of a body; False if there is no room for them."""
+        """Reserves bytes for a body that is being read; False if the budget is exhausted."""
         if not self._budget.take(count):
             return False
         self._held += count
@@ -42,23 +44,23 @@ class Share:
         return True
 
     def hand_over(self) -> None:
-        """The body is whole: its bytes stay held until `give`."""
+        """The body is complete: its bytes stay reserved until `give`."""
         self._unread = 0
 
     def give_unread(self) -> None:
-        """The body is not read on."""
+        """Releases the bytes of a body that is not read any further."""
         self.give(self._unread)
         self._unread = 0
 
     def unsent(self, count: int) -> None:
-        """Bytes of replies wait for the client, now so many."""
+        """Sets the number of reply bytes in the write buffer."""
         self.give(self._unsent)
         self._budget.charge(count)
         self._held += count
         self._unsent = count
 
     def give(self, count: int) -> None:
-        freed = min(count, self._held)  # a connection that is lost has given back all
+        freed = min(count, self._held)  # a lost connection has released everything
         self._held -= freed
         self._budget.give(freed)
 

@@ -1,29 +1,29 @@
-"""The extender's certificates: read again whenever a file changes, as rotation does it."""
+"""The extender's TLS certificates, reloaded whenever a file changes, as rotation does it."""
 
 import asyncio
 import ssl
 from pathlib import Path
 
-LOOK_EVERY_S = 2.0
+POLL_S = 2.0
 
 
 class Certificates:
-    """PEM files. With a CA for clients, verbs want a certificate of theirs; health does not."""
+    """PEM files. With a client CA, verbs require a client certificate; health probes do not."""
 
     def __init__(
-        self, cert: Path, key: Path, client_ca: Path | None, look_every_s: float = LOOK_EVERY_S
+        self, cert: Path, key: Path, client_ca: Path | None, poll_s: float = POLL_S
     ) -> None:
         self._files = [file for file in (cert, key, client_ca) if file is not None]
         self._cert, self._key, self._client_ca = cert, key, client_ca
-        self._look_every_s = look_every_s
+        self._poll_s = poll_s
         self._seen = self._state()
 
     @property
-    def wants_clients_own(self) -> bool:
+    def requires_client_certificate(self) -> bool:
         return self._client_ca is not None
 
     def context(self) -> ssl.SSLContext:
-        """Raises OSError (SSLError is one) for files that do not go together."""
+        """Raises OSError (SSLError is a subclass) for files that do not match."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(self._cert, self._key)
@@ -34,16 +34,16 @@ class Certificates:
         return context
 
     async def changed(self) -> None:
-        """Returns once some file is not the one it was."""
+        """Returns once a file has changed."""
         while True:
-            await asyncio.sleep(self._look_every_s)
+            await asyncio.sleep(self._poll_s)
             now = self._state()
             if now != self._seen:
                 self._seen = now
                 return
 
     def _state(self) -> list[tuple[int, int, int] | None]:
-        """A secret that is mounted changes by a link: `stat` follows it."""
+        """A mounted secret changes by replacing a symbolic link, which `stat` follows."""
         return [_stat(file) for file in self._files]
 
 

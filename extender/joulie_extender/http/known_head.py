@@ -1,4 +1,4 @@
-"""The head of a request that was parsed before, told again by its bytes. Pure."""
+"""Recognizes a request head that was parsed before, by comparing bytes. Pure."""
 
 from typing import NamedTuple
 
@@ -9,8 +9,8 @@ _LENGTH = b"\r\nContent-Length: "  # on a line of its own, whatever other lines 
 
 
 class KnownHead(NamedTuple):
-    """The head of a request that came whole, in one piece. What comes with the same head, but for
-    the length of its body, need not be parsed to be understood: it says what this one said.
+    """A parsed head as bytes. A request with the same head, except for the digits of its
+    Content-Length, needs no parsing: it has the same method and path.
     """
 
     before: bytes  # the digits of the length
@@ -20,7 +20,7 @@ class KnownHead(NamedTuple):
 
     @classmethod
     def of(cls, data: bytes, body: Body, method: str, path: str) -> "KnownHead | None":
-        """None unless the data is one head with one length, and this body."""
+        """None unless the data is exactly one head with one Content-Length, and this body."""
         head = data[: len(data) - len(body)]
         before, named, rest = head.partition(_LENGTH)
         digits, _, after = rest.partition(b"\r\n")
@@ -30,7 +30,7 @@ class KnownHead(NamedTuple):
         return cls(before + named, b"\r\n" + after, method, path)
 
     def body_of(self, data: bytes) -> bytes | None:
-        """None if this is not one whole request with this head."""
+        """The body, or None if the data is not exactly one request with this head."""
         if not data.startswith(self.before):
             return None
         at = len(self.before)

@@ -1,4 +1,4 @@
-"""What the extender can be asked, as an OpenAPI document. A test asks it all of it, and more."""
+"""The OpenAPI document of the extender. A test sends generated requests to every operation."""
 
 from typing import Any
 
@@ -94,7 +94,7 @@ def _content(schema: Schema, media: str = "application/json") -> Schema:
     return {"content": {media: {"schema": schema}}}
 
 
-_FOREIGN = (403, 421)  # from a page in a browser, or without the certificate that is asked for
+_FOREIGN = (403, 421)  # from a page in a browser, or without the required certificate
 
 
 def _refusals(*codes: int) -> Schema:

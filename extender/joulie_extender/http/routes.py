@@ -1,4 +1,4 @@
-"""Which path is whose: verbs for kube-scheduler, pages for people, health for the kubelet."""
+"""Routes: verbs for kube-scheduler, debug pages for people, health probes for the kubelet."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Where kube-scheduler comes in: listens, knows who is inside, and sees everybody out."""
+"""The HTTP server: accepts connections, enforces limits, and drains them on shutdown."""
 
 import asyncio
 import contextlib
@@ -13,14 +13,14 @@ from joulie_bus.runtime.http_head import Head, HeadRule, Refusal, refusal_of
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.runtime.tasks import background
-from joulie_extender.http.byte_budget import Budget
+from joulie_extender.http.byte_budget import ByteBudget
 from joulie_extender.http.certificates import Certificates
 from joulie_extender.http.connection import Connection
 from joulie_extender.protocol.exchange import Handler, Limits, Reply, Request, refusal, rendered
 
 SWEEP_S = 0.5  # how late a slow client may be noticed
-QUIET_S = 60.0  # between two log lines about refusals of one reason
-SHOWN = 200  # characters of a path in the log
+LOG_INTERVAL_S = 60.0  # between two log lines about refusals of one reason
+LOGGED_CHARS = 200  # characters of a path in the log
 LOOPBACK_NAMES = HeadRule()
 NO_CERTIFICATE = Refusal(
     403,
@@ -30,8 +30,8 @@ NO_CERTIFICATE = Refusal(
 log = get_logger("extender")
 
 
-class Door:
-    """Listens on one address, knows who is inside, and sees them out."""
+class HttpServer:
+    """Listens on one address, tracks its connections, and drains them."""
 
     def __init__(
         self,
@@ -44,53 +44,56 @@ class Door:
         self._certificates = certificates
         self._rule = rule
         self._context = certificates.context() if certificates is not None else None
-        self._welcomes: set[asyncio.Task[None]] = set()
+        self._handshakes: set[asyncio.Task[None]] = set()
         self._is_shut = False
         self._logged: dict[str, float] = {}  # when a refusal was logged last, by its reason
         self.limits = limits
-        self.budget = Budget(limits.buffers)
+        self.budget = ByteBudget(limits.buffers)
         self.arriving: set[Connection] = set()
         self.connections: set[Connection] = set()
         self.is_draining = False
-        self.port = 0  # where it really listens; settings may leave it open
+        self.port = 0  # the actual port; settings may give 0
 
     def answer(self, request: Request) -> Reply | Awaitable[Reply]:
         try:
             reply = self._handler(request)
         except Exception:
-            return _unforeseen(request)
+            return _internal_error(request)
         return reply if isinstance(reply, Reply) else self._later(reply, request)
 
     async def _later(self, coming: Awaitable[Reply], request: Request) -> Reply:
         try:
             return await coming
         except Exception:
-            return _unforeseen(request)
+            return _internal_error(request)
 
-    def knows(self, transport: asyncio.Transport) -> bool:
-        wants = self._certificates is not None and self._certificates.wants_clients_own
+    def is_authenticated(self, transport: asyncio.Transport) -> bool:
+        wants = self._certificates is not None and self._certificates.requires_client_certificate
         return not wants or bool(transport.get_extra_info("peercert"))
 
-    def refusal_of(self, head: Head, is_known: bool) -> Refusal | None:
+    def refusal_of(self, head: Head, is_authenticated: bool) -> Refusal | None:
         """None if the body of this request may be read."""
-        found = None if is_known or head.path in self._rule.probes else NO_CERTIFICATE
+        found = None if is_authenticated or head.path in self._rule.probes else NO_CERTIFICATE
         found = found or refusal_of(head, self._rule)
         if found is not None:
             self._log(found, head)
         return found
 
     def _log(self, found: Refusal, head: Head) -> None:
-        """One line a minute and reason: a client may send as many as it likes."""
+        """Logs one line per minute and reason: clients can cause any number of refusals."""
         now = time.monotonic()
-        if now - self._logged.get(found.reason, -math.inf) < QUIET_S:
+        if now - self._logged.get(found.reason, -math.inf) < LOG_INTERVAL_S:
             return
         self._logged[found.reason] = now
         log.warning(
-            "request_refused", reason=found.reason, path=head.path[:SHOWN], why=found.why[:SHOWN]
+            "request_refused",
+            reason=found.reason,
+            path=head.path[:LOGGED_CHARS],
+            why=found.why[:LOGGED_CHARS],
         )
 
-    async def admit(self, listener: socket.socket) -> None:
-        """For ever. A client in the TLS handshake counts as a connection too."""
+    async def accept(self, listener: socket.socket) -> None:
+        """Runs until cancelled. A client in the TLS handshake counts as a connection."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -102,26 +105,28 @@ class Door:
             if self._is_shut:
                 client.close()
             elif len(self.connections) + len(self.arriving) >= self.limits.connections:
-                self._turn_away(client)
+                self._reject(client)
             else:
-                self._let_in(client)
+                self._start(client)
 
-    def _turn_away(self, client: socket.socket) -> None:
+    def _reject(self, client: socket.socket) -> None:
         metrics.REQUESTS_REFUSED.labels(reason="connections").inc()
         with contextlib.suppress(OSError), client:
             if self._context is None:
                 why = f"{self.limits.connections} connections are open, the most there may be."
                 client.send(rendered(refusal(503, why), closes=True))
 
-    def _let_in(self, client: socket.socket) -> None:
+    def _start(self, client: socket.socket) -> None:
         connection = Connection(self)
         self.arriving.add(connection)
-        task = asyncio.create_task(self._welcome(connection, client), name="welcome")
-        self._welcomes.add(task)
-        task.add_done_callback(self._welcomes.discard)
+        task = asyncio.create_task(self._handshake(connection, client), name="handshake")
+        self._handshakes.add(task)
+        task.add_done_callback(self._handshakes.discard)
 
-    async def _welcome(self, connection: Connection, client: socket.socket) -> None:
-        """Until it is connected; a client that does not finish the handshake never is."""
+    async def _handshake(self, connection: Connection, client: socket.socket) -> None:
+        """Returns once the client is connected; a client that does not finish the handshake never
+        is.
+        """
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection,
@@ -137,9 +142,10 @@ class Door:
             self.arriving.discard(connection)
 
     async def watch_certificates(self) -> None:
-        """For ever. A pair that cannot be used, such as a half-written one, changes nothing.
+        """Runs until cancelled. A pair that cannot be loaded, such as a half-written one, changes
+        nothing.
 
-        Another pair counts for new connections; those that are open stay.
+        A new pair applies to new connections; open connections stay.
         """
         assert self._certificates is not None
         while True:
@@ -155,22 +161,24 @@ class Door:
             await asyncio.sleep(SWEEP_S)
             now = time.monotonic()
             for connection in list(self.connections):
-                connection.cut(now)
+                connection.close_if_overdue(now)
 
     async def drain(self) -> None:
-        """Each connection gets one last reply that says so; who asks nothing goes at the end."""
+        """Each connection gets one last reply with `Connection: close`; idle ones are closed at the
+        end.
+        """
         self.is_draining = True
         deadline = time.monotonic() + self.limits.drain_s
         while self.connections and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
         self._is_shut = True
-        for welcome in list(self._welcomes):
-            welcome.cancel()
+        for handshake in list(self._handshakes):
+            handshake.cancel()
         for connection in list(self.connections):
             connection.close()
 
 
-def _unforeseen(request: Request) -> Reply:
+def _internal_error(request: Request) -> Reply:
     log.exception("not_answered", path=request.path)
     return refusal(500, "This should not have happened; the extender's log says more.")
 
@@ -182,21 +190,21 @@ async def listening(
     limits: Limits = Limits(),  # noqa: B008
     certificates: Certificates | None = None,
     rule: HeadRule = LOOPBACK_NAMES,
-) -> AsyncGenerator[Door, None]:
-    door = Door(handler, limits, certificates, rule)
+) -> AsyncGenerator[HttpServer, None]:
+    http_server = HttpServer(handler, limits, certificates, rule)
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(_bound(at))
         listener.setblocking(False)
-        door.port = listener.getsockname()[1]
-        await stack.enter_async_context(background(door.sweep(), "sweep"))
+        http_server.port = listener.getsockname()[1]
+        await stack.enter_async_context(background(http_server.sweep(), "sweep"))
         if certificates is not None:
-            watch = door.watch_certificates()
+            watch = http_server.watch_certificates()
             await stack.enter_async_context(background(watch, "certificates"))
-        await stack.enter_async_context(background(door.admit(listener), "admit"))
+        await stack.enter_async_context(background(http_server.accept(listener), "accept"))
         try:
-            yield door
+            yield http_server
         finally:
-            await door.drain()
+            await http_server.drain()
 
 
 def _bound(at: HostPort) -> socket.socket:

@@ -1,9 +1,9 @@
-"""The list of names in a request, and what can be kept of it for the next one. Pure.
+"""The list of node names in a request, and a cache of such lists. Pure.
 
-kube-scheduler asks twice per pod: prioritize names, byte for byte, the nodes that filter has just
-let through. And it goes round: of 5,000 nodes it looks at 500 for each pod, the next 500 for the
-next pod, and after ten pods often at the very same ones again, in the same order. So lists are
-remembered by their bytes: no second decoding, no second looking up.
+kube-scheduler sends each list twice per pod: prioritize names, byte for byte, the nodes that
+filter has passed. It also samples in rounds: of 5,000 nodes it considers 500 for each pod, the
+next 500 for the next pod, and after ten pods often the same ones in the same order. The cache
+compares bytes, so that a known list is neither decoded nor looked up again.
 """
 
 from collections import OrderedDict
@@ -15,18 +15,18 @@ import msgspec
 import numpy as np
 
 from joulie_bus.events import Candidates
-from joulie_extender.protocol.roster import Roster
+from joulie_extender.protocol.name_index import NameIndex
 from joulie_extender.protocol.spans import Spans
 from joulie_projections.twin.arrays import Bools, Ints
 from joulie_projections.twin.columns import TwinColumns
 
-REMEMBERED = 64  # lists: a few rounds of a scheduler, with what it asked and what it was answered
-REMEMBERED_BYTES = 4 * 1024 * 1024  # of all of them together, as they were sent
-_END = 64  # bytes that tell most lists of one length apart
+CACHED_LISTS = 64  # lists: a few rounds of a scheduler, requests and replies
+CACHED_BYTES = 4 * 1024 * 1024  # of all of them together, as they were sent
+_END = 64  # last bytes, which differ between most lists of one length
 BEFORE_NAMES = b',"Nodes":null,"NodeNames":'  # as kube-scheduler writes it
 Flags = Sequence[bool] | Bools  # one for each name
 _NO_ROWS: Ints = np.zeros(0, np.int64)
-_NOBODY = Candidates(ordinals=b"")
+_NO_CANDIDATES = Candidates(ordinals=b"")
 _encode = msgspec.json.Encoder().encode
 _decode_names = msgspec.json.Decoder(list[str]).decode
 
@@ -36,7 +36,7 @@ def rows_by_name(twin_columns: TwinColumns, names: Sequence[str]) -> Ints:
 
 
 def candidates_of(names: Sequence[str], rows: Ints) -> Candidates:
-    """Four bytes a node: its ordinal, which never changes; names only of those we do not know."""
+    """Four bytes per node: its ordinal, which never changes; unknown nodes are listed by name."""
     ordinals = (rows - 1).astype("<i4").tobytes()
     if rows.all():
         return Candidates(ordinals=ordinals)
@@ -45,7 +45,7 @@ def candidates_of(names: Sequence[str], rows: Ints) -> Candidates:
 
 
 class Names(Sequence[str]):
-    """One list, in its order, with the bytes that it came in; decoded only if somebody reads it."""
+    """One list of names in request order, with the bytes it came in; decoded only when needed."""
 
     def __init__(self, raw: bytes, names: list[str] | None = None) -> None:
         self.raw = raw
@@ -54,20 +54,20 @@ class Names(Sequence[str]):
         self._quoted: list[bytes] | None = None
         self._mapping: object = None
         self._rows = _NO_ROWS
-        self._candidates = _NOBODY
+        self._candidates = _NO_CANDIDATES
 
     @classmethod
     def of(cls, names: list[str]) -> "Names":
         return cls(_encode(names), names)
 
     @classmethod
-    def found(cls, raw: bytes, roster: Roster) -> "Names | None":
-        """If all of them are on the roster, which is what a list mostly is."""
-        found = roster.find(raw)
+    def found(cls, raw: bytes, index: NameIndex) -> "Names | None":
+        """The list, if the index has all of its names, which is the common case."""
+        found = index.find(raw)
         if found is None:
             return None
         names = cls._cut(found.spans)
-        names._stand(found.rows, Candidates(ordinals=found.ordinals), roster.rows)
+        names._set_rows(found.rows, Candidates(ordinals=found.ordinals), index.rows)
         return names
 
     @classmethod
@@ -97,10 +97,10 @@ class Names(Sequence[str]):
     def rows_on(self, twin_columns: TwinColumns) -> Ints:
         if self._mapping is not twin_columns.rows:
             rows = rows_by_name(twin_columns, self.names)
-            self._stand(rows, candidates_of(self, rows), twin_columns.rows)
+            self._set_rows(rows, candidates_of(self, rows), twin_columns.rows)
         return self._rows
 
-    def _stand(self, rows: Ints, candidates: Candidates, mapping: object) -> None:
+    def _set_rows(self, rows: Ints, candidates: Candidates, mapping: object) -> None:
         self._rows = rows
         self._candidates = candidates
         self._mapping = mapping
@@ -120,7 +120,7 @@ class Names(Sequence[str]):
         return self._quoted
 
     def where(self, passed: Flags) -> "Names":
-        """Those that passed, as the reply lists them; where they are on the board is known."""
+        """The names that passed, as the reply lists them, with their rows."""
         is_kept = np.asarray(passed, np.bool_)
         if self._spans is not None:
             kept = Names._cut(self._spans.where(is_kept))
@@ -129,7 +129,7 @@ class Names(Sequence[str]):
             kept = Names(b"[" + b",".join(quoted) + b"]", list(compress(self.names, passed)))
             kept._quoted = quoted
         if self._mapping is not None:
-            kept._stand(self._rows[is_kept], self._candidates_where(is_kept), self._mapping)
+            kept._set_rows(self._rows[is_kept], self._candidates_where(is_kept), self._mapping)
         return kept
 
     def _candidates_where(self, is_kept: Bools) -> Candidates:
@@ -138,29 +138,29 @@ class Names(Sequence[str]):
         strangers = list(compress(self._candidates.strangers, is_stranger))
         return Candidates(ordinals=ordinals[is_kept].tobytes(), strangers=strangers)
 
-    def told(self, is_in: Bools, value: bytes) -> bytes:
-        """`"n1":value,"n2":value` of these, each as it was sent."""
-        if self._spans is not None and (told := self._spans.told(is_in, value)) is not None:
-            return told
+    def members(self, is_in: Bools, value: bytes) -> bytes:
+        """The JSON members `"n1":value,"n2":value` of the selected names, each as it was sent."""
+        if self._spans is not None and (members := self._spans.members(is_in, value)) is not None:
+            return members
         names = zip(self.quoted, is_in.tolist(), strict=True)
-        return b",".join([name + b":" + value for name, is_told in names if is_told])
+        return b",".join([name + b":" + value for name, is_included in names if is_included])
 
     @property
     def repeated(self) -> int:
-        """How many stand there once more."""
+        """The number of duplicate names."""
         return len(self) - len(set(self.names))
 
 
-class Remembered:
-    """The lists of late. They are compared whole: equal bytes are equal lists."""
+class NameListCache:
+    """The most recent lists, compared by all their bytes."""
 
-    def __init__(self, limit: int = REMEMBERED_BYTES) -> None:
+    def __init__(self, limit: int = CACHED_BYTES) -> None:
         self._limit = limit
         self._size = 0
         self._lists: OrderedDict[tuple[int, bytes], Names] = OrderedDict()
 
-    def standing(self, body: bytes, start: int, end: int) -> Names | None:
-        """The list that stands there, if it is known."""
+    def at(self, body: bytes, start: int, end: int) -> Names | None:
+        """The cached list that the body has at this place, if there is one."""
         key = (end - start, body[max(start, end - _END) : end])
         known = self._lists.get(key)
         if known is None or not body.startswith(known.raw, start):
@@ -169,34 +169,36 @@ class Remembered:
         return known
 
     def keep(self, names: Names) -> Names:
-        """The list that is remembered: the one that was known, if there is one of these bytes."""
+        """Caches the list; returns the cached one if its bytes are known."""
         key = (len(names.raw), names.raw[-_END:])
         known = self._lists.get(key)
         if known is not None and known.raw == names.raw:
             self._lists.move_to_end(key)
             return known
-        self._forget(key)
+        self._remove(key)
         self._lists[key] = names
         self._size += len(names.raw)
-        while len(self._lists) > REMEMBERED or (self._size > self._limit and len(self._lists) > 1):
-            self._forget(next(iter(self._lists)))
+        while len(self._lists) > CACHED_LISTS or (
+            self._size > self._limit and len(self._lists) > 1
+        ):
+            self._remove(next(iter(self._lists)))
         return names
 
-    def _forget(self, key: tuple[int, bytes]) -> None:
+    def _remove(self, key: tuple[int, bytes]) -> None:
         gone = self._lists.pop(key, None)
         if gone is not None:
             self._size -= len(gone.raw)
 
 
-def refused(names: Names, passed: Flags, reason: str) -> bytes:
-    """`{"n1":"because","n2":"because"}`: all with the one reason."""
-    return b"{" + names.told(~np.asarray(passed, np.bool_), _encode(reason)) + b"}"
+def failed_nodes(names: Names, passed: Flags, reason: str) -> bytes:
+    """The map `{"n1":"because","n2":"because"}`, with one reason for all."""
+    return b"{" + names.members(~np.asarray(passed, np.bool_), _encode(reason)) + b"}"
 
 
-def scored(names: Names, scores: Ints) -> bytes:
+def host_priorities(names: Names, scores: Ints) -> bytes:
     """Each host once, with its score: kube-scheduler would add a second score to the first.
 
-    Written as `Roster.scored` writes it.
+    Formatted as `NameIndex.host_priorities` formats it.
     """
     lines: dict[str, bytes] = {}
     values: list[int] = scores.tolist()

@@ -1,4 +1,4 @@
-"""One request and its reply, as everything above HTTP sees them."""
+"""One HTTP request and its reply, as the layers above the connection see them."""
 
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-Body = bytes | bytearray  # the latter if it is large: it lies where it was read to
+Body = bytes | bytearray  # a bytearray if it is large: the buffer that it was read into
 
 
 class Limits(NamedTuple):
@@ -39,7 +39,7 @@ Handler = Callable[[Request], Reply | Awaitable[Reply]]
 
 
 def refusal(status: int, why: str, headers: bytes = b"") -> Reply:
-    """For what kube-scheduler never sends: says what was wrong."""
+    """An error reply, with the reason as JSON, to a request that kube-scheduler never sends."""
     return Reply(status, msgspec.json.encode({"error": why}), headers)
 
 

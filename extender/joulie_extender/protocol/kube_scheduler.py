@@ -1,8 +1,8 @@
-"""kube-scheduler's extender contract: what it sends, what it takes for an answer. Pure.
+"""kube-scheduler's extender protocol: parsing of requests, encoding of replies. Pure.
 
-Names are taken from the request and never built: a name that was not sent fails the whole call, or
-worse, gets a pod bound to a node that does not exist. Nothing in a reply is ever null where
-kube-scheduler would stumble over it.
+Node names are copied from the request and never built: kube-scheduler fails the whole call for a
+name that it did not send, or binds a pod to a node that does not exist. A reply contains no null
+where kube-scheduler would fail on it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,13 +19,13 @@ from joulie_bus.events.kube_names import first_wrong, require_label, require_sub
 from joulie_extender.protocol.candidates import (
     BEFORE_NAMES,
     Flags,
+    NameListCache,
     Names,
-    Remembered,
-    refused,
-    scored,
+    failed_nodes,
+    host_priorities,
 )
 from joulie_extender.protocol.exchange import Body
-from joulie_extender.protocol.roster import Roster
+from joulie_extender.protocol.name_index import NameIndex
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.pods.classify import PROFILE_LABEL
 from joulie_projections.pods.demand import ask_of
@@ -33,8 +33,8 @@ from joulie_projections.pods.kubernetes_pod import Pod
 from joulie_projections.twin.arrays import Ints
 from joulie_projections.twin.columns import TwinColumns
 
-PODS = 1000  # pods as we understood them, by the bytes that they came in
-_SHORT = 16 * 1024  # bytes of a pod that is worth remembering; all of them at most 16 MiB
+CACHED_PODS = 1000  # parsed pods, by their bytes
+_CACHED_POD_BYTES = 16 * 1024  # larger pods are not cached; all together at most 16 MiB
 
 
 class _Labels(msgspec.Struct):
@@ -55,7 +55,7 @@ class _NodeList(msgspec.Struct):
 
 
 class _Args(msgspec.Struct, rename="pascal"):
-    """Filter and prioritize. An unused field comes as null; keys match whatever their case."""
+    """Arguments of filter and prioritize. An unused field is null; keys match in any case."""
 
     pod: Pod | None = None
     nodes: _NodeList | None = None
@@ -63,7 +63,7 @@ class _Args(msgspec.Struct, rename="pascal"):
 
 
 class _SentArgs(msgspec.Struct, rename="pascal"):
-    """The same nodes once more, as they were sent."""
+    """The same nodes as raw JSON."""
 
     class List(msgspec.Struct):
         items: list[msgspec.Raw] | None = None
@@ -72,7 +72,7 @@ class _SentArgs(msgspec.Struct, rename="pascal"):
 
 
 class _Victim(msgspec.Struct, rename={"uid": "UID"}):
-    """By its UID, or whole; what is not read is skipped."""
+    """Given by its UID or as a whole pod; other fields are skipped."""
 
     class Metadata(msgspec.Struct):
         uid: str | None = None
@@ -102,7 +102,7 @@ class Binding(
         "node": "Node",
     },
 ):
-    """A pod that kube-scheduler has found a node for."""
+    """A pod and the node that kube-scheduler has chosen for it."""
 
     pod_name: Name = ""
     namespace: Name = "default"
@@ -114,8 +114,8 @@ class _PodAlone(msgspec.Struct, rename="pascal"):
     pod: Pod | None = None
 
 
-class Asked(NamedTuple):
-    """One request, whichever form it came in."""
+class ExtenderArgs(NamedTuple):
+    """The arguments of filter or prioritize, in either form."""
 
     pod: PodAsk
     names: Names
@@ -123,8 +123,8 @@ class Asked(NamedTuple):
     eco_labels: bytes = b""  # the full form: one byte each, 1 where the node says eco
 
 
-class Threatened(NamedTuple):
-    """Nodes that kube-scheduler would clear for a pod, with the pods that would have to go."""
+class PreemptionArgs(NamedTuple):
+    """Nodes that kube-scheduler considers for preemption, with the victims on each."""
 
     pod: PodAsk
     names: Names
@@ -159,35 +159,35 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Reader:
-    """Remembers the lists and pods of the last requests, and finds them again by their bytes."""
+    """Parses requests; caches the lists and pods of recent requests by their bytes."""
 
     def __init__(self, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> None:
         self._gpus = gpu_resources
-        self._lists = Remembered()
-        self._roster = Roster({})
+        self._lists = NameListCache()
+        self._index = NameIndex({})
 
-    def roster_of(self, twin_columns: TwinColumns) -> Roster:
-        """And from now on, lists are looked up in it as they are read."""
-        if self._roster.rows is not twin_columns.rows:
-            self._roster = Roster(twin_columns.rows)
-        return self._roster
+    def index_of(self, twin_columns: TwinColumns) -> NameIndex:
+        """The name index of these columns, which `read` uses from now on."""
+        if self._index.rows is not twin_columns.rows:
+            self._index = NameIndex(twin_columns.rows)
+        return self._index
 
-    def read(self, body: Body) -> Asked:
-        """Raises BadRequest for what kube-scheduler never sends, and says where in the body.
+    def read(self, body: Body) -> ExtenderArgs:
+        """Raises BadRequest, with the place in the body, for what kube-scheduler never sends.
 
-        What is so large that it comes as a bytearray is nearly always whole nodes, and a list of
-        names so large is not worth remembering.
+        A body large enough to arrive as a bytearray nearly always contains whole nodes; it is not
+        cached.
         """
         if isinstance(body, bytearray):
             return read_args(body, self._gpus)
-        usual = self._usual(body)
-        if usual is not None:
-            return usual
+        canonical = self._canonical(body)
+        if canonical is not None:
+            return canonical
         asked = read_args(body, self._gpus)
-        return asked if asked.whole else Asked(asked.pod, self._lists.keep(asked.names))
+        return asked if asked.whole else ExtenderArgs(asked.pod, self._lists.keep(asked.names))
 
-    def _usual(self, body: bytes) -> Asked | None:
-        """A request by names as kube-scheduler writes it."""
+    def _canonical(self, body: bytes) -> ExtenderArgs | None:
+        """A request by names in the exact form that kube-scheduler writes."""
         before, end = body.find(BEFORE_NAMES), len(body) - 1
         if before < 0 or not body.endswith(b"]}"):
             return None
@@ -195,30 +195,30 @@ class Reader:
         if pod is None:
             return None
         start = before + len(BEFORE_NAMES)
-        known = self._lists.standing(body, start, end)
+        known = self._lists.at(body, start, end)
         if known is not None:
-            return Asked(pod, known)
+            return ExtenderArgs(pod, known)
         raw = body[start:end]
         try:
-            names = Names.found(raw, self._roster) or Names(raw, _fit(_decode_names(raw)))
+            names = Names.found(raw, self._index) or Names(raw, _valid_names(_decode_names(raw)))
         except _UNREADABLE:
             return None
-        return Asked(pod, self._lists.keep(names))
+        return ExtenderArgs(pod, self._lists.keep(names))
 
     def expect(self, names: Names) -> Names:
-        """Those let through, which is what prioritize will ask about next."""
+        """Caches the names that passed: prioritize will send them next."""
         return self._lists.keep(names)
 
 
 def _pod_before(body: bytes, end: int, gpus: tuple[str, ...]) -> PodAsk | None:
-    """What stands before the list. None if that is not a whole object with a Pod.
+    """The pod in front of the list. None if those bytes are not a complete object with a Pod.
 
-    If the head closes to an object, what follows it are members of the same object: the body as a
-    whole means what the parts mean.
+    If they close to an object, the bytes that follow are members of the same object, so the whole
+    body means what its parts mean.
     """
     head = body[:end] + b"}"
     try:
-        return _short_pod(head, gpus) if len(head) <= _SHORT else _pod_in(head, gpus)
+        return _cached_pod(head, gpus) if len(head) <= _CACHED_POD_BYTES else _pod_in(head, gpus)
     except _UNREADABLE:
         return None
 
@@ -228,10 +228,10 @@ def _pod_in(head: bytes, gpus: tuple[str, ...]) -> PodAsk | None:
     return None if pod is None else _ask_of(pod, gpus)
 
 
-_short_pod = lru_cache(maxsize=PODS)(_pod_in)
+_cached_pod = lru_cache(maxsize=CACHED_PODS)(_pod_in)
 
 
-def read_args(body: Body, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Asked:
+def read_args(body: Body, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> ExtenderArgs:
     try:
         args = _decode_args(body)
         if args.pod is None or (_is_null(args.node_names) and args.nodes is None):
@@ -241,7 +241,7 @@ def read_args(body: Body, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Ask
             raise BadRequest(_NO_POD)
         return _asked(_ask_of(args.pod, gpu_resources), args, body)
     except _UNREADABLE as error:
-        _require_nodes(body)  # says which one it is
+        _require_nodes(body)  # names the first wrong item
         raise BadRequest(f"The body is not an ExtenderArgs: {error}.") from error
 
 
@@ -261,7 +261,7 @@ def read_binding(body: Body) -> Binding:
     return binding
 
 
-def read_preempt(body: Body, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Threatened:
+def read_preempt(body: Body, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> PreemptionArgs:
     try:
         args = _decode_preempt(body)
         if args.pod is None or _victims_of(args) is None:
@@ -274,11 +274,13 @@ def read_preempt(body: Body, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> 
     victims = [each or _Victims() for each in found.values()]
     for uid in filter(None, map(_uid_of, _pods_of(victims))):
         require_uid(uid, "the UID of a victim")
-    return Threatened(_ask_of(args.pod, gpu_resources), Names.of(_fit(list(found))), victims)
+    return PreemptionArgs(
+        _ask_of(args.pod, gpu_resources), Names.of(_valid_names(list(found))), victims
+    )
 
 
 def _ask_of(pod: Pod, gpu_resources: tuple[str, ...]) -> PodAsk:
-    """Names that Kubernetes allows, or none: they are logged, shown and looked up."""
+    """Rejects names that Kubernetes does not allow: they are logged, shown and looked up."""
     ask = ask_of(pod, gpu_resources=gpu_resources)
     require_label(ask.namespace, "the pod's namespace")
     if ask.name:
@@ -288,8 +290,8 @@ def _ask_of(pod: Pod, gpu_resources: tuple[str, ...]) -> PodAsk:
     return ask
 
 
-def _fit(names: list[str]) -> list[str]:
-    """Of nodes; one that no node can have fails the whole list."""
+def _valid_names(names: list[str]) -> list[str]:
+    """Raises BadName for a list with a name that no node can have."""
     wrong = first_wrong(names)
     if wrong is not None:
         require_subdomain(names[wrong], f"the name of node {wrong}")
@@ -302,7 +304,7 @@ def _victims_of(args: _PreemptArgs) -> dict[str, _Victims | None] | None:
 
 
 def _in_pascal_case(body: Body) -> bytes:
-    """Go decodes keys without regard to case, and so the docs' lower-case examples work too."""
+    """Go decodes keys in any case, so lower-case examples from its documentation work too."""
     fields = _decode_any_case(body)
     return _encode({_FIELDS.get(key.lower(), key): value for key, value in fields.items()})
 
@@ -311,15 +313,15 @@ def _is_null(raw: msgspec.Raw) -> bool:
     return bytes(raw) == b"null"
 
 
-def _asked(pod: PodAsk, args: _Args, body: Body) -> Asked:
+def _asked(pod: PodAsk, args: _Args, body: Body) -> ExtenderArgs:
     if not _is_null(args.node_names):
         raw = bytes(args.node_names)
-        return Asked(pod, Names(raw, _fit(_names_in(raw))))
+        return ExtenderArgs(pod, Names(raw, _valid_names(_names_in(raw))))
     if args.nodes is not None:
         nodes = args.nodes.items or []
-        eco = bytes(map(_says_eco, nodes))
-        names = _fit([node.metadata.name for node in nodes])
-        return Asked(pod, Names.of(names), body, eco)
+        eco = bytes(map(_is_labelled_eco, nodes))
+        names = _valid_names([node.metadata.name for node in nodes])
+        return ExtenderArgs(pod, Names.of(names), body, eco)
     raise BadRequest("Both Nodes and NodeNames are null. One of them must list the candidates.")
 
 
@@ -339,7 +341,7 @@ def _sent_nodes(body: Body) -> list[msgspec.Raw]:
 
 
 def _require_nodes(body: Body) -> None:
-    """Raises BadRequest for the first that is none; a body that cannot be read at all has none."""
+    """Raises BadRequest for the first item that is no Node, if the body can be parsed."""
     try:
         sent = _sent_nodes(body)
     except _UNREADABLE:
@@ -352,7 +354,7 @@ def _require_nodes(body: Body) -> None:
             raise BadRequest(what) from error
 
 
-def _says_eco(node: _Node) -> bool:
+def _is_labelled_eco(node: _Node) -> bool:
     labels = node.metadata.labels
     return labels is not None and labels.profile == "eco"
 
@@ -363,47 +365,49 @@ _NONE_FAILED = b',"FailedNodes":{},"FailedAndUnresolvableNodes":'
 _NO_ERROR = b',"Error":""}'
 
 
-def names_reply(asked: Asked, kept: Names, passed: Flags, reason: str) -> bytes:
+def names_reply(asked: ExtenderArgs, kept: Names, passed: Flags, reason: str) -> bytes:
     """Every node of the request in exactly one place; all rejections carry one text.
 
-    Two texts, or a changing one, make kube-scheduler call again at once and for ever; a rejection
-    that preemption could "solve" empties nodes for nothing. Hence one text and the second map.
+    With two texts, or a changing one, kube-scheduler calls again at once and for ever; a rejection
+    that preemption could "solve" evicts pods for nothing. Hence one text, in the second map.
     """
-    out = b"{}" if kept is asked.names else refused(asked.names, passed, reason)
+    out = b"{}" if kept is asked.names else failed_nodes(asked.names, passed, reason)
     start = b'{"Nodes":null,"NodeNames":'
     return b"".join((start, kept.raw, _NONE_FAILED, out, _NO_ERROR))
 
 
-def nodes_reply(asked: Asked, passed: Flags, reason: str) -> bytes:
-    """The same for the full form: the nodes go back byte for byte, for they are scored from."""
+def nodes_reply(asked: ExtenderArgs, passed: Flags, reason: str) -> bytes:
+    """The same for whole nodes, which go back byte for byte because they are scored from."""
     objects = b",".join(compress(_sent_nodes(asked.whole), passed))
-    out = refused(asked.names, passed, reason)
+    out = failed_nodes(asked.names, passed, reason)
     parts = (b'{"Nodes":{"items":[', objects, b']},"NodeNames":null')
     return b"".join((*parts, _NONE_FAILED, out, _NO_ERROR))
 
 
 def error_reply(why: str) -> bytes:
-    """The pod waits, with a back-off; if the extender is ignorable, kube-scheduler goes on."""
+    """The pod waits with a back-off; if the extender is ignorable, kube-scheduler continues without
+    it.
+    """
     nothing = b'{"Nodes":null,"NodeNames":null' + _NONE_FAILED + b"{}"
     return nothing + b',"Error":' + _encode(why) + b"}"
 
 
 def bind_reply(error: str = "") -> bytes:
-    """Empty means bound, and nobody checks: it is said only of a Binding that is there."""
+    """An empty error means bound, and kube-scheduler does not verify it: the Binding must exist."""
     return b'{"Error":' + _encode(error) + b"}"
 
 
 def prioritize_reply(names: Names, scores: Ints) -> bytes:
-    return scored(names, scores)
+    return host_priorities(names, scores)
 
 
-def preempt_reply(asked: Threatened, kept: Sequence[bool]) -> bytes:
-    """Only victims that were sent, only by their UIDs; a null would end kube-scheduler."""
+def preempt_reply(asked: PreemptionArgs, kept: Sequence[bool]) -> bytes:
+    """Only victims that were sent, by their UIDs; a null would crash kube-scheduler."""
     pairs = compress(zip(asked.names.names, asked.victims, strict=True), kept)
     return _encode({"NodeNameToMetaVictims": {name: _meta(found) for name, found in pairs}})
 
 
-def victims_of(asked: Threatened) -> Iterator[str]:
+def victims_of(asked: PreemptionArgs) -> Iterator[str]:
     return map(_uid_of, _pods_of(asked.victims))
 
 

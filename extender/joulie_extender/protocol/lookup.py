@@ -1,7 +1,7 @@
-"""Where names stand on a board: all of a list in a few steps, however many they are.
+"""Finds the rows of a whole list of names in a few vectorized steps.
 
-A few steps, because a processor that was asleep takes each for the first time. What is found is
-compared with what was asked, byte for byte. Pure.
+The number of steps does not depend on the number of names. Every match is compared with the
+requested name, byte for byte. Pure.
 """
 
 from abc import ABC, abstractmethod
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from joulie_extender.protocol.mixing import ODD, Words, mixers
-from joulie_extender.protocol.spans import Even, Spans, row_of
+from joulie_extender.protocol.spans import EqualLengthSpans, Spans, row_of
 from joulie_projections.twin.arrays import Bools, Ints
 
 Bytes = npt.NDArray[np.uint8]
@@ -21,25 +21,27 @@ WORD = 8
 _SPARSE = 3  # bits by which there are more slots than names
 _ODD = np.uint64(ODD)
 _WORD_TYPE = np.dtype("<u8")
-_TRIED = 8  # places for a window
+_WINDOWS_TRIED = 8  # places for a window
 
 
 class Slots:
-    """The row that has a tag: at its slot, or with those that have lost theirs to another."""
+    """A hash table from tags to rows: each row is in its first slot, or in a second table on
+    collision.
+    """
 
     def __init__(self, tags: Words, rows: Ints) -> None:
-        """Of `tags`, one for each row of the board, those of these rows count."""
+        """`tags` has one tag for each row; only these rows are entered."""
         self._tags = tags
         self._shift = np.uint64(64 - len(rows).bit_length() - _SPARSE)
         slots = (tags[rows] >> self._shift).view(np.int64)
         self._first: Ints = np.zeros(2 ** (64 - int(self._shift)), np.int64)
         self._first[slots] = rows
-        is_out = self._first[slots] != rows  # one in fourteen
+        is_out = self._first[slots] != rows  # about one in fourteen
         self._second: Ints = np.zeros_like(self._first)
         self._second[slots[is_out]] = rows[is_out]
 
     def find(self, tags: Words) -> Ints:
-        """For what is not there, any row."""
+        """The row of each tag; any row for a tag that is not in the table."""
         slots = (tags >> self._shift).view(np.int64)
         found: Ints = self._first.take(slots)
         (elsewhere,) = (self._tags.take(found) != tags).nonzero()
@@ -48,10 +50,10 @@ class Slots:
 
 
 class Lookup(ABC):
-    """The names of one board, each with the `","` behind it.
+    """The node names of one set of twin columns, each followed by `","`.
 
-    Rows of nobody have the name of the first row that is somebody's: whoever asks for that name is
-    led to its own row, and nothing else is equal to it.
+    Rows without a node repeat the name of the first row that has one: a lookup of that name finds
+    its own row, and no other name equals it.
     """
 
     def __init__(self, rows: Mapping[str, int], slots: Slots) -> None:
@@ -60,10 +62,10 @@ class Lookup(ABC):
 
     @abstractmethod
     def find(self, spans: Spans) -> Ints | None:
-        """None if one of them is not there."""
+        """The rows, or None if a name is not found."""
 
-    def _mended(self, found: Ints, is_wrong: Bools, spans: Spans) -> Ints | None:
-        """One by one: very few share a slot with two others; most of these are strangers."""
+    def _corrected(self, found: Ints, is_wrong: Bools, spans: Spans) -> Ints | None:
+        """Looks up names whose slot was taken twice; most of them are unknown nodes."""
         for at in np.flatnonzero(is_wrong).tolist():
             row = self._rows.get(spans.bytes_at(at).decode("utf-8", "replace"))
             if row is None:
@@ -72,44 +74,48 @@ class Lookup(ABC):
         return found
 
 
-class Uniform(Lookup):
-    """Names of one length, and eight bytes in one place tell them apart: those are looked up."""
+class EqualLengthLookup(Lookup):
+    """Names of one length that differ in one window of eight bytes, which serves as their tag."""
 
-    def __init__(self, rows: Mapping[str, int], spans: Even, at: Ints, window: int) -> None:
+    def __init__(
+        self, rows: Mapping[str, int], spans: EqualLengthSpans, at: Ints, window: int
+    ) -> None:
         self._step = spans.step
         self._window = window
         parts = np.frombuffer(spans.text(), row_of(self._step))
         self._names = _in_rows(parts, at)
-        seen = _seen_through(self._names.tobytes(), self._step, window)
+        seen = _windows_of(self._names.tobytes(), self._step, window)
         super().__init__(rows, Slots(seen * _ODD, at))
 
     @classmethod
-    def of(cls, rows: Mapping[str, int], spans: Even, at: Ints) -> "Uniform | None":
+    def of(
+        cls, rows: Mapping[str, int], spans: EqualLengthSpans, at: Ints
+    ) -> "EqualLengthLookup | None":
         text, step = spans.text(), spans.step
-        for window in _windows(text, step):
-            if len(np.unique(_seen_through(text, step, window))) == len(spans):
+        for window in _window_offsets(text, step):
+            if len(np.unique(_windows_of(text, step, window))) == len(spans):
                 return cls(rows, spans, at, window)
         return None
 
     def find(self, spans: Spans) -> Ints | None:
-        if not isinstance(spans, Even) or spans.step != self._step:
+        if not isinstance(spans, EqualLengthSpans) or spans.step != self._step:
             return None
         text = spans.text()
-        found = self._slots.find(_seen_through(text, self._step, self._window) * _ODD)
+        found = self._slots.find(_windows_of(text, self._step, self._window) * _ODD)
         known = self._names.take(found).tobytes()
         if known == text:
             return found
         is_wrong = (self._bytes_of(known) != self._bytes_of(text)).any(axis=1)
-        mended = self._mended(found, is_wrong, spans)
-        is_right = mended is not None and self._names.take(mended).tobytes() == text
-        return mended if is_right else None
+        corrected = self._corrected(found, is_wrong, spans)
+        is_right = corrected is not None and self._names.take(corrected).tobytes() == text
+        return corrected if is_right else None
 
     def _bytes_of(self, text: bytes) -> Bytes:
         return np.frombuffer(text, np.uint8).reshape(-1, self._step)
 
 
-class Various(Lookup):
-    """Names of all lengths, filled up with zeros to one."""
+class MixedLengthLookup(Lookup):
+    """Names of different lengths, padded with zeros."""
 
     def __init__(self, rows: Mapping[str, int], words: Words, at: Ints) -> None:
         self._mixers = mixers(words.shape[1])
@@ -121,12 +127,12 @@ class Various(Lookup):
         if words is None:
             return None
         found = self._slots.find(words @ self._mixers)
-        # As one piece each, they are compared in one go.
+        # A comparison of bytes is one memcmp.
         if self._names.take(found, axis=0).tobytes() == words.tobytes():
             return found
-        mended = self._mended(found, (self._names[found] != words).any(axis=1), spans)
-        is_right = mended is not None and np.array_equal(self._names[mended], words)
-        return mended if is_right else None
+        corrected = self._corrected(found, (self._names[found] != words).any(axis=1), spans)
+        is_right = corrected is not None and np.array_equal(self._names[corrected], words)
+        return corrected if is_right else None
 
 
 def _in_rows(names: Names, at: Ints) -> Names:
@@ -135,16 +141,16 @@ def _in_rows(names: Names, at: Ints) -> Names:
     return placed
 
 
-def _seen_through(text: bytes, step: int, window: int) -> Words:
+def _windows_of(text: bytes, step: int, window: int) -> Words:
     return np.ndarray(len(text) // step, _WORD_TYPE, text, window, (step,))
 
 
-def _windows(text: bytes, step: int) -> list[int]:
-    """Where to look first: where most bytes are not the same in all names."""
+def _window_offsets(text: bytes, step: int) -> list[int]:
+    """The offsets to try first: where most bytes differ between names."""
     if step < WORD:
         return []
     names = np.frombuffer(text, np.uint8).reshape(-1, step)
     varies = (names != names[0]).any(axis=0)
     seen = np.convolve(varies, np.ones(WORD, np.int64), "valid")
-    places: list[int] = np.argsort(-seen, kind="stable")[:_TRIED].tolist()
+    places: list[int] = np.argsort(-seen, kind="stable")[:_WINDOWS_TRIED].tolist()
     return places

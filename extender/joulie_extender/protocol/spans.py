@@ -1,4 +1,4 @@
-"""A list of names as it was sent: where each of them stands in it, without reading any. Pure."""
+"""The positions of the names in a JSON list, found without decoding it. Pure."""
 
 from abc import ABC, abstractmethod
 from functools import lru_cache
@@ -14,10 +14,10 @@ BETWEEN = b'","'  # from the end of a name to the start of the next
 
 
 class Spans(ABC):
-    """Where the names stand in a list: `["n1","n2"]`, and not a byte more or less.
+    """The positions of the names in a list of the exact form `["n1","n2"]`.
 
-    A name is looked up together with the `","` behind it, of which the last one has `"]`: what is
-    found in this way also stands where it should.
+    A name is looked up together with the `","` behind it (`"]` behind the last one), so that a
+    match also proves that the name ends there.
     """
 
     def __init__(self, raw: bytes) -> None:
@@ -32,25 +32,27 @@ class Spans(ABC):
 
     @abstractmethod
     def where(self, is_kept: Bools) -> "Spans":
-        """The same list with these alone."""
+        """The same list with the selected names only."""
 
-    def told(self, is_in: Bools, value: bytes) -> bytes | None:
-        """`"n1":value,"n2":value` of these. None if that is no quicker here than one by one."""
+    def members(self, is_in: Bools, value: bytes) -> bytes | None:
+        """`"n1":value,"n2":value` of the selected names. None if this is no faster here than one by
+        one.
+        """
         return None
 
     @abstractmethod
     def words(self, width: int) -> Words | None:
-        """A row of so many bytes for each, filled up with zeros. None if one is cut for sure."""
+        """A row of `width` bytes for each name, padded with zeros. None if a name does not fit."""
 
     def text(self, more: int = 0) -> bytes:
-        """From the first name on, every name with what is behind it, and some bytes to spare."""
+        """The bytes from the first name on, each with its separator, plus `more` zero bytes."""
         return b"".join((self.raw[2:-1], BETWEEN[1:], bytes(more)))
 
 
-class Even(Spans):
-    """Names that are all of one length, as they mostly are: nothing is searched for.
+class EqualLengthSpans(Spans):
+    """Names of one length, the common case: positions are computed, not searched for.
 
-    Whether every name ends where it should is seen when it is looked up, and not before.
+    Whether every name really ends where it should is checked by the lookup.
     """
 
     def __init__(self, raw: bytes, step: int) -> None:
@@ -58,7 +60,7 @@ class Even(Spans):
         self.step = step
 
     @classmethod
-    def cut(cls, raw: bytes) -> "Even | None":
+    def cut(cls, raw: bytes) -> "EqualLengthSpans | None":
         end = raw.find(BETWEEN, 2)
         step = (end + len(BETWEEN) if end >= 0 else len(raw) + 1) - 2
         return None if (len(raw) - 1) % step else cls(raw, step)
@@ -73,10 +75,10 @@ class Even(Spans):
     def where(self, is_kept: Bools) -> "Spans":
         parts = self._parts()[is_kept]
         if not len(parts):
-            return NOBODY
-        return Even(b'["' + parts.tobytes()[:-2] + b"]", self.step)
+            return NO_SPANS
+        return EqualLengthSpans(b'["' + parts.tobytes()[:-2] + b"]", self.step)
 
-    def told(self, is_in: Bools, value: bytes) -> bytes:
+    def members(self, is_in: Bools, value: bytes) -> bytes:
         behind = np.frombuffer(b":" + value + b",", np.uint8)
         named = self.step - 1  # with both of its quotation marks
         lines = np.empty((np.count_nonzero(is_in), named + len(behind)), np.uint8)
@@ -98,14 +100,14 @@ class Even(Spans):
         return words
 
 
-class Uneven(Spans):
+class MixedLengthSpans(Spans):
     def __init__(self, raw: bytes, starts: Ints, ends: Ints) -> None:
         super().__init__(raw)
         self._starts = starts
         self._ends = ends
 
     @classmethod
-    def cut(cls, raw: bytes) -> "Uneven | None":
+    def cut(cls, raw: bytes) -> "MixedLengthSpans | None":
         text = np.frombuffer(raw, np.uint8)
         quotes = np.flatnonzero(text == _QUOTE)
         starts, ends = quotes[0::2] + 1, quotes[1::2]
@@ -126,13 +128,13 @@ class Uneven(Spans):
 
     def where(self, is_kept: Bools) -> "Spans":
         if not is_kept.any():
-            return NOBODY
+            return NO_SPANS
         steps = self.lengths() + len(BETWEEN)
         text = np.frombuffer(self.raw, np.uint8)[1:]
         raw = b"[" + text[np.repeat(is_kept, steps)][:-1].tobytes() + b"]"
         steps = steps[is_kept]
         ends = np.cumsum(steps) - 1
-        return Uneven(raw, ends - steps + len(BETWEEN), ends)
+        return MixedLengthSpans(raw, ends - steps + len(BETWEEN), ends)
 
     def words(self, width: int) -> Words | None:
         lengths = self.lengths() + len(BETWEEN)
@@ -145,8 +147,11 @@ class Uneven(Spans):
         return words
 
 
-AS_WRITTEN = (Even.cut, Uneven.cut)  # how a list may be read, the quicker way first
-NOBODY = Uneven(b"[]", np.zeros(0, np.int64), np.zeros(0, np.int64))
+AS_WRITTEN = (
+    EqualLengthSpans.cut,
+    MixedLengthSpans.cut,
+)  # how a list may be read, the quicker way first
+NO_SPANS = MixedLengthSpans(b"[]", np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @lru_cache
@@ -156,6 +161,6 @@ def row_of(width: int) -> np.dtype[np.void]:
 
 @lru_cache(maxsize=32)
 def _masks(width: int) -> Words:
-    """For each length what leaves so many bytes of a row as they are, and makes the rest zero."""
+    """For each length, a mask that keeps that many bytes of a row and zeroes the rest."""
     kept = np.tri(width + 1, width, -1, np.uint8) * np.uint8(255)
     return kept.view(np.uint64)

@@ -10,7 +10,7 @@ import numpy as np
 
 from joulie_bus.events import CardClaimed, ClaimConfirmed, GpuAsk, PodAsk
 from joulie_extender.decide.scoring import Weights, gpu_score
-from joulie_extender.gpu.card_choice import pick
+from joulie_extender.gpu.card_choice import choose_cards
 from joulie_extender.gpu.fit import GpuWeights
 from joulie_projections.state.cards import CardState, after_claim
 from joulie_projections.state.state import NodeState
@@ -55,7 +55,7 @@ class JouliePolicy(KubeDefault):
 
     def cards(self, farm: Farm, ask: Ask, row: int) -> Sequence[int]:
         pod, name = self._pod(ask), self._names[row]
-        found = pick(pod, name, self._twin_columns, self._weights.gpu.aliases)
+        found = choose_cards(pod, name, self._twin_columns, self._weights.gpu.aliases)
         if (
             found is None or len(found.cards) != ask.gpus
         ):  # no annotation requests parts of several cards

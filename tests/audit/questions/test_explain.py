@@ -20,7 +20,7 @@ from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import DecisionEntry, NodeGone, OutcomeSeen, PrioritizeDecided
 from joulie_bus.testing import NOON, SECOND, ask, bound, hardware, node_seen, one_of_each
 from joulie_cli.commands.explain import rules_behind
-from joulie_extender.decide.decide import Moment, decide_prioritize
+from joulie_extender.decide.decide import DecisionContext, decide_prioritize
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.history.history import EntryQuery
 from joulie_projections.state.state import NodeState, Sample
@@ -258,7 +258,7 @@ def test_an_explanation_names_the_rule_behind_a_headroom_without_a_reading() -> 
         "bare": NodeState(ordinal=2, at=NOON),
         "stale": NodeState(ordinal=3, at=NOON - 400 * SECOND, hardware=hardware("n")),
     }
-    moment = Moment(TwinColumns.of(nodes, 0), 1, 0, NOON)
+    moment = DecisionContext(TwinColumns.of(nodes, 0), 1, 0, NOON)
     top = decide_prioritize(ask(), list(nodes), moment, Weights()).top
 
     assert {terms.node: terms.source for terms in top} == {

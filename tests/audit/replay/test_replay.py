@@ -34,7 +34,7 @@ from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import ask, plan_made, power, producer
 from joulie_extender.decide import marginal_power
 from joulie_extender.decide.decide import CODE_VERSION as ANSWERS_BY
-from joulie_extender.decide.decide import Moment, decide_filter, decide_prioritize
+from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
 from joulie_extender.decide.scoring import Weights
 from joulie_operator.planning import policies
 from joulie_projections.decision_log.entry import header_of
@@ -97,7 +97,7 @@ async def test_a_header_that_differs_from_its_message_is_a_mismatch(
 
 def decided() -> PrioritizeDecided:
     twin_columns = TwinColumns.empty()
-    return decide_prioritize(ask(), ["a", "b"], Moment(twin_columns, 1, 0, 1), Weights())
+    return decide_prioritize(ask(), ["a", "b"], DecisionContext(twin_columns, 1, 0, 1), Weights())
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_difference_below_the_top_five_is_a_mismatch() -> None:
 
 
 def test_a_filter_with_other_verdicts_is_a_mismatch() -> None:
-    then = decide_filter(ask(), ["a"], Moment(TwinColumns.empty(), 1, 0, 1), Weights())
+    then = decide_filter(ask(), ["a"], DecisionContext(TwinColumns.empty(), 1, 0, 1), Weights())
 
     found = compare(7, then, replace(then, verdicts=b"\1"))
 

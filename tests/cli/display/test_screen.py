@@ -30,7 +30,7 @@ from joulie_cli.display.screen import (
     heat_map,
     in_use,
 )
-from joulie_extender.decide.decide import Moment, decide_filter, decide_prioritize
+from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState
@@ -54,7 +54,7 @@ def twin_columns_of(events: Sequence[AnyEvent]) -> TwinColumns:
     return TwinColumns.of(cluster_state_of(events).nodes, NOON)
 
 
-MOMENT = Moment(twin_columns_of([*HALF_FREE, *NEARLY_FULL]), 1, 0, NOON + SECOND)
+MOMENT = DecisionContext(twin_columns_of([*HALF_FREE, *NEARLY_FULL]), 1, 0, NOON + SECOND)
 PLACE = DemoLocation({"extender": "http://127.0.0.1:9876"}, "bin/joulie", " --data d", 60)
 
 

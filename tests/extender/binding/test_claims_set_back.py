@@ -15,7 +15,7 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, Backup, claim, node_seen, producer, released, until
-from joulie_extender.binding.claim_log import Ledger
+from joulie_extender.binding.claim_log import ClaimLog
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.projector.projector import Projector, ProjectorSettings
 from joulie_projections.store import database
@@ -51,12 +51,12 @@ def seen(*uuids: str) -> list[GpuSeen]:
     return [GpuSeen(uuid=uuid, node="n1", model="A100", total_mb=40_960) for uuid in uuids]
 
 
-async def claims_written(bus: JetStreamLog, ledger: Ledger, uid: str) -> list[str]:
+async def claims_written(bus: JetStreamLog, claim_log: ClaimLog, uid: str) -> list[str]:
     """Which of two cards the pod gets, as far as the ledger lets it."""
     got = []
     for card in ("g1", "g2"):
         try:
-            events = await ledger.write([card], lambda card=card: [claim(card, uid)])  # type: ignore[misc]
+            events = await claim_log.write([card], lambda card=card: [claim(card, uid)])  # type: ignore[misc]
         except (StreamReplaced, ViewBehind):
             continue
         got += [event.card for event in events]
@@ -72,7 +72,7 @@ async def test_no_card_is_given_out_twice_and_the_projector_stops(  # noqa: PLR0
     writer: Engine,
     tmp_path: Path,
 ) -> None:
-    ledger = Ledger(bus, CLUSTER, view, "r0")
+    claim_log = ClaimLog(bus, CLUSTER, view, "r0")
     async with background(projector.run(), "projector"):
         await tell(bus, "b1", node_seen("n1"), *seen("g1", "g2", "g3"))
         backup = await Backup.of(broker, tmp_path / "broker")
@@ -86,7 +86,7 @@ async def test_no_card_is_given_out_twice_and_the_projector_stops(  # noqa: PLR0
 
     with pytest.raises(ExceptionGroup) as ended:
         await asyncio.wait_for(another_projector(bus, writer, tmp_path).run(), 20)
-    given = await claims_written(bus, ledger, "pod")
+    given = await claims_written(bus, claim_log, "pod")
 
     assert ended.group_contains(StreamReplaced, match="JOULIE_CLAIM is at a different message 3")
     assert given == []
@@ -96,23 +96,23 @@ async def test_no_card_is_given_out_twice_and_the_projector_stops(  # noqa: PLR0
 async def test_a_history_that_is_the_same_is_written_on(
     bus: JetStreamLog, view: View, projector: Projector
 ) -> None:
-    ledger = Ledger(bus, CLUSTER, view, "r0")
+    claim_log = ClaimLog(bus, CLUSTER, view, "r0")
     async with background(projector.run(), "projector"):
         await tell(bus, "b1", node_seen("n1"), *seen("g1", "g2"), claim("g1", "p1"))
         await until(lambda: view.cluster_state.claims_read == 1)
 
-        assert await claims_written(bus, ledger, "pod") == ["g1", "g2"]
+        assert await claims_written(bus, claim_log, "pod") == ["g1", "g2"]
 
 
 async def test_a_stream_that_lost_its_end_takes_no_claims(
     broker: Embedded, bus: JetStreamLog, view: View, projector: Projector, tmp_path: Path
 ) -> None:
     """Without growth the projector stops by the last sequence; the ledger must not go on alone."""
-    ledger = Ledger(bus, CLUSTER, view, "r0")
+    claim_log = ClaimLog(bus, CLUSTER, view, "r0")
     backup = await Backup.of(broker, tmp_path / "broker")
     async with background(projector.run(), "projector"):
         await tell(bus, "b1", node_seen("n1"), *seen("g1", "g2", "g3"), claim("g3", "p1"))
         await until(lambda: view.cluster_state.claims_read == 1)
     await backup.set_back()
 
-    assert await claims_written(bus, ledger, "pod") == []
+    assert await claims_written(bus, claim_log, "pod") == []

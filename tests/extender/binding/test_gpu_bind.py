@@ -20,9 +20,9 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import CLUSTER, full, node_seen, producer, refusals, until
-from joulie_extender.binding.bind import Bindings, Patience
-from joulie_extender.binding.claim_log import Ledger
-from joulie_extender.binding.claim_reconciler import Caretaker
+from joulie_extender.binding.bind import Bindings, BindTimeouts
+from joulie_extender.binding.claim_log import ClaimLog
+from joulie_extender.binding.claim_reconciler import ClaimReconciler
 from joulie_extender.binding.kubernetes_binding import KubeBinder
 from joulie_extender.decide.scoring import Weights
 from joulie_extender.gpu.fit import GpuVerdict, gpu_verdicts
@@ -39,7 +39,7 @@ from kube_requests import Asked
 
 pytestmark = pytest.mark.anyio
 A100 = "NVIDIA-A100-SXM4-40GB"
-PATIENCE = Patience(bind_s=1.5, claim_s=3)
+PATIENCE = BindTimeouts(bind_s=1.5, claim_s=3)
 
 
 class Place(NamedTuple):
@@ -51,13 +51,13 @@ class Place(NamedTuple):
     binder: KubeBinder
     tell: Callable[..., Any]
 
-    def replica(self, name: str = "r0", patience: Patience = PATIENCE) -> Bindings:
-        ledger = Ledger(self.bus, CLUSTER, self.view, name)
-        return Bindings(self.view, ledger, self.binder, Weights(), time.time_ns, patience)
+    def replica(self, name: str = "r0", patience: BindTimeouts = PATIENCE) -> Bindings:
+        claim_log = ClaimLog(self.bus, CLUSTER, self.view, name)
+        return Bindings(self.view, claim_log, self.binder, Weights(), time.time_ns, patience)
 
-    def caretaker(self) -> Caretaker:
-        ledger = Ledger(self.bus, CLUSTER, self.view, "caretaker")
-        return Caretaker(self.view, ledger, self.binder, time.time_ns, grace_s=0.1)
+    def claim_reconciler(self) -> ClaimReconciler:
+        claim_log = ClaimLog(self.bus, CLUSTER, self.view, "caretaker")
+        return ClaimReconciler(self.view, claim_log, self.binder, time.time_ns, grace_s=0.1)
 
     def node_of(self, name: str) -> str:
         node: str = self.api.all("pods")[name]["spec"].get("nodeName", "")
@@ -290,8 +290,8 @@ async def test_edge_case_1_an_outage_ends_in_an_error_in_time_and_the_claim_laps
 
     assert decided.error == "the time of a binding was over before it was done"
     assert place.held() == {"g1": [asked.pod_uid]}
-    caretaker = place.caretaker()
-    async with background(caretaker.run(), "claims"):
+    claim_reconciler = place.claim_reconciler()
+    async with background(claim_reconciler.run(), "claims"):
         await until(lambda: place.held() == {"g1": []}, 20)
 
 
@@ -357,17 +357,17 @@ async def test_a_claim_is_confirmed_when_its_pod_is_seen_bound(place: Place) -> 
     await place.replica().bind(asked)
     await is_bound(place, asked)
 
-    async with background(place.caretaker().run(), "claims"):
+    async with background(place.claim_reconciler().run(), "claims"):
         await until(lambda: place.view.cluster_state.gpus["g1"].claims[asked.pod_uid].confirmed)
 
 
 async def test_a_watch_that_lags_costs_no_running_pod_its_card(place: Place) -> None:
     await cards(place, "g1")
     asked = await waiting(place)
-    await place.replica(patience=Patience(1.5, 1)).bind(asked)
+    await place.replica(patience=BindTimeouts(1.5, 1)).bind(asked)
     looked = len(place.api.asked)
 
-    async with background(place.caretaker().run(), "claims"):
+    async with background(place.claim_reconciler().run(), "claims"):
         await until(lambda: len(place.api.asked) > looked + 2)
 
     assert place.held() == {"g1": [asked.pod_uid]}
@@ -387,7 +387,7 @@ async def test_while_the_stream_of_claims_is_full_nothing_is_bound_and_then_it_i
     assert (bound.outcome, bound.cards) == ("bound", ["g1"])
 
 
-async def test_a_caretaker_outlives_a_full_stream_of_claims_and_tends_afterwards(
+async def test_a_claim_reconciler_outlives_a_full_stream_of_claims_and_tends_afterwards(
     place: Place, connection: Connection
 ) -> None:
     await cards(place, "g1")
@@ -395,7 +395,7 @@ async def test_a_caretaker_outlives_a_full_stream_of_claims_and_tends_afterwards
     await place.replica().bind(asked)
     await is_bound(place, asked)
     before = refusals("claims")
-    async with background(place.caretaker().run(), "caretaker") as tending:
+    async with background(place.claim_reconciler().run(), "caretaker") as tending:
         async with full(connection, Stream.CLAIM):
             await until(lambda: refusals("claims") >= before + 2)
             assert not tending.done()

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from joulie_extender.binding.binder import Found, Order
+from joulie_extender.binding.binder import BindRequest, PodLookup
 from joulie_extender.binding.kubernetes_binding import KubeBinder
 
 pytestmark = pytest.mark.anyio
-ORDER = Order("d", "p", "u1", "n0")
+ORDER = BindRequest("d", "p", "u1", "n0")
 SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 BINDING = {"kind": "Binding", "apiVersion": "v1", "target": {"kind": "Node", "name": "n0"}}
 
@@ -57,7 +57,7 @@ async def binding_at(
 async def fate(directory: Path, body: object, status: int = 201) -> str:
     sent = body if isinstance(body, bytes) else json.dumps(body).encode()
     async with binding_at(directory, status, sent) as (binder, _):
-        return (await binder.bind(ORDER)).fate
+        return (await binder.bind(ORDER)).status
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ async def test_a_name_is_one_segment_of_the_path(tmp_path: Path, name: str, segm
     """Also if it was never checked: names of claims are read from the log."""
     async with binding_at(tmp_path, 404, b"{}") as (binder, server):
         await binder.bind(ORDER._replace(name=name))
-        assert await binder.find(name, "p", "u1") == Found("gone")
+        assert await binder.find(name, "p", "u1") == PodLookup("gone")
 
     assert server.targets == [
         f"/api/v1/namespaces/d/pods/{segment}/binding",
@@ -120,7 +120,7 @@ async def test_a_name_is_one_segment_of_the_path(tmp_path: Path, name: str, segm
 @pytest.mark.parametrize("name", ["", ".", ".."])
 async def test_a_name_that_no_path_can_hold_is_never_asked_for(tmp_path: Path, name: str) -> None:
     async with binding_at(tmp_path, 200, b"{}") as (binder, server):
-        assert (await binder.bind(ORDER._replace(name=name))).fate == "gone"
-        assert await binder.find("d", name, "u1") == Found("gone")
+        assert (await binder.bind(ORDER._replace(name=name))).status == "gone"
+        assert await binder.find("d", name, "u1") == PodLookup("gone")
 
     assert server.targets == []

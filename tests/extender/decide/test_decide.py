@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from joulie_bus.events import Decision, FilterDecided, PreemptDecided, PrioritizeDecided, codec
 from joulie_bus.testing import NOON, ask, hardware, producer
 from joulie_extender.decide.decide import (
-    Moment,
+    DecisionContext,
     answered_scores,
     decide_filter,
     decide_prioritize,
@@ -37,7 +37,7 @@ NODES = {
     for at in range(8)
 }
 BOARD = TwinColumns.of(NODES, 0)
-MOMENT = Moment(BOARD, 41, 12, NOON)
+MOMENT = DecisionContext(BOARD, 41, 12, NOON)
 POD = ask("p", performance=True, cores=4)
 asked = st.lists(st.sampled_from([*NODES, "x", "y"]), max_size=12)
 
@@ -106,8 +106,10 @@ def test_an_entry_about_5000_candidates_takes_less_than_40_kb() -> None:
         for at in range(5000)
     ]
     names = [f"node-{at:05d}.example.internal" for at in range(5000)]
-    moment = Moment(TwinColumns.of(dict(zip(names, states, strict=True)), 0), 41, 12, NOON)
-    made = [decide(POD, names, moment, Weights()) for decide in (decide_filter, decide_prioritize)]
+    context = DecisionContext(
+        TwinColumns.of(dict(zip(names, states, strict=True)), 0), 41, 12, NOON
+    )
+    made = [decide(POD, names, context, Weights()) for decide in (decide_filter, decide_prioritize)]
 
     assert max(len(producer("extender-0").stamp(entry).data) for entry in made) < 40_000
 

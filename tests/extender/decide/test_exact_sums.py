@@ -1,4 +1,4 @@
-"""Sums that can be carried on are those that are made afresh, and those of `math.fsum`."""
+"""Exact sums with changes equal sums from scratch, and those of `math.fsum`."""
 
 import math
 

@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from joulie_bus.events import Placement, PodAsk
 from joulie_bus.testing import NOON, SECOND, ask
-from joulie_extender.decide.decide import Moment as Look
-from joulie_extender.decide.decide import Sent, decide_filter, filter_decision, passed
+from joulie_extender.decide.decide import DecisionContext as Look
+from joulie_extender.decide.decide import DecisionOptions, decide_filter, filter_decision, passed
 from joulie_extender.decide.filter import WANTS_ECO, WANTS_FRESH, WANTS_PERFORMANCE
 from joulie_extender.decide.scoring import Weights
 from joulie_extender.http.handlers import NOT_NOW
 from joulie_extender.protocol.candidates import Names, candidates_of, rows_by_name
-from joulie_extender.protocol.kube_scheduler import Asked, names_reply
+from joulie_extender.protocol.kube_scheduler import ExtenderArgs, names_reply
 from joulie_projections.state.state import NodeState
 from joulie_projections.twin.columns import TwinColumns
 
@@ -150,9 +150,9 @@ def test_the_filter_decides_as_the_table_of_the_page(
     state = CLASSES.get(found, CLASSES["unknown"])
     labelled = replace(state, ordinal=0, labels=LABEL if label == "yes" else {})
     twin_columns = TwinColumns.of({} if age == "none" else {"n": labelled}, 0)
-    moment = Look(twin_columns, 7, 0, LATER if age == "stale" else NOON)
+    context = Look(twin_columns, 7, 0, LATER if age == "stale" else NOON)
     rows, weights = rows_by_name(twin_columns, ["n"]), Weights(filter_stale=stale)
-    sent = Sent(eco_labels=bytes([label == "yes"]))
+    sent = DecisionOptions(eco_labels=bytes([label == "yes"]))
     kinds = {
         PERFORMANCE: performance,
         placed(PERFORMANCE, "performance-only"): performance,
@@ -162,15 +162,15 @@ def test_the_filter_decides_as_the_table_of_the_page(
         replace(placed(STANDARD, "eco-only"), exempt="critical"): "passes",
     }
     for pod, expected in kinds.items():
-        made = filter_decision(pod, candidates_of(["n"], rows), rows, moment, weights, sent)
+        made = filter_decision(pod, candidates_of(["n"], rows), rows, context, weights, sent)
         assert ("passes" if passed(made) == [True] else "refused") == expected, pod
 
 
 def with_labels(names: list[str], eco: bytes, twin_columns: TwinColumns = BOARD) -> list[bool]:
-    moment, rows = Look(twin_columns, 7, 0, NOON), rows_by_name(twin_columns, names)
+    context, rows = Look(twin_columns, 7, 0, NOON), rows_by_name(twin_columns, names)
     candidates = candidates_of(names, rows)
     decision = filter_decision(
-        PERFORMANCE, candidates, rows, moment, Weights(), Sent(eco_labels=eco)
+        PERFORMANCE, candidates, rows, context, Weights(), DecisionOptions(eco_labels=eco)
     )
     assert decision.eco_labels == eco
     return passed(decision)
@@ -184,10 +184,10 @@ def test_the_label_of_a_node_that_was_sent_decides_where_there_is_no_class() -> 
 
 def test_labels_that_decide_nothing_are_not_kept() -> None:
     rows = rows_by_name(BOARD, ["eco"])
-    moment, candidates = Look(BOARD, 7, 0, NOON), candidates_of(["eco"], rows)
+    context, candidates = Look(BOARD, 7, 0, NOON), candidates_of(["eco"], rows)
 
-    sent = Sent(eco_labels=b"\x01")
-    decision = filter_decision(STANDARD, candidates, rows, moment, Weights(), sent)
+    sent = DecisionOptions(eco_labels=b"\x01")
+    decision = filter_decision(STANDARD, candidates, rows, context, Weights(), sent)
 
     assert decision.eco_labels == b""
 
@@ -205,7 +205,7 @@ def test_nobody_is_refused_while_nothing_is_known() -> None:
 
 def answered(pod: PodAsk, names: list[str]) -> bytes:
     decision = decide_filter(pod, names, Look(BOARD, 7, 0, NOON), Weights())
-    asked, fits = Asked(pod, Names.of(names)), passed(decision)
+    asked, fits = ExtenderArgs(pod, Names.of(names)), passed(decision)
     return names_reply(asked, asked.names.where(fits), fits, decision.reason)
 
 
@@ -218,18 +218,18 @@ def test_a_pod_that_is_refused_again_hears_the_same_bytes() -> None:
 
 @pytest.mark.parametrize("sample", [["eco"], ["draining", "eco"], ["unknown+label"]])
 def test_the_reason_does_not_depend_on_the_sample(sample: list[str]) -> None:
-    moment = Look(BOARD, 7, 0, NOON)
+    context = Look(BOARD, 7, 0, NOON)
     asks = [PERFORMANCE, replace(PERFORMANCE, uid="other", cpu_milli=64_000)]
 
-    reasons = {decide_filter(pod, sample, moment, Weights()).reason for pod in asks}
+    reasons = {decide_filter(pod, sample, context, Weights()).reason for pod in asks}
 
     assert reasons == {WANTS_PERFORMANCE}
 
 
 def test_nobody_refused_needs_no_reason() -> None:
-    moment = Look(BOARD, 7, 0, NOON)
+    context = Look(BOARD, 7, 0, NOON)
 
-    assert decide_filter(PERFORMANCE, ["performance"], moment, Weights()).reason == ""
+    assert decide_filter(PERFORMANCE, ["performance"], context, Weights()).reason == ""
 
 
 @pytest.mark.parametrize("text", [WANTS_PERFORMANCE, WANTS_ECO, WANTS_FRESH, NOT_NOW])

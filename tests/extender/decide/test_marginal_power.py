@@ -1,4 +1,4 @@
-"""What a pod adds is the same whether it was worked out for it or looked up."""
+"""Cached marginal power equals computed marginal power."""
 
 import numpy as np
 import pytest
@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-import plain
+import reference_scoring
 from joulie_bus.events import PodAsk
 from joulie_bus.testing import NOON, ask
 from joulie_extender.decide import marginal_power
-from joulie_extender.decide.marginal_power import KINDS, STRANGERS, Marginals
+from joulie_extender.decide.marginal_power import CACHED_SHAPES, SHAPES_SEEN_ONCE, MarginalPower
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.state.state import NodeState
 from joulie_projections.twin.columns import TwinColumns
@@ -36,19 +36,19 @@ def twin_columns_of(*states: NodeState) -> TwinColumns:
 
 
 @settings(deadline=None, max_examples=100)
-@given(st.lists(plain.states, min_size=1, max_size=5), st.lists(shapes, max_size=12))
+@given(st.lists(reference_scoring.states, min_size=1, max_size=5), st.lists(shapes, max_size=12))
 def test_what_is_remembered_is_what_would_be_worked_out(
     states: list[NodeState], pods: list[PodAsk]
 ) -> None:
     twin_columns = twin_columns_of(*states)
-    marginals = Marginals(twin_columns, COEFFICIENTS)
+    cached = MarginalPower(twin_columns, COEFFICIENTS)
     rows = np.arange(len(twin_columns.columns["at"]))[::-1]
     for pod in pods * 3:
         worked_out = marginal_w(pod, twin_columns.rated(), COEFFICIENTS)[rows]
-        assert marginals.of(pod, rows).tobytes() == worked_out.tobytes()
+        assert cached.of(pod, rows).tobytes() == worked_out.tobytes()
 
 
-def test_a_kind_of_pod_is_worked_out_for_all_nodes_when_it_comes_again(
+def test_a_repeated_pod_shape_is_computed_once_for_all_nodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     worked_out: list[int] = []
@@ -59,26 +59,26 @@ def test_a_kind_of_pod_is_worked_out_for_all_nodes_when_it_comes_again(
         return watts
 
     monkeypatch.setattr(marginal_power, "marginal_w", counted)
-    marginals = Marginals(twin_columns_of(*[NODE] * 9), COEFFICIENTS)
+    cached = MarginalPower(twin_columns_of(*[NODE] * 9), COEFFICIENTS)
     for _ in range(5):
-        marginals.of(ask(), np.array([1, 2]))
+        cached.of(ask(), np.array([1, 2]))
 
     assert worked_out == [2, 10]
 
 
-def test_no_more_than_so_many_kinds_are_remembered() -> None:
-    marginals = Marginals(twin_columns_of(NODE), COEFFICIENTS)
+def test_the_number_of_cached_shapes_is_bounded() -> None:
+    cached = MarginalPower(twin_columns_of(NODE), COEFFICIENTS)
     for cores in [*range(1, 200), *range(180, 200)]:
-        marginals.of(ask(cores=cores), np.array([1]))
+        cached.of(ask(cores=cores), np.array([1]))
 
-    assert (len(marginals._kinds), len(marginals._strangers)) == (KINDS, STRANGERS - 20)
+    assert (len(cached._watts), len(cached._seen_once)) == (CACHED_SHAPES, SHAPES_SEEN_ONCE - 20)
 
 
 def test_they_hold_until_the_hardware_changes() -> None:
     twin_columns = twin_columns_of(NODE, NODE)
-    marginals = Marginals(twin_columns, COEFFICIENTS)
+    cached = MarginalPower(twin_columns, COEFFICIENTS)
     told = replace(NODE, profile="eco")
     grown = replace(told, cpu_milli=64_000)
 
-    assert marginals.holds_for(twin_columns.updated([("n0", told)], NOON))
-    assert not marginals.holds_for(twin_columns.updated([("n0", grown)], NOON))
+    assert cached.is_valid_for(twin_columns.updated([("n0", told)], NOON))
+    assert not cached.is_valid_for(twin_columns.updated([("n0", grown)], NOON))

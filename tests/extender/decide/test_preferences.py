@@ -1,11 +1,11 @@
-"""Business rules: points for node labels, for everybody or for a team, in the terms of a score."""
+"""Business rules: points for node labels, for all pods or for a team, in the terms of a score."""
 
 import pytest
 from msgspec.structs import replace
 
 from joulie_bus.events import PodAsk, Terms
 from joulie_bus.testing import NOON, ask
-from joulie_extender.decide.decide import Moment, again, decide_prioritize
+from joulie_extender.decide.decide import DecisionContext, again, decide_prioritize
 from joulie_extender.decide.preferences import Preference, Preferences, Team, label_scores, teams_in
 from joulie_extender.decide.scoring import Weights
 from joulie_extender.settings import team_file
@@ -40,8 +40,8 @@ WEIGHTS = Weights(
 
 
 def terms(pod: PodAsk, weights: Weights = WEIGHTS) -> dict[str, Terms]:
-    moment = Moment(BOARD, 1, 0, NOON)
-    decision = decide_prioritize(pod, list(BOARD.rows), moment, weights)
+    context = DecisionContext(BOARD, 1, 0, NOON)
+    decision = decide_prioritize(pod, list(BOARD.rows), context, weights)
     assert again(decision, BOARD, weights) == decision
     return {each.node: each for each in decision.top}
 
@@ -72,7 +72,7 @@ def test_without_rules_there_is_no_such_term() -> None:
     assert {each.wishes for each in terms(ask(), Weights()).values()} == {0.0}
 
 
-def test_labels_are_those_of_the_moment_and_kept_while_they_are() -> None:
+def test_labels_are_those_of_the_context_and_kept_while_they_are() -> None:
     moved = BOARD.updated([("spot", NodeState(ordinal=0, at=NOON, labels=FIXED))], 0)
     same = BOARD.updated([("spot", NodeState(ordinal=0, at=NOON + 1, labels=SPOT))], 0)
 

@@ -11,7 +11,7 @@ from joulie_bus.events import PodAsk
 from joulie_bus.testing import NOON, SECOND, ask, hardware
 from joulie_extender.decide.decide import rows_by_name
 from joulie_extender.decide.scoring import (
-    Basis,
+    ScoreBasis,
     Scores,
     Weights,
     best,
@@ -24,7 +24,7 @@ from joulie_projections.state.state import Arrival, NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.facility import Hall, Halls
 from joulie_projections.twin.power import Coefficients
-from plain import cluster_states, loads, pods, states, views
+from reference_scoring import cluster_states, loads, pods, states, views
 
 FREE = Coefficients(0.0, 0.0, 0.0, False)  # pods draw nothing
 EXACT = Coefficients(1.0, 1.0, 1.0, False)  # pods draw all that they ask for
@@ -134,7 +134,11 @@ def test_what_the_headroom_of_a_node_without_a_reading_rests_on() -> None:
         twin_columns_of(busy, node("performance"), bare, cooling=0), PERFORMANCE, TO_THE_LETTER
     )
 
-    assert found.basis.tolist() == [Basis.PREDICTED, Basis.PREDICTED, Basis.UNDISCOVERED]
+    assert found.basis.tolist() == [
+        ScoreBasis.PREDICTED,
+        ScoreBasis.PREDICTED,
+        ScoreBasis.UNDISCOVERED,
+    ]
     of_pod = 100 / 96  # one core
     assert found.headroom.tolist() == pytest.approx([10 - of_pod, 80 - of_pod, 0])
     assert found.answer.tolist() == [21, 70, 50]
@@ -197,7 +201,7 @@ def test_a_node_that_cannot_be_judged_is_neutral(state: NodeState, now: int, age
     assert answers(twin_columns_of(state), now=now, age_ms=age_ms) == [50]
 
 
-def test_a_node_that_nobody_knows_is_neutral() -> None:
+def test_an_unknown_node_is_neutral() -> None:
     twin_columns = twin_columns_of(node("eco", 0))
 
     assert scored(twin_columns, STANDARD, Weights(), "n0", "ghost").answer.tolist()[1] == 50
@@ -208,7 +212,7 @@ def test_the_operators_tick_keeps_a_quiet_twin_fresh() -> None:
     ticked = TwinColumns(quiet.rows, quiet.columns, LATER)
 
     assert answers(quiet, now=LATER) == [50]
-    assert scored(ticked, now=LATER).basis.tolist() == [Basis.PREDICTED]
+    assert scored(ticked, now=LATER).basis.tolist() == [ScoreBasis.PREDICTED]
 
 
 def test_without_a_fresh_reading_the_prediction_of_the_caps_takes_over() -> None:
@@ -219,7 +223,7 @@ def test_without_a_fresh_reading_the_prediction_of_the_caps_takes_over() -> None
 
     # 1000 W are a cooling stress of 20: 80 are predicted, half of the rated power is asked for.
     assert scores.headroom.tolist() == [80 - 50]
-    assert scores.basis.tolist() == [Basis.PREDICTED]
+    assert scores.basis.tolist() == [ScoreBasis.PREDICTED]
 
 
 def test_an_unmeasured_node_counts_its_pods_as_the_model_has_them() -> None:
@@ -238,7 +242,7 @@ def test_a_reading_shows_all_pods_but_those_that_came_too_late_for_it() -> None:
 
     scores = scored(twin_columns_of(state), STANDARD, Weights(coefficients=EXACT))
 
-    assert (scores.assumed_w.tolist(), scores.basis.tolist()) == ([250], [Basis.MEASURED])
+    assert (scores.assumed_w.tolist(), scores.basis.tolist()) == ([250], [ScoreBasis.MEASURED])
 
 
 def test_a_trend_that_nobody_renewed_counts_no_more() -> None:
@@ -290,7 +294,7 @@ def test_a_cap_of_nothing_leaves_only_the_prediction() -> None:
     twin_columns = twin_columns_of(replace(node("eco", 100), cpu_cap_pct=0))
     scores = scored(twin_columns, STANDARD, Weights(coefficients=FREE))
 
-    assert (scores.basis.tolist(), scores.headroom.tolist()) == ([Basis.PREDICTED], [0])
+    assert (scores.basis.tolist(), scores.headroom.tolist()) == ([ScoreBasis.PREDICTED], [0])
 
 
 # --- terms ------------------------------------------------------------------------------------
@@ -428,7 +432,7 @@ def test_what_is_unknown_never_scores_better_than_the_best_that_is_known(
     nodes: list[NodeState], pod: PodAsk, age_ms: int
 ) -> None:
     scores = scored(twin_columns_of(*nodes), pod, age_ms=age_ms)
-    neutral = scores.basis <= Basis.NEUTRAL
+    neutral = scores.basis <= ScoreBasis.NEUTRAL
     assume(neutral.any() and not neutral.all())
 
     assert scores.score[neutral].max() <= scores.score[~neutral].max()
@@ -456,7 +460,7 @@ def test_an_estimate_is_never_kinder_than_a_reading_of_the_same_watts(
     estimated = scored(twin_columns_of(dark), pod)
     lit = replace(dark, samples=readings(float(np.round(estimated.assumed_w[0], 3))))
     read = scored(twin_columns_of(lit), pod)
-    assume(estimated.basis[0] == Basis.PREDICTED and read.basis[0] == Basis.MEASURED)
+    assume(estimated.basis[0] == ScoreBasis.PREDICTED and read.basis[0] == ScoreBasis.MEASURED)
 
     # A reading is whole milliwatts, so it may be half of one beside the estimate.
     milliwatt = 0.1 / float(twin_columns_of(dark).floats("capped_w")[1])

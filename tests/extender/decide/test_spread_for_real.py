@@ -100,8 +100,8 @@ async def cluster(
         View.open(bus, reader, CLUSTER) as view,
         background(service.work(bus, view), "work"),
     ):
-        assert service.door is not None
-        found = Cluster(bus, view, service.door.port, request.param)
+        assert service.http_server is not None
+        found = Cluster(bus, view, service.http_server.port, request.param)
         await found.begin()
         yield found
     reader.dispose()

@@ -16,7 +16,7 @@ from joulie_bus.runtime.tasks import background, rung
 from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, NOON, ask, full, refusals, until
-from joulie_extender.decide.decide import Moment, decide_filter
+from joulie_extender.decide.decide import DecisionContext, decide_filter
 from joulie_extender.decide.scoring import Weights
 from joulie_extender.decision_log.shipping import Durability, Shipper
 from joulie_extender.decision_log.spool import RECENT_BYTES, Spool
@@ -31,7 +31,10 @@ MIB = 1024 * 1024
 
 def decided(number: int, size: int = 1) -> FilterDecided:
     """Of about so many bytes."""
-    moment, candidates = Moment(TwinColumns.empty(), 1, 0, NOON), ["a" * 250] * (size // 250 + 1)
+    moment, candidates = (
+        DecisionContext(TwinColumns.empty(), 1, 0, NOON),
+        ["a" * 250] * (size // 250 + 1),
+    )
     return decide_filter(ask(f"pod-{number}"), candidates, moment, Weights())
 
 

@@ -1,17 +1,27 @@
-"""Which cards of a node a pod gets."""
+"""Which GPUs of a node a pod gets."""
 
 from hypothesis import given, settings
 
-from gpu_kit import CARDS, MB, PODS, a_card, a_claim, number, plainly, twin_columns_of, wanting
+from gpu_kit import (
+    CARDS,
+    MB,
+    PODS,
+    a_card,
+    a_claim,
+    number,
+    reference_fit,
+    twin_columns_of,
+    wanting,
+)
 from joulie_bus.events import PodAsk
-from joulie_extender.gpu.card_choice import pick
-from joulie_extender.gpu.fit import wish_of
+from joulie_extender.gpu.card_choice import choose_cards
+from joulie_extender.gpu.fit import gpu_request_of
 from joulie_projections.state.cards import CardState
 from joulie_projections.twin.card_columns import Cards
 
 
 def picked(pod: PodAsk, **cards: CardState) -> list[str]:
-    found = pick(pod, "n0", twin_columns_of(cards), ())
+    found = choose_cards(pod, "n0", twin_columns_of(cards), ())
     return [taken.card for taken in found.cards] if found else []
 
 
@@ -21,17 +31,17 @@ def test_cards_are_found_where_the_filter_lets_the_pod_pass(
     cards: dict[str, CardState], pod: PodAsk
 ) -> None:
     twin_columns = twin_columns_of(cards)
-    found = pick(pod, "n0", twin_columns, ())
+    found = choose_cards(pod, "n0", twin_columns, ())
 
-    if wish_of(pod) is not None:
-        assert (found is not None) == plainly(pod, "n0", cards).fits
+    if gpu_request_of(pod) is not None:
+        assert (found is not None) == reference_fit(pod, "n0", cards).fits
         taken = [cards[each.card] for each in found.cards] if found else []
         assert len({card.model for card in taken}) <= 1
         assert found is None or len({each.card for each in found.cards}) == number(pod)
         shuffled = twin_columns.with_cards(
             Cards.of(dict(reversed(cards.items())), twin_columns.rows)
         )
-        assert pick(pod, "n0", shuffled, ()) == found
+        assert choose_cards(pod, "n0", shuffled, ()) == found
 
 
 def test_a_share_goes_where_the_least_is_left_over() -> None:
@@ -77,14 +87,14 @@ def test_a_pod_keeps_the_card_that_it_has_claimed() -> None:
 
 def test_a_whole_card_is_claimed_whole_and_a_share_as_far_as_it_goes() -> None:
     cards = twin_columns_of({"a": a_card()})
-    whole = pick(wanting(vram_mb=30_000), "n0", cards, ())
-    share = pick(wanting(cards=0, share_milli=250), "n0", cards, ())
+    whole = choose_cards(wanting(vram_mb=30_000), "n0", cards, ())
+    share = choose_cards(wanting(cards=0, share_milli=250), "n0", cards, ())
 
     assert [found.cards[0].mb for found in (whole, share) if found] == [MB, MB // 4]
 
 
 def test_a_choice_says_why() -> None:
-    found = pick(
+    found = choose_cards(
         wanting(cards=2, topology="nvlink"),
         "n0",
         twin_columns_of({n: a_card(group="0") for n in "abc"}),

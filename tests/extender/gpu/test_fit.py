@@ -1,4 +1,4 @@
-"""Which nodes have the cards that a pod wants, beside a plain loop over all of them."""
+"""Which nodes have the GPUs that a pod requests, compared with the reference implementation."""
 
 from collections.abc import Mapping
 
@@ -8,13 +8,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpu_kit import A100, CARDS, MB, PODS, a_card, a_claim, node, plainly, twin_columns_of, wanting
+from gpu_kit import (
+    A100,
+    CARDS,
+    MB,
+    PODS,
+    a_card,
+    a_claim,
+    node,
+    reference_fit,
+    twin_columns_of,
+    wanting,
+)
 from joulie_bus.events import Decision, GpuAsk, PodAsk
 from joulie_bus.testing import NOON, ask
 from joulie_extender.decide import decide
 from joulie_extender.decide.decide import (
-    Moment,
-    Sent,
+    DecisionContext,
+    DecisionOptions,
     answered_scores,
     filter_decision,
     passed,
@@ -22,7 +33,7 @@ from joulie_extender.decide.decide import (
     rows_of,
 )
 from joulie_extender.decide.scoring import Weights
-from joulie_extender.gpu.fit import GpuVerdict, GpuWeights, gpu_verdicts, points, wish_of
+from joulie_extender.gpu.fit import GpuVerdict, GpuWeights, gpu_request_of, gpu_verdicts, points
 from joulie_extender.gpu.models import aliases_of, is_model
 from joulie_projections.hardware.catalog_file import shipped_catalog
 from joulie_projections.pods.load import Load
@@ -31,7 +42,7 @@ from joulie_projections.twin.card_columns import Cards
 from joulie_projections.twin.columns import TwinColumns
 
 NODES = ["n0", "n1", "n2"]
-GPU = Sent(duty="gpu")
+GPU = DecisionOptions(duty="gpu")
 
 
 def verdicts(
@@ -39,7 +50,9 @@ def verdicts(
 ) -> list[int]:
     twin_columns = twin_columns or twin_columns_of(cards)
     rows = rows_of(
-        decide.decide_filter(pod, NODES, Moment(twin_columns, 1, 0, NOON), Weights()).candidates
+        decide.decide_filter(
+            pod, NODES, DecisionContext(twin_columns, 1, 0, NOON), Weights()
+        ).candidates
     )
     return list(gpu_verdicts(pod, twin_columns, rows, ()))
 
@@ -50,10 +63,10 @@ def fitting(pod: PodAsk, **cards: CardState) -> bool:
 
 
 def scored(pod: PodAsk, **cards: CardState) -> list[int]:
-    moment = Moment(twin_columns_of(cards), 1, 0, NOON)
-    rows = decide.decide_filter(pod, NODES, moment, Weights()).candidates
+    context = DecisionContext(twin_columns_of(cards), 1, 0, NOON)
+    rows = decide.decide_filter(pod, NODES, context, Weights()).candidates
     found: list[int] = answered_scores(
-        prioritize_decision(pod, rows, NODES, moment, Weights(), "gpu")
+        prioritize_decision(pod, rows, NODES, context, Weights(), "gpu")
     ).tolist()
     return found
 
@@ -63,12 +76,14 @@ def scored(pod: PodAsk, **cards: CardState) -> list[int]:
 @settings(deadline=None, max_examples=300)
 def test_the_columns_say_what_a_plain_loop_says(cards: dict[str, CardState], pod: PodAsk) -> None:
     twin_columns = twin_columns_of(cards)
-    expected = [plainly(pod, name, cards) for name in NODES]
+    expected = [reference_fit(pod, name, cards) for name in NODES]
     rows = rows_of(
-        decide.decide_filter(pod, NODES, Moment(twin_columns, 1, 0, NOON), Weights()).candidates
+        decide.decide_filter(
+            pod, NODES, DecisionContext(twin_columns, 1, 0, NOON), Weights()
+        ).candidates
     )
 
-    if wish_of(pod) is not None:
+    if gpu_request_of(pod) is not None:
         found = [GpuVerdict(code) for code in gpu_verdicts(pod, twin_columns, rows, ())]
         assert [verdict == GpuVerdict.PASSED for verdict in found] == [e.fits for e in expected]
         assert [v == GpuVerdict.NOT_LINKED for v in found] == [e.is_only_unlinked for e in expected]
@@ -85,8 +100,8 @@ def test_where_it_shall_fit_the_fullest_card_counts_as_a_plain_loop_says(
     rows = np.array([twin_columns.rows[name] for name in NODES])
     found = points(pod, twin_columns, rows, GpuWeights(packing="fit", balance=0.0))
 
-    if wish_of(pod) is not None:
-        expected = [plainly(pod, name, cards).snug / 10 for name in NODES]
+    if gpu_request_of(pod) is not None:
+        expected = [reference_fit(pod, name, cards).snug / 10 for name in NODES]
         assert found.tolist() == pytest.approx(np.clip(expected, 0, 10).tolist())
 
 
@@ -123,8 +138,8 @@ def test_with_victims_the_columns_say_what_a_plain_loop_says_without_them(
 
     found = gpu_verdicts(pod, twin_columns, rows, (), tuple(victims))
 
-    if wish_of(pod) is not None:
-        expected = [plainly(pod, name, cards, victims).fits for name in NODES]
+    if gpu_request_of(pod) is not None:
+        expected = [reference_fit(pod, name, cards, victims).fits for name in NODES]
         assert (found == GpuVerdict.PASSED).tolist() == expected
     assert gpu_verdicts(pod, twin_columns, rows, ()).tolist() == alone.tolist(), (
         "they are still there"
@@ -137,11 +152,11 @@ def test_a_pod_without_an_annotation_has_no_gpu_rule() -> None:
 
 
 def test_an_annotation_that_cannot_be_read_rejects_every_node_and_says_which() -> None:
-    moment = Moment(twin_columns_of({"g": a_card()}), 1, 0, NOON)
+    context = DecisionContext(twin_columns_of({"g": a_card()}), 1, 0, NOON)
     pod = PodAsk(uid="p", namespace="t", name="p", gpu=GpuAsk(unreadable="joulie.io/gpu-vram-mb"))
-    asked = decide.decide_filter(pod, NODES, moment, Weights()).candidates
+    asked = decide.decide_filter(pod, NODES, context, Weights()).candidates
 
-    decision = filter_decision(pod, asked, rows_of(asked), moment, Weights(), GPU)
+    decision = filter_decision(pod, asked, rows_of(asked), context, Weights(), GPU)
 
     assert passed(decision) == [False] * 3
     assert decision.reason == (
@@ -339,12 +354,12 @@ def test_breaking_up_a_whole_group_of_linked_cards_costs_a_point() -> None:
 
 
 def test_packing_moves_the_score_about_energy_by_its_weight_alone() -> None:
-    moment = Moment(twin_columns_of({"a": a_card(used_mb=20_480)}), 1, 0, NOON)
+    context = DecisionContext(twin_columns_of({"a": a_card(used_mb=20_480)}), 1, 0, NOON)
     pod = wanting(model="A100")
 
     heavy = Weights(gpu=GpuWeights(binpack=0.5))
-    top = decide.decide_prioritize(pod, NODES, moment, heavy).top[0]
-    without = decide.decide_prioritize(pod, NODES, moment, Weights(gpu=GpuWeights(0.0))).top[0]
+    top = decide.decide_prioritize(pod, NODES, context, heavy).top[0]
+    without = decide.decide_prioritize(pod, NODES, context, Weights(gpu=GpuWeights(0.0))).top[0]
 
     assert (top.node, top.packing, without.packing) == ("n0", 25.0, 0.0)
 
@@ -355,13 +370,13 @@ def test_every_answer_about_cards_can_be_given_again(
     cards: dict[str, CardState], pod: PodAsk
 ) -> None:
     twin_columns, weights = twin_columns_of(cards), Weights()
-    moment = Moment(twin_columns, 1, 0, NOON)
-    asked = decide.decide_filter(pod, NODES, moment, weights).candidates
-    sent = Sent(duty="all", victims=("p",))
+    context = DecisionContext(twin_columns, 1, 0, NOON)
+    asked = decide.decide_filter(pod, NODES, context, weights).candidates
+    sent = DecisionOptions(duty="all", victims=("p",))
     answers: list[Decision] = [
-        filter_decision(pod, asked, rows_of(asked), moment, weights, Sent(duty="all")),
-        decide.preempt_decision(pod, asked, rows_of(asked), moment, weights, sent),
-        prioritize_decision(pod, asked, NODES, moment, weights, "gpu"),
+        filter_decision(pod, asked, rows_of(asked), context, weights, DecisionOptions(duty="all")),
+        decide.preempt_decision(pod, asked, rows_of(asked), context, weights, sent),
+        prioritize_decision(pod, asked, NODES, context, weights, "gpu"),
     ]
     shuffled = twin_columns.with_cards(Cards.of(dict(reversed(cards.items())), twin_columns.rows))
 

@@ -11,7 +11,7 @@ from joulie_bus.events import FallbackAnswered, FilterDecided, PreemptDecided, P
 from joulie_extender.decide.decide import again
 from joulie_extender.decide.scoring import Weights
 from joulie_extender.gpu.fit import WANTS_CARDS
-from joulie_extender.http.app import Conduct
+from joulie_extender.http.app import FallbackPolicy
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.view.view import ViewSnapshot
 from kube_scheduler import KubeScheduler, Node, Victim, a_pod
@@ -95,7 +95,7 @@ async def test_the_path_says_which_rules_are_asked_for(prefix: str) -> None:
 async def test_edge_case_1_outage_cards_are_refused_and_energy_is_not() -> None:
     """`ignorable: false` for cards: not given out blindly, and the pod waits with a reason."""
     body = json.dumps({"Pod": article(), "Nodes": None, "NodeNames": NODES}).encode()
-    async with served(look({}), is_ready=lambda: False, conduct=PATIENT) as extender:
+    async with served(look({}), is_ready=lambda: False, fallback_policy=PATIENT) as extender:
         gpu = (await post(extender.port, "/gpu/filter", body)).json()
         energy = (await post(extender.port, "/energy/filter", body)).json()
         entry = extender.recorded[0]
@@ -124,8 +124,8 @@ async def test_edge_case_1_outage_without_any_extender_ignorable_decides(
 
 async def test_cards_may_be_set_to_fail_open() -> None:
     body = json.dumps({"Pod": article(), "Nodes": None, "NodeNames": NODES}).encode()
-    late = Conduct(gpu_fails="open", deadline_s=-1.0)
-    async with served(look({}), conduct=late) as extender:
+    late = FallbackPolicy(gpu_fails="open", deadline_s=-1.0)
+    async with served(look({}), fallback_policy=late) as extender:
         reply = (await post(extender.port, "/gpu/filter", body)).json()
 
     assert isinstance(reply, dict)

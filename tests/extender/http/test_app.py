@@ -123,7 +123,7 @@ async def test_pods_ask_for_cards_by_the_resources_of_the_settings() -> None:
     """However the request is read: by names, by whole nodes, for a preemption; pretty or not."""
     weights = Weights(gpu=GpuWeights(resources="nvidia.com/gpu,vendor.example/gpu"))
     told: list[DecisionEntry] = []
-    extender = Extender(look, told.append, weights, lambda: NOON, conduct=PATIENT)
+    extender = Extender(look, told.append, weights, lambda: NOON, fallback_policy=PATIENT)
     wants = {"name": "c", "resources": {"limits": {"vendor.example/gpu": "3"}}}
     asked = {"Pod": POD | {"spec": {"containers": [wants]}}}
     nodes = {"items": [{"metadata": {"name": "n0"}}]}
@@ -148,7 +148,7 @@ async def test_no_answer_is_given_that_was_not_recorded_before() -> None:
     def refuse(_: DecisionEntry) -> None:
         raise RuntimeError("nothing can be recorded")
 
-    extender = Extender(look, refuse, Weights(), lambda: NOON, conduct=PATIENT)
+    extender = Extender(look, refuse, Weights(), lambda: NOON, fallback_policy=PATIENT)
 
     with pytest.raises(RuntimeError, match="nothing can be recorded"):
         extender.filter(request(BODY))
@@ -314,7 +314,7 @@ class Moving:
             self.recorded.append,
             Weights(),
             lambda: self.now,
-            conduct=PATIENT,
+            fallback_policy=PATIENT,
         )
 
     def filter(self, body: bytes = BODY) -> bytes:
@@ -388,7 +388,7 @@ def broken() -> ViewSnapshot:
 async def test_a_failure_within_is_open_or_closed_and_never_a_500(
     verb: str, fails: Any, expected: dict[str, Any]
 ) -> None:
-    async with served(broken, conduct=PATIENT._replace(fails=fails)) as extender:
+    async with served(broken, fallback_policy=PATIENT._replace(fails=fails)) as extender:
         reply = await post(extender.port, f"/{verb}", BODIES[verb])
 
     assert (reply.status, reply.json()) == (200, expected[verb])
@@ -402,8 +402,8 @@ async def test_a_failure_within_is_open_or_closed_and_never_a_500(
 async def test_a_request_that_waited_too_long_is_not_thought_about(
     verb: str, fails: Any, expected: dict[str, Any]
 ) -> None:
-    conduct = PATIENT._replace(fails=fails, deadline_s=1.0)
-    async with served(look, conduct=conduct) as extender:
+    fallback_policy = PATIENT._replace(fails=fails, deadline_s=1.0)
+    async with served(look, fallback_policy=fallback_policy) as extender:
         extender.extender.filter(request(BODY, begun=0.0))
         reply = getattr(extender.extender, verb)(request(BODIES[verb], begun=0.0))
 
@@ -415,8 +415,8 @@ async def test_a_request_that_waited_too_long_is_not_thought_about(
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])
 async def test_closed_without_a_view_nothing_is_let_through(verb: str) -> None:
-    conduct = PATIENT._replace(fails="closed")
-    async with served(look, is_ready=lambda: False, conduct=conduct) as extender:
+    fallback_policy = PATIENT._replace(fails="closed")
+    async with served(look, is_ready=lambda: False, fallback_policy=fallback_policy) as extender:
         reply = await post(extender.port, f"/{verb}", BODIES[verb])
 
     assert reply.json() == CLOSED[verb]

@@ -1,4 +1,4 @@
-"""What a client may try on the extender's port, over real sockets: each attempt is refused."""
+"""Attacks on the extender's port over real sockets: each attempt is refused."""
 
 import asyncio
 import contextlib
@@ -129,9 +129,9 @@ async def test_names_of_the_settings_and_the_bound_address_are_answered() -> Non
     rule = HeadRule(source.load(ServerSettings).own_names(), PROBES)
     source.finish()
     statuses = {}
-    async with listening(echo, HostPort("127.0.0.1", 0), QUICK, rule=rule) as door:
+    async with listening(echo, HostPort("127.0.0.1", 0), QUICK, rule=rule) as http_server:
         for name in ("extender.svc:9876", "0.0.0.0:9876", "127.0.0.1", "other.svc"):
-            reply = await exchange(door.port, posted(f"Host: {name}\r\n", JSON))
+            reply = await exchange(http_server.port, posted(f"Host: {name}\r\n", JSON))
             statuses[name.partition(":")[0]] = reply.status
 
     assert statuses == {"extender.svc": 200, "0.0.0.0": 200, "127.0.0.1": 200, "other.svc": 421}
@@ -190,8 +190,8 @@ async def test_a_head_that_two_programs_may_read_differently_is_refused(attempt:
         return echo(request)
 
     head, status = SMUGGLED[attempt]
-    async with opened(seen) as door:
-        reply = await exchange(door.port, b"POST /x HTTP/1.1\r\n" + head.encode() + INNER)
+    async with opened(seen) as http_server:
+        reply = await exchange(http_server.port, b"POST /x HTTP/1.1\r\n" + head.encode() + INNER)
 
     assert reply.status == status
     assert paths == []
@@ -206,8 +206,8 @@ async def test_a_refusal_comes_after_the_answers_that_were_asked_for_before_it()
         return echo(request)
 
     first = posted(HOST, JSON, body=b"first").replace(b"Connection: close\r\n", b"")
-    async with opened(wait) as door, spoken(door.port, first, posted(HOST)) as reader:
-        await until(lambda: len(door.connections) == 1)
+    async with opened(wait) as http_server, spoken(http_server.port, first, posted(HOST)) as reader:
+        await until(lambda: len(http_server.connections) == 1)
         await asyncio.sleep(0.05)
         go.set()
         heard = await asyncio.wait_for(reader.read(), PATIENCE_S)
@@ -326,58 +326,61 @@ async def test_replies_that_no_client_reads_count_too() -> None:
     limits = QUICK._replace(buffers=8 * MIB, body=MIB, body_s=PATIENCE_S)
     large = Reply(200, bytes(30 * MIB))
     asked = posted(HOST, JSON).replace(b"Connection: close\r\n", b"")
-    async with opened(lambda _: large, limits) as door, spoken(door.port, asked):
-        await until(lambda: door.budget.held > limits.buffers)
-        reply = await exchange(door.port, posted(HOST, JSON))
+    async with opened(lambda _: large, limits) as http_server, spoken(http_server.port, asked):
+        await until(lambda: http_server.budget.held > limits.buffers)
+        reply = await exchange(http_server.port, posted(HOST, JSON))
         assert reply.status == 503
-    async with opened(lambda _: large, limits) as door:
-        async with spoken(door.port, asked):
-            await until(lambda: door.budget.held > limits.buffers)
-        await until(lambda: door.budget.held == 0)
+    async with opened(lambda _: large, limits) as http_server:
+        async with spoken(http_server.port, asked):
+            await until(lambda: http_server.budget.held > limits.buffers)
+        await until(lambda: http_server.budget.held == 0)
 
 
 async def test_a_budget_that_was_used_is_whole_again() -> None:
     limits = QUICK._replace(buffers=QUICK.body)
-    async with opened(echo, limits) as door:
+    async with opened(echo, limits) as http_server:
         for _ in range(3):
             for sent in (posted(HOST, JSON, body=bytes(QUICK.body)), unfinished(9000) + b"xx"):
-                async with spoken(door.port, sent) as reader:
+                async with spoken(http_server.port, sent) as reader:
                     if sent.endswith(b"\0"):
                         await asyncio.wait_for(reader.read(), PATIENCE_S)
-            await until(lambda: door.budget.held == 0)
+            await until(lambda: http_server.budget.held == 0)
 
 
 async def test_connections_beyond_the_limit_are_told_and_closed() -> None:
     limits = QUICK._replace(connections=3)
     before = counted("connections")
-    async with opened(echo, limits) as door, contextlib.AsyncExitStack() as stack:
+    async with opened(echo, limits) as http_server, contextlib.AsyncExitStack() as stack:
         for _ in range(3):
-            await stack.enter_async_context(spoken(door.port))
-        await until(lambda: len(door.connections) == 3)
-        async with spoken(door.port) as reader:
+            await stack.enter_async_context(spoken(http_server.port))
+        await until(lambda: len(http_server.connections) == 3)
+        async with spoken(http_server.port) as reader:
             heard = await asyncio.wait_for(reader.read(), PATIENCE_S)
 
         assert heard.startswith(b"HTTP/1.1 503 ")
         assert b"3 connections are open" in heard
         assert counted("connections") - before == 1
         await stack.aclose()
-        await until(lambda: not door.connections)
-        assert (await exchange(door.port, posted(HOST, JSON))).status == 200
+        await until(lambda: not http_server.connections)
+        assert (await exchange(http_server.port, posted(HOST, JSON))).status == 200
 
 
 async def test_clients_that_never_finish_a_handshake_count_and_are_cut(tmp_path: Path) -> None:
     authority = Authority.made(tmp_path, "authority")
     certificates = Certificates(*authority.issue(tmp_path, "server"), authority.file)
     limits = QUICK._replace(connections=3, head_s=0.5)
-    async with opened(echo, limits, certificates) as door, contextlib.AsyncExitStack() as stack:
-        silent = [await stack.enter_async_context(spoken(door.port)) for _ in range(3)]
-        await until(lambda: len(door.arriving) == 3)
-        async with spoken(door.port) as reader:
+    async with (
+        opened(echo, limits, certificates) as http_server,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        silent = [await stack.enter_async_context(spoken(http_server.port)) for _ in range(3)]
+        await until(lambda: len(http_server.arriving) == 3)
+        async with spoken(http_server.port) as reader:
             assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
         for reader in silent:
             with contextlib.suppress(ConnectionError):
                 assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
-        await until(lambda: not door.arriving)
+        await until(lambda: not http_server.arriving)
 
 
 async def test_a_client_without_a_certificate_may_not_stay(tmp_path: Path) -> None:
@@ -385,8 +388,8 @@ async def test_a_client_without_a_certificate_may_not_stay(tmp_path: Path) -> No
     certificates = Certificates(*authority.issue(tmp_path, "server"), authority.file)
     limits = QUICK._replace(head_s=0.1, keep_alive_s=60.0)
     tls = authority.trusted()
-    async with opened(echo, limits, certificates) as door:
-        reader, writer = await asyncio.open_connection("127.0.0.1", door.port, ssl=tls)
+    async with opened(echo, limits, certificates) as http_server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", http_server.port, ssl=tls)
         began = time.monotonic()
         with contextlib.suppress(ConnectionError):
             await asyncio.wait_for(reader.read(), PATIENCE_S)

@@ -54,8 +54,8 @@ def ours(authority: Authority, tmp_path: Path) -> tuple[Path, Path]:
 async def test_tls_is_spoken_with_the_certificate_of_the_settings(
     authority: Authority, ours: tuple[Path, Path]
 ) -> None:
-    async with opened(echo, QUICK, Certificates(*ours, None)) as door:
-        assert await said_to(door.port, trusting(authority)) == b"/x"
+    async with opened(echo, QUICK, Certificates(*ours, None)) as http_server:
+        assert await said_to(http_server.port, trusting(authority)) == b"/x"
 
 
 async def test_a_large_body_comes_through_tls(
@@ -65,8 +65,8 @@ async def test_a_large_body_comes_through_tls(
     limits = QUICK._replace(body=len(body))
     async with opened(
         lambda asked: Reply(200, bytes(asked.body)), limits, Certificates(*ours, None)
-    ) as door:
-        client = Client("127.0.0.1", door.port, tls=trusting(authority))
+    ) as http_server:
+        client = Client("127.0.0.1", http_server.port, tls=trusting(authority))
         heard = [await client.post("x", body, 20) for _ in range(2)]
         await client.close()
 
@@ -77,10 +77,10 @@ async def test_only_a_client_with_a_certificate_of_the_ca_is_answered(
     authority: Authority, ours: tuple[Path, Path], tmp_path: Path
 ) -> None:
     scheduler = authority.issue(tmp_path, "scheduler")
-    async with opened(echo, QUICK, Certificates(*ours, authority.file)) as door:
-        assert await said_to(door.port, trusting(authority, scheduler)) == b"/x"
+    async with opened(echo, QUICK, Certificates(*ours, authority.file)) as http_server:
+        assert await said_to(http_server.port, trusting(authority, scheduler)) == b"/x"
         with pytest.raises(CallFailed, match="code 403"):
-            await said_to(door.port, trusting(authority))
+            await said_to(http_server.port, trusting(authority))
 
 
 @pytest.mark.parametrize("path", ["filter", "bind", "explain/u1", "nothing", "healthz/../filter"])
@@ -88,9 +88,9 @@ async def test_a_client_without_a_certificate_is_refused_before_its_body_is_read
     authority: Authority, ours: tuple[Path, Path], path: str
 ) -> None:
     head = f"POST /{path} HTTP/1.1\r\nHost: localhost\r\n{JSON}Content-Length: 9000\r\n\r\n"
-    async with opened(echo, QUICK, Certificates(*ours, authority.file)) as door:
+    async with opened(echo, QUICK, Certificates(*ours, authority.file)) as http_server:
         reader, writer = await asyncio.open_connection(
-            "127.0.0.1", door.port, ssl=trusting(authority)
+            "127.0.0.1", http_server.port, ssl=trusting(authority)
         )
         writer.write(head.encode())
         status = await asyncio.wait_for(reader.readline(), 20)
@@ -105,8 +105,8 @@ async def test_the_kubelet_needs_no_certificate(
 ) -> None:
     certificates = Certificates(*ours, authority.file)
     rule = HeadRule(probes=PROBES)
-    async with listening(echo, HostPort("127.0.0.1", 0), QUICK, certificates, rule) as door:
-        client = Client("127.0.0.1", door.port, tls=trusting(authority))
+    async with listening(echo, HostPort("127.0.0.1", 0), QUICK, certificates, rule) as http_server:
+        client = Client("127.0.0.1", http_server.port, tls=trusting(authority))
         assert await client.post(path.removeprefix("/"), b"", 20) == path.encode()
         await client.close()
 
@@ -115,24 +115,24 @@ async def test_a_client_with_a_strangers_certificate_gets_no_connection(
     authority: Authority, ours: tuple[Path, Path], tmp_path: Path
 ) -> None:
     stranger = Authority.made(tmp_path, "stranger").issue(tmp_path, "mallory")
-    async with opened(echo, QUICK, Certificates(*ours, authority.file)) as door:
+    async with opened(echo, QUICK, Certificates(*ours, authority.file)) as http_server:
         with pytest.raises(CallFailed):
-            await said_to(door.port, trusting(authority, stranger))
+            await said_to(http_server.port, trusting(authority, stranger))
 
 
 async def test_new_files_serve_new_connections_and_old_connections_go_on(
     authority: Authority, ours: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    certificates = Certificates(*ours, None, look_every_s=0.01)
-    async with opened(echo, QUICK, certificates) as door:
-        old = Client("127.0.0.1", door.port, tls=trusting(authority))
+    certificates = Certificates(*ours, None, poll_s=0.01)
+    async with opened(echo, QUICK, certificates) as http_server:
+        old = Client("127.0.0.1", http_server.port, tls=trusting(authority))
         await old.post("x", b"", 20)
         renewed = Authority.made(tmp_path, "renewed")
         renewed.issue(tmp_path, "server")
         async with asyncio.timeout(20):
             while True:
                 try:
-                    await said_to(door.port, trusting(renewed))
+                    await said_to(http_server.port, trusting(renewed))
                     break
                 except CallFailed:
                     await asyncio.sleep(0.02)
@@ -141,18 +141,18 @@ async def test_new_files_serve_new_connections_and_old_connections_go_on(
         assert old.dialled == 1
         await old.close()
         with pytest.raises(CallFailed):
-            await said_to(door.port, trusting(authority))
+            await said_to(http_server.port, trusting(authority))
 
 
 async def test_a_pair_that_does_not_go_together_changes_nothing(
     authority: Authority, ours: tuple[Path, Path]
 ) -> None:
-    certificates = Certificates(*ours, None, look_every_s=0.01)
-    async with opened(echo, QUICK, certificates) as door:
+    certificates = Certificates(*ours, None, poll_s=0.01)
+    async with opened(echo, QUICK, certificates) as http_server:
         ours[1].write_text("half a ke")
         await asyncio.sleep(0.1)
 
-        assert await said_to(door.port, trusting(authority)) == b"/x"
+        assert await said_to(http_server.port, trusting(authority)) == b"/x"
 
 
 @pytest.mark.parametrize(

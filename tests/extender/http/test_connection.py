@@ -1,4 +1,4 @@
-"""A head that was read before is understood as it was then, and nothing else is."""
+"""A head that was parsed before is recognized, and nothing else is."""
 
 import asyncio
 import tracemalloc
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from joulie_bus.runtime.http_head import Head, HeadRule, Refusal, refusal_of
 from joulie_extender.http import connection
-from joulie_extender.http.byte_budget import Budget
+from joulie_extender.http.byte_budget import ByteBudget
 from joulie_extender.http.connection import Connection
 from joulie_extender.protocol.exchange import Limits, Reply, Request
 
@@ -37,14 +37,14 @@ class Written(asyncio.Transport):
         self.is_closed = True
 
 
-class House:
+class Server:
     """Says what it was asked."""
 
     is_draining = False
 
     def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008
         self.limits = limits
-        self.budget = Budget(limits.buffers)
+        self.budget = ByteBudget(limits.buffers)
         self.arriving: set[Connection] = set()
         self.connections: set[Connection] = set()
         self.asked: list[tuple[str, str, bytes]] = []
@@ -53,17 +53,17 @@ class House:
         self.asked.append((request.method, request.path, bytes(request.body)))
         return Reply(200, repr(self.asked[-1]).encode())
 
-    def knows(self, transport: asyncio.Transport) -> bool:
+    def is_authenticated(self, transport: asyncio.Transport) -> bool:
         return True
 
-    def refusal_of(self, head: Head, is_known: bool) -> Refusal | None:
+    def refusal_of(self, head: Head, is_authenticated: bool) -> Refusal | None:
         return refusal_of(head, HeadRule())
 
 
-def heard(house: House, pieces: Sequence[bytes]) -> bytes:
+def heard(server: Server, pieces: Sequence[bytes]) -> bytes:
     """What is written to a client that sends these, one after the other."""
     written = Written()
-    client = Connection(house)
+    client = Connection(server)
     client.connection_made(written)
     for piece in pieces:
         if piece and not written.is_closed:
@@ -123,9 +123,9 @@ said = st.builds(
 
 
 def same_either_way(pieces: Sequence[bytes]) -> bool:
-    remembering, parsing = House(), House()
+    remembering, parsing = Server(), Server()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(connection, "FORMS", 0)
+        patched.setattr(connection, "KNOWN_HEADS", 0)
         expected = heard(parsing, pieces)
     return heard(remembering, pieces) == expected and remembering.asked == parsing.asked
 
@@ -167,7 +167,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch, pieces: Sequence[bytes], limits: Lim
         feed(client, data)
 
     monkeypatch.setattr(Connection, "_feed", counted)
-    heard(House(limits), pieces)
+    heard(Server(limits), pieces)
     return fed
 
 
@@ -178,10 +178,10 @@ def test_a_head_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_body_beyond_the_limit_is_refused_though_its_head_is_known() -> None:
-    house = House(Limits(body=100))
-    replies = heard(house, [request(b"x" * 9), request(b"x" * 99), request(b"x" * 101)])
+    server = Server(Limits(body=100))
+    replies = heard(server, [request(b"x" * 9), request(b"x" * 99), request(b"x" * 101)])
 
-    assert [len(body) for _, _, body in house.asked] == [9, 99]
+    assert [len(body) for _, _, body in server.asked] == [9, 99]
     assert b"HTTP/1.1 413" in replies
 
 
@@ -191,7 +191,7 @@ def test_a_body_in_tiny_pieces_takes_no_more_than_its_bytes() -> None:
     pieces = [whole[at : at + 2] for at in range(0, len(whole), 2)]
 
     tracemalloc.start()
-    heard(House(), pieces)
+    heard(Server(), pieces)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 

@@ -1,4 +1,4 @@
-"""Whatever is sent, something is answered: nothing of it is a 5xx, and nothing hangs."""
+"""Every request gets a reply: none is a 5xx, and none hangs."""
 
 import asyncio
 import json

@@ -1,4 +1,6 @@
-"""HTTP as kube-scheduler needs it: kept connections, one write per reply, nobody waited for."""
+"""The HTTP server as kube-scheduler needs it: kept connections, one write per reply, a bounded
+drain.
+"""
 
 import asyncio
 import contextlib
@@ -14,7 +16,7 @@ from joulie_bus.errors import PortTaken
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.testing import until
 from joulie_extender.http.connection import LARGE, PIPELINED
-from joulie_extender.http.server import SWEEP_S, Door, listening
+from joulie_extender.http.server import SWEEP_S, HttpServer, listening
 from joulie_extender.protocol.exchange import Body, Limits, Reply, Request
 
 pytestmark = pytest.mark.anyio
@@ -73,8 +75,8 @@ async def line(port: int) -> AsyncGenerator[Line, None]:
 
 
 async def test_a_reply_is_what_the_handler_says() -> None:
-    async with opened(lambda _: Reply(200, b"[]", b"A: b\r\n")) as door:
-        reply = await exchange(door.port, asked(more="Connection: close\r\n"))
+    async with opened(lambda _: Reply(200, b"[]", b"A: b\r\n")) as http_server:
+        reply = await exchange(http_server.port, asked(more="Connection: close\r\n"))
 
     assert reply.head + reply.body == (
         b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\nA: b\r\n"
@@ -83,7 +85,10 @@ async def test_a_reply_is_what_the_handler_says() -> None:
 
 
 async def test_head_and_body_arrive_in_one_piece() -> None:
-    async with opened(lambda _: Reply(200, b"x" * 1000)) as door, line(door.port) as client:
+    async with (
+        opened(lambda _: Reply(200, b"x" * 1000)) as http_server,
+        line(http_server.port) as client,
+    ):
         await client.say(asked())
         await client.reader.readexactly(1)
         waiting = client.reader._buffer  # type: ignore[attr-defined]
@@ -94,7 +99,7 @@ async def test_head_and_body_arrive_in_one_piece() -> None:
 @pytest.mark.parametrize("cut", range(0, 60, 7))
 async def test_a_request_may_come_in_any_pieces(cut: int) -> None:
     whole = asked(b"body", "/some/path?and=query", "Connection: close\r\n")
-    async with opened(echo) as door, line(door.port) as client:
+    async with opened(echo) as http_server, line(http_server.port) as client:
         await client.say(whole[:cut], whole[cut : cut + 1], whole[cut + 1 :])
         reply = await client.hear()
 
@@ -108,7 +113,7 @@ ROOMY = QUICK._replace(body=4 * LARGE)
 async def test_large_bodies_and_small_ones_follow_each_other(cut: int) -> None:
     bodies = [b"a" * (LARGE + 1), b"small", b"b" * (2 * LARGE), b"", b"c" * LARGE]
     sent = b"".join(map(asked, bodies))
-    async with opened(echo, ROOMY) as door, line(door.port) as client:
+    async with opened(echo, ROOMY) as http_server, line(http_server.port) as client:
         said = asyncio.ensure_future(client.say(sent[:cut], sent[cut:]))
         heard = [(await client.hear()).body for _ in bodies]
         await said
@@ -117,15 +122,15 @@ async def test_large_bodies_and_small_ones_follow_each_other(cut: int) -> None:
 
 
 async def test_a_client_of_http_1_0_is_answered_and_closed() -> None:
-    async with opened(echo) as door:
-        reply = await exchange(door.port, b"GET /x HTTP/1.0\r\nHost: localhost\r\n\r\n")
+    async with opened(echo) as http_server:
+        reply = await exchange(http_server.port, b"GET /x HTTP/1.0\r\nHost: localhost\r\n\r\n")
 
     assert reply.body == b"GET /x "
 
 
 async def test_requests_written_ahead_are_answered_in_their_order() -> None:
     count = 5 * PIPELINED
-    async with opened(echo) as door, line(door.port) as client:
+    async with opened(echo) as http_server, line(http_server.port) as client:
         await client.say(b"".join(asked(b"%d" % number) for number in range(count)))
         bodies = [(await client.hear()).body for _ in range(count)]
 
@@ -140,7 +145,11 @@ async def test_answers_that_take_their_time_keep_the_order_and_stop_nobody_else(
             await first.wait()
         return echo(request)
 
-    async with opened(wait) as door, line(door.port) as slow, line(door.port) as quick:
+    async with (
+        opened(wait) as http_server,
+        line(http_server.port) as slow,
+        line(http_server.port) as quick,
+    ):
         await slow.say(asked(b"slow"), asked(b"next"))
         await quick.say(asked(b"quick"))
         assert (await quick.hear()).body == b"POST /x quick"
@@ -158,7 +167,7 @@ async def test_many_that_wait_are_read_no_further_than_they_may() -> None:
         return echo(request)
 
     count = 4 * PIPELINED
-    async with opened(wait) as door, line(door.port) as client:
+    async with opened(wait) as http_server, line(http_server.port) as client:
         await client.say(b"".join(asked(b"%d" % number) for number in range(count)))
         await until(lambda: len(seen) == 1)
         go.set()
@@ -171,8 +180,8 @@ async def test_a_handler_that_fails_is_a_500_that_says_nothing_of_it() -> None:
     def fail(_: Request) -> Reply:
         raise RuntimeError("a secret")
 
-    async with opened(fail) as door:
-        reply = await post(door.port, "/x", b"")
+    async with opened(fail) as http_server:
+        reply = await post(http_server.port, "/x", b"")
 
     assert reply.status == 500
     assert b"secret" not in reply.body
@@ -182,8 +191,8 @@ async def test_an_answer_that_fails_later_is_a_500_too() -> None:
     async def fail(_: Request) -> Reply:
         raise RuntimeError("a secret")
 
-    async with opened(fail) as door:
-        reply = await post(door.port, "/x", b"")
+    async with opened(fail) as http_server:
+        reply = await post(http_server.port, "/x", b"")
 
     assert reply.status == 500
 
@@ -195,8 +204,8 @@ TOO_LARGE = QUICK.body + 1
 
 async def test_a_body_that_says_it_is_too_large_is_refused_unread() -> None:
     head = f"POST /filter HTTP/1.1\r\nHost: localhost\r\nContent-Length: {TOO_LARGE}\r\n\r\n"
-    async with opened(echo) as door:
-        reply = await exchange(door.port, head.encode())
+    async with opened(echo) as http_server:
+        reply = await exchange(http_server.port, head.encode())
 
     assert reply.status == 413
     assert b"The body is larger than" in reply.body
@@ -204,7 +213,7 @@ async def test_a_body_that_says_it_is_too_large_is_refused_unread() -> None:
 
 async def test_who_is_refused_can_read_why_though_it_goes_on_writing() -> None:
     head = f"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: {TOO_LARGE}\r\n\r\n".encode()
-    async with opened(echo) as door, line(door.port) as client:
+    async with opened(echo) as http_server, line(http_server.port) as client:
         await client.say(head, *[b"x" * 1000] * 10)
         reply = await client.hear()
 
@@ -212,8 +221,8 @@ async def test_who_is_refused_can_read_why_though_it_goes_on_writing() -> None:
 
 
 async def test_a_body_as_large_as_the_limit_is_read() -> None:
-    async with opened(echo) as door:
-        reply = await post(door.port, "/x", b"x" * QUICK.body)
+    async with opened(echo) as http_server:
+        reply = await post(http_server.port, "/x", b"x" * QUICK.body)
 
     assert len(reply.body) == len("POST /x ") + QUICK.body
 
@@ -233,8 +242,8 @@ async def test_a_body_as_large_as_the_limit_is_read() -> None:
     ids=["no http", "tls", "no number", "two lengths", "negative", "many", "a path", "a field"],
 )
 async def test_what_is_no_request_is_refused(sent: bytes, status: int) -> None:
-    async with opened(echo) as door:
-        reply = await exchange(door.port, sent)
+    async with opened(echo) as http_server:
+        reply = await exchange(http_server.port, sent)
 
     assert reply.status == status
     assert b"Connection: close\r\n" in reply.head
@@ -242,8 +251,8 @@ async def test_what_is_no_request_is_refused(sent: bytes, status: int) -> None:
 
 async def test_an_offer_to_speak_something_else_is_answered_as_http_1_1() -> None:
     upgrade = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
-    async with opened(echo) as door:
-        reply = await exchange(door.port, asked(more=upgrade))
+    async with opened(echo) as http_server:
+        reply = await exchange(http_server.port, asked(more=upgrade))
 
     assert (reply.status, reply.body) == (200, b"POST /x ")
 
@@ -263,8 +272,8 @@ async def test_an_offer_to_speak_something_else_is_answered_as_http_1_1() -> Non
     ids=["a start", "a field", "a body", "a large body", "little of a large body"],
 )
 async def test_a_slow_request_is_told_and_cut(sent: bytes, what: bytes) -> None:
-    async with opened(echo, SHORT._replace(body=2 * LARGE)) as door:
-        reply = await exchange(door.port, sent)
+    async with opened(echo, SHORT._replace(body=2 * LARGE)) as http_server:
+        reply = await exchange(http_server.port, sent)
 
     assert reply.status == 408
     assert what in reply.body
@@ -272,7 +281,7 @@ async def test_a_slow_request_is_told_and_cut(sent: bytes, what: bytes) -> None:
 
 async def test_bytes_that_drip_do_not_buy_time() -> None:
     dripping = itertools.chain(asked(b"", "/")[:6], itertools.repeat(ord("x")))
-    async with opened(echo, SHORT) as door, line(door.port) as client:
+    async with opened(echo, SHORT) as http_server, line(http_server.port) as client:
         heard = asyncio.ensure_future(client.hear())
         while not heard.done():
             await client.say(bytes([next(dripping)]))
@@ -283,14 +292,14 @@ async def test_bytes_that_drip_do_not_buy_time() -> None:
 
 async def test_a_client_that_does_not_take_its_reply_is_cut() -> None:
     large = Reply(200, b"x" * 30_000_000)
-    async with opened(lambda _: large, SHORT) as door, line(door.port) as client:
+    async with opened(lambda _: large, SHORT) as http_server, line(http_server.port) as client:
         await client.say(asked())
-        await until(lambda: not door.connections)
+        await until(lambda: not http_server.connections)
 
 
 async def test_an_idle_connection_is_closed_after_its_time_and_not_before() -> None:
     limits = QUICK._replace(keep_alive_s=3 * SWEEP_S)
-    async with opened(echo, limits) as door, line(door.port) as client:
+    async with opened(echo, limits) as http_server, line(http_server.port) as client:
         await client.say(asked())
         await client.hear()
         idle_since = time.monotonic()
@@ -307,9 +316,9 @@ def test_idle_connections_are_kept_longer_than_kube_scheduler_keeps_them() -> No
 
 
 @contextlib.asynccontextmanager
-async def leaving(door: Door) -> AsyncGenerator[asyncio.Task[None], None]:
-    task = asyncio.create_task(door.drain())
-    await until(lambda: door.is_draining)
+async def leaving(http_server: HttpServer) -> AsyncGenerator[asyncio.Task[None], None]:
+    task = asyncio.create_task(http_server.drain())
+    await until(lambda: http_server.is_draining)
     yield task
     async with asyncio.timeout(PATIENCE_S):
         await task
@@ -317,10 +326,10 @@ async def leaving(door: Door) -> AsyncGenerator[asyncio.Task[None], None]:
 
 async def test_the_last_reply_says_that_it_is_the_last() -> None:
     limits = QUICK._replace(drain_s=PATIENCE_S)
-    async with opened(echo, limits) as door, line(door.port) as client:
+    async with opened(echo, limits) as http_server, line(http_server.port) as client:
         await client.say(asked(b"1"))
         assert b"Connection: close" not in (await client.hear()).head
-        async with leaving(door):
+        async with leaving(http_server):
             await client.say(asked(b"2"))
             reply = await client.hear()
             assert b"Connection: close\r\n" in reply.head
@@ -331,10 +340,10 @@ async def test_the_last_reply_says_that_it_is_the_last() -> None:
 
 async def test_while_it_leaves_newcomers_are_served_and_a_client_loses_no_call() -> None:
     limits = QUICK._replace(drain_s=PATIENCE_S)
-    async with opened(echo, limits) as door:
-        client = Client("127.0.0.1", door.port)
+    async with opened(echo, limits) as http_server:
+        client = Client("127.0.0.1", http_server.port)
         await client.post("x", b"1", PATIENCE_S)
-        async with leaving(door):
+        async with leaving(http_server):
             replies = [await client.post("x", b"%d" % n, PATIENCE_S) for n in range(2, 5)]
         await client.close()
 
@@ -350,34 +359,34 @@ async def test_an_answer_under_way_is_finished() -> None:
         return echo(request)
 
     limits = QUICK._replace(drain_s=PATIENCE_S)
-    async with opened(wait, limits) as door, line(door.port) as client:
+    async with opened(wait, limits) as http_server, line(http_server.port) as client:
         await client.say(asked(b"1"))
-        await until(lambda: len(door.connections) == 1)
-        async with leaving(door):
+        await until(lambda: len(http_server.connections) == 1)
+        async with leaving(http_server):
             go.set()
             assert (await client.hear()).body == b"POST /x 1"
 
 
 async def test_it_waits_for_no_idle_connection_longer_than_it_is_told() -> None:
-    async with opened(echo, QUICK) as door, line(door.port) as client:
+    async with opened(echo, QUICK) as http_server, line(http_server.port) as client:
         await client.say(asked(b"1"))
         await client.hear()
-        await door.drain()
+        await http_server.drain()
 
         assert await client.end() == b""
 
 
 async def test_the_port_is_free_again_at_the_end_of_the_block() -> None:
-    async with opened(echo) as door:
-        at = HostPort("127.0.0.1", door.port)
+    async with opened(echo) as http_server:
+        at = HostPort("127.0.0.1", http_server.port)
 
     async with listening(echo, at, QUICK) as again:
         assert (await post(again.port, "/x", b"1")).status == 200
 
 
 async def test_a_taken_port_is_named() -> None:
-    async with opened(echo) as door:
-        at = HostPort("127.0.0.1", door.port)
-        with pytest.raises(PortTaken, match=f"Nothing can listen on 127.0.0.1:{door.port}"):
+    async with opened(echo) as http_server:
+        at = HostPort("127.0.0.1", http_server.port)
+        with pytest.raises(PortTaken, match=f"Nothing can listen on 127.0.0.1:{http_server.port}"):
             async with listening(echo, at):
                 pass

@@ -11,10 +11,10 @@ from joulie_bus.errors import BadRequest
 from joulie_bus.events import PodAsk
 from joulie_bus.testing import ask
 from joulie_extender.protocol import kube_scheduler
-from joulie_extender.protocol.candidates import REMEMBERED, Names, Remembered
+from joulie_extender.protocol.candidates import CACHED_LISTS, NameListCache, Names
 from joulie_extender.protocol.kube_scheduler import (
     BAD_REQUESTS,
-    Asked,
+    ExtenderArgs,
     Reader,
     error_reply,
     nodes_reply,
@@ -49,7 +49,7 @@ def body(**fields: object) -> bytes:
     return json.dumps({"Pod": {"metadata": {"name": "p"}}, **fields}).encode()
 
 
-def filter_reply(asked: Asked, passed: list[bool], reason: str) -> bytes:
+def filter_reply(asked: ExtenderArgs, passed: list[bool], reason: str) -> bytes:
     if asked.whole:
         return nodes_reply(asked, passed, reason)
     kept = asked.names if all(passed) else asked.names.where(passed)
@@ -250,7 +250,7 @@ def test_a_uid_is_letters_and_digits() -> None:
 
 # --- the same lists again ---------------------------------------------------------------------
 
-PODS = {
+CACHED_PODS = {
     "another pod": b'{"metadata":{"name":"b","uid":"u2"}}',
     "another size": POD.replace(b"500m", b"2"),
     "the list within": b'{"metadata":{"annotations":{"x":",\\"NodeNames\\":[\\"n0\\"]}"}}}',
@@ -261,7 +261,7 @@ def names_body(pod: bytes, names: bytes = b'["n0","n2","n3","n1"]') -> bytes:
     return b'{"Pod":' + pod + b',"Nodes":null,"NodeNames":' + names + b"}"
 
 
-@pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
+@pytest.mark.parametrize("pod", CACHED_PODS.values(), ids=CACHED_PODS)
 def test_a_list_that_comes_again_is_the_same_one_whatever_the_pod(pod: bytes) -> None:
     reader = Reader()
     first = reader.read(NAMES)
@@ -323,8 +323,8 @@ def test_whatever_was_read_before_a_list_is_read_as_if_it_were_the_first(
 
 
 def test_so_many_lists_are_remembered_and_what_was_not_asked_about_goes_first() -> None:
-    remembered = Remembered()
-    kept = [remembered.keep(Names.of([f"n{number}"])) for number in range(REMEMBERED)]
+    remembered = NameListCache()
+    kept = [remembered.keep(Names.of([f"n{number}"])) for number in range(CACHED_LISTS)]
     assert is_known(remembered, kept[0])
 
     remembered.keep(Names.of(["new"]))
@@ -333,14 +333,14 @@ def test_so_many_lists_are_remembered_and_what_was_not_asked_about_goes_first() 
 
 
 def test_lists_are_remembered_up_to_so_many_bytes_of_them() -> None:
-    remembered = Remembered(limit=40)  # two of them
+    remembered = NameListCache(limit=40)  # two of them
     kept = [remembered.keep(Names.of([f"node-of-a-rack-{number}"])) for number in range(4)]
 
     assert [is_known(remembered, names) for names in kept] == [False, False, True, True]
 
 
 def test_of_two_lists_that_are_told_apart_by_nothing_else_the_newer_one_is_remembered() -> None:
-    remembered = Remembered()
+    remembered = NameListCache()
     older, newer = (Names.of([first, "n" * 80]) for first in "ab")
     remembered.keep(older)
 
@@ -348,8 +348,8 @@ def test_of_two_lists_that_are_told_apart_by_nothing_else_the_newer_one_is_remem
     assert [is_known(remembered, names) for names in (older, newer)] == [False, True]
 
 
-def is_known(remembered: Remembered, names: Names) -> bool:
-    return remembered.standing(names.raw, 0, len(names.raw)) is names
+def is_known(remembered: NameListCache, names: Names) -> bool:
+    return remembered.at(names.raw, 0, len(names.raw)) is names
 
 
 def test_what_filter_let_through_is_what_prioritize_asks_about_next() -> None:
@@ -386,7 +386,7 @@ names = st.lists(st.text(max_size=5), max_size=20)
 def test_every_reply_is_json_with_the_very_names(names: list[str], data: st.DataObject) -> None:
     scores = data.draw(st.lists(st.integers(0, 100), min_size=len(names), max_size=len(names)))
     passed = [score % 2 == 0 for score in scores]
-    asked = Asked(ask(), Names.of(names))
+    asked = ExtenderArgs(ask(), Names.of(names))
 
     listed = json.loads(prioritize_reply(asked.names, ints(*scores)))
     filtered = json.loads(filter_reply(asked, passed, "because"))

@@ -1,4 +1,4 @@
-"""Our extender under the stand-in for kube-scheduler: what a cluster would see of it."""
+"""The extender under a simulated kube-scheduler, as a cluster observes it."""
 
 import json
 from typing import Any
@@ -117,7 +117,7 @@ async def test_prioritize_is_asked_about_the_very_list_that_filter_returned() ->
     async with served(half) as extender:
         block = extender.block()
         await KubeScheduler(machines(10), [block]).attempt(FAST)
-        reader = extender.extender._prioritizes["all"].question._reader  # type: ignore[attr-defined]
+        reader = extender.extender._prioritizes["all"].handler._reader  # type: ignore[attr-defined]
 
     remembered = [known.names for known in reader._lists._lists.values()]
     assert sorted(map(sorted, remembered)) == sorted(
@@ -136,8 +136,8 @@ async def test_one_connection_serves_filter_and_prioritize() -> None:
 
 
 async def test_not_ready_and_closed_is_an_error_that_rests() -> None:
-    conduct = PATIENT._replace(fails="closed")
-    async with served(half, is_ready=lambda: False, conduct=conduct) as extender:
+    fallback_policy = PATIENT._replace(fails="closed")
+    async with served(half, is_ready=lambda: False, fallback_policy=fallback_policy) as extender:
         block = extender.block()
         made = await KubeScheduler(machines(4), [block]).settle(FAST)
 

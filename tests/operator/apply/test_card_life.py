@@ -17,8 +17,8 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import CLUSTER
 from joulie_extender.binding.bind import Bindings
-from joulie_extender.binding.claim_log import Ledger
-from joulie_extender.binding.claim_reconciler import Caretaker
+from joulie_extender.binding.claim_log import ClaimLog
+from joulie_extender.binding.claim_reconciler import ClaimReconciler
 from joulie_extender.binding.kubernetes_binding import KubeBinder
 from joulie_extender.decide.scoring import Weights
 from joulie_extender.protocol.kube_scheduler import Binding
@@ -68,21 +68,21 @@ async def place(bus: JetStreamLog, view: View, tmp_path: Path) -> AsyncGenerator
     server, cluster = joulie_server(), ObservedCluster.empty()
     server.put("nodes", node("n1", gpus=1))
     server.put("gpus", card("GPU-1", "n1"))
-    ledger = Ledger(bus, CLUSTER, view, "r0")
+    claim_log = ClaimLog(bus, CLUSTER, view, "r0")
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(server.listening())
         kubeconfig = server.kubeconfig(tmp_path)
         api = await stack.enter_async_context(Api.of(kubeconfig))
         binder = await stack.enter_async_context(KubeBinder.of(str(kubeconfig)))
-        caretaker = Caretaker(view, ledger, binder, time.time_ns, grace_s=0.1)
+        claim_reconciler = ClaimReconciler(view, claim_log, binder, time.time_ns, grace_s=0.1)
         for name, part in (
             ("watch", watch_cluster(api, bus, CLUSTER, view, cluster)),
             ("cards", GpuStatusWriter(api, view, cluster, 10).run()),
-            ("claims", caretaker.run()),
+            ("claims", claim_reconciler.run()),
         ):
             await stack.enter_async_context(background(part, name))
         await testing.until(lambda: "GPU-1" in view.cluster_state.gpus, PATIENCE_S)
-        bindings = Bindings(view, ledger, binder, Weights(), time.time_ns)
+        bindings = Bindings(view, claim_log, binder, Weights(), time.time_ns)
         yield Place(server, view, bindings)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from sqlalchemy import Engine
 
-import plain
+import reference_scoring
 from joulie_bus.events import Fact, GpuAsk, PodAsk
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import ANY_FACTS, NOON, any_fact, ask, hardware, noon, records
@@ -138,8 +138,8 @@ class Turn(NamedTuple):
 
 TURNS = st.builds(
     Turn,
-    st.dictionaries(st.sampled_from(NAMES), plain.states | st.none(), max_size=2),
-    st.dictionaries(st.sampled_from(NAMES), plain.states, max_size=3),
+    st.dictionaries(st.sampled_from(NAMES), reference_scoring.states | st.none(), max_size=2),
+    st.dictionaries(st.sampled_from(NAMES), reference_scoring.states, max_size=3),
     st.booleans(),
 )
 

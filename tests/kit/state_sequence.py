@@ -1,11 +1,11 @@
-"""A cluster that is told board by board, as a view follows it."""
+"""A sequence of cluster states, given change by change, as a view follows them."""
 
 from typing import NamedTuple, TypeVar
 
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-import plain
+import reference_scoring
 from joulie_bus.testing import NOON, SECOND
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
@@ -18,7 +18,7 @@ ROOMS = Halls(("hall-a", "hall-b"), (Hall(), Hall(), Hall()))
 
 
 class Step(NamedTuple):
-    """From one board to the next, and whether anybody looked at that one."""
+    """The change from one state to the next, and whether an answer used that state."""
 
     changes: dict[int, NodeState | None]
     read: dict[int, tuple[Sample, ...]]  # of nodes that are there
@@ -29,19 +29,19 @@ class Step(NamedTuple):
     is_looked_at: bool
 
 
-class Course(NamedTuple):
-    """A cluster as it is told, board by board."""
+class StateSequence(NamedTuple):
+    """A cluster and its twin columns, updated step by step."""
 
     nodes: dict[str, NodeState]
     twin_columns: TwinColumns
     now: int
 
     @classmethod
-    def of(cls, first: list[NodeState]) -> "Course":
+    def of(cls, first: list[NodeState]) -> "StateSequence":
         whole: dict[int, NodeState | None] = dict(enumerate(first))
         return cls({}, TwinColumns.empty(), NOON).after(Step(whole, {}, 200, ROOMS, 0, 0, True))
 
-    def after(self, step: Step) -> "Course":
+    def after(self, step: Step) -> "StateSequence":
         changes = {
             f"n{number}": None if state is None else replace(state, ordinal=number)
             for number, state in step.changes.items()
@@ -59,7 +59,7 @@ class Course(NamedTuple):
         twin_columns = twin_columns.with_readings(
             [state for state in read.values() if state is not None]
         )
-        return Course(there, twin_columns, self.now + step.later_s * SECOND)
+        return StateSequence(there, twin_columns, self.now + step.later_s * SECOND)
 
     def _is_only_read(self, name: str, state: NodeState | None) -> bool:
         before = self.nodes.get(name)
@@ -76,17 +76,17 @@ def mostly(usual: T, *others: T) -> st.SearchStrategy[T]:
 
 
 # Rooms change with the weather, their names do not.
-halls = mostly(st.just(ROOMS), plain.buildings).flatmap(lambda strategy: strategy)
+halls = mostly(st.just(ROOMS), reference_scoring.buildings).flatmap(lambda strategy: strategy)
 steps = st.builds(
     Step,
-    st.dictionaries(st.integers(0, NODES - 1), plain.states | st.none(), max_size=2),
-    st.dictionaries(st.integers(0, NODES - 1), plain.histories, max_size=2),
+    st.dictionaries(st.integers(0, NODES - 1), reference_scoring.states | st.none(), max_size=2),
+    st.dictionaries(st.integers(0, NODES - 1), reference_scoring.histories, max_size=2),
     mostly(200, 350),
     halls,
     mostly(0, 1, 120, 301, -50),
     mostly(0, 300_001),
     mostly(True, *[False] * 4),
 )
-firsts = st.lists(plain.states, min_size=1, max_size=4).map(
+firsts = st.lists(reference_scoring.states, min_size=1, max_size=4).map(
     lambda kinds: [kinds[number % len(kinds)] for number in range(NODES)]
 )

@@ -1,7 +1,7 @@
-"""Filter and scoring once more, one node and one number after another, as the documents say it.
+"""A reference implementation of filter and scoring: node by node, term by term, as documented.
 
-No columns, no sums that are kept: what the extender does must be equal to this to the last bit, so
-each sum is made in the order of the formula. Worlds to compare them on are here, too.
+It has no columns and no cached sums. The extender's results must equal it to the last bit, so each
+sum is made in the order of the formula. Random cluster states for comparisons are here, too.
 """
 
 import math
@@ -11,12 +11,12 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpu_kit import CARDS, plainly
+from gpu_kit import CARDS, reference_fit
 from joulie_bus.events import PodAsk
 from joulie_bus.testing import NOON, SECOND, ask, hardware
 from joulie_extender.decide.filter import Verdict
 from joulie_extender.decide.preferences import Preference, Preferences, Team
-from joulie_extender.decide.scoring import Basis, Weights
+from joulie_extender.decide.scoring import ScoreBasis, Weights
 from joulie_extender.gpu.fit import GpuWeights, asks
 from joulie_projections.pods.load import DEFAULT_CPU_MILLI, Load
 from joulie_projections.state.cards import CardState
@@ -56,7 +56,7 @@ def question(
     halls: Halls,
     cards: Mapping[str, CardState],
 ) -> tuple[Question, TwinColumns]:
-    """Named n0, n1 and so on; the same world on a board."""
+    """Nodes named n0, n1 and so on; the same cluster state as twin columns."""
     named = {f"n{at}": replace(state, ordinal=at) for at, state in enumerate(states)}
     twins = {name: twin_of(state, halls) for name, state in named.items()}
     nodes = [Known(n, named[n], twins[n], halls.halls[twins[n].hall]) for n in named]
@@ -81,12 +81,14 @@ def is_read(asked: Question, twin: Twin) -> bool:
     return is_fresh(asked, twin) and recent
 
 
-def basis_of(asked: Question, twin: Twin) -> Basis:
+def basis_of(asked: Question, twin: Twin) -> ScoreBasis:
     if not is_fresh(asked, twin):
-        return Basis.NEUTRAL
+        return ScoreBasis.NEUTRAL
     if twin.hardware == Source.NONE:
-        return Basis.UNDISCOVERED
-    return Basis.MEASURED if is_read(asked, twin) and twin.capped_w > 0 else Basis.PREDICTED
+        return ScoreBasis.UNDISCOVERED
+    return (
+        ScoreBasis.MEASURED if is_read(asked, twin) and twin.capped_w > 0 else ScoreBasis.PREDICTED
+    )
 
 
 # --- watts ------------------------------------------------------------------------------------
@@ -107,7 +109,7 @@ def marginal_of(asked: Question, node: Known) -> float:
 
 
 def assumed_of(asked: Question, twin: Twin) -> float:
-    rates, all_pods = asked.weights.coefficients, basis_of(asked, twin) != Basis.MEASURED
+    rates, all_pods = asked.weights.coefficients, basis_of(asked, twin) != ScoreBasis.MEASURED
     cpu = twin.pods_cpu_w if all_pods else twin.new_cpu_w
     if rates.memory_factor:
         cpu = twin.pods_warm_cpu_w if all_pods else twin.new_warm_cpu_w
@@ -132,11 +134,11 @@ def cooling_of(asked: Question, node: Known) -> float:
 def headroom_of(asked: Question, node: Known, marginal: float) -> float:
     twin = node.twin
     basis, more = basis_of(asked, twin), assumed_of(asked, twin) + marginal
-    if basis <= Basis.NEUTRAL:
+    if basis <= ScoreBasis.NEUTRAL:
         return 0.0
-    projected = (twin.measured_w if basis == Basis.MEASURED else 0.0) + more
+    projected = (twin.measured_w if basis == ScoreBasis.MEASURED else 0.0) + more
     of_cap = (twin.capped_w - projected) / (twin.capped_w or 1.0) * 100
-    if basis == Basis.MEASURED:
+    if basis == ScoreBasis.MEASURED:
         return min(of_cap, 100.0)
     caps = twin.cpu_cap_pct + twin.gpu_cap_pct
     predicted = caps / 200 * (1 - cooling_of(asked, node) / 100) * 100
@@ -149,7 +151,7 @@ def pressure_of(asked: Question) -> float:
         100 - headroom_of(asked, node, 0.0)
         for node in asked.nodes
         if node.twin.node_class == NodeClass.PERFORMANCE
-        and basis_of(asked, node.twin) > Basis.NEUTRAL
+        and basis_of(asked, node.twin) > ScoreBasis.NEUTRAL
     ]
     return clamped(math.fsum(used) / len(used)) if used else 0.0
 
@@ -170,7 +172,7 @@ def packing_of(asked: Question, node: Known) -> float:
     weight = asked.weights.gpu.binpack
     if not asks(asked.pod) or asked.pod.gpu.unreadable or not weight:
         return 0.0
-    return weight * (plainly(asked.pod, node.name, asked.cards).of_ten * 10.0)
+    return weight * (reference_fit(asked.pod, node.name, asked.cards).of_ten * 10.0)
 
 
 def wishes_of(asked: Question, node: Known) -> float:
@@ -189,10 +191,10 @@ def wishes_of(asked: Question, node: Known) -> float:
 
 
 def score_of(asked: Question, node: Known) -> float:
-    """Unknown never scores best."""
-    if basis_of(asked, node.twin) > Basis.NEUTRAL:
+    """A node without data never scores best."""
+    if basis_of(asked, node.twin) > ScoreBasis.NEUTRAL:
         return known_score_of(asked, node)
-    known = [n for n in asked.nodes if basis_of(asked, n.twin) > Basis.NEUTRAL]
+    known = [n for n in asked.nodes if basis_of(asked, n.twin) > ScoreBasis.NEUTRAL]
     best = max((known_score_of(asked, each) for each in known), default=100.0)
     return min(asked.weights.neutral, best)
 

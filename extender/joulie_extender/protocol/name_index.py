@@ -1,7 +1,7 @@
-"""All names of a board as bytes, side by side: a list is found in it, and answered from it, whole.
+"""An index of all node names: finds the rows of a list at once, and encodes the reply at once.
 
-One by one, five hundred names cost as many walks through memory, each to another place. Side by
-side they cost a dozen steps, however many they are. Pure.
+Looking up five hundred names one by one costs as many cache misses. As one array they cost a dozen
+vectorized steps, however many there are. Pure.
 """
 
 from collections.abc import Mapping
@@ -10,12 +10,24 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from joulie_extender.protocol.lookup import WORD, Bytes, Lookup, Uniform, Various
+from joulie_extender.protocol.lookup import (
+    WORD,
+    Bytes,
+    EqualLengthLookup,
+    Lookup,
+    MixedLengthLookup,
+)
 from joulie_extender.protocol.mixing import Words
-from joulie_extender.protocol.spans import AS_WRITTEN, BETWEEN, Even, Spans, Uneven
+from joulie_extender.protocol.spans import (
+    AS_WRITTEN,
+    BETWEEN,
+    EqualLengthSpans,
+    MixedLengthSpans,
+    Spans,
+)
 from joulie_projections.twin.arrays import Ints
 
-LONGEST = 128  # bytes of a name; of a cluster with longer ones we look names up one by one
+LONGEST = 128  # bytes of a name; with longer names the index is disabled
 _BLANK = ord(" ")
 _HOST, _SCORE = b'{"Host":"', b',"Score":   },'
 _HIGHEST = 100
@@ -26,54 +38,54 @@ _TAILS: Words = np.frombuffer(
 )
 
 
-class Found(NamedTuple):
-    """A list, and where each of its names stands on the board: nobody of them is a stranger."""
+class NameMatch(NamedTuple):
+    """A list of names that are all known, with their rows."""
 
     spans: Spans
     rows: Ints
     ordinals: bytes  # four for each, as the log has them
 
 
-class Roster:
-    """The names of a board, for as long as no node comes or goes."""
+class NameIndex:
+    """The node names of the twins' columns, valid until a node is added or removed."""
 
     def __init__(self, rows: Mapping[str, int]) -> None:
         self.rows = rows
         raw = msgspec.json.encode(list(rows))
-        spans = Uneven.cut(raw) if rows else None
-        # With an escape in it, a name does not stand there as it is.
-        self._is_blind = spans is None or b"\\" in raw or spans.lengths().max() > LONGEST
-        if spans is not None and not self._is_blind:
+        spans = MixedLengthSpans.cut(raw) if rows else None
+        # A name with a JSON escape differs from its bytes.
+        self._is_disabled = spans is None or b"\\" in raw or spans.lengths().max() > LONGEST
+        if spans is not None and not self._is_disabled:
             at = np.fromiter(rows.values(), np.int64, len(rows))
             self._lay_out(spans, at)
 
-    def _lay_out(self, spans: Uneven, at: Ints) -> None:
+    def _lay_out(self, spans: MixedLengthSpans, at: Ints) -> None:
         height, longest = int(at.max()) + 1, int(spans.lengths().max())
         words = spans.words(-(-(longest + len(BETWEEN)) // WORD) * WORD)
         assert words is not None  # as wide as the longest
         self._ordinals = np.arange(-1, height - 1, dtype="<i4")
         self._lines = _lines(words.view(np.uint8), at)
-        even = Even.cut(spans.raw) if spans.lengths().min() == longest else None
-        uniform = None if even is None else Uniform.of(self.rows, even, at)
-        self._lookup: Lookup = uniform or Various(self.rows, words, at)
+        even = EqualLengthSpans.cut(spans.raw) if spans.lengths().min() == longest else None
+        uniform = None if even is None else EqualLengthLookup.of(self.rows, even, at)
+        self._lookup: Lookup = uniform or MixedLengthLookup(self.rows, words, at)
 
-    def find(self, raw: bytes) -> "Found | None":
-        """None if one of them is not there, or cannot be found in this way."""
-        if self._is_blind or not (raw.startswith(b'["') and raw.endswith(b'"]')):
-            return None  # written in another way, or no list of names at all
+    def find(self, raw: bytes) -> "NameMatch | None":
+        """None if a name is unknown, or the list is not in the form that kube-scheduler writes."""
+        if self._is_disabled or not (raw.startswith(b'["') and raw.endswith(b'"]')):
+            return None  # not in the form that kube-scheduler writes
         for cut in AS_WRITTEN:
             spans = cut(raw)
             rows = None if spans is None else self._lookup.find(spans)
             if spans is not None and rows is not None:
-                return Found(spans, rows, self._ordinals.take(rows).tobytes())
+                return NameMatch(spans, rows, self._ordinals.take(rows).tobytes())
         return None
 
-    def scored(self, rows: Ints, scores: Ints) -> bytes | None:
-        """The reply of prioritize; None if a row is not ours, or stands there twice.
+    def host_priorities(self, rows: Ints, scores: Ints) -> bytes | None:
+        """The reply of prioritize; None if a row is unknown or occurs twice.
 
         kube-scheduler would add a second score of a node to the first.
         """
-        if self._is_blind or not len(rows) or np.count_nonzero(rows) < len(rows):
+        if self._is_disabled or not len(rows) or np.count_nonzero(rows) < len(rows):
             return None
         if np.bincount(rows).max() > 1:
             return None

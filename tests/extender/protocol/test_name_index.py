@@ -1,4 +1,4 @@
-"""Names found side by side are those that would be found one by one."""
+"""Names found by the index are those found one by one."""
 
 import json
 
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joulie_extender.protocol.candidates import Names, candidates_of, refused, rows_by_name
-from joulie_extender.protocol.roster import LONGEST, Roster
+from joulie_extender.protocol.candidates import Names, candidates_of, failed_nodes, rows_by_name
+from joulie_extender.protocol.name_index import LONGEST, NameIndex
 from joulie_projections.twin.columns import TwinColumns
 
 LETTERS = st.text("abcn01-.", min_size=1, max_size=12)
@@ -30,12 +30,12 @@ SAME = st.lists(
 )
 
 
-def roster_of(names: list[str]) -> Roster:
-    return Roster({name: row for row, name in enumerate(names, 1)})
+def index_of(names: list[str]) -> NameIndex:
+    return NameIndex({name: row for row, name in enumerate(names, 1)})
 
 
-def found(roster: Roster, raw: bytes) -> list[int] | None:
-    whole = roster.find(raw)
+def found(index: NameIndex, raw: bytes) -> list[int] | None:
+    whole = index.find(raw)
     return None if whole is None else whole.rows.tolist()
 
 
@@ -49,9 +49,9 @@ def test_a_list_of_known_names_is_found_as_one_by_one(
     known: list[str], data: st.DataObject
 ) -> None:
     asked = data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=60))
-    roster = roster_of(known)
+    index = index_of(known)
 
-    assert found(roster, compact(asked)) == [roster.rows[name] for name in asked]
+    assert found(index, compact(asked)) == [index.rows[name] for name in asked]
 
 
 @given(
@@ -64,13 +64,13 @@ def test_with_a_stranger_among_them_nothing_is_found(
     asked = [*data.draw(st.lists(st.sampled_from(known))), stranger]
     expected = None if stranger not in known else [known.index(name) + 1 for name in asked]
 
-    assert found(roster_of(known), compact(asked)) == expected
+    assert found(index_of(known), compact(asked)) == expected
 
 
 @given(known=st.lists(LETTERS | ODD, unique=True, min_size=1, max_size=20))
 @settings(deadline=None, max_examples=100)
 def test_whatever_nodes_are_called_no_name_is_taken_for_another(known: list[str]) -> None:
-    rows = found(roster_of(known), compact(known))
+    rows = found(index_of(known), compact(known))
 
     assert rows in (None, list(range(1, len(known) + 1)))
 
@@ -78,26 +78,28 @@ def test_whatever_nodes_are_called_no_name_is_taken_for_another(known: list[str]
 def test_many_names_that_are_nearly_the_same_are_all_found() -> None:
     known = [f"node-{number:05d}.example.internal" for number in range(5000)]
 
-    assert found(roster_of(known), compact(known[::-7])) == list(range(5000, 0, -7))
+    assert found(index_of(known), compact(known[::-7])) == list(range(5000, 0, -7))
 
 
 @pytest.mark.parametrize("byte", [b"\xff", b"\0", b" "])
 @pytest.mark.parametrize("length", [4, 5, 13, 21])
-def test_bytes_that_are_no_name_are_nobody(byte: bytes, length: int) -> None:
+def test_bytes_that_are_no_name_are_not_found(byte: bytes, length: int) -> None:
     known = [f"n{number:0{length - 1}d}" for number in range(1, 9)]
-    roster = Roster({name: row for row, name in enumerate(known, 3)})  # rows without a name before
+    index = NameIndex(
+        {name: row for row, name in enumerate(known, 3)}
+    )  # rows without a name before
     whole = compact(known)
     step = length + 3
 
     torn = whole[: 2 + step] + byte * step + whole[2 + 2 * step :]
 
-    assert (found(roster, whole), found(roster, torn)) == (list(range(3, 11)), None)
+    assert (found(index, whole), found(index, torn)) == (list(range(3, 11)), None)
 
 
 def test_names_that_no_eight_bytes_tell_apart_are_all_found() -> None:
     known = [f"{zone}-east-1-compute-{number}" for zone in "ab" for number in range(10)]
 
-    assert found(roster_of(known), compact(known[::-3])) == list(range(20, 0, -3))
+    assert found(index_of(known), compact(known[::-3])) == list(range(20, 0, -3))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_names_that_no_eight_bytes_tell_apart_are_all_found() -> None:
     ids=repr,
 )
 def test_a_list_that_is_written_otherwise_is_left_to_who_reads_it_whole(raw: bytes) -> None:
-    assert found(roster_of(["n0", "n1"]), raw) is None
+    assert found(index_of(["n0", "n1"]), raw) is None
 
 
 # Names of one length are cut out by another way than others.
@@ -132,7 +134,7 @@ def test_those_that_passed_are_cut_out_as_they_were_sent(
     known: list[str], data: st.DataObject
 ) -> None:
     fits = data.draw(st.lists(st.booleans(), min_size=len(known), max_size=len(known)))
-    names = Names.found(compact(known), roster_of(known))
+    names = Names.found(compact(known), index_of(known))
     assert names is not None
 
     kept = names.where(fits)
@@ -146,10 +148,10 @@ def test_those_that_passed_are_cut_out_as_they_were_sent(
 @settings(deadline=None, max_examples=100)
 def test_those_that_were_refused_are_all_told_why(known: list[str], data: st.DataObject) -> None:
     fits = data.draw(st.lists(st.booleans(), min_size=len(known), max_size=len(known)))
-    names = Names.found(compact(known), roster_of(known))
+    names = Names.found(compact(known), index_of(known))
     assert names is not None
 
-    reply = refused(names, fits, 'it "saves"')
+    reply = failed_nodes(names, fits, 'it "saves"')
 
     out = {name: 'it "saves"' for name, fit in zip(known, fits, strict=True) if not fit}
     assert reply == json.dumps(out, separators=(",", ":")).encode()
@@ -163,7 +165,7 @@ def test_those_that_passed_are_written_down_as_if_they_alone_had_been_asked_abou
     asked = data.draw(st.permutations([*known, *strangers]))
     fits = data.draw(st.lists(st.booleans(), min_size=len(asked), max_size=len(asked)))
     twin_columns = TwinColumns({name: row for row, name in enumerate(known, 1)}, {}, 0)
-    names = Names.found(compact(asked), roster_of(known)) or Names.of(asked)
+    names = Names.found(compact(asked), index_of(known)) or Names.of(asked)
     names.rows_on(twin_columns)
 
     kept = names.where(fits)
@@ -180,10 +182,10 @@ def test_those_that_passed_are_written_down_as_if_they_alone_had_been_asked_abou
 def test_a_reply_names_each_host_once_with_its_score(known: list[str], data: st.DataObject) -> None:
     asked = data.draw(st.lists(st.sampled_from(known), unique=True, min_size=1))
     scores = data.draw(st.lists(st.integers(0, 100), min_size=len(asked), max_size=len(asked)))
-    roster = roster_of(known)
-    rows = np.array([roster.rows[name] for name in asked])
+    index = index_of(known)
+    rows = np.array([index.rows[name] for name in asked])
 
-    reply = roster.scored(rows, np.array(scores))
+    reply = index.host_priorities(rows, np.array(scores))
 
     assert reply is not None
     assert json.loads(reply) == [
@@ -195,4 +197,4 @@ def test_a_reply_names_each_host_once_with_its_score(known: list[str], data: st.
 def test_a_reply_that_is_not_that_simple_is_left_to_others(rows: list[int]) -> None:
     scores = np.zeros(len(rows), np.int64)
 
-    assert roster_of(["a", "b"]).scored(np.array(rows, np.int64), scores) is None
+    assert index_of(["a", "b"]).host_priorities(np.array(rows, np.int64), scores) is None

@@ -1,11 +1,13 @@
-"""What an answer rests on: one moment of the view, and one look at the clock. Pure."""
+"""The context of a decision: the twins' columns at one position, and one reading of the clock.
+Pure.
+"""
 
 from typing import NamedTuple
 
 from joulie_projections.twin.columns import TwinColumns
 
 
-class Moment(NamedTuple):
+class DecisionContext(NamedTuple):
     twin_columns: TwinColumns
     position: int
     view_age_ms: int
