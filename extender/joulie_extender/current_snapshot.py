@@ -76,7 +76,7 @@ class CurrentSnapshot:
             spent_s += time.thread_time() - began
             is_first, self._ready = not self.is_ready, snapshot
             if is_first:
-                # Long-lived objects: excluded from garbage collection, which would run during answers.
+                # Excluded from garbage collection, which would otherwise run during replies.
                 gc.collect()
                 gc.freeze()
             await asyncio.sleep(min(rest_s(spent_s, SHARE), LONGEST_REST_S))

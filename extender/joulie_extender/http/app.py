@@ -128,7 +128,8 @@ class Extender:
 
     def _at(self, snapshot: ViewSnapshot) -> DecisionContext:
         return DecisionContext(
-            snapshot.twin_columns, snapshot.position, snapshot.age_ms, self._clock())
+            snapshot.twin_columns, snapshot.position, snapshot.age_ms, self._clock()
+        )
 
     def _answer(self, verb: MeteredVerb[A], request: Request) -> Reply | Awaitable[Reply]:
         try:
@@ -148,7 +149,8 @@ class Extender:
         given = snapshot.namespaces.get(asked.pod.namespace)
         if given is not None:
             asked = asked._replace(pod=with_namespace_class(asked.pod, given))
-        call = _Call(verb, asked, self._at(snapshot), request.begun + self._fallback_policy.deadline_s
+        call = _Call(
+            verb, asked, self._at(snapshot), request.begun + self._fallback_policy.deadline_s
         )
         answer = self._computed(call)
         if not isinstance(answer, Answer):
