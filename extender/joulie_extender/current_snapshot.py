@@ -76,7 +76,7 @@ class CurrentSnapshot:
             spent_s += time.thread_time() - began
             is_first, self._ready = not self.is_ready, snapshot
             if is_first:
-                # Long-lived objects: excluded from garbage collection, which would run during answers.
+                # Long-lived objects are excluded from garbage collections during answers.
                 gc.collect()
                 gc.freeze()
             await asyncio.sleep(min(rest_s(spent_s, SHARE), LONGEST_REST_S))
@@ -86,4 +86,4 @@ class CurrentSnapshot:
         try:
             node_terms_of(snapshot.twin_columns, time.time_ns(), snapshot.age_ms, self._weights)
         except Exception:
-            log.exception("thinking_ahead_failed", what="each answer tries, and falls back")
+            log.exception("node_terms_failed", what="each answer computes them, or falls back")
