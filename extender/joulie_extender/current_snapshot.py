@@ -86,4 +86,4 @@ class CurrentSnapshot:
         try:
             node_terms_of(snapshot.twin_columns, time.time_ns(), snapshot.age_ms, self._weights)
         except Exception:
-            log.exception("thinking_ahead_failed", what="each answer tries, and falls back")
+            log.exception("node_terms_failed", what="each answer computes them, or falls back")

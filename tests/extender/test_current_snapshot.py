@@ -23,7 +23,7 @@ def at(position: int) -> ViewSnapshot:
 
 
 class ByHand:
-    """A view that moves when it is told to."""
+    """A view that changes only when the test says so."""
 
     def __init__(self) -> None:
         self.newest, self.age_ms, self.is_ready = NO_SNAPSHOT, 0, False

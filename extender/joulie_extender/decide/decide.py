@@ -97,9 +97,9 @@ def filter_decision(
 ) -> FilterDecided:
     basis = basis_of(context, weights)
     if _is_of_energy_alone(pod, options) and not can_refuse(pod):  # the common case
-        nobody = bytes(len(rows))
+        all_passing = bytes(len(rows))
         return FilterDecided(
-            pod=pod, basis=basis, candidates=candidates, verdicts=nobody, duty=options.duty
+            pod=pod, basis=basis, candidates=candidates, verdicts=all_passing, duty=options.duty
         )
     labels = options.eco_labels if options.duty != "gpu" and can_refuse(pod) else b""
     filtered = _filtered(pod, context, rows, weights, options._replace(eco_labels=labels))

@@ -20,7 +20,7 @@ KINDS = [ask(cores=2), ask(cores=8, gpus=2, performance=True)]
 
 
 def same(found: NodeTerms, expected: NodeTerms) -> bool:
-    """In every bit of every node's row; the rows of nodes that are gone are nobody's."""
+    """Compares every bit of every node's row; rows of removed nodes are ignored."""
     rows = slice(len(expected.basis))
     pairs = zip(found.columns, expected.columns, strict=True)
     columns = all(one[rows].tobytes() == other.tobytes() for one, other in pairs)

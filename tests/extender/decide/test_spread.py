@@ -32,8 +32,9 @@ IDLE_W = 100.0
 
 
 class Cluster:
-    """Folds what it is told, scores on the board of that very moment, and picks as kube-scheduler
-    does: the highest answer, one of them at random."""
+    """Folds events, scores on the current columns, and places pods as kube-scheduler does: on a
+    random node among those with the highest score.
+    """
 
     def __init__(self, *story: Fact, seed: int = 1) -> None:
         self.cluster_state = ClusterState()

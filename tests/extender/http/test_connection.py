@@ -138,7 +138,7 @@ def test_who_remembers_heads_understands_what_a_parser_does(pieces: list[bytes])
 
 
 def test_a_length_within_another_line_is_not_the_length_of_the_body() -> None:
-    """Somebody else's request behind it would become its body."""
+    """A request of another client behind it would become its body."""
     behind = request(b"inner")
     harmless = request(b"abc", b"/filter", b"X: Content-Length: 3")
     greedy = request(b"abc", b"/filter", b"X: Content-Length: %d" % (3 + len(behind)))
