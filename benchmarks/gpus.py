@@ -159,9 +159,8 @@ def verbs(
     names = Names.of(asked)
     rows, candidates = names.rows_on(twin_columns), names.candidates_on(twin_columns)
     wanting, numbers = pods(), count()
-    found = {}
 
-    def moment(is_fresh: bool) -> DecisionContext:
+    def snapshot(is_fresh: bool) -> DecisionContext:
         """Each fact gives a new snapshot; cards change much less often."""
         there = changed(twin_columns, cards, next(numbers)) if is_fresh else twin_columns
         return DecisionContext(there, 1, 0, NOON + 10 * SECOND)
@@ -178,24 +177,32 @@ def verbs(
         sent = DecisionOptions(duty=duty, victims=("pod-1", "pod-2"))
         return preempt_decision(next(wanting), candidates, rows, at, WEIGHTS, sent)
 
+    found: dict[str, float] = {}
     for name, verb in (("filter", filtered), ("prioritize", scored), ("preempt", preempted)):
-        warm = moment(False)
-        energy = median_s(partial(verb, "energy", warm))
-        gpu = median_s(partial(verb, "gpu", warm))
-        both = median_s(partial(verb, "all", warm))
-        first = [timed(verb, "gpu", moment(True)) for _ in range(RUNS)]
-        anew = [timed(verb, "energy", moment(True)) for _ in range(RUNS)]
-        found[f"/energy/{name} {len(asked)}, ms"] = energy * 1000
-        found[f"/gpu/{name} {len(asked)}, ms"] = gpu * 1000
-        found[f"/energy/{name} {len(asked)}, the first on a board, ms"] = (
-            statistics.median(anew) * 1000
-        )
-        found[f"/gpu/{name} {len(asked)}, the first on a board, ms"] = (
-            statistics.median(first) * 1000
-        )
-        found[f"/gpu / /energy, {name} {len(asked)}"] = gpu / energy
-        found[f"both / /energy, {name} {len(asked)}"] = both / energy
+        found |= compared(f"{name} {len(asked)}", verb, snapshot)
     return found
+
+
+def compared(
+    name: str,
+    verb: Callable[[Duty, DecisionContext], object],
+    snapshot: Callable[[bool], DecisionContext],
+) -> dict[str, float]:
+    """A verb under /energy, under /gpu and without a prefix, warm and on a new snapshot."""
+    warm = snapshot(False)
+    energy = median_s(partial(verb, "energy", warm))
+    gpu = median_s(partial(verb, "gpu", warm))
+    both = median_s(partial(verb, "all", warm))
+    first = [timed(verb, "gpu", snapshot(True)) for _ in range(RUNS)]
+    anew = [timed(verb, "energy", snapshot(True)) for _ in range(RUNS)]
+    return {
+        f"/energy/{name}, ms": energy * 1000,
+        f"/gpu/{name}, ms": gpu * 1000,
+        f"/energy/{name}, the first on a snapshot, ms": statistics.median(anew) * 1000,
+        f"/gpu/{name}, the first on a snapshot, ms": statistics.median(first) * 1000,
+        f"/gpu / /energy, {name}": gpu / energy,
+        f"both / /energy, {name}": both / energy,
+    }
 
 
 def timed(

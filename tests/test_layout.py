@@ -68,3 +68,19 @@ def test_the_docstring_of_a_package_says_what_belongs_there(package: Path) -> No
 
     assert said
     assert not inner or all(part in said for part in ("Not here:", "In:", "Out:"))
+
+
+LONGEST = 40  # lines of a function
+
+
+@pytest.mark.parametrize("folder", [*FOLDERS, "tests", "benchmarks", "docs"])
+def test_no_function_is_longer_than_forty_lines(folder: str) -> None:
+    long = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or node.lineno) - node.lineno + 1 > LONGEST
+    ]
+
+    assert long == []
