@@ -150,7 +150,7 @@ async def facts_of(
 async def shared_facts_of(
     wires: Wiring, archive: Path | None
 ) -> AsyncGenerator[tuple[History, FactSource, WorkerSource], None]:
-    """For several processes: the broker is started before they are, unless the archive if facts."""
+    """For several processes: the broker starts first, unless the archive holds the facts."""
     async with contextlib.AsyncExitStack() as stack:
         history = stack.enter_context(history_of(wires, archive))
         kept = Archive.of(archive).facts if archive else []

@@ -155,7 +155,7 @@ def test_without_its_facts_an_explanation_reports_the_missing_part(
     result = joulie("explain", pod, data=truncated)
 
     assert result.code == 0
-    assert "the it is unknown: No NATS server answers" in result.out
+    assert "the node is unknown: No NATS server answers" in result.out
 
 
 def test_the_last_changes_of_a_node_have_their_reasons(joulie: Run, node: str) -> None:
@@ -243,7 +243,7 @@ def test_a_restored_log_verifies_without_a_broker_and_reports_the_unchecked_part
     assert (asked.code, asked.out) == (2, "")
     assert "give --heads FILE" in asked.err
     assert result.code == 0
-    assert result.out.endswith("an log cut off would not be detected.\n")
+    assert result.out.endswith("a log cut off at its end would not be detected.\n")
 
 
 def test_a_proof_is_json_and_two_heads_belong_to_one_log(joulie: Run, kept: Path) -> None:
@@ -297,7 +297,7 @@ def test_an_archive_command_without_a_directory_is_an_error(joulie: Run) -> None
     result = joulie("archive")
 
     assert (result.code, result.out) == (2, "")
-    assert "No archive? Give --to DIR, or set ARCHIVE_DIR." in result.err
+    assert "No archive is named. Give --to DIR, or set ARCHIVE_DIR." in result.err
 
 
 READERS = {

@@ -266,7 +266,7 @@ def mistakes(**environ: str) -> str:
     ("environ", "told"),
     [
         ({"NATS_USER": "joe", "NATS_CREDS_FILE": "{seed}"}, "NATS_USER and NATS_CREDS_FILE: give"),
-        ({"NATS_USER": "joe", "NATS_CREDS_FILE": "{creds}"}, "CREDS_FILE: give one"),
+        ({"NATS_USER": "joe", "NATS_CREDS_FILE": "{creds}"}, "CREDS_FILE: give only one"),
         ({"NATS_PASSWORD": "hunter2"}, "NATS_PASSWORD without NATS_USER"),
         ({"NATS_CERT_FILE": "{seed}"}, "NATS_CERT_FILE and NATS_KEY_FILE: one is of no use"),
         ({"NATS_KEY_FILE": "{seed}"}, "NATS_CERT_FILE and NATS_KEY_FILE: one is of no use"),
