@@ -102,8 +102,8 @@ class ServerSettings:
         text,
         "EXTENDER_BINDS",
         "",
-        "Whom to bind pods with: a kubeconfig, in-cluster for the service account, simulated where "
-        "there is no Kubernetes, empty for nobody (kube-scheduler binds by itself)",
+        "The client that creates Bindings: a kubeconfig, in-cluster for the service account, "
+        "simulated without Kubernetes, empty for none (kube-scheduler creates them)",
     )
     deadline_s: float = setting(
         some_time,

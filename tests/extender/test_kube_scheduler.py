@@ -345,7 +345,7 @@ def refuses_all(path: str, args: dict[str, Any]) -> bytes:
     return raw(json.dumps({"FailedAndUnresolvableNodes": refused}).encode())
 
 
-async def test_of_one_node_nobody_is_asked_how_good_it_is() -> None:
+async def test_a_single_feasible_node_is_not_prioritized() -> None:
     async with peer(b'{"NodeNames":["n2"]}') as extender:
         attempt = await KubeScheduler(nodes(), [extender.block()]).attempt(POD)
 
@@ -382,7 +382,7 @@ async def test_an_ignorable_extender_is_asked_last() -> None:
     assert order == ["/b/filter", "/a/filter"]
 
 
-async def test_with_nothing_left_nobody_is_asked() -> None:
+async def test_without_feasible_nodes_no_extender_is_called() -> None:
     async with peer(refuses_all) as first, peer(passes_all) as second:
         await KubeScheduler(nodes(cpu=0), [first.block()]).attempt(POD)
         assert first.requests == []
@@ -391,7 +391,7 @@ async def test_with_nothing_left_nobody_is_asked() -> None:
     assert (len(first.requests), second.requests) == (1, [])
 
 
-async def test_a_pod_without_the_managed_resource_is_nobodys_business() -> None:
+async def test_a_pod_without_the_managed_resource_is_sent_to_no_extender() -> None:
     managed = ("nvidia.com/gpu",)
     async with peer(passes_all) as extender:
         block = extender.block(managed=managed)

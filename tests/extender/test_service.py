@@ -250,7 +250,7 @@ async def test_with_all_down_its_age_grows_and_past_the_bound_it_is_neutral(
     assert filtered["NodeNames"] == NAMES
 
 
-async def test_twins_that_nobody_renews_grow_neutral_though_the_view_is_young(
+async def test_stale_twins_become_neutral_in_a_current_view(
     site: Site, database_file: Path
 ) -> None:
     async with living(site, database_file, TWIN_STALENESS_THRESHOLD="1s") as life:

@@ -40,9 +40,7 @@ TakeSnapshot = Callable[[], ViewSnapshot]
 Record = Callable[[DecisionEntry], Awaitable[bool] | None]
 Clock = Callable[[], int]
 Defer = Callable[[Callable[[], None]], object]  # runs the callback after the reply has been written
-BINDING_DISABLED = (
-    "nothing is bound here: the log is out of reach, or EXTENDER_BINDS names nobody to bind with"
-)
+BINDING_DISABLED = "this extender does not bind: the log is unreachable, or EXTENDER_BINDS is empty"
 DUTIES: tuple[Duty, ...] = get_args(Duty)
 log = get_logger("extender")
 

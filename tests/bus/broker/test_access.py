@@ -160,7 +160,7 @@ async def test_a_broker_that_wants_our_certificate_gets_it(
 
 
 @pytest.mark.parametrize("signed_by", ["nobody", "a stranger"])
-async def test_without_the_right_certificate_nobody_comes_in(
+async def test_a_client_without_the_right_certificate_is_refused(
     signed_by: str, tmp_path: Path, authority: Authority
 ) -> None:
     address = Address(url="", ca_file=str(authority.file))
@@ -175,7 +175,7 @@ async def test_without_the_right_certificate_nobody_comes_in(
     assert f"answers at {url}: " in told
 
 
-async def test_a_key_that_wants_a_passphrase_asks_nobody_for_it(
+async def test_a_key_with_a_passphrase_prompts_for_nothing(
     tmp_path: Path, authority: Authority
 ) -> None:
     cert, key = authority.certify("client")
@@ -327,7 +327,7 @@ def test_a_file_that_is_no_credentials_is_told_by_what_it_lacks(
     assert told in mistakes(NATS_CREDS_FILE=written(tmp_path / "user.creds", "".join(lines)))
 
 
-async def test_a_file_that_turned_into_something_else_keeps_nobody_waiting(tmp_path: Path) -> None:
+async def test_a_credentials_file_that_became_invalid_delays_no_connection(tmp_path: Path) -> None:
     creds = written(tmp_path / "user.creds", "nothing of the kind")
 
     assert "is missing" in await complaint(Address(url="nats://127.0.0.1:1", creds_file=creds))

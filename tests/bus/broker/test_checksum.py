@@ -68,7 +68,7 @@ def broker_of_the_wheel() -> Path:
     return Path(sys.prefix) / "bin" / "nats-server"
 
 
-def test_a_platform_that_nobody_checked_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchecked_platform_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checksum, "SUMS", {})
 
     with pytest.raises(BrokerStartFailed, match="none is known for"):

@@ -109,7 +109,7 @@ async def test_killed_and_started_again_it_is_where_it_was_with_all_it_had(tmp_p
     assert [record.sequence for record in records] == list(range(1, 101))
 
 
-def test_a_free_port_is_nobodys_and_comes_once() -> None:
+def test_a_free_port_is_unused_and_returned_once() -> None:
     ports = [free_port() for _ in range(500)]
 
     assert len(set(ports)) == 500
@@ -127,7 +127,7 @@ def test_a_port_that_is_in_use_is_passed_by(monkeypatch: pytest.MonkeyPatch) -> 
         free_port()
 
 
-async def test_a_port_that_somebody_else_holds_is_a_named_error(tmp_path: Path) -> None:
+async def test_a_port_in_use_is_a_named_error(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -221,7 +221,7 @@ def test_an_old_event_is_brought_up_to_date_step_by_step(
     assert codec.read(envelope(data, v=version), HERE) == NodeGone(node="n1")
 
 
-def test_an_old_event_that_nobody_brings_up_to_date_is_refused(
+def test_an_old_event_without_an_upcaster_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(NodeGone, "VERSION", 3)

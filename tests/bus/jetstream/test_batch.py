@@ -44,7 +44,7 @@ async def test_who_comes_second_stores_nothing(connection: Connection, nodes: in
     assert await last(connection) == 3
 
 
-async def test_of_two_who_claim_one_card_one_gets_it(connection: Connection) -> None:
+async def test_one_of_two_claims_on_a_card_succeeds(connection: Connection) -> None:
     says = producer()
     first, second = says.stamp(claim("g1", "pod-a")), says.stamp(claim("g1", "pod-b"))
     other = says.stamp(claim("g2", "pod-b"))

@@ -108,7 +108,7 @@ async def test_a_refusal_comes_back_with_its_code(connection: Connection) -> Non
     assert (caught.value.subject, caught.value.code) == ("$JS.API.STREAM.INFO.NOPE", 10059)
 
 
-async def test_asking_where_nobody_listens_is_refused_at_once(connection: Connection) -> None:
+async def test_a_request_without_a_responder_is_refused_at_once(connection: Connection) -> None:
     with pytest.raises(BrokerRefused) as caught:
         await connection.request("nobody.listens", b"")
 
@@ -156,7 +156,7 @@ async def test_who_did_not_listen_in_time_asks_again(
     assert (await asking)["total"] > 0
 
 
-async def test_what_is_told_live_reaches_those_who_listen(
+async def test_a_live_message_reaches_every_subscriber(
     broker: Embedded, connection: Connection
 ) -> None:
     heard: asyncio.Queue[bytes] = asyncio.Queue()
@@ -197,7 +197,7 @@ async def test_everything_ends_at_once_though_the_broker_is_gone(broker: Embedde
     assert not connection.is_connected
 
 
-async def test_a_frozen_broker_keeps_nobody_from_leaving(
+async def test_a_frozen_broker_does_not_delay_a_close(
     broker: Embedded, frozen: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connecting, "CLOSE_TIMEOUT_S", 0.2)

@@ -247,7 +247,7 @@ async def test_what_is_larger_than_the_broker_takes_is_refused_before_anything_i
     assert await ids(connection) == Counter([small.id])
 
 
-async def test_who_stops_waiting_stops_nobody_else(
+async def test_a_cancelled_publish_cancels_no_other(
     broker: Embedded, connection: Connection
 ) -> None:
     messages = samples(20)

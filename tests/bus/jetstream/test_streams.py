@@ -132,7 +132,7 @@ async def test_the_newest_of_a_subject_is_found(connection: Connection) -> None:
     assert open_envelope(found.data, "here").id == "tester:b1:2"
 
 
-async def test_of_a_subject_that_nobody_wrote_there_is_no_newest(connection: Connection) -> None:
+async def test_an_unused_subject_has_no_newest_message(connection: Connection) -> None:
     assert await last_on(connection, Stream.PLAN, CLUSTER.plan_meta) is None
 
 

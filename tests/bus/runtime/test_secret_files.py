@@ -13,7 +13,7 @@ from joulie_bus.runtime.secret_files import keep_private, tighten, write_private
 TOGETHER = 16
 
 
-def test_of_several_who_keep_something_at_once_all_find_what_the_first_one_kept(
+def test_concurrent_writers_all_find_the_file_of_the_first_one(
     tmp_path: Path,
 ) -> None:
     for path in (tmp_path / str(turn) for turn in range(20)):

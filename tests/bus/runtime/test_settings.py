@@ -203,7 +203,7 @@ def test_a_secret_is_shown_to_nobody() -> None:
     ]
 
 
-def test_a_secret_that_cannot_be_used_is_shown_to_nobody_either() -> None:
+def test_an_unusable_secret_is_not_shown() -> None:
     assert mistakes_of(Source.of(VAULT_KEY="hunter 2"), Vault) == (
         "VAULT_KEY=(hidden) (from environment): not a plain name; "
         "allowed: letters, digits and dashes",

@@ -201,7 +201,7 @@ async def test_a_subject_that_no_stream_takes_is_refused_and_the_log_goes_on(
     assert (await carrier.log.state(Stream.TEL)).last == 1
 
 
-async def test_a_batch_is_stored_if_nobody_came_first(carrier: Carrier) -> None:
+async def test_a_batch_is_stored_if_its_expected_positions_hold(carrier: Carrier) -> None:
     await carrier.log.append(Stream.PLAN, stamped(plan_made("p1"), eco("a"), eco("b")), FIRST)
 
     newest = await carrier.other.last(Stream.PLAN, CLUSTER.plan_meta)
@@ -257,7 +257,7 @@ async def test_one_card_that_is_taken_keeps_all_of_them_out(
     assert (await carrier.log.state(Stream.CLAIM)).last == 1
 
 
-async def test_of_many_who_want_overlapping_cards_none_holds_half(carrier: Carrier) -> None:
+async def test_no_claim_on_overlapping_cards_holds_only_half_of_them(carrier: Carrier) -> None:
     wishes = [claims(f"g{at}", f"g{at + 1}", boot=f"b{at}") for at in range(8)]
     tried = await asyncio.gather(
         *(carrier.log.append(Stream.CLAIM, *wish) for wish in wishes), return_exceptions=True
@@ -286,7 +286,7 @@ async def test_a_batch_of_too_many_is_refused_before_anything_is_sent(carrier: C
     assert (await carrier.log.state(Stream.PLAN)).last == 0
 
 
-async def test_a_subject_that_nobody_wrote_on_has_no_last(carrier: Carrier) -> None:
+async def test_an_unused_subject_has_no_last_message(carrier: Carrier) -> None:
     assert await carrier.log.last(Stream.PLAN, CLUSTER.plan_meta) is None
 
 

@@ -31,7 +31,7 @@ def test_a_refused_event_takes_no_number(event: AnyEvent) -> None:
     assert codec.origin_of(says.stamp(power("n1", 100)).id, "here").seq == 1
 
 
-def test_a_message_says_who_what_when_and_why() -> None:
+def test_a_message_holds_producer_event_time_and_cause() -> None:
     event = NodeGone(node="n.1")
     message = producer().stamp(event, cause="a:b:1", corr="plan-3")
 

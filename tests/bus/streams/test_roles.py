@@ -176,7 +176,7 @@ async def test_a_role_may_do_what_it_may_and_every_other_attempt_is_counted(
     assert counted == denied
 
 
-async def test_only_who_reads_streams_can_read_one(broker: Embedded) -> None:
+async def test_only_roles_that_read_streams_can_read_one(broker: Embedded) -> None:
     readers = set()
     for role in Role:
         async with connected(broker, role=role) as connection:

@@ -166,7 +166,7 @@ def test_a_trend_counts_more_during_a_burst(trend: int, elsewhere: int, expected
     )
 
 
-def test_readings_that_nobody_renewed_make_no_burst() -> None:
+def test_stale_readings_make_no_burst() -> None:
     silent = replace(node("eco", 0, 900), samples=readings(0, 900, now=NOON - 301 * SECOND))
 
     assert scored(twin_columns_of(silent, node("eco", 0, 100))).cluster.trend_w_per_min == 100
@@ -245,7 +245,7 @@ def test_a_reading_shows_all_pods_but_those_that_came_too_late_for_it() -> None:
     assert (scores.assumed_w.tolist(), scores.basis.tolist()) == ([250], [ScoreBasis.MEASURED])
 
 
-def test_a_trend_that_nobody_renewed_counts_no_more() -> None:
+def test_a_stale_trend_no_longer_counts() -> None:
     falling = replace(node("eco", 900, 300), at=LATER)
 
     assert scored(twin_columns_of(falling), now=LATER).trend.tolist() == [0]

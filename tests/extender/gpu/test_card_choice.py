@@ -58,7 +58,7 @@ def test_a_small_card_is_given_before_a_big_one() -> None:
     assert picked(wanting(vram_mb=60_000), **cards) == ["a"]
 
 
-def test_a_group_that_nobody_has_touched_stays_whole_while_it_can() -> None:
+def test_an_unused_group_stays_whole_while_it_can() -> None:
     whole = {"a": a_card(group="0"), "b": a_card(group="0")}
     touched = {"c": a_card(group="1"), "d": a_card(group="1", claims={"x": a_claim()})}
 
@@ -66,7 +66,7 @@ def test_a_group_that_nobody_has_touched_stays_whole_while_it_can() -> None:
     assert picked(wanting(cards=2, model="A100"), **whole, **touched) == ["a", "b"]
 
 
-def test_two_cards_are_linked_where_they_can_be_though_nobody_asked() -> None:
+def test_two_cards_are_linked_where_possible_without_a_request_for_it() -> None:
     cards = {"a": a_card(), "b": a_card(), "c": a_card(group="0"), "d": a_card(group="0")}
 
     assert picked(wanting(cards=2, model="A100"), **cards) == ["c", "d"]

@@ -251,7 +251,7 @@ def test_linked_cards_are_linked_to_each_other_and_not_just_linked() -> None:
     assert fitting(pod, **apart, d=a_card(group="1"))
 
 
-def test_a_whole_card_is_given_to_nobody_else() -> None:
+def test_a_whole_card_is_assigned_to_one_pod_only() -> None:
     held = a_card(claims={"other": a_claim(1000)})
 
     assert not fitting(wanting(model="A100", vram_mb=10_000), a=held)

@@ -147,7 +147,7 @@ async def test_edge_case_3_preemption_keeps_nodes_where_the_victims_cards_make_r
     }
 
 
-async def test_edge_case_3_nobody_is_evicted_where_no_card_would_be_free() -> None:
+async def test_edge_case_3_no_pod_is_evicted_where_no_card_would_be_free() -> None:
     """And the answers are the same during preemption as before it."""
     nodes = {name: Node(cpu=1, pods=[Victim(f"low-{name}")]) for name in NODES}
     async with served(look({"c": CARDS["c"]})) as extender:
@@ -160,7 +160,7 @@ async def test_edge_case_3_nobody_is_evicted_where_no_card_would_be_free() -> No
     assert attempts[-1].message.endswith("preemption: no candidate node for preemption")
 
 
-async def test_edge_case_3_who_holds_the_card_is_evicted_and_the_pod_gets_it() -> None:
+async def test_edge_case_3_the_holder_of_the_card_is_evicted_and_the_pod_gets_it() -> None:
     holders = {"n0": "victim", "n1": "v1", "n2": "v3"}
     nodes = {name: Node(cpu=1, pods=[Victim(uid)]) for name, uid in holders.items()}
     all_twin_columns = [look(CARDS)(), look({**CARDS, "b": a_card("n1")})()]
@@ -220,10 +220,10 @@ async def test_every_recorded_answer_can_be_given_again() -> None:
     assert [again(answer, twin_columns, Weights()) for answer in answers] == answers
 
 
-async def test_without_anybody_to_bind_with_the_answer_is_an_error() -> None:
+async def test_bind_without_a_binder_is_an_error() -> None:
     args = {"PodName": "p", "PodNamespace": "d", "PodUID": "u", "Node": "n0"}
 
-    assert "EXTENDER_BINDS names nobody" in (await asked("bind", args))["Error"]
+    assert "EXTENDER_BINDS is empty" in (await asked("bind", args))["Error"]
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"PodName":"p","Node":"n"}', b'{"Node":5}'])

@@ -266,7 +266,7 @@ async def test_whole_nodes_come_back_whole() -> None:
     assert (reply["NodeNames"], list(reply["FailedAndUnresolvableNodes"])) == (None, ["n1"])
 
 
-async def test_the_label_of_a_node_that_nobody_knows_decides() -> None:
+async def test_the_label_of_a_node_without_a_twin_decides() -> None:
     reply = await answered("filter", full("stranger", **{"joulie.io/power-profile": "eco"}))
 
     assert reply["Nodes"] == {"items": []}
@@ -511,7 +511,7 @@ async def test_a_pod_is_explained_with_every_answer_about_it() -> None:
     assert (preempted["verb"], preempted["refused"]) == ("preempt", {"n1": "eco"})
 
 
-async def test_a_pod_that_nobody_asked_about_cannot_be_explained() -> None:
+async def test_a_pod_without_a_request_cannot_be_explained() -> None:
     async with served(look) as extender:
         reply = await get(extender.port, "/explain/nobody")
 

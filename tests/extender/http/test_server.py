@@ -137,7 +137,7 @@ async def test_requests_written_ahead_are_answered_in_their_order() -> None:
     assert bodies == [b"POST /x %d" % number for number in range(count)]
 
 
-async def test_answers_that_take_their_time_keep_the_order_and_stop_nobody_else() -> None:
+async def test_slow_replies_keep_their_order_and_delay_no_other_connection() -> None:
     first = asyncio.Event()
 
     async def wait(request: Request) -> Reply:

@@ -473,7 +473,7 @@ def test_nothing_in_a_preempt_reply_is_ever_null(form: bytes, victims: bytes) ->
 
 
 @pytest.mark.parametrize("sent", [META % b"null", META % b"{}", b'{"Pod":{}}'])
-def test_where_nobody_is_threatened_nobody_is_evicted(sent: bytes) -> None:
+def test_without_victims_no_pod_is_evicted(sent: bytes) -> None:
     assert preempt_reply(read_preempt(sent), []) == b'{"NodeNameToMetaVictims":{}}'
 
 

@@ -120,7 +120,7 @@ def test_names_that_no_eight_bytes_tell_apart_are_all_found() -> None:
     ],
     ids=repr,
 )
-def test_a_list_that_is_written_otherwise_is_left_to_who_reads_it_whole(raw: bytes) -> None:
+def test_a_list_in_another_format_is_decoded_as_a_whole(raw: bytes) -> None:
     assert found(index_of(["n0", "n1"]), raw) is None
 
 
