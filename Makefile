@@ -24,7 +24,7 @@ setup: .venv/.ready ## a virtual environment with everything in it, pinned and h
 demo: setup ## everything over a simulated cluster; Ctrl-C ends it
 	$(BIN)/joulie demo
 
-quick: .venv/.browser ## the tests that wait for no process, in less than a minute
+quick: .venv/.browser ## the tests that wait for no process, in about a minute
 	$(BIN)/python -m pytest $(PARALLEL) -q -m "not drill and not slow" --hypothesis-profile=quick
 
 test: .venv/.browser ## all tests that this machine can run

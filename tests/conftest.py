@@ -21,12 +21,12 @@ from joulie_bus.testing import connected, running_broker
 from joulie_projections.store import database
 from joulie_projections.testing import Postgres, PostgresMissing
 
-# A test is slow if it has one of these fixtures, or if its module uses one of these kits: it waits
-# for a process. One that computes for long says so itself.
-SLOW_FIXTURES = {"broker", "server", "spare", "postgres", "chromium"}
+# A test is slow if it has one of these fixtures, or if its module uses one of these kits: it starts
+# a process. A test that computes for seconds has the mark in its file.
+SLOW_FIXTURES = {"broker", "server", "spare_broker", "postgres", "chromium"}
 SLOW_KITS = {"joulie_demo", "joulie_forked", "joulie_process", "kube_real", "nats_trust"}
 
-QUICK, QUICK_EXAMPLES = "quick", 15  # a profile of hypothesis, for `make quick`
+QUICK, QUICK_EXAMPLES = "quick", 10  # a profile of hypothesis, for `make quick`
 hypothesis.settings.register_profile(QUICK, max_examples=QUICK_EXAMPLES)
 
 
@@ -60,8 +60,8 @@ def shorten(test: object) -> None:
 
 def waits_for_a_process(item: pytest.Function) -> bool:
     callspec = getattr(item, "callspec", None)  # a parameter may name a fixture
-    told = callspec.params.values() if callspec else ()
-    if SLOW_FIXTURES & {*item.fixturenames, *(one for one in told if isinstance(one, str))}:
+    values = callspec.params.values() if callspec else ()
+    if SLOW_FIXTURES & {*item.fixturenames, *(one for one in values if isinstance(one, str))}:
         return True
     return any(origin(one) in SLOW_KITS for one in vars(item.module).values())
 

@@ -1,6 +1,7 @@
 """The folder `operator/` shares its name with a standard module; keep them apart."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -84,3 +85,17 @@ def test_no_function_is_longer_than_forty_lines(folder: str) -> None:
     ]
 
     assert long == []
+
+
+def test_every_fixture_and_kit_that_marks_a_test_as_slow_exists() -> None:
+    conftest = (ROOT / "tests/conftest.py").read_text()
+    names = {
+        name: set(re.findall(r'"(\w+)"', listed))
+        for name, listed in re.findall(r"^(SLOW_\w+) = \{(.*)\}$", conftest, re.MULTILINE)
+    }
+    code = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
+    fixtures = set(re.findall(r"^@pytest\.fixture.*\n(?:async )?def (\w+)", code, re.MULTILINE))
+    kits = {path.stem for path in (ROOT / "tests/kit").glob("*.py")}
+
+    assert names["SLOW_FIXTURES"] - fixtures == set()
+    assert names["SLOW_KITS"] - kits == set()

@@ -116,7 +116,7 @@ async def empty_streams(spare_broker: Embedded) -> Embedded:
 
 @pytest.fixture
 def new_harness(empty_streams: Embedded, tmp_path: Path) -> NewHarness:
-    """`async with stage_of(CONSOLE_...="...") as stage`: a console of an empty cluster."""
+    """`async with new_harness(...) as harness`: a console of an empty cluster."""
 
     def make(
         constants: Constants | None = None, **settings: str
