@@ -84,7 +84,9 @@ def _settings() -> None:
     everywhere = (BusSettings, PlaceSettings)
     parts = {name: import_module(f"joulie_cli.commands.{name}").SETTINGS for name in PARTS}
     known = {row.name: row for row in declared(*sum(parts.values(), everywhere))}
-    known |= {row.name: row for row in declared(*parts["extender"])}  # who listens on its address
+    known |= {
+        row.name: row for row in declared(*parts["extender"])
+    }  # its EXTENDER_ADDR is the one to list
     _setting_table("Settings that you are likely to set", [known[name] for name in LIKELY])
     _setting_table("Every process", declared(*everywhere))
     for name, classes in parts.items():

@@ -134,7 +134,7 @@ async def test_an_operator_that_is_killed_is_followed_by_another_that_repeats_no
             directory = DataDirectory(data).running()
             assert directory is not None
             os.kill(directory.parts["operator"], signal.SIGKILL)
-            for number in range(4, 8):  # while nobody leads
+            for number in range(4, 8):  # while no operator leads
                 server.put("nodes", node(f"n{number}"))
             await so(lambda: holder(server) not in ("", first))
             await so(lambda: profiles(server) == labels(server) == {"performance": 4, "eco": 4})

@@ -149,7 +149,7 @@ class Page:
             mobile=False,
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        # Who looks in the middle of a transition sees colours that nobody chose.
+        # In the middle of a transition the page shows intermediate colours.
         still = {"name": "prefers-reduced-motion", "value": "reduce"}
         await self.send("Emulation.setEmulatedMedia", features=[scheme, still])
 

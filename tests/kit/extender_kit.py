@@ -91,7 +91,7 @@ async def served(  # noqa: PLR0913
     recorded: list[DecisionEntry] = []
 
     def keep(entry: DecisionEntry) -> None:
-        codec.encode(entry)  # as whoever keeps it would
+        codec.encode(entry)  # as the spool does
         recorded.append(entry)
 
     extender = Extender(look, record or keep, weights, clock, is_ready, fallback_policy)

@@ -313,15 +313,9 @@ def _is_burst(cluster: ClusterTerms, weights: Weights) -> bool:
     return abs(cluster.trend_w_per_min) > weights.burst_w_per_min
 
 
-def fresh_rows(
-    twin_columns: TwinColumns,
-    now: int,
-    view_age_ms: int,
-    weights: Weights,
-    rows: Ints | slice = _ALL,
-) -> Bools:
+def fresh_rows(twin_columns: TwinColumns, now: int, view_age_ms: int, weights: Weights) -> Bools:
     """Rows with an up-to-date twin. A stale view makes all of them stale."""
-    updated = twin_columns.updated_at(rows)
+    updated = twin_columns.updated_at()
     if view_age_ms > weights.staleness_s * 1000:
         return np.zeros(len(updated), np.bool_)
     return (updated > 0) & (now - updated <= weights.staleness_s * 1e9)

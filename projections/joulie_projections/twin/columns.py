@@ -59,7 +59,6 @@ _values_of = attrgetter(*_COLUMNS)
 Column = npt.NDArray[Any]
 Columns = dict[str, Column]
 _NO_ROWS: Ints = np.zeros(0, np.int64)
-_ALL = slice(None)
 ROWS_PER_CHANGE = 8  # with fewer rows per changed row, readers recompute all rows
 NO_CARDS = Cards.empty()
 EMPTY_LABELS = Labels()
@@ -258,9 +257,9 @@ class TwinColumns:
     def predicted_headroom(self, cooling: Floats) -> Floats:
         return _headroom(self.columns, cooling)
 
-    def updated_at(self, rows: Ints | slice = _ALL) -> Ints:
+    def updated_at(self) -> Ints:
         """When each twin was last updated: by a fact about its node, or by a plan."""
-        at = self.ints("at")[rows]
+        at = self.ints("at")
         return np.where(at > 0, np.maximum(at, self.planned_at), 0)
 
 

@@ -13,7 +13,7 @@ from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, claim, connected, eco, plan_made, power, producer, stored
 
 pytestmark = pytest.mark.anyio
-FIRST = {CLUSTER.plan_meta: 0}  # nobody has planned before
+FIRST = {CLUSTER.plan_meta: 0}  # no plan was stored before
 
 
 def plan(says: Producer, nodes: int = 2) -> list[Message]:

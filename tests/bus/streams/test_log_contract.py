@@ -34,7 +34,7 @@ from joulie_bus.testing import (
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 20
-FIRST = {CLUSTER.plan_meta: 0}  # nobody has planned before
+FIRST = {CLUSTER.plan_meta: 0}  # no plan was stored before
 
 
 SetBack = Callable[[], Awaitable[None]]

@@ -257,7 +257,7 @@ async def test_an_offer_to_speak_something_else_is_answered_as_http_1_1() -> Non
     assert (reply.status, reply.body) == (200, b"POST /x ")
 
 
-# --- who is slow ------------------------------------------------------------------------------
+# --- slow clients ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
