@@ -41,7 +41,7 @@ def denied(grant: Grant) -> str:
     return f" but not {listed(grant.deny)}" if grant.deny else ""
 
 
-def test_the_reference_is_what_the_program_says_of_itself() -> None:
+def test_the_reference_equals_what_the_program_generates() -> None:
     made = subprocess.run(
         [sys.executable, ROOT / "docs" / "reference.py"], capture_output=True, text=True, check=True
     )
