@@ -56,7 +56,7 @@ def test_there_are_fewer_than_a_hundred_settings_and_the_likely_ones_come_first(
     first, *parts = text.split("### ")[1:]
 
     assert first.startswith("Settings that you are likely to set")
-    assert len(re.findall(r"^\| `[A-Z_]+`", first, re.MULTILINE)) <= 24
+    assert len(re.findall(r"^\| `[A-Z_]+`", first, re.MULTILINE)) <= 12
     assert len(set(re.findall(r"^\| `([A-Z_]+)`", "".join(parts), re.MULTILINE))) < 100
 
 
