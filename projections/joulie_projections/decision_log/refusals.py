@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Engine, case, func, select
+from sqlalchemy import Connection, Engine, case, func, select
 
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
@@ -28,6 +28,11 @@ _LATER = (
 
 
 def read_refusals(engine: Engine, uids: Sequence[str]) -> list[Refusal]:
+    with engine.connect() as db:
+        return refusals_in(db, uids)
+
+
+def refusals_in(db: Connection, uids: Sequence[str]) -> list[Refusal]:
     """The refusals among these pods. One statement; the caller bounds the number of pods."""
     first = func.min(case((decision.c.kind == FilterDecided.TYPE, decision.c.decided_at)))
     newest = (
@@ -42,9 +47,9 @@ def read_refusals(engine: Engine, uids: Sequence[str]) -> list[Refusal]:
         .where(decision.c.kind == FilterDecided.TYPE)
         .order_by(decision.c.pos)
     )
-    with engine.connect() as db:
-        rows = db.execute(query).all()
-    found = [Refusal(uid, pos, since, refused_nodes(body)) for uid, pos, since, body in rows]
+    found = [
+        Refusal(uid, pos, since, refused_nodes(body)) for uid, pos, since, body in db.execute(query)
+    ]
     return [refusal for refusal in found if refusal.candidates]
 
 
