@@ -9,8 +9,6 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from joulie_bus.errors import BadName, KubernetesRefused
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
@@ -63,11 +61,7 @@ class NominationWriter:
 
     async def _pass(self) -> bool:
         """Whether all went well."""
-        try:
-            resting = await self._resting()
-        except SQLAlchemyError as error:
-            log.warning("answers_not_read", error=str(error))
-            return self._is_done(False)
+        resting = await self._resting()
         metrics.PODS_RESTING.set(len(resting))
         state, most = self._view.cluster_state, max(1, int(self._rate * PASS_S))
         nominated = self._nominator.nominations(

@@ -129,9 +129,16 @@ class View:
         return self._moves
 
     async def refusals(self, uids: Sequence[str]) -> list[Refusal]:
-        """Those of these pods that the newest answer in the decision log refused every node."""
+        """Those of these pods that the newest answer in the decision log refused every node.
+
+        None of them while the database does not answer.
+        """
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, read_refusals, self._engine, uids)
+        try:
+            return await loop.run_in_executor(self._thread, read_refusals, self._engine, uids)
+        except SQLAlchemyError as error:
+            log.warning("answers_not_read", error=str(error))
+            return []
 
     async def wait_ready(self, timeout_s: float) -> None:
         await self.wait_for(0, timeout_s)
