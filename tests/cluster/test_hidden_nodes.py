@@ -23,7 +23,7 @@ UNTHROTTLED = {"qps": 5000, "burst": 10000}
 
 
 class Sizes:
-    """One sample in ten holds performance nodes, as with kube-scheduler's default on 5,000 nodes."""
+    """One sample in ten holds performance nodes, as by default on 5,000 nodes."""
 
     nodes, performance_nodes, percentage = 1200, 12, 10
     performance_pods, others = 60, 240

@@ -38,7 +38,7 @@ class Nomination(NamedTuple):
 class Attempts(NamedTuple):
     """The nominations of one pod so far."""
 
-    count: int = 0
+    made: int = 0
     not_before: float = 0.0  # monotonic seconds
     tried: tuple[str, ...] = ()
 
@@ -194,9 +194,9 @@ class Nominator:
         node = free.take(pod, before.tried) or free.take(pod)
         if node is None:
             return None
-        pause_s = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(before.count, 10))
+        pause_s = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(before.made, 10))
         tried = (*before.tried, node)[-TRIED:]
-        self.attempts[pod.uid] = Attempts(before.count + 1, now_s + pause_s, tried)
+        self.attempts[pod.uid] = Attempts(before.made + 1, now_s + pause_s, tried)
         return Nomination(pod, node)
 
     def _forget_placed(self, pods: Mapping[str, PodState]) -> None:

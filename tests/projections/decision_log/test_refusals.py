@@ -4,10 +4,10 @@ import pytest
 from sqlalchemy import Engine
 
 from joulie_bus.events import (
+    AnyEvent,
     Basis,
     BindDecided,
     Candidates,
-    Event,
     FilterDecided,
     PreemptDecided,
 )
@@ -42,7 +42,7 @@ def bound(uid: str) -> BindDecided:
     )
 
 
-def logged(writer: Engine, *events: Event) -> None:
+def logged(writer: Engine, *events: AnyEvent) -> None:
     Store(writer).acquire("me", noon(10), noon(), "i", lambda _: False)
     log = DecisionLog(writer)
     log.open()
@@ -55,7 +55,7 @@ def test_a_pod_that_is_refused_every_node_is_found_with_its_first_answer(writer:
 
 
 @pytest.mark.parametrize("later", [filtered("a", b"\0", 5), bound("a")], ids=["passed", "bound"])
-def test_a_later_answer_ends_a_refusal(writer: Engine, later: Event) -> None:
+def test_a_later_answer_ends_a_refusal(writer: Engine, later: AnyEvent) -> None:
     logged(writer, filtered("a", b"\1"), later)
     assert read_refusals(writer, ["a"]) == []
 
