@@ -92,6 +92,7 @@ async def test_pods_whose_fit_nodes_are_hidden_from_the_samples_are_placed_withi
     settings = {
         "EXTENDER_ADDR": extender,
         "APPLY_RATE": "2000",
+        "LEASE_DURATION": "15s",
         "STATIC_HP_FRAC": str(Sizes.performance_nodes / Sizes.nodes),
     }
     config = deployed_block("kube-scheduler.yaml", extender)
