@@ -1,7 +1,7 @@
 """Intervals of energy: their rows, their encoding, and how hours become a day. Pure."""
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -76,9 +76,9 @@ def unpacked(body: bytes, kind: type[EnergyRow]) -> list[EnergyRow]:
 def summed(rows: Iterable[EnergyRow]) -> list[EnergyRow]:
     """Adds the numbers of rows with equal texts; ordered by the texts."""
     sums: dict[tuple[str, ...], list[int]] = {}
-    kinds: list[type[EnergyRow]] = []
+    kind: Callable[..., EnergyRow] | None = None
     for row in rows:
-        kinds = kinds or [type(row)]
+        kind = type(row)
         fields = msgspec.structs.astuple(row)
         texts = _TEXTS[type(row)]
         numbers = sums.get(fields[:texts])
@@ -87,7 +87,7 @@ def summed(rows: Iterable[EnergyRow]) -> list[EnergyRow]:
         else:
             for place, number in enumerate(fields[texts:]):
                 numbers[place] += number
-    return [kinds[0](*texts, *sums[texts]) for texts in sorted(sums)]
+    return [] if kind is None else [kind(*texts, *sums[texts]) for texts in sorted(sums)]
 
 
 _TEXTS: dict[type, int] = {NodeEnergy: 2, PodEnergy: 5, GroupEnergy: 2}
