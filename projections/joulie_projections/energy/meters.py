@@ -4,6 +4,7 @@ The energy between two readings is the mean of both powers times the time betwee
 trapezoid rule), in whole microjoules. A longer time than `GAP_MS` is a gap: its energy is unknown.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -76,12 +77,14 @@ class Meters:
         self.columns["last_ms"][row] = -1
         self._free.append(row)
 
-    def fold(self, readings: Readings) -> list[Window]:
-        """Folds readings; returns the windows that have to be shared by the time of each pod."""
-        windows: list[Window] = []
+    def fold(self, readings: Readings) -> Iterator[Window]:
+        """Folds readings; yields the windows that have to be shared by the time of each pod.
+
+        A window is yielded before the next reading of its node is folded, because the caller resets
+        `changed`.
+        """
         for part in _without_repeats(readings):
-            windows += self._advance(part)
-        return windows
+            yield from self._advance(part)
 
     def _advance(self, new: Readings) -> list[Window]:
         """Folds at most one reading per node."""
