@@ -29,10 +29,13 @@ def _group() -> CollectorRegistry:
     return CollectorRegistry(auto_describe=True)
 
 
-COMMON, LOG, PROJECTOR, ARCHIVE, VIEW, EXTENDER, OPERATOR, CONSOLE = (_group() for _ in range(8))
+COMMON, LOG, PROJECTOR, ARCHIVE, VIEW, EXTENDER, OPERATOR, CONSOLE, LEDGER = (
+    _group() for _ in range(9)
+)
 SHOWN_BY: dict[str, tuple[CollectorRegistry, ...]] = {
     "projector": (COMMON, LOG, PROJECTOR),
     "archive": (COMMON, ARCHIVE),
+    "ledger": (COMMON, LEDGER),
     "operator": (COMMON, LOG, VIEW, OPERATOR),
     "extender": (COMMON, LOG, VIEW, EXTENDER),
     "console": (COMMON, LOG, VIEW, CONSOLE),
@@ -143,6 +146,17 @@ DATA_FREE_BYTES = Gauge(
 )
 DATA_SIZE_BYTES = Gauge(
     "joulie_data_size_bytes", "Size of the file system of the data directory", registry=PROJECTOR
+)
+ENERGY = Counter(
+    "joulie_energy_joules_total",
+    "Energy of closed intervals of the ledger: of pods above idle, idle, and estimated over gaps",
+    ["kind"],
+    registry=LEDGER,
+)
+LEDGER_LAG_EVENTS = Gauge(
+    "joulie_ledger_lag_events",
+    "Committed events that the ledger has not folded yet",
+    registry=LEDGER,
 )
 ARCHIVE_POSITION = Gauge(
     "joulie_archive_position", "Facts up to this position are archived", registry=ARCHIVE
