@@ -11,7 +11,7 @@ HEAD = (
     "dropped", "wait p50", "wait p99", "wakes",
 )  # fmt: skip
 WIDTHS = (6, 20, 7, 12, 12, 10, 24, 10, 11, 10, 10, 8)
-EQUAL_WORK = 0.005  # beyond this difference of work, energy is not compared in a queue
+EQUAL_WORK = 0.005  # the share of work that may be missing where jobs wait in a queue
 # Two-sided 95 % quantiles of Student's t for 1 to 7 degrees of freedom.
 T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365)
 
@@ -55,11 +55,11 @@ def _cells(group: list[Row], base: list[Row]) -> list[str]:
 def compared(group: Sequence[Row], base: Sequence[Row]) -> str:
     """The mean change of energy per work, seed by seed, with its 95 % interval.
 
-    With a queue a policy that does other work than the baseline gets no figure: a policy that
+    With a queue a policy that does less work than the baseline gets no figure: a policy that
     refuses jobs would save energy.
     """
-    if group[0].suite != "compat" and abs(_work_change(group, base)) > EQUAL_WORK:
-        return "unequal work"
+    if group[0].suite != "compat" and _work_change(group, base) < -EQUAL_WORK:
+        return "less work"
     changes = [
         100 * (row.kwh_per_work / other.kwh_per_work - 1) if other.kwh_per_work else 0.0
         for row, other in zip(group, base, strict=True)
