@@ -146,6 +146,7 @@ class JoulieEnergy:
 
 
 def energy_nodes(fleet: Fleet, job: Job) -> EnergyNodes:
+    card_w = CARD_PEAK_W * CARD_COEFFICIENT[job.performance]
     return EnergyNodes(
         free_cores=fleet.free_cores,
         free_cards=fleet.free_cards,
@@ -153,7 +154,7 @@ def energy_nodes(fleet: Fleet, job: Job) -> EnergyNodes:
         cards=fleet.cards,
         idle_w=fleet.idle_w,
         w_per_core=fleet.core_w,
-        w_per_card=CARD_PEAK_W * CARD_COEFFICIENT[job.performance] * (fleet.cards > 0),
+        w_per_card=np.full(fleet.size, card_w),  # used only where there are cards
         is_empty=fleet.jobs == 0,
     )
 

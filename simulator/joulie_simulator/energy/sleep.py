@@ -66,7 +66,8 @@ class SleepController:
 
     @property
     def _asleep(self) -> Bools:
-        return ~self._fleet.awake & (self._ready == NEVER)
+        asleep: Bools = ~self._fleet.awake & (self._ready == NEVER)
+        return asleep
 
     def _wake(self, minute: int, nodes: Ints) -> int:
         self._ready[nodes] = minute + self._rules.wake_minutes
