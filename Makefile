@@ -51,7 +51,7 @@ bench: setup ## measure; prints ratios, asserts nothing
 drills: .venv/.browser ## the long drills: kills, again and again
 	$(BIN)/python -m pytest -m drill --timeout 1800
 
-kube: .kube/.ready ## etcd, kube-apiserver and kube-scheduler for tests/cluster; wants Go
+kube: .kube/.ready ## etcd, kube-apiserver, kube-scheduler and helm for the tests; wants Go
 
 .kube/.ready: .ci/kube tests/kit/kube_rules.go
 	.ci/kube && touch .kube/.ready

@@ -65,7 +65,8 @@ def test_the_wheel_contains_every_file_of_the_packages(dist: Path) -> None:
 
 def test_the_sdist_contains_what_the_wheel_is_built_from(dist: Path) -> None:
     [sdist] = dist.glob("*.tar.gz")
-    names = {name.partition("/")[2] for name in tarfile.open(sdist).getnames()}
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
 
     assert {"pyproject.toml", "README.md", "LICENSE", "requirements.lock"} <= names
     assert set(output("git", "ls-files", *map(str, ROOMS)).splitlines()) <= names

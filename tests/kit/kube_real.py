@@ -28,12 +28,14 @@ from joulie_operator.kube.api_client import CONFLICT, NOT_FOUND, ApiServer, ApiU
 from joulie_operator.kube.custom_resources import GPUS, NODEHARDWARES, NODETWINS
 
 ASSETS, SCHEDULER, RULES = "KUBEBUILDER_ASSETS", "KUBE_SCHEDULER", "KUBE_RULES"
+HELM = "HELM"
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 BUILT = {
     ASSETS: ROOT / ".kube/bin",
     SCHEDULER: ROOT / ".kube/bin/kube-scheduler",
     RULES: ROOT / ".kube/bin/kube-rules",
+    HELM: ROOT / ".kube/bin/helm",
 }
 START_PATIENCE_S = 90.0
 OUTPUT_TAIL = 2000  # characters of a failed program's output
@@ -41,6 +43,7 @@ TOKENS = {
     "admin": ("admin", "system:masters"),
     "operator": ("system:serviceaccount:joulie-system:joulie-operator", ""),
     "extender": ("system:serviceaccount:joulie-system:joulie-extender", ""),
+    "release": ("system:serviceaccount:joulie-system:joulie-release", ""),
 }
 # Nodes without a kubelet stay as they were created; pods need no service account.
 NOT_ADMITTED_BY = "ServiceAccount,TaintNodesByCondition"
