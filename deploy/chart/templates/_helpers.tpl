@@ -66,6 +66,7 @@ capabilities: { drop: [ALL] }
 
 {{/* What all pods of the chart share. */}}
 {{- define "joulie.podBasics" -}}
+enableServiceLinks: false
 securityContext: {{- include "joulie.podSecurity" . | nindent 2 }}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
@@ -148,13 +149,14 @@ env:
 {{- end }}
 {{- end }}
 
+{{/* "isReady" replaces the probe of the port for metrics. */}}
 {{- define "joulie.probes" -}}
 livenessProbe:
   httpGet: { path: /healthz, port: metrics }
   periodSeconds: 10
   failureThreshold: 6
 readinessProbe:
-  httpGet: { path: /readyz, port: metrics }
+  httpGet: {{ .isReady | default "{ path: /readyz, port: metrics }" }}
   periodSeconds: 5
 {{- end }}
 
