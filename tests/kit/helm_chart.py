@@ -1,9 +1,11 @@
 """Runs helm on the chart in deploy/. HELM may name another program than that of `make kube`."""
 
+import importlib.util
 import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
@@ -45,9 +47,23 @@ def of_kind(trees: Sequence[Tree], kind: str) -> dict[str, Tree]:
 
 def pod_specs(trees: Sequence[Tree]) -> dict[str, Tree]:
     """The pods of all workloads, by kind and name."""
-    found = {f"{tree['kind']}/{tree['metadata']['name']}": tree["spec"] for tree in trees if "spec" in tree}
+    found = {
+        f"{tree['kind']}/{tree['metadata']['name']}": tree["spec"]
+        for tree in trees
+        if "spec" in tree
+    }
     return {
         name: spec if name.startswith("Pod/") else spec["template"]["spec"]
         for name, spec in found.items()
         if name.startswith("Pod/") or "spec" in (spec.get("template") or {})
     }
+
+
+def generator() -> ModuleType:
+    """The program that writes what the chart takes from the code."""
+    spec = importlib.util.spec_from_file_location("made", DEPLOY / "chart_from_code.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
