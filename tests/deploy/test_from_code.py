@@ -9,7 +9,9 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from helm_chart import CHART, generator
+from joulie_bus.runtime.settings import declared
 from joulie_bus.streams.roles import Role
+from joulie_operator.settings import OperatorSettings
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,6 +43,12 @@ def test_every_role_has_a_user_at_the_broker_and_no_password_is_in_the_file() ->
 
     assert set(re.findall(r'"user":"(\w+)"', conf)) == {str(role) for role in Role}
     assert set(re.findall(r'"password":([^,]+)', conf)) == {f"$NATS_{r.upper()}" for r in Role}
+
+
+def test_the_label_of_the_readme_is_the_one_that_the_operator_selects() -> None:
+    default = {row.name: row.default for row in declared(OperatorSettings)}["NODE_SELECTOR"]
+
+    assert f"\n$ kubectl label node --all {default}\n" in (ROOT / "README.md").read_text()
 
 
 def test_the_schema_describes_every_value_and_no_others() -> None:
