@@ -23,6 +23,7 @@ from joulie_console.settings import ConsoleSettings
 from joulie_extender.settings import ServerSettings
 from kube_real import DEPLOY
 
+pytestmark = pytest.mark.slow  # each test waits for helm
 FROM_CODE = generator()
 PATCH, EXTERNAL = CHART / "values-patch.yaml", CHART / "values-external.yaml"
 
