@@ -15,6 +15,7 @@ import pytest
 from helm_chart import of_kind, pod_specs, rendered
 from joulie_bus.broker.checksum import server_binary
 from joulie_bus.broker.embedded import free_port
+from joulie_projections.decision_log.heads import Signer
 from kube_real import started
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -114,7 +115,7 @@ async def test_a_component_may_not_create_streams(nats: Broker) -> None:
     assert code == 2, said
 
 
-def test_the_certificates_satisfy_a_strict_client(nats: Broker) -> None:
+async def test_the_certificates_satisfy_a_strict_client(nats: Broker) -> None:
     """Python 3.13 verifies strictly by default."""
     context = ssl.create_default_context(cafile=str(nats.place / "ca.crt"))
     context.verify_flags |= ssl.VERIFY_X509_STRICT
@@ -133,9 +134,7 @@ def test_the_certificates_satisfy_a_strict_client(nats: Broker) -> None:
     assert client_side.version() == "TLSv1.3"
 
 
-def test_the_key_of_the_log_can_be_read_by_the_projector(nats: Broker) -> None:
-    from joulie_projections.decision_log.heads import Signer
-
+async def test_the_key_of_the_log_can_be_read_by_the_projector(nats: Broker) -> None:
     path = nats.place / "head.key"
     path.write_bytes(secret(nats.trees, "joulie-head-key")["head.key"])
 
