@@ -42,6 +42,7 @@ COMMANDS = {
     "gpus": "show GPU cards, the pods that use them and their free memory",
     "grant": "print the permissions of a broker user for nats-server's configuration",
     "migrate": "migrate the database to this version's schema and create missing streams",
+    "release": "remove labels, NodeTwins and statuses from the cluster, before an uninstall",
     "projector": "order events, fold them into the twins, write the decision log",
     "ledger": "follow the log and keep the ledger of energy",
     "operator": "assign power profiles to nodes",
@@ -157,6 +158,20 @@ def _cluster(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kubeconfig", metavar="FILE", help="how to reach the cluster")
 
 
+def _release(parser: argparse.ArgumentParser) -> None:
+    _cluster(parser)
+    parser.add_argument(
+        "--stop",
+        action="append",
+        default=[],
+        metavar="DEPLOYMENT",
+        help="scale this Deployment of POD_NAMESPACE to 0 first; may be given again",
+    )
+    parser.add_argument(
+        "--wait", type=_seconds, default=60.0, metavar="TIME", help="wait for the Lease (60s)"
+    )
+
+
 def _simulator(parser: argparse.ArgumentParser) -> None:
     """SimulatorOptions checks the values: `joulie demo` passes them on unchanged."""
     parser.add_argument("--nodes", metavar="N", help="number of nodes (200)")
@@ -244,6 +259,7 @@ OPTIONS = {
     "simulate": _simulate,
     "operator": _cluster,
     "migrate": _migrate,
+    "release": _release,
     "dead": _dead,
     "grant": _grant,
     "keys": _keys,
