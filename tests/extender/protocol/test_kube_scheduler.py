@@ -339,7 +339,7 @@ def test_lists_are_remembered_up_to_so_many_bytes_of_them() -> None:
     assert [is_known(remembered, names) for names in kept] == [False, False, True, True]
 
 
-def test_of_two_lists_that_are_told_apart_by_nothing_else_the_newer_one_is_remembered() -> None:
+def test_of_two_lists_with_one_key_the_newer_one_is_cached() -> None:
     remembered = NameListCache()
     older, newer = (Names.of([first, "n" * 80]) for first in "ab")
     remembered.keep(older)

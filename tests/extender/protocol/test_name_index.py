@@ -96,7 +96,7 @@ def test_bytes_that_are_no_name_are_not_found(byte: bytes, length: int) -> None:
     assert (found(index, whole), found(index, torn)) == (list(range(3, 11)), None)
 
 
-def test_names_that_no_eight_bytes_tell_apart_are_all_found() -> None:
+def test_names_that_differ_in_no_window_of_eight_bytes_are_all_found() -> None:
     known = [f"{zone}-east-1-compute-{number}" for zone in "ab" for number in range(10)]
 
     assert found(index_of(known), compact(known[::-3])) == list(range(20, 0, -3))
@@ -130,9 +130,7 @@ ALIKE = st.lists(st.text("abc0-", min_size=4, max_size=4), unique=True, min_size
 
 @given(known=KNOWN | ALIKE, data=st.data())
 @settings(deadline=None, max_examples=100)
-def test_those_that_passed_are_cut_out_as_they_were_sent(
-    known: list[str], data: st.DataObject
-) -> None:
+def test_passed_names_are_cut_out_as_they_were_sent(known: list[str], data: st.DataObject) -> None:
     fits = data.draw(st.lists(st.booleans(), min_size=len(known), max_size=len(known)))
     names = Names.found(compact(known), index_of(known))
     assert names is not None
@@ -146,7 +144,7 @@ def test_those_that_passed_are_cut_out_as_they_were_sent(
 
 @given(known=KNOWN | ALIKE, data=st.data())
 @settings(deadline=None, max_examples=100)
-def test_those_that_were_refused_are_all_told_why(known: list[str], data: st.DataObject) -> None:
+def test_every_refused_name_has_a_reason(known: list[str], data: st.DataObject) -> None:
     fits = data.draw(st.lists(st.booleans(), min_size=len(known), max_size=len(known)))
     names = Names.found(compact(known), index_of(known))
     assert names is not None
@@ -159,7 +157,7 @@ def test_those_that_were_refused_are_all_told_why(known: list[str], data: st.Dat
 
 @given(known=KNOWN, strangers=st.lists(LETTERS, max_size=5), data=st.data())
 @settings(deadline=None, max_examples=100)
-def test_those_that_passed_are_written_down_as_if_they_alone_had_been_asked_about(
+def test_passed_names_are_recorded_as_if_they_were_the_whole_request(
     known: list[str], strangers: list[str], data: st.DataObject
 ) -> None:
     asked = data.draw(st.permutations([*known, *strangers]))
