@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # starts the real ones
 
-from scheduler import (
+from scheduler import (  # type: ignore[import-not-found]
     ENVIRON,
     LOOK_S,
     NODES,
