@@ -14,7 +14,9 @@ INCREASE = 25.0  # writes per second, in each interval without a sign of load
 DECREASE = 0.7  # after an interval of slow writes
 REFUSED_DECREASE = 0.5  # after a write that the server refused with 429
 SLOWDOWN = 3.0  # slow: this many times the shortest latency
-QUICK_S = 0.02  # never slow: load of other clients causes such latencies, too
+QUICK_S = 0.05  # never slow: load of other clients causes such latencies, too
+# Writes per second that no latency lowers, because other programs may be the cause; 429 does.
+SLOW_RATE = 100.0
 FORGETS = 1.01  # per interval, so that the shortest latency follows a server that changes
 
 
@@ -49,7 +51,10 @@ class WritePace:
     def _change_rate(self, latency_s: float) -> None:
         self._shortest_s = min(latency_s, self._shortest_s * FORGETS)
         is_slow = latency_s > max(QUICK_S, SLOWDOWN * self._shortest_s)
-        self._set_rate(self.rate * DECREASE if is_slow else self.rate + INCREASE)
+        if is_slow:
+            self._set_rate(max(min(SLOW_RATE, self.rate), self.rate * DECREASE))
+        else:
+            self._set_rate(self.rate + INCREASE)
 
     def _set_rate(self, rate: float) -> None:
         self.rate = min(self._most, max(self._lowest, rate))

@@ -10,6 +10,7 @@ from joulie_operator.apply.write_pace import (
     INTERVAL_S,
     LOWEST_RATE,
     QUICK_S,
+    SLOW_RATE,
     SLOWDOWN,
     WritePace,
 )
@@ -53,7 +54,16 @@ def test_a_rising_latency_lowers_the_rate(usual: float, factor: float) -> None:
     slow = max(QUICK_S, SLOWDOWN * usual) * factor
     found = after(pace, [slow] * 30, now_s=100)
 
-    assert found[-1] <= before * DECREASE
+    assert found[-1] <= max(SLOW_RATE, before * DECREASE)
+
+
+@given(st.lists(latencies))
+def test_latency_alone_never_lowers_the_rate_below_a_hundred(writes: list[float]) -> None:
+    assert all(rate >= SLOW_RATE for rate in after(WritePace(1000), writes))
+
+
+def test_repeated_refusals_lower_the_rate_to_one() -> None:
+    assert after(WritePace(1000), [None] * 60)[-1] == LOWEST_RATE
 
 
 @given(st.floats(0.001, 0.05), st.floats(0.1, 1.0))
