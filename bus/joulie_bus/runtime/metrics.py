@@ -304,6 +304,11 @@ KUBE_BEHIND = Gauge(
     "Objects in the cluster that differ from their desired state",
     registry=OPERATOR,
 )
+KUBE_WRITE_RATE = Gauge(
+    "joulie_kube_write_rate",
+    "Writes per second that the latency of the Kubernetes API server allows, at most APPLY_RATE",
+    registry=OPERATOR,
+)
 WATCH_LISTS = Counter(
     "joulie_watch_lists_total",
     "Full lists of a kind: one per start, and one whenever the watch history was lost",
