@@ -98,7 +98,7 @@ class OperatorSettings:
     equal_nodes: str = setting(
         choice("by-name", "spread"),
         "EQUAL_NODES",
-        "by-name",
+        "spread",
         "Which of equally dense nodes are performance nodes: the first by name, or spread by name",
     )
     static_hp_frac: float = setting(

@@ -13,6 +13,7 @@ from joulie_bus.errors import BadName, KubernetesRefused
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.pacing import rest_s
+from joulie_operator.apply.write_pace import WritePace
 from joulie_operator.apply.writer import FIRST_PAUSE_S, LONGEST_PAUSE_S, RateLimiter
 from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.kube.api_client import TOO_MANY, ApiServer, ApiUnreachable, object_path
@@ -41,7 +42,7 @@ class NominationWriter:
         self._view = view
         self._deadline_s = settings.deadline_s
         self._rate = min(MAX_RATE, settings.rate)
-        self._rate_limiter = RateLimiter(self._rate)
+        self._rate_limiter = RateLimiter(WritePace(self._rate))
         self._nominator = Nominator()
         self._offset = 0
         self._pause_s = FIRST_PAUSE_S

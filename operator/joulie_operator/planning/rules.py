@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 
 class Rules(NamedTuple):
-    """The settings of plans; the defaults are those of OperatorSettings."""
+    """The settings of plans; the defaults are those of plans that lack a setting."""
 
     policy: str = "static_partition"
     policy_numbers: str = ""  # name=number pairs for a custom policy
