@@ -124,6 +124,7 @@ def test_the_rows_of_a_suite_are_the_same_each_time() -> None:
 @pytest.mark.slow
 def test_the_command_prints_energy_with_its_work(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["simulate", "energy", "--nodes", "50", "--hours", "1", "--seeds", "1"]
+    words += ["--suite", "compat"]
     assert main([*words, "--policies", "joulie", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
 
@@ -139,6 +140,10 @@ def test_the_command_prints_energy_with_its_work(capsys: pytest.CaptureFixture[s
 def test_an_unknown_policy_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "energy", "--policies", "greedy"]) == 2
     assert "'greedy' is not a policy" in capsys.readouterr().err
+    assert main(["simulate", "energy", "--loads", "most"]) == 2
+    assert "'most' is not a load" in capsys.readouterr().err
+    assert main(["simulate", "energy", "--suite", "compat", "--sleep", "on"]) == 2
+    assert "No node sleeps in the suite compat" in capsys.readouterr().err
 
 
 @pytest.mark.drill

@@ -2,54 +2,108 @@
 
 import argparse
 import json
+import multiprocessing
+import os
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
+from joulie_cli.display import energy_table
 from joulie_simulator.energy.policies import BASELINE, POLICIES
-from joulie_simulator.energy.suites import SEEDS, Row, Size, compat
+from joulie_simulator.energy.suites import (
+    COMPAT,
+    COMPAT_POLICIES,
+    FAIR,
+    KUBE_DEFAULT,
+    LOADS,
+    QUEUE_NODES,
+    QUEUE_POLICIES,
+    SEEDS,
+    TRACE_LOAD,
+    Case,
+    Row,
+    Size,
+    compat,
+    fair,
+    trace,
+)
 
-QUICK = Size(nodes=500, hours=12.0)
-HEAD = ("policy", "seed", "kWh", "work kWh", "kWh/work", "dropped", "energy", "work", "per work")
+QUICK_COMPAT = Size(nodes=500, hours=12.0)
+QUICK = Size(nodes=100, hours=24.0)
+SLEEPS = {"off": [False], "on": [True], "both": [False, True]}
 
 
 def run(args: argparse.Namespace) -> int:
-    chosen = [name for name in args.policies.split(",") if name] or list(POLICIES)
-    if unknown := [name for name in chosen if name not in POLICIES]:
-        known = ", ".join(POLICIES)
-        print(
-            f"joulie simulate: {unknown[0]!r} is not a policy. Nothing was simulated. "
-            f"--policies takes {known}.",
-            file=sys.stderr,
-        )
+    if mistake := _mistake(args):
+        print(f"joulie simulate: {mistake} Nothing was simulated.", file=sys.stderr)
         return 2
     seeds = SEEDS[: 1 if args.quick else args.seeds]
-    rows = list(compat(_size(args), seeds, _with_baseline(chosen)))
-    print(json.dumps([row._asdict() for row in rows]) if args.json else as_table(rows))
+    rows = _compat_rows(args, seeds) if args.suite == COMPAT else _queue_rows(args, seeds)
+    if args.json:
+        print(json.dumps([row._asdict() for row in rows]))
+    else:
+        print(energy_table.of(rows, BASELINE if args.suite == COMPAT else KUBE_DEFAULT))
     return 0
 
 
-def _with_baseline(chosen: Sequence[str]) -> list[str]:
-    """Put the baseline first: the others are compared with it."""
-    return [BASELINE, *(name for name in chosen if name != BASELINE)]
+def _mistake(args: argparse.Namespace) -> str:
+    for given, known, kind in (
+        (_names(args.policies), POLICIES, "policy"),
+        (_names(args.loads), LOADS, "load"),
+    ):
+        if unknown := [name for name in given if name not in known]:
+            flag = "--policies" if kind == "policy" else "--loads"
+            return f"{unknown[0]!r} is not a {kind}. {flag} takes {', '.join(known)}."
+    if args.suite == COMPAT and args.sleep in ("on", "both"):
+        return "No node sleeps in the suite compat: --sleep takes off."
+    if not 1 <= args.seeds <= len(SEEDS):
+        return f"--seeds takes 1 to {len(SEEDS)}."
+    return ""
 
 
-def _size(args: argparse.Namespace) -> Size:
-    usual = QUICK if args.quick else Size()
-    return Size(args.nodes or usual.nodes, args.hours or usual.hours)
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
 
 
-def as_table(rows: Sequence[Row]) -> str:
-    lines = ["{:<20}{:>7}{:>12}{:>12}{:>10}{:>10}{:>9}{:>9}{:>10}".format(*HEAD)]
-    base = rows[0]
-    for row in rows:
-        base = row if row.policy == BASELINE else base
-        lines.append(
-            f"{row.policy:<20}{row.seed:>7}{row.kwh:>12,.1f}{row.work:>12,.1f}"
-            f"{row.kwh_per_work:>10.4f}{row.dropped:>10,}{_change(row.kwh, base.kwh):>9}"
-            f"{_change(row.work, base.work):>9}{_change(row.kwh_per_work, base.kwh_per_work):>10}"
-        )
-    return "\n".join(lines)
+def _size(args: argparse.Namespace, usual: Size, quick: Size) -> Size:
+    chosen = quick if args.quick else usual
+    return Size(args.nodes or chosen.nodes, args.hours or chosen.hours)
 
 
-def _change(value: float, base: float) -> str:
-    return f"{100 * (value / base - 1):+.2f} %" if base else "-"
+def _compat_rows(args: argparse.Namespace, seeds: Sequence[int]) -> list[Row]:
+    chosen = _names(args.policies) or COMPAT_POLICIES
+    # The baseline comes first: the others are compared with it.
+    policies = [BASELINE, *(name for name in chosen if name != BASELINE)]
+    return list(compat(_size(args, Size(), QUICK_COMPAT), seeds, policies))
+
+
+def _queue_rows(args: argparse.Namespace, seeds: Sequence[int]) -> list[Row]:
+    cases = _cases(args)
+    size = _size(args, Size(nodes=QUEUE_NODES), QUICK)
+    of_seed = partial(fair if args.suite == FAIR else trace, size, cases=cases)
+    by_seed = _each(of_seed, seeds)
+    return [rows[at] for at in range(len(cases)) for rows in by_seed]
+
+
+def _cases(args: argparse.Namespace) -> list[Case]:
+    """The table needs the case that the others are compared with; JSON has what was asked for."""
+    loads: list[str | float] = [TRACE_LOAD]
+    if args.suite == FAIR:
+        loads = [*(_names(args.loads) or LOADS)]
+    policies, sleeps = _names(args.policies) or QUEUE_POLICIES, SLEEPS[args.sleep or "both"]
+    found = []
+    for load in loads:
+        base = [] if args.json else [Case(load, KUBE_DEFAULT, False)]
+        asked = [Case(load, policy, sleep) for policy in policies for sleep in sleeps]
+        found += list(dict.fromkeys([*base, *asked]))
+    return found
+
+
+def _each(of_seed: "partial[list[Row]]", seeds: Sequence[int]) -> list[list[Row]]:
+    """One process for each core, one seed after the other in each."""
+    workers = min(len(seeds), os.cpu_count() or 1)
+    if workers == 1:
+        return [of_seed(seed) for seed in seeds]
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        return list(pool.map(of_seed, seeds))

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from joulie_simulator.energy.jobs import Floats, Ints, Job
+from joulie_simulator.energy.jobs import Bools, Floats, Ints, Job
 
 CPU_NODE_CORES, CPU_NODE_PEAK_W = 96, 700.0
 GPU_NODE_CORES, GPU_NODE_CPU_PEAK_W, GPU_NODE_CARDS = 128, 500.0, 8
@@ -14,6 +14,8 @@ CARD_COEFFICIENT = {True: 0.85, False: 0.65}  # of a card's peak, by class perfo
 WORK_W_PER_CORE = (
     5.1  # the dynamic watts of a core on a CPU node: the unit in which work is counted
 )
+# Assumed: a management controller, network cards that can wake the node, and standby losses.
+ASLEEP_CPU_NODE_W, ASLEEP_GPU_NODE_W = 15.0, 40.0
 
 
 class IdleModel(NamedTuple):
@@ -50,9 +52,14 @@ class Fleet:
         self.free_cards: Ints = self.cards.copy()
         self.jobs = np.zeros(self.size, dtype=np.int64)
         self.dynamic_w: Floats = np.zeros(self.size)
+        self.awake: Bools = np.ones(self.size, dtype=np.bool_)  # accepts jobs
+        self.waiting = 0  # jobs in the queue at the start of the minute
         self._empty_w = np.where(kinds, idle.empty_gpu_node_w, idle.empty_cpu_node_w)
         self._busy_w = np.where(kinds, idle.busy_gpu_node_w, idle.busy_cpu_node_w)
-        self.power_w: Floats = self._empty_w + self.cards * idle.idle_card_w
+        self._asleep_w = np.where(kinds, ASLEEP_GPU_NODE_W, ASLEEP_CPU_NODE_W)
+        self.idle_w: Floats = self._empty_w + self.cards * idle.idle_card_w
+        self.core_w: Floats = self.cpu_peak_w * idle.cpu_dynamic / self.cores
+        self.power_w: Floats = self.idle_w.copy()
 
     def place(self, node: int, job: Job) -> None:
         self._change(node, job, 1)
@@ -76,6 +83,15 @@ class Fleet:
         base = self._busy_w[node] if self.jobs[node] else self._empty_w[node]
         idle_cards = self.free_cards[node] * self.idle.idle_card_w
         self.power_w[node] = base + self.dynamic_w[node] + idle_cards
+
+    def set_asleep(self, nodes: Ints, *, asleep: bool) -> None:
+        """The power of empty nodes; a node that wakes draws its idle power at once."""
+        self.power_w[nodes] = (self._asleep_w if asleep else self.idle_w)[nodes]
+
+    def idle_cards_w(self) -> float:
+        """Watts of all free cards whose node is powered."""
+        powered = self.power_w > self._asleep_w
+        return float(self.free_cards[powered].sum() * self.idle.idle_card_w)
 
     def marginal_w(self, job: Job) -> Floats:
         """The formula's estimate for each node, without knowledge of the job's utilisation."""

@@ -16,6 +16,7 @@ BURST_SHARE = 0.10  # of arrival events
 BURST_SIZES = (50, 201)  # jobs of one burst: minimum, and maximum plus one
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 class Span(NamedTuple):
@@ -96,7 +97,11 @@ def _reference_stream(random: np.random.Generator, hours: float) -> Iterator[Job
 
 
 def _drawn(random: np.random.Generator, now: float) -> Job:
-    kind = _kind_at(random.random())
+    return drawn_of(random, now, _kind_at(random.random()))
+
+
+def drawn_of(random: np.random.Generator, now: float, kind: int) -> Job:
+    """A job of a class, given by its index."""
     drawn = CLASSES[kind]
     performance = drawn.performance == 1.0
     if 0 < drawn.performance < 1:

@@ -9,10 +9,12 @@ from typing import Protocol
 
 import numpy as np
 
-from joulie_simulator.energy.fleet import Fleet
+from joulie_projections.twin.energy_score import EnergyNodes, energy_scores
+from joulie_simulator.energy.fleet import CARD_COEFFICIENT, CARD_PEAK_W, Fleet
 from joulie_simulator.energy.jobs import Floats, Job
 from joulie_simulator.energy.trend import Trends
 
+SMALL_CORES, BIG_CORES = 16, 64
 BURST_W_PER_MIN = 500.0  # of the whole cluster
 
 
@@ -21,8 +23,8 @@ class Policy(Protocol):
 
 
 def chosen(fleet: Fleet, job: Job, scores: Floats) -> int:
-    """The index of the best node that fits, or -1."""
-    fits = fleet.free_cores >= job.cores
+    """The index of the best node that fits and is awake, or -1; a score of -inf refuses a node."""
+    fits = (fleet.free_cores >= job.cores) & fleet.awake & (scores > -np.inf)
     if job.gpus:
         fits &= fleet.free_cards >= job.gpus
     best = int(np.where(fits, scores, -np.inf).argmax())
@@ -133,6 +135,66 @@ def _headroom_and_cooling(fleet: Fleet, job: Job) -> Floats:
     return np.maximum(0, left) * 0.7 + (100 - cooling) * 0.15
 
 
+# --- ours, and two for control ------------------------------------------------------------------
+
+
+class JoulieEnergy:
+    """The least added watts: the function that production scores with."""
+
+    def scores(self, fleet: Fleet, job: Job) -> Floats:
+        return energy_scores(energy_nodes(fleet, job), job.cores, job.gpus).score
+
+
+def energy_nodes(fleet: Fleet, job: Job) -> EnergyNodes:
+    card_w = CARD_PEAK_W * CARD_COEFFICIENT[job.performance]
+    return EnergyNodes(
+        free_cores=fleet.free_cores,
+        free_cards=fleet.free_cards,
+        cores=fleet.cores,
+        cards=fleet.cards,
+        idle_w=fleet.idle_w,
+        w_per_core=fleet.core_w,
+        w_per_card=np.full(fleet.size, card_w),  # used only where there are cards
+        is_empty=fleet.jobs == 0,
+    )
+
+
+class Reserving(JoulieEnergy):
+    """Keeps a share of all cores and cards free for small jobs, where full clusters drop jobs."""
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+
+    def scores(self, fleet: Fleet, job: Job) -> Floats:
+        if job.cores > SMALL_CORES and self._would_use_reserve(fleet, job):
+            return np.full(fleet.size, -np.inf)
+        return super().scores(fleet, job)
+
+    def _would_use_reserve(self, fleet: Fleet, job: Job) -> bool:
+        if job.gpus:
+            return bool(fleet.free_cards.sum() - job.gpus < self._share * fleet.cards.sum())
+        return bool(fleet.free_cores.sum() - job.cores < self._share * fleet.cores.sum())
+
+
+class Random:
+    """Any node that fits."""
+
+    def __init__(self) -> None:
+        self._draw = np.random.default_rng(1)
+
+    def scores(self, fleet: Fleet, job: Job) -> Floats:
+        return self._draw.random(fleet.size)
+
+
+class RefuseBig(KubeDefault):
+    """A canary: it saves energy by refusing work, and no table may call that a saving."""
+
+    def scores(self, fleet: Fleet, job: Job) -> Floats:
+        if job.cores >= BIG_CORES:
+            return np.full(fleet.size, -np.inf)
+        return super().scores(fleet, job)
+
+
 Make = Callable[[Trends], Policy]
 BASELINE = "reference-baseline"
 POLICIES: Mapping[str, Make] = {
@@ -143,4 +205,9 @@ POLICIES: Mapping[str, Make] = {
     "kube-default": lambda _: KubeDefault(),
     "least-allocated": lambda _: LeastAllocated(),
     "most-allocated": lambda _: MostAllocated(),
+    "joulie-energy": lambda _: JoulieEnergy(),
+    "joulie-energy-r1": lambda _: Reserving(0.01),
+    "joulie-energy-r7": lambda _: Reserving(0.07),
+    "random": lambda _: Random(),
+    "refuse-big": lambda _: RefuseBig(),
 }

@@ -35,7 +35,7 @@ def run_dropping(
 ) -> Result:
     """A job that fits on no node in its minute is dropped, as in the published experiment."""
     run = _Run(fleet, policy, trends, minutes)
-    arrivals = _by_minute(jobs, minutes)
+    arrivals = by_minute(jobs, minutes)
     power = np.zeros(minutes)
     for minute in range(minutes):
         run.begin(minute)
@@ -52,7 +52,7 @@ def run_dropping(
     )
 
 
-def _by_minute(jobs: Sequence[Job], minutes: int) -> list[list[Job]]:
+def by_minute(jobs: Sequence[Job], minutes: int) -> list[list[Job]]:
     """Group jobs by the first minute that begins at or after their arrival."""
     found: list[list[Job]] = [[] for _ in range(minutes)]
     for job in jobs:

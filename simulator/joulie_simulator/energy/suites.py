@@ -1,19 +1,28 @@
 """Suites: combinations of jobs, fleet and policies, and their result rows. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from joulie_simulator.energy.fleet import PEER, Fleet
+from joulie_simulator.energy.fleet import GPU_NODE_CARDS, MEASURED, PEER, Fleet, IdleModel
 from joulie_simulator.energy.jobs import Job, reference_jobs
-from joulie_simulator.energy.policies import POLICIES
+from joulie_simulator.energy.policies import BASELINE, POLICIES
+from joulie_simulator.energy.queueing import Outcome, run_queueing
 from joulie_simulator.energy.simulation import Result, run_dropping
+from joulie_simulator.energy.sleep import SleepRules
+from joulie_simulator.energy.streams import fair_jobs, kept_shares, trace_jobs
 from joulie_simulator.energy.trend import Trends
 
 REFERENCE_NODES, REFERENCE_HOURS = 2500, 48.0
+QUEUE_NODES = 500
 SEEDS = (42, 123, 456, 789, 1337, 2024, 9999, 31415)  # those of the published experiment
-COMPAT = "compat"
+COMPAT, FAIR, TRACE = "compat", "fair", "trace"
+# Mean demand divided by what exists; at the peak of the day 1.6 times as much arrives.
+LOADS: Mapping[str, float] = {"low": 0.25, "mid": 0.5, "high": 0.7}
+TRACE_LOAD = 0.54  # of all GPUs, by the requests of pods
+KUBE_DEFAULT = "kube-default"
+QUEUE_POLICIES = (KUBE_DEFAULT, "most-allocated", "joulie", "joulie-energy", "random", "refuse-big")
 
 
 class Size(NamedTuple):
@@ -23,7 +32,7 @@ class Size(NamedTuple):
 
 class Row(NamedTuple):
     suite: str
-    load: float  # share of the reference's arrivals for each node
+    load: str | float  # fair: its name; compat: share of the reference's arrivals; trace: of GPUs
     policy: str
     sleep: bool
     seed: int
@@ -31,10 +40,18 @@ class Row(NamedTuple):
     work: float
     kwh_per_work: float
     dropped: int
-    unfinished: int
-    wait_p50_s: float  # of admitted jobs; a dropped job does not wait
+    unfinished: int  # running at the end, and in a queue: waiting at the end
+    wait_p50_s: float  # of jobs that a queue admitted; a dropped job does not wait
     wait_p99_s: float
     wakes: int
+
+
+class Case(NamedTuple):
+    """One run with a queue."""
+
+    load: str | float
+    policy: str
+    sleep: bool
 
 
 def compat(size: Size, seeds: Sequence[int], policies: Sequence[str]) -> Iterator[Row]:
@@ -46,7 +63,7 @@ def compat(size: Size, seeds: Sequence[int], policies: Sequence[str]) -> Iterato
     for seed in seeds:
         jobs = thinned(reference_jobs(seed, size.hours), size.nodes / REFERENCE_NODES, seed)
         for policy in policies:
-            yield _row(policy, seed, run_compat(size, jobs, policy))
+            yield _compat_row(policy, seed, run_compat(size, jobs, policy))
 
 
 def run_compat(size: Size, jobs: list[Job], policy: str) -> Result:
@@ -64,7 +81,71 @@ def thinned(jobs: list[Job], share: float, seed: int) -> list[Job]:
     return [job for job, at in zip(jobs, drawn, strict=True) if at < share]
 
 
-def _row(policy: str, seed: int, result: Result) -> Row:
+def fair(size: Size, seed: int, cases: Sequence[Case], idle: IdleModel = MEASURED) -> list[Row]:
+    """The reference's classes at loads that the fleet can carry; no job is dropped.
+
+    One node in five has GPUs.
+    """
+    gpu_nodes = size.nodes // 5
+    cpu_nodes = size.nodes - gpu_nodes
+
+    def jobs_of(load: str | float) -> list[Job]:
+        return fair_jobs(seed, size.hours, kept_shares(cpu_nodes, gpu_nodes, LOADS[str(load)]))
+
+    return _rows(FAIR, seed, cases, jobs_of, lambda: Fleet(cpu_nodes, gpu_nodes, idle), size)
+
+
+def trace(size: Size, seed: int, cases: Sequence[Case], idle: IdleModel = MEASURED) -> list[Row]:
+    """Pods with the sizes and run times of openb; four nodes in five have GPUs, as there."""
+    cpu_nodes = size.nodes // 5
+    gpu_nodes = size.nodes - cpu_nodes
+
+    def jobs_of(load: str | float) -> list[Job]:
+        return trace_jobs(seed, size.hours, gpu_nodes * GPU_NODE_CARDS, float(load))
+
+    return _rows(TRACE, seed, cases, jobs_of, lambda: Fleet(cpu_nodes, gpu_nodes, idle), size)
+
+
+def _rows(
+    suite: str,
+    seed: int,
+    cases: Sequence[Case],
+    jobs_of: Callable[[str | float], list[Job]],
+    fleet_of: Callable[[], Fleet],
+    size: Size,
+) -> list[Row]:
+    jobs = {load: jobs_of(load) for load in dict.fromkeys(case.load for case in cases)}
+    found = []
+    for case in cases:
+        fleet = fleet_of()
+        trends = Trends(fleet.size)
+        policy = POLICIES[case.policy](trends)
+        rules = SleepRules() if case.sleep else None
+        minutes = int(size.hours * 60)
+        done = run_queueing(fleet, jobs[case.load], policy, trends, minutes, sleep=rules)
+        found.append(_queue_row(suite, case, seed, done))
+    return found
+
+
+def _queue_row(suite: str, case: Case, seed: int, done: Outcome) -> Row:
+    return Row(
+        suite=suite,
+        load=case.load,
+        policy=case.policy,
+        sleep=case.sleep,
+        seed=seed,
+        kwh=done.kwh,
+        work=done.work_kwh,
+        kwh_per_work=done.kwh / done.work_kwh if done.work_kwh else 0.0,
+        dropped=done.arrived - done.admitted - done.waiting,
+        unfinished=done.running + done.waiting,
+        wait_p50_s=done.wait_p50_s,
+        wait_p99_s=done.wait_p99_s,
+        wakes=done.wakes,
+    )
+
+
+def _compat_row(policy: str, seed: int, result: Result) -> Row:
     return Row(
         suite=COMPAT,
         load=1.0,
@@ -80,3 +161,9 @@ def _row(policy: str, seed: int, result: Result) -> Row:
         wait_p99_s=0.0,
         wakes=0,
     )
+
+
+COMPAT_POLICIES = (
+    BASELINE,
+    *(name for name in POLICIES if name not in (BASELINE, "random", "refuse-big")),
+)

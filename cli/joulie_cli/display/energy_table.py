@@ -1,0 +1,75 @@
+"""The table of `joulie simulate energy`: means over seeds, compared with a baseline. Pure."""
+
+import math
+from collections.abc import Sequence
+from statistics import mean, stdev
+
+from joulie_simulator.energy.suites import Row
+
+HEAD = (
+    "load", "policy", "sleep", "kWh", "work kWh", "kWh/work", "kWh/work vs baseline", "work",
+    "dropped", "wait p50", "wait p99", "wakes",
+)  # fmt: skip
+WIDTHS = (6, 20, 7, 12, 12, 10, 24, 10, 11, 10, 10, 8)
+EQUAL_WORK = 0.005  # the share of work that may be missing where jobs wait in a queue
+# Two-sided 95 % quantiles of Student's t for 1 to 7 degrees of freedom.
+T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365)
+
+
+def of(rows: Sequence[Row], baseline: str) -> str:
+    groups: dict[tuple[str | float, str, bool], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.load, row.policy, row.sleep), []).append(row)
+    lines = [_line(HEAD)]
+    for (load, _, _), group in groups.items():
+        lines.append(_line(_cells(group, groups[load, baseline, False])))
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    padded = (
+        cell.ljust(width) if at < 3 else cell.rjust(width)
+        for at, (cell, width) in enumerate(zip(cells, WIDTHS, strict=True))
+    )
+    return "".join(padded).rstrip()
+
+
+def _cells(group: list[Row], base: list[Row]) -> list[str]:
+    first = group[0]
+    return [
+        str(first.load),
+        first.policy,
+        "on" if first.sleep else "off",
+        f"{mean(row.kwh for row in group):,.1f}",
+        f"{mean(row.work for row in group):,.1f}",
+        f"{mean(row.kwh_per_work for row in group):.4f}",
+        compared(group, base),
+        f"{100 * _work_change(group, base):+.2f} %",
+        f"{mean(row.dropped for row in group):,.0f}",
+        f"{mean(row.wait_p50_s for row in group):,.0f} s",
+        f"{mean(row.wait_p99_s for row in group):,.0f} s",
+        f"{mean(row.wakes for row in group):,.0f}",
+    ]
+
+
+def compared(group: Sequence[Row], base: Sequence[Row]) -> str:
+    """The mean change of energy per work, seed by seed, with its 95 % interval.
+
+    With a queue a policy that does less work than the baseline gets no figure: a policy that
+    refuses jobs would save energy.
+    """
+    if group[0].suite != "compat" and _work_change(group, base) < -EQUAL_WORK:
+        return "less work"
+    changes = [
+        100 * (row.kwh_per_work / other.kwh_per_work - 1) if other.kwh_per_work else 0.0
+        for row, other in zip(group, base, strict=True)
+    ]
+    if len(changes) < 2:
+        return f"{changes[0]:+.2f} %"
+    half = T_95[len(changes) - 2] * stdev(changes) / math.sqrt(len(changes))
+    return f"{mean(changes):+.2f} +- {half:.2f} %"
+
+
+def _work_change(group: Sequence[Row], base: Sequence[Row]) -> float:
+    before = sum(row.work for row in base)
+    return sum(row.work for row in group) / before - 1 if before else 0.0
