@@ -1,5 +1,6 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick check fmt types arrows dead bench drills kube golden lock clean broker
+.PHONY: help setup demo test quick check fmt types arrows dead bench drills kube golden lock clean
+.PHONY: broker dist image chart
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -50,7 +51,7 @@ bench: setup ## measure; prints ratios, asserts nothing
 drills: .venv/.browser ## the long drills: kills, again and again
 	$(BIN)/python -m pytest -m drill --timeout 1800
 
-kube: .kube/.ready ## etcd, kube-apiserver and kube-scheduler for tests/cluster; wants Go
+kube: .kube/.ready ## etcd, kube-apiserver, kube-scheduler and helm for the tests; wants Go
 
 .kube/.ready: .ci/kube tests/kit/kube_rules.go
 	.ci/kube && touch .kube/.ready
@@ -65,6 +66,20 @@ lock: ## pin every dependency again; no index address ends up in the file
 	uv pip compile --quiet --universal --generate-hashes --all-extras --no-header \
 	  --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 	  pyproject.toml -o requirements.lock
+
+dist: setup ## wheel and sdist into dist/, for pip
+	rm -rf dist && $(BIN)/hatchling build -d dist
+
+# BASE=... is another base image; IMAGE=... another name.
+IMAGE ?= joulie:$(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
+image: ## the image of all components, with buildah or podman
+	@tool=$$(command -v buildah || command -v podman) || { \
+	  echo "An image is built with buildah or podman, and neither is here." >&2; exit 1; }; \
+	$$tool build --file deploy/Containerfile --ignorefile deploy/Containerfile.dockerignore \
+	  $(if $(BASE),--build-arg BASE=$(BASE)) --tag $(IMAGE) .
+
+chart: setup ## renew what the chart takes from the code: settings, users of the broker
+	$(BIN)/python deploy/chart_from_code.py
 
 clean: ## remove the virtual environment, and what `make kube` built
 	rm -rf .venv .kube

@@ -304,6 +304,15 @@ class KubernetesRefused(JoulieError):
         self.retry_after_s = retry_after_s  # as the server requires
 
 
+class LeaseHeld(JoulieError):
+    def __init__(self, name: str, namespace: str, waited_s: float) -> None:
+        super().__init__(
+            f"Another process held the Lease {name} in {namespace} for {waited_s:.0f} s. Nothing "
+            f"was changed. Stop the operator first: "
+            f"kubectl -n {namespace} scale deployment joulie-operator --replicas 0"
+        )
+
+
 class PolicyFailed(JoulieError):
     def __init__(self, policy: str, why: str) -> None:
         super().__init__(

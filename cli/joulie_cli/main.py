@@ -38,16 +38,20 @@ COMMANDS = {
     "archive": "write the log to an archive outside the broker and the database, or restore it",
     "dead": "list, show and retry messages that could not be folded",
     "rebuild": "fold all facts into a new generation of rows, then switch to it",
+    "energy": "show the energy of nodes, pods and plans in a period, from the ledger",
     "gpus": "show GPU cards, the pods that use them and their free memory",
     "grant": "print the permissions of a broker user for nats-server's configuration",
     "migrate": "migrate the database to this version's schema and create missing streams",
+    "release": "remove labels, NodeTwins and statuses from the cluster, before an uninstall",
     "projector": "order events, fold them into the twins, write the decision log",
+    "ledger": "follow the log and keep the ledger of energy",
     "operator": "assign power profiles to nodes",
     "extender": "answer kube-scheduler's filter, prioritize and bind calls",
     "console": "serve the API, the stream of decisions and the web page",
     "simulator": "publish the facts of a simulated cluster",
 }
 ACTIONS = ("list", "show", "retry")  # of `joulie dead`
+ENERGY_BY = ("namespace", "workload", "node", "plan", "pod")
 KEY_ACTIONS = ("list", "rotate", "retire")
 WITH_JSON = (
     "demo",
@@ -57,6 +61,7 @@ WITH_JSON = (
     "keys",
     "rebuild",
     "gpus",
+    "energy",
     *common_options.OPTIONS,
 )
 
@@ -153,6 +158,20 @@ def _cluster(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kubeconfig", metavar="FILE", help="how to reach the cluster")
 
 
+def _release(parser: argparse.ArgumentParser) -> None:
+    _cluster(parser)
+    parser.add_argument(
+        "--stop",
+        action="append",
+        default=[],
+        metavar="DEPLOYMENT",
+        help="scale this Deployment of POD_NAMESPACE to 0 first; may be given again",
+    )
+    parser.add_argument(
+        "--wait", type=_seconds, default=60.0, metavar="TIME", help="wait for the Lease (60s)"
+    )
+
+
 def _simulator(parser: argparse.ArgumentParser) -> None:
     """SimulatorOptions checks the values: `joulie demo` passes them on unchanged."""
     parser.add_argument("--nodes", metavar="N", help="number of nodes (200)")
@@ -186,6 +205,21 @@ def _gpus(parser: argparse.ArgumentParser) -> None:
         "--pod", metavar="POD", help="cards of this pod: uid, name or namespace/name"
     )
     parser.add_argument("--free", action="store_true", help="only healthy cards with free memory")
+
+
+def _energy(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--by", choices=ENERGY_BY, default="namespace", help="namespace")
+    parser.add_argument("--from", dest="first", metavar="TIME", help="a time, or -10m (all)")
+    parser.add_argument("--to", dest="last", metavar="TIME", help="a time, or -10m (now)")
+    parser.add_argument("--csv", action="store_true", help="one line per name")
+
+
+def _ledger(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--once", action="store_true", help="end when it has caught up")
+    parser.add_argument(
+        "--rebuild", action="store_true", help="delete it, and fold it from the first fact, once"
+    )
+    common_options.ledger(parser)
 
 
 def _simulate(parser: argparse.ArgumentParser) -> None:
@@ -225,11 +259,14 @@ OPTIONS = {
     "simulate": _simulate,
     "operator": _cluster,
     "migrate": _migrate,
+    "release": _release,
     "dead": _dead,
     "grant": _grant,
     "keys": _keys,
     "rebuild": _rebuild,
     "gpus": _gpus,
+    "energy": _energy,
+    "ledger": _ledger,
     **common_options.OPTIONS,
 }
 

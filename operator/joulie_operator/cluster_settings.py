@@ -66,8 +66,8 @@ class ApplierSettings:
     rate: float = setting(
         number(0.1, 10_000),
         "APPLY_RATE",
-        "100",
-        "Maximum number of writes to the API server per second",
+        "300",
+        "Maximum number of writes to the API server per second; fewer while it answers slowly",
     )
     at_once: int = WRITES_AT_ONCE
     deadline_s: float = WRITE_DEADLINE_S

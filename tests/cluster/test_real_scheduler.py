@@ -11,6 +11,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+import yaml  # type: ignore[import-untyped]
 
 from joulie_bus.broker.embedded import free_port
 from joulie_extender.decide.filter import WANTS_PERFORMANCE
@@ -31,7 +32,7 @@ from kube_conditions import (
     remaining_pods,
     wait_until,
 )
-from kube_real import PLACES, SCHEDULER, ProgramMissing, Running, program
+from kube_real import DEPLOY, PLACES, SCHEDULER, ProgramMissing, Running, program
 from kube_scheduled import deployed_block, scheduling
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
@@ -183,16 +184,10 @@ async def test_a_pod_of_high_priority_preempts_only_where_it_may_run(
 
 
 async def may_bind(server: Running) -> None:
-    """Grants exactly the rights that docs/gpus.md lists for the extender's account."""
-    rules = [
-        {"apiGroups": [""], "resources": ["pods/binding"], "verbs": ["create"]},
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
-    ]
-    who = {"kind": "ServiceAccount", "name": "joulie-extender", "namespace": "joulie-system"}
-    named = {"metadata": {"name": "joulie-extender"}}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": who["name"]}
-    await server.put(PLACES["ClusterRole"], named | {"rules": rules})
-    await server.put(PLACES["ClusterRoleBinding"], named | {"roleRef": role, "subjects": [who]})
+    """Grants the rights of deploy/rbac-extender.yaml."""
+    for tree in yaml.safe_load_all((DEPLOY / "rbac-extender.yaml").read_text()):
+        path = PLACES[tree["kind"]].format(namespace=tree["metadata"].get("namespace", ""))
+        await server.put(path, tree)
 
 
 @ONLY_REAL

@@ -28,12 +28,14 @@ from joulie_operator.kube.api_client import CONFLICT, NOT_FOUND, ApiServer, ApiU
 from joulie_operator.kube.custom_resources import GPUS, NODEHARDWARES, NODETWINS
 
 ASSETS, SCHEDULER, RULES = "KUBEBUILDER_ASSETS", "KUBE_SCHEDULER", "KUBE_RULES"
+HELM = "HELM"
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 BUILT = {
     ASSETS: ROOT / ".kube/bin",
     SCHEDULER: ROOT / ".kube/bin/kube-scheduler",
     RULES: ROOT / ".kube/bin/kube-rules",
+    HELM: ROOT / ".kube/bin/helm",
 }
 START_PATIENCE_S = 90.0
 OUTPUT_TAIL = 2000  # characters of a failed program's output
@@ -41,6 +43,7 @@ TOKENS = {
     "admin": ("admin", "system:masters"),
     "operator": ("system:serviceaccount:joulie-system:joulie-operator", ""),
     "extender": ("system:serviceaccount:joulie-system:joulie-extender", ""),
+    "release": ("system:serviceaccount:joulie-system:joulie-release", ""),
 }
 # Nodes without a kubelet stay as they were created; pods need no service account.
 NOT_ADMITTED_BY = "ServiceAccount,TaintNodesByCondition"
@@ -103,8 +106,10 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def real_server(directory: Path, assets: Path) -> AsyncGenerator[Running, None]:
-    """A server with the manifests of deploy/ applied."""
+async def real_server(
+    directory: Path, assets: Path, *, bare: bool = False
+) -> AsyncGenerator[Running, None]:
+    """A server with the manifests of deploy/ applied, or a bare one."""
     directory.mkdir(parents=True)
     ports = [free_port() for _ in range(3)]
     authority = Authority.made(directory, "authority")
@@ -123,7 +128,9 @@ async def real_server(directory: Path, assets: Path) -> AsyncGenerator[Running, 
         running = Running(api, directory, command, await _start(command, directory))
         try:
             await _ready(running)
-            await _deployed(running)
+            await _made(running, PLACES["Namespace"], {"metadata": {"name": "default"}})
+            if not bare:
+                await _deployed(running)
             yield running
         finally:
             await _end(running.process)
@@ -158,6 +165,9 @@ def _apiserver(directory: Path, cert: Path, key: Path, ports: Sequence[int]) -> 
         f"--service-account-key-file={cert}",
         f"--service-account-signing-key-file={key}",
         "--service-cluster-ip-range=10.0.0.0/24",
+        # Beta in 1.34, and off by default.
+        f"--runtime-config={_ADMISSION.removeprefix('/apis/')}=true",
+        "--feature-gates=MutatingAdmissionPolicy=true",
         f"--audit-log-path={directory / ASKED}",
         f"--audit-policy-file={directory / 'audit.yaml'}",
     ]
@@ -222,10 +232,22 @@ async def _ready(running: Running) -> None:
 
 # --- what is deployed -------------------------------------------------------------------------
 
+_ADMISSION = "/apis/admissionregistration.k8s.io/v1beta1"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 PLACES = {
     "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
     "Namespace": "/api/v1/namespaces",
+    "Service": "/api/v1/namespaces/{namespace}/services",
+    "ConfigMap": "/api/v1/namespaces/{namespace}/configmaps",
+    "Secret": "/api/v1/namespaces/{namespace}/secrets",
+    "Pod": "/api/v1/namespaces/{namespace}/pods",
+    "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
+    "StatefulSet": "/apis/apps/v1/namespaces/{namespace}/statefulsets",
+    "Job": "/apis/batch/v1/namespaces/{namespace}/jobs",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
+    "MutatingAdmissionPolicy": f"{_ADMISSION}/mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": f"{_ADMISSION}/mutatingadmissionpolicybindings",
     "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
     "ClusterRole": f"{_RBAC}/clusterroles",
     "ClusterRoleBinding": f"{_RBAC}/clusterrolebindings",
@@ -235,8 +257,7 @@ PLACES = {
 
 
 async def _deployed(running: Running) -> None:
-    """Applies the manifests in the order of the README. The server creates "default" itself."""
-    await _made(running, PLACES["Namespace"], {"metadata": {"name": "default"}})
+    """Applies the manifests. The server creates "default" itself."""
     for file in [*sorted((DEPLOY / "crds").glob("*.yaml")), DEPLOY / "rbac.yaml"]:
         for tree in filter(None, yaml.safe_load_all(file.read_text())):
             namespace = tree["metadata"].get("namespace", "")

@@ -26,19 +26,20 @@ def deployed_block(file: str, extender: str) -> Tree:
 
 @contextlib.asynccontextmanager
 async def scheduling(
-    server: Running, configuration: Tree, port: int = 0
+    server: Running, configuration: Tree, port: int = 0, name: str = "scheduler"
 ) -> AsyncGenerator[Process, None]:
-    """Runs a scheduler inside of the block; with a port, it serves metrics there."""
+    """Runs a scheduler inside of the block; with a port, it serves metrics there. Each of several
+    schedulers needs a name of its own."""
     client = configuration.get("clientConnection", {}) | {
         "kubeconfig": str(server.kubeconfig("admin"))
     }
     whole = configuration | {"clientConnection": client, "leaderElection": {"leaderElect": False}}
-    config = server.directory / "scheduler.yaml"
+    config = server.directory / f"{name}.yaml"
     config.write_text(yaml.safe_dump(whole))
     flags = [
         f"--config={config}",
         f"--secure-port={port}",
-        f"--cert-dir={server.directory / 'scheduler'}",
+        f"--cert-dir={server.directory / name}",
         "--authorization-always-allow-paths=/metrics",
     ]
     async with started([str(program(SCHEDULER)), *flags], server.directory) as process:

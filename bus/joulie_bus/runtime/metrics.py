@@ -29,10 +29,13 @@ def _group() -> CollectorRegistry:
     return CollectorRegistry(auto_describe=True)
 
 
-COMMON, LOG, PROJECTOR, ARCHIVE, VIEW, EXTENDER, OPERATOR, CONSOLE = (_group() for _ in range(8))
+COMMON, LOG, PROJECTOR, ARCHIVE, VIEW, EXTENDER, OPERATOR, CONSOLE, LEDGER = (
+    _group() for _ in range(9)
+)
 SHOWN_BY: dict[str, tuple[CollectorRegistry, ...]] = {
     "projector": (COMMON, LOG, PROJECTOR),
     "archive": (COMMON, ARCHIVE),
+    "ledger": (COMMON, LEDGER),
     "operator": (COMMON, LOG, VIEW, OPERATOR),
     "extender": (COMMON, LOG, VIEW, EXTENDER),
     "console": (COMMON, LOG, VIEW, CONSOLE),
@@ -143,6 +146,17 @@ DATA_FREE_BYTES = Gauge(
 )
 DATA_SIZE_BYTES = Gauge(
     "joulie_data_size_bytes", "Size of the file system of the data directory", registry=PROJECTOR
+)
+ENERGY = Counter(
+    "joulie_energy_joules_total",
+    "Energy of closed intervals of the ledger: of pods above idle, idle, and estimated over gaps",
+    ["kind"],
+    registry=LEDGER,
+)
+LEDGER_LAG_EVENTS = Gauge(
+    "joulie_ledger_lag_events",
+    "Committed events that the ledger has not folded yet",
+    registry=LEDGER,
 )
 ARCHIVE_POSITION = Gauge(
     "joulie_archive_position", "Facts up to this position are archived", registry=ARCHIVE
@@ -274,6 +288,11 @@ NODES_HELD = Gauge(
     "Nodes whose planned transition is delayed",
     registry=OPERATOR,
 )
+PODS_RESTING = Gauge(
+    "joulie_pods_resting",
+    "Pods that wait because the extender refused a sample of nodes, while a fit node exists",
+    registry=OPERATOR,
+)
 KUBE_WRITES = Counter(
     "joulie_kube_writes_total",
     "Writes to the Kubernetes API server, by kind and outcome",
@@ -283,6 +302,11 @@ KUBE_WRITES = Counter(
 KUBE_BEHIND = Gauge(
     "joulie_kube_objects_behind",
     "Objects in the cluster that differ from their desired state",
+    registry=OPERATOR,
+)
+KUBE_WRITE_RATE = Gauge(
+    "joulie_kube_write_rate",
+    "Writes per second that the latency of the Kubernetes API server allows, at most APPLY_RATE",
     registry=OPERATOR,
 )
 WATCH_LISTS = Counter(

@@ -24,7 +24,7 @@ from joulie_bus.runtime.child_process import die_with_parent
 from joulie_bus.runtime.settings import BusSettings, HostPort, Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
-from joulie_cli.commands import console, extender, operator, projector, simulator
+from joulie_cli.commands import console, extender, ledger, operator, projector, simulator
 from joulie_cli.display.placements import placements
 from joulie_cli.display.screen import DemoLocation, Screen, TerminalSize
 from joulie_cli.supervisor.data_directory import DEFAULT
@@ -42,9 +42,10 @@ SETTINGS = (
     *operator.SETTINGS,
     *extender.SETTINGS,
     *console.SETTINGS,
+    *ledger.SETTINGS,
     *simulator.SETTINGS,
 )
-PARTS = ("projector", "operator", "extender", "console", "simulator")
+PARTS = ("projector", "operator", "extender", "console", "ledger", "simulator")
 SCREEN_S = 1.0
 PROOF_S = 60.0  # when the replay starts: by then the log holds enough decisions
 RECONCILE = {"RECONCILE_INTERVAL": "10s"}  # short, because a demo lasts only minutes

@@ -97,6 +97,10 @@ def rebuild(parser: argparse.ArgumentParser) -> None:
     _archive(parser)
 
 
+def ledger(parser: argparse.ArgumentParser) -> None:
+    _archive(parser)
+
+
 def archive(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", choices=("write", "restore"), default="write")
     parser.add_argument("--to", type=Path, metavar="DIR", help="the archive (ARCHIVE_DIR)")
@@ -120,7 +124,7 @@ def archive(parser: argparse.ArgumentParser) -> None:
     )
 
 
-TIMES = ("--at", "--since", "--compromised-since")
+TIMES = ("--at", "--since", "--compromised-since", "--from", "--to")
 
 
 def joined(argv: Sequence[str]) -> list[str]:

@@ -85,12 +85,13 @@ class Console:
     async def _resolve(self, query: requests.SnapshotQuery) -> ResolvedSnapshot:
         if query.at is not None and query.time is not None:
             raise ApiError(400, "Give either `at` or `time`, not both.")
-        newest = self.poller.overview.snapshot.position
         position = query.at
         if query.time is not None:
             position = await self._position_by(_ns(query.time))
+        now = self._now()
+        newest = now.overview.snapshot.position
         if position is None or position == newest:
-            return self._now()
+            return now
         if position > newest:
             raise ApiError(404, f"Position {position} does not exist yet: the newest is {newest}.")
         snapshot = await self._time_travel.snapshot_at(position)

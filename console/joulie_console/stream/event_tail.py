@@ -110,6 +110,10 @@ class EventTail:
         finally:
             self._clients -= 1
 
+    @property
+    def has_clients(self) -> bool:
+        return self._clients > 0
+
     def close(self) -> None:
         """Ends all streams. Their clients reconnect to the next console."""
         self.is_closing = True

@@ -1,4 +1,8 @@
-"""Polls the view twice a second. All queries between two polls share one snapshot."""
+"""Polls the view twice a second while the stream has clients.
+
+All queries between two polls share one snapshot. Without clients, a query takes a snapshot if the
+last one is older than half a second, and only the points of the power chart are polled.
+"""
 
 import asyncio
 import time
@@ -47,9 +51,9 @@ class ClusterPoller:
         self._tail = tail
         self._cluster = cluster
         self._staleness_s = staleness_s
-        self._summary_at = self._power_at = self._updated_at = 0.0
+        self._summary_at = self._power_at = self._updated_at = self._looked_at = 0.0
         self._columns: Columns | None = None
-        self.overview = Overview(self._take_snapshot(), staleness_s)
+        self._overview = Overview(self._take_snapshot(), staleness_s)
         self.delta = MapDelta(0, b"{}")
         self.summary = b""  # the encoded `cluster` event
         self.power: deque[PowerPoint] = deque(maxlen=POINTS)
@@ -57,6 +61,16 @@ class ClusterPoller:
     @property
     def age_ms(self) -> int:
         return self._live_view.age_ms
+
+    @property
+    def overview(self) -> Overview:
+        self.refresh(time.monotonic())
+        return self._overview
+
+    def refresh(self, now: float) -> None:
+        """Brings delta, summary and overview up to date if polling does not."""
+        if not self._tail.has_clients and now - self._looked_at >= POLL_S:
+            self._look(now)
 
     async def run(self) -> None:
         """Runs until it is cancelled."""
@@ -67,23 +81,30 @@ class ClusterPoller:
     def poll(self, now: float) -> None:
         if not self._live_view.is_ready:
             return
-        moved = self._live_view.position != self.overview.snapshot.position
-        if moved or self._columns is None or now - self._updated_at >= REFRESH_S:
-            self._updated_at = now
-            self._update()
+        if self._tail.has_clients or not self.delta.number:
+            self._look(now)
         if now - self._power_at >= POWER_S:
             self._power_at = now
             self.power.append(self._power_point())
+
+    def _look(self, now: float) -> None:
+        if not self._live_view.is_ready:
+            return
+        self._looked_at = now
+        moved = self._live_view.position != self._overview.snapshot.position
+        if moved or self._columns is None or now - self._updated_at >= REFRESH_S:
+            self._updated_at = now
+            self._update()
         if now - self._summary_at >= SUMMARY_S:
             self._summary_at = now
-            self.summary = _json(self.cluster(self.overview, self.age_ms))
+            self.summary = _json(self.cluster(self._overview, self.age_ms))
         self._tail.wake()
 
     def _update(self) -> None:
-        self.overview = Overview(self._take_snapshot(), self._staleness_s)
-        before, self._columns = self._columns, self.overview.columns()
+        self._overview = Overview(self._take_snapshot(), self._staleness_s)
+        before, self._columns = self._columns, self._overview.columns()
         rows = changed_rows(before, self._columns) if before else []
-        data = {"position": self.overview.snapshot.position, "rows": rows}
+        data = {"position": self._overview.snapshot.position, "rows": rows}
         self.delta = MapDelta(self.delta.number + 1, _json(data))
 
     def _take_snapshot(self) -> ClusterSnapshot:
@@ -94,7 +115,8 @@ class ClusterPoller:
         )
 
     def _power_point(self) -> PowerPoint:
-        totals, snapshot = self.overview.totals(), self.overview.snapshot
+        overview = Overview(self._take_snapshot(), self._staleness_s)
+        totals, snapshot = overview.totals(), overview.snapshot
         return PowerPoint(
             at_ms=snapshot.at // MS,
             position=snapshot.position,

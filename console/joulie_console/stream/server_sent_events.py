@@ -47,6 +47,7 @@ class StreamClient:
         self._topics = frozenset(query.topics.split(","))
         self._cursor = start or tail.cursor
         self._summary = b""
+        poller.refresh(time.monotonic())  # the first client, too, starts with a fresh state
         self._delta_number = poller.delta.number
         self._is_slow = False
 

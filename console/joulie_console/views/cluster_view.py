@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,15 +83,21 @@ class Columns(NamedTuple):
 
 
 class Overview:
-    """A snapshot with derived columns that several responses need, computed once."""
+    """A snapshot with derived columns that several responses need, each computed once."""
 
     def __init__(self, snapshot: ClusterSnapshot, staleness_s: float) -> None:
         self.snapshot = snapshot
         twin_columns = snapshot.twin_columns
         self.fresh = _fresh(twin_columns, snapshot.at, staleness_s)
         self.measured = self.fresh & (twin_columns.floats("capped_w") > 0)
-        self.headroom = _headroom(twin_columns, self.measured)
-        self.requested_gpus = _requested_gpus(snapshot.cluster_state, twin_columns)
+
+    @cached_property
+    def headroom(self) -> Floats:
+        return _headroom(self.snapshot.twin_columns, self.measured)
+
+    @cached_property
+    def requested_gpus(self) -> Floats:
+        return _requested_gpus(self.snapshot.cluster_state, self.snapshot.twin_columns)
 
     def totals(self) -> Totals:
         twin_columns = self.snapshot.twin_columns

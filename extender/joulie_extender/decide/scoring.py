@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 
 from joulie_bus.events import PodAsk, Terms
-from joulie_extender.decide.exact_sums import truncated
 from joulie_extender.decide.node_terms import (
     AS_TERMS,
     NEUTRAL,
@@ -54,6 +53,7 @@ _AS_KNOWN = slice(_TERMS.index("cooling"), _TERMS.index("marginal_w"))
 _BY_CLASS = slice(_TERMS.index("bonus"), _TERMS.index("marginal_w"))
 _MIXERS = mixers(len(_TERMS))
 _OPTIONAL = ("packing", "wishes")
+CLOSE = 1e-9  # how far below an integer a score may be and still be that integer
 _SOURCES = {int(basis): basis.name.lower() for basis in ScoreBasis}
 
 
@@ -114,6 +114,15 @@ def score(
         packing=packed,
         wishes=preferred,
     )
+
+
+def truncated(scores: Floats) -> Ints:
+    """Truncates to integers. The terms of a score of exactly 64 may add up to a float just below
+    it, because 0.7 has no exact float. A single addition, so that arrays and single numbers
+    agree.
+    """
+    whole: Ints = (scores + CLOSE).astype(np.int64)
+    return whole
 
 
 def _terms(

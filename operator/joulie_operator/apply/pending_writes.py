@@ -219,14 +219,14 @@ def _is_overwritten(state: NodeWriteState, spec: NodeTwinSpec, at: float) -> boo
 def _cleanup_steps(twin: NodeTwin | None, actual: Node | None) -> list[WriteStep]:
     """Removes only what the operator created."""
     steps = []
-    if actual is not None and _is_labelled(actual.metadata):
+    if actual is not None and is_labelled(actual.metadata):
         steps.append(WriteStep("label"))
     if twin is not None and twin.metadata.is_managed_by(MANAGER):
         steps.append(WriteStep("delete"))
     return steps
 
 
-def _is_labelled(meta: ObjectMeta) -> bool:
+def is_labelled(meta: ObjectMeta) -> bool:
     return meta.is_managed_by(MANAGER) and any(key in (meta.labels or {}) for key in OUR_LABELS)
 
 

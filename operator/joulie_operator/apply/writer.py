@@ -10,7 +10,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import Protocol, assert_never
+from typing import NamedTuple, Protocol, assert_never
 
 import msgspec
 
@@ -28,6 +28,7 @@ from joulie_operator.apply.pending_writes import (
     WritePlanner,
     WriteStep,
 )
+from joulie_operator.apply.write_pace import WritePace
 from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.kube.api_client import TOO_MANY, ApiServer, ApiUnreachable, object_path
 from joulie_operator.kube.custom_resources import NODETWINS, NodeTwin, NodeTwinSpec, read_twin
@@ -38,6 +39,8 @@ from joulie_projections.state.state import ClusterState
 CHECK_INTERVAL_S = 0.5  # how often the view is checked for changes
 MAX_REST_S = 2.0  # longest pause after an expensive check
 PASS_S = 2.0  # no new write starts later than this in a pass
+BURST_S = 0.25  # idle time that may be made up for
+MAX_EVENTS = 20_000  # Kubernetes events that wait; the oldest are dropped
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 TWIN = {"apiVersion": "joulie.io/v1alpha1", "kind": "NodeTwin"}
 _read_node = msgspec.json.Decoder(Node).decode
@@ -45,17 +48,26 @@ log = get_logger("apply")
 
 
 class RateLimiter:
-    """At most `rate` calls per second, with a burst of one second's worth after idle time."""
+    """At most as many calls per second as the pace allows, with a short burst after idle time."""
 
-    def __init__(self, rate: float) -> None:
-        self._rate = rate
+    def __init__(self, pace: WritePace) -> None:
+        self._pace = pace
         self._next = 0.0
 
     async def __call__(self) -> None:
         now = asyncio.get_running_loop().time()
-        self._next = max(self._next, now - 1.0) + 1 / self._rate
+        self._next = max(self._next, now - BURST_S) + 1 / self._pace.rate
         if self._next > now:
             await asyncio.sleep(self._next - now)
+
+
+class Transition(NamedTuple):
+    """A change of a NodeTwin that becomes a Kubernetes event."""
+
+    twin: NodeTwin
+    before: NodeTwinSpec | None
+    spec: NodeTwinSpec
+    at_ns: int
 
 
 class HasClusterState(Protocol):
@@ -87,7 +99,9 @@ class Applier:
             settings.racks.others_w,
         )
         self._planner = WritePlanner(cluster.nodes, cluster.twins, options)
-        self._rate_limiter = RateLimiter(settings.rate)
+        self._pace = WritePace(settings.rate)
+        self._rate_limiter = RateLimiter(self._pace)
+        self._transitions: deque[Transition] = deque(maxlen=MAX_EVENTS)
         self._is_unreachable = False
         self._pause_s = FIRST_PAUSE_S
 
@@ -114,27 +128,41 @@ class Applier:
         await asyncio.sleep(min(seconds, MAX_REST_S))
 
     async def _write_pending(self, pending: Iterable[NodeWrites]) -> bool:
-        """Starts writes for one pass. Returns whether some are left for the next pass."""
-        waiting, until = deque(pending), time.monotonic() + PASS_S
+        """Starts writes for one pass. Returns whether some are left for the next pass.
+
+        Labels that may wait, and Kubernetes events, come last: they delay no NodeTwin.
+        """
+        waiting, until = deque(sorted(pending, key=_is_label_only)), time.monotonic() + PASS_S
 
         async def work() -> None:
-            while waiting and not self._is_unreachable and time.monotonic() < until:
-                await self._write_all(waiting.popleft())
+            while not self._is_unreachable and time.monotonic() < until:
+                if waiting:
+                    await self._write_all(waiting.popleft(), waiting)
+                elif self._transitions:
+                    await self._record_event(self._transitions.popleft())
+                else:
+                    return
 
         # After an outage a single worker probes whether the server is back.
         workers = 1 if self._is_unreachable else self._settings.at_once
         self._is_unreachable = False
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(min(workers, len(waiting))):
+            for _ in range(min(workers, len(waiting) + len(self._transitions))):
                 tasks.create_task(work())
         for node_writes in waiting:
             self._planner.state(node_writes.name).next_check_at = 0.0
-        return bool(waiting)
+        metrics.KUBE_WRITE_RATE.set(self._pace.rate)
+        return bool(waiting or self._transitions)
 
-    async def _write_all(self, node_writes: NodeWrites) -> None:
+    async def _write_all(self, node_writes: NodeWrites, waiting: deque[NodeWrites]) -> None:
+        """Writes the steps of a node in order; a label after other steps waits at the end."""
         state = self._planner.state(node_writes.name)
-        for step in node_writes.steps:
+        for number, step in enumerate(node_writes.steps):
+            if step.what == "label" and number > 0:
+                waiting.append(NodeWrites(node_writes.name, [step]))
+                break
             await self._rate_limiter()
+            began = time.monotonic()
             try:
                 async with asyncio.timeout(self._settings.deadline_s):
                     await self._write(node_writes.name, state, step)
@@ -145,6 +173,7 @@ class Applier:
                 self._is_unreachable = True
                 self._failed(step.what, node_writes.name, state, error)
                 return
+            self._pace.written(time.monotonic() - began, time.monotonic())
             metrics.KUBE_WRITES.labels(kind=step.what, outcome="done").inc()
         state.failures = 0
 
@@ -154,12 +183,18 @@ class Applier:
         if isinstance(error, KubernetesRefused):
             pause_s = max(pause_s, error.retry_after_s)
             self._is_unreachable = self._is_unreachable or error.code == TOO_MANY
+        self._note_overload(error)
         state.not_before = time.monotonic() + pause_s * random.uniform(0.75, 1.25)
         state.next_check_at = 0.0
         metrics.KUBE_WRITES.labels(kind=what, outcome="failed").inc()
         log.warning(
             "not_applied", what=what, node=name, error=str(error), retry_in_s=round(pause_s, 1)
         )
+
+    def _note_overload(self, error: Exception) -> None:
+        is_refused = isinstance(error, KubernetesRefused) and error.code == TOO_MANY
+        if is_refused or isinstance(error, TimeoutError):
+            self._pace.refused(time.monotonic())
 
     async def _write(self, name: str, state: NodeWriteState, step: WriteStep) -> None:
         match step.what:
@@ -186,7 +221,8 @@ class Applier:
         twin = read_twin(await self._api.apply(object_path(NODETWINS, name), body))
         self._cluster.twins.put(twin)
         state.written_spec = spec
-        await self._record_event(twin, before, spec)
+        was = before.spec if before else None
+        self._transitions.append(Transition(twin, was, spec, time.time_ns()))
 
     async def _apply_status(self, name: str, state: NodeWriteState) -> None:
         """Computes the status anew, from the current view and the cached NodeTwin."""
@@ -199,18 +235,23 @@ class Applier:
         self._cluster.twins.put(read_twin(answer))
         state.status, state.status_at = status, time.monotonic()
 
-    async def _record_event(
-        self, twin: NodeTwin, before: NodeTwin | None, spec: NodeTwinSpec
-    ) -> None:
+    async def _record_event(self, transition: Transition) -> None:
         """Best effort: the event log remains the record of transitions."""
-        event = event_of(twin.metadata, before.spec if before else None, spec, time.time_ns())
+        twin, before, spec, at_ns = transition
+        event = event_of(twin.metadata, before, spec, at_ns)
         if event is None:
             return
+        await self._rate_limiter()
         try:
             await self._api.create(EVENTS, event)
         except (KubernetesRefused, *ApiUnreachable) as error:
+            self._note_overload(error)
             metrics.KUBE_WRITES.labels(kind="event", outcome="failed").inc()
             log.info("event_not_created", node=twin.metadata.name, error=str(error))
+
+
+def _is_label_only(node_writes: NodeWrites) -> bool:
+    return all(step.what == "label" for step in node_writes.steps)
 
 
 def _now() -> Now:

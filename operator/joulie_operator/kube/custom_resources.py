@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, field
+from msgspec.structs import replace
 
 from joulie_bus.events import Profile
 from joulie_bus.events.bounds import MOST_CARDS, MOST_MW, NAME, WORD, Bytes, CardMb, Uid
@@ -49,11 +50,15 @@ class ObjectMeta(Part, frozen=True, kw_only=True):
     resource_version: str = ""
     generation: int = 0
     labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
     managed_fields: list[ManagedFields] | None = None
 
     def is_managed_by(self, manager: str) -> bool:
         return any(entry.manager == manager for entry in self.managed_fields or [])
+
+    def only_managed_by(self, manager: str) -> "ObjectMeta":
+        """Without other managers: a cache of thousands of objects keeps none of them."""
+        ours = [entry for entry in self.managed_fields or [] if entry.manager == manager]
+        return replace(self, managed_fields=ours[:1] or None)
 
 
 # --- NodeTwin ---------------------------------------------------------------------------------

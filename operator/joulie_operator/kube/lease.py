@@ -42,6 +42,12 @@ class LeaseObject(msgspec.Struct, frozen=True, kw_only=True):
     spec: LeaseSpec = LeaseSpec()
 
 
+def lease_path(namespace: str, name: str = "") -> str:
+    """The path of a Lease; without a name, of all in the namespace."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+    return f"{path}/{name}" if name else path
+
+
 _read = msgspec.json.Decoder(LeaseObject).decode
 
 
@@ -50,7 +56,7 @@ class Lease:
 
     def __init__(self, api: ApiServer, settings: LeaseSettings, identity: str) -> None:
         self._api = api
-        self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{settings.namespace}/leases"
+        self._leases = lease_path(settings.namespace)
         self._namespace = settings.namespace
         self._duration_s = settings.duration_s
         self._identity = identity

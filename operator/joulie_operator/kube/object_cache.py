@@ -10,10 +10,16 @@ K = TypeVar("K")
 
 
 class ObjectCache(Generic[K]):
-    """Objects by name; an older version never replaces a newer one."""
+    """Objects by name; an older version never replaces a newer one.
 
-    def __init__(self, meta: Callable[[K], ObjectMeta]) -> None:
+    `reduced` returns the part of an object that is kept.
+    """
+
+    def __init__(
+        self, meta: Callable[[K], ObjectMeta], reduced: Callable[[K], K] = lambda it: it
+    ) -> None:
         self._meta = meta
+        self._reduced = reduced
         self._objects: dict[str, K] = {}
         self._listed: set[str] = set()
         self.complete = asyncio.Event()  # set after the first complete list
@@ -52,7 +58,7 @@ class ObjectCache(Generic[K]):
         known = self._objects.get(meta.name)
         if known is not None and _version(self._meta(known)) >= _version(meta):
             return
-        self._objects[meta.name] = obj
+        self._objects[meta.name] = self._reduced(obj)
         self.changed.set()
 
     def drop(self, name: str) -> None:

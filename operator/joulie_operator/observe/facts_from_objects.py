@@ -19,7 +19,7 @@ from joulie_bus.events import (
     WorkloadClass,
 )
 from joulie_bus.events.bounds import MOST_BYTES, MOST_CARDS, MOST_CPU_MILLI
-from joulie_operator.kube.custom_resources import Gpu, GpuStatus, ObjectMeta
+from joulie_operator.kube.custom_resources import MANAGER, Gpu, GpuStatus, ObjectMeta
 from joulie_operator.kube.gpu_objects import AVAILABLE
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES, count_cards
 from joulie_projections.pods.classify import CLASS_ANNOTATION
@@ -40,21 +40,21 @@ _OUR_LABELS = (
 )
 
 
-class NodeSpec(msgspec.Struct):
+class NodeSpec(msgspec.Struct, gc=False):
     unschedulable: bool | None = None
 
 
-class Condition(msgspec.Struct):
+class Condition(msgspec.Struct, gc=False):
     type: str
     status: str
 
 
-class NodeStatus(msgspec.Struct):
+class NodeStatus(msgspec.Struct, gc=False):
     allocatable: dict[str, Quantity] | None = None
     conditions: list[Condition] | None = None
 
 
-class Node(msgspec.Struct):
+class Node(msgspec.Struct, gc=False):
     """The part of a Kubernetes Node that Joulie reads."""
 
     metadata: ObjectMeta
@@ -62,10 +62,22 @@ class Node(msgspec.Struct):
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
 
+_NO_SPEC, _NO_STATUS = NodeSpec(), NodeStatus()
+
+
+def metadata_of(node: Node) -> Node:
+    """The part of a Node that the applier compares; capacity is a fact of the log already."""
+    return Node(node.metadata.only_managed_by(MANAGER), _NO_SPEC, _NO_STATUS)
+
+
+class NamespaceMeta(ObjectMeta, frozen=True, kw_only=True):
+    annotations: dict[str, str] | None = None
+
+
 class Namespace(msgspec.Struct):
     """The part of a Kubernetes Namespace that Joulie reads."""
 
-    metadata: ObjectMeta
+    metadata: NamespaceMeta
 
 
 def class_of(namespace: Namespace) -> WorkloadClass | None:

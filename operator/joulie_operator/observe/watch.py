@@ -4,7 +4,10 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from joulie_bus.errors import ViewBehind
 from joulie_bus.events import WorkloadClass
@@ -15,8 +18,10 @@ from joulie_bus.streams.subjects import Subjects
 from joulie_operator.kube.api_client import ApiServer, Query
 from joulie_operator.kube.custom_resources import (
     GPUS,
+    MANAGER,
     NODEHARDWARES,
     NODETWINS,
+    Condition,
     Gpu,
     NodeHardware,
     NodeTwin,
@@ -38,6 +43,7 @@ from joulie_operator.observe.facts_from_objects import (
     logged_namespaces,
     logged_nodes,
     logged_pods,
+    metadata_of,
 )
 from joulie_operator.observe.hardware_inventory import Inventory, hardware_filters
 from joulie_operator.observe.resource_watcher import Watcher, decoder_of
@@ -50,6 +56,7 @@ NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
 ALIVE: Query = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 NAMESPACES_TIMEOUT_S = 10.0
 CATCH_UP_TIMEOUT_S = 10.0
+SHARED_CONDITIONS = 1000  # lists of conditions that NodeTwins share
 K = TypeVar("K")
 log = get_logger("watch")
 
@@ -65,11 +72,24 @@ class ObservedCluster(NamedTuple):
     @classmethod
     def empty(cls) -> "ObservedCluster":
         return cls(
-            ObjectCache[Node](lambda it: it.metadata),
-            ObjectCache[NodeTwin](lambda it: it.metadata),
+            ObjectCache[Node](lambda it: it.metadata, metadata_of),
+            ObjectCache[NodeTwin](lambda it: it.metadata, reduced_twin),
             ObjectCache[Gpu](lambda it: it.metadata),
             WatchStatuses(),
         )
+
+
+def reduced_twin(twin: NodeTwin) -> NodeTwin:
+    """Without other managers; most nodes have the conditions of many others, kept once."""
+    metadata, status = twin.metadata.only_managed_by(MANAGER), twin.status
+    if status is not None and status.conditions:
+        status = replace(status, conditions=_shared(tuple(status.conditions)))
+    return replace(twin, metadata=metadata, status=status)
+
+
+@lru_cache(SHARED_CONDITIONS)
+def _shared(conditions: tuple[Condition, ...]) -> list[Condition]:
+    return list(conditions)
 
 
 class _Publishing(NamedTuple):

@@ -122,6 +122,7 @@ def processor(name: str) -> Words:
     return tuple(word for word in found if word not in _NO_PROCESSOR) or found
 
 
+@lru_cache(maxsize=CACHED_NAMES)
 def vendor_of(*names: str) -> Vendor:
     """The vendor of a card by the first of these names that identifies one."""
     for text in names:

@@ -187,5 +187,25 @@ cut = Table(
     Column("made_by", Text, nullable=False),
 )
 
+# The ledger: energy per interval, packed by kind of row; coarser with age.
+energy = Table(
+    "energy",
+    metadata,
+    Column("grain", Text, primary_key=True),
+    Column("start_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", Text, primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+)
+
+# The state of the ledger's fold, committed together with the intervals that it has closed.
+energy_state = Table(
+    "energy_state",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("position", BigInteger, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+
 # The oldest code that may use this schema: a step that removes something raises it.
 Table("schema_floor", metadata, Column("oldest", Text, primary_key=True))

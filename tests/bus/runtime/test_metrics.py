@@ -46,7 +46,7 @@ def test_a_process_shows_what_it_counts_and_nothing_of_others(part: str) -> None
     assert ("joulie_answers" in shown) == (part == "extender")
     assert ("joulie_commit_seconds" in shown) == (part == "projector")
     assert ("joulie_archive_position" in shown) == (part == "archive")
-    assert ("joulie_view_age_seconds" in shown) == (part not in {"projector", "archive"})
+    assert ("joulie_view_age_seconds" in shown) == (part not in {"projector", "archive", "ledger"})
     assert "joulie_broker_errors" in shown
 
 

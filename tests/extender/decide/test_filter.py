@@ -205,8 +205,7 @@ def test_no_pod_is_refused_while_nothing_is_known() -> None:
 
 def answered(pod: PodAsk, names: list[str]) -> bytes:
     decision = decide_filter(pod, names, Look(BOARD, 7, 0, NOON), Weights())
-    asked, fits = ExtenderArgs(pod, Names.of(names)), passed(decision)
-    return names_reply(asked, asked.names.where(fits), fits, decision.reason)
+    return names_reply(ExtenderArgs(pod, Names.of(names)), passed(decision), decision.reason)
 
 
 def test_a_pod_that_is_refused_again_gets_the_same_bytes() -> None:

@@ -113,18 +113,6 @@ async def test_a_refused_nominated_node_is_answered_like_any(workload: str) -> N
     assert (made.node is None, block.calls["filter"]) == (False, calls)
 
 
-async def test_prioritize_is_asked_about_the_very_list_that_filter_returned() -> None:
-    async with served(half) as extender:
-        block = extender.block()
-        await KubeScheduler(machines(10), [block]).attempt(FAST)
-        reader = extender.extender._prioritizes["all"].handler._reader  # type: ignore[attr-defined]
-
-    remembered = [known.names for known in reader._lists._lists.values()]
-    assert sorted(map(sorted, remembered)) == sorted(
-        [sorted(machines(10)), [f"n{n}" for n in range(1, 10, 2)]]
-    )
-
-
 async def test_one_connection_serves_filter_and_prioritize() -> None:
     async with served(half) as extender:
         block = extender.block()

@@ -89,6 +89,7 @@ async def test_a_hundred_changed_nodes_cause_a_hundred_patches_of_each_object(
         await until(wrote(server, "patch", "nodes", len(CHANGED)))
         view.change(performance("n0001"))  # the last change: all others were written before it
         await until(wrote(server, "patch", "nodes", len(CHANGED) + 1))
+        await until(wrote(server, "create", "events", len(CHANGED) + 1))
 
     patched = [asked.name for asked in server.writes() if asked.resource == "nodetwins"]
     assert sorted(patched) == sorted([*CHANGED, "n0001"])

@@ -128,6 +128,7 @@ async def test_a_plan_becomes_twins_labels_statuses_and_events(
         await tell(hardware("n1", gpus=8), plan_made(), performance("n1"), caps("n1", 100, 100))
         await tell(eco("n2"), caps("n2", 60), power("n2", 100))
         await until(has_settled(server, "n1", "n2"))
+        await until(lambda: len(server.all("events")) == 2)
 
     assert twins(server) == {
         "n1": {

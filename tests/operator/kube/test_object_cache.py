@@ -6,10 +6,18 @@ from joulie_bus.streams.memory import MemoryBroker, MemoryLog
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, VirtualClock, producer
 from joulie_operator.apply.kubernetes_events import event_of
-from joulie_operator.kube.custom_resources import NodeTwinSpec, ObjectMeta
+from joulie_operator.kube.custom_resources import (
+    MANAGER,
+    Condition,
+    NodeTwin,
+    NodeTwinSpec,
+    NodeTwinStatus,
+    ObjectMeta,
+)
 from joulie_operator.kube.object_cache import ObjectCache
 from joulie_operator.observe.fact_publisher import FactPublisher
 from joulie_operator.observe.facts_from_objects import ChangeFilter, Node, NodeKind
+from joulie_operator.observe.watch import ObservedCluster
 
 pytestmark = pytest.mark.anyio
 
@@ -29,6 +37,34 @@ def test_an_older_event_does_not_replace_a_newer_response() -> None:
     seen.put(node("n1", "9", a="old"))
 
     assert seen.get("n1") is newer
+
+
+def test_a_cache_of_nodes_keeps_labels_and_only_the_own_manager() -> None:
+    meta = {"name": "n1", "uid": "u", "resourceVersion": "10", "labels": {"a": "b"}}
+    managers = {"managedFields": [{"manager": "kubelet"}, {"manager": MANAGER}]}
+    status = {"allocatable": {"cpu": "96"}, "conditions": [{"type": "Ready", "status": "True"}]}
+    nodes = ObservedCluster.empty().nodes
+    nodes.put(msgspec.convert({"metadata": meta | managers, "status": status}, Node))
+    kept = meta | {"managedFields": [{"manager": MANAGER}]}
+
+    assert nodes.get("n1") == msgspec.convert({"metadata": kept}, Node)
+
+
+def test_nodetwins_with_equal_conditions_share_them() -> None:
+    twins = ObservedCluster.empty().twins
+    for name in ("n1", "n2"):
+        status = NodeTwinStatus(
+            schedulable_class="eco", conditions=[Condition(type="Planned", status="True")]
+        )
+        twins.put(NodeTwin(metadata=ObjectMeta(name=name), status=status))
+    one, other = twins.get("n1"), twins.get("n2")
+
+    assert one is not None
+    assert one.status is not None
+    assert other is not None
+    assert other.status is not None
+    assert one.status == other.status
+    assert one.status.conditions is other.status.conditions
 
 
 async def test_objects_missing_from_a_complete_list_are_removed() -> None:

@@ -1,0 +1,124 @@
+"""Pods of a benchmark, and the times at which they are created and seen bound."""
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
+from statistics import quantiles
+from typing import Any, NamedTuple
+
+import msgspec
+
+from joulie_bus.runtime.tasks import background
+from joulie_operator.kube.api_client import ApiServer, ApiUnreachable
+from kube_conditions import PODS
+
+AT_ONCE = 32  # requests of this program
+
+
+class _Meta(msgspec.Struct):
+    name: str
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Meta
+    spec: _Spec
+
+
+class Waits(NamedTuple):
+    """Times from creation to binding, in seconds."""
+
+    p50: float
+    p99: float
+    longest: float
+    unplaced: int  # pods that are counted with the time that they have waited so far
+
+
+class Bindings:
+    """Inside `following`, knows the node of each bound pod, and when it was seen bound."""
+
+    def __init__(self, api: ApiServer) -> None:
+        self._api = api
+        self._began: dict[str, float] = {}
+        self._bound: dict[str, float] = {}
+        self._nodes: dict[str, str] = {}
+        self._accepted = asyncio.Event()
+        self._moved = asyncio.Event()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def following(cls, api: ApiServer) -> AsyncGenerator["Bindings", None]:
+        bindings = cls(api)
+        async with background(bindings._follow(), "bindings"):
+            await bindings._accepted.wait()
+            yield bindings
+
+    def __len__(self) -> int:
+        return len(self._bound)
+
+    def is_bound(self, name: str) -> bool:
+        return name in self._bound
+
+    async def create(self, pod: dict[str, Any]) -> None:
+        self._began[pod["metadata"]["name"]] = time.perf_counter()
+        await self._api.create(PODS, pod)
+
+    async def wait_for(self, count: int, patience_s: float) -> bool:
+        """Waits for that many bound pods; False if there are fewer after `patience_s`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                while len(self) < count:
+                    self._moved.clear()
+                    await self._moved.wait()
+        return len(self) >= count
+
+    def waits(self, names: Iterable[str]) -> Waits:
+        now, names = time.perf_counter(), list(names)
+        waited = [self._bound.get(name, now) - self._began[name] for name in names]
+        unplaced = sum(name not in self._bound for name in names)
+        return Waits(percentile(waited, 50), percentile(waited, 99), max(waited), unplaced)
+
+    def most_on_a_node(self) -> int:
+        return max(Counter(self._nodes.values()).values(), default=0)
+
+    async def _follow(self) -> None:
+        """The server ends a watch after some minutes; the next one starts where it ended."""
+        version = ""
+        while True:
+            watch = self._api.watch(PODS, version, {"fieldSelector": "spec.nodeName!="})
+            with contextlib.suppress(*ApiUnreachable):
+                async with contextlib.aclosing(watch):
+                    async for events in watch:
+                        self._accepted.set()
+                        for event in events:
+                            version = event.version
+                            if event.type in ("ADDED", "MODIFIED"):
+                                self._note(msgspec.json.decode(event.object, type=_Pod))
+                        self._moved.set()
+
+    def _note(self, pod: _Pod) -> None:
+        if pod.metadata.name not in self._bound:
+            self._bound[pod.metadata.name] = time.perf_counter()
+            self._nodes[pod.metadata.name] = pod.spec.node_name
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    return quantiles(values, n=100, method="inclusive")[percent - 1]
+
+
+async def all_of(calls: Iterable[Awaitable[object]]) -> None:
+    """Runs the calls, AT_ONCE at a time."""
+    waiting = iter(calls)
+
+    async def some() -> None:
+        for call in waiting:
+            await call
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(AT_ONCE):
+            tasks.create_task(some())

@@ -1,0 +1,88 @@
+"""`joulie energy`: the energy of nodes, pods and plans in a period, from the ledger."""
+
+import argparse
+import csv
+import json
+import sys
+import time
+
+import joulie_migrations
+from joulie_bus.errors import NotInTheLog
+from joulie_cli.display.time_arguments import as_time, shown
+from joulie_cli.wiring import Wiring
+from joulie_projections.energy.report import By, EnergyReport, as_json, kwh, report_of
+from joulie_projections.energy.table import EnergyTable
+from joulie_projections.store import database
+
+SETTINGS = ()
+NS_PER_MS = 1_000_000
+KINDS = {"node": ("node",), "plan": ("node",), "pod": ("node", "pod")}
+SHOWN_LINES = 30
+
+
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    report, position = _read(args, wires)
+    by: By = args.by
+    if args.json:
+        print(json.dumps({**as_json(report, by), "position": position}))
+    elif args.csv:
+        _print_csv(report, by)
+    else:
+        print(as_text(report, by, position))
+    return 0
+
+
+def _read(args: argparse.Namespace, wires: Wiring) -> tuple[EnergyReport, int]:
+    now = time.time_ns()
+    from_ms = _time(args.first, now) // NS_PER_MS if args.first else 0
+    to_ms = (_time(args.last, now) if args.last else now) // NS_PER_MS
+    wires.data.require()
+    engine = database.reader(wires.data.database)
+    try:
+        database.require_reachable(engine)
+        joulie_migrations.require(engine)
+        kinds = KINDS.get(args.by, ("node", "group"))
+        intervals, position = EnergyTable(engine).between(from_ms, to_ms, kinds)
+    finally:
+        engine.dispose()
+    if not intervals:
+        raise NotInTheLog(
+            "The ledger holds no energy of this time. It is folded by `joulie ledger`, which "
+            "`joulie up` and `joulie demo` run; `joulie ledger --once` folds it now."
+        )
+    return report_of(intervals, args.by), position
+
+
+def _time(text: str, now: int) -> int:
+    try:
+        return as_time(text, now)
+    except ValueError as error:
+        why = "a time such as 2026-11-21T10:30, or -10m"
+        raise NotInTheLog(f"{text!r} is not {why}.") from error
+
+
+def as_text(report: EnergyReport, by: By, position: int) -> str:
+    start, end = shown(report.from_ms * NS_PER_MS), shown(report.to_ms * NS_PER_MS)
+    lines = [
+        f"Energy from {start} to {end}, folded up to position {position}",
+        f"  meters    {kwh(report.meter_uj):12.3f} kWh, "
+        f"of which {kwh(report.modelled_uj):.3f} modelled",
+        f"  pods      {kwh(report.pods_uj):12.3f} kWh above idle",
+        f"  idle      {kwh(report.idle_uj):12.3f} kWh",
+        f"  unknown   {kwh(report.unknown_uj):12.3f} kWh estimated over gaps, in no other figure",
+        f"  by {by:<20} {'kWh':>12} {'above idle':>12} {'idle':>12}",
+    ]
+    for name, share in list(report.by.items())[:SHOWN_LINES]:
+        parts = (share.pods_uj + share.idle_uj, *share)
+        lines.append(f"  {name:<23} " + " ".join(f"{kwh(part):12.3f}" for part in parts))
+    if len(report.by) > SHOWN_LINES:
+        lines.append(f"  and {len(report.by) - SHOWN_LINES} more; --json or --csv lists all")
+    return "\n".join(lines)
+
+
+def _print_csv(report: EnergyReport, by: By) -> None:
+    out = csv.writer(sys.stdout)
+    out.writerow((by, "kwh", "pods_kwh", "idle_kwh"))
+    for name, share in report.by.items():
+        total = share.pods_uj + share.idle_uj
+        out.writerow((name, *(f"{kwh(part):.9f}" for part in (total, *share))))

@@ -1,0 +1,80 @@
+"""`joulie ledger`: follows the log and keeps the ledger of energy."""
+
+import argparse
+import asyncio
+import contextlib
+from collections.abc import Generator
+from pathlib import Path
+
+import joulie_migrations
+from joulie_audit.archive.fact_source import FactSource, StreamFacts
+from joulie_audit.archive.parts import Archive, ArchivedFacts
+from joulie_audit.ledger.follow import PASS_S, LedgerFollower
+from joulie_bus.errors import JoulieError
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.runtime.logging import get_logger
+from joulie_cli.log_access.past import ArchivePlace, archive_of, broker_of, history_of
+from joulie_cli.wiring import Wiring, serve_part
+from joulie_projections.energy.table import EnergyTable
+from joulie_projections.store import database
+
+SETTINGS = (ArchivePlace,)
+log = get_logger("ledger")
+
+
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    archive = archive_of(args, wires)
+    if args.once or args.rebuild:
+        asyncio.run(_once(args, wires, archive))
+        return 0
+    return serve_part(wires, "ledger", _follow(wires, archive))
+
+
+async def _once(args: argparse.Namespace, wires: Wiring, archive: Path | None) -> None:
+    with _table(wires) as table:
+        if args.rebuild:
+            table.clear()
+        follower = LedgerFollower(table)
+        async with broker_of(wires) as bus:
+            while not await _catch_up(follower, wires, bus, archive):
+                pass
+
+
+async def _follow(wires: Wiring, archive: Path | None) -> None:
+    """Runs until cancelled. A failed pass is logged and repeated."""
+    with _table(wires) as table:
+        follower = LedgerFollower(table)
+        async with broker_of(wires) as bus:
+            while True:
+                is_done = True
+                try:
+                    is_done = await _catch_up(follower, wires, bus, archive)
+                except JoulieError as error:
+                    log.error("not_folded", why=str(error))
+                    follower.reload()
+                if is_done:
+                    await asyncio.sleep(PASS_S)
+
+
+async def _catch_up(
+    follower: LedgerFollower, wires: Wiring, bus: JetStreamLog, archive: Path | None
+) -> bool:
+    with history_of(wires, archive) as history:
+        async with StreamFacts.on(bus, history) as streams:
+            return await follower.catch_up(history, _facts(archive, streams))
+
+
+def _facts(archive: Path | None, streams: FactSource) -> FactSource:
+    return streams if archive is None else ArchivedFacts(Archive.of(archive), streams)
+
+
+@contextlib.contextmanager
+def _table(wires: Wiring) -> Generator[EnergyTable, None, None]:
+    wires.data.require()
+    engine = database.writer(wires.data.database)
+    try:
+        database.require_reachable(engine)
+        joulie_migrations.require(engine)
+        yield EnergyTable(engine)
+    finally:
+        engine.dispose()

@@ -1,0 +1,58 @@
+"""`joulie release`: hands the nodes back before an uninstall."""
+
+import argparse
+import asyncio
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from joulie_bus.errors import LeaseHeld, SettingsError
+from joulie_cli.commands.operator import IN_CLUSTER
+from joulie_cli.wiring import Wiring
+from joulie_operator.cluster_settings import ClusterSettings, LeaseSettings
+
+if TYPE_CHECKING:
+    from joulie_operator.apply.release import Released
+
+SETTINGS = (ClusterSettings, LeaseSettings)
+SCHEDULER_LEASE = "joulie-scheduler"  # of the kube-scheduler of the chart
+
+
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
+    if not cluster:
+        raise SettingsError(["KUBECONFIG: a release needs a cluster; name one with --kubeconfig"])
+    lease = wires.source.load(LeaseSettings)
+    done = asyncio.run(_release(cluster, lease, args.stop, args.wait))
+    print(
+        f"Removed the labels of {done.labels} nodes, {done.twins} NodeTwins and the status of "
+        f"{done.cards} cards."
+    )
+    return 0
+
+
+async def _release(
+    cluster: str, settings: LeaseSettings, stopped: list[str], wait_s: float
+) -> "Released":
+    """Works as the holder of the operator's Lease, so that no operator writes meanwhile."""
+    from joulie_operator.apply.release import release, stop_deployment
+    from joulie_operator.kube.api_client import ApiServer
+    from joulie_operator.kube.lease import NAME, Lease, lease_path
+
+    done: list[Released] = []
+
+    async def work() -> None:
+        done.append(await release(api))
+
+    async with ApiServer.of(None if cluster == IN_CLUSTER else Path(cluster)) as api:
+        for name in stopped:
+            await stop_deployment(api, settings.namespace, name)
+        lease = Lease(api, settings, f"joulie-release-{secrets.token_hex(3)}")
+        try:
+            async with asyncio.timeout(wait_s):
+                await lease.lead(work)
+        except TimeoutError as error:
+            raise LeaseHeld(NAME, settings.namespace, wait_s) from error
+        for name in (NAME, SCHEDULER_LEASE):
+            await api.delete(lease_path(settings.namespace, name))
+    return done[0]

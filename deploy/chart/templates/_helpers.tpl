@@ -1,0 +1,214 @@
+{{/* Names are fixed: the cluster holds one installation, because NodeTwins and the Lease have none. */}}
+
+{{- define "joulie.labels" -}}
+app.kubernetes.io/name: joulie
+app.kubernetes.io/component: {{ .part }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
+{{- end }}
+
+{{- define "joulie.selector" -}}
+app.kubernetes.io/name: joulie
+app.kubernetes.io/component: {{ .part }}
+{{- end }}
+
+{{- define "joulie.meta" -}}
+name: joulie-{{ .part }}
+namespace: {{ .root.Release.Namespace }}
+labels: {{- include "joulie.labels" . | nindent 2 }}
+{{- end }}
+
+{{- define "joulie.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{/* Non-empty if the parts share SQLite on the volume of the projector. */}}
+{{- define "joulie.sqlite" -}}
+{{- if not .Values.database.existingSecret }}true{{ end }}
+{{- end }}
+
+{{- define "joulie.natsUrl" -}}
+{{- if .Values.nats.url }}{{ .Values.nats.url }}
+{{- else -}}
+{{- $urls := list -}}
+{{- range until (int .Values.nats.replicas) }}
+{{- $urls = append $urls (printf "tls://joulie-nats-%d.joulie-nats.%s.svc:4222" . $.Release.Namespace) }}
+{{- end }}
+{{- join "," $urls }}
+{{- end }}
+{{- end }}
+
+{{- define "joulie.natsUsers" -}}
+{{ .Values.nats.usersSecret | default "joulie-nats-users" }}
+{{- end }}
+
+{{/* The Secret with the authority of the broker, if there is one. */}}
+{{- define "joulie.natsCa" -}}
+{{- if .Values.nats.url }}{{ .Values.nats.caSecret }}{{ else }}joulie-nats-tls{{ end }}
+{{- end }}
+
+{{- define "joulie.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: { type: RuntimeDefault }
+{{- end }}
+
+{{- define "joulie.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: { drop: [ALL] }
+{{- end }}
+
+{{/* What all pods of the chart share. */}}
+{{- define "joulie.podBasics" -}}
+enableServiceLinks: false
+securityContext: {{- include "joulie.podSecurity" . | nindent 2 }}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Replicas on different nodes, where the nodes suffice; with SQLite on the projector's node. */}}
+{{- define "joulie.affinity" -}}
+affinity:
+{{- if and (include "joulie.sqlite" .root) (ne .part "projector") }}
+  podAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      - topologyKey: kubernetes.io/hostname
+        labelSelector:
+          matchLabels: {{- include "joulie.selector" (dict "part" "projector") | nindent 12 }}
+{{- else }}
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        podAffinityTerm:
+          topologyKey: kubernetes.io/hostname
+          labelSelector:
+            matchLabels: {{- include "joulie.selector" . | nindent 14 }}
+{{- end }}
+{{- end }}
+
+{{/* The environment of a component: of all components first, then its own. */}}
+{{- define "joulie.env" -}}
+{{- $broker := index (.root.Files.Get "files/parts.json" | fromJson) .part -}}
+envFrom:
+  - configMapRef: { name: joulie-settings }
+env:
+  - { name: POD_NAME, valueFrom: { fieldRef: { fieldPath: metadata.name } } }
+  - { name: POD_NAMESPACE, valueFrom: { fieldRef: { fieldPath: metadata.namespace } } }
+  - { name: JOULIE_CLUSTER, value: {{ .root.Values.cluster | quote }} }
+  - { name: JOULIE_DATA, value: /var/lib/joulie }
+  - { name: METRICS_ADDR, value: ":9877" }
+  - { name: NATS_URL, value: {{ include "joulie.natsUrl" .root | quote }} }
+  - { name: NATS_REPLICAS, value: {{ .root.Values.nats.replicas | quote }} }
+  - { name: NATS_USER, value: {{ $broker.role }} }
+  - { name: NATS_INBOX, value: {{ $broker.inbox }} }
+  - name: NATS_PASSWORD
+    valueFrom:
+      secretKeyRef: { name: {{ include "joulie.natsUsers" .root }}, key: NATS_{{ upper $broker.role }} }
+{{- if include "joulie.natsCa" .root }}
+  - { name: NATS_CA_FILE, value: /etc/joulie/nats/ca.crt }
+{{- end }}
+{{- if not (include "joulie.sqlite" .root) }}
+  - name: DATABASE_URL
+    valueFrom:
+      secretKeyRef: { name: {{ .root.Values.database.existingSecret }}, key: url }
+{{- end }}
+{{- end }}
+
+{{- define "joulie.mounts" -}}
+- { name: data, mountPath: /var/lib/joulie }
+- { name: tmp, mountPath: /tmp }
+{{- if include "joulie.natsCa" .root }}
+- { name: nats-ca, mountPath: /etc/joulie/nats, readOnly: true }
+{{- end }}
+{{- end }}
+
+{{/* All volumes but "data" of the projector, which its StatefulSet makes. */}}
+{{- define "joulie.volumes" -}}
+- { name: tmp, emptyDir: {} }
+{{- if include "joulie.natsCa" .root }}
+- name: nats-ca
+  secret: { secretName: {{ include "joulie.natsCa" .root }}, items: [{ key: ca.crt, path: ca.crt }] }
+{{- end }}
+{{- if and (ne .part "projector") (include "joulie.sqlite" .root) }}
+- { name: data, persistentVolumeClaim: { claimName: data-joulie-projector-0 } }
+{{- else if ne .part "projector" }}
+- { name: data, emptyDir: {} }
+{{- end }}
+{{- end }}
+
+{{/* "isReady" replaces the probe of the port for metrics. */}}
+{{- define "joulie.probes" -}}
+livenessProbe:
+  httpGet: { path: /healthz, port: metrics }
+  periodSeconds: 10
+  failureThreshold: 6
+readinessProbe:
+  httpGet: {{ .isReady | default "{ path: /readyz, port: metrics }" }}
+  periodSeconds: 5
+{{- end }}
+
+{{/* The container of a component that serves metrics. "extra" holds more env, "ports" more ports. */}}
+{{- define "joulie.container" -}}
+- name: {{ .part }}
+  image: {{ include "joulie.image" .root }}
+  imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+  args: [{{ .part }}]
+  {{- include "joulie.env" . | nindent 2 }}
+  {{- with .env }}{{ . | nindent 4 }}{{ end }}
+  ports:
+    - { name: metrics, containerPort: 9877 }
+    {{- with .ports }}{{ . | nindent 4 }}{{ end }}
+  {{- include "joulie.probes" . | nindent 2 }}
+  resources: {{- toYaml (index .root.Values .part "resources") | nindent 4 }}
+  securityContext: {{- include "joulie.containerSecurity" . | nindent 4 }}
+  volumeMounts:
+    {{- include "joulie.mounts" . | nindent 4 }}
+    {{- with .volumeMounts }}{{ . | nindent 4 }}{{ end }}
+{{- end }}
+
+{{/* The documents of a file of deploy/, for the namespace of the release, without the Namespace. */}}
+{{- define "joulie.manifests" -}}
+{{- range splitList "\n---\n" (.root.Files.Get .file) }}
+{{- $tree := fromYaml . }}
+{{- if and $tree (ne $tree.kind "Namespace") }}
+{{- if eq (dig "metadata" "namespace" "" $tree) "joulie-system" }}
+{{- $_ := set $tree.metadata "namespace" $.root.Release.Namespace }}
+{{- end }}
+{{- range $tree.subjects }}{{ $_ := set . "namespace" $.root.Release.Namespace }}{{ end }}
+{{- $_ := set $tree.metadata "labels" (include "joulie.labels" $ | fromYaml) }}
+---
+{{ toYaml $tree }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The configuration of kube-scheduler from deploy/, with the extender at another address. */}}
+{{- define "joulie.schedulerConfig" -}}
+{{- $file := ternary "kube-scheduler.yaml" (printf "kube-scheduler-%s.yaml" .root.Values.scheduler.configuration) (eq .root.Values.scheduler.configuration "energy") }}
+{{- $config := .root.Files.Get (printf "files/%s" $file) | fromYaml }}
+{{- range $config.extenders }}
+{{- $_ := set . "urlPrefix" (.urlPrefix | replace "https://joulie-extender.joulie-system.svc.cluster.local:9876" $.url) }}
+{{- if $.plain }}{{ $_ := unset . "enableHTTPS" }}{{ $_ := unset . "tlsConfig" }}{{ end }}
+{{- end }}
+{{- with .root.Values.scheduler.percentageOfNodesToScore }}
+{{- $_ := set $config "percentageOfNodesToScore" (int .) }}
+{{- end }}
+{{- if .plain }}
+{{- $_ := set (first $config.profiles) "schedulerName" .root.Values.scheduler.name }}
+{{- $_ := set $config "leaderElection" (dict "leaderElect" true "resourceNamespace" .root.Release.Namespace "resourceName" "joulie-scheduler") }}
+{{- end }}
+{{- toYaml $config }}
+{{- end }}

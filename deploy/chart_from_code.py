@@ -1,0 +1,119 @@
+"""Writes the parts of the chart that the code knows. A test compares the files with the code.
+
+    .venv/bin/python deploy/chart_from_code.py
+
+files/nats.conf        the configuration of the embedded broker, for a pod
+files/parts.json       the broker role and the inbox of each component
+values.schema.json     the names of all settings that `settings` may hold
+"""
+
+import json
+import re
+from importlib import import_module
+from pathlib import Path
+
+from joulie_bus.broker import embedded
+from joulie_bus.runtime.settings import BusSettings, declared
+from joulie_bus.streams.roles import Role, inbox
+from joulie_cli.wiring import PlaceSettings
+
+CHART = Path(__file__).parent / "chart"
+PARTS = {
+    "projector": Role.PROJECTOR,
+    "operator": Role.OPERATOR,
+    "extender": Role.EXTENDER,
+    "console": Role.CONSOLE,
+    "migrate": Role.ADMIN,
+}
+# What the chart sets itself, from values of its own.
+BY_THE_CHART = frozenset(
+    {
+        "CONSOLE_ADDR",
+        "CONSOLE_TOKEN_FILE",
+        "DATABASE_URL",
+        "EXTENDER_ADDR",
+        "EXTENDER_BINDS",
+        "EXTENDER_HOSTS",
+        "EXTENDER_REPLICA",
+        "EXTENDER_SPOOL",
+        "EXTENDER_TLS_CERT_FILE",
+        "EXTENDER_TLS_CLIENT_CA_FILE",
+        "EXTENDER_TLS_KEY_FILE",
+        "JOULIE_CLUSTER",
+        "JOULIE_DATA",
+        "KUBECONFIG",
+        "METRICS_ADDR",
+        "NATS_CA_FILE",
+        "NATS_INBOX",
+        "NATS_PASSWORD",
+        "NATS_REPLICAS",
+        "NATS_URL",
+        "NATS_USER",
+        "POD_NAMESPACE",
+    }
+)
+# They have no meaning in a pod of this chart.
+NOT_IN_PODS = frozenset({"NATS_CERT_FILE", "NATS_CREDS_FILE", "NATS_KEY_FILE", "NATS_SERVER_BIN"})
+_CLUSTER_AND_TLS = """\
+tls {
+  cert_file: /etc/joulie/nats/tls.crt
+  key_file: /etc/joulie/nats/tls.key
+  ca_file: /etc/joulie/nats/ca.crt
+}
+http: 8222
+"""
+
+
+def setting_names() -> set[str]:
+    """The settings of all components that the chart runs."""
+    parts = [import_module(f"joulie_cli.commands.{part}").SETTINGS for part in PARTS]
+    rows = declared(BusSettings, PlaceSettings, *(each for part in parts for each in part))
+    return {row.name for row in rows}
+
+
+def nats_conf() -> str:
+    """Names and passwords are variables that nats-server reads from its environment."""
+    users = embedded._users({role: f"$NATS_{role.upper()}" for role in Role})
+    text = embedded._CONFIG.format(
+        name="$POD_NAME",
+        port=4222,
+        max_payload=embedded.MAX_PAYLOAD,
+        store="/data",
+        users=users.replace('},{"user"', '},\n{"user"'),
+        cluster=_CLUSTER_AND_TLS,
+    )
+    _, text = text.split("\n", 1)  # the comment of the embedded broker
+    text = text.replace("127.0.0.1", "0.0.0.0")  # noqa: S104  a NetworkPolicy names the clients
+    return re.sub(r'"(\$NATS_\w+)"', r"\1", text)
+
+
+def parts() -> str:
+    rows = {part: {"role": role, "inbox": inbox(role)} for part, role in PARTS.items()}
+    return json.dumps(rows, indent=2) + "\n"
+
+
+def schema(now: str) -> str:
+    """The schema with the current names of the settings."""
+    tree = json.loads(now)
+    names = sorted(setting_names() - BY_THE_CHART - NOT_IN_PODS)
+    tree["properties"]["settings"]["propertyNames"]["enum"] = names
+    return json.dumps(tree, indent=2) + "\n"
+
+
+def files() -> dict[Path, str]:
+    """What each file holds if it is up to date."""
+    schema_file = CHART / "values.schema.json"
+    return {
+        CHART / "files/nats.conf": nats_conf(),
+        CHART / "files/parts.json": parts(),
+        schema_file: schema(schema_file.read_text()),
+    }
+
+
+def main() -> None:
+    for path, text in files().items():
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

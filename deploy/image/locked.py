@@ -1,0 +1,57 @@
+"""Prints the part of requirements.lock that an image needs, with its hashes.
+
+    python deploy/image/locked.py run      what a running Joulie imports
+    python deploy/image/locked.py build    what builds its wheel
+
+The lock names for each package what requires it ("# via"), so that no resolver is needed. Python's
+standard library is enough for this program.
+"""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_BLOCK = re.compile(r"^(?=[a-z0-9])", re.MULTILINE)
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_VIA = re.compile(r"^ +# +(?:via )?([a-z0-9][a-z0-9._-]*)", re.MULTILINE)
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def blocks(lock: str) -> dict[str, str]:
+    """The lines of each package, by its name."""
+    found = [block for block in _BLOCK.split(lock) if _NAME.match(block)]
+    return {normal(_NAME.match(block)[0]): block for block in found}  # type: ignore[index]
+
+
+def required_by(block: str) -> set[str]:
+    return {normal(name) for name in _VIA.findall(block)}
+
+
+def closure(roots: set[str], lock: dict[str, str]) -> list[str]:
+    """The roots and all that they require, in the order of the lock."""
+    names, before = set(roots), set[str]()
+    while names != before:
+        before = set(names)
+        names |= {name for name, block in lock.items() if required_by(block) & before}
+    return [name for name in lock if name in names]
+
+
+def roots(what: str) -> set[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    listed = project["build-system"]["requires"] if what == "build" else None
+    found = [_NAME.match(line) for line in listed or project["project"]["dependencies"]]
+    return {normal(match[0]) for match in found if match}
+
+
+def main(what: str) -> None:
+    lock = blocks((ROOT / "requirements.lock").read_text())
+    print("".join(lock[name] for name in closure(roots(what), lock)), end="")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,302 @@
+"""The fold of facts into energy per node, pod and group. Pure.
+
+The same facts in the same order give the same bytes, wherever the fold is stopped and continued:
+energy is whole microjoules, and times are those at which the broker stored the facts.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import assert_never
+
+import numpy as np
+
+from joulie_bus.events import (
+    CapsSet,
+    DrainingBegun,
+    Fact,
+    HardwareDiscovered,
+    NodeGone,
+    NodeSeen,
+    PodBound,
+    PodFinished,
+    PodGone,
+    ProfileAssigned,
+    SleepOrdered,
+    TelemetrySampled,
+    TransitionCompleted,
+    WakeOrdered,
+)
+from joulie_projections.energy.intervals import (
+    MINUTES_MS,
+    Interval,
+    NodeEnergy,
+    PodEnergy,
+    groups_of,
+    start_of,
+    summed,
+)
+from joulie_projections.energy.meters import SUMS, Meters, Readings, Window
+from joulie_projections.energy.pods import (
+    NodeEntry,
+    PodEntry,
+    Stay,
+    discovered_capacity,
+    seen_capacity,
+    share_out,
+)
+
+NS_PER_MS = 1_000_000
+MEASURED = "kepler"  # the source of readings that are measured; others are modelled
+Heard = tuple[Fact, int]  # a fact, and when the broker stored it, in nanoseconds
+
+
+class Ledger:
+    """The state of the fold. `closed` collects the intervals that have ended."""
+
+    def __init__(self) -> None:
+        self.meters = Meters()
+        self.nodes: dict[str, NodeEntry] = {}
+        self.pods: dict[str, PodEntry] = {}
+        self.names: dict[int, str] = {}  # of the rows in use
+        self.minutes_ms = -1  # start of the running minutes; -1 before the first reading
+        self.minutes: list[NodeEnergy] = []  # of nodes that were removed or changed their plan
+        self.hour: list[NodeEnergy] = []  # of the minutes of the running hour that have ended
+        self.closed: list[Interval] = []
+
+    def fold(self, facts: Iterable[Heard]) -> None:
+        readings: list[tuple[TelemetrySampled, int]] = []
+        for fact, at in facts:
+            if isinstance(fact, TelemetrySampled):
+                readings.append((fact, at // NS_PER_MS))
+                continue
+            self._fold_readings(readings)
+            readings.clear()
+            self._fold_other(fact, at // NS_PER_MS)
+        self._fold_readings(readings)
+
+    def end(self) -> None:
+        """Ends the running intervals, to show them. Nothing can be folded after that."""
+        if self.minutes_ms >= 0:
+            self._end_minutes(is_end=True)
+            self._end_hour()
+
+    # --- readings -----------------------------------------------------------------------------
+
+    def row_of(self, name: str) -> int:
+        return self._node(name).row
+
+    def _fold_readings(self, readings: Sequence[tuple[TelemetrySampled, int]]) -> None:
+        if not readings:
+            return
+        rows = [self._node(fact.node).row for fact, _ in readings]
+        self.fold_columns(
+            Readings(
+                np.array(rows, np.intp),
+                np.array([at for _, at in readings], np.int64),
+                np.array([fact.power_mw for fact, _ in readings], np.int64),
+                np.array([fact.source != MEASURED for fact, _ in readings], np.int64),
+            )
+        )
+
+    def fold_columns(self, readings: Readings) -> None:
+        """Folds readings minutes by minutes. The energy of a window belongs to the minutes in which
+        it ends, and time does not run back."""
+        times = np.maximum(np.maximum.accumulate(readings.at_ms), self.minutes_ms)
+        starts = times - times % MINUTES_MS
+        cuts = [0, *(np.flatnonzero(np.diff(starts)) + 1).tolist(), len(starts)]
+        for first, last in pairwise(cuts):
+            self._open_minutes(int(starts[first]))
+            for window in self.meters.fold(readings.part(slice(first, last))):
+                self._share_window(window)
+
+    def _open_minutes(self, start_ms: int) -> None:
+        if start_ms == self.minutes_ms:
+            return
+        if self.minutes_ms >= 0:
+            self._end_minutes()
+            if start_of("hour", start_ms) != start_of("hour", self.minutes_ms):
+                self._end_hour()
+        self.minutes_ms = start_ms
+
+    def _end_minutes(self, is_end: bool = False) -> None:
+        if not is_end:
+            self.meters.note_silence(self.minutes_ms + MINUTES_MS)
+        rows = summed([*self.minutes, *self._running()])
+        self.meters.clear_sums(slice(None))
+        self.minutes = []
+        self.hour += rows
+        self.closed.append(Interval("minutes", self.minutes_ms, rows))
+
+    def _running(self) -> list[NodeEnergy]:
+        """The sums of the running minutes of each node that has any."""
+        columns = self.meters.columns
+        columns_of_sums = [columns[name][: self.meters.rows].tolist() for name in SUMS]
+        return [
+            NodeEnergy(self.names[row], self.nodes[self.names[row]].plan, *numbers)
+            for row, numbers in enumerate(zip(*columns_of_sums, strict=True))
+            if any(numbers)
+        ]
+
+    def _end_hour(self) -> None:
+        for node in self.nodes.values():
+            self._settle(node)
+        start_ms = start_of("hour", self.minutes_ms)
+        pods = [_energy_of(pod) for pod in self.pods.values() if pod.pods_uj or pod.idle_uj]
+        pods.sort(key=_identity)
+        rows = summed(self.hour)
+        self.closed.append(Interval("hour", start_ms, rows, groups_of(pods), pods))
+        self.hour = []
+        due = {pod.uid for node in self.nodes.values() for pod in node.ended}
+        kept = [pod for pod in self.pods.values() if not pod.gone or pod.uid in due]
+        self.pods = {pod.uid: _emptied(pod) for pod in kept}
+
+    # --- shares -------------------------------------------------------------------------------
+
+    def _settle(self, node: NodeEntry) -> None:
+        """Shares out the energy since the pods of the node changed; all of them ran all the time.
+
+        Every change of its pods or its capacity comes after this.
+        """
+        own_uj, idle_uj = self.meters.take_open(node.row)
+        if node.pods and (own_uj or idle_uj):
+            stays = [Stay(pod, 1) for pod in node.pods.values()]
+            share_out(node.capacity, stays, own_uj, idle_uj, 1)
+
+    def _share_window(self, window: Window) -> None:
+        """Shares out a window in which pods started or ended, by the time that each pod ran."""
+        node = self.nodes[self.names[window.row]]
+        columns = self.meters.columns
+        pods = [*node.pods.values(), *node.ended]
+        stays = [stay for pod in pods if (stay := _stay(pod, window)).ms > 0]
+        time = window.to_ms - window.from_ms
+        if stays:
+            share_out(node.capacity, stays, window.own_uj, window.idle_uj, time)
+        else:  # no pod ran: all of it is idle
+            columns["own_uj"][window.row] -= window.own_uj
+            columns["idle_uj"][window.row] += window.own_uj
+        node.ended = [pod for pod in node.ended if pod.end_ms > window.to_ms]
+        is_early = any(pod.start_ms > window.to_ms for pod in node.pods.values())
+        columns["changed"][window.row] = bool(node.ended) or is_early
+
+    # --- other facts --------------------------------------------------------------------------
+
+    def _fold_other(self, fact: Fact, at_ms: int) -> None:
+        """Cards, claims, namespaces and the building have no energy of their own."""
+        match fact:
+            case PodBound():
+                self._bound(fact, at_ms)
+            case PodFinished() | PodGone():
+                self._finished(fact.uid, at_ms, isinstance(fact, PodGone))
+            case NodeSeen() | HardwareDiscovered():
+                self._described(fact)
+            case NodeGone():
+                self._node_gone(fact.node)
+            case ProfileAssigned() | TransitionCompleted() | DrainingBegun() | CapsSet():
+                self._planned(fact.node, fact.plan)
+            case SleepOrdered() | WakeOrdered():
+                self._planned(fact.node, fact.plan)
+                is_asleep = isinstance(fact, SleepOrdered)
+                self.meters.columns["asleep"][self.row_of(fact.node)] = is_asleep
+
+    def _node(self, name: str) -> NodeEntry:
+        known = self.nodes.get(name)
+        if known is None:
+            known = self.nodes[name] = NodeEntry(name, self.meters.add())
+            self.names[known.row] = name
+        return known
+
+    def _bound(self, fact: PodBound, at_ms: int) -> None:
+        known = self.pods.get(fact.pod.uid)
+        if known is not None and not known.gone:
+            return
+        node = self._node(fact.node)
+        self._settle(node)
+        pod = PodEntry.of(fact.pod, fact.node, at_ms)
+        if known is not None:  # the same uid again within an hour
+            pod.pods_uj, pod.idle_uj = known.pods_uj, known.idle_uj
+            former = self._node(known.node)
+            former.ended = [ended for ended in former.ended if ended is not known]
+        self.pods[pod.uid] = node.pods[pod.uid] = pod
+        self._mark_changed(node)
+
+    def _finished(self, uid: str, at_ms: int, is_gone: bool) -> None:
+        pod = self.pods.get(uid)
+        if pod is None:
+            return
+        pod.gone = pod.gone or is_gone
+        if pod.end_ms:
+            return
+        node = self._node(pod.node)
+        self._settle(node)
+        pod.end_ms = max(at_ms, 1)
+        del node.pods[uid]
+        node.ended.append(pod)
+        self._mark_changed(node)
+        self._drop_if_unused(node)
+
+    def _mark_changed(self, node: NodeEntry) -> None:
+        self.meters.columns["pods"][node.row] = len(node.pods)
+        self.meters.columns["changed"][node.row] = 1
+
+    def _described(self, fact: NodeSeen | HardwareDiscovered) -> None:
+        node = self._node(fact.node)
+        match fact:
+            case NodeSeen():
+                capacity, node.present = seen_capacity(node.capacity, fact), True
+            case HardwareDiscovered():
+                capacity = discovered_capacity(node.capacity, fact)
+            case _:
+                assert_never(fact)
+        if capacity != node.capacity:
+            self._settle(node)
+            node.capacity = capacity
+
+    def _node_gone(self, name: str) -> None:
+        """Ends the readings of a node. While it has pods, it stays: it may be recreated by name."""
+        node = self.nodes.get(name)
+        if node is None:
+            return
+        self._settle(node)
+        self.meters.columns["last_ms"][node.row] = -1
+        node.present = False
+        self._drop_if_unused(node)
+
+    def _drop_if_unused(self, node: NodeEntry) -> None:
+        if node.present or node.pods or self.meters.columns["last_ms"][node.row] >= 0:
+            return
+        self._bank(node)
+        self.meters.drop(node.row)
+        del self.nodes[node.name], self.names[node.row]
+
+    def _bank(self, node: NodeEntry) -> None:
+        """Moves the sums of the running minutes of a node to a row of their own."""
+        numbers = self.meters.sums_of(node.row)
+        if any(numbers):
+            self.minutes.append(NodeEnergy(node.name, node.plan, *numbers))
+            self.meters.clear_sums(node.row)
+
+    def _planned(self, name: str, plan: str) -> None:
+        node = self._node(name)
+        if plan != node.plan:
+            self._bank(node)
+            node.plan = plan
+
+
+def _stay(pod: PodEntry, window: Window) -> Stay:
+    end_ms = min(pod.end_ms or window.to_ms, window.to_ms)
+    return Stay(pod, end_ms - max(pod.start_ms, window.from_ms))
+
+
+def _energy_of(pod: PodEntry) -> PodEnergy:
+    return PodEnergy(
+        pod.uid, pod.namespace, pod.name, pod.workload, pod.node, pod.pods_uj, pod.idle_uj
+    )
+
+
+def _identity(pod: PodEnergy) -> tuple[str, str]:
+    return pod.uid, pod.node
+
+
+def _emptied(pod: PodEntry) -> PodEntry:
+    pod.pods_uj = pod.idle_uj = 0
+    return pod

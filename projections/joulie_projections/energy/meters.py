@@ -1,0 +1,185 @@
+"""The meters of all nodes in columns: power between two readings becomes energy. Pure.
+
+The energy between two readings is the mean of both powers times the time between them (the
+trapezoid rule), in whole microjoules. A longer time than `GAP_MS` is a gap: its energy is unknown.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from joulie_projections.energy.intervals import DAY_MS
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+GAP_MS = 60_000  # twelve readings at the default interval of the agent
+LONGEST_MS = 31 * DAY_MS  # the part of a gap that an estimate covers; keeps sums within 64 bits
+MOST_GUESSED_MW = 10**9  # of a node during a gap, for the same reason
+NONE = np.int64(2**40)  # more than any power
+COLUMNS = (
+    *("last_ms", "last_mw", "modelled", "day", "low_mw", "low_before_mw", "unknown_to_ms"),
+    *("pods", "changed", "asleep"),
+    *("open_own_uj", "open_idle_uj"),  # not shared out to pods yet
+    *("own_uj", "idle_uj", "modelled_uj", "unknown_uj", "unknown_ms"),  # of the running minutes
+)
+SUMS = ("own_uj", "idle_uj", "modelled_uj", "unknown_uj", "unknown_ms")
+_FIRST = {"last_ms": -1, "day": -1, "low_mw": int(NONE), "low_before_mw": int(NONE)}
+
+
+class Readings(NamedTuple):
+    """Readings in columns, in the order of the log."""
+
+    node: npt.NDArray[np.intp]  # the row of the node
+    at_ms: Ints
+    mw: Ints
+    modelled: Ints  # 1 if a model computed it, 0 if it was measured
+
+    def part(self, places: slice | npt.NDArray[np.intp]) -> "Readings":
+        return Readings(
+            self.node[places], self.at_ms[places], self.mw[places], self.modelled[places]
+        )
+
+
+class Window(NamedTuple):
+    """The energy between two readings of a node whose pods changed in between."""
+
+    row: int
+    from_ms: int
+    to_ms: int
+    own_uj: int
+    idle_uj: int
+
+
+class Meters:
+    """One row per node; `pods` counts its pods, `changed` marks a change since the last reading."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._free: list[int] = []
+        self.columns: dict[str, Ints] = {}
+        for name in COLUMNS:
+            self.columns[name] = np.zeros(0, np.int64)
+
+    def add(self) -> int:
+        """The row of a new node."""
+        row = self._free.pop() if self._free else self.rows
+        if row == len(self.columns["last_ms"]):
+            for name, column in self.columns.items():
+                self.columns[name] = np.concatenate([column, np.zeros(row + 64, np.int64)])
+        self.rows = max(self.rows, row + 1)
+        for name, column in self.columns.items():
+            column[row] = _FIRST.get(name, 0)
+        return row
+
+    def drop(self, row: int) -> None:
+        self.columns["last_ms"][row] = -1
+        self._free.append(row)
+
+    def fold(self, readings: Readings) -> Iterator[Window]:
+        """Folds readings; yields the windows that have to be shared by the time of each pod.
+
+        A window is yielded before the next reading of its node is folded, because the caller resets
+        `changed`.
+        """
+        for part in _without_repeats(readings):
+            yield from self._advance(part)
+
+    def _advance(self, new: Readings) -> list[Window]:
+        """Folds at most one reading per node."""
+        rows, columns = new.node, self.columns
+        last, power = columns["last_ms"][rows], columns["last_mw"][rows]
+        time = new.at_ms - last
+        follows = (last >= 0) & (time > 0)
+        known = follows & (time <= GAP_MS)
+        low = self._lowered(new)
+        span = np.where(known, time, 0)
+        energy = (power + new.mw) * span // 2
+        changed = columns["changed"][rows] > 0
+        alone = (columns["pods"][rows] == 0) & ~changed
+        base = np.minimum(low, np.maximum(power, new.mw)) * span
+        idle = np.where(alone, energy, np.minimum(energy, base))
+        own = energy - idle
+        by_model = np.maximum(columns["modelled"][rows], new.modelled) * energy
+        self._add(rows, own, idle, by_model, ~changed)
+        self._note_gaps(new, follows & ~known, last, power)
+        columns["last_ms"][rows] = np.maximum(last, new.at_ms)
+        columns["last_mw"][rows] = new.mw
+        columns["modelled"][rows] = new.modelled
+        held = changed & known
+        if not held.any():
+            return []
+        parts = (rows[held], last[held], new.at_ms[held], own[held], idle[held])
+        return [Window(*each) for each in zip(*(part.tolist() for part in parts), strict=True)]
+
+    def _add(
+        self, rows: npt.NDArray[np.intp], own: Ints, idle: Ints, by_model: Ints, unchanged: Bools
+    ) -> None:
+        columns = self.columns
+        columns["own_uj"][rows] += own
+        columns["idle_uj"][rows] += idle
+        columns["modelled_uj"][rows] += by_model
+        columns["open_own_uj"][rows] += own * unchanged
+        columns["open_idle_uj"][rows] += idle * unchanged
+
+    def _lowered(self, new: Readings) -> Ints:
+        """The lowest power of this day and the day before, which counts as the idle power."""
+        rows, columns = new.node, self.columns
+        awake = columns["asleep"][rows] == 0
+        day, known = new.at_ms // DAY_MS, columns["day"][rows]
+        low, before = columns["low_mw"][rows], columns["low_before_mw"][rows]
+        is_later = awake & (day > known)
+        before = np.where(is_later, np.where(day == known + 1, low, NONE), before)
+        low = np.where(is_later, new.mw, np.where(awake, np.minimum(low, new.mw), low))
+        columns["day"][rows] = np.where(is_later, day, known)
+        columns["low_mw"][rows], columns["low_before_mw"][rows] = low, before
+        return np.minimum(low, before)
+
+    def _note_gaps(self, new: Readings, gaps: Bools, last: Ints, power: Ints) -> None:
+        if not gaps.any():
+            return
+        rows, at = new.node[gaps], new.at_ms[gaps]
+        time = np.minimum(at - last[gaps], LONGEST_MS)
+        columns = self.columns
+        mean_mw = np.minimum((power[gaps] + new.mw[gaps]) // 2, MOST_GUESSED_MW)
+        columns["unknown_uj"][rows] += mean_mw * time
+        counted_to = np.maximum(last[gaps], columns["unknown_to_ms"][rows])
+        columns["unknown_ms"][rows] += np.maximum(at - counted_to, 0)
+
+    def note_silence(self, until_ms: int) -> None:
+        """Counts the time of nodes without a reading until then as unknown, as far as it was not
+        counted before."""
+        last, counted = self.columns["last_ms"], self.columns["unknown_to_ms"]
+        silent = np.flatnonzero((last >= 0) & (until_ms - last > GAP_MS))
+        since = np.maximum(last[silent], counted[silent])
+        self.columns["unknown_ms"][silent] += np.maximum(until_ms - since, 0)
+        counted[silent] = until_ms
+
+    def sums_of(self, row: int) -> list[int]:
+        return [int(self.columns[name][row]) for name in SUMS]
+
+    def clear_sums(self, row: int | slice) -> None:
+        for name in SUMS:
+            self.columns[name][row] = 0
+
+    def take_open(self, row: int) -> tuple[int, int]:
+        """The energy that is not shared out yet: of pods, and idle."""
+        own, idle = self.columns["open_own_uj"], self.columns["open_idle_uj"]
+        taken = int(own[row]), int(idle[row])
+        own[row] = idle[row] = 0
+        return taken
+
+
+def _without_repeats(readings: Readings) -> list[Readings]:
+    """Parts in which each node occurs at most once; a node's readings stay in order."""
+    nodes, count = readings.node, len(readings.node)
+    order = np.argsort(nodes, kind="stable")
+    sorted_nodes = nodes[order]
+    is_first = np.ones(count, np.bool_)
+    is_first[1:] = sorted_nodes[1:] != sorted_nodes[:-1]
+    if is_first.all():
+        return [readings]
+    places = np.arange(count)
+    rank = places - np.maximum.accumulate(np.where(is_first, places, 0))
+    return [readings.part(order[rank == each]) for each in range(int(rank.max()) + 1)]

@@ -1,0 +1,123 @@
+"""Pods and nodes as the ledger knows them, and the rule that shares energy out. Pure.
+
+Energy above idle is shared by the power that each pod asks for: its cores and cards at the rated
+power of the node. Idle energy is shared by the part of the node that each pod occupies; the part
+that no pod occupies belongs to no pod.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from joulie_bus.events import HardwareDiscovered, NodeSeen, PodAsk
+from joulie_projections.pods.load import DEFAULT_CPU_MILLI
+from joulie_projections.twin.power import guessed_cpu_max_w, guessed_gpu_max_w
+
+WHOLE_NODE = 1_000_000  # parts of a node
+CPU_PERMILLE = 700  # of rated power, as `twin.power.Coefficients`
+GPU_PERMILLE = {"standard": 650, "performance": 850}
+
+
+class PodEntry(msgspec.Struct, array_like=True):
+    """A pod that is or was bound. Its energy is that of the running hour."""
+
+    uid: str
+    namespace: str
+    name: str
+    workload: str
+    node: str
+    cpu_milli: int
+    gpu_milli: int
+    start_ms: int
+    end_ms: int = 0  # 0 while it runs
+    gone: bool = False
+    pods_uj: int = 0
+    idle_uj: int = 0
+
+    @classmethod
+    def of(cls, pod: PodAsk, node: str, at_ms: int) -> "PodEntry":
+        cpu_milli = pod.cpu_milli or DEFAULT_CPU_MILLI[pod.workload]
+        texts = (pod.uid, pod.namespace, pod.name, pod.workload, node)
+        return cls(*texts, cpu_milli, pod.gpu_milli, at_ms)
+
+
+class Capacity(msgspec.Struct, frozen=True, array_like=True):
+    """What the rule needs to know about a node; 0: unknown."""
+
+    cpu_milli: int = 0
+    gpus: int = 0
+    cpu_max_mw: int = 0  # of all sockets
+    gpu_max_mw: int = 0  # of one card
+    source: str = ""
+
+
+def seen_capacity(known: Capacity, seen: NodeSeen) -> Capacity:
+    rated = (known.cpu_max_mw, known.gpu_max_mw, known.source)
+    return Capacity(seen.cpu_milli, seen.gpus, *rated)
+
+
+def discovered_capacity(known: Capacity, found: HardwareDiscovered) -> Capacity:
+    """Hardware from labels never replaces a discovery."""
+    if found.source == "labels" and known.source not in ("", "labels"):
+        return known
+    cpu_max_mw = found.cpu_sockets * found.cpu_max_mw_per_socket
+    return Capacity(known.cpu_milli, known.gpus, cpu_max_mw, found.gpu_max_mw, found.source)
+
+
+class NodeEntry(msgspec.Struct, array_like=True):
+    name: str
+    row: int
+    present: bool = False
+    plan: str = ""
+    capacity: Capacity = Capacity()
+    pods: dict[str, PodEntry] = {}
+    ended: list[PodEntry] = []  # since its newest reading
+
+
+def weight_of(pod: PodEntry, node: Capacity) -> int:
+    """The power that a pod asks for, in milliwatts; at least 1."""
+    cores_milli = node.cpu_milli or 1000
+    cpu_max_mw = node.cpu_max_mw or int(guessed_cpu_max_w(cores_milli / 1000) * 1000)
+    gpu_max_mw = node.gpu_max_mw or int(guessed_gpu_max_w("") * 1000)
+    cpu = pod.cpu_milli * cpu_max_mw * CPU_PERMILLE // (cores_milli * 1000)
+    gpu = pod.gpu_milli * gpu_max_mw * GPU_PERMILLE[pod.workload] // 1_000_000
+    return max(1, cpu + gpu)
+
+
+def occupied_by(pod: PodEntry, node: Capacity) -> int:
+    """The part of the node that the pod occupies: of its cores or of its cards, the larger one."""
+    cpu = pod.cpu_milli * WHOLE_NODE // node.cpu_milli if node.cpu_milli else 0
+    gpu = pod.gpu_milli * WHOLE_NODE // (node.gpus * 1000) if node.gpus else 0
+    return min(WHOLE_NODE, max(cpu, gpu))
+
+
+class Stay(NamedTuple):
+    """A pod and how long it ran in a window."""
+
+    pod: PodEntry
+    ms: int
+
+
+def share_out(
+    node: Capacity, stays: Sequence[Stay], own_uj: int, idle_uj: int, window_ms: int
+) -> None:
+    """Adds the energy of a window to its pods; `own_uj` is shared out completely.
+
+    The order of the pods decides who gets the remainders of the divisions, so it is that of uids.
+    """
+    stays = sorted(stays, key=_uid)
+    weights = [weight_of(stay.pod, node) * stay.ms for stay in stays]
+    parts = [occupied_by(stay.pod, node) * stay.ms for stay in stays]
+    whole, occupied = sum(weights), max(sum(parts), WHOLE_NODE * window_ms)
+    counted = given = 0
+    for stay, weight, part in zip(stays, weights, parts, strict=True):
+        counted += weight
+        upto = own_uj * counted // whole
+        stay.pod.pods_uj += upto - given
+        stay.pod.idle_uj += idle_uj * part // occupied
+        given = upto
+
+
+def _uid(stay: Stay) -> str:
+    return stay.pod.uid

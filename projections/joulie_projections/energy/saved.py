@@ -1,0 +1,122 @@
+"""The state of the ledger with its position, as bytes and back. Pure.
+
+Equal states give equal bytes: everything is ordered by name.
+"""
+
+import hashlib
+import zlib
+from collections.abc import Container, Sequence
+
+import msgspec
+
+from joulie_bus.errors import StateDamaged
+from joulie_bus.streams.records import Record
+from joulie_projections.energy.accepted import accepted
+from joulie_projections.energy.intervals import LEVEL, Interval, NodeEnergy
+from joulie_projections.energy.ledger import Ledger
+from joulie_projections.energy.meters import COLUMNS
+from joulie_projections.energy.pods import Capacity, NodeEntry, PodEntry
+from joulie_projections.state.rows import Row, apply_rows, encode, tables_of
+from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state_changes import Draft
+
+COUNTED = ("producer", "cluster")  # the tables that detect duplicates
+
+
+class _Node(msgspec.Struct, array_like=True):
+    name: str
+    present: bool
+    plan: str
+    capacity: Capacity
+    numbers: list[int]  # one per column of the meters
+    ended: list[str]  # uids
+
+
+class _Saved(msgspec.Struct, array_like=True):
+    position: int
+    minutes_ms: int
+    minutes: list[NodeEnergy]
+    hour: list[NodeEnergy]
+    nodes: list[_Node]
+    pods: list[PodEntry]
+    producers: list[tuple[str, str, bytes]]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Saved).decode
+
+
+class LedgerState:
+    """The ledger, the counters of its producers, and the position that it has reached."""
+
+    def __init__(self, position: int = 0) -> None:
+        self.position = position
+        self.ledger = Ledger()
+        self.counters = ClusterState()
+
+    def fold(self, records: Sequence[Record], set_aside: Container[int]) -> None:
+        """Folds the records that follow the position."""
+        draft = Draft(self.counters)
+        self.ledger.fold(list(accepted(draft, records, self.position, set_aside)))
+        draft.commit()
+        self.position += len(records)
+
+    def take_closed(self) -> list[Interval]:
+        closed, self.ledger.closed = self.ledger.closed, []
+        return closed
+
+    def packed(self) -> bytes:
+        """The state without closed intervals, which have to be taken before."""
+        ledger = self.ledger
+        saved = _Saved(
+            self.position,
+            ledger.minutes_ms,
+            ledger.minutes,
+            ledger.hour,
+            [_saved(ledger, ledger.nodes[name]) for name in sorted(ledger.nodes)],
+            [ledger.pods[uid] for uid in sorted(ledger.pods)],
+            [
+                (table, key, encode(state))
+                for table in COUNTED
+                for key, state in sorted(tables_of(self.counters)[table].items())
+            ],
+        )
+        return zlib.compress(_encode(saved), LEVEL)
+
+
+def digest_of(body: bytes) -> bytes:
+    return hashlib.sha256(body).digest()
+
+
+def unpacked(body: bytes, digest: bytes) -> LedgerState:
+    """Raises StateDamaged if the bytes do not match the digest."""
+    if digest_of(body) != digest:
+        raise StateDamaged("The state of the ledger", 0)
+    saved = _decode(zlib.decompress(body))
+    state = LedgerState(saved.position)
+    ledger = state.ledger
+    ledger.minutes_ms = saved.minutes_ms
+    ledger.minutes, ledger.hour = saved.minutes, saved.hour
+    ledger.pods = {pod.uid: pod for pod in saved.pods}
+    for node in saved.nodes:
+        _restore(ledger, node)
+    for pod in saved.pods:
+        if not pod.end_ms:
+            ledger.nodes[pod.node].pods[pod.uid] = pod
+    apply_rows(state.counters, [Row(*row) for row in saved.producers])
+    return state
+
+
+def _saved(ledger: Ledger, entry: NodeEntry) -> _Node:
+    numbers = [int(ledger.meters.columns[name][entry.row]) for name in COLUMNS]
+    ended = sorted(pod.uid for pod in entry.ended)
+    return _Node(entry.name, entry.present, entry.plan, entry.capacity, numbers, ended)
+
+
+def _restore(ledger: Ledger, node: _Node) -> None:
+    row = ledger.row_of(node.name)
+    entry = ledger.nodes[node.name]
+    entry.present, entry.plan, entry.capacity = node.present, node.plan, node.capacity
+    entry.ended = [ledger.pods[uid] for uid in node.ended]
+    for name, number in zip(COLUMNS, node.numbers, strict=True):
+        ledger.meters.columns[name][row] = number

@@ -1,0 +1,198 @@
+"""The intervals in the database, and the state of the ledger that goes with them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Connection, Engine, delete, func, select, update
+
+from joulie_bus.errors import Fenced
+from joulie_projections.energy.intervals import (
+    DAY_MS,
+    KEPT_MS,
+    LENGTHS,
+    Grain,
+    GroupEnergy,
+    Interval,
+    NodeEnergy,
+    PodEnergy,
+    day_of,
+    packed,
+    start_of,
+    unpacked,
+)
+from joulie_projections.energy.saved import LedgerState, digest_of
+from joulie_projections.energy.saved import unpacked as unpacked_state
+from joulie_projections.store.store import insert_new
+from joulie_projections.store.tables import energy, energy_state
+
+NAME = "energy"
+EMPTY: list[NodeEnergy] = []
+
+
+class Period(NamedTuple):
+    from_ms: int
+    to_ms: int
+    finest: Grain
+
+    def overlaps(self, grain: Grain, start_ms: int) -> bool:
+        return start_ms < self.to_ms and start_ms + LENGTHS[grain] > self.from_ms
+
+    def holds(self, grain: Grain, start_ms: int) -> bool:
+        return start_ms >= self.from_ms and start_ms + LENGTHS[grain] <= self.to_ms
+
+
+class EnergyTable:
+    """Every method is one transaction."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        # Reports read several tables at one moment; SQLite always does.
+        self._snapshot = (
+            engine.execution_options(isolation_level="REPEATABLE READ")
+            if engine.dialect.name == "postgresql"
+            else engine
+        )
+
+    def load(self) -> LedgerState | None:
+        with self._engine.connect() as db:
+            return _state_in(db)
+
+    def save(self, before: int, state: LedgerState) -> None:
+        """Writes the closed intervals and the state; raises Fenced, without a change, if the table
+        is not at the position `before`, because another process has written it."""
+        closed = state.take_closed()
+        body = state.packed()
+        values = {"position": state.position, "digest": digest_of(body), "body": body}
+        with self._engine.begin() as db:
+            insert_new(db, energy_state, {"name": NAME, "position": 0, "digest": b"", "body": b""})
+            mine = (energy_state.c.name == NAME, energy_state.c.position == before)
+            if db.execute(update(energy_state).where(*mine).values(**values)).rowcount != 1:
+                raise Fenced(0, before)
+            for interval in closed:
+                _write(db, interval)
+            for hour in (interval for interval in closed if interval.grain == "hour"):
+                _close_day_before(db, hour.start_ms)
+
+    def clear(self) -> None:
+        """Deletes everything, so that the ledger is folded again from the first fact."""
+        with self._engine.begin() as db:
+            db.execute(delete(energy))
+            db.execute(delete(energy_state))
+
+    def between(self, from_ms: int, to_ms: int, kinds: Sequence[str]) -> tuple[list[Interval], int]:
+        """The intervals that cover the period, and the position that they reach.
+
+        Without pods or groups in `kinds`, the ends of the period are exact to the minutes as far as
+        these are kept; with them, to the hour. Running intervals are included as they are.
+        """
+        with self._snapshot.connect() as db, db.begin():
+            state = _state_in(db)
+            if state is None:
+                return [], 0
+            position = state.position
+            state.ledger.end()
+            finest: Grain = "minutes" if tuple(kinds) == ("node",) else "hour"
+            running = [each for each in state.take_closed() if each.grain == finest]
+            wanted = [each for each in running if each.end_ms > from_ms and each.start_ms < to_ms]
+            return [*_read(db, Period(from_ms, to_ms, finest), kinds), *wanted], position
+
+
+def _state_in(db: Connection) -> LedgerState | None:
+    found = db.execute(select(energy_state).where(energy_state.c.name == NAME)).first()
+    return unpacked_state(found.body, found.digest) if found and found.body else None
+
+
+def _write(db: Connection, interval: Interval) -> None:
+    bodies = {"node": packed(interval.nodes)}
+    if interval.grain != "minutes":
+        bodies |= {"group": packed(interval.groups), "pod": packed(interval.pods)}
+    for kind, body in bodies.items():
+        values = {"grain": interval.grain, "start_ms": interval.start_ms, "kind": kind}
+        insert_new(db, energy, values | {"body": body})
+
+
+def _close_day_before(db: Connection, hour_ms: int) -> None:
+    """With the first hour of a later day: writes the newest day with hours, and drops intervals
+    that are old enough for coarser ones. Whole days are dropped, so that grains do not overlap."""
+    today = start_of("day", hour_ms)
+    newest = select(func.max(energy.c.start_ms)).where(
+        energy.c.grain == "hour", energy.c.start_ms < today
+    )
+    last = db.scalar(newest)
+    if last is None:
+        return
+    day = start_of("day", last)
+    is_written = select(energy.c.start_ms).where(energy.c.grain == "day", energy.c.start_ms == day)
+    if db.execute(is_written.limit(1)).first() is not None:
+        return
+    starts = _starts(db, "hour", day, day + DAY_MS)
+    hours = [_interval(db, "hour", start, ("node", "group", "pod")) for start in starts]
+    _write(db, day_of(day, hours))
+    for grain, kept_ms in KEPT_MS.items():
+        db.execute(
+            delete(energy).where(energy.c.grain == grain, energy.c.start_ms < today - kept_ms)
+        )
+
+
+def _read(db: Connection, period: Period, kinds: Sequence[str]) -> list[Interval]:
+    """Coarse intervals where they lie inside of the period or nothing finer is kept."""
+    first, end = start_of("day", period.from_ms), period.to_ms
+    kept: dict[Grain, list[int]] = {
+        grain: _starts(db, grain, first, end) for grain in ("day", "hour", "minutes")
+    }
+    return [_interval(db, grain, start, kinds) for grain, start in chosen(kept, period)]
+
+
+def chosen(kept: Mapping[Grain, Sequence[int]], period: Period) -> list[tuple[Grain, int]]:
+    """The intervals to add up for a period, of those that are kept: none overlap."""
+    hours = _by_start("day", kept["hour"])
+    minutes = _by_start("hour", kept["minutes"])
+    found: list[tuple[Grain, int]] = []
+    days = {*kept["day"], *hours, *(start_of("day", hour) for hour in minutes)}
+    for day in sorted(days):
+        if day in kept["day"] and (period.holds("day", day) or day not in hours):
+            found.append(("day", day))
+            continue
+        for hour in sorted({*hours.get(day, ()), *_hours_in(minutes, day)}):
+            is_kept = hour in hours.get(day, ())
+            is_whole = period.holds("hour", hour) or hour not in minutes
+            if is_kept and (is_whole or period.finest == "hour"):
+                found.append(("hour", hour))
+            elif period.finest == "minutes":
+                found += [("minutes", start) for start in minutes.get(hour, ())]
+    return [(grain, start) for grain, start in found if period.overlaps(grain, start)]
+
+
+def _by_start(grain: Grain, starts: Iterable[int]) -> dict[int, list[int]]:
+    """The starts by the start of the interval of a coarser grain that holds them."""
+    found: dict[int, list[int]] = {}
+    for start in starts:
+        found.setdefault(start_of(grain, start), []).append(start)
+    return found
+
+
+def _hours_in(hours: Iterable[int], day: int) -> list[int]:
+    return [hour for hour in hours if start_of("day", hour) == day]
+
+
+def _starts(db: Connection, grain: Grain, first_ms: int, end_ms: int) -> list[int]:
+    inside = energy.c.start_ms.between(first_ms, end_ms - 1)
+    found = select(energy.c.start_ms).where(
+        energy.c.grain == grain, energy.c.kind == "node", inside
+    )
+    return list(db.scalars(found.order_by(energy.c.start_ms)))
+
+
+def _interval(db: Connection, grain: Grain, start_ms: int, kinds: Sequence[str]) -> Interval:
+    found = select(energy.c.kind, energy.c.body).where(
+        energy.c.grain == grain, energy.c.start_ms == start_ms, energy.c.kind.in_(kinds)
+    )
+    bodies: dict[str, bytes] = {kind: body for kind, body in db.execute(found)}
+    empty = packed(EMPTY)
+    return Interval(
+        grain,
+        start_ms,
+        unpacked(bodies.get("node", empty), NodeEnergy),
+        unpacked(bodies.get("group", empty), GroupEnergy),
+        unpacked(bodies.get("pod", empty), PodEnergy),
+    )

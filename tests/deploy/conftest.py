@@ -1,0 +1,32 @@
+"""helm, where it is built, and a real API server without Joulie."""
+
+import os
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from kube_real import ASSETS, HELM, ProgramMissing, Running, program, real_server
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty home directory for helm."""
+    try:
+        program(HELM)
+    except ProgramMissing as missing:
+        pytest.skip(f"requires helm: {missing}")
+    return tmp_path_factory.mktemp("helm")
+
+
+@pytest.fixture
+async def server(home: Path, tmp_path: Path) -> AsyncGenerator[Running, None]:
+    """Requires the real programs: the stand-in knows none of the chart's kinds."""
+    assert os.path.isdir(home)
+    try:
+        assets = program(ASSETS, "kube-apiserver").parent
+        program(ASSETS, "etcd")
+    except ProgramMissing as missing:
+        pytest.skip(f"requires a directory with etcd and kube-apiserver: {missing}")
+    async with real_server(tmp_path / "server", assets, bare=True) as running:
+        yield running

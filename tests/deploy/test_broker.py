@@ -1,0 +1,141 @@
+"""The broker of the chart: its configuration, its users and its certificates, with nats-server."""
+
+import asyncio
+import base64
+import os
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from helm_chart import of_kind, pod_specs, rendered
+from joulie_bus.broker.checksum import server_binary
+from joulie_bus.broker.embedded import free_port
+from joulie_projections.decision_log.heads import Signer
+from kube_real import started
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+PATIENCE_S = 15.0
+
+
+class Broker(NamedTuple):
+    """A nats-server with the rendered configuration, on this machine."""
+
+    port: int
+    place: Path
+    trees: list[dict[str, Any]]
+
+    def environment(self, kind: str) -> dict[str, str]:
+        """The environment of the first container of a pod, with paths of this machine."""
+        [container, *_] = pod_specs(self.trees)[kind]["containers"]
+        users = secret(self.trees, "joulie-nats-users")
+        found = {each["name"]: each.get("value", "") for each in container["env"]}
+        [password] = [each for each in container["env"] if each["name"] == "NATS_PASSWORD"]
+        return found | {
+            "NATS_URL": f"tls://localhost:{self.port}",
+            "NATS_PASSWORD": users[password["valueFrom"]["secretKeyRef"]["key"]].decode(),
+            "NATS_CA_FILE": str(self.place / "ca.crt"),
+            "JOULIE_DATA": str(self.place / "joulie-data"),
+            "POD_NAMESPACE": "joulie-system",
+        }
+
+
+def secret(trees: list[dict[str, Any]], name: str) -> Mapping[str, bytes]:
+    data = of_kind(trees, "Secret")[name]["data"]
+    return {key: base64.b64decode(value) for key, value in data.items()}
+
+
+async def answers(port: int) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.05)
+            else:
+                writer.close()
+                return
+
+
+@pytest.fixture
+async def nats(home: Path, tmp_path: Path) -> AsyncGenerator[Broker, None]:
+    trees, port = rendered(home), free_port()
+    for name, content in secret(trees, "joulie-nats-tls").items():
+        (tmp_path / name).write_bytes(content)
+    users = {name: value.decode() for name, value in secret(trees, "joulie-nats-users").items()}
+    conf = of_kind(trees, "ConfigMap")["joulie-nats"]["data"]["nats.conf"]
+    here = {
+        "0.0.0.0:4222": f"127.0.0.1:{port}",
+        "8222": str(free_port()),
+        "/etc/joulie/nats": str(tmp_path),
+        '"/data"': f'"{tmp_path / "store"}"',
+    }
+    for there, replaced in here.items():
+        assert there in conf
+        conf = conf.replace(there, replaced)
+    (tmp_path / "nats.conf").write_text(conf)
+    environ = users | {"POD_NAME": "joulie-nats-0", "PATH": os.environ["PATH"]}
+    words = [f"{name}={value}" for name, value in environ.items()]
+    command = ["/usr/bin/env", "-i", *words, server_binary(), "-c", str(tmp_path / "nats.conf")]
+    async with started(command, tmp_path):
+        await answers(port)
+        yield Broker(port, tmp_path, trees)
+
+
+async def joulie(nats: Broker, kind: str, *words: str) -> tuple[int, str]:
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "joulie_cli.main", *words],
+        env=nats.environment(kind) | {"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+async def test_the_migration_and_a_reader_work_with_the_environment_of_the_chart(
+    nats: Broker,
+) -> None:
+    code, said = await joulie(nats, "Job/joulie-migrate", "migrate")
+    assert code == 0, said
+    assert "The streams are at" in said
+
+    _, said = await joulie(nats, "Pod/joulie-test", "plans", "--limit", "1")
+    assert "The log is empty" in said  # broker and database answered
+
+
+async def test_a_component_may_not_create_streams(nats: Broker) -> None:
+    code, said = await joulie(nats, "Deployment/joulie-console", "migrate")
+
+    assert code == 2, said
+
+
+async def test_the_certificates_satisfy_a_strict_client(nats: Broker) -> None:
+    """Python 3.13 verifies strictly by default."""
+    context = ssl.create_default_context(cafile=str(nats.place / "ca.crt"))
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(nats.place / "tls.crt", nats.place / "tls.key")
+    name = "joulie-nats-0.joulie-nats.joulie-system.svc"
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client_side = context.wrap_bio(to_client, to_server, server_hostname=name)
+    server_side = server.wrap_bio(to_server, to_client, server_side=True)
+    for side in (client_side, server_side, client_side, server_side):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+
+    assert client_side.version() == "TLSv1.3"
+
+
+async def test_the_key_of_the_log_can_be_read_by_the_projector(nats: Broker) -> None:
+    path = nats.place / "head.key"
+    path.write_bytes(secret(nats.trees, "joulie-head-key")["head.key"])
+
+    assert Signer.of(path).key_id

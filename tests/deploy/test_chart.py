@@ -1,0 +1,231 @@
+"""The rendered chart: what helm accepts, and what it promises of every pod."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from helm_chart import (
+    CHART,
+    DOCUMENTED,
+    VERSION,
+    generator,
+    helm,
+    of_kind,
+    pod_specs,
+    rendered,
+    template,
+)
+from joulie_bus.runtime.settings import declared
+from joulie_console.settings import ConsoleSettings
+from joulie_extender.settings import ServerSettings
+from kube_real import DEPLOY
+
+pytestmark = pytest.mark.slow  # each test waits for helm
+FROM_CODE = generator()
+PATCH, EXTERNAL = CHART / "values-patch.yaml", CHART / "values-external.yaml"
+
+
+def values(name: str) -> list[str]:
+    return ["-f", str(CHART / f"{name}.yaml")]
+
+
+@pytest.fixture(scope="module", params=DOCUMENTED)
+def trees(request: pytest.FixtureRequest, home: Path) -> list[dict[str, Any]]:
+    return rendered(home, *values(request.param))
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_helm_finds_no_fault_in_the_chart(name: str, home: Path) -> None:
+    code, said = helm(["lint", str(CHART), "--kube-version", VERSION, *values(name)], home)
+
+    assert code == 0, said
+    assert "[WARNING]" not in said
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ("scheduler.mode=other", "/scheduler/mode"),
+        ("settings.STATIC_HP_FRACTION=x", "STATIC_HP_FRACTION"),
+        ("settings.NATS_URL=x", "NATS_URL"),
+        ("nats.replicas=2", "/nats/replicas"),
+        ("scheduler.name=default-scheduler", "/scheduler/name"),
+        ("replica=2", "replica"),
+        ("projector.replicas=2", "database.existingSecret"),
+        ("nats.url=nats://n:4222", "nats.usersSecret"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_name(wrong: str, named: str, home: Path) -> None:
+    code, said = helm(
+        ["template", "joulie", str(CHART), "--kube-version", VERSION, "--set", wrong], home
+    )
+
+    assert code != 0
+    assert named in said
+
+
+def test_every_pod_is_unprivileged_with_a_read_only_root(trees: list[dict[str, Any]]) -> None:
+    specs = pod_specs(trees)
+
+    assert len(specs) >= 6
+    for name, spec in specs.items():
+        assert spec["securityContext"]["runAsNonRoot"] is True, name
+        for container in [*spec["containers"], *spec.get("initContainers", [])]:
+            security = container["securityContext"]
+            assert security["readOnlyRootFilesystem"] is True, name
+            assert security["allowPrivilegeEscalation"] is False, name
+            assert security["capabilities"] == {"drop": ["ALL"]}, name
+
+
+def test_only_pods_with_rights_get_a_token_of_the_api_server(trees: list[dict[str, Any]]) -> None:
+    subjects = [
+        subject["name"]
+        for kind in ("RoleBinding", "ClusterRoleBinding")
+        for tree in of_kind(trees, kind).values()
+        for subject in tree["subjects"]
+    ]
+
+    for name, spec in pod_specs(trees).items():
+        has_token = spec.get("automountServiceAccountToken", True)
+        assert not has_token or spec["serviceAccountName"] in subjects, name
+    assert {"joulie-projector", "joulie-console"} & set(subjects) == set()
+
+
+def test_every_container_sets_known_settings_only(trees: list[dict[str, Any]]) -> None:
+    known = FROM_CODE.setting_names() | {"POD_NAME", "GOMEMLIMIT"}
+    set_by_pods = {
+        each["name"]
+        for spec in pod_specs(trees).values()
+        for container in spec["containers"]
+        for each in container.get("env", [])
+    }
+
+    assert set_by_pods - known == set()
+    assert set_by_pods & FROM_CODE.setting_names() <= FROM_CODE.BY_THE_CHART
+
+
+def test_the_chart_sets_every_setting_that_it_keeps_from_users(home: Path) -> None:
+    text = template(home, *values("values-patch")) + template(
+        home, *values("values-external"), "--set", "scheduler.configuration=gpu"
+    )
+    named = set(re.findall(r"name: ([A-Z_]+)", text))
+
+    assert FROM_CODE.BY_THE_CHART - named == set()
+
+
+def test_every_volume_and_account_of_a_pod_exists(trees: list[dict[str, Any]]) -> None:
+    made = {f"{tree['kind']}/{tree['metadata']['name']}" for tree in trees}
+    made |= {f"Secret/{name}-tls" for name in ("joulie-nats", "joulie-extender")}
+    made |= {"Secret/nats-ca", "Secret/joulie-database"}
+    for name, spec in pod_specs(trees).items():
+        for volume in spec.get("volumes", []):
+            for kind, key in (("configMap", "name"), ("secret", "secretName")):
+                if kind in volume:
+                    assert f"{kind[0].upper()}{kind[1:]}/{volume[kind][key]}" in made, name
+        account = spec.get("serviceAccountName")
+        assert account is None or f"ServiceAccount/{account}" in made, name
+
+
+def test_the_rights_of_the_operator_are_those_of_deploy(home: Path) -> None:
+    wanted = [tree for tree in yaml.safe_load_all((DEPLOY / "rbac.yaml").read_text()) if tree]
+    found = [tree for tree in rendered(home) if tree["metadata"]["name"] == "joulie-operator"]
+
+    for tree in wanted[1:]:
+        [same] = [
+            each
+            for each in found
+            if each["kind"] == tree["kind"]
+            and each["metadata"].get("namespace") == tree["metadata"].get("namespace")
+        ]
+        for part in ("rules", "roleRef", "subjects"):
+            assert same.get(part) == tree.get(part)
+
+
+@pytest.mark.parametrize("configuration", ["energy", "gpu", "split"])
+def test_kube_scheduler_calls_the_extender_in_its_own_pod(configuration: str, home: Path) -> None:
+    trees = rendered(home, "--set", f"scheduler.configuration={configuration}")
+    config = yaml.safe_load(of_kind(trees, "ConfigMap")["joulie-scheduler"]["data"]["config.yaml"])
+    file = (
+        "kube-scheduler.yaml"
+        if configuration == "energy"
+        else f"kube-scheduler-{configuration}.yaml"
+    )
+    deployed = yaml.safe_load((DEPLOY / file).read_text())
+    default = {row.name: row.default for row in declared(ServerSettings)}["EXTENDER_ADDR"]
+
+    for block, original in zip(config["extenders"], deployed["extenders"], strict=True):
+        assert block["urlPrefix"].startswith(f"http://{default}")
+        assert set(original) - set(block) == {"enableHTTPS", "tlsConfig"}
+    assert config["profiles"] == [{"schedulerName": "joulie"}]
+    assert config["leaderElection"]["leaderElect"] is True
+
+
+def test_an_extender_that_binds_has_the_rights_to_bind_and_no_more(home: Path) -> None:
+    trees = rendered(home, "-f", str(PATCH), "--set", "scheduler.configuration=split")
+    rules = of_kind(trees, "ClusterRole")["joulie-extender"]["rules"]
+
+    assert [rule["resources"] for rule in rules] == [["pods/binding"], ["pods"]]
+    binding = of_kind(trees, "ClusterRoleBinding")["joulie-extender"]
+    assert binding["subjects"][0]["name"] == "joulie-extender"
+
+
+def test_an_extender_beside_its_scheduler_binds_with_the_account_of_the_pod(home: Path) -> None:
+    trees = rendered(home, "--set", "scheduler.configuration=split")
+    [subject] = of_kind(trees, "ClusterRoleBinding")["joulie-extender"]["subjects"]
+
+    assert subject["name"] == "joulie-scheduler"
+    assert "joulie-scheduler" in of_kind(trees, "ServiceAccount")
+
+
+def test_ports_are_those_of_the_code(home: Path) -> None:
+    rows = declared(ServerSettings, ConsoleSettings)
+    default = {row.name: row.default.rpartition(":")[2] for row in rows}
+    text = template(home, "-f", str(PATCH))
+
+    for name in ("EXTENDER_ADDR", "CONSOLE_ADDR"):
+        assert re.findall(rf'name: {name}, value: ":(\d+)"', text) == [default[name]]
+
+
+def test_alerts_and_dashboard_are_those_of_deploy(home: Path) -> None:
+    trees = rendered(home, "-f", str(EXTERNAL))
+    alerts = yaml.safe_load((DEPLOY / "alerts/joulie.yaml").read_text())
+    dashboard = of_kind(trees, "ConfigMap")["joulie-dashboard"]["data"]["joulie.json"]
+
+    assert of_kind(trees, "PrometheusRule")["joulie"]["spec"] == alerts
+    assert dashboard == (DEPLOY / "dashboards/joulie.json").read_text()
+
+
+def test_high_availability_has_replicas_and_a_budget_of_each(home: Path) -> None:
+    trees = rendered(home, *values("values-ha"))
+    replicas = {
+        name: tree["spec"]["replicas"]
+        for kind in ("Deployment", "StatefulSet")
+        for name, tree in of_kind(trees, kind).items()
+    }
+
+    assert min(replicas.values()) >= 2
+    assert set(of_kind(trees, "PodDisruptionBudget")) == set(replicas)
+    conf = of_kind(trees, "ConfigMap")["joulie-nats"]["data"]["nats.conf"]
+    assert len(re.findall(r'"nats://joulie-nats-\d\.', conf)) == 3
+
+
+def test_an_upgrade_migrates_before_and_after_the_roll_out(home: Path) -> None:
+    jobs = of_kind(rendered(home, "--is-upgrade"), "Job")
+    args = [
+        jobs[f"joulie-migrate-{phase}"]["spec"]["template"]["spec"]["containers"][0]["args"]
+        for phase in ("pre", "post")
+    ]
+
+    assert args == [["migrate", "--phase", "pre"], ["migrate", "--phase", "post"]]
+
+
+def test_namespaces_of_pods_are_chosen_by_a_label_where_the_server_can(home: Path) -> None:
+    kind = "MutatingAdmissionPolicy"
+    served = ["--api-versions", f"admissionregistration.k8s.io/v1beta1/{kind}"]
+
+    assert of_kind(rendered(home), kind) == {}
+    assert list(of_kind(rendered(home, *served), kind)) == ["joulie-scheduler"]
+    assert of_kind(rendered(home, *served, "--set", "scheduler.admission=never"), kind) == {}

@@ -1,0 +1,134 @@
+"""The wheel and the sdist that `make dist` builds, and what the image installs beside the wheel."""
+
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+LOCKED = ROOT / "deploy/image/locked.py"
+ROOMS = sorted(path.parent for path in ROOT.glob("[a-z]*/joulie_*/__init__.py"))
+
+pytestmark = pytest.mark.slow
+
+
+def output(*command: str | Path, **environ: str) -> str:
+    told = {**os.environ, **environ}
+    told.pop("PYTHONPATH", None)
+    done = subprocess.run(command, capture_output=True, text=True, env=told, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("dist")
+    output(sys.executable, "-m", "hatchling", "build", "-d", place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh environment with the wheel; its dependencies are those of this environment."""
+    place = tmp_path_factory.mktemp("fresh")
+    venv.create(place, with_pip=False)
+    python, [wheel] = place / "bin/python", dist.glob("*.whl")
+    given = ["-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", "--no-index"]
+    try:
+        output(sys.executable, *given, wheel)
+    except AssertionError as error:
+        if "No module named pip" in str(error):
+            pytest.skip("requires pip")
+        raise
+    [packages] = place.glob("lib/python*/site-packages")
+    # A path in a .pth file does not read the .pth files there: the editable install is not found.
+    (packages / "dependencies.pth").write_text(str(Path(pytest.__file__).parents[1]))
+    return place
+
+
+def test_the_wheel_contains_every_file_of_the_packages(dist: Path) -> None:
+    [wheel] = dist.glob("*.whl")
+    tracked = output("git", "ls-files", *map(str, ROOMS)).splitlines()
+    wanted = {line.partition("/")[2] for line in tracked}
+
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+
+    assert packed == wanted
+
+
+def test_the_sdist_contains_what_the_wheel_is_built_from(dist: Path) -> None:
+    [sdist] = dist.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+
+    assert {"pyproject.toml", "README.md", "LICENSE", "requirements.lock"} <= names
+    assert set(output("git", "ls-files", *map(str, ROOMS)).splitlines()) <= names
+
+
+def test_an_installed_wheel_has_all_commands(installed: Path) -> None:
+    assert "usage: joulie" in output(installed / "bin/joulie", "--help")
+    assert "usage: kubectl joulie" in output(installed / "bin/kubectl-joulie", "--help")
+
+
+def test_an_installed_wheel_makes_its_database(installed: Path, tmp_path: Path) -> None:
+    said = output(installed / "bin/joulie", "migrate", "--data", tmp_path / "data")
+
+    assert "is at schema" in said
+    code = "import joulie_cli; print(joulie_cli.__file__)"
+    assert str(installed) in output(installed / "bin/python", "-c", code)
+
+
+def required(name: str) -> set[str]:
+    """What the installed distribution requires on this machine, with all that follows."""
+    found, waiting = set[str](), [Requirement(name)]
+    while waiting:
+        asked = waiting.pop()
+        extras = ["", *asked.extras]
+        for line in metadata.requires(asked.name) or []:
+            each = Requirement(line)
+            is_meant = any(
+                each.marker is None or each.marker.evaluate({"extra": extra}) for extra in extras
+            )
+            if is_meant and each.name not in found:
+                found.add(each.name)
+                waiting.append(each)
+    return {each.lower().replace("_", "-").replace(".", "-") for each in found}
+
+
+def locked(what: str) -> set[str]:
+    lines = output(sys.executable, LOCKED, what).splitlines()
+    return {line.partition("==")[0] for line in lines if "==" in line}
+
+
+def test_the_image_installs_what_joulie_requires_and_no_tool_of_developers() -> None:
+    run = locked("run")
+
+    assert required("joulie") - run == set()
+    assert run & {"pytest", "mypy", "basedpyright", "ruff", "hatchling", "pyarrow"} == set()
+
+
+def test_the_image_builds_the_wheel_with_locked_tools_only() -> None:
+    assert required("hatchling") | {"hatchling"} <= locked("build")
+
+
+def test_every_locked_line_of_the_image_has_a_hash() -> None:
+    blocks = output(sys.executable, LOCKED, "run").split("\n# ")
+    text = "".join(blocks)
+
+    assert text.count("--hash=sha256:") > text.count("==") > 20
+
+
+def test_the_last_stage_of_the_image_is_unprivileged_and_installs_nothing() -> None:
+    last = (ROOT / "deploy/Containerfile").read_text().split("\nFROM ")[-1]
+
+    assert last.startswith("${BASE}\n")
+    assert "USER 65532:65532" in last
+    assert "pip uninstall" in last
+    assert "install " not in last.replace("uninstall ", "").replace("to install packages", "")

@@ -1,0 +1,61 @@
+"""What the chart takes from the code is up to date. Needs no helm."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from helm_chart import CHART, generator
+from joulie_bus.runtime.settings import declared
+from joulie_bus.streams.roles import Role
+from joulie_operator.settings import OperatorSettings
+
+ROOT = Path(__file__).parents[2]
+
+
+MADE: dict[Path, str] = generator().files()
+
+
+@pytest.mark.parametrize("path", MADE, ids=lambda path: str(path.name))
+def test_a_file_of_the_chart_is_what_the_code_says(path: Path) -> None:
+    assert path.read_text() == MADE[path], "run `make chart`"
+
+
+@pytest.mark.parametrize("path", sorted((CHART / "files").iterdir()), ids=lambda path: path.name)
+def test_a_file_of_the_chart_is_generated_or_one_of_deploy(path: Path) -> None:
+    is_linked = path.is_symlink() and path.resolve().is_relative_to(ROOT / "deploy")
+
+    assert is_linked or path in MADE
+
+
+def test_the_chart_has_the_version_of_the_package() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+    assert chart["version"] == chart["appVersion"] == version
+
+
+def test_every_role_has_a_user_at_the_broker_and_no_password_is_in_the_file() -> None:
+    conf = (CHART / "files/nats.conf").read_text()
+
+    assert set(re.findall(r'"user":"(\w+)"', conf)) == {str(role) for role in Role}
+    assert set(re.findall(r'"password":([^,]+)', conf)) == {f"$NATS_{r.upper()}" for r in Role}
+
+
+def test_the_label_of_the_readme_is_the_one_that_the_operator_selects() -> None:
+    default = {row.name: row.default for row in declared(OperatorSettings)}["NODE_SELECTOR"]
+
+    assert f"\n$ kubectl label node --all {default}\n" in (ROOT / "README.md").read_text()
+
+
+def test_the_schema_describes_every_value_and_no_others() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+
+    assert set(schema["properties"]) - {"global"} == set(values)
+    for name, below in values.items():
+        described = schema["properties"][name].get("properties")
+        assert described is None or set(described) == set(below), name

@@ -1,0 +1,263 @@
+"""Energy from readings, pods and plans: the rule in examples, and its laws on random histories."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from joulie_bus.events import (
+    CapsSet,
+    Fact,
+    NodeGone,
+    PodFinished,
+    PodGone,
+    SleepOrdered,
+    TelemetrySampled,
+)
+from joulie_bus.streams.records import Record
+from joulie_bus.testing import hardware, node_seen, power, records
+from joulie_bus.testing.clock import NOON
+from joulie_bus.testing.pods import ask, bound
+from joulie_projections.energy.accepted import accepted
+from joulie_projections.energy.intervals import Interval, PodEnergy
+from joulie_projections.energy.ledger import Ledger
+from joulie_projections.energy.meters import GAP_MS
+from joulie_projections.energy.report import EnergyReport, report_of
+from joulie_projections.energy.saved import LedgerState, digest_of, unpacked
+from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state_changes import Draft
+
+J = 1_000_000  # microjoules
+Timed = tuple[float, Fact]  # seconds after noon
+
+
+def folded(*facts: Timed) -> list[Interval]:
+    ledger = Ledger()
+    ledger.fold((fact, NOON + round(at * 1e9)) for at, fact in facts)
+    ledger.end()
+    return ledger.closed
+
+
+def report(*facts: Timed) -> EnergyReport:
+    hours = [each for each in folded(*facts) if each.grain == "hour"]
+    return report_of(hours, "pod")
+
+
+def pods_of(*facts: Timed) -> dict[str, PodEnergy]:
+    return {pod.uid: pod for each in folded(*facts) for pod in each.pods}
+
+
+def test_energy_is_the_mean_power_times_the_time_between_two_readings() -> None:
+    found = report((0, power("n1", 100)), (10, power("n1", 300)))
+
+    assert found.meter_uj == 2000 * J
+    assert found.idle_uj == found.meter_uj  # no pod ran
+
+
+def test_power_above_the_lowest_reading_belongs_to_the_pod_that_ran() -> None:
+    found = report(
+        (0, power("n1", 100)), (1, bound("a", "n1")), (10, power("n1", 300)), (20, power("n1", 300))
+    )
+
+    assert (found.pods_uj, found.idle_uj) == (1000 * J + 2000 * J, 2000 * J)
+    assert found.by["team/a"].pods_uj == found.pods_uj
+
+
+def test_pods_share_by_the_power_that_they_ask_for() -> None:
+    facts: list[Timed] = [(0, node_seen("n1", cores=10)), (0, hardware("n1", cores=10))]
+    small, large = bound("small", "n1"), bound("large", "n1")
+    large = type(large)(pod=ask("large", cores=3), node="n1")
+    facts += [(0, power("n1", 100)), (0, small), (0, large), (10, power("n1", 500))]
+
+    pods = pods_of(*facts)
+
+    assert (pods["small"].pods_uj, pods["large"].pods_uj) == (500 * J, 1500 * J)
+    assert (pods["small"].idle_uj, pods["large"].idle_uj) == (100 * J, 300 * J)  # of 1000 J
+
+
+def test_a_pod_shares_a_window_for_the_time_that_it_ran() -> None:
+    pods = pods_of(
+        *[(0, power("n1", 0)), (0, bound("a", "n1")), (7.5, PodFinished(uid="a"))],
+        *[(7.5, bound("b", "n1")), (10, power("n1", 200))],
+    )
+
+    assert (pods["a"].pods_uj, pods["b"].pods_uj) == (750 * J, 250 * J)
+
+
+def test_a_pod_that_was_stored_after_the_reading_has_no_part_of_its_window() -> None:
+    pods = pods_of(
+        *[(0, power("n1", 0)), (11, bound("a", "n1")), (10, power("n1", 200))],
+        (20, power("n1", 200)),
+    )
+
+    assert pods["a"].pods_uj == 2000 * J
+
+
+def test_a_gap_is_unknown_and_in_no_other_figure() -> None:
+    found = report((0, power("n1", 100)), (100, power("n1", 100)), (110, power("n1", 100)))
+
+    assert (found.meter_uj, found.unknown_uj, found.unknown_ms) == (1000 * J, 10_000 * J, 100_000)
+
+
+def test_the_time_of_a_silent_node_is_unknown_before_it_returns() -> None:
+    others: list[Timed] = [(at, power("n2", 100)) for at in range(0, 700, 50)]
+    before = report((0, power("n1", 100)), *others)
+    after = report((0, power("n1", 100)), *others, (700, power("n1", 100)))
+
+    assert 0 < before.unknown_ms < 700_000
+    assert (before.unknown_uj, after.unknown_uj) == (0, 70_000 * J)
+    assert after.unknown_ms == 700_000
+
+
+def test_readings_of_a_model_are_marked() -> None:
+    def guess(watts: int) -> TelemetrySampled:
+        return TelemetrySampled(node="n1", power_mw=watts * 1000, source="utilization")
+
+    found = report((0, guess(100)), (10, guess(100)), (20, power("n1", 100)), (30, power("n1", 1)))
+
+    assert found.modelled_uj == 2000 * J  # as a window rests on both of its readings
+
+
+def test_energy_belongs_to_the_plan_that_last_changed_the_node() -> None:
+    hours = folded(
+        (0, power("n1", 100)),
+        (10, power("n1", 100)),
+        (10, CapsSet(plan="p-1", node="n1", cpu_cap_pct=50)),
+        (20, power("n1", 50)),
+    )[-1:]
+
+    shares = report_of(hours, "plan").by
+
+    assert {name: sum(share) for name, share in shares.items()} == {
+        "(none)": 1000 * J,
+        "p-1": 750 * J,
+    }
+
+
+def test_the_power_of_a_sleeping_node_does_not_lower_its_idle_power() -> None:
+    found = report(
+        (0, power("n1", 100)),
+        (1, bound("a", "n1")),
+        (2, SleepOrdered(plan="p", node="n1")),
+        (10, power("n1", 5)),
+        (20, power("n1", 200)),
+        (21, power("n1", 200)),
+    )
+
+    assert found.pods_uj == (200 - 100) * J + max(0, 1025 - 1000) * J
+
+
+def test_a_node_that_is_gone_has_no_energy_until_its_next_reading() -> None:
+    found = report(
+        *[(0, power("n1", 100)), (10, power("n1", 100)), (11, NodeGone(node="n1"))],
+        *[(20, power("n1", 100)), (30, power("n1", 100))],
+    )
+
+    assert (found.meter_uj, found.unknown_uj) == (2000 * J, 0)
+
+
+def test_minutes_and_hours_have_the_same_sums() -> None:
+    intervals = folded(*[(10 * n, power(f"n{n % 3}", 100 + n % 7)) for n in range(2000)])
+
+    minutes, hours = (
+        report_of([each for each in intervals if each.grain == grain], "node")
+        for grain in ("minutes", "hour")
+    )
+
+    assert minutes.by == hours.by
+    assert len([each for each in intervals if each.grain == "hour"]) == 6
+
+
+# --- laws -----------------------------------------------------------------------------------------
+
+NODES, UIDS = st.sampled_from(["n1", "n2", "n3"]), st.sampled_from(["a", "b", "c", "d"])
+FACTS = st.one_of(
+    st.builds(
+        TelemetrySampled,
+        node=NODES,
+        power_mw=st.integers(0, 3_000_000) | st.just(10**12),
+        source=st.sampled_from(["kepler", "utilization"]),
+    ),
+    st.builds(power, NODES, st.integers(0, 1500)),
+    st.builds(power, NODES, st.integers(0, 1500)),
+    st.builds(
+        lambda uid, node, fast: bound(uid, node, performance=fast), UIDS, NODES, st.booleans()
+    ),
+    st.builds(PodFinished, uid=UIDS),
+    st.builds(PodGone, uid=UIDS),
+    st.builds(node_seen, NODES),
+    st.builds(hardware, NODES),
+    st.builds(NodeGone, node=NODES),
+    st.builds(SleepOrdered, plan=st.sampled_from(["p", "q"]), node=NODES),
+)
+# Mostly readings in time; sometimes a gap, a long outage, or a clock that runs back.
+STEPS_S = st.sampled_from([0, 0, 1, 5, 5, 5, 10, 10, 29.9995, 61, 400, 5000, -3])
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Record]:
+    """Records in the order of the log, with repeats of some of them."""
+    events = draw(st.lists(st.tuples(FACTS, STEPS_S), min_size=2, max_size=60))
+    stamped, at = records(*(fact for fact, _ in events)), NOON
+    found: list[Record] = []
+    for record, (_, step_s) in zip(stamped, events, strict=True):
+        at += round(step_s * 1e9)
+        found.append(record._replace(at=at))
+        if draw(st.integers(0, 9)) == 0:
+            found.append(draw(st.sampled_from(found))._replace(at=at))
+    return found
+
+
+def ledger_of(history: Sequence[Record], cuts: Sequence[int] = ()) -> tuple[list[Interval], bytes]:
+    """The intervals and the state; at each cut the process ends and another one continues."""
+    state, closed = LedgerState(), list[Interval]()
+    for first, last in pairwise([0, *sorted(cuts), len(history)]):
+        state.fold(history[first:last], ())
+        closed += state.take_closed()
+        body = state.packed()
+        state = unpacked(body, digest_of(body))
+    return closed, state.packed()
+
+
+@given(histories(), st.lists(st.integers(0, 60), max_size=5))
+def test_a_fold_gives_the_same_bytes_wherever_it_is_cut(
+    history: list[Record], cuts: list[int]
+) -> None:
+    whole = ledger_of(history)
+
+    assert ledger_of(history) == whole
+    assert ledger_of(history, [min(cut, len(history)) for cut in cuts]) == whole
+
+
+@given(histories())
+def test_pods_and_idle_energy_are_what_the_meters_measured(history: list[Record]) -> None:
+    state = LedgerState()
+    state.fold(history, ())
+    state.ledger.end()
+    hours = [each for each in state.take_closed() if each.grain == "hour"]
+    found = report_of(hours, "pod")
+
+    expected = metered_uj(history)
+
+    assert found.meter_uj == pytest.approx(expected, rel=0.01, abs=len(history))
+    own = sum(share.pods_uj for share in found.by.values())
+    idle = sum(share.idle_uj for share in found.by.values())
+    assert (own, idle) == (found.pods_uj, found.idle_uj)
+    assert all(share.pods_uj >= 0 and share.idle_uj >= 0 for share in found.by.values())
+
+
+def metered_uj(history: Sequence[Record]) -> float:
+    """The trapezoids of each node, computed apart from the ledger."""
+    last, total = dict[str, tuple[int, int]](), 0.0
+    for fact, at in accepted(Draft(ClusterState()), history, 0, ()):
+        if isinstance(fact, NodeGone):
+            last.pop(fact.node, None)
+        if not isinstance(fact, TelemetrySampled):
+            continue
+        at_ms, before = at // 1_000_000, last.get(fact.node)
+        if before is not None and 0 < at_ms - before[0] <= GAP_MS:
+            total += (before[1] + fact.power_mw) / 2 * (at_ms - before[0])
+        last[fact.node] = (max(at_ms, before[0] if before else at_ms), fact.power_mw)
+    return total
