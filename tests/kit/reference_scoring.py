@@ -363,6 +363,7 @@ any_weights = st.builds(
     facility=st.booleans(),
     filter_stale=st.sampled_from(["label", "closed", "twin"]),
     cpu_pods_on_gpu_nodes=st.sampled_from(["avoid", "allow"]),
+    scoring=st.just("headroom"),
     coefficients=st.builds(
         Coefficients, st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.booleans()
     ),

@@ -61,6 +61,7 @@ def _nodes(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: Weights)
     cores, cards, cpu_w, card_w, pods_w, pue = columns
     rates = weights.coefficients
     is_performance = pod.workload == "performance"
+    card_rate = rates.gpu_performance if is_performance else rates.gpu_standard
     used = np.divide(pods_w, cpu_w, out=np.ones(len(rows)), where=cpu_w > 0)
     is_polled = twin_columns.columns["is_polled"].take(rows)
     return EnergyNodes(
@@ -70,7 +71,7 @@ def _nodes(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: Weights)
         cards=cards,
         idle_w=IDLE_CPU_SHARE * cpu_w + IDLE_CARD_SHARE * (cards * card_w),
         w_per_core=(rates.cpu * memory_factor(pod, rates)) * (cpu_w / np.maximum(cores, 1.0)),
-        w_per_card=card_w * (rates.gpu_performance if is_performance else rates.gpu_standard),
+        w_per_card=np.where(cards > 0, card_w, 0.0) * card_rate,
         is_empty=(pods_w == 0) & (_used_cards_w(twin_columns, rows) == 0),
         pue=np.where(is_polled, np.maximum(1.0, pue), 1.0),
     )

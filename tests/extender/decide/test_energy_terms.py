@@ -17,7 +17,6 @@ from joulie_extender.decide.scoring import Scores, Weights, score, terms_of
 from joulie_projections.pods.load import Load
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
-from joulie_projections.twin.power import Coefficients
 from reference_scoring import Question
 
 AVOID, ALLOW = Weights(), Weights(cpu_pods_on_gpu_nodes="allow")
@@ -28,8 +27,11 @@ thorough = settings(deadline=None, max_examples=100)
 def node(cores: float = 0.0, cards: float = 0.0, gpus: int = 0, **changes: Any) -> NodeState:
     """A node of 96 cores and 700 W with this many requested cores and cards."""
     load = Load(round(cores * 1000), round(cores * 1e6), round(cards * 1000), 0)
-    named = {"hardware": hardware("n", cores=96, watts=700, gpus=gpus), **changes}
-    return NodeState(ordinal=0, at=NOON, samples=(Sample(NOON, 300_000),), load=load, **named)
+    known: dict[str, Any] = {
+        "hardware": hardware("n", cores=96, watts=700, gpus=gpus),
+        "samples": (Sample(NOON, 300_000),),
+    }
+    return NodeState(ordinal=0, at=NOON, load=load, **{**known, **changes})
 
 
 def scored(pod: PodAsk, weights: Weights, *nodes: NodeState) -> Scores:
@@ -128,11 +130,9 @@ questions = st.builds(
     reference_scoring.pods,
     reference_scoring.views,
     st.builds(
-        Weights,
-        scoring=st.sampled_from(["headroom", "energy"]),
-        cpu_pods_on_gpu_nodes=st.sampled_from(["avoid", "allow"]),
-        coefficients=st.builds(Coefficients, st.floats(0, 1), st.floats(0, 1)),
-        preferences=reference_scoring.preferences,
+        lambda weights, scoring: weights._replace(scoring=scoring),
+        reference_scoring.any_weights,
+        st.sampled_from(["headroom", "energy"]),
     ),
     reference_scoring.buildings,
     reference_scoring.cards,

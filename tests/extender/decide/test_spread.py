@@ -155,8 +155,10 @@ CARD_NODES = 30
 
 def placed_on_card_nodes(weights: Weights, count: int) -> float:
     """The share of CPU pods on the nodes with cards, among samples of all nodes."""
-    names, story = nodes(70)
-    with_cards = [f"g{number}" for number in range(CARD_NODES)]
+    names, with_cards = [f"n{at}" for at in range(70)], [f"g{at}" for at in range(CARD_NODES)]
+    story: list[Fact] = []
+    for name in names:
+        story += [hardware(name), eco(name), power(name, 350)]
     for name in with_cards:
         story += [hardware(name, gpus=8), eco(name), power(name, 700)]
     cluster = Cluster(*story, weights=weights)
